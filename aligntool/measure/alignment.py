@@ -39,11 +39,11 @@ class Knee:
     it is unknown, and `why` has the reason.
     """
 
-    below: int | None
-    above: int | None
-    share: float  # of the full rate, at the span above
-    confidence: float
-    why: str
+    below: int | None = None
+    above: int | None = None
+    share: float = 1.0  # of the full rate, at the span above
+    confidence: float = 0.0
+    why: str = ""
 
     @property
     def found(self) -> bool:
@@ -96,12 +96,9 @@ def jobs_of(
     """
     pattern = Pattern.RANDOM_WRITE if write else Pattern.RANDOM_READ
     for span in spans if repeat % 2 == 0 else reversed(spans):
-        yield (
-            span,
-            Job(
-                name="span", path=path, pattern=pattern, block=BLOCK, span=span, offset=start, depth=DEPTH,
-                runtime_s=runtime_s, ramp_s=runtime_s / 4,
-            ),
+        yield span, Job(
+            name="span", path=path, pattern=pattern, block=BLOCK, span=span, offset=start, depth=DEPTH,
+            runtime_s=runtime_s, ramp_s=runtime_s / 4,
         )  # fmt: skip
 
 
@@ -116,18 +113,16 @@ def find_knee(curve: Curve, dice: Dice, *, resamples: int = RESAMPLES) -> Knee:
     Where noise leaves that in doubt, a fall by a third or more at one place, from spans that agree with each other, is
     a knee too: no noise that leaves those within STEADY of each other makes it.
     """
+    if min(map(len, curve.values()), default=0) < LEAST_RUNS:
+        return Knee(why=f"can't tell: fewer than {LEAST_RUNS} repeats of every span")
     knee = _find_fall(curve, dice, resamples)
-    if knee.sure or min((len(rates) for rates in curve.values()), default=0) < LEAST_RUNS:
-        return knee
-    return _find_step(curve, dice, resamples) or knee
+    return knee if knee.sure else _find_step(curve, dice, resamples) or knee
 
 
 def _find_fall(curve: Curve, dice: Dice, resamples: int) -> Knee:
-    knee = _knee({span: median(rates) for span, rates in curve.items() if rates})
-    if min((len(rates) for rates in curve.values()), default=0) < LEAST_RUNS:
-        return Knee(None, None, 1.0, 0.0, f"can't tell: fewer than {LEAST_RUNS} repeats of every span")
-    if _overlapping(curve, knee):
-        return Knee(None, None, knee.share, 0.0, "can't tell: the repeats before and after the knee overlap")
+    knee = _knee({span: median(rates) for span, rates in curve.items()})
+    if knee.below is not None and knee.above is not None and max(curve[knee.above]) >= min(curve[knee.below]):
+        return Knee(share=knee.share, why="can't tell: the repeats before and after the knee overlap")
     same = 0
     for _ in range(resamples):
         again = _knee({span: median(dice.choices(rates, k=len(rates))) for span, rates in curve.items()})
@@ -150,10 +145,8 @@ def _find_step(curve: Curve, dice: Dice, resamples: int) -> Knee | None:
     before = [rate for span in spans[:place] for rate in curve[span]]
     after = [rate for span in spans[place:] for rate in curve[span]]
     chance = welch_p_value(before, after) * (len(spans) - 1)  # any of the places could have been the best one
-    same = sum(
-        _best_split([median(dice.choices(curve[span], k=len(curve[span]))) for span in spans]) == place
-        for _ in range(resamples)
-    )
+    again = ([median(dice.choices(curve[span], k=len(curve[span]))) for span in spans] for _ in range(resamples))
+    same = sum(_best_split(rates) == place for rates in again)
     share, sure = medians[place] / full, max(0.0, min(same / resamples, 1 - chance))
     return Knee(spans[place - 1], spans[place], share, sure, "")
 
@@ -189,7 +182,7 @@ def not_by_the_arm(knee: Knee, seen: Conditions) -> Knee:
     if not knee.found or not turning:
         return knee
     why = f"can't tell: the kernel calls {turning[0]} a rotating disk, and those are slower over larger spans anyway"
-    return Knee(None, None, knee.share, 0.0, why)
+    return Knee(share=knee.share, why=why)
 
 
 def _knee(rates: Mapping[int, float]) -> Knee:
@@ -199,21 +192,15 @@ def _knee(rates: Mapping[int, float]) -> Knee:
         if full and rates[span] < FALLEN * median(full):
             share = rates[span] / median(full)
             if len(full) < FEWEST_BEFORE:
-                return Knee(None, None, share, 0.0, "can't tell: the smallest spans have no steady rate to fall from")
+                return Knee(share=share, why="can't tell: the smallest spans have no steady rate to fall from")
             back = [each for each in spans[place:] if rates[each] >= FALLEN * median(full)]
             if back:
-                return Knee(None, None, share, 0.0, "can't tell: it gets slower and faster again")
+                return Knee(share=share, why="can't tell: it gets slower and faster again")
             return Knee(spans[place - 1], span, share, 0.0, "")
         full.append(rates[span])
     if spans and min(full) * FALLEN > 0 and max(full) * FALLEN > min(full):
-        return Knee(None, None, 1.0, 0.0, "can't tell: the rates differ, and fall nowhere")
-    return Knee(None, None, 1.0, 0.0, f"{_FLAT} up to {format_about(spans[-1] if spans else 0)}")
-
-
-def _overlapping(curve: Curve, knee: Knee) -> bool:
-    if knee.below is None or knee.above is None:
-        return False
-    return max(curve[knee.above]) >= min(curve[knee.below])
+        return Knee(why="can't tell: the rates differ, and fall nowhere")
+    return Knee(why=f"{_FLAT} up to {format_about(spans[-1] if spans else 0)}")
 
 
 def reach(host_memory: int) -> int:
@@ -262,12 +249,9 @@ class Run:
 
 
 def loads_of(*, writes: bool, depth: int) -> tuple[Load, ...]:
-    patterns = (Pattern.RANDOM_READ, Pattern.RANDOM_WRITE, Pattern.READ, Pattern.WRITE)
-    return tuple(
-        Load(pattern, SEQUENTIAL_BLOCK if pattern.sequential else RANDOM_BLOCK, depth)
-        for pattern in patterns
-        if writes or not pattern.writes
-    )
+    kinds = [(Pattern.RANDOM_READ, RANDOM_BLOCK), (Pattern.RANDOM_WRITE, RANDOM_BLOCK)]
+    kinds += [(Pattern.READ, SEQUENTIAL_BLOCK), (Pattern.WRITE, SEQUENTIAL_BLOCK)]
+    return tuple(Load(pattern, block, depth) for pattern, block in kinds if writes or not pattern.writes)
 
 
 MOST_RUNS = 10_000
@@ -298,17 +282,13 @@ def places_of(
         )
     last = max(place.start for place in places)
     if last + 16 * SEQUENTIAL_BLOCK > room.end:
+        # for these starts, wherever the first byte lies
+        enough = max(256 * MIB, align_up(last - base + lcm(MIB, unit) + 16 * SEQUENTIAL_BLOCK, MIB))
         raise Refused(
             f"{format_size(room.length)} are too little to start at several places",
-            hint=f"something larger, or --size {format_size(_enough(base, last, unit))} for a folder",
+            hint=f"something larger, or --size {format_size(enough)} for a folder",
         )
     return tuple(places)
-
-
-def _enough(base: int, last: int, unit: int) -> int:
-    """For these starts, wherever the first byte lies."""
-    needed = last - base + lcm(MIB, unit) + 16 * SEQUENTIAL_BLOCK
-    return max(256 * MIB, align_up(needed, MIB))
 
 
 def _misaligned(base: int, unit: int, sector: int, *, every: bool) -> Iterator[Place]:
@@ -352,15 +332,12 @@ def runs_of(
     length = room.end - max(place.start for place in places)
     for load in loads:
         turn = repeat % len(places)
+        span = length // load.block * load.block
         for place in (*places[turn:], *places[:turn]):
-            yield Run(
-                load, place,
-                Job(
-                    name="alignment", path=path, pattern=load.pattern, block=load.block,
-                    span=length // load.block * load.block, offset=place.start - shift, depth=load.depth,
-                    runtime_s=runtime_s,
-                ),
-            )  # fmt: skip
+            yield Run(load, place, Job(
+                name="alignment", path=path, pattern=load.pattern, block=load.block, span=span,
+                offset=place.start - shift, depth=load.depth, runtime_s=runtime_s,
+            ))  # fmt: skip
 
 
 # What a start off the boundary costs: the same load from several starts, predicted and measured.
@@ -436,29 +413,15 @@ def verdicts(rates: Sequence[Rate], unit: int) -> tuple[Row, ...]:
         if aligned is None or control is None:
             continue
         noise = _ratios(of_load, control, aligned)
-        found = {place: _ratios(of_load, place, aligned) for place in places if place.residue}
-        rows += [(_row(load, place, unit, ratios, noise), ratios) for place, ratios in found.items()]
-    return tuple(_with_cpu(row, rates) for row in _without_chance(rows))
+        rows += [_row(of_load, place, aligned, unit, noise) for place in places if place.residue]
+    return _without_chance(rows)
 
 
 def rows_beside_others(rows: Sequence[Row], seen: Conditions) -> tuple[Row, ...]:
     """As fast from every start is what a machine shows, too, whose cores other programs wait for."""
     crowded = crowded_words(seen)
-    return tuple(
-        replace(row, word=Word.CANNOT_TELL, why=crowded) if crowded and row.word is Word.DOES_NOT else row
-        for row in rows
-    )
-
-
-def _with_cpu(row: Row, rates: Sequence[Rate]) -> Row:
-    """Equal rates that the processor limits do not show that the drive's are equal."""
-    of_load = [rate for rate in rates if rate.load == row.load and rate.cpu is not None]
-    here = [rate.cpu or 0 for rate in of_load if rate.place == row.place]
-    aligned = [rate.cpu or 0 for rate in of_load if not rate.place.residue and not rate.place.control]
-    row = replace(row, cpu=median(here) if here else None, aligned_cpu=median(aligned) if aligned else None)
-    if row.word is not Word.DOES_NOT or not row.cpu_bound:
-        return row
-    return replace(row, word=Word.CANNOT_TELL, why="CPU-bound: the drive may be faster, and may then differ")
+    doubted = crowded and [row for row in rows if row.word is Word.DOES_NOT]
+    return tuple(replace(row, word=Word.CANNOT_TELL, why=crowded) if row in doubted else row for row in rows)
 
 
 def _without_chance(rows: Sequence[tuple[Row, Sequence[float]]]) -> tuple[Row, ...]:
@@ -483,34 +446,38 @@ def _without_chance(rows: Sequence[tuple[Row, Sequence[float]]]) -> tuple[Row, .
 def _contradiction(row: Row, rows: Sequence[Row]) -> Row | None:
     """A start off some power of two is off the larger ones, too: 6 KiB is off whatever 4 KiB is off."""
     step = row.place.residue & -row.place.residue
-    return next(
-        (
-            each
-            for each in rows
-            if each.load == row.load and each.place.residue & -each.place.residue <= step and each.ratio >= MATTERS
-        ),
-        None,
-    )
+    alike = (each for each in rows if each.load == row.load and each.place.residue & -each.place.residue <= step)
+    return next((each for each in alike if each.ratio >= MATTERS), None)
 
 
 def _ratios(rates: Sequence[Rate], place: Place, aligned: Place) -> list[float]:
     """Of each repeat that has both."""
     by_repeat = {rate.repeat: rate.iops for rate in rates if rate.place == aligned}
-    return sorted(
-        rate.iops / by_repeat[rate.repeat]
-        for rate in rates
-        if rate.place == place and by_repeat.get(rate.repeat, 0) > 0
-    )
+    known = (rate for rate in rates if rate.place == place and by_repeat.get(rate.repeat, 0) > 0)
+    return sorted(rate.iops / by_repeat[rate.repeat] for rate in known)
 
 
-def _row(load: Load, place: Place, unit: int, ratios: Sequence[float], noise: Sequence[float]) -> Row:
-    expected = predicted(load, place.residue, unit)
+def _row(
+    rates: Sequence[Rate], place: Place, aligned: Place, unit: int, noise: Sequence[float]
+) -> tuple[Row, list[float]]:
+    """Return the row of a start with its ratios. Equal rates that the processor limits do not show that the drive's are
+    equal.
+    """
+    load, ratios = rates[0].load, _ratios(rates, place, aligned)
+    used = [[rate.cpu for rate in rates if rate.place == each and rate.cpu is not None] for each in (place, aligned)]
+    cpu, aligned_cpu = (median(each) if each else None for each in used)
+    row = Row(
+        load, place, predicted(load, place.residue, unit), 0.0, 0.0, 0.0, (0.0, 0.0), Word.CANNOT_TELL,
+        f"fewer than {LEAST_RUNS} repeats", cpu, aligned_cpu,
+    )  # fmt: skip
     if min(len(ratios), len(noise)) < LEAST_RUNS:
-        nothing = (0.0, 0.0)
-        why = f"fewer than {LEAST_RUNS} repeats"
-        return Row(load, place, expected, 0.0, 0.0, 0.0, nothing, Word.CANNOT_TELL, why)
+        return row, ratios
     word, why = _word(ratios, noise)
-    return Row(load, place, expected, median(ratios), ratios[0], ratios[-1], (noise[0], noise[-1]), word, why)
+    if word is Word.DOES_NOT and row.cpu_bound:
+        word, why = Word.CANNOT_TELL, "CPU-bound: the drive may be faster, and may then differ"
+    ends = (noise[0], noise[-1])
+    row = replace(row, ratio=median(ratios), low=ratios[0], high=ratios[-1], noise=ends, word=word, why=why)
+    return row, ratios
 
 
 def _word(ratios: Sequence[float], noise: Sequence[float]) -> tuple[Word, str]:

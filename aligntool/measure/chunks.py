@@ -2,7 +2,6 @@
 
 import os
 import signal
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,7 +27,7 @@ from aligntool.raid.measured import Identity, Sample, Tuning
 from aligntool.raid.members import METADATA
 from aligntool.raid.planning import Decided, decide_raid
 from aligntool.steps import MakeArray, Subject, subject
-from aligntool.units import MIB, Extent, align_up, format_size
+from aligntool.units import MIB, Extent, align_up, counted, format_size
 
 # Test arrays: created, found, removed. Superblocks are zeroed here, only those with the name and UUID of a test array.
 
@@ -64,12 +63,11 @@ def make_tuning_array(step: MakeArray) -> str:
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         found = [node for node, values in running_arrays() if values.get("MD_UUID") == step.uuid]
-        if len(found) == 1 and _is_block(found[0]):
+        if len(found) == 1 and Path(found[0]).is_block_device():
             return found[0]
         if time.monotonic() > deadline:
-            raise Stopped(
-                f"mdadm made {step.device}, and no array of UUID {step.uuid} runs", hint=clear_hint(step.members)
-            )
+            why = f"mdadm made {step.device}, and no array of UUID {step.uuid} runs"
+            raise Stopped(why, hint=clear_hint(step.members))
         time.sleep(_PAUSE_S)
 
 
@@ -77,7 +75,7 @@ def running_arrays() -> Iterator[tuple[str, dict[str, str]]]:
     """Every array that the kernel has, also one that is not started, with mdadm's properties of it."""
     for folder in sorted(Path("/sys/block").glob("md*/md")):
         node = f"/dev/{folder.parent.name}"
-        if _is_block(node):
+        if Path(node).is_block_device():
             yield node, export_values(run_program("mdadm", "--detail", "--export", node).output)
 
 
@@ -133,13 +131,6 @@ def _holders(device: str) -> list[str]:
         return [path.name for path in folder.glob("*")]
     except OSError:
         return []
-
-
-def _is_block(path: str) -> bool:
-    try:
-        return stat.S_ISBLK(Path(path).stat().st_mode)
-    except OSError:
-        return False
 
 
 def clear_hint(members: Sequence[str]) -> str:
@@ -218,7 +209,10 @@ def plan_sweep(
         raise Refused(f"{LEVELS[goal.level].title} has no chunk, so there is none to choose")
     if repeats < 1 or not 0 < runtime_s <= LONGEST_S:
         raise Refused("at least one round, and loads of at most an hour", hint="--repeats 5 --runtime 5")
-    wanted = _wanted(goal)
+    wanted = replace(
+        goal, name=measured.TEST_NAME, filesystem="none", mount_at="", metadata="1.2", wipe=(), chunk=None, measured="",
+        members="partitions" if any(goal.partitions) else "whole-drives", esp_size=0, member_size=None,
+    )  # fmt: skip
     decided = _decided(members, wanted)
     recommended = decided.advice.size or 0
     tried = measured.sweep_chunks(decided.stripes, chunks)
@@ -229,24 +223,17 @@ def plan_sweep(
     if room < MIB:
         raise Refused("the members are too small to measure anything on", hint="--span 64MiB, or larger drives")
     each_span = align_up(room // decided.shape.data, MIB)
+    devices = tuple(each.device for each in decided.placed)
     return Sweep(
         level=goal.level, layout=shape.layout, bitmap=shape.bitmap, workload=goal.workload,
         database_page=goal.database_page, recommended=recommended, chunks=tried,
-        order=measured.sweep_order(tried, repeats), arrays={chunk: _array(made[chunk]) for chunk in tried},
-        shapes=measured.shapes_of(goal.workload, goal.database_page), alone=measured.DRIVE_SHAPES,
-        members=tuple(each.device for each in decided.placed),
+        order=measured.sweep_order(tried, repeats),
+        arrays={chunk: make_array(made[chunk].goal, made[chunk].shape, devices) for chunk in tried},
+        shapes=measured.shapes_of(goal.workload, goal.database_page), alone=measured.DRIVE_SHAPES, members=devices,
         disks=tuple(subject(each.member.disk) for each in decided.placed),
         identities=tuple(measured.identity_of(each.member.disk) for each in decided.placed),
         data_offset=shape.offset, span=room, each_span=min(each_span, shape.each),
         written=_written(decided, min(each_span + max(tried), shape.each)), runtime_s=runtime_s,
-    )  # fmt: skip
-
-
-def _wanted(goal: RaidGoal) -> RaidGoal:
-    taken = "partitions" if any(goal.partitions) else "whole-drives"
-    return replace(
-        goal, name=measured.TEST_NAME, filesystem="none", mount_at="", members=taken, metadata="1.2", wipe=(),
-        chunk=None, measured="", esp_size=0, member_size=None,
     )  # fmt: skip
 
 
@@ -257,15 +244,9 @@ def _decided(members: Sequence[Judged], goal: RaidGoal) -> Decided:
     except Refused as error:
         hints = [line for line in error.hint.split("\n") if line and not line.startswith("--wipe")]
         if any(one.code == "not-empty" for one in error.refusals):
-            hints.append(
-                "only empty drives, or empty partitions, are measured: wipefs DEV shows what is recognised there"
-            )
+            hints.append("only empty drives or partitions are measured: wipefs DEV shows what is recognised there")
         error.hint = "\n".join(hints)
         raise
-
-
-def _array(decided: Decided) -> MakeArray:
-    return make_array(decided.goal, decided.shape, tuple(each.device for each in decided.placed))
 
 
 def _written(decided: Decided, length: int) -> tuple[Extent, ...]:
@@ -280,10 +261,9 @@ def _written(decided: Decided, length: int) -> tuple[Extent, ...]:
 
 def sweep_words(sweep: Sweep) -> str:
     """ "the chunks 64KiB, 128KiB, 512KiB; 5 rounds"."""
-    rounds = len(sweep.order) // len(sweep.chunks)
-    counted = "1 round" if rounds == 1 else f"{rounds} rounds"
+    rounds = counted(len(sweep.order) // len(sweep.chunks), "round")
     chunks = ", ".join(map(format_size, sweep.chunks))
-    return f"{'the chunk' if len(sweep.chunks) == 1 else 'the chunks'} {chunks}; {counted}"
+    return f"{'the chunk' if len(sweep.chunks) == 1 else 'the chunks'} {chunks}; {rounds}"
 
 
 # Running a sweep: every test array is created, filled, measured and removed. However it ends, the members are as
@@ -322,8 +302,12 @@ class Measuring:
             self.wrote = True
             with _given_back(sweep):
                 with held:  # mdadm and blkdiscard want the members for themselves
-                    self._measure_members(runs)
-                self._measure_arrays(runs)
+                    for each in runs.measure(_member_cells(sweep, runs)):
+                        self._alone[each.key] = _rate(each.side)
+                        self._fio = each.measured.fio_version
+                for one in runs.measure(_array_cells(sweep, runs)):
+                    rates = (_rate(one.measured.read), _rate(one.measured.write))
+                    self._samples.append(Sample(*one.key, *rates, one.measured.thread_cpu))
 
     @property
     def complete(self) -> bool:
@@ -342,16 +326,6 @@ class Measuring:
             sweep.level, sweep.layout, sweep.workload, sweep.database_page, sweep.bitmap, members, sweep.span,
             sweep.runtime_s, complete, conditions, tuple(self._samples),
         )  # fmt: skip
-
-    def _measure_members(self, runs: Runs) -> None:
-        for each in runs.measure(_member_cells(self._sweep, runs)):
-            self._alone[each.key] = _rate(each.side)
-            self._fio = each.measured.fio_version
-
-    def _measure_arrays(self, runs: Runs) -> None:
-        for each in runs.measure(_array_cells(self._sweep, runs)):
-            found = each.measured
-            self._samples.append(Sample(*each.key, _rate(found.read), _rate(found.write), found.thread_cpu))
 
 
 def _member_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[str, bool]]]:
@@ -437,10 +411,12 @@ def _empty(device: str, sweep: Sweep) -> None:
     """The drive may forget what was written to it, so that it is as empty as it was. What it does not forget by a
     discard is zeroed, and so is the room of the metadata: a bitmap stays when a superblock goes. Raises Stopped.
     """
-    said = [_zero_out(device, Extent(0, METADATA))]
-    said += [_zero_out(device, extent) for extent in sweep.written if not _forgets(device, extent)]
-    failed = next((each for each in said if each.code), None)
-    if failed:
+    said = [_discard(device, Extent(0, METADATA), "--zeroout")]
+    for extent in sweep.written:
+        found = None if _discard(device, extent).code else sample(device, extent)
+        if found is None or found.written or found.unreadable:
+            said.append(_discard(device, extent, "--zeroout"))
+    if failed := next((each for each in said if each.code), None):
         name = shell_word(device)
         raise Stopped(
             f"{device} is not empty again ({failed.last_words}), and may hold a test array",
@@ -448,13 +424,5 @@ def _empty(device: str, sweep: Sweep) -> None:
         )
 
 
-def _forgets(device: str, extent: Extent) -> bool:
-    place = ("--offset", str(extent.start), "--length", str(extent.length))
-    if run_program("blkdiscard", *place, device).code:
-        return False
-    found = sample(device, extent)
-    return not (found.written or found.unreadable)
-
-
-def _zero_out(device: str, extent: Extent) -> Ended:
-    return run_program("blkdiscard", "--zeroout", "--offset", str(extent.start), "--length", str(extent.length), device)
+def _discard(device: str, extent: Extent, *how: str) -> Ended:
+    return run_program("blkdiscard", *how, "--offset", str(extent.start), "--length", str(extent.length), device)

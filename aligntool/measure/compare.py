@@ -12,7 +12,7 @@ from aligntool.measure.results import Conditions, DriveState, Result, Series, Sp
 from aligntool.measure.statistics import LEAST_RUNS, PROMISED, about_depth, holm, welch_p_value
 from aligntool.measure.trace import ARTICLE, Drive
 from aligntool.recipes.goals import BenchTest
-from aligntool.units import KIB, format_about, significant
+from aligntool.units import KIB, counted, format_about, significant
 
 # Two results side by side, as an article of 2017 draws them: log10 of the ratio, 0 for equal, -1 for ten
 # times slower.
@@ -90,10 +90,9 @@ def _lines(before: Result, after: Result) -> Iterator[tuple[Series, Series, bool
     repeats = not (before.settings.passes or after.settings.passes)
     for one in before.series:
         other = others.get(one.test)
-        if other is None or one.rate.median <= 0 or other.rate.median <= 0:
-            continue
-        enough = min(one.rate.count, other.rate.count) >= LEAST_RUNS
-        yield one, other, repeats and enough and not _unsteady(one, other)
+        if other is not None and one.rate.median > 0 and other.rate.median > 0:
+            enough = min(one.rate.count, other.rate.count) >= LEAST_RUNS
+            yield one, other, repeats and enough and not _unsteady(one, other)
 
 
 def _unsteady(one: Series, other: Series) -> bool:
@@ -136,7 +135,7 @@ def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
                 said.append(f"they differ in their {what}: {a} and {b}")
         if first.settings.passes or other.settings.passes:
             said.append(
-                "passes over the same data are not repeats: the first of each stands here, and its noise is unknown"
+                "passes over the same data are not repeats: these are the first ones, and their noise is unknown"
             )
     return tuple(dict.fromkeys(said))
 
@@ -144,12 +143,10 @@ def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
 def doubts(result: Result) -> tuple[str, ...]:
     """Why not to trust one side, a sentence each."""
     said = [] if result.complete else ["not complete: it was interrupted, or fio failed"]
-    moving = [each.test.title for each in result.series if each.steady is False]
-    if moving:
-        said.append(f"it was to be measured until it is steady, and is not: {', '.join(moving)}")
-    beside = [each.test.title for each in result.series if each.busy_machine]
-    if beside:
-        said.append(f"busy machine: other programs kept all cores busy during {', '.join(beside)}")
+    if moving := _titles(result.series, lambda each: each.steady is False):
+        said.append(f"it was to be measured until it is steady, and is not: {moving}")
+    if beside := _titles(result.series, lambda each: each.busy_machine):
+        said.append(f"busy machine: other programs kept all cores busy during {beside}")
     return (*said, *kept.warnings_of(result.conditions, direct=result.settings.direct))
 
 
@@ -158,8 +155,7 @@ def differences(before: Result, after: Result) -> tuple[Difference, ...]:
     out.
     """
     a, b = before.conditions, after.conditions
-    found = [*_of_machines(a, b), *_of_drives(a.drives, b.drives)]
-    return tuple(each for each in found if each.before != each.after)
+    return tuple(each for each in (*_of_machines(a, b), *_of_drives(a.drives, b.drives)) if each.before != each.after)
 
 
 def _of_machines(a: Conditions, b: Conditions) -> Iterator[Difference]:
@@ -176,16 +172,9 @@ def _of_drives(a: Sequence[DriveState], b: Sequence[DriveState]) -> Iterator[Dif
         yield Difference("number of drives", str(len(a)), str(len(b)))
     for one, other in zip(a, b, strict=False):
         name = one.name if one.name == other.name else f"{one.name} and {other.name}"
-        facts = (
-            "link",
-            "scheduler",
-            "write_cache",
-            "queue_depth",
-            *(("firmware",) if one.model == other.model else ()),
-        )
-        for fact in facts:
+        for fact in ("link", "scheduler", "write_cache", "queue_depth", "firmware"):
             before, after = getattr(one, fact), getattr(other, fact)
-            if before is not None and after is not None:
+            if before is not None and after is not None and (fact != "firmware" or one.model == other.model):
                 yield Difference(f"{fact.replace('_', ' ')} of {name}", str(before), str(after))
 
 
@@ -251,17 +240,15 @@ def _about_processor(result: Result) -> Iterator[str]:
     if full := _titles(result.series, lambda each: each.cpu_bound and not each.thread_full):
         yield f"CPU-bound: {full}. {cores}, so the drive may be faster than that"
     if beside := _titles(result.series, lambda each: each.busy_machine):
-        yield (
-            f"busy machine: {beside}. {cores}, most of it with other programs or the kernel's own threads, so the "
-            "drive may be faster than that; measure again when it is idle"
-        )
+        others = "most of it with other programs or the kernel's own threads"
+        yield f"busy machine: {beside}. {cores}, {others}, so the drive may be faster; measure again when it is idle"
 
 
 def _about_noise(result: Result) -> Iterator[str]:
     if result.settings.passes or result.settings.until_steady:
         return
     if noisy := _titles(result.series, lambda each: each.rate.share > NOISY and each.rate.count > 1):
-        yield (f"the runs lie more than {NOISY:.0%} apart: {noisy}. Something else was going on, or a cache filled up")
+        yield f"the runs lie more than {NOISY:.0%} apart: {noisy}. Something else was going on, or a cache filled up"
 
 
 def _about_passes(result: Result) -> Iterator[str]:
@@ -278,11 +265,10 @@ def _about_passes(result: Result) -> Iterator[str]:
         found = cache_of(times)
         verdict = _cached(result, write=each.test.write) if found is Cache.SHOWS else found.value
         verdict += f", but {JUST_WRITTEN}" if found is Cache.NONE and result.kind == "folder" else ""
-        figures = ", ".join(f"{significant(rate / 1e6)} MB/s over {_passes(count)}" for count, rate in over.items())
-        yield (
-            f"{each.test.title}: {figures}, those after the first {median(times):.1f} times as fast "
-            f"({min(times):.1f} to {max(times):.1f}): {verdict}"
-        )
+        passes = {1: "one pass"} | {count: f"{count} passes" for count in over if count > 1}
+        figures = ", ".join(f"{significant(rate / 1e6)} MB/s over {passes[count]}" for count, rate in over.items())
+        faster = f"{median(times):.1f} times as fast ({min(times):.1f} to {max(times):.1f})"
+        yield f"{each.test.title}: {figures}, those after the first {faster}: {verdict}"
 
 
 class Cache(StrEnum):
@@ -315,10 +301,6 @@ def _cached(result: Result, *, write: bool) -> str:
     return "a cache takes the writes" + (", or what was never written is slower to write" if fresh else "")
 
 
-def _passes(count: int) -> str:
-    return "one pass" if count == 1 else f"{count} passes"
-
-
 def _about_steadiness(result: Result) -> Iterator[str]:
     if not result.settings.until_steady:
         return
@@ -347,11 +329,9 @@ def _about_score(result: Result) -> Iterator[str]:
     """Not of passes: AS SSD knows none."""
     if result.settings.score != "as-ssd" or result.settings.passes:
         return
-    score = kept.as_ssd_score(result.series)
-    if score:
+    if score := kept.as_ssd_score(result.series):
         yield f"AS SSD's score: {score.read:.0f} read, {score.write:.0f} write, {score.total:.0f} in all"
-    times = access_times(result)
-    if times:
+    if times := access_times(result):
         yield f"AS SSD's access time: {', '.join(f'{ms:.3f} ms {side}' for side, ms in times)}"
 
 
@@ -362,20 +342,15 @@ def access_times(result: Result) -> list[tuple[str, float]]:
 
 
 def _about_boot(result: Result) -> Iterator[str]:
-    drive = boot_drive(result)
-    if drive:
-        yield (
-            f"for a system: {significant(float(drive.read))} MB/s read and {significant(float(drive.write))} MB/s "
-            "write one at a time; "
-            f"the commands of a boot take it {float(drive.boot_s(ARTICLE)):.1f} s (aligntool estimate boot)"
-        )
+    if drive := boot_drive(result):
+        read, write = (significant(float(rate)) for rate in (drive.read, drive.write))
+        boot = f"the commands of a boot take it {float(drive.boot_s(ARTICLE)):.1f} s (aligntool estimate boot)"
+        yield f"for a system: {read} MB/s read and {write} MB/s write one at a time; {boot}"
         return
-    read = next((side for side in _boot_sides(result) if not side.test.write), None)
-    if read and not result.settings.passes:
-        yield (
-            f"for a system: {significant(read.rate.median / 1e6)} MB/s read one at a time, which is what a boot waits "
-            "for; writes were not measured"
-        )
+    side = next((side for side in _boot_sides(result) if not side.test.write), None)
+    if side and not result.settings.passes:
+        alone = f"{significant(side.rate.median / 1e6)} MB/s read one at a time"
+        yield f"for a system: {alone}, which is what a boot waits for; writes were not measured"
 
 
 def _about_threads(result: Result) -> Iterator[str]:
@@ -392,11 +367,10 @@ def _about_threads(result: Result) -> Iterator[str]:
         best = max(group, key=lambda each: each.iops.median)
         enough = min((each for each in group if each.iops.high >= best.iops.low), key=lambda each: each.test.threads)
         last = max(each.test.threads for each in group)
-        threads = "thread" if enough.test.threads == 1 else "threads"
         if enough.test.threads == last:
             rest = f"more than {last} threads were not tried"
         elif min(each.iops.count for each in group) < LEAST_RUNS:
             rest = f"can't tell from how many threads on the rest is noise: fewer than {LEAST_RUNS} runs of each"
         else:
-            rest = f"from {enough.test.threads} {threads} on the rest is within the noise"
+            rest = f"from {counted(enough.test.threads, 'thread')} on the rest is within the noise"
         yield f"{best.test.title} has the most IOPS, {best.iops.median:,.0f}; {rest}"

@@ -87,22 +87,12 @@ def fio_words(job: Job) -> tuple[str, ...]:
     fill the wrong file system. A job that reads says `--readonly`, and fio then refuses every write (fio(1)).
     """
     words = [
-        f"--name={job.name}",
-        f"--filename={job.path}",
-        "--allow_file_create=0",
-        "--thread=1",
-        f"--ioengine={job.engine}",
-        f"--direct={int(job.direct)}",
-        f"--rw={job.pattern.value}",
-        f"--bs={job.block}",
-        f"--iodepth={job.depth}",
-        f"--numjobs={job.threads}",
-        *_area_words(job),
-        *_time_words(job),
+        f"--name={job.name}", f"--filename={job.path}", "--allow_file_create=0", "--thread=1",
+        f"--ioengine={job.engine}", f"--direct={int(job.direct)}", f"--rw={job.pattern.value}", f"--bs={job.block}",
+        f"--iodepth={job.depth}", f"--numjobs={job.threads}", *_area_words(job), *_time_words(job),
         *(("--randrepeat=0",) if job.seed is None else ("--randrepeat=1", f"--randseed={job.seed}")),
-        "--group_reporting=1",
-        f"--percentile_list={PERCENTILES}",
-    ]
+        "--group_reporting=1", f"--percentile_list={PERCENTILES}",
+    ]  # fmt: skip
     if job.pattern is Pattern.RANDOM_MIXED:
         words.append(f"--rwmixread={job.read_share}")
     words += [f"--fsync={job.sync_every}"] if job.sync_every else []
@@ -120,22 +110,16 @@ def _area_words(job: Job) -> list[str]:
         return [f"--offset={job.offset}", f"--size={job.span}"]
     each = job.span // job.threads // job.block * job.block
     if each < job.block:
-        raise Refused(
-            f"{job.span} bytes are too few for {job.threads} threads with requests of {job.block} bytes",
-            hint="--size with a larger one",
-        )
+        threads = f"{job.threads} threads with requests of {job.block} bytes"
+        raise Refused(f"{job.span} bytes are too few for {threads}", hint="--size with a larger one")
     return [f"--offset={job.offset}", f"--size={each}", f"--offset_increment={each}"]
 
 
 def _time_words(job: Job) -> list[str]:
     if job.runtime_s is None:
         return [f"--loops={job.loops}"] if job.loops > 1 else []
-    words = ["--time_based=1", f"--runtime={_milliseconds(job.runtime_s)}"]
-    return [*words, f"--ramp_time={_milliseconds(job.ramp_s)}"] if job.ramp_s else words
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{round(seconds * 1000)}ms"
+    words = ["--time_based=1", f"--runtime={round(job.runtime_s * 1000)}ms"]
+    return [*words, f"--ramp_time={round(job.ramp_s * 1000)}ms"] if job.ramp_s else words
 
 
 def is_plain(path: str) -> bool:
@@ -296,10 +280,8 @@ def _refuse_unfit(job: Job) -> None:
     if size is None:
         raise Refused(f"{job.path} is neither a file nor a block device")
     if job.offset < 0 or job.span < job.block or job.offset + job.span > size:
-        raise Refused(
-            f"{job.path} has {format_size(size)}, and {format_size(job.span)} from {format_size(job.offset)} on "
-            f"with requests of {format_size(job.block)} are asked for"
-        )
+        asked = f"{format_size(job.span)} from {format_size(job.offset)} on with requests of {format_size(job.block)}"
+        raise Refused(f"{job.path} has {format_size(size)}, and {asked} are asked for")
 
 
 def _run(program: str, job: Job, tell: Tell) -> tuple[str, str, int, bool]:
@@ -380,9 +362,15 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
         child.kill()
 
 
+_HINTS = {
+    "not loadable": "this fio came without its engine libaio: dnf install fio-engine-libaio",
+    "Permission denied": "type the same after sudo",
+}
+
+
 def _failed(job: Job, said: str, otherwise: str) -> Refused | Stopped:
     words = f"fio failed at {job.name} on {job.path}: {_sentence(said) or otherwise}"
-    hint = _hint(said)
+    hint = next((hint for what, hint in _HINTS.items() if what in said), "")
     return Stopped(words, hint=hint) if job.writes else Refused(words, hint=hint)
 
 
@@ -392,11 +380,3 @@ def _sentence(said: str) -> str:
     lines = [line for line in lines if line[0] != "{" and not line.startswith(("terminating on", "Jobs:"))]
     telling = [line for line in lines if "rror" in line or "not " in line or "No " in line]
     return (telling or lines or [""])[0]
-
-
-def _hint(said: str) -> str:
-    if "not loadable" in said:
-        return "this fio came without its engine libaio: dnf install fio-engine-libaio"
-    if "Permission denied" in said:
-        return "type the same after sudo"
-    return ""

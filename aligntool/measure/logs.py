@@ -1,5 +1,6 @@
 """Read traces: blktrace, blkparse, fio iologs, columns."""
 
+import glob
 import os
 import re
 import struct
@@ -43,10 +44,8 @@ def split_lines(stream: BinaryIO, head: bytes) -> Iterator[bytes]:
             raise Refused(f"line {number + 1} of the log is longer than {LONGEST_LINE >> 10} KiB")
         block = stream.read(BLOCK)
     if rest:
-        raise Refused(
-            f"the log was cut short: its last line, {number + 1}, has no end",
-            hint="record it again; if the line is whole, end it with a line feed",
-        )
+        hint = "record it again; if the line is whole, end it with a line feed"
+        raise Refused(f"the log was cut short: its last line, {number + 1}, has no end", hint=hint)
 
 
 def whole(word: bytes) -> int:
@@ -94,7 +93,9 @@ def blkparse_events(lines: Iterable[bytes]) -> Iterator[Event]:
         try:
             moment = moments[words[5]]
             if words[0] != device:
-                device = _device(words[0])
+                device = words[0]
+                if not _DEVICE.fullmatch(device):
+                    raise ValueError
             if moment is None:
                 continue
             start, length = _range(words, line)
@@ -107,12 +108,6 @@ def blkparse_events(lines: Iterable[bytes]) -> Iterator[Event]:
                 return
             raise bad_line(number, line, "an event as blkparse prints it") from None
         yield moment, kind, device, start, length, time
-
-
-def _device(word: bytes) -> bytes:
-    if not _DEVICE.fullmatch(word):
-        raise ValueError
-    return word
 
 
 def _nanoseconds(word: bytes) -> int:
@@ -177,7 +172,7 @@ def blkparse_lines(path: Path) -> Iterator[bytes]:
         raise Refused("this is a file of blktrace, and blkparse, which reads them, is not installed",
                       hint="install the package blktrace")  # fmt: skip
     named = _NAME.fullmatch(path.name)
-    for file in sorted(path.parent.glob(f"{_literal(named[1])}.*")) if named else [path]:
+    for file in sorted(path.parent.glob(f"{glob.escape(named[1])}.*")) if named else [path]:
         _check_whole(file)
     if named:
         yield from _text_of(program, str(path.absolute()))
@@ -212,11 +207,6 @@ def _text_of(program: str, name: str) -> Iterator[bytes]:
         finally:
             running.kill()
             running.wait()
-
-
-def _literal(name: str) -> str:
-    """A name in which nothing is a pattern."""
-    return re.sub(r"([*?[])", r"[\1]", name)
 
 
 def _check_whole(path: Path) -> None:
@@ -301,12 +291,8 @@ IOLOG_FIRST_LINE = re.compile(rb"fio version ([23]) iolog\s*")
 LONGEST_NAME = 4096  # PATH_MAX
 
 _IOLOG_KINDS = {
-    b"read": Kind.READ,
-    b"write": Kind.WRITE,
-    b"trim": Kind.DISCARD,
-    b"sync": Kind.FLUSH,
-    b"datasync": Kind.FLUSH,
-}
+    b"read": Kind.READ, b"write": Kind.WRITE, b"trim": Kind.DISCARD, b"sync": Kind.FLUSH, b"datasync": Kind.FLUSH,
+}  # fmt: skip
 _ABOUT_FILES = (b"add", b"open", b"close")
 
 
@@ -361,11 +347,9 @@ class Log:
 
 
 _READERS: dict[LogFormat, Callable[[Iterable[bytes]], Iterator[Event]]] = {
-    LogFormat.BLKPARSE: blkparse_events,
-    LogFormat.IOLOG: iolog_events,
-    LogFormat.CSV: csv_events,
+    LogFormat.BLKPARSE: blkparse_events, LogFormat.IOLOG: iolog_events, LogFormat.CSV: csv_events,
     LogFormat.BLKTRACE: blkparse_events,
-}
+}  # fmt: skip
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -19,7 +19,7 @@ from typing import IO
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refusal, Refused, refuse, refuse_folder_name
 from aligntool.linux.process import end_with_us, find_program, how_ended, run_program
-from aligntool.linux.sysfs import mounts_now
+from aligntool.linux.sysfs import LIVE, mounts_now
 from aligntool.linux.users import block_number, disk_folder, sysfs_folder
 from aligntool.measure.targets import mount_of
 
@@ -175,10 +175,8 @@ def _until_ready(child: "subprocess.Popen[bytes]", said: IO[bytes], device: str)
 def _files_open(pid: int) -> int:
     found = 0
     for link in Path(f"/proc/{pid}/fd").glob("*"):
-        try:
+        with suppress(OSError):
             found += bool(_OPENED.search(str(link.readlink())))
-        except OSError:
-            continue
     return found
 
 
@@ -226,17 +224,13 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
     """The terminal has signalled it as well, so it gets a while before the next signal; a second Ctrl-C waits no
     longer.
     """
-    try:
+    with suppress(KeyboardInterrupt):
         for number in (None, signal.SIGINT, signal.SIGTERM):
             if number is not None:
                 child.send_signal(number)
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 child.wait(_PATIENCE_S if number else 1.0)
-            except subprocess.TimeoutExpired:
-                continue
-            return
-    except KeyboardInterrupt:
-        pass
+                return
     child.kill()
     child.wait()
 
@@ -296,8 +290,7 @@ def _missing(folder: Path, debugfs: str | None) -> Iterator[Refusal]:
         yield Refusal("not-installed", lacking, f"not installed: {lacking}", "install the package blktrace")
     if not (folder / "trace").is_dir():
         text = f"this kernel cannot trace {name}: it was built without CONFIG_BLK_DEV_IO_TRACE"
-        hint = "take the kernel of a distribution, or record on another machine"
-        yield Refusal("kernel-lacks", name, text, hint)
+        yield Refusal("kernel-lacks", name, text, "take the kernel of a distribution, or record on another machine")
     if _is_traced(folder):  # blktrace would fail, and end that trace as it goes
         hint = f"to end that trace: sudo blktrace -k -d {shell_word(f'/dev/{name}')}"
         yield Refusal("in-use", name, f"{name} is being traced already", hint)
@@ -307,10 +300,7 @@ def _missing(folder: Path, debugfs: str | None) -> Iterator[Refusal]:
 
 
 def _is_traced(folder: Path) -> bool:
-    try:
-        return (folder / "trace/enable").read_text().strip() != "0"
-    except OSError:  # not there, or for root only: that is said by itself
-        return False
+    return (LIVE.text(f"{folder}/trace/enable") or "0") != "0"  # not there, or for root only: that is said by itself
 
 
 def _debugfs() -> str | None:

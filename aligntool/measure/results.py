@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from statistics import median
+from statistics import linear_regression, median
 
 from aligntool.documents import BOUNDS, MOST, OPTIONAL, as_object, check_schema, decode, decode_shown, load_object
 from aligntool.errors import Refused
@@ -87,21 +87,17 @@ def warnings_of(conditions: Conditions, *, direct: bool) -> Iterator[str]:
     if not direct:
         yield "direct I/O is not possible here: these are figures of the page cache as much as of the drive"
     if conditions.hole_share:
-        yield holes_words(conditions.hole_share)
+        share = conditions.hole_share
+        much = "all" if share >= 1 else f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
+        yield (
+            f"{much} of what is read are holes of the file, which were never written: the file system answers those "
+            "without the drive, so that the figures are the processor's as much as the drive's; name the folder "
+            "instead, where a file is made and filled"
+        )
     yield from _about_file_system(conditions)
     yield from _about_machine(conditions)
     for drive in conditions.drives:
         yield from _about_drive(drive)
-
-
-def holes_words(share: float) -> str:
-    """`share`: of what is read, above 0."""
-    much = "all" if share >= 1 else f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
-    return (
-        f"{much} of what is read are holes of the file, which were never written: the file system answers those "
-        "without the drive, so that the figures are the processor's as much as the drive's; name the folder instead, "
-        "where a file is made and filled"
-    )
 
 
 def _about_file_system(seen: Conditions) -> Iterator[str]:
@@ -120,9 +116,7 @@ def _about_file_system(seen: Conditions) -> Iterator[str]:
 
 def _about_machine(seen: Conditions) -> Iterator[str]:
     if seen.governor and seen.governor not in ("performance", "schedutil"):
-        yield (
-            f"the processor's governor is {seen.governor}: small requests one at a time look slower than the drive is"
-        )
+        yield f"the processor's governor is {seen.governor}: single small requests look slower than the drive is"
     if seen.load is not None and seen.cores and seen.load > seen.cores / 2:
         yield f"the machine is busy with other things (load {seen.load:g} on {seen.cores} cores)"
     if seen.on_battery:
@@ -183,9 +177,7 @@ def steadiness(values: Sequence[float]) -> Steadiness | None:
     average = sum(window) / WINDOW
     if average <= 0:
         return Steadiness(False, len(values), average, 0.0, 0.0)
-    middle = (WINDOW - 1) / 2
-    rise = sum((at - middle) * value for at, value in enumerate(window))
-    slope = abs(rise / sum((at - middle) ** 2 for at in range(WINDOW)) * (WINDOW - 1)) / average
+    slope = abs(linear_regression(range(WINDOW), window).slope * (WINDOW - 1)) / average
     excursion = (max(window) - min(window)) / average
     return Steadiness(excursion <= MOST_EXCURSION and slope <= MOST_SLOPE, len(values), average, excursion, slope)
 
@@ -215,10 +207,7 @@ def sample_of(measured: Measured, number: int, *, write: bool, busy_cores: float
     side = measured.side(write=write)
     if side is None:
         return None
-    return Sample(
-        number, side.bytes_per_s, side.iops, side.moved, side.runtime_s, side.mean_us, measured.thread_cpu,
-        side.p50_us, side.p99_us, side.p999_us, busy_cores,
-    )  # fmt: skip
+    return Sample(number=number, cpu=measured.thread_cpu, busy_cores=busy_cores, **asdict(side))
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,7 +418,10 @@ def as_ssd_score(series: Sequence[Series]) -> Score | None:
 
     >>> # read = seq x 0.1 + 4K + 4K-64; write alike; total = seq w x 0.15 + seq r x 0.1 + 4K r x 2 + ...
     """
-    rates = {_as_ssd_key(each.test): each.rate.median / 1e6 for each in series}
+    rates = {
+        f"{('64' if test.threads == 64 else '4k') if test.random else 'seq'} {'w' if test.write else 'r'}": rate / 1e6
+        for test, rate in ((each.test, each.rate.median) for each in series)
+    }
     if set(rates) != {f"{which} {side}" for which in ("seq", "4k", "64") for side in ("r", "w")}:
         return None
     return Score(
@@ -438,11 +430,6 @@ def as_ssd_score(series: Sequence[Series]) -> Score | None:
         total=rates["seq w"] * 0.15 + rates["seq r"] * 0.1 + rates["4k r"] * 2 + rates["4k w"]
         + rates["64 w"] + rates["64 r"] * 1.5,
     )  # fmt: skip
-
-
-def _as_ssd_key(test: BenchTest) -> str:
-    which = ("64" if test.threads == 64 else "4k") if test.random else "seq"
-    return f"{which} {'w' if test.write else 'r'}"
 
 
 # A result as a file, and back.
@@ -461,20 +448,9 @@ def to_json(result: Result) -> str:
         {"title": each.test.title, **as_object(each.test), "samples": [as_object(sample) for sample in each.samples]}
         for each in result.series
     ]
-    return json.dumps(_plain(document), indent=1, allow_nan=False) + "\n"
-
-
-def _plain(value: object) -> object:
-    """Bytes of a path that were no UTF-8 become U+FFFD, so that any JSON reader takes the document."""
-    match value:
-        case str():
-            return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        case dict():
-            return {key: _plain(each) for key, each in value.items()}
-        case list() | tuple():
-            return [_plain(each) for each in value]
-        case _:
-            return value
+    text = json.dumps(document, ensure_ascii=False)  # bytes of a path that were no UTF-8 become U+FFFD
+    plain = json.loads(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+    return json.dumps(plain, indent=1, allow_nan=False) + "\n"
 
 
 def from_json(text: str, name: str) -> Result:

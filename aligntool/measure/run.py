@@ -51,12 +51,10 @@ def drop_caches() -> bool:
     """The kernel forgets what it has read of files (Documentation/admin-guide/sysctl/vm.rst). False: it may not, for
     want of root.
     """
-    try:
-        with Path("/proc/sys/vm/drop_caches").open("w") as file:
-            file.write("1\n")
-    except OSError:
-        return False
-    return True
+    with suppress(OSError):
+        Path("/proc/sys/vm/drop_caches").write_text("1\n")
+        return True
+    return False
 
 
 # Keeping the results of benchmarks.

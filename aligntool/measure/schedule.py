@@ -55,12 +55,6 @@ _TURNING = (0.008, 150e6)  # seconds of an access, bytes a second: half a turn a
 _FLASH = (0.0001, 400e6)  # a SATA SSD
 _OVERLAP = 8  # requests that a drive works on at once
 SEED = 20170101
-_PATTERNS = {
-    (False, False): Pattern.READ,
-    (False, True): Pattern.WRITE,
-    (True, False): Pattern.RANDOM_READ,
-    (True, True): Pattern.RANDOM_WRITE,
-}
 
 
 class TargetKind(StrEnum):
@@ -132,10 +126,8 @@ class BenchPlan:
         """Return how long the runs take: timed ones at most, passes at the rates of a usual drive of the kind."""
         if not self.settings.passes:
             return self.rounds * len(self.measured) * (self.settings.runtime_s + OVERHEAD_S)
-        return sum(
-            WARM_UP_S + self.rounds * (OVERHEAD_S + _pass_s(test, self.settings.span, rotational=rotational))
-            for test in self.tests
-        )
+        passes_s = sum(_pass_s(test, self.settings.span, rotational=rotational) for test in self.tests)
+        return len(self.tests) * (WARM_UP_S + self.rounds * OVERHEAD_S) + self.rounds * passes_s
 
 
 def _pass_s(test: BenchTest, span: int, *, rotational: bool) -> float:
@@ -152,27 +144,19 @@ def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: Wish) -> Ben
     span = _span(goal, target, wish)
     tests, skipped = _fitting(goal.tests, target, span, may_write=may_write)
     if not tests:
-        raise Refused(
-            f"no test of {profile} can be run on {target.named}:\n" + "\n".join(skipped),
-            hint="name a folder: a file is made in it and removed again"
-            if target.kind is not TargetKind.FOLDER
-            else "a larger --size",
-        )
+        hint = "a larger --size"
+        if target.kind is not TargetKind.FOLDER:
+            hint = "name a folder: a file is made in it and removed again"
+        raise Refused(f"no test of {profile} can be run on {target.named}:\n" + "\n".join(skipped), hint=hint)
     fills = 0 if not may_write else 2 if goal.prepare == "twice" else int(target.kind is not TargetKind.DEVICE)
     if goal.prepare == "twice" and not may_write:
         skipped = (*skipped, "overwriting everything twice before: nothing may be written here")
     settings = Settings(
-        profile=profile,
-        span=span,
-        runtime_s=goal.runtime_s if wish.runtime_s is None else wish.runtime_s,
-        repeats=wish.repeats or goal.repeats,
-        direct=target.direct,
-        engine=ENGINE,
-        prepare={0: "none", 1: "file", 2: "twice"}[fills],
-        passes=wish.passes,
-        until_steady=goal.until_steady and not wish.passes,
-        score=goal.score,
-    )
+        profile=profile, span=span, runtime_s=goal.runtime_s if wish.runtime_s is None else wish.runtime_s,
+        repeats=wish.repeats or goal.repeats, direct=target.direct, engine=ENGINE,
+        prepare={0: "none", 1: "file", 2: "twice"}[fills], passes=wish.passes,
+        until_steady=goal.until_steady and not wish.passes, score=goal.score,
+    )  # fmt: skip
     judged = settings.direct and settings.course is Course.REPEATS and settings.repeats >= LEAST_RUNS
     added = depths_between(tests) if judged and not settings.score else ()
     return BenchPlan(target, tests, skipped, settings, fills, added)
@@ -189,17 +173,12 @@ def _span(goal: BenchGoal, target: Target, wish: Wish) -> int:
         tests = sum(wish.destructive or not test.write for test in goal.tests)
         size = max(size - WARM_UP_SPAN, 0) // max(tests, 1)
     if wish.size is not None and wish.size > size:
-        raise Refused(_too_small(target, wish, size))
+        each = f", {format_about(size)} for each test" if wish.passes else ""
+        has = f"{target.named} has {format_size(target.size or 0)}{each}"
+        raise Refused(f"{has}, and --size says {format_size(wish.size)}")
     whole = goal.prepare == "twice" and wish.destructive and not wish.passes
     span = wish.size or (size if whole else min(usual, size))
     return align_down(span, max(target.logical_block, 4096)) or align_down(span, target.logical_block)
-
-
-def _too_small(target: Target, wish: Wish, size: int) -> str:
-    """`size`: what there is, of passes for each test."""
-    has = f"{target.named} has {format_size(target.size or 0)}"
-    each = f", {format_about(size)} for each test" if wish.passes else ""
-    return f"{has}{each}, and --size says {format_size(wish.size or 0)}"
 
 
 def _fitting(
@@ -208,7 +187,8 @@ def _fitting(
     kept, skipped = [], []
     for test in tests:
         if test.write and not may_write:
-            skipped.append(f"{test.title}: {target.named} is only read{_way_out(target)}")
+            way_out = " without --destructive" if target.kind is TargetKind.DEVICE else ""
+            skipped.append(f"{test.title}: {target.named} is only read{way_out}")
         elif target.direct and test.block % target.logical_block:
             block = format_size(target.logical_block)
             skipped.append(f"{test.title}: the device takes multiples of its logical blocks of {block} only")
@@ -217,10 +197,6 @@ def _fitting(
         else:
             kept.append(test)
     return tuple(kept), tuple(skipped)
-
-
-def _way_out(target: Target) -> str:
-    return " without --destructive" if target.kind is TargetKind.DEVICE else ""
 
 
 def rounds_of(plan: BenchPlan) -> Iterator[tuple[int, tuple[BenchTest, ...]]]:
@@ -239,18 +215,12 @@ def job_of(plan: BenchPlan, test: BenchTest, path: str) -> Job:
     """A pass goes once over the stretch of its test, in the same order as the passes before it."""
     passes = bool(plan.settings.passes)
     return Job(
-        name=test.title.replace(" ", "-"),
-        path=path,
-        pattern=_PATTERNS[(test.random, test.write)],
-        block=test.block,
-        span=align_down(plan.settings.span, test.block),
-        offset=plan.tests.index(test) * plan.settings.span if passes else 0,
-        depth=test.depth,
-        threads=test.threads,
-        runtime_s=None if passes else plan.settings.runtime_s,
-        direct=plan.settings.direct,
-        seed=SEED if passes else None,
-    )
+        name=test.title.replace(" ", "-"), path=path, block=test.block,
+        pattern=Pattern(("rand" if test.random else "") + ("write" if test.write else "read")),
+        span=align_down(plan.settings.span, test.block), depth=test.depth, threads=test.threads,
+        offset=plan.tests.index(test) * plan.settings.span if passes else 0, direct=plan.settings.direct,
+        runtime_s=None if passes else plan.settings.runtime_s, seed=SEED if passes else None,
+    )  # fmt: skip
 
 
 def warm_up(plan: BenchPlan, path: str) -> Job:

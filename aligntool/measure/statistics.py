@@ -139,10 +139,7 @@ class DepthGain:
         if self.two is None or self.four is None:
             return "two and four requests in flight were not measured"
         if self.four.iops.median < GAIN * self.two.iops.median or self.four.iops.low <= self.two.iops.high:
-            return (
-                "four requests in flight gain nothing over two, as where the processor prepares one while the drive "
-                "serves another"
-            )
+            return "four requests in flight gain nothing over two, as where processor and drive take turns"
         if self._by_processor:
             return "the processor was busy enough to explain it: it prepares requests while the drive serves others"
         if self._by_waiting:
@@ -199,17 +196,11 @@ def depth_gains(result: Result) -> Iterator[DepthGain]:
     """
     if not result.settings.direct or result.settings.passes:
         return
-    told = [
-        each
-        for each in result.series
-        if (each.test.random, each.test.threads) == (True, 1) and each.iops.count >= LEAST_RUNS
-    ]
-    for one in told:
-        alike = {
-            each.test.depth: each
-            for each in told
-            if (each.test.block, each.test.write) == (one.test.block, one.test.write)
-        }
+    random = [each for each in result.series if each.test.random and each.test.threads == 1]
+    known = [each for each in random if each.iops.count >= LEAST_RUNS]
+    for one in known:
+        kind = (one.test.block, one.test.write)
+        alike = {each.test.depth: each for each in known if (each.test.block, each.test.write) == kind}
         deepest = max(alike)
         kinds = frozenset(drive.kind for drive in bottom_of(result.conditions.drives))
         if one.test.depth == 1 and one.iops.median and deepest >= DEEP:
@@ -218,35 +209,29 @@ def depth_gains(result: Result) -> Iterator[DepthGain]:
 
 def about_depth(result: Result) -> Iterator[str]:
     """A sentence for each pair."""
-    offered = _offered(result.conditions.drives)
     for pair in depth_gains(result):
         what = f"{pair.deep.test.title} has {pair.times:.1f} times the IOPS of {pair.one.test.title}"
-        yield f"{what}{_verdict(pair)}{offered}"
+        yield f"{what}{_verdict(pair)}{_offered(result.conditions.drives)}"
 
 
 def _verdict(pair: DepthGain) -> str:
     bound, gain = pair.deep.cpu_bound, pair.gain
-    if gain is Gain.SOME:
-        return f": {gain}" + (", and could do more, for the processor held it back" if bound else "")
-    if gain is Gain.NONE:
-        return f": {gain}"
+    if gain is not Gain.UNKNOWN:
+        more = ", and could do more, for the processor held it back" if bound and gain is Gain.SOME else ""
+        return f": {gain}{more}"
     if pair.times >= GAIN and not pair.overlaps:
         return f": can't tell whether the drive works on several requests at once: {pair.doubt}"
-    if pair.deep.busy_machine:
-        return ", and the machine was busy with other programs, so command queueing (NCQ) cannot be judged"
-    if bound:
-        return ", and the processor held it back, so command queueing (NCQ) cannot be judged"
+    if pair.deep.busy_machine or bound:
+        why = "the processor held it back" if bound else "the machine was busy with other programs"
+        return f", and {why}, so command queueing (NCQ) cannot be judged"
     return f": {gain}: " + ("the runs overlap" if pair.overlaps else "some runs gain, and others do not")
 
 
 def _offered(drives: Sequence[DriveState]) -> str:
     """An array or a volume has no depth of its own: its members have."""
-    if not drives:
-        return ""
-    if drives[0].queue_depth:
+    if drives and drives[0].queue_depth:
         return f"; the device offers a depth of {drives[0].queue_depth}"
-    members = [drive for drive in drives[1:] if drive.queue_depth]
-    if not members:
+    least = min((drive for drive in drives if drive.queue_depth), key=lambda each: each.queue_depth or 0, default=None)
+    if least is None:
         return ""
-    least = min(members, key=lambda drive: drive.queue_depth or 0)
     return f"; the drives below {drives[0].name} offer a depth of {least.queue_depth} or more ({least.name})"

@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 
 from aligntool.errors import Refused
-from aligntool.inventory import Disk, most_of, port_above, runs_below
+from aligntool.inventory import Disk, DiskKind, most_of, port_above, runs_below
 from aligntool.linux.content import hole_share
 from aligntool.linux.look import look
 from aligntool.linux.sysfs import LIVE, READ_ONLY, Mount, mounts_now, on_battery, opened
@@ -26,11 +26,9 @@ from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
 def history_folder(environment: Mapping[str, str], *, root: bool) -> Path:
     """$XDG_STATE_HOME, else /var/lib for root and ~/.local/state for others (XDG Base Directory Specification)."""
     state = environment.get("XDG_STATE_HOME", "")
-    if state.startswith("/"):
-        return Path(state, "aligntool", "bench")
-    if root:
-        return Path("/var/lib/aligntool/bench")
-    return Path(environment.get("HOME") or "/", ".local", "state", "aligntool", "bench")
+    if not state.startswith("/"):
+        state = "/var/lib" if root else str(Path(environment.get("HOME") or "/", ".local", "state"))
+    return Path(state, "aligntool", "bench")
 
 
 def read_result(file: str) -> Result:
@@ -44,7 +42,7 @@ def read_text(file: str) -> str:
         with open(file, "rb") as opened:  # noqa: PTH123 - the user's own spelling
             content = opened.read(LARGEST + 1)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
+        why = getattr(error, "strerror", None) or error
         raise Refused(f"{file}: {why}", hint="aligntool bench list") from error
     if len(content) > LARGEST:
         raise Refused(f"{file} is too large for a result of aligntool bench", hint="aligntool bench list")
@@ -65,9 +63,8 @@ def _kept(file: str) -> Kept:
     if found is None:
         return Kept(file, from_json(text, file))
     name = "alignment" if isinstance(found, Starts) else "span"
-    return Kept(
-        file, None, experiment=Brief(found.when, name, found.target, found.summary, found.drive, found.complete)
-    )
+    brief = Brief(found.when, name, found.target, found.summary, found.drive, found.complete)
+    return Kept(file, None, experiment=brief)
 
 
 def list_results(folder: Path) -> list[Kept]:
@@ -112,8 +109,7 @@ def _find(named: str) -> Target:
             raise Refused(f"{named} is not there", hint=hint) from None
         return _new_file(named, path)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise Refused(f"{named}: {why}") from error
+        raise Refused(f"{named}: {getattr(error, 'strerror', None) or error}") from error
     if stat.S_ISDIR(mode):
         return _in_folder(named, path, None)
     if stat.S_ISBLK(mode):
@@ -125,11 +121,9 @@ def _find(named: str) -> Target:
 
 def _device_path(name: str) -> str:
     """ "sda" is meant as /dev/sda where there is no such file here, and such a device."""
-    path = f"/dev/{name}"
-    try:
-        return path if stat.S_ISBLK(Path(path).stat().st_mode) else name
-    except OSError:
-        return name
+    with suppress(OSError):
+        return f"/dev/{name}" if Path("/dev", name).is_block_device() else name
+    return name
 
 
 def _new_file(named: str, path: str) -> Target:
@@ -142,11 +136,7 @@ def _new_file(named: str, path: str) -> Target:
 
 
 def _in_folder(named: str, folder: str, name: str | None) -> Target:
-    mount = mount_of(folder)
-    if mount and mount.kind in MEMORY:
-        raise Refused(
-            f"{named} is in memory ({mount.kind}): not a drive", hint="name a folder on the drive, such as /home"
-        )
+    _refuse_memory(named, folder, "name a folder on the drive, such as /home")
     room = os.statvfs(folder)
     if room.f_flag & os.ST_RDONLY:
         raise Refused(f"{named} is on a file system that is mounted read-only", hint="name another folder")
@@ -154,6 +144,12 @@ def _in_folder(named: str, folder: str, name: str | None) -> Target:
         named, TargetKind.FOLDER, folder, free=room.f_bavail * room.f_frsize, name=name,
         logical_block=_logical_block(Path(folder).stat().st_dev), direct=_folder_is_direct(folder),
     )  # fmt: skip
+
+
+def _refuse_memory(named: str, path: str, hint: str) -> None:
+    mount = mount_of(path)
+    if mount and mount.kind in MEMORY:
+        raise Refused(f"{named} is in memory ({mount.kind}): not a drive", hint=hint)
 
 
 def _folder_is_direct(folder: str) -> bool:
@@ -169,9 +165,7 @@ def _file(named: str, path: str) -> Target:
     status = Path(path).stat()
     if not status.st_size:
         raise Refused(f"{named} is empty: there is nothing in it to read", hint="name its folder")
-    mount = mount_of(path)
-    if mount and mount.kind in MEMORY:
-        raise Refused(f"{named} is in memory ({mount.kind}): not a drive", hint="name a file on the drive")
+    _refuse_memory(named, path, "name a file on the drive")
     return Target(
         named, TargetKind.FILE, path, size=status.st_size, logical_block=_logical_block(status.st_dev),
         direct=_opens_directly(named, path),
@@ -225,19 +219,12 @@ def look_at_conditions(target: Target, span: int) -> Conditions:
     """Before the first run, which is over so many bytes from the start. What cannot be seen is None."""
     mount = mount_of(target.path) if target.kind is not TargetKind.DEVICE else None
     return Conditions(
-        kernel=os.uname().release,
-        processor=_processor(),
-        cores=os.cpu_count(),
-        governor=_governor(),
-        load=round(os.getloadavg()[0], 2),
-        on_battery=on_battery(),
-        filesystem=mount.kind if mount else None,
-        mount_options=mount.options if mount else None,
-        room=_room(target),
-        free=target.free,
+        kernel=os.uname().release, processor=_processor(), cores=os.cpu_count(), governor=_governor(),
+        load=round(os.getloadavg()[0], 2), on_battery=on_battery(), filesystem=mount.kind if mount else None,
+        mount_options=mount.options if mount else None, room=_room(target), free=target.free,
         hole_share=hole_share(target.path, span) if target.kind is TargetKind.FILE else None,
         drives=tuple(drive_state(disk) for disk in disks_below(target, mount)),
-    )
+    )  # fmt: skip
 
 
 def warmed(before: Conditions) -> Conditions:
@@ -282,30 +269,17 @@ def drive_state(disk: Disk) -> DriveState:
     most = most_of(hop, port_above(path)) if hop else None
     slowed = bool(hop and most and most.both_ends and runs_below(hop, most))
     array, folder = disk.array, f"/sys/class/block/{disk.name.replace('/', '!')}"
+    depth = disk.queue_depth  # what the device offers (C3): NCQ's depth of ATA, else what the block layer gives it
+    if depth is None and disk.kind is DiskKind.NVME:
+        depth = LIVE.number(f"{folder}/queue/nr_requests")
     return DriveState(
-        name=disk.name,
-        model=disk.model,
-        firmware=disk.firmware,
-        size=disk.size,
-        kind=disk.kind.value,
-        rotational=disk.rotational,
-        link=link,
-        link_slowed=slowed,
+        name=disk.name, model=disk.model, firmware=disk.firmware, size=disk.size, kind=disk.kind.value,
+        rotational=disk.rotational, link=link, link_slowed=slowed, queue_depth=depth,
         scheduler=_scheduler(LIVE.text(f"{folder}/queue/scheduler") or ""),
-        queue_depth=_queue_depth(disk, folder),
-        write_cache=LIVE.text(f"{folder}/queue/write_cache") or None,
-        array_level=array.level if array else None,
-        array_action=LIVE.text(f"{folder}/md/sync_action") or None,
-        array_degraded=bool(array and array.degraded),
+        write_cache=LIVE.text(f"{folder}/queue/write_cache") or None, array_level=array.level if array else None,
+        array_action=LIVE.text(f"{folder}/md/sync_action") or None, array_degraded=bool(array and array.degraded),
         temperature_c=_temperature(disk.name),
-    )
-
-
-def _queue_depth(disk: Disk, folder: str) -> int | None:
-    """What the device offers (C3): NCQ's depth of ATA, else what the block layer gives it."""
-    if disk.queue_depth is not None:
-        return disk.queue_depth
-    return LIVE.number(f"{folder}/queue/nr_requests") if disk.kind.value == "nvme" else None
+    )  # fmt: skip
 
 
 def _scheduler(text: str) -> str | None:

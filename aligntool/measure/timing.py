@@ -201,13 +201,9 @@ class _Run:
         return elapsed
 
     def _timed(
-        self,
-        call: Callable[[int, list[memoryview], int], int],
-        descriptor: int,
-        data: memoryview,
-        extent: Extent,
+        self, call: Callable[[int, list[memoryview], int], int], descriptor: int, data: memoryview, extent: Extent,
         words: tuple[str, str],
-    ) -> float:
+    ) -> float:  # fmt: skip
         """µs. `words`: what was done, and why only a part of it may have been."""
         at = extent.start if self.target.place is None else self.target.place(extent.start)
         pieces, clock = [data], time.perf_counter_ns

@@ -404,9 +404,7 @@ class _Tally:
     def _row(self, kind: Kind) -> Row:
         counts = self._counts[kind]
         random = counts.count - counts.sequential if kind in WITH_RANGE else 0
-        crossings = tuple(
-            Crossing(boundary, counts.off[at], counts.straddling[at]) for at, boundary in enumerate(self._boundaries)
-        )
+        crossings = tuple(map(Crossing, self._boundaries, counts.off, counts.straddling))
         return Row(
             kind, counts.count, counts.bytes, counts.sequential, random, _trimmed(counts.sizes),
             crossings if kind in WITH_RANGE else (),

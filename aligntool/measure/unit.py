@@ -65,9 +65,7 @@ def find_whole(cells: Cells, control: Cells, request_us: float) -> Steps:
 
 def resampled(cells: Cells, dice: Dice) -> Cells:
     """Each cell drawn again from itself (bootstrap)."""
-    return {
-        level: tuple(dice.choices(stratum, k=len(stratum)) for stratum in strata) for level, strata in cells.items()
-    }
+    return {level: tuple(dice.choices(one, k=len(one)) for one in strata) for level, strata in cells.items()}
 
 
 def _agreed(found: Sequence[Steps]) -> Steps:
@@ -96,9 +94,10 @@ def _steps(seen: Sequence[Level], sides: design.Sides, floor: float) -> Steps:
         return Steps((), "a penalty of one size alone, which no neighbouring size confirms")
     steps = []
     for low, high in pairwise(groups):
-        why = _unclean(low, high, sides) or (_not_from_zero(low, high) if low is groups[0] else "")
-        if why:
+        if why := _unclean(low, high, sides):
             return Steps((), why)
+        if low is groups[0] and abs(_centre(low)) > CLEAN * _height(low, high):  # what crosses nothing pays nothing
+            return Steps((), "the two requests of a pair differ where no boundary is crossed")
         steps.append(Step(high[0].size, _height(low, high)))
     return Steps(tuple(steps))
 
@@ -107,20 +106,24 @@ def _rises(low: Sequence[Level], level: Level, floor: float) -> bool:
     """All in all, and in every part of the experiment alone: in both regions, in both orders, beside the requests on
     either side.
     """
-    rise = level.median - fmean(one.median for one in low)
+    rise = level.median - _centre(low)
     least = max(floor, level.whole.width)
     if rise <= max(CERTAIN * hypot(design.together(one.error for one in low), level.error), least):
         return False
     for index, margin in enumerate(level.margins):
-        rise = margin.median - fmean(one.margins[index].median for one in low)
+        rise = margin.median - _centre(low, index)
         unsure = hypot(design.together(one.margins[index].error for one in low), margin.error)
         if rise <= max(IN_EACH * unsure, floor):
             return False
     return True
 
 
-def _height(low: Sequence[Level], high: Sequence[Level]) -> float:
-    return fmean(one.median for one in high) - fmean(one.median for one in low)
+def _centre(group: Sequence[Level], margin: int | None = None) -> float:
+    return fmean((one.whole if margin is None else one.margins[margin]).median for one in group)
+
+
+def _height(low: Sequence[Level], high: Sequence[Level], margin: int | None = None) -> float:
+    return _centre(high, margin) - _centre(low, margin)
 
 
 def _unclean(low: Sequence[Level], high: Sequence[Level], sides: design.Sides) -> str:
@@ -128,13 +131,13 @@ def _unclean(low: Sequence[Level], high: Sequence[Level], sides: design.Sides) -
     height = _height(low, high)
     limit = CLEAN * height
     for group, where in ((low, "below"), (high, "above")):
-        centre = fmean(one.median for one in group)
+        centre = _centre(group)
         if any(abs(one.median - centre) + 2 * one.error > limit for one in group):
             return f"the penalty does not begin at one size: the sizes {where} it differ among themselves"
     margins = range(len(low[0].margins))
     if any(_differs(group, margin, limit) for group in (low, high) for margin in margins):
         return "the regions of the disk, the two orders or the two sides indicate different sizes"
-    if any(_margin_height(low, high, margin) < LEAST * height for margin in margins):
+    if any(_height(low, high, margin) < LEAST * height for margin in margins):
         return "a part of the disk is slower, and not the crossing: it takes as long beside the boundary"
     if not all(_moves_as_a_whole(low, high, height, sides, side) for side in (0, 1)):
         return "only a part of the requests takes longer, as on units that are not powers of two"
@@ -143,19 +146,8 @@ def _unclean(low: Sequence[Level], high: Sequence[Level], sides: design.Sides) -
 
 def _differs(group: Sequence[Level], margin: int, limit: float) -> bool:
     """Whether one level of it lies apart from the others in this part of the experiment, beyond doubt."""
-    centre = fmean(one.margins[margin].median for one in group)
+    centre = _centre(group, margin)
     return any(abs(one.margins[margin].median - centre) - IN_EACH * one.margins[margin].error > limit for one in group)
-
-
-def _margin_height(low: Sequence[Level], high: Sequence[Level], margin: int) -> float:
-    return fmean(one.margins[margin].median for one in high) - fmean(one.margins[margin].median for one in low)
-
-
-def _not_from_zero(low: Sequence[Level], high: Sequence[Level]) -> str:
-    """What crosses nothing pays nothing."""
-    if abs(fmean(one.median for one in low)) <= CLEAN * _height(low, high):
-        return ""
-    return "the two requests of a pair differ where no boundary is crossed"
 
 
 def _moves_as_a_whole(
@@ -169,14 +161,13 @@ def _moves_as_a_whole(
     before = sides.shifts(low, side, _LOWER + _UPPER)
     for group in (high, high[:1]):
         after = sides.shifts(group, side, _LOWER + _UPPER)
-        rises = [
-            View(two.median - one.median, hypot(one.error, two.error)) for one, two in zip(before, after, strict=True)
-        ]
+        pairs = zip(before, after, strict=True)
+        rises = [View(two.median - one.median, hypot(one.error, two.error)) for one, two in pairs]
         if any(one.median < least for one in rises[: len(_LOWER)]):
             return False
         if not all(_may_be(one, least, most) for one in rises):
             return False
-    centre = fmean(one.median for one in low)
+    centre = _centre(low)
     return all(
         _may_be(one, centre + lowest, centre + highest, AMONG_MANY)
         for levels, shares, lowest, highest in ((low, _COMMON, -least, least), (high, _LOWER, least, most))
@@ -223,10 +214,8 @@ def _not_by_place(unit: Level, shifted: Sequence[Level], floor: float) -> str:
     size = format_size(unit.size)
     (same,) = (one for one in shifted if one.size == unit.size)
     if not _costs(same, floor) or same.median < LEAST * unit.median:
-        return (
-            f"writes of less than {size} take longer, but those of {size} take as long wherever they lie: "
-            "a threshold of size, no unit"
-        )
+        alike = f"those of {size} take as long wherever they lie: a threshold of size, no unit"
+        return f"writes of less than {size} take longer, but {alike}"
     limit = CLEAN * same.median
     if any(abs(one.median) + 2 * one.error > limit for one in shifted if one is not same):
         return f"writes shifted by half take longer, but not of {size} alone"
@@ -306,9 +295,9 @@ class Inference:
     def why_unknown(self) -> tuple[str, ...]:
         if self.boundaries:
             return ()
+        asked = f"of the resampled experiments only; {CONFIDENT:.0%} are asked for"
         doubts = tuple(
-            f"{one.evidence[0].kind}: {format_size(one.size)}, but in {one.confidence:.0%} of the resampled "
-            f"experiments only; {CONFIDENT:.0%} are asked for"
+            f"{one.evidence[0].kind}: {format_size(one.size)}, but in {one.confidence:.0%} {asked}"
             for one in self.doubtful
         )
         return doubts + tuple(f"{one.kind}: {one.why}" for one in self.looked if one.why)
@@ -329,10 +318,8 @@ def infer(samples: Iterable[Sample], dice: Dice, *, resamples: int = RESAMPLES) 
         looked.append(Looked(kind, len(by_kind[kind]), request_us, tuple(_penalties(of_kind)), steps.why))
         for size, one in _confirmed(kind, (of_kind, control), request_us, steps, dice, resamples):
             evidence[size].append(one)
-    found = [
-        Boundary(size, tuple(sorted(every, key=lambda one: -one.confidence)))
-        for size, every in sorted(evidence.items())
-    ]
+    ordered = {size: sorted(every, key=lambda one: -one.confidence) for size, every in sorted(evidence.items())}
+    found = [Boundary(size, tuple(every)) for size, every in ordered.items()]
     sure = tuple(one for one in found if one.confidence >= CONFIDENT)
     return Inference(sure, tuple(one for one in found if one not in sure), tuple(looked))
 
@@ -344,9 +331,7 @@ def _cells(kind: Kind, samples: Sequence[Sample]) -> Cells:
     for sample in samples:
         of_level = found.setdefault(sample.level, tuple([] for _ in range(strata)))
         of_level[sample.quarter].append((sample.dear_us, sample.cheap_us))
-    return design.centred(
-        {level: found[level] for level in sorted(found) if min(map(len, found[level])) >= design.FEWEST}
-    )
+    return design.centred({at: one for at, one in sorted(found.items()) if min(map(len, one)) >= design.FEWEST})
 
 
 def _penalties(cells: Cells) -> Iterable[Penalty]:
@@ -370,16 +355,10 @@ def _confirmed(
     for step in steps.steps:
         ordered = sorted(heights[step.level]) or [step.height_us]
         cut = int(len(ordered) * (1 - _MIDDLE) / 2)
-        yield (
-            step.level,
-            Evidence(
-                kind,
-                step.height_us,
-                (ordered[cut], ordered[-1 - cut]),
-                step.height_us / request_us if request_us > 0 else 0.0,
-                min(times[step.level] / resamples, MOST_CONFIDENT),
-            ),
-        )
+        interval = (ordered[cut], ordered[-1 - cut])
+        share = step.height_us / request_us if request_us > 0 else 0.0
+        confidence = min(times[step.level] / resamples, MOST_CONFIDENT)
+        yield step.level, Evidence(kind, step.height_us, interval, share, confidence)
 
 
 # What a probe found, as a document; `audit.report.read_measured` reads it.
@@ -422,18 +401,11 @@ def document(result: ProbeResult, version: str) -> dict[str, object]:
     disk = experiment.pop("disk")
     del experiment["inference"]
     return {
-        "schema": PROBE_SCHEMA,
-        "version": PROBE_VERSION,
-        "aligntool": version,
-        "disk": disk,
-        "unit": inference.unit,
-        "confident_from": CONFIDENT,
-        "boundaries": [_boundary(one) for one in inference.boundaries],
-        "doubtful": [_boundary(one) for one in inference.doubtful],
-        "why_unknown": list(inference.why_unknown),
-        "looked": as_json(inference.looked),
-        "experiment": experiment,
-    }
+        "schema": PROBE_SCHEMA, "version": PROBE_VERSION, "aligntool": version, "disk": disk, "unit": inference.unit,
+        "confident_from": CONFIDENT, "boundaries": [_boundary(one) for one in inference.boundaries],
+        "doubtful": [_boundary(one) for one in inference.doubtful], "why_unknown": list(inference.why_unknown),
+        "looked": as_json(inference.looked), "experiment": experiment,
+    }  # fmt: skip
 
 
 def _boundary(boundary: Boundary) -> dict[str, object]:

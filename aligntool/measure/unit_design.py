@@ -90,9 +90,8 @@ def regions_among(extents: Sequence[Extent]) -> Regions:
     ordered = sorted(extents, key=lambda extent: -extent.length)
     parts = regions(ordered[0])
     if len(ordered) > 1 and min(ordered[1].length, REGION) > parts[0].length:
-        return Extent(ordered[0].start, min(ordered[0].length, REGION)), Extent(
-            ordered[1].start, min(ordered[1].length, REGION)
-        )
+        one, other = (Extent(extent.start, min(extent.length, REGION)) for extent in ordered[:2])
+        return one, other
     return parts
 
 
@@ -123,15 +122,15 @@ def levels(sector: int, parts: Regions, most: int = MOST) -> tuple[int, ...]:
     """
     found = []
     level = sector
-    while level <= most and all(_points(part, level, 2 * sector) >= FEWEST_POINTS for part in parts):
+    while level <= most and all(_fits(part, level, 2 * sector) for part in parts):
         found.append(level)
         level *= 2
     return tuple(found)
 
 
-def _points(region: Extent, level: int, request: int) -> int:
-    """How many odd multiples of the level lie in it with room for a request on both sides."""
-    return max(_last(region, level, request) - _first(region, level, request) + 1, 0)
+def _fits(region: Extent, level: int, request: int) -> bool:
+    """Whether odd multiples enough of the level lie in it with room for a request on both sides."""
+    return _last(region, level, request) - _first(region, level, request) + 1 >= FEWEST_POINTS
 
 
 def _first(region: Extent, level: int, request: int) -> int:
@@ -154,16 +153,11 @@ def design(
     PART brings its control along.
     """
     controlled = dict.fromkeys((*kinds, Kind.SHIFT) if Kind.PART in kinds else kinds)
-    asked = [(kind, level) for kind in controlled for level in _levels_of(kind, sector, parts, most)]
+    every = levels(sector, parts, most)
+    whole = [level for level in every[1:] if level <= LARGEST_PART]
+    asked = [(kind, level) for kind in controlled for level in (whole if kind in _WHOLE else every)]
     for _ in range(rounds):
         yield tuple(_round(asked, parts, sector, dice))
-
-
-def _levels_of(kind: Kind, sector: int, parts: Regions, most: int) -> tuple[int, ...]:
-    every = levels(sector, parts, most)
-    if kind in _WHOLE:
-        return tuple(level for level in every[1:] if level <= LARGEST_PART)
-    return every
 
 
 def _round(asked: Sequence[tuple[Kind, int]], parts: Regions, sector: int, dice: Dice) -> Iterator[Pair]:
@@ -269,18 +263,13 @@ _MARGINS = {
 def look(cells: Cells, way: Way) -> list[Level]:
     """Return the levels with samples enough in every stratum, ascending."""
     return [
-        _level(size, cells[size], way)
-        for size in sorted(cells)
-        if len(cells[size]) in _MARGINS and min(map(len, cells[size])) >= FEWEST
-    ]
-
-
-def _level(size: int, strata: tuple[Sequence[TimedPair], ...], way: Way) -> Level:
-    return Level(
-        size,
-        way([pair for stratum in strata for pair in stratum]),
-        tuple(way([pair for index in margin for pair in strata[index]]) for margin in _MARGINS[len(strata)]),
-    )
+        Level(
+            size, way([pair for stratum in strata for pair in stratum]),
+            tuple(way([pair for index in margin for pair in strata[index]]) for margin in _MARGINS[len(strata)]),
+        )
+        for size, strata in sorted(cells.items())
+        if len(strata) in _MARGINS and min(map(len, strata)) >= FEWEST
+    ]  # fmt: skip
 
 
 def centred(cells: Cells) -> Cells:

@@ -1,6 +1,7 @@
 """Benchmark results and comparisons as text."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from math import ceil
 from shlex import quote
 
@@ -13,7 +14,7 @@ from aligntool.measure.statistics import LEAST_RUNS
 from aligntool.render.json import Value, document_text, dumps
 from aligntool.render.lines import EMPTY, Line, Style, columns, fit, harmless, paragraph, plain, stacked
 from aligntool.render.plan import time_words
-from aligntool.units import format_about, format_size, mb_s
+from aligntool.units import counted, format_about, format_size, mb_s
 
 # The result of a benchmark, for people.
 
@@ -29,12 +30,11 @@ def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Lin
     yield (("benchmark  ", Style.TITLE), (f"{settings.profile} on {where}", Style.PLAIN))
     yield from drive_lines(seen.drives, width=width)
     word = "pass" if settings.passes else "round" if settings.until_steady else "repeat"
-    many = "" if plan.rounds == 1 else "es" if settings.passes else "s"
-    times = f"{plan.rounds} {word}{many}{' at most' if settings.until_steady else ''}"
-    run = f"{settings.runtime_s:g} s each"
-    if settings.passes:
-        run = f"each test over {format_size(settings.span)} of its own"
-    tests = f"{len(plan.tests)} {'test' if len(plan.tests) == 1 else 'tests'}"
+    many = counted(plan.rounds, word) if plan.rounds == 1 or not settings.passes else f"{plan.rounds} passes"
+    times = f"{many}{' at most' if settings.until_steady else ''}"
+    own = f"each test over {format_size(settings.span)} of its own"
+    run = own if settings.passes else f"{settings.runtime_s:g} s each"
+    tests = counted(len(plan.tests), "test")
     span = "" if plan.makes_file or settings.passes else f", over its first {format_size(settings.span)}"
     rotational = any(drive.rotational for drive in seen.drives)
     kind = f" on a usual {'hard disk' if rotational else 'SSD'}" if settings.passes else ""
@@ -46,11 +46,11 @@ def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Lin
     if not plan.writes:
         yield plain("  nothing is written")
     if settings.passes and plan.makes_file:
-        yield from _notes((compare.JUST_WRITTEN,), width, "  ")
+        yield from note_lines((compare.JUST_WRITTEN,), width, "  ")
     if settings.until_steady and plan.makes_file:
-        yield from _notes((compare.steady_file(settings.span),), width, "  ")
-    yield from _notes(plan.skipped, width, "  left out: ")
-    yield from _notes(tuple(warnings_of(seen, direct=settings.direct)), width, "  warning: ")
+        yield from note_lines((compare.steady_file(settings.span),), width, "  ")
+    yield from note_lines(plan.skipped, width, "  left out: ")
+    yield from note_lines(tuple(warnings_of(seen, direct=settings.direct)), width, "  warning: ")
 
 
 def command_lines(plan: BenchPlan) -> Iterator[Line]:
@@ -75,9 +75,9 @@ def result_lines(result: Result, *, width: int) -> Iterator[Line]:
     yield EMPTY
     yield from figure_lines(result.series, width=width)
     yield EMPTY
-    yield from _notes(tuple(compare.result_notes(result)), width, "  ")
-    yield from _notes(result.skipped, width, "  left out: ")
-    yield from _notes(tuple(warnings_of(result.conditions, direct=settings.direct)), width, "  warning: ")
+    yield from note_lines(tuple(compare.result_notes(result)), width, "  ")
+    yield from note_lines(result.skipped, width, "  left out: ")
+    yield from note_lines(tuple(warnings_of(result.conditions, direct=settings.direct)), width, "  warning: ")
 
 
 def figure_lines(series: Sequence[Series], *, width: int) -> Iterator[Line]:
@@ -110,13 +110,10 @@ def figure_cells(each: Series) -> tuple[str, ...]:
     """In the columns of FIGURES."""
     rate = each.rate
     spread = f"{mb_s(rate.low)}–{mb_s(rate.high)}" if rate.count > 1 else "one run"
-    times = (_micro(each.middle(name)) for name in ("p50_us", "p99_us", "p999_us"))
-    return (mb_s(rate.median), spread, f"{each.iops.median:,.0f}", *times, f"{each.cpu:.0f}%", _cores(each))
-
-
-def _cores(each: Series) -> str:
     busy = each.middle("busy_cores")
-    return "–" if busy is None else f"{busy:.1f}"
+    cores = "–" if busy is None else f"{busy:.1f}"
+    times = (_micro(each.middle(name)) for name in ("p50_us", "p99_us", "p999_us"))
+    return (mb_s(rate.median), spread, f"{each.iops.median:,.0f}", *times, f"{each.cpu:.0f}%", cores)
 
 
 def _micro(value: float | None) -> str:
@@ -160,10 +157,6 @@ def machine_lines(seen: Conditions, *, width: int) -> Iterator[Line]:
         yield from _facts("", facts, width)
 
 
-def warning_lines(sentences: Sequence[str], width: int) -> Iterator[Line]:
-    yield from _notes(sentences, width, "  warning: ")
-
-
 def _condition_lines(result: Result, width: int) -> Iterator[Line]:
     seen, settings = result.conditions, result.settings
     facts = [f"kernel {seen.kernel}" if seen.kernel else "", seen.fio, f"engine {settings.engine}"]
@@ -174,10 +167,12 @@ def _condition_lines(result: Result, width: int) -> Iterator[Line]:
     yield from _facts("", facts, width)
 
 
-def _notes(sentences: Sequence[str], width: int, before: str) -> Iterator[Line]:
+def note_lines(sentences: Sequence[str], width: int, before: str) -> Iterator[Line]:
+    """`before`: what each sentence begins with, and how far it is indented."""
     style = Style.DOUBT if "warning" in before else Style.PLAIN
+    indent = " " * (len(before) - len(before.lstrip()) + 2)
     for sentence in sentences:
-        yield from paragraph(f"{before}{sentence}", width, style=style)
+        yield from paragraph(f"{before}{sentence}", width, indent, style)
 
 
 # Results side by side: log10 of the ratios, drawn; and the list of those that were kept.
@@ -194,27 +189,21 @@ def compare_lines(results: Sequence[Result], names: Sequence[str], *, width: int
     found = compare.compare_all([(results[0], other) for other in results[1:]])
     for name, other, ratios in zip(names[1:], results[1:], found, strict=True):
         yield ((name, Style.TITLE), (f" beside {names[0]}", Style.PLAIN))
-        yield from _who(results[0], "  A  ")
-        yield from _warnings(compare.doubts(results[0]), "     ", width)
-        yield from _who(other, "  B  ")
-        yield from _warnings(compare.doubts(other), "     ", width)
-        changed = "; ".join(each.words for each in compare.differences(results[0], other))
-        if changed:
+        for letter, side in (("A", results[0]), ("B", other)):
+            models = ", ".join(drive.model or drive.name for drive in side.conditions.drives)
+            yield plain(f"  {letter}  {side.when}  {side.settings.profile}  {side.target}  {models}")
+            yield from note_lines(compare.doubts(side), width, "     warning: ")
+        if changed := "; ".join(each.words for each in compare.differences(results[0], other)):
             yield from paragraph(f"  not the same: {changed}", width, " " * 7, Style.DOUBT)
         yield EMPTY
         yield from picture(ratios, width=width)
         yield EMPTY
-    yield from _warnings(compare.unmatched(results), "  ", width)
+    yield from note_lines(compare.unmatched(results), width, "  warning: ")
     yield from paragraph(
         "log10 of B over A, bytes a second: 0 equal, -1 ten times slower. faster, slower: if nothing else changed in "
         f"between. noise: the ranges of the runs overlap, or among so many lines ({sum(map(len, found))} in all) one "
         f"differs so much by chance; ?: fewer than {LEAST_RUNS} runs, passes, or not steady.", width, "", Style.DIM,
     )  # fmt: skip
-
-
-def _warnings(sentences: Sequence[str], before: str, width: int) -> Iterator[Line]:
-    for sentence in sentences:
-        yield from paragraph(f"{before}warning: {sentence}", width, " " * 7, Style.DOUBT)
 
 
 def picture(ratios: Sequence[compare.Ratio], *, width: int = 100) -> Iterator[Line]:
@@ -240,8 +229,7 @@ def picture(ratios: Sequence[compare.Ratio], *, width: int = 100) -> Iterator[Li
 def bar(log_ratio: float, reach: int, half: int = _HALF) -> str:
     """`half` columns on each side of a line at zero."""
     cells = round(abs(log_ratio) / reach * half)
-    left = "█" * cells if log_ratio < 0 else ""
-    right = "█" * cells if log_ratio > 0 else ""
+    left, right = ("█" * cells, "") if log_ratio < 0 else ("", "█" * cells)
     return f"{left:>{half}}│{right:<{half}}"
 
 
@@ -251,30 +239,26 @@ def _times(value: float) -> str:
     return f"{value:.3f}" if value < 1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
-def _who(result: Result, before: str) -> Iterator[Line]:
-    models = [drive.model or drive.name for drive in result.conditions.drives]
-    yield plain(f"{before}{result.when}  {result.settings.profile}  {result.target}  {', '.join(models)}")
-
-
 def compare_json(results: Sequence[Result], names: Sequence[str]) -> str:
     """Rates in bytes a second."""
     found = compare.compare_all([(results[0], other) for other in results[1:]])
     values = {
-        "first": harmless(names[0]),
-        "first_complete": results[0].complete,
+        "first": harmless(names[0]), "first_complete": results[0].complete,
         "first_warnings": [harmless(each) for each in compare.doubts(results[0])],
         "others": [
             {
-                "name": harmless(name),
-                "complete": other.complete,
+                "name": harmless(name), "complete": other.complete,
                 "warnings": [harmless(each) for each in compare.doubts(other)],
-                "differences": _differences(results[0], other),
+                "differences": [
+                    {name: harmless(value) for name, value in asdict(each).items()}
+                    for each in compare.differences(results[0], other)
+                ],
                 "tests": [_test(each) for each in ratios],
             }
             for name, other, ratios in zip(names[1:], results[1:], found, strict=True)
         ],
         "warnings": list(compare.unmatched(results)),
-    }
+    }  # fmt: skip
     return document_text("aligntool.bench.compare", values)
 
 
@@ -283,13 +267,6 @@ def _test(each: compare.Ratio) -> Value:
         "title": each.test.title, "before": _spread(each.before), "after": _spread(each.after),
         "log10": each.log_ratio, "times": each.times, "chance": each.chance, "verdict": each.verdict.value,
     }  # fmt: skip
-
-
-def _differences(first: Result, other: Result) -> Value:
-    return [
-        {"what": harmless(each.what), "before": harmless(each.before), "after": harmless(each.after)}
-        for each in compare.differences(first, other)
-    ]
 
 
 def _spread(spread: Spread) -> Value:

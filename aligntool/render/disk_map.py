@@ -1,13 +1,14 @@
 """Maps of a disk as text: partitions, gaps, moves."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import count, groupby, pairwise, takewhile
+from operator import itemgetter
 
 from aligntool.audit.report import Answer, Check, Grid, GridKind, Judged, Report, Verdict
 from aligntool.change import Place, Plan
 from aligntool.inventory import Partition
 from aligntool.render.audit import worst_of
-from aligntool.render.lines import EMPTY, Line, Piece, Style, cell_width, harmless, plain, wrapped
+from aligntool.render.lines import EMPTY, Line, Piece, Style, cell_width, harmless, paragraph, plain, wrapped
 from aligntool.steps import JournalPlace, WriteJournal
 from aligntool.units import Extent, format_about, format_size
 
@@ -88,11 +89,10 @@ def _drawing(check: Check, start: int, block: int, width: int) -> Iterator[Line]
     request = block if block * CELLS_A_UNIT >= grid.size else grid.size
     label = f"{grid.kind if grid.kind is not GridKind.PHYSICAL else 'sectors'} {format_size(grid.size)}"
     what = f"blocks {format_size(block)}" if request == block else f"requests {format_size(request)}"
-    yield ((" " * head + _numbers(first, grid.size, units), Style.DIM),)
-    yield ((f"  {label:<{head - 2}}", Style.PLAIN), (_ruler(units), Style.NOTE))
-    begin = check.off_by * CELLS_A_UNIT // grid.size
-    if check.off_by and begin == 0:
-        begin = 1  # less than a cell off is still drawn as off
+    numbers = "".join(f"{first + index * grid.size:<{CELLS_A_UNIT}}" for index in range(units))
+    yield ((" " * head + numbers.rstrip(), Style.DIM),)
+    yield ((f"  {label:<{head - 2}}", Style.PLAIN), (("|" + "-" * (CELLS_A_UNIT - 1)) * units + "|", Style.NOTE))
+    begin = check.off_by * CELLS_A_UNIT // grid.size or int(not check.on)  # less than a cell off is drawn as off
     bar = _blocks(begin, cells, request * CELLS_A_UNIT / grid.size)
     yield ((f"  {what:<{head - 2}}", Style.PLAIN), (bar, Style.GOOD if check.on else Style.BAD))
     if not check.on:
@@ -102,8 +102,7 @@ def _drawing(check: Check, start: int, block: int, width: int) -> Iterator[Line]
             yield ((" " * (head + begin) + here, Style.DIM), (crossed, Style.BAD))
             return
         yield ((" " * (head + begin) + "^", Style.DIM),)
-        for line in wrapped(f"    starts here; {crossed}", width, "    "):
-            yield ((line, Style.BAD),)
+        yield from paragraph(f"    starts here; {crossed}", width, style=Style.BAD)
 
 
 def crossings(check: Check, request: int) -> str:
@@ -112,33 +111,18 @@ def crossings(check: Check, request: int) -> str:
     if request >= size:
         return f"every {format_size(request)} request touches one unit more"
     period = size // request if size % request == 0 else size
-    across = sum(1 for index in range(min(period, 4096)) if _straddles(check.off_by + index * request, request, size))
+    starts = (check.off_by + index * request for index in range(min(period, 4096)))
+    across = sum(begin // size != (begin + request - 1) // size for begin in starts)
     if not across:
         return "no block straddles, but larger requests do"
     return f"{across} of {min(period, 4096)} blocks straddle a boundary"
 
 
-def _straddles(begin: int, length: int, size: int) -> bool:
-    return begin // size != (begin + length - 1) // size
-
-
-def _numbers(first: int, size: int, units: int) -> str:
-    return "".join(f"{first + index * size:<{CELLS_A_UNIT}}" for index in range(units)).rstrip()
-
-
-def _ruler(units: int) -> str:
-    return ("|" + "-" * (CELLS_A_UNIT - 1)) * units + "|"
-
-
 def _blocks(begin: int, cells: int, length: float) -> str:
     """Blocks from `begin` on, each `length` cells long, cut at the right edge."""
-    row = [" "] * (cells + 1)
-    for cell in range(begin, cells + 1):
-        row[cell] = "="
-    index = 0
-    while (edge := begin + round(index * length)) <= cells:
+    row = [" "] * begin + ["="] * (cells + 1 - begin)
+    for edge in takewhile(lambda edge: edge <= cells, (begin + round(index * length) for index in count())):
         row[edge] = "["
-        index += 1
     return "".join(row)
 
 
@@ -173,29 +157,19 @@ def journal_of(plan: Plan) -> JournalPlace | None:
 
 def _bar(plan: Plan, *, after: bool) -> Bar:
     """Containers before what lies in them."""
-    drawn = []
-    journal = journal_of(plan)
-    if journal and not journal.file and after is _is_free_later(plan, journal.extent):
-        drawn.append((journal.extent, "J", Style.NOTE))
+    drawn, journal = [], journal_of(plan)
+    if journal and not journal.file:
+        # It may lie where a file system is shrunk first; then it does not belong into the first bar. Containers of
+        # other partitions do not count.
+        parts = [place for place in plan.places if not any(place.after.contains(other.after) and other is not place
+                 for other in plan.places)]  # fmt: skip
+        later = any(place.before is not None and place.before.overlaps(journal.extent) for place in parts)
+        drawn += [(journal.extent, "J", Style.NOTE)] if after is later else []
     for place in plan.places:
         extent = place.after if after else place.before
         if extent is not None and extent.length > 0 and extent.start < plan.disk.size:
             drawn.append((extent, str(place.number), _style(place, after=after)))
     return tuple(sorted(drawn, key=lambda part: (-part[0].length, part[0].start)))
-
-
-def _is_free_later(plan: Plan, journal: Extent) -> bool:
-    """A journal may lie where a file system is shrunk first; then it does not belong into the first bar."""
-    return any(place.before is not None and place.before.overlaps(journal) for place in _parts(plan))
-
-
-def _parts(plan: Plan) -> Sequence[Place]:
-    """Partitions without those that only contain others."""
-    return [
-        place
-        for place in plan.places
-        if not any(other is not place and place.after.contains(other.after) for other in plan.places)
-    ]
 
 
 def _style(place: Place, *, after: bool) -> Style:
@@ -208,7 +182,8 @@ def _columns(parts: Sequence[Extent], size: int, room: int) -> Mapping[int, int]
     """The column of every byte at which a part begins or ends; empty when there is no room for them all."""
     edges = sorted({0, size, *(edge for part in parts for edge in (part.start, part.end) if edge < size)})
     stretches = list(pairwise(edges))
-    least = [_least(Extent(start, end - start), parts) for start, end in stretches]
+    # A stretch that is a whole part, or all that a part has to itself, has room for its number.
+    least = [LEAST_OF_A_PART if Extent(start, end - start) in parts else 1 for start, end in stretches]
     spare = room - sum(least)
     if spare < 0:
         least = [1] * len(stretches)
@@ -222,22 +197,14 @@ def _columns(parts: Sequence[Extent], size: int, room: int) -> Mapping[int, int]
     return columns
 
 
-def _least(stretch: Extent, parts: Sequence[Extent]) -> int:
-    """A stretch that is a whole part, or all that a part has to itself, has room for its number."""
-    return LEAST_OF_A_PART if any(part == stretch for part in parts) else 1
-
-
 def _drawn(bar: Bar, columns: Mapping[int, int], size: int) -> Iterator[Piece]:
     cells: list[tuple[str, Style]] = [("·", Style.DIM)] * columns[size]
     for extent, name, style in bar:
         first, end = columns[extent.start], columns[min(extent.end, size)]
         for index, char in enumerate(_part(name, end - first), first):
             cells[index] = (char, style)
-    begun = 0
-    for index in range(1, len(cells) + 1):
-        if index == len(cells) or cells[index][1] is not cells[begun][1]:
-            yield "".join(char for char, _ in cells[begun:index]), cells[begun][1]
-            begun = index
+    for style, run in groupby(cells, key=itemgetter(1)):
+        yield "".join(char for char, _ in run), style
 
 
 def _part(name: str, width: int) -> str:

@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 from aligntool.audit.report import Answer, Check, Judged, Severity, Verdict
 from aligntool.audit.wording import layer_name
 from aligntool.inventory import Disk, Partition, Role
-from aligntool.render.audit import verdict_text
+from aligntool.render.audit import verdict_text, worst_of
 from aligntool.render.disk_map import block_of, crossings, judgement
 from aligntool.render.lines import harmless
 from aligntool.render.svg import Picture, box, fitting, frame, line, path, percent, words, words_width
@@ -60,17 +60,16 @@ def _pieces(judged: Judged) -> list[Piece]:
     verdicts = judged.by_partition()
     if not disk.partitions:
         whole = verdicts.get(None)
-        return [Piece(0, disk.size or 1, None, whole, "whole", _content(disk))] if whole else []
+        what = ", ".join(map(layer_name, disk.content)) or disk.content_hint or "in use"
+        return [Piece(0, disk.size or 1, None, whole, "whole", what)] if whole else []
     parts = sorted(_drawn(disk), key=lambda part: (part.extent.start, part.number))
     made: list[Piece] = []
     end = 0
     for part in parts:
         made += _gap(end, part.extent.start, disk)
-        what = ", ".join(layer_name(layer) for layer in part.content) or part.content_hint or part.type_name
-        made.append(
-            Piece(part.extent.start, part.extent.length, part, verdicts.get(part.number), str(part.number), what)
-        )
-        end = max(end, part.extent.end)
+        place, what = part.extent, ", ".join(map(layer_name, part.content)) or part.content_hint or part.type_name
+        made.append(Piece(place.start, place.length, part, verdicts.get(part.number), str(part.number), what))
+        end = max(end, place.end)
     return made + list(_gap(end, disk.size or 0, disk))
 
 
@@ -78,15 +77,9 @@ def _drawn(disk: Disk) -> Iterator[Partition]:
     """Not the containers: what lies in them is drawn."""
     for part in disk.partitions:
         others = (other for other in disk.partitions if other.number != part.number)
-        if part.role is Role.EXTENDED:
-            continue
-        if part.role is Role.MAP and any(part.extent.contains(other.extent) for other in others):
-            continue
-        yield part
-
-
-def _content(disk: Disk) -> str:
-    return ", ".join(layer_name(layer) for layer in disk.content) or disk.content_hint or "in use"
+        holds = part.role is Role.MAP and any(part.extent.contains(other.extent) for other in others)
+        if part.role is not Role.EXTENDED and not holds:
+            yield part
 
 
 def _gap(start: int, end: int, disk: Disk) -> Iterator[Piece]:
@@ -135,16 +128,10 @@ def _piece(piece: Piece, at: float, share: float, top: int) -> Iterator[Element]
     yield box(left, top + 20, width, 44, style)
     yield from _label(piece.label, "strong", at, share, top + 38)
     yield from _label(piece.what, "small", at, share, top + 56)
-    if style in ("bad", "doubt"):
-        yield from _flag(left, top, style)
+    if style in ("bad", "doubt"):  # a triangle that points at the start, full for an error, hollow for a warning
+        yield frame(left, top, "16", 20, [path([(1, 2), (13, 2), (1, 16)], f"mark-{style}", closed=True)])
     elif style == "unknown":
         yield frame(left, top, "14", 20, [words(1, 15, "?", "strong")])
-
-
-def _flag(left: str, top: int, style: str) -> Iterator[Element]:
-    """A start that is off: a triangle that points at it, full for an error, hollow for a warning."""
-    shape = [(1, 2), (13, 2), (1, 16)]
-    yield frame(left, top, "16", 20, [path(shape, f"mark-{style}", closed=True)])
 
 
 def _label(text: str, style: str, at: float, share: float, y: int) -> Iterator[Element]:
@@ -165,8 +152,8 @@ def _style(verdict: Verdict | None) -> str:
         return "good"
     if verdict.answer is Answer.UNKNOWN:
         return "unknown"
-    failed = (check.grid.severity for check in verdict.checks if not check.on)
-    return "bad" if Severity.ERROR in failed else "doubt"
+    worst = worst_of(verdict)
+    return "bad" if worst and worst.grid.severity is Severity.ERROR else "doubt"
 
 
 def _alternative(judged: Judged) -> str:

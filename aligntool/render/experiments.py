@@ -12,7 +12,7 @@ from aligntool.measure.fio import NEAR_A_CORE
 from aligntool.measure.sweeps import Setting, Spans, Starts
 from aligntool.measure.unit import Boundary, Looked, ProbeResult, document
 from aligntool.measure.unit_design import Kind
-from aligntool.render.bench import machine_lines, warning_lines
+from aligntool.render.bench import machine_lines, note_lines
 from aligntool.render.json import document_text
 from aligntool.render.lines import EMPTY, Line, Piece, Style, fit, paragraph, plain, stacked, wrapped
 from aligntool.units import format_about, format_size, significant
@@ -37,13 +37,11 @@ def alignment_lines(found: Starts, rows: Sequence[Row], *, width: int) -> Iterat
     for load in dict.fromkeys(row.load for row in rows):
         of_load = [row for row in rows if row.load == load]
         aligned = [rate.iops for rate in found.rates if rate.load == load and not rate.place.residue]
-        noise = of_load[0].noise
         yield EMPTY
-        beside = (
-            f"  aligned {median(aligned):,.0f} IOPS{_cpu_words(of_load[0].aligned_cpu)}; "
-            f"two aligned starts: {range_words(*noise)}"
-        )
-        title = ((load.title, Style.TITLE), (beside, Style.DIM), _bound(of_load[0].aligned_cpu))
+        cpu = of_load[0].aligned_cpu
+        used = "" if cpu is None else f", CPU {cpu:.0f}%"
+        beside = f"  aligned {median(aligned):,.0f} IOPS{used}; two aligned starts: {range_words(*of_load[0].noise)}"
+        title = ((load.title, Style.TITLE), (beside, Style.DIM), _bound(cpu))
         yield from stacked(title, width)
         said = ""
         for row in of_load:
@@ -56,7 +54,7 @@ def alignment_lines(found: Starts, rows: Sequence[Row], *, width: int) -> Iterat
         "Shares of the aligned rate: predicted, then measured (median, smallest to largest). The prediction counts the "
         "units that a request touches, and no cache. CPU is of one core.", width, "", Style.DIM,
     )  # fmt: skip
-    yield from warning_lines(found.warnings, width)
+    yield from note_lines(found.warnings, width, "  warning: ")
 
 
 def _head_lines(found: Starts | Spans, what: str, width: int) -> Iterator[Line]:
@@ -88,10 +86,6 @@ def _start(row: Row) -> Line:
     )
 
 
-def _cpu_words(cpu: float | None) -> str:
-    return "" if cpu is None else f", CPU {cpu:.0f}%"
-
-
 def _cpu_cell(cpu: float | None) -> str:
     return fit("" if cpu is None else f"CPU {cpu:.0f}%", 8)
 
@@ -109,28 +103,21 @@ def range_words(low: float, high: float) -> str:
 def alignment_json(found: Starts, rows: Sequence[Row]) -> str:
     """Sizes in bytes, rates in requests a second, CPU in percent of a core, ratios as shares of the aligned rate."""
     values = {
-        "when": found.when,
-        "target": found.target,
-        "unit": found.unit,
-        "unit_by": found.unit_by,
-        "verdict": overall(rows).value if rows else None,
-        "matters_for": matters_for(rows),
+        "when": found.when, "target": found.target, "unit": found.unit, "unit_by": found.unit_by,
+        "verdict": overall(rows).value if rows else None, "matters_for": matters_for(rows),
         "rows": [as_object(row) | {"cpu_bound": row.cpu_bound} for row in rows],
-        "rates": [as_object(rate) for rate in found.rates],
-        **_common(found),
-    }
+        "rates": [as_object(rate) for rate in found.rates], **_common(found),
+    }  # fmt: skip
     return document_text("aligntool.bench.alignment", values, indent=1)
 
 
 def _common(found: Starts | Spans) -> dict[str, object]:
     """What documents of both have. `disk` is the identity that `aligntool probe` keeps of one."""
     return {
-        "complete": found.complete,
-        "settings": as_object(found.setting) if found.setting else None,
-        "disk": as_object(found.disk) if found.disk else None,
-        "conditions": as_object(found.conditions),
+        "complete": found.complete, "settings": as_object(found.setting) if found.setting else None,
+        "disk": as_object(found.disk) if found.disk else None, "conditions": as_object(found.conditions),
         "warnings": list(found.warnings),
-    }
+    }  # fmt: skip
 
 
 def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
@@ -142,7 +129,7 @@ def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
         yield from paragraph(text, width, "  ")
     yield EMPTY
     yield from _curve_lines(found, width)
-    yield from warning_lines(found.warnings, width)
+    yield from note_lines(found.warnings, width, "  warning: ")
 
 
 def _knee_line(found: Spans) -> Line:
@@ -198,20 +185,15 @@ def span_json(found: Spans, disk: Disk | None) -> str:
     names = ("preferred", "minimum", "granted", "enabled")
     memory = {name: getattr(nvme, f"hmb_{name}") for name in names} if nvme else None
     values = {
-        "when": found.when,
-        "target": found.target,
-        "model": disk.model if disk else None,
-        "write": found.write,
-        "knee": as_object(found.knee) | {"sure": found.knee.sure},
-        "spanned": found.spanned,
-        "drive_size": found.drive_size,
-        "host_memory_buffer": memory,
+        "when": found.when, "target": found.target, "model": disk.model if disk else None, "write": found.write,
+        "knee": as_object(found.knee) | {"sure": found.knee.sure}, "spanned": found.spanned,
+        "drive_size": found.drive_size, "host_memory_buffer": memory,
         "curve": [
             {"span": span, "iops": rates, "cpu": found.cpu.get(span, []), "cpu_bound": span in bound}
             for span, rates in sorted(found.curve.items())
         ],
         **_common(found),
-    }
+    }  # fmt: skip
     return document_text("aligntool.bench.span", values, indent=1)
 
 
@@ -219,11 +201,7 @@ def span_json(found: Spans, disk: Disk | None) -> str:
 
 _PROBE_BAR_WIDTH = 24
 _MANY_ZEROS = 0.5
-_WORDS = {
-    Kind.READ: "reading across it",
-    Kind.WRITE: "writing across it",
-    Kind.PART: "writing half of it, not the whole",
-}
+_WORDS = {Kind.READ: "reading across it", Kind.WRITE: "writing across it", Kind.PART: "writing only half of it"}
 _TITLES = {
     Kind.READ: "Reads across a boundary, against reads beside it",
     Kind.WRITE: "Writes across a boundary, against writes beside it",
@@ -254,14 +232,12 @@ def _answer(result: ProbeResult, width: int) -> Iterator[Line]:
             yield from paragraph(f"  {why}", width)
         return
     first, *more = inference.boundaries
-    yield (
-        (f"works in units of {format_size(first.size)}", Style.GOOD),
-        (f"  measured, confidence {first.confidence:.0%}", Style.PLAIN),
-    )
+    sure = (f"  measured, confidence {first.confidence:.0%}", Style.PLAIN)
+    yield ((f"works in units of {format_size(first.size)}", Style.GOOD), sure)
     yield from _evidence(first)
     for boundary in more:
-        yield ((f"and a larger boundary every {format_size(boundary.size)}", Style.NOTE),
-               (f"  confidence {boundary.confidence:.0%}", Style.PLAIN))  # fmt: skip
+        sure = (f"  confidence {boundary.confidence:.0%}", Style.PLAIN)
+        yield ((f"and a larger boundary every {format_size(boundary.size)}", Style.NOTE), sure)
         yield from _evidence(boundary)
     for boundary in inference.doubtful:
         yield ((f"perhaps {format_size(boundary.size)}", Style.DOUBT),
@@ -289,10 +265,8 @@ def _zeros(result: ProbeResult) -> Iterator[str]:
 
 def _curve(looked: Looked) -> Iterator[Line]:
     """The penalty of each size; a bar for what is more than its own uncertainty."""
-    yield (
-        (_TITLES[looked.kind], Style.TITLE),
-        (f"  {significant(looked.request_us, 4)} µs without a penalty", Style.DIM),
-    )
+    alone = f"  {significant(looked.request_us, 4)} µs without a penalty"
+    yield ((_TITLES[looked.kind], Style.TITLE), (alone, Style.DIM))
     highest = max((one.median_us for one in looked.penalties), default=0.0)
     for one in looked.penalties:
         share = one.median_us / highest if highest > 0 else 0.0

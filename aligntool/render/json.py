@@ -4,12 +4,12 @@ import fractions
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import asdict, is_dataclass
 from enum import Enum
 
 from aligntool import __version__
 from aligntool.audit.drives import unjudged
-from aligntool.audit.report import Answer, Check, Finding, Judged, Mend, Report, Severity, Verdict
+from aligntool.audit.report import Answer, Finding, Judged, Mend, Report, Severity, Verdict
 from aligntool.documents import wire_names
 from aligntool.inventory import Partition
 from aligntool.render.audit import Mends, worst_of
@@ -39,9 +39,9 @@ def audit_json(report: Report, mends: Mends = _NO_MENDS) -> Iterator[str]:
     yield dumps(head)[:-1] + ',\n"disks": ['
     for index, judged in enumerate(report.judged):
         yield ("," if index else "") + "\n" + dumps(_disk(judged, mends.get(judged.disk.name, ())))
-    yield '\n],\n"uplinks": ' + dumps([_value(uplink) for uplink in report.inventory.uplinks])
-    yield ',\n"adapters": ' + dumps([_value(adapter) for adapter in report.inventory.adapters])
-    yield ',\n"unseen": ' + dumps([_value(unseen) for unseen in unjudged(report)])
+    yield '\n],\n"uplinks": ' + dumps(_value(report.inventory.uplinks))
+    yield ',\n"adapters": ' + dumps(_value(report.inventory.adapters))
+    yield ',\n"unseen": ' + dumps(_value(tuple(unjudged(report))))
     yield ',\n"findings": ['
     for index, finding in enumerate(report.findings):
         yield ("," if index else "") + "\n" + dumps(_finding(finding))
@@ -59,14 +59,11 @@ def document_text(schema: str, values: Mapping[str, object], *, indent: int | No
 
 def _summary(report: Report) -> Value:
     return {
-        "disks": len(report.judged),
-        "on_grid": report.count_answers(Answer.ON),
-        "off_grid": report.count_answers(Answer.OFF),
-        "unknown": report.count_answers(Answer.UNKNOWN),
-        "errors": report.count(Severity.ERROR),
-        "warnings": report.count(Severity.WARNING),
+        "disks": len(report.judged), "on_grid": report.count_answers(Answer.ON),
+        "off_grid": report.count_answers(Answer.OFF), "unknown": report.count_answers(Answer.UNKNOWN),
+        "errors": report.count(Severity.ERROR), "warnings": report.count(Severity.WARNING),
         "infos": report.count(Severity.INFO),
-    }
+    }  # fmt: skip
 
 
 def _disk(judged: Judged, mends: Sequence[Mend]) -> Value:
@@ -75,15 +72,13 @@ def _disk(judged: Judged, mends: Sequence[Mend]) -> Value:
     verdicts = {verdict.partition: verdict for verdict in judged.verdicts}
     document = _fields(disk, leave=_ELSEWHERE | _OF_PLANS)
     sector_size = disk.sector_size
-    document["grids"] = [_value(grid) for grid in judged.grids]
+    document["grids"] = _value(judged.grids)
     document["verdict"] = _verdict(verdicts.get(None))
     document["partitions"] = [
         _partition(partition, verdicts.get(partition.number), answers.get(partition.number), sector_size)
         for partition in disk.partitions
     ]
-    document["kernel_partitions"] = [
-        {"number": number, "start": extent.start, "length": extent.length} for number, extent in disk.kernel_partitions
-    ]
+    document["kernel_partitions"] = [{"number": number, **asdict(extent)} for number, extent in disk.kernel_partitions]
     return document
 
 
@@ -97,8 +92,7 @@ def _partition(partition: Partition, verdict: Verdict | None, mend: Mend | None,
 
 
 def _place(start: int | None, sector_size: int | None) -> dict[str, Value]:
-    whole = start is not None and sector_size and start % sector_size == 0
-    sector = start // sector_size if start is not None and sector_size and whole else None
+    sector = start // sector_size if start is not None and sector_size and start % sector_size == 0 else None
     return {"start": start, "sector_size": sector_size, "start_sector": sector}
 
 
@@ -106,26 +100,18 @@ def _verdict(verdict: Verdict | None) -> Value:
     if verdict is None:
         return None
     return {
-        "answer": _ANSWERS[verdict.answer],
-        "matters": verdict.matters,
-        "why": _text(verdict.why),
-        "checks": [_check(check) for check in verdict.checks],
-    }
-
-
-_ANSWERS = {Answer.ON: "on", Answer.OFF: "off", Answer.UNKNOWN: "unknown"}
-
-
-def _check(check: Check) -> Value:
-    return {**_fields(check.grid, leave=frozenset({"by"})), "on": check.on, "off_by": check.off_by}
+        "answer": verdict.answer.name.lower(), "matters": verdict.matters, "why": _text(verdict.why),
+        "checks": [
+            {**_fields(check.grid, leave=frozenset({"by"})), "on": check.on, "off_by": check.off_by}
+            for check in verdict.checks
+        ],
+    }  # fmt: skip
 
 
 def _finding(finding: Finding) -> Value:
     document = _fields(finding, leave=frozenset({"grid", "cost", "start", "sector_size"}))
     document |= _place(finding.start, finding.sector_size)
-    document["grid"] = _value(finding.grid)
-    document["cost"] = _value(finding.cost)
-    return document
+    return document | {"grid": _value(finding.grid), "cost": _value(finding.cost)}
 
 
 def _fields(item: object, *, leave: frozenset[str]) -> dict[str, Value]:

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from aligntool import steps
 from aligntool.audit.wording import shell_word
-from aligntool.change import Place, Plan, RaidGoal, Used
+from aligntool.change import Place, Plan, RaidGoal
 from aligntool.documents import as_object
 from aligntool.measure.chunks import Sweep, sweep_words
 from aligntool.raid.chunks import ceiling_words
@@ -16,9 +16,9 @@ from aligntool.raid.measured import Choice, Tuning, Verdict
 from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.json import document_text
-from aligntool.render.lines import EMPTY, Line, Style, cell_width, columns, paragraph, plain, wrapped
+from aligntool.render.lines import EMPTY, Line, Style, cell_width, columns, paragraph, plain
 from aligntool.steps import MakeMember
-from aligntool.units import Extent, format_about, format_rate, format_size
+from aligntool.units import Extent, format_about, format_rate, format_size, significant
 
 # The steps that make an array, in words.
 
@@ -143,11 +143,14 @@ def _content_details(step: ContentStep) -> Iterator[str]:
             yield f"bytes {span(step.extent)}; the last {size_words(step.extent.length - step.length)} become free"
             yield "by its own tool: a power cut while that runs is not covered by the journal"
         case steps.HoldContent():
-            yield from _held(step.held, step.source.start)
+            yield _held(step.held, step.source.start)
         case steps.CopyContent():
-            yield from _copy(step)
+            lanes = step.lanes
+            how = "all through the stash" if lanes.staged else f"at most {format_size(lanes.window)} at once"
+            yield f"bytes {span(step.source)} to {span(step.target)}, used blocks only where they are known"
+            yield f"{how}; flushed, read back and recorded every {format_size(lanes.batch)}"
         case steps.ReleaseContent():
-            yield from _held(step.held, step.target.start)
+            yield _held(step.held, step.target.start)
             yield from (_patch(patch, step.target.start) for patch in step.patches)
 
 
@@ -199,15 +202,8 @@ def _in_file(place: steps.JournalPlace) -> str:
     return f"of {place.file}, " if place.file else ""
 
 
-def _held(held: steps.Held, start: int) -> Iterator[str]:
-    yield "bytes " + ", ".join(span(run.moved_to(start + run.start)) for run in held.ranges)
-
-
-def _copy(step: steps.CopyContent) -> Iterator[str]:
-    yield f"bytes {span(step.source)} to {span(step.target)}, used blocks only where they are known"
-    lanes = step.lanes
-    how = "all through the stash" if lanes.staged else f"at most {format_size(lanes.window)} at once"
-    yield f"{how}; flushed, read back and recorded every {format_size(lanes.batch)}"
+def _held(held: steps.Held, start: int) -> str:
+    return "bytes " + ", ".join(span(run.moved_to(start + run.start)) for run in held.ranges)
 
 
 def _patch(patch: steps.Patch, start: int) -> str:
@@ -277,19 +273,14 @@ def attention_lines(plan: Plan, *, width: int) -> Iterator[Line]:
 
 def identity_words(plan: Plan) -> str:
     """What the disk is known by, wherever it is plugged in."""
-    disk = plan.disk
-    words = [
-        disk.model,
-        f"serial {disk.serial}" if disk.serial else None,
-        f"disk {disk.disk_id}" if disk.disk_id else None,
-    ]
-    return ", ".join(word for word in words if word)
+    known = (("", plan.disk.model), ("serial ", plan.disk.serial), ("disk ", plan.disk.disk_id))
+    return ", ".join(f"{title}{word}" for title, word in known if word)
 
 
 def _title(plan: Plan, width: int) -> Iterator[Line]:
     disk = plan.disk
     label = f"{LABELS.get(disk.label, disk.label)} table" if disk.label else "no partition table"
-    facts = [identity_words(plan), size_words(disk.size), label, f"{disk.sector_size}-byte sectors"]
+    facts = (identity_words(plan), size_words(disk.size), label, f"{disk.sector_size}-byte sectors")
     yield ((f"{disk.path}: {plan.goal}", Style.TITLE),)
     yield from paragraph("  " + " · ".join(fact for fact in facts if fact), width, style=Style.DIM)
 
@@ -310,9 +301,8 @@ def _places(plan: Plan, width: int) -> Iterator[Line]:
         before = place.before
         moves = before is not None and before != place.after
         words = [_moves(place), place.why] if moves else [place.why]
-        for line in wrapped("     " + "; ".join(word for word in words if word), width, "       "):
-            if line.strip():
-                yield ((line, Style.NOTE if moves else Style.DIM),)
+        if text := "; ".join(word for word in words if word):
+            yield from paragraph(f"     {text}", width, "       ", Style.NOTE if moves else Style.DIM)
 
 
 def _moves(place: Place) -> str:
@@ -327,15 +317,9 @@ def _moves(place: Place) -> str:
 def _row(place: Place, sector_size: int) -> tuple[str, ...]:
     before, after = place.before, place.after
     stays = before is not None and before.start == after.start
-    return (
-        str(place.number),
-        sector_words(before.start, sector_size) if before else "",
-        format_size(before.start) if before else "",
-        "stays" if stays else sector_words(after.start, sector_size),
-        "" if stays else format_size(after.start),
-        format_about(after.length),
-        place.what,
-    )
+    old = (sector_words(before.start, sector_size), format_size(before.start)) if before else ("", "")
+    new = ("stays", "") if stays else (sector_words(after.start, sector_size), format_size(after.start))
+    return str(place.number), *old, *new, format_about(after.length), place.what
 
 
 def _cost(plan: Plan, width: int) -> Iterator[Line]:
@@ -346,10 +330,9 @@ def _cost(plan: Plan, width: int) -> Iterator[Line]:
             words += f", about {time_words(estimate.seconds)}"
         yield ((words, Style.TITLE),)
         for used in estimate.used:
-            text = f"  partition {used.partition}: {size_words(used.bytes)}, {_said_by(used)}"
-            yield from paragraph(text, width)
-    journal = journal_of(plan)
-    if journal:
+            by = used.by if used.by.startswith("everything") else f"says {used.by}"
+            yield from paragraph(f"  partition {used.partition}: {size_words(used.bytes)}, {by}", width)
+    if journal := journal_of(plan):
         where = f"in {journal.file}" if journal.file else f"in free space of this disk, bytes {span(journal.extent)}"
         text = f"Journal (J): {size_words(journal.extent.length)} {where}"
         yield from paragraph(text, width, "  ")
@@ -388,11 +371,6 @@ def time_words(seconds: int) -> str:
     return f"{minutes // 60}h {minutes % 60}min"
 
 
-def _said_by(used: Used) -> str:
-    """ "says dumpe2fs", or why everything is taken to be used."""
-    return used.by if used.by.startswith("everything") else f"says {used.by}"
-
-
 # Plans of arrays, running arrays and tuning results as text.
 
 # Arrays for people: a plan of one, and those that run.
@@ -423,11 +401,8 @@ def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
     if not views:
         yield plain("No md array is running here.")
     for view in views:
-        words = [
-            view.level,
-            size_words(view.size) if view.size else "",
-            f"metadata {view.metadata}" if view.metadata else "",
-        ]
+        words = [view.level, size_words(view.size) if view.size else ""]
+        words += [f"metadata {view.metadata}" if view.metadata else ""]
         words += [f"chunk {format_size(view.chunk)}" if view.chunk else "no chunk", view.state]
         yield ((f"{view.name}: ", Style.TITLE), (" · ".join(word for word in words if word), Style.PLAIN))
         for member in view.members:
@@ -460,8 +435,8 @@ def arrays_json(views: Sequence[ArrayView]) -> str:
 def sweep_lines(sweep: Sweep, *, width: int) -> Iterator[Line]:
     """Which members, which arrays and loads, how long, and what is written where."""
     yield ((f"A sweep over chunks of a {sweep.level} for {sweep.workload} use", Style.TITLE),)
-    said = [f"{sweep_words(sweep)}; about {time_words(round(sweep.seconds))}"]
-    said += [
+    said = [
+        f"{sweep_words(sweep)}; about {time_words(round(sweep.seconds))}",
         f"of {', '.join(sweep.members)}; each is measured alone first",
         f"in {format_size(sweep.span)} of each array, {len(sweep.shapes)} loads of {sweep.runtime_s:g} s: "
         + "; ".join(shape.name for shape in sweep.shapes),
@@ -471,8 +446,8 @@ def sweep_lines(sweep: Sweep, *, width: int) -> Iterator[Line]:
         yield from paragraph(f"  - {text}", width)
     yield EMPTY
     yield (("What is written, and gone again afterwards", Style.TITLE),)
-    for start, end in ((extent.start, extent.end) for extent in sweep.written):
-        yield plain(f"  - bytes {start} to {end} of each member, and md's superblock before them")
+    for extent in sweep.written:
+        yield plain(f"  - bytes {extent.start} to {extent.end} of each member, and md's superblock before them")
     for chunk in sweep.chunks:
         yield from paragraph(f"    $ {shell_line(tuning_command(sweep.arrays[chunk]))}", width, "      ")
     yield from paragraph("    $ mdadm --stop ARRAY; mdadm --zero-superblock MEMBER; blkdiscard MEMBER", width)
@@ -485,22 +460,18 @@ def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int
         if member.read and member.write:
             yield plain(f"{member.name} alone: {format_rate(member.read)} reading, {format_rate(member.write)} writing")
     shapes = list(dict.fromkeys(sample.shape for sample in tuning.samples))
-    for number, name in enumerate(shapes, start=1):
-        yield plain(f"load {number}: {name}")
+    yield from (plain(f"load {number}: {name}") for number, name in enumerate(shapes, start=1))
     yield EMPTY
-    chunks = sorted({sample.chunk for sample in tuning.samples})
     rows = [["chunk", *(f"load {number}, MB/s" for number in range(1, len(shapes) + 1)), "all, ratio", ""]]
-    for chunk in chunks:
+    for chunk in sorted({sample.chunk for sample in tuning.samples}):
         cells = [_spread(tuning, chunk, shape) for shape in shapes]
         ratio = str(choice.against[chunk]) if chunk in choice.against else "–"
         rows.append([format_size(chunk), *cells, ratio, _words(chunk, choice, recommended)])
     yield from _fitting(rows, width)
     yield EMPTY
     style = Style.DOUBT if choice.verdict is Verdict.UNKNOWN else Style.TITLE
-    verdict = (
-        f"No verdict: {choice.reason}." if choice.chunk is None else f"{format_size(choice.chunk)}: {choice.reason}."
-    )
-    yield from paragraph(verdict, width, "", style)
+    chosen = "No verdict" if choice.chunk is None else format_size(choice.chunk)
+    yield from paragraph(f"{chosen}: {choice.reason}.", width, "", style)
 
 
 def plan_command(sweep: Sweep, goal: RaidGoal, kept: str) -> str:
@@ -518,34 +489,22 @@ def plan_command(sweep: Sweep, goal: RaidGoal, kept: str) -> str:
 
 def _spread(tuning: Tuning, chunk: int, shape: str) -> str:
     rates = [each.rate / 1e6 for each in tuning.samples if each.chunk == chunk and each.shape == shape]
-    if not rates:
-        return "–"
-    return f"{_figure(median(rates))} ({_figure(min(rates))}–{_figure(max(rates))})"
-
-
-def _figure(rate: float) -> str:
-    return f"{rate:.0f}" if rate >= 100 else f"{rate:.1f}" if rate >= 10 else f"{rate:.2f}"
+    return f"{significant(median(rates))} ({significant(min(rates))}–{significant(max(rates))})" if rates else "–"
 
 
 def _words(chunk: int, choice: Choice, recommended: int) -> str:
     if chunk == recommended:
         return "what aligntool takes unmeasured"
-    if not choice.against:
-        return ""
-    return "" if chunk in choice.apart else "within the noise"
+    return "within the noise" if choice.against and chunk not in choice.apart else ""
 
 
 def _fitting(rows: list[list[str]], width: int) -> Iterator[Line]:
     """The table; where it is too wide, one for each load and one for the conclusion."""
-    whole = _table(rows)
-    if max(map(cell_width, whole)) <= width:
-        yield from map(plain, whole)
-        return
-    for at in range(1, len(rows[0]) - 2):
-        yield from map(plain, _table([[row[0], row[at]] for row in rows]))
-        yield EMPTY
-    yield from map(plain, _table([[row[0], *row[-2:]] for row in rows]))
-
-
-def _table(rows: list[list[str]]) -> list[str]:
-    return list(columns(rows, left=range(len(rows[0]))))
+    everywhere = range(len(rows[0]))
+    tables = [list(columns(rows, left=everywhere))]
+    if max(map(cell_width, tables[0])) > width:
+        parts = [[[row[0], row[at]] for row in rows] for at in range(1, len(rows[0]) - 2)]
+        parts.append([[row[0], *row[-2:]] for row in rows])
+        tables = [["", *columns(part, left=everywhere)] for part in parts]
+        tables[0] = tables[0][1:]
+    yield from (plain(text) if text else EMPTY for table in tables for text in table)

@@ -86,17 +86,10 @@ VERSION = 1
 def begin_json(plan: Plan) -> str:
     """The first line: which plan, how many steps."""
     estimate = plan.estimate
-    return _line(
-        {
-            "event": "plan",
-            "schema": SCHEMA,
-            "version": VERSION,
-            "digest": digest(plan),
-            "disk": plan.disk.path,
-            "steps": len(plan.steps),
-            "bytes_to_copy": estimate.bytes_to_copy if estimate else None,
-        }
-    )
+    return _line({
+        "event": "plan", "schema": SCHEMA, "version": VERSION, "digest": digest(plan), "disk": plan.disk.path,
+        "steps": len(plan.steps), "bytes_to_copy": estimate.bytes_to_copy if estimate else None,
+    })  # fmt: skip
 
 
 def event_json(plan: Plan, event: Event) -> str:
@@ -118,14 +111,9 @@ def end_json(
     next. It is the only line where a command refuses before it has a plan, so it names its schema, too.
     """
     line: dict[str, Value] = {
-        "event": "end",
-        "schema": SCHEMA,
-        "version": VERSION,
-        "state": state,
-        "changed": changed,
-        "sentences": list(sentences),
-        "next": hint,
-    }
+        "event": "end", "schema": SCHEMA, "version": VERSION, "state": state, "changed": changed,
+        "sentences": list(sentences), "next": hint,
+    }  # fmt: skip
     if refusals:
         line["refusals"] = [
             {"code": one.code, "subject": one.subject, "text": one.text, "hint": one.hint} for one in refusals
@@ -229,19 +217,15 @@ def _teller(plan: Plan, clock: Clock, write: Callable[[str], None], copied: Call
     def tell(event: Event) -> None:
         match event:
             case StepBegun():
-                write(_step_words(plan, event.index))
+                index = event.index
+                title = step_title(plan.steps[index]) if 0 <= index < len(plan.steps) else "step"
+                write(harmless(f"{index + 1}/{len(plan.steps)} {title}"))
             case Said():
                 write(f"  {harmless(event.text)}")
             case Progress():
                 copied(event, pace.words(event))
 
     return tell
-
-
-def _step_words(plan: Plan, index: int) -> str:
-    """ "3/9 park partitions 1, 2 ..."."""
-    title = step_title(plan.steps[index]) if 0 <= index < len(plan.steps) else "step"
-    return harmless(f"{index + 1}/{len(plan.steps)} {title}")
 
 
 # A partition table in a few lines, where one is about to be written over another.
@@ -290,7 +274,10 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
     yield ((f"{disk}: ", Style.TITLE), (words, style))
     plan = found.plan
     if found.state in ("in-flight", "unfinished") and plan is not None:
-        yield from _position_lines(plan, found.step, width, forward=found.forward)
+        yield plain(f"  goal: {plan.goal}")
+        if 0 <= found.step < len(plan.steps):
+            title, way = step_title(plan.steps[found.step]), "next" if found.forward else "rollback at"
+            yield from paragraph(f"  {way}: step {found.step + 1} of {len(plan.steps)}, {title}", width)
     if found.state == "in-flight" and plan is not None:
         yield plain(f"  at their new place: {size_words(found.done)} of {size_words(found.total)}")
     for sentence in found.sentences if plan is not None else ():
@@ -299,33 +286,16 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
         yield (("  → ", Style.DIM), (command, Style.TYPE))
 
 
-def _position_lines(plan: Plan, position: int, width: int, *, forward: bool) -> Iterator[Line]:
-    yield plain(f"  goal: {plan.goal}")
-    if 0 <= position < len(plan.steps):
-        way = "next" if forward else "rollback at"
-        title = step_title(plan.steps[position])
-        text = f"  {way}: step {position + 1} of {len(plan.steps)}, {title}"
-        yield from paragraph(text, width)
-
-
 def status_json(disk: str | None, found: Status, *, type_next: Sequence[str] = ()) -> str:
     """`disk` None: no array is unfinished. An array has no bytes that are moved."""
     plan = found.plan
     step = plan.steps[found.step] if plan and 0 <= found.step < len(plan.steps) else None
     moves = plan is not None and found.state != "unfinished"
     document: Value = {
-        "schema": "aligntool.status",
-        "version": 1,
-        "disk": disk,
-        "state": found.state,
-        "goal": plan.goal if plan else None,
-        "direction": ("forward" if found.forward else "back") if plan else None,
-        "step": step_name(step) if step else None,
-        "partition": partition_of(step) if step else None,
-        "index": found.step if step else None,
-        "done": found.done if moves else None,
-        "total": found.total if moves else None,
-        "sentences": list(found.sentences),
-        "next": list(type_next),
-    }
-    return dumps(document) + "\n"
+        "schema": "aligntool.status", "version": 1, "disk": disk, "state": found.state,
+        "goal": plan.goal if plan else None, "direction": ("forward" if found.forward else "back") if plan else None,
+        "step": step_name(step) if step else None, "partition": partition_of(step) if step else None,
+        "index": found.step if step else None, "done": found.done if moves else None,
+        "total": found.total if moves else None, "sentences": list(found.sentences), "next": list(type_next),
+    }  # fmt: skip
+    return _line(document)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aligntool.audit.report import QUESTIONS, Code, explanations
-from aligntool.change import LayoutGoal, PartWish, RaidGoal, RealignGoal
+from aligntool.change import LayoutGoal, RaidGoal, RealignGoal
 from aligntool.documents import as_object
 from aligntool.inventory import KnownGeometry
 from aligntool.recipes.goals import BenchGoal, Recipe
@@ -15,11 +15,9 @@ from aligntool.units import format_size, significant
 # Rows of the drive database for people.
 
 _SIZES = (
-    ("physical sector", "physical_block_size"),
-    ("NAND page", "page_size"),
-    ("indirection unit", "indirection_unit"),
+    ("physical sector", "physical_block_size"), ("NAND page", "page_size"), ("indirection unit", "indirection_unit"),
     ("erase block or allocation unit", "erase_block"),
-)
+)  # fmt: skip
 
 
 def row_lines(rows: Sequence[KnownGeometry]) -> Iterator[Line]:
@@ -32,21 +30,18 @@ def row_lines(rows: Sequence[KnownGeometry]) -> Iterator[Line]:
 def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
     for row in rows:
         yield ((row.row, Style.TITLE), (f"  {row.source}, confidence {row.confidence}", Style.NOTE))
-        for name, field in _SIZES:
-            value: int | None = getattr(row, field)
-            if value:
-                yield plain(f"  {name}: {format_size(value)}")
-        if row.dram is not None:
-            yield plain(f"  DRAM: {'yes' if row.dram else 'no'}")
-        for does, rate in (("reads", row.read_rate), ("writes", row.write_rate)):
-            if rate:
-                yield plain(f"  {does} in order at most {significant(rate / 10**6)} MB/s by its data sheet")
-        if row.hmb:
-            yield plain("  works from a host memory buffer (HMB)")
-        for limit in row.distrust:
-            yield plain(f"  its {limit} is not used as a grid")
-        if row.hybrid:
-            yield plain("  hybrid: a rotating drive with a flash cache")
+        yield from (
+            plain(f"  {name}: {format_size(value)}") for name, field in _SIZES if (value := getattr(row, field))
+        )
+        rates = (("reads", row.read_rate), ("writes", row.write_rate))
+        said = [
+            "" if row.dram is None else f"DRAM: {'yes' if row.dram else 'no'}",
+            *(f"{does} in order at most {significant(n / 10**6)} MB/s by its data sheet" for does, n in rates if n),
+            "works from a host memory buffer (HMB)" if row.hmb else "",
+            *(f"its {limit} is not used as a grid" for limit in row.distrust),
+            "hybrid: a rotating drive with a flash cache" if row.hybrid else "",
+        ]
+        yield from (plain(f"  {text}") for text in said if text)
         if row.note:
             yield from paragraph(f"  note: {row.note}", width)
         yield from paragraph(f"  source: {row.citation}", width, style=Style.DIM)
@@ -221,7 +216,8 @@ def _goal_words(goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal) -> Iterat
         case LayoutGoal():
             yield f"  a new {'GPT' if goal.label == 'gpt' else 'MBR'}, every start on {format_size(goal.grain)}"
             for number, part in enumerate(goal.parts, 1):
-                yield f"  {number}. {_part_words(part)}"
+                size = "the rest" if part.size is None else format_size(part.size)
+                yield f"  {number}. {size}: {part.role}" + (f' "{part.name}"' if part.name else "")
             if goal.spare_end:
                 yield f"  {format_size(goal.spare_end)} left free at the end"
 
@@ -231,13 +227,9 @@ def _array_words(goal: RaidGoal) -> Iterator[str]:
     layout = f", layout {goal.layout}" if goal.layout else ""
     yield f"  {goal.level}{layout} of {goal.members.replace('-', ' ')}, for {goal.workload} use"
     sizes = (
-        ("chunk", goal.chunk),
-        ("EFI system partition", goal.esp_size),
-        ("left free at the end", goal.spare_room),
-        ("block", goal.block_size),
-        ("inode", goal.inode_size),
-        ("log", goal.log_size),
-    )
+        ("chunk", goal.chunk), ("EFI system partition", goal.esp_size), ("left free at the end", goal.spare_room),
+        ("block", goal.block_size), ("inode", goal.inode_size), ("log", goal.log_size),
+    )  # fmt: skip
     words = [f"{title} {format_size(size)}" for title, size in sizes if size]
     words += [f"bitmap {goal.bitmap}"] if goal.bitmap else []
     if words:
@@ -254,11 +246,6 @@ def _bench_words(goal: BenchGoal) -> Iterator[str]:
     for name in dict.fromkeys(test.name for test in goal.tests):
         kinds = ["write" if test.write else "read" for test in goal.tests if test.name == name]
         yield f"  {name}: {', '.join(kinds)}"
-
-
-def _part_words(part: PartWish) -> str:
-    size = "the rest" if part.size is None else format_size(part.size)
-    return f'{size}: {part.role} "{part.name}"' if part.name else f"{size}: {part.role}"
 
 
 def recipes_json(recipes: Sequence[Recipe]) -> str:

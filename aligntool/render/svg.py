@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from itertools import pairwise
 from xml.etree.ElementTree import Element, tostring
 
 from aligntool.render.lines import cell_width, harmless
@@ -90,10 +89,8 @@ def fitting(text: str, width: float, size: Number) -> str:
 def svg_text(picture: Picture, *, alone: bool) -> str:
     """`alone`: a file of its own, which brings its colours, has a size, and a title at its top."""
     name, drawn = picture.name, picture.elements
-    head = [
-        element("title", picture.title, id=f"{name}-title"),
-        element("desc", picture.alternative, id=f"{name}-desc"),
-    ]
+    head = [element("title", picture.title, id=f"{name}-title")]
+    head += [element("desc", picture.alternative, id=f"{name}-desc")]
     width, height = picture.width, picture.height
     if alone:
         top, above = _headed(picture)
@@ -356,9 +353,8 @@ def _grid(most: float, middle: float, scale: float, bottom: int) -> Iterator[Ele
         for top in range(18, bottom, ROW):
             yield line(x, top, x, top + 18, "faint" if index else "axis")
         if count <= 4 or index % 2 == 0:
-            yield words(
-                x, bottom + 12, f"{index * step:+g}".replace("-", "−") if index else "0", "small dim", anchor="middle"
-            )
+            text = f"{index * step:+g}".replace("-", "−") if index else "0"
+            yield words(x, bottom + 12, text, "small dim", anchor="middle")
 
 
 # Curves over a sweep: sizes, spans, threads; each with its range, its own dash and its own shape of point.
@@ -378,8 +374,8 @@ def curve_picture(chart: CurveChart) -> Picture:
     elements = [words(2, 14, fitting(chart.y_title, WIDTH, 11.5), "small dim")]
     elements += [*_rows(most, steps), *_columns(points, places)]
     elements.append(words(CURVES_RIGHT, BOTTOM + 32, fitting(chart.x_title, WIDTH, 11.5), "small dim end"))
-    if chart.mark is not None and places:
-        elements += _mark(_place(chart.mark.x, places), chart.mark.text)
+    if chart.mark is not None and chart.mark.x in places:
+        elements += _mark(places[chart.mark.x], chart.mark.text)
     for letter, one in zip(LETTERS, series, strict=False):
         elements += _curve(one, letter, places, most)
     legend = list(_legend(series))
@@ -399,15 +395,6 @@ def _places(points: Sequence[Point], *, doubling: bool) -> dict[float, float]:
         return {xs[0]: (CURVES_LEFT + CURVES_RIGHT) / 2}
     inner = CURVES_RIGHT - CURVES_LEFT - 20
     return {x: CURVES_LEFT + 10 + (value - low) / (high - low) * inner for x, value in zip(xs, made, strict=True)}
-
-
-def _place(x: float, places: dict[float, float]) -> float:
-    """Of an x that may lie between two points."""
-    xs = sorted(places)
-    for low, high in pairwise(xs):
-        if low <= x <= high:
-            return places[low] + (x - low) / (high - low) * (places[high] - places[low])
-    return places[xs[0]] if x < xs[0] else places[xs[-1]]
 
 
 ROUND = ((1, 4), (2, 4), (2.5, 5), (4, 4), (5, 5), (8, 4), (10, 5))
@@ -491,15 +478,9 @@ def _point(x: float, y: float, letter: str) -> Element:
 def _legend(series: Sequence[Series]) -> Iterator[Element]:
     for index, (letter, one) in enumerate(zip(LETTERS, series, strict=False)):
         y = BOTTOM + 52 + 20 * index
-        yield element(
-            "g",
-            "",
-            (
-                path([(CURVES_LEFT, y), (CURVES_LEFT + 34, y)], f"series-{letter} curve"),
-                _point(CURVES_LEFT + 17, y, letter),
-                words(CURVES_LEFT + 42, y + 4, fitting(one.label, CURVES_RIGHT - CURVES_LEFT - 42, 13)),
-            ),
-        )
+        dash = path([(CURVES_LEFT, y), (CURVES_LEFT + 34, y)], f"series-{letter} curve")
+        label = words(CURVES_LEFT + 42, y + 4, fitting(one.label, CURVES_RIGHT - CURVES_LEFT - 42, 13))
+        yield element("g", "", (dash, _point(CURVES_LEFT + 17, y, letter), label))
 
 
 # QD1 against QD4 as a picture.
@@ -514,12 +495,10 @@ def queue_picture() -> Picture:
     """Eight reads, one after the other and four at a time, on one scale of time."""
     one, four = runs(1, READS), runs(COMMANDS, READS)
     ends = [max(run.answered for run in each) for each in (one, four)]
-    elements = (
-        *_block("QD1: each read waits for the one before it", one, 0),
-        *_block("QD4: four reads wait at the same time", four, 66),
-        *_axis(66 + 22 + COMMANDS * LANE + 34),
-        *_key(66 + 22 + COMMANDS * LANE + 66),
-    )
+    bottom = 66 + 22 + COMMANDS * LANE
+    blocks = [*_block("QD1: each read waits for the one before it", one, 0)]
+    blocks += _block("QD4: four reads wait at the same time", four, 66)
+    elements = (*blocks, *_axis(bottom + 34), *_key(bottom + 66))
     said = (
         f"Eight reads of {LATENCY_US} µs each. One at a time they take {ends[0]} µs; with four in flight they overlap "
         f"and take {ends[1]} µs, though no single read is faster: only the last {BUSY_US} µs of each, on the way that "

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from aligntool.measure import trace
 from aligntool.render.json import Value, document_text
-from aligntool.render.lines import EMPTY, Line, Style, columns, fit, paragraph, plain
+from aligntool.render.lines import EMPTY, Line, Style, columns, paragraph, plain
 from aligntool.units import format_about, format_size, significant
 
 # The estimate of a boot, for people and for programs.
@@ -73,9 +73,8 @@ def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Itera
         gap = trace.gap_s(a, b, counts)
         faster = "as fast as A" if not gap else f"{_seconds(abs(gap))} {'faster' if gap > 0 else 'slower'} than A"
         yield (("drive B is ", Style.PLAIN), (faster, Style.TITLE))
-        yield plain(
-            f"  {_us(a.read_s - b.read_s)} × {counts.reads:,} + {_us(a.write_s - b.write_s)} × {counts.writes:,}"
-        )
+        reads, writes = _us(a.read_s - b.read_s), _us(a.write_s - b.write_s)
+        yield plain(f"  {reads} × {counts.reads:,} + {writes} × {counts.writes:,}")
     yield EMPTY
     yield (("4 KiB a command, one at a time; the processor's share of a boot is not in it.", Style.DIM),)
 
@@ -165,9 +164,7 @@ def _depths(depths: trace.Buckets) -> Iterator[Line]:
         low, high = trace.bucket_range(at)
         label = str(high) if low == high else f"{low}–{high}"
         bar = "█" * round(_BAR * count / total)
-        yield plain(
-            f"  {fit(label, 11, right=True)}  {fit(f'{count:,}', 12, right=True)}  {_share(count, total)}  {bar}"
-        )
+        yield plain(f"  {label:>11}  {count:>12,}  {_share(count, total)}  {bar}")
 
 
 def _latencies(found: Sequence[trace.Latency]) -> Iterator[Line]:
@@ -177,19 +174,16 @@ def _latencies(found: Sequence[trace.Latency]) -> Iterator[Line]:
         (trace.Moment.QUEUED, "Q2C", "from its queueing until its completion, in µs"),
     ):
         rows = [
-            (one.kind.value, f"{one.count:,}", *map(_micro, (one.least, one.mean, *one.percentiles, one.most)))
+            (one.kind.value, f"{one.count:,}",
+             *(significant(ns / 1000) for ns in (one.least, one.mean, *one.percentiles, one.most)))
             for one in found
             if one.since is since
-        ]
+        ]  # fmt: skip
         if rows:
             yield EMPTY
             yield ((f"Latency {name}", Style.TITLE), (f"  {words}", Style.DIM))
             heads = ("", "count", "min", "mean", *(f"p{percent:g}" for percent in trace.PERCENTILES), "max")
             yield from _table(heads, rows)
-
-
-def _micro(nanoseconds: float) -> str:
-    return significant(nanoseconds / 1000)
 
 
 def _crossings(pattern: trace.Pattern) -> Iterator[Line]:
@@ -223,13 +217,11 @@ def _share(part: int, whole: int) -> str:
 
 def trace_json(pattern: trace.Pattern, form: str) -> str:
     values = {
-        "format": form,
-        "counted": pattern.moment.value,
-        "sources": pattern.sources,
+        "format": form, "counted": pattern.moment.value, "sources": pattern.sources,
         "commands": [_row(row) for row in pattern.rows],
         "queue_depth": None if pattern.depths is None else _buckets(pattern.depths),
         "latency": [_latency(one) for one in pattern.latencies],
-    }
+    }  # fmt: skip
     return document_text("aligntool.trace", values)
 
 
@@ -237,12 +229,8 @@ def _row(row: trace.Row) -> Value:
     if not row.sizes:
         return {"command": row.kind.value, "count": row.count}
     return {
-        "command": row.kind.value,
-        "count": row.count,
-        "bytes": row.bytes,
-        "sequential": row.sequential,
-        "random": row.random,
-        "sizes": _buckets(row.sizes),
+        "command": row.kind.value, "count": row.count, "bytes": row.bytes, "sequential": row.sequential,
+        "random": row.random, "sizes": _buckets(row.sizes),
         "alignment": [
             {
                 "grid": one.boundary.name, "size": one.boundary.size, "phase": one.boundary.phase,
@@ -256,14 +244,10 @@ def _row(row: trace.Row) -> Value:
 def _latency(one: trace.Latency) -> Value:
     names = (f"p{percent:g}_s" for percent in trace.PERCENTILES)
     return {
-        "command": one.kind.value,
-        "since": one.since.value,
-        "count": one.count,
-        "min_s": one.least / 1e9,
-        "mean_s": one.mean / 1e9,
-        "max_s": one.most / 1e9,
+        "command": one.kind.value, "since": one.since.value, "count": one.count, "min_s": one.least / 1e9,
+        "mean_s": one.mean / 1e9, "max_s": one.most / 1e9,
         **{name: value / 1e9 for name, value in zip(names, one.percentiles, strict=True)},
-    }
+    }  # fmt: skip
 
 
 def _buckets(buckets: trace.Buckets) -> Value:

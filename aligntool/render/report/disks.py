@@ -162,10 +162,8 @@ def _grow(root: _Node, disk: Disk, way: Sequence[LinkHop]) -> None:
 
 def _branch(node: _Node, report: Report, arrays: Sequence[ArrayView], above: LinkHop | None = None) -> Branch:
     below = tuple(_branch(each, report, arrays, node.hop) for each in node.below.values())
-    drives = tuple(
-        Branch(disk.name, disk.model or disk.kind.value, binds=_bound(f"{disk.name} itself", arrays), drive=True)
-        for disk in node.disks
-    )
+    held = {disk.name: _bound(f"{disk.name} itself", arrays) for disk in node.disks}
+    drives = [Branch(disk.name, disk.model or disk.kind.value, "", held[disk.name], "", True) for disk in node.disks]
     if node.hop is None:
         return Branch("", "", below=below)
     hop, binding = node.hop, _binding(node, arrays, report)

@@ -321,12 +321,10 @@ def _beside(before: Numbered, after: Numbered, ratios: Sequence[compare.Ratio], 
     """`lines`: that are put side by side on the page."""
     first, (number, other) = before[1], after
     a, b = (f"{at}. {each.conditions.drive or each.target}" for at, each in (before, after))
-    chart = svg.RatioChart(
-        f"ratio-{number}", f"{b} beside {a}: log10 of the ratio of rates", a, b, tuple(map(_ratio_bar, ratios))
-    )
-    notes = [
-        f"“faster” and “slower” hold if nothing else changed in between; chance is taken into account for {lines} lines"
-    ]
+    title, bars = f"{b} beside {a}: log10 of the ratio of rates", tuple(map(_ratio_bar, ratios))
+    chart = svg.RatioChart(f"ratio-{number}", title, a, b, bars)
+    chance = f"chance is taken into account for {lines} lines"
+    notes = [f"“faster” and “slower” hold if nothing else changed in between; {chance}"]
     notes += [f"not the same: {each.words}" for each in compare.differences(first, other)]
     notes += [f"warning: {who}: {each}" for who, side in ((a, first), (b, other)) for each in compare.doubts(side)]
     notes += [f"warning: {each}" for each in compare.unmatched((first, other))]
