@@ -140,14 +140,18 @@ def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(said))
 
 
-def doubts(result: Result) -> tuple[str, ...]:
-    """Why not to trust one side, a sentence each."""
-    said = [] if result.complete else ["not complete: it was interrupted, or fio failed"]
-    if moving := _titles(result.series, lambda each: each.steady is False):
-        said.append(f"it was to be measured until it is steady, and is not: {moving}")
-    if beside := _titles(result.series, lambda each: each.busy_machine):
-        said.append(f"busy machine: other programs kept all cores busy during {beside}")
-    return (*said, *kept.warnings_of(result.conditions, direct=result.settings.direct))
+def doubts(result: Result, sides: Sequence[Series] | None = None) -> Iterator[str]:
+    """Why not to trust it, or these tests of it, a sentence each."""
+    series = result.series if sides is None else sides
+    if not result.complete:
+        yield "not complete: it was interrupted, or fio failed"
+    if sides and (bound := _titles(sides, lambda side: side.cpu_bound)):
+        yield f"CPU-bound: {bound}: the drive may be faster than that"
+    if beside := _titles(series, lambda side: side.busy_machine):
+        yield f"busy machine: other programs kept all cores busy during {beside}; the drive may be faster than that"
+    if moving := _titles(series, lambda side: side.steady is False):
+        yield f"NOT steady: {moving}"
+    yield from kept.warnings_of(result.conditions, direct=result.settings.direct)
 
 
 def differences(before: Result, after: Result) -> tuple[Difference, ...]:
@@ -211,16 +215,7 @@ def boot_drive(result: Result) -> Drive | None:
 
 def boot_doubts(result: Result) -> Iterator[str]:
     """Why not to trust the estimate from `boot_drive`, a sentence each."""
-    if not result.complete:
-        yield "not complete: it was interrupted, or fio failed"
-    sides = _boot_sides(result)
-    if bound := _titles(sides, lambda side: side.cpu_bound):
-        yield f"CPU-bound: {bound}: the drive may be faster than that"
-    if beside := _titles(sides, lambda side: side.busy_machine):
-        yield f"busy machine: {beside}: the drive may be faster than that"
-    if moving := _titles(sides, lambda side: side.steady is False):
-        yield f"NOT steady: {moving}"
-    yield from kept.warnings_of(result.conditions, direct=result.settings.direct)
+    return doubts(result, _boot_sides(result))
 
 
 def _boot_sides(result: Result) -> list[Series]:

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from statistics import linear_regression, median
 
 from aligntool.documents import BOUNDS, MOST, OPTIONAL, as_object, check_schema, decode, decode_shown, load_object
 from aligntool.errors import Refused
 from aligntool.inventory import DiskKind
-from aligntool.measure.fio import NEAR_A_CORE, Measured
+from aligntool.measure.fio import NEAR_A_CORE
 from aligntool.recipes.goals import BenchTest
 from aligntool.units import GIB, format_about
 
@@ -200,14 +200,6 @@ class Sample:
     p99_us: float | None = None
     p999_us: float | None = None
     busy_cores: float | None = None  # of the whole machine meanwhile: the kernel's threads (md's) count here
-
-
-def sample_of(measured: Measured, number: int, *, write: bool, busy_cores: float | None = None) -> Sample | None:
-    """None: fio did nothing of this kind."""
-    side = measured.side(write=write)
-    if side is None:
-        return None
-    return Sample(number=number, cpu=measured.thread_cpu, busy_cores=busy_cores, **asdict(side))
 
 
 @dataclass(frozen=True, slots=True)

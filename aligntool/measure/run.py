@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.files import write_file
 from aligntool.measure.fio import Job, Measured, Side, run_job
-from aligntool.measure.results import Sample, Series, sample_of, steadiness
+from aligntool.measure.results import Sample, Series, steadiness
 from aligntool.measure.schedule import OVERHEAD_S, BenchPlan, filling, job_of, rounds_of, warm_up
 from aligntool.recipes.goals import BenchTest
 from aligntool.units import format_about
@@ -283,8 +283,9 @@ def series_of(ran: Ran[Bench]) -> tuple[Series, ...]:
     found: dict[BenchTest, list[Sample]] = {}
     for run in ran.runs:
         test, number = run.key
-        sample = sample_of(run.measured, number, write=test.write, busy_cores=run.busy_cores)
-        found.setdefault(test, []).extend([sample] if sample else [])
+        if run.side is not None:
+            sample = Sample(number=number, cpu=run.measured.thread_cpu, busy_cores=run.busy_cores, **asdict(run.side))
+            found.setdefault(test, []).append(sample)
     return tuple(Series(test, tuple(samples)) for test, samples in found.items())
 
 

@@ -118,15 +118,12 @@ class Spans(Experiment):
         """What was not looked at, and what to type for it; "": a knee was found, or there is no more."""
         if not self.knee.flat or self.drive_size is None or self.whole:
             return ""
-        return f"the drive has {format_about(self.drive_size)}: {_way_on(self.setting, self.spanned)} for more"
-
-
-def _way_on(setting: Setting | None, spanned: int) -> str:
-    if setting is None:
-        return "--size or --to"
-    if setting.piece > spanned * ENOUGH:
-        return "--to"
-    return {"folder": "--size", "device": "name the whole drive"}.get(setting.kind, "name the drive")
+        way_on = "--size or --to"
+        if self.setting is not None:
+            ways = {"folder": "--size", "device": "name the whole drive"}
+            longer = self.setting.piece > self.spanned * ENOUGH
+            way_on = "--to" if longer else ways.get(self.setting.kind, "name the drive")
+        return f"the drive has {format_about(self.drive_size)}: {way_on} for more"
 
 
 def experiment_from_json(text: str, name: str) -> Starts | Spans | None:
@@ -137,13 +134,16 @@ def experiment_from_json(text: str, name: str) -> Starts | Spans | None:
         if schema not in EXPERIMENTS:
             return None
         check_schema(document, str(schema), VERSION)
-        return _starts(document) if schema == EXPERIMENTS[0] else _spans(document)
+        seen = conditions_of(document["conditions"]) if "conditions" in document else Conditions()
+        older = {"when": "", "complete": True} | document  # which lacks some
+        older |= {"conditions": as_object(Conditions()), "setting": document.get("settings")}
+        return replace(_starts(older) if schema == EXPERIMENTS[0] else _spans(older), conditions=seen)
     except (ValueError, OverflowError) as error:
         raise Refused(f"{name} is not a result: {error}", hint="aligntool bench list") from error
 
 
 def _starts(document: dict[str, object]) -> Starts:
-    starts = decode(Starts, {"when": ""} | document | _common(document))
+    starts = decode(Starts, document)
     unit = starts.unit
     if not unit or unit % 512:
         raise ValueError("its unit is not a multiple of 512 bytes")
@@ -151,18 +151,7 @@ def _starts(document: dict[str, object]) -> Starts:
         raise ValueError("it has requests of nothing")
     if any(unit // gcd(rate.load.block, unit) > _LONGEST_PERIOD for rate in starts.rates):
         raise ValueError("no position satisfies both its unit and its request size")
-    return replace(starts, conditions=_conditions(document))
-
-
-def _common(document: dict[str, object]) -> dict[str, object]:
-    """Return the fields of an Experiment; an older document lacks some."""
-    complete = document.get("complete", True)
-    empty = as_object(Conditions())
-    return {"conditions": empty, "setting": document.get("settings"), "complete": complete}
-
-
-def _conditions(document: dict[str, object]) -> Conditions:
-    return conditions_of(document["conditions"]) if "conditions" in document else Conditions()
+    return starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +175,8 @@ def _spans(document: dict[str, object]) -> Spans:
         "curve": {point.span: list(point.iops) for point in points},
         "cpu": {point.span: list(point.cpu) for point in points if point.cpu is not None},
     }
-    found = decode(Spans, {"when": ""} | document | _common(document) | figures)
+    found = decode(Spans, document | figures)
     value = document.get("host_memory_buffer")
     memory = None if value is None else decode(_Memory, value, "host_memory_buffer")
     nvme = NvmeFacts(hmb_preferred=memory.preferred, hmb_granted=memory.granted) if memory else None
-    return replace(found, conditions=_conditions(document), nvme=nvme)
+    return replace(found, nvme=nvme)

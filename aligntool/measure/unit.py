@@ -1,7 +1,7 @@
 """Infer a flash unit from timed pairs, or state why it is unknown; the kept file."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import hypot
@@ -45,36 +45,32 @@ class Steps:
     why: str = ""
 
 
-def find_steps(cells: Cells, control: Cells, request_us: float) -> Steps:
-    """Return where the penalty of crossing begins, and where it grows. The control is in the pairs: both sides of the
-    boundary. `request_us`: what a request takes that pays no penalty.
+def find(kind: Kind, cells: Cells, control: Cells, request_us: float) -> Steps:
+    """Return the boundaries that pairs of one kind show. `request_us`: what a request takes that pays no penalty.
+
+    READ and WRITE: where the penalty of crossing begins, and where it grows; the control is in the pairs, on both sides
+    of the boundary. PART: the one size of which a half takes longer to write than the whole: below it all are parts,
+    above it whole. A drive that must read before it writes a part of a unit shows this; so does one that is slower for
+    all writes below a size, wherever they lie. `control`: writes of the whole size shifted by half, which tell the two
+    apart.
     """
-    sides = design.Sides(cells)
-    return _agreed([_steps(design.look(cells, way), sides, SMALLEST_SHARE * request_us) for way in _WAYS])
-
-
-def find_whole(cells: Cells, control: Cells, request_us: float) -> Steps:
-    """Return the one size of which a half takes longer to write than the whole: below it all are parts, above it whole.
-
-    A drive that must read before it writes a part of a unit shows this; so does one that is slower for all writes below
-    a size, wherever they lie. `control`: writes of the whole size shifted by half, which tell the two apart.
-    """
-    floor = SMALLEST_SHARE * request_us
-    return _agreed([_whole(design.look(cells, way), design.look(control, way), floor) for way in _WAYS])
+    floor, sides = SMALLEST_SHARE * request_us, design.Sides(cells)
+    if kind is Kind.SHIFT:
+        return Steps(())
+    if kind is Kind.PART:
+        found = [_whole(design.look(cells, way), design.look(control, way), floor) for way in _WAYS]
+    else:
+        found = [_steps(design.look(cells, way), sides, floor) for way in _WAYS]
+    most = max(found, key=lambda steps: len(steps.steps))
+    levels = {step.level for step in most.steps}
+    if any({step.level for step in steps.steps} - levels for steps in found):  # one way may see more, but nothing else
+        return Steps((), "the typical requests and the fast ones indicate different sizes")
+    return most
 
 
 def resampled(cells: Cells, dice: Dice) -> Cells:
     """Each cell drawn again from itself (bootstrap)."""
     return {level: tuple(dice.choices(one, k=len(one)) for one in strata) for level, strata in cells.items()}
-
-
-def _agreed(found: Sequence[Steps]) -> Steps:
-    """One way to look may see more than the other, but nothing else."""
-    most = max(found, key=lambda steps: len(steps.steps))
-    levels = {step.level for step in most.steps}
-    if any({step.level for step in steps.steps} - levels for steps in found):
-        return Steps((), "the typical requests and the fast ones indicate different sizes")
-    return most
 
 
 def _steps(seen: Sequence[Level], sides: design.Sides, floor: float) -> Steps:
@@ -229,13 +225,6 @@ RESAMPLES = 100
 MOST_CONFIDENT = 0.97  # what simulated drives can vouch for (docs/probing.md), however often it comes out again
 _MIDDLE = 0.95  # of the resampled heights lie in the interval that is reported
 
-_FINDERS: Mapping[Kind, Callable[[Cells, Cells, float], Steps]] = {
-    Kind.READ: find_steps,
-    Kind.WRITE: find_steps,
-    Kind.PART: find_whole,
-}
-_STRATA = {Kind.SHIFT: design.QUARTERS}  # the others have both sides
-
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -314,8 +303,12 @@ def infer(samples: Iterable[Sample], dice: Dice, *, resamples: int = RESAMPLES) 
     for kind, of_kind in cells.items():
         request_us = median(sample.cheap_us for sample in by_kind[kind])
         control = cells.get(Kind.SHIFT, {}) if kind is Kind.PART else {}
-        steps = _FINDERS[kind](of_kind, control, request_us) if kind in _FINDERS else Steps(())
-        looked.append(Looked(kind, len(by_kind[kind]), request_us, tuple(_penalties(of_kind)), steps.why))
+        steps = find(kind, of_kind, control, request_us)
+        penalties = [
+            Penalty(level, *design.middle([dear - cheap for stratum in strata for dear, cheap in stratum]))
+            for level, strata in of_kind.items()
+        ]
+        looked.append(Looked(kind, len(by_kind[kind]), request_us, tuple(penalties), steps.why))
         for size, one in _confirmed(kind, (of_kind, control), request_us, steps, dice, resamples):
             evidence[size].append(one)
     ordered = {size: sorted(every, key=lambda one: -one.confidence) for size, every in sorted(evidence.items())}
@@ -326,17 +319,12 @@ def infer(samples: Iterable[Sample], dice: Dice, *, resamples: int = RESAMPLES) 
 
 def _cells(kind: Kind, samples: Sequence[Sample]) -> Cells:
     """Levels with samples enough in every stratum."""
-    strata = _STRATA.get(kind, design.STRATA)
+    strata = design.QUARTERS if kind is Kind.SHIFT else design.STRATA  # the others have both sides
     found: dict[int, tuple[list[tuple[float, float]], ...]] = {}
     for sample in samples:
         of_level = found.setdefault(sample.level, tuple([] for _ in range(strata)))
         of_level[sample.quarter].append((sample.dear_us, sample.cheap_us))
     return design.centred({at: one for at, one in sorted(found.items()) if min(map(len, one)) >= design.FEWEST})
-
-
-def _penalties(cells: Cells) -> Iterable[Penalty]:
-    for level, strata in cells.items():
-        yield Penalty(level, *design.middle([dear - cheap for stratum in strata for dear, cheap in stratum]))
 
 
 def _confirmed(
@@ -349,7 +337,7 @@ def _confirmed(
     heights: dict[int, list[float]] = defaultdict(list)
     for _ in range(resamples):
         again, control = (resampled(each, dice) for each in cells)
-        for step in _FINDERS[kind](again, control, request_us).steps:
+        for step in find(kind, again, control, request_us).steps:
             times[step.level] += 1
             heights[step.level].append(step.height_us)
     for step in steps.steps:

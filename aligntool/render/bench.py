@@ -50,7 +50,7 @@ def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Lin
     if settings.until_steady and plan.makes_file:
         yield from note_lines((compare.steady_file(settings.span),), width, "  ")
     yield from note_lines(plan.skipped, width, "  left out: ")
-    yield from note_lines(tuple(warnings_of(seen, direct=settings.direct)), width, "  warning: ")
+    yield from note_lines(warnings_of(seen, direct=settings.direct), width, "  warning: ")
 
 
 def command_lines(plan: BenchPlan) -> Iterator[Line]:
@@ -75,9 +75,9 @@ def result_lines(result: Result, *, width: int) -> Iterator[Line]:
     yield EMPTY
     yield from figure_lines(result.series, width=width)
     yield EMPTY
-    yield from note_lines(tuple(compare.result_notes(result)), width, "  ")
+    yield from note_lines(compare.result_notes(result), width, "  ")
     yield from note_lines(result.skipped, width, "  left out: ")
-    yield from note_lines(tuple(warnings_of(result.conditions, direct=settings.direct)), width, "  warning: ")
+    yield from note_lines(warnings_of(result.conditions, direct=settings.direct), width, "  warning: ")
 
 
 def figure_lines(series: Sequence[Series], *, width: int) -> Iterator[Line]:
@@ -167,7 +167,7 @@ def _condition_lines(result: Result, width: int) -> Iterator[Line]:
     yield from _facts("", facts, width)
 
 
-def note_lines(sentences: Sequence[str], width: int, before: str) -> Iterator[Line]:
+def note_lines(sentences: Iterable[str], width: int, before: str) -> Iterator[Line]:
     """`before`: what each sentence begins with, and how far it is indented."""
     style = Style.DOUBT if "warning" in before else Style.PLAIN
     indent = " " * (len(before) - len(before.lstrip()) + 2)

@@ -103,7 +103,7 @@ def test_a_drive_that_was_to_be_steady_and_is_not_has_no_verdict() -> None:
     falling = result(series(100e6, 80e6, 60e6, 40e6, 20e6), steady=True)
     slow = result(series(*around(10e6)), steady=True)
     assert compare(steady, slow)[0].verdict is Verdict.SLOWER
-    why = "it was to be measured until it is steady, and is not: RND4K Q1T1 read"
+    why = "NOT steady: RND4K Q1T1 read"
     for before, after in ((steady, falling), (falling, slow), (falling, falling)):
         (ratio,) = compare(before, after)
         assert (ratio.verdict, ratio.chance) == (Verdict.UNSTEADY, None)
