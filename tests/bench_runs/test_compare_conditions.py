@@ -51,7 +51,7 @@ QUIET = of(Conditions())
     ],
 )
 def test_what_spoils_one_side_is_said_of_that_side(doubtful: Result, words: str) -> None:
-    assert doubts(QUIET) == ()
+    assert list(doubts(QUIET)) == []
     for before, after, side, others in ((QUIET, doubtful, "2", "1"), (doubtful, QUIET, "1", "2")):
         told, document, page = everywhere(before, after)
         line_of_a, line_of_b = told.index(" A 2026"), told.index(" B 2026")
