@@ -419,9 +419,9 @@ def verdicts(rates: Sequence[Rate], unit: int) -> tuple[Row, ...]:
 
 def rows_beside_others(rows: Sequence[Row], seen: Conditions) -> tuple[Row, ...]:
     """As fast from every start is what a machine shows, too, whose cores other programs wait for."""
-    crowded = crowded_words(seen)
-    doubted = crowded and [row for row in rows if row.word is Word.DOES_NOT]
-    return tuple(replace(row, word=Word.CANNOT_TELL, why=crowded) if row in doubted else row for row in rows)
+    if not (why := crowded_words(seen)):
+        return tuple(rows)
+    return tuple(replace(row, word=Word.CANNOT_TELL, why=why) if row.word is Word.DOES_NOT else row for row in rows)
 
 
 def _without_chance(rows: Sequence[tuple[Row, Sequence[float]]]) -> tuple[Row, ...]:
