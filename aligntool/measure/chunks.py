@@ -214,26 +214,24 @@ def plan_sweep(
         members="partitions" if any(goal.partitions) else "whole-drives", esp_size=0, member_size=None,
     )  # fmt: skip
     decided = _decided(members, wanted)
-    recommended = decided.advice.size or 0
     tried = measured.sweep_chunks(decided.stripes, chunks)
     # The largest chunk first: what refuses an array of one chunk refuses the sweep.
     made = {chunk: _decided(members, replace(wanted, chunk=chunk)) for chunk in reversed(tried)}
-    shape = decided.shape
-    room = measured.span_of(min(each.shape.size for each in made.values()), decided.shape.data, span)
+    shape, devices = decided.shape, tuple(each.device for each in decided.placed)
+    room = measured.span_of(min(each.shape.size for each in made.values()), shape.data, span)
     if room < MIB:
         raise Refused("the members are too small to measure anything on", hint="--span 64MiB, or larger drives")
-    each_span = align_up(room // decided.shape.data, MIB)
-    devices = tuple(each.device for each in decided.placed)
+    each_span = align_up(room // shape.data, MIB)
     return Sweep(
         level=goal.level, layout=shape.layout, bitmap=shape.bitmap, workload=goal.workload,
-        database_page=goal.database_page, recommended=recommended, chunks=tried,
+        database_page=goal.database_page, recommended=decided.advice.size or 0, chunks=tried,
         order=measured.sweep_order(tried, repeats),
         arrays={chunk: make_array(made[chunk].goal, made[chunk].shape, devices) for chunk in tried},
         shapes=measured.shapes_of(goal.workload, goal.database_page), alone=measured.DRIVE_SHAPES, members=devices,
         disks=tuple(subject(each.member.disk) for each in decided.placed),
-        identities=tuple(measured.identity_of(each.member.disk) for each in decided.placed),
+        identities=tuple(measured.identity_of(each.member.disk) for each in decided.placed), runtime_s=runtime_s,
         data_offset=shape.offset, span=room, each_span=min(each_span, shape.each),
-        written=_written(decided, min(each_span + max(tried), shape.each)), runtime_s=runtime_s,
+        written=_written(decided, min(each_span + max(tried), shape.each)),
     )  # fmt: skip
 
 
