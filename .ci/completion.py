@@ -4,6 +4,7 @@ Commands, options and words are read from the program, so the shells need not st
 function. A test compares that folder with what this writes.
 """
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from aligntool.audit.report import explanations
 from aligntool.change import RAID_WORDS
 from aligntool.cli.app import COMMANDS, GROUPS, LateCommand
+from aligntool.documents import schema_texts
 from aligntool.recipes.goals import load_recipes
 from aligntool.render.recipes import TOPIC
 
@@ -77,6 +79,8 @@ def kind_of(command: str, parameter: Any) -> Kind:
         return recipes({"recipes": ""}.get(group, word if group == "plan" else group))
     if metavar == "CODE":
         return (*((code.value, each.title) for code, each in explanations().items()), (TOPIC, ""))
+    if command == "schema":
+        return tuple((each, json.loads(text)["title"]) for each, text in schema_texts().items())
     if metavar == "DIR":
         return "files" if name == "--sysroot" else "folders"
     if choices := getattr(parameter.type, "choices", None) or ("|" in metavar and metavar.split("|")):

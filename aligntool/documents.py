@@ -71,6 +71,14 @@ def load_object(text: str) -> dict[str, object]:
         raise ValueError("nested too deeply") from None
 
 
+def schema_texts() -> dict[str, str]:
+    """Return the JSON Schema of every document, by the document's name without `aligntool.`."""
+    from importlib.resources import files  # slow to import, and only `aligntool schema` needs it
+
+    found = {each.name.removesuffix(".json"): each for each in (files("aligntool") / "schemas").iterdir()}
+    return {name: found[name].read_text("utf-8") for name in sorted(found)}
+
+
 def check_schema(document: Mapping[str, object], schema: str, version: int) -> None:
     """Raise ValueError for a document of another kind or version."""
     if document.get("schema") != schema:

@@ -70,7 +70,8 @@ def test_the_wheel_holds_the_program_the_recipes_and_the_licence_and_no_tests(wh
     }
     assert shared == manual | completion
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "aligntool").rglob("*.py")}
-    assert modules <= names
+    schemas = {path.relative_to(ROOT).as_posix() for path in (ROOT / "aligntool" / "schemas").glob("*.json")}
+    assert modules | schemas <= names and len(schemas) > 10
 
 
 def test_the_installed_program_is_not_the_checkout_and_says_its_version(installed: Path, tmp_path: Path) -> None:
@@ -125,6 +126,7 @@ def test_one_file_realigns_the_disk_of_its_demo_with_nothing_installed(pyz: Path
 def test_one_file_has_the_recipes_and_the_templates(pyz: Path) -> None:
     assert "WD20EARS" in _alone(pyz, "drives", "WDC WD20EARS-00MVWB0").stdout
     assert _alone(pyz, "explain", "AT101").returncode == 0
+    assert json.loads(_alone(pyz, "schema", "plan").stdout)["$id"] == "urn:aligntool:plan:1"
     assert _alone(pyz, "recipes", "list").returncode == 0
     image = pyz.parent / "empty.img"
     image.write_bytes(bytes(1 << 20))

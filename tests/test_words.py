@@ -11,8 +11,11 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "aligntool").rglob("*.py"))
 PAGES = sorted(
-    [*(ROOT / "aligntool").rglob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]
-)
+    [
+        *(ROOT / "aligntool").rglob("*.md"), *(ROOT / "aligntool" / "schemas").glob("*.json"),
+        *(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md",
+    ]
+)  # fmt: skip
 
 THINGS = ("block device", "disk", "drive", "partition", "folder", "result", "plan", "number", "text", "regular file")
 # The phrase, and what to write instead.

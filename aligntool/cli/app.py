@@ -38,6 +38,7 @@ COMMANDS = {
     "resume": ("recover", "resume", "Finish an interrupted move or array."),
     "rollback": ("recover", "rollback", "Undo an interrupted move or array."),
     "probe": ("probe", "probe", "Find the unit in which a drive works internally, by timing requests."),
+    "schema": ("explain", "schema", "Print the JSON Schema of a document that aligntool writes."),
     "report": ("report", "report", "Write one HTML page of disks, findings, arrays and benchmarks."),
     "snapshot": ("report", "snapshot", "Capture what an audit reads of this machine."),
     "demo": ("partitions", "demo", "Make a misaligned disk image, audit it, realign it, audit it again."),
@@ -208,7 +209,7 @@ Audit disks for misaligned partitions, realign them in place, build NVMe RAID.
 
   look      audit, report, status       judge partitions, drives and arrays
             explain, drives, recipes    what is known, with its sources
-            snapshot                    capture a machine for an audit elsewhere
+            snapshot, schema            capture a machine; JSON Schemas
   change    plan realign, realign       move partitions onto the boundary
             plan layout, layout         make a new partition table
             apply, resume, rollback     apply a saved plan; finish or undo

@@ -1,11 +1,15 @@
-"""`aligntool explain`, `drives` and `recipes`: what aligntool knows before it looks at any disk."""
+"""`aligntool explain`, `drives`, `recipes` and `schema`: what aligntool knows before it looks at any disk."""
 
+import json
 import sys
 from difflib import get_close_matches
 from typing import Annotated
 
+import typer
+
 from aligntool.audit.report import Code, findings_markdown
 from aligntool.cli.options import HIDDEN, JsonOption, print_lines, read_text, terminal_width
+from aligntool.documents import schema_texts
 from aligntool.errors import Refused
 from aligntool.recipes.drives import load_drives
 from aligntool.recipes.goals import Recipe, load_recipes, parse_recipe, recipe
@@ -63,6 +67,27 @@ def explain(
         hint = f"aligntool explain {near[0]}" if near else "aligntool explain lists them"
         raise Refused(f"there is no finding {code!r}", hint=hint)
     print_lines(shown.explain_lines(known[code.upper()], width=width))
+
+
+# `aligntool schema`: what the JSON documents are made of.
+
+
+def schema(
+    name: Annotated[str | None, "NAME", "A document, such as audit or events [default: list all]."] = None,
+) -> None:
+    """Print the JSON Schema of a document that aligntool writes.
+
+    Example: aligntool schema audit
+    """
+    texts = schema_texts()
+    if name is None:
+        sys.stdout.writelines(f"{each:<16}{json.loads(text)['title']}\n" for each, text in texts.items())
+        return
+    text = texts.get(name.removeprefix("aligntool."))
+    if text is None:
+        near = get_close_matches(name, texts, cutoff=0.4) or texts
+        raise typer.BadParameter(f"{name!r} is not one of aligntool's documents; the nearest are {', '.join(near)}")
+    sys.stdout.write(text)
 
 
 # `aligntool recipes`: the goals that come with aligntool, and a check for one's own.

@@ -6,21 +6,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from aligntool.errors import Refused
 from aligntool.measure.results import LARGEST, from_json, to_json
 from aligntool.measure.targets import history_folder, list_results, read_result
 from tests.bench_runs.made import result, series
+from tests.schemas import check
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "bench.schema.json").read_text())
 GOOD = result(series(1e6, 2e6), series(3e6, depth=32, write=True), passes=(1, 5), score="as-ssd")
 
 
 def test_a_result_comes_back_as_it_was_and_keeps_to_the_schema() -> None:
     for made in (GOOD, result(series(1e6)), result(), replace(GOOD, complete=False, skipped=("a: b",))):
-        jsonschema.validate(json.loads(to_json(made)), SCHEMA)
+        check(json.loads(to_json(made)))
         assert from_json(to_json(made), "x.json") == made
 
 

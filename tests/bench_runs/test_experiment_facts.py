@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from aligntool.errors import Refused
@@ -21,6 +20,7 @@ from aligntool.units import GIB, KIB, MIB, Extent
 from tests.bench_runs.test_runs import bench, environment, interrupted
 from tests.conftest import run
 from tests.run_aligntool import program
+from tests.schemas import check
 
 ROOT = Path(__file__).parents[2]
 ALIGNMENT = ("alignment", "--unit", "4KiB", "--start", "32256", "--runtime", "0.1", "--size", "32MiB")
@@ -37,7 +37,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 def valid(text: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(text)
-    jsonschema.validate(document, json.loads((ROOT / "docs/bench-experiments.schema.json").read_text()))
+    check(document)
     return document
 
 

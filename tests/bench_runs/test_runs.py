@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
-import jsonschema
 import pytest
 
 from aligntool.linux.content import hole_share
@@ -21,6 +20,7 @@ from aligntool.units import MIB, mb_s
 from tests.bench_runs.made import result, series
 from tests.conftest import run
 from tests.run_aligntool import program, run_aligntool
+from tests.schemas import check
 
 ROOT = Path(__file__).parents[2]
 PROFILE = """\
@@ -87,7 +87,7 @@ def test_every_figure_is_fio_s_own(place: Path) -> None:
     words = ("--profile", place / "short.toml", "--fio-output", place / "fio", "-o", place / "out.json")
     told = bench(place, place / "drive", *words)
     document = json.loads((place / "out.json").read_text())
-    jsonschema.validate(document, json.loads((ROOT / "docs/bench.schema.json").read_text()))
+    check(document)
     assert len(list((place / "fio").iterdir())) == 15
     for row in document["series"]:
         way = "write" if row["write"] else "read"
@@ -222,7 +222,7 @@ def test_a_sparse_file_is_said_to_be_one_by_what_the_file_system_keeps_of_it(
     told = bench(place, sparse, *QUICK, "--json", "-o", place / "out.json")
     share = json.loads(told.stdout)["conditions"]["hole_share"]
     assert share == 1 - int(run("stat", "-c", "%b", sparse)) * 512 / MIB
-    jsonschema.validate(json.loads(told.stdout), json.loads((ROOT / "docs/bench.schema.json").read_text()))
+    check(json.loads(told.stdout))
     shown = bench(place, "show", place / "out.json").stdout
     for said in (told.stderr, shown):
         assert ("warning: " + words in said) if words else "holes" not in said

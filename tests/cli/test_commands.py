@@ -8,15 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from aligntool.cli.app import COMMANDS
 from tests.conftest import run
 from tests.run_aligntool import program, run_aligntool
+from tests.schemas import check
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = json.loads((ROOT / "docs" / "audit.schema.json").read_text())
 
 
 @pytest.fixture
@@ -61,7 +60,7 @@ def test_the_exit_code_follows_fail_on_and_the_geometry_given(
 def test_json_is_valid_by_the_schema_and_agrees_with_sfdisk(old_disk: Path) -> None:
     done = run_aligntool("audit", "--json", old_disk)
     document = json.loads(done.stdout)
-    jsonschema.validate(document, SCHEMA)
+    check(document)
     truth = json.loads(run("sfdisk", "--json", old_disk))["partitiontable"]["partitions"]
     ours = document["disks"][0]["partitions"]
     assert [(part["start_sector"], part["length"] // 512) for part in ours] == [

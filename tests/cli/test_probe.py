@@ -16,6 +16,7 @@ from aligntool.measure.timing import opened_disk, time_rounds
 from aligntool.measure.unit_design import Kind, design, regions
 from aligntool.units import KIB, MIB, Extent
 from tests.run_aligntool import program, run_aligntool
+from tests.schemas import check
 
 
 def probe(*words: str | Path) -> "subprocess.CompletedProcess[str]":
@@ -48,7 +49,9 @@ def counted(*words: str | Path) -> tuple[int, dict[str, int]]:
         capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
     before, after = done.stderr.split("\0")
-    return moved(after) - moved(before), json.loads(done.stdout)["experiment"]
+    document = json.loads(done.stdout)
+    check(document)
+    return moved(after) - moved(before), document["experiment"]
 
 
 @pytest.mark.parametrize("most", [512, 700, 1500])

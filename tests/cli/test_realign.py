@@ -10,15 +10,13 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from aligntool.units import MIB
 from tests.cli.old_disks import LENGTH, ROOT, SIZE, START, assert_whole, first_start, found_at, make_old_disk
 from tests.conftest import run
 from tests.run_aligntool import program, run_aligntool
-
-PLAN_SCHEMA = json.loads((ROOT / "docs" / "plan.schema.json").read_text())
+from tests.schemas import check
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "e2fsck", "debugfs", "blkid")
 
@@ -77,9 +75,8 @@ def test_the_command_lines_of_the_checks_are_shown_and_do_what_they_say(disk: Pa
 
 
 def test_the_plan_as_json_is_valid_by_its_schema_and_agrees_with_sfdisk(disk: Path) -> None:
-    jsonschema.Draft202012Validator.check_schema(PLAN_SCHEMA)
     document = json.loads(run_aligntool("plan", "realign", "--json", disk).stdout)
-    jsonschema.validate(document, PLAN_SCHEMA)
+    check(document)
     place = document["plan"]["places"][0]
     assert place["before"]["start"] == first_start(disk) * 512 == START
     assert place["after"] == {"start": MIB, "length": place["before"]["length"]}
@@ -167,7 +164,7 @@ def kept(disk: Path, tmp_path: Path) -> Path:
 
 
 def test_a_kept_plan_is_applied_once(disk: Path, kept: Path) -> None:
-    jsonschema.validate(json.loads(kept.read_text()), PLAN_SCHEMA)
+    check(json.loads(kept.read_text()))
     assert run_aligntool("apply", "--yes", kept).returncode == 0
     assert_whole(disk)
     again = run_aligntool("apply", "--yes", kept)
@@ -279,7 +276,9 @@ def test_a_disk_in_flight_shows_nothing_to_mount_and_is_neither_planned_nor_real
     assert found_at(in_flight, START) == "" and found_at(in_flight, MIB) == ""
     status = run_aligntool("status", in_flight)
     assert status.returncode == 0 and "in flight" in status.stdout and "aligntool resume" in status.stdout
-    assert json.loads(run_aligntool("status", "--json", in_flight).stdout)["state"] == "in-flight"
+    document = json.loads(run_aligntool("status", "--json", in_flight).stdout)
+    check(document)
+    assert document["state"] == "in-flight"
     anew = ("--part", "rest:linux", "--wipe", "--yes")
     for words in (("plan", "realign"), ("realign", "--yes"), ("layout", *anew)):
         done = run_aligntool(*words, in_flight)

@@ -10,14 +10,13 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from aligntool.units import GIB, MIB
-from tests.cli.test_commands import SCHEMA
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
 from tests.run_aligntool import run_aligntool
+from tests.schemas import check
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,7 +53,7 @@ def test_a_target_that_cannot_be_judged_is_3_and_listed_in_every_form(tmp_path: 
     document = run_aligntool("audit", "--json", path)
     assert document.returncode == 3
     listed = json.loads(document.stdout)
-    jsonschema.validate(listed, SCHEMA)
+    check(listed)
     assert [one["what"] for one in listed["unseen"]] == [str(path)] and listed["summary"]["disks"] == 0
     assert [one["code"] for one in listed["findings"]] == ["AT902"]
     quiet, metrics = (run_aligntool("audit", "-q", path), run_aligntool("audit", "--format", "prometheus", path))

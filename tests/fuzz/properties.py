@@ -10,22 +10,22 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
-from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from aligntool.audit.judge import Known, audit
 from aligntool.audit.report import Wishes
+from aligntool.documents import schema_texts
 from aligntool.inventory import Inventory, KnownGeometry, Source
 from aligntool.render.audit import audit_lines
 from aligntool.render.disk_map import map_lines
 from aligntool.render.json import audit_json, audit_prometheus
 from aligntool.render.lines import text_of
 from aligntool.units import KIB, MIB, Extent
+from tests.schemas import strict
 
 MOST_PARTITIONS = 8192  # as many as fit into the MiB of GPT entries that is read
 LARGEST_NUMBER = 1 << 160  # sums and products of a few 64-bit fields; more was made in a loop
 MOST_TOLD = 16 * MIB  # characters of one report
-SCHEMA = Path(__file__).parents[2] / "docs" / "audit.schema.json"
 
 _ROWS = (
     (),
@@ -134,7 +134,7 @@ def _no_number(word: str) -> None:
 def _validator() -> Any:
     import jsonschema
 
-    return jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    return jsonschema.Draft202012Validator(strict(json.loads(schema_texts()["audit"])))
 
 
 def _validate(document: object) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
-import jsonschema
 import pytest
 
 from aligntool.audit.report import read_measured
@@ -36,8 +35,7 @@ from tests.golden.documents import (
     kept,
     record_text,
 )
-
-DOCS = Path(__file__).parents[2] / "docs"
+from tests.schemas import check
 
 
 def without_version(text: str) -> object:
@@ -55,7 +53,7 @@ def test_a_plan_is_read_and_written_again_the_same(name: str) -> None:
     document = json.loads(text)
     said = json.dumps(document["plan"], sort_keys=True).encode()
     assert document["digest"] == hashlib.sha256(said).hexdigest()
-    jsonschema.validate(document, json.loads((DOCS / "plan.schema.json").read_text()))
+    check(document)
 
 
 def test_what_was_asked_for_is_read_from_a_plan() -> None:

@@ -9,10 +9,12 @@ from typing import Any
 import jsonschema
 import pytest
 
+from aligntool.documents import schema_texts
 from aligntool.units import KIB, MIB
 from tests.conftest import run
 from tests.inference.right_or_unknown import Answer, right_or_unknown, told
 from tests.inference.slow_drives import aligntool, device_over, measured, needs_nbdkit, slow_drive
+from tests.schemas import strict
 from tests.thorough import when_thorough
 
 needs_fio = pytest.mark.needs_tools("fio")
@@ -70,8 +72,8 @@ def figures_are_fio_s(folder: Path, figures: list[tuple[float, float]], conditio
     assert [(job["read"]["iops"], job["usr_cpu"] + job["sys_cpu"]) for job in jobs] == figures
     assert {document["fio version"] for document in documents} == {conditions["fio"]}
     assert conditions["kernel"] == run("uname", "-r").strip()
-    schema = json.loads((Path(__file__).parents[2] / "docs/bench.schema.json").read_text())
-    jsonschema.validate(conditions, schema["properties"]["conditions"] | {"$defs": schema.get("$defs", {})})
+    schema = json.loads(schema_texts()["bench"])
+    jsonschema.validate(conditions, strict(schema["properties"]["conditions"]))
 
 
 @needs_fio

@@ -5,7 +5,6 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from aligntool.change import RaidGoal, Wanted, asked_of, to_json, with_asked
@@ -14,6 +13,7 @@ from aligntool.units import GIB, MIB
 from tests.conftest import run
 from tests.raid.golden_plans import RECIPES, golden_plan
 from tests.run_aligntool import program, run_aligntool
+from tests.schemas import check
 
 ROOT = Path(__file__).parents[2]
 MACHINE = ROOT / "tests" / "machines" / "md-on-misaligned-partitions.tar.xz"
@@ -35,14 +35,12 @@ def test_a_kept_plan_whose_drives_are_not_here_is_not_applied(tmp_path: Path) ->
     assert wanted == Wanted(("/nowhere/a", "/nowhere/b"), RaidGoal("raid1"))
     done = run_aligntool("apply", "--yes", file)
     assert done.returncode == 3 and "/nowhere/a: No such file" in done.stderr
-    schema = json.loads((ROOT / "docs" / "plan.schema.json").read_text())
-    jsonschema.validate(json.loads(file.read_text()), schema)
+    check(json.loads(file.read_text()))
 
 
 def test_every_golden_plan_is_valid_by_the_published_schema() -> None:
-    schema = json.loads((ROOT / "docs" / "plan.schema.json").read_text())
     for each in RECIPES:
-        jsonschema.validate(json.loads(to_json(golden_plan(each))), schema)
+        check(json.loads(to_json(golden_plan(each))))
 
 
 def test_image_files_are_refused_with_the_way_to_make_them_devices(sparse: Callable[..., Path]) -> None:
@@ -69,6 +67,7 @@ def test_what_cannot_be_understood_says_what_to_type(words: list[str], code: int
 def test_arrays_of_a_captured_machine_are_shown_as_json() -> None:
     """mdadm --detail --scan listed these on it."""
     shown = run_aligntool("raid", "show", "--json", "--sysroot", MACHINE, "md2", "md4")
+    check(json.loads(shown.stdout))
     listed = json.loads(shown.stdout)["arrays"]
     assert [each["name"] for each in listed] == ["md2", "md4"]
     assert [member["data_at"] for member in listed[0]["members"]] == [631242752] * 3

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -34,9 +33,8 @@ from aligntool.units import KIB, MIB, Extent
 from tests.audit.made import judge, made_disk, with_content
 from tests.machines.captured import HERE
 from tests.machines.captured import report as captured_report
+from tests.schemas import check
 from tests.thorough import examples
-
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "audit.schema.json").read_text())
 
 
 def document(report: Report) -> Any:
@@ -63,15 +61,14 @@ def full_report() -> Report:
 
 
 def test_the_document_is_valid_by_the_published_schema() -> None:
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    jsonschema.validate(document(full_report()), SCHEMA)
-    jsonschema.validate(document(judge()), SCHEMA)
+    check(document(full_report()))
+    check(document(judge()))
 
 
 @pytest.mark.parametrize("machine", sorted(path.name.partition(".")[0] for path in HERE.glob("*.tar.xz")))
 def test_what_is_told_of_a_captured_machine_is_valid_too(machine: str) -> None:
     told = document(captured_report(machine))
-    jsonschema.validate(told, SCHEMA)
+    check(told)
     assert told["summary"]["disks"] == len(told["disks"]) > 0
 
 
@@ -79,7 +76,7 @@ def test_the_schema_refuses_what_is_not_in_it() -> None:
     wrong = document(full_report())
     wrong["disks"][0]["partitions"][0]["start"] = "63s"
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(wrong, SCHEMA)
+        check(wrong)
 
 
 def test_a_start_is_told_in_bytes_and_in_the_users_sectors_with_every_grid() -> None:
@@ -97,7 +94,7 @@ def test_any_label_leaves_the_document_valid(name: str) -> None:
     disk = replace(disk, partitions=(replace(disk.partitions[0], name=name),))
     text = "".join(audit_json(judge(disk)))
     assert text.isascii() and "\x1b" not in text
-    jsonschema.validate(json.loads(text), SCHEMA)
+    check(json.loads(text))
 
 
 def test_bytes_that_are_no_utf_8_do_not_break_the_document() -> None:

@@ -2,9 +2,7 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
-import jsonschema
 import pytest
 
 from aligntool.audit.report import Mend, Report
@@ -15,8 +13,7 @@ from aligntool.render.audit import MOST_ANSWERS, audit_lines, mend_lines
 from aligntool.render.json import audit_json
 from aligntool.render.lines import cell_width, text_of
 from tests.audit.made import judge, made_disk
-
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "audit.schema.json").read_text())
+from tests.schemas import check
 
 
 def answers(report: Report) -> dict[str, tuple[Mend, ...]]:
@@ -37,7 +34,7 @@ def test_the_audit_says_of_each_misaligned_partition_whether_and_how_it_can_be_m
 def test_the_json_has_an_answer_for_what_is_off_and_null_for_the_rest() -> None:
     report = judge(made_disk("63+80000 ntfs; 2097152+90000 ext4", physical=4096))
     document = json.loads("".join(audit_json(report, answers(report))))
-    jsonschema.validate(document, SCHEMA)
+    check(document)
     first, second = document["disks"][0]["partitions"]
     assert first["mend"]["answer"] == "in-place" and first["mend"]["why"]
     assert second["mend"] is None

@@ -30,6 +30,7 @@ from aligntool.render.progress import (
 )
 from aligntool.units import MIB, Extent
 from tests.render.made_plans import ARRAY, JOURNAL, LAYOUT, NEW, OLD, PLAN, SIZE
+from tests.schemas import check
 from tests.thorough import examples
 
 HOSTILE = "\x1b]0;owned\x07\x1b[31m[red]bold[/red]\r\n\u202eevil\x9b2J\udcff"
@@ -173,13 +174,12 @@ def test_every_field_of_an_event_and_of_a_status_is_documented() -> None:
 
 
 def test_plans_with_every_kind_of_step_are_valid_by_the_published_schema() -> None:
-    schema = json.loads((Path(__file__).parents[2] / "docs" / "plan.schema.json").read_text())
     for plan in (PLAN, LAYOUT, ARRAY):
         document = json.loads(to_json(plan))
-        jsonschema.validate(document, schema)
+        check(document)
         document["plan"]["steps"][0]["partition"] = "one"
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(document, schema)
+            check(document)
     kinds = {type(step).__name__ for plan in (PLAN, LAYOUT, ARRAY) for step in plan.steps}
     assert kinds == set(STEPS)
 

@@ -230,7 +230,7 @@ def make_logs(folder: Path) -> None:
 
 
 def make_results(folder: Path) -> None:
-    """Results of benchmarks, by docs/bench.schema.json."""
+    """Results of benchmarks, by aligntool/schemas/bench.json."""
     state = folder / "state" / "aligntool" / "bench"
     state.mkdir(parents=True)
     for name, factor in (("slow", 1.0), ("fast", 7.5), ("same", 1.02)):

@@ -43,6 +43,7 @@ _aligntool_options() { # COMMAND
     "resume") options="--journal --restore-table --yes --rate --json --help -h" arguments=disks ;;
     "rollback") options="--journal --restore-table --yes --rate --json --help -h" arguments=disks ;;
     "probe") options="--destructive --yes --limit --most --size --largest --sector-size --seed --output -o --verbose -v --json --help -h" arguments=disks ;;
+    "schema") options="--help -h" arguments="=audit bench bench.alignment bench.compare bench.list bench.span estimate.boot events plan probe raid-tune raid.show recipes status trace" ;;
     "report") options="--output -o --chart --svg --png --bench --overwrite --sysroot --wake --timeout --sector-size --physical-sector-size --page-size --grain --help -h" arguments=disks ;;
     "snapshot") options="--output -o --serials --overwrite --help -h" arguments= ;;
     "demo") options="--help -h" arguments=files ;;
@@ -104,7 +105,7 @@ _aligntool() {
     local words='' kind='' before='' options arguments
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "audit explain drives realign layout apply status resume rollback probe report snapshot demo plan raid bench trace estimate recipes --help -h --version -V --show-completion" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "audit explain drives realign layout apply status resume rollback probe schema report snapshot demo plan raid bench trace estimate recipes --help -h --version -V --show-completion" -- "$cur")
         return
     fi
     case $command in

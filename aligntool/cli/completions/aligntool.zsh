@@ -172,6 +172,13 @@ _aligntool_probe() {
         '*:probe:_aligntool_devices'
 }
 
+_aligntool_schema() {
+    _arguments -s -S \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:schema:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))'
+}
+
 _aligntool_report() {
     _arguments -s -S \
         '(--output -o)--output=[Where to write the page; - is standard output]:FILE:_files' \
@@ -613,6 +620,7 @@ _aligntool() {
         'resume:Finish an interrupted move or array'
         'rollback:Undo an interrupted move or array'
         'probe:Find the unit in which a drive works internally, by timing requests'
+        'schema:Print the JSON Schema of a document that aligntool writes'
         'report:Write one HTML page of disks, findings, arrays and benchmarks'
         'snapshot:Capture what an audit reads of this machine'
         'demo:Make a misaligned disk image, audit it, realign it, audit it again'
