@@ -125,14 +125,12 @@ def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
         if titles:
             said.append(f"only one of them has: {', '.join(sorted(titles))}")
         for what, a, b in (
-            ("size", first.settings.span, other.settings.span),
+            ("size", first.settings.span, other.settings.span), ("kind of target", first.kind, other.kind),
             ("seconds of a run", first.settings.runtime_s, other.settings.runtime_s),
             ("direct I/O", first.settings.direct, other.settings.direct),
-            ("kind of target", first.kind, other.kind),
             ("preparation", first.settings.prepare, other.settings.prepare),
-        ):
-            if a != b:
-                said.append(f"they differ in their {what}: {a} and {b}")
+        ):  # fmt: skip
+            said += [f"they differ in their {what}: {a} and {b}"] if a != b else []
         if first.settings.passes or other.settings.passes:
             said.append(
                 "passes over the same data are not repeats: these are the first ones, and their noise is unknown"

@@ -382,10 +382,8 @@ def _told_by(head: bytes) -> LogFormat:
     first = head.lstrip().split(b"\n", 1)[0]
     if IOLOG_FIRST_LINE.fullmatch(first):
         return LogFormat.IOLOG
-    if is_header(first):
-        return LogFormat.CSV
-    if FIRST_LINE.match(first):
-        return LogFormat.BLKPARSE
+    if is_header(first) or FIRST_LINE.match(first):
+        return LogFormat.CSV if is_header(first) else LogFormat.BLKPARSE
     if not head:
         raise Refused("the log is empty", hint="docs/trace.md has how to record one")
     what = "it has bytes that are not text" if b"\0" in head else f"it begins with {first[:60]!r}"

@@ -133,7 +133,10 @@ def record(device: str, debugfs: str, command: Sequence[str], folder: Path, *, o
         began = time.monotonic()
         recorded.code, recorded.interrupted = _run(command, output)
         recorded.seconds = time.monotonic() - began
-    _to_text(folder, recorded.text)
+    # The files of all processors as one, in the order of time.
+    ended = run_program("blkparse", "-q", "-i", _PREFIX, "-o", LOG, folder=folder)
+    if ended.code or not recorded.text.exists():
+        raise Refused(f"blkparse {how_ended(ended.code)} on what blktrace wrote: {ended.last_words}")
     return recorded
 
 
@@ -235,13 +238,6 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
     child.wait()
 
 
-def _to_text(folder: Path, text: Path) -> None:
-    """The files of all processors as one, in the order of time. Raises Refused."""
-    ended = run_program("blkparse", "-q", "-i", _PREFIX, "-o", text.name, folder=folder)
-    if ended.code or not text.exists():
-        raise Refused(f"blkparse {how_ended(ended.code)} on what blktrace wrote: {ended.last_words}")
-
-
 def _read(said: IO[bytes]) -> str:
     """Its output until now; where it writes next stays as it is, because both share one position."""
     return os.pread(said.fileno(), 1 << 16, 0).decode("utf-8", "replace")
@@ -291,16 +287,13 @@ def _missing(folder: Path, debugfs: str | None) -> Iterator[Refusal]:
     if not (folder / "trace").is_dir():
         text = f"this kernel cannot trace {name}: it was built without CONFIG_BLK_DEV_IO_TRACE"
         yield Refusal("kernel-lacks", name, text, "take the kernel of a distribution, or record on another machine")
-    if _is_traced(folder):  # blktrace would fail, and end that trace as it goes
+    # blktrace would fail, and end that trace as it goes. Not there, or for root only: that is said by itself.
+    if (LIVE.text(f"{folder}/trace/enable") or "0") != "0":
         hint = f"to end that trace: sudo blktrace -k -d {shell_word(f'/dev/{name}')}"
         yield Refusal("in-use", name, f"{name} is being traced already", hint)
     if debugfs is None:
         text = "debugfs is not mounted, and events come through it"
         yield Refusal("not-mounted", _DEBUGFS, text, f"sudo mount -t debugfs debugfs {_DEBUGFS}")
-
-
-def _is_traced(folder: Path) -> bool:
-    return (LIVE.text(f"{folder}/trace/enable") or "0") != "0"  # not there, or for root only: that is said by itself
 
 
 def _debugfs() -> str | None:

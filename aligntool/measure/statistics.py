@@ -166,12 +166,8 @@ class DepthGain:
         at_depth = self.deep.middle("busy_cores")
         busy = max(at_depth or 0, self.deep.cores) if at_depth is not None else None
         enough_deep = busy is None or busy >= BATCHED * (self.times - 1)
-        return _busy(self.one) >= needed and enough_deep
-
-
-def _busy(series: Series) -> float:
-    """Cores, of fio's threads or of the whole machine: a kernel's or a driver's threads work for a request, too."""
-    return max(series.cores, series.middle("busy_cores") or 0.0)
+        # Cores, of fio's threads or of the whole machine: a kernel's or a driver's threads work for a request, too.
+        return max(self.one.cores, self.one.middle("busy_cores") or 0.0) >= needed and enough_deep
 
 
 def depths_between(tests: Sequence[BenchTest]) -> tuple[BenchTest, ...]:

@@ -63,8 +63,7 @@ def _kept(file: str) -> Kept:
     if found is None:
         return Kept(file, from_json(text, file))
     name = "alignment" if isinstance(found, Starts) else "span"
-    brief = Brief(found.when, name, found.target, found.summary, found.drive, found.complete)
-    return Kept(file, None, experiment=brief)
+    return Kept(file, None, "", Brief(found.when, name, found.target, found.summary, found.drive, found.complete))
 
 
 def list_results(folder: Path) -> list[Kept]:

@@ -234,7 +234,7 @@ def mend_lines(mends: Sequence[Mend], *, width: int) -> Iterator[Line]:
 
 
 def _listed(numbers: Sequence[int]) -> str:
-    shown = ", ".join(str(number) for number in numbers[:MOST_ANSWERS])
+    shown = ", ".join(map(str, numbers[:MOST_ANSWERS]))
     return shown if len(numbers) <= MOST_ANSWERS else f"{shown} and {len(numbers) - MOST_ANSWERS} more"
 
 

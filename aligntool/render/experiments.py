@@ -135,11 +135,9 @@ def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
 def _knee_line(found: Spans) -> Line:
     """Good is only what holds for the whole drive."""
     knee = found.knee
-    style = Style.DOUBT
-    if knee.sure and (knee.found or knee.flat):
-        style = Style.GOOD if knee.flat and found.whole else Style.NOTE
-    said = knee_facts(knee)
-    return ((knee.words, style), (f"  {said}" if said else "", Style.PLAIN))
+    known = Style.GOOD if knee.flat and found.whole else Style.NOTE
+    style = known if knee.sure and (knee.found or knee.flat) else Style.DOUBT
+    return ((knee.words, style), (f"  {knee_facts(knee)}".rstrip(), Style.PLAIN))
 
 
 def knee_facts(knee: Knee) -> str:

@@ -465,7 +465,7 @@ def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int
     rows = [["chunk", *(f"load {number}, MB/s" for number in range(1, len(shapes) + 1)), "all, ratio", ""]]
     for chunk in sorted({sample.chunk for sample in tuning.samples}):
         cells = [_spread(tuning, chunk, shape) for shape in shapes]
-        ratio = str(choice.against[chunk]) if chunk in choice.against else "–"
+        ratio = str(choice.against.get(chunk, "–"))
         rows.append([format_size(chunk), *cells, ratio, _words(chunk, choice, recommended)])
     yield from _fitting(rows, width)
     yield EMPTY

@@ -259,17 +259,13 @@ def alternative_of(chart: Chart) -> str:
             said = "; ".join(f"{bar.label}: {bar.text}{_aside(bar.note)}" for bar in chart.bars[:20])
             return said + ("; …" if len(chart.bars) > 20 else "")
         case CurveChart():
-            said = "; ".join(_curve_words(one) for one in chart.series if one.points)
+            ends = [(one.label, one.points[0], one.points[-1]) for one in chart.series if one.points]
+            said = "; ".join(f"{label}: {a.text} at {a.x_text} to {b.text} at {b.x_text}" for label, a, b in ends)
             return f"{chart.y_title} over {chart.x_title}. {said}" + (f". {chart.mark.text}" if chart.mark else "")
 
 
 def _aside(note: str) -> str:
     return f" ({note})" if note else ""
-
-
-def _curve_words(series: Series) -> str:
-    first, last = series.points[0], series.points[-1]
-    return f"{series.label}: {first.text} at {first.x_text} to {last.text} at {last.x_text}"
 
 
 # Bars with their words above them, so that they are read on a phone: plain ones, and logarithms of ratios.

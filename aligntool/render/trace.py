@@ -149,7 +149,10 @@ def _sizes(pattern: trace.Pattern) -> Iterator[Line]:
     yield (("Sizes", Style.TITLE), ("  of requests, up to", Style.DIM))
     longest = max(len(row.sizes) for row in ranged)
     rows = [
-        (format_size(trace.bucket_range(at)[1]), *(_count(row.sizes, at) for row in ranged))
+        (
+            format_size(trace.bucket_range(at)[1]),
+            *(f"{row.sizes[at]:,}" if at < len(row.sizes) else "0" for row in ranged),
+        )
         for at in range(longest)
         if any(at < len(row.sizes) and row.sizes[at] for row in ranged)
     ]
@@ -205,10 +208,6 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Line
     """Numbers to the right, the first column to the left."""
     for number, text in enumerate(columns((heads, *rows))):
         yield ((f"  {text}", Style.PLAIN if number else Style.DIM),)
-
-
-def _count(buckets: trace.Buckets, at: int) -> str:
-    return f"{buckets[at]:,}" if at < len(buckets) else "0"
 
 
 def _share(part: int, whole: int) -> str:

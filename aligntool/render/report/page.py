@@ -268,8 +268,8 @@ def _groups(
 
 def _bar(each: Figures, *, random: bool) -> svg.Bar:
     value, low, high, text, range_ = _amount(each, rate=not random)
-    note = each.held_back
-    return svg.Bar(each.test.title, value, text, low, high, "doubt" if note else "plain", note, range_)
+    kind = "doubt" if each.held_back else "plain"
+    return svg.Bar(each.test.title, value, text, low, high, kind, each.held_back, range_)
 
 
 def _amount(each: Figures, *, rate: bool) -> tuple[float, float, float, str, str]:
