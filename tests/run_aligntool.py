@@ -16,6 +16,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,6 +26,9 @@ from typing import BinaryIO, NoReturn
 UNSET = ("COLUMNS", "LINES", "NO_COLOR")  # a terminal or a build server may have set them
 LONGEST_S = 300
 MOST_INPUT = 1 << 20
+# Where a test runs several at once: a fork has a copy of the lock of a module that another thread imports, which nobody
+# opens there.
+_ALONE = threading.Lock()
 
 
 def program(*words: str | Path) -> list[str]:
@@ -47,12 +51,14 @@ def run_aligntool(
     argv = ["aligntool", *map(str, words)]
     with _input(stdin) as given, _memory() as out, _memory() as err, _memory() as loaded:
         streams = (given.fileno(), out.fileno(), err.fileno())
-        pid = os.fork()
+        with _ALONE:
+            pid = os.fork()
         if pid == 0:
             _be_aligntool(argv, streams, loaded, cwd, env or {})
         status = _wait(pid, argv, limit_s)
         printed, complained, modules = _text(out), _text(err), _text(loaded)
-    _load(modules.split())
+    with _ALONE:
+        _load(modules.split())
     assert code is None or status == code, f"{' '.join(argv)}: exit {status}\n{printed}{complained}"
     return subprocess.CompletedProcess(argv, status, printed, complained)
 
