@@ -4,6 +4,7 @@ import hashlib
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
+from uuid import UUID
 
 from aligntool.formats.reader import (
     Area,
@@ -70,10 +71,8 @@ def _read_plus(area: Area, offset: int, header: bytes) -> Layer | None:
 def _volume_uuid(finder_id: bytes) -> str | None:
     if len(finder_id) < 8 or not any(finder_id):
         return None
-    digest = bytearray(hashlib.md5(NAMESPACE + finder_id, usedforsecurity=False).digest())
-    digest[6] = 0x30 | digest[6] & 0x0F
-    digest[8] = 0x80 | digest[8] & 0x3F
-    return uuid_at(bytes(digest), 0)
+    digest = hashlib.md5(NAMESPACE + finder_id, usedforsecurity=False).digest()
+    return str(UUID(bytes=digest, version=3))
 
 
 def _plus_label(area: Area, offset: int, header: bytes, block: int) -> str | None:

@@ -401,24 +401,19 @@ def _is_hybrid_iso(reader: Reader, table: MbrSector) -> bool:
     return any(not entry.code for entry in whole) or (bool(whole) and peek(reader, 0x8001, 5) == b"CD001")
 
 
-def _overlap_faults(reader: Reader, table: MbrSector, partitions: list[Partition]) -> list[TableFault]:
-    faults = overlaps(partitions)
-    if not faults or not _is_hybrid_iso(reader, table):
-        return faults
-    whole = {entry.slot for entry in table.used if not entry.start}
-    why = "; hybrid ISO images have it so on purpose, the first covering the whole image"
-    return [
-        replace(fault, detail=fault.detail + why) if whole.intersection(fault.partitions) else fault for fault in faults
-    ]
-
-
 def _place_faults(table: MbrSector, primaries: list[Partition], chains: Chains) -> list[TableFault]:
     """Return overlaps, ends beyond the disk, EBRs in the way. A 0xEE entry protects a place and holds none."""
     guard = f"0x{GPT_PROTECTIVE:02x}"
     primaries = [item for item in primaries if item.type_code != guard]
     holding = [item for item in primaries if item.role is Role.PRIMARY] + chains.logicals
     containers = {item.number for item in primaries if item.role is Role.EXTENDED}
-    faults = _overlap_faults(chains.reader, table, holding)
+    faults, whole = overlaps(holding), {entry.slot for entry in table.used if not entry.start}
+    if faults and _is_hybrid_iso(chains.reader, table):
+        why = "; hybrid ISO images have it so on purpose, the first covering the whole image"
+        faults = [
+            fault if whole.isdisjoint(fault.partitions) else replace(fault, detail=fault.detail + why)
+            for fault in faults
+        ]
     faults += [fault for fault in overlaps(primaries) if containers.intersection(fault.partitions)]
     faults += beyond_end([*primaries, *chains.logicals], chains.reader.size)
     for sector, slot in chains.places.items():

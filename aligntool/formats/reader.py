@@ -258,9 +258,9 @@ class Mark:
     def layer(self, area: Area) -> Layer | None:
         if _at(area, self.at, len(self.magic)) != self.magic:
             return None
-        number = int.from_bytes(_at(area, *self.version_at), "little") if self.version_at else None
+        version = str(int.from_bytes(_at(area, *self.version_at), "little")) if self.version_at else self.version
         return Layer(
-            kind=self.kind, extent=area.extent, version=self.version if number is None else str(number),
+            kind=self.kind, extent=area.extent, version=version,
             label=text_at(_at(area, *self.label), 0, self.label[1]) if self.label else None,
             uuid=uuid_at(_at(area, self.uuid, 16), 0) if self.uuid is not None else None,
         )  # fmt: skip

@@ -256,12 +256,7 @@ HIBERNATED = (b"hibr", b"HIBR")  # b"wake" and b"RSTR" stand there once it was r
 Runs = tuple[tuple[int, int], ...]  # (first cluster, or -1 for a hole; clusters)
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """One attribute of an NTFS file record."""
-
-    value: bytes  # what a resident one holds
-    runs: Runs  # where another one lies
+Attribute = tuple[bytes, Runs]  # of an NTFS file record: the value of a resident one, and where another one lies
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,16 +291,16 @@ def read_state(area: Area, table_start: int, cluster: int, record_size: int) -> 
     table = next(_attributes(record, DATA), None)
     if table is None:
         return None
-    files = Files(area, cluster, record_size, table.runs)
+    files = Files(area, cluster, record_size, table[1])
     number = _find(files, "HIBERFIL.SYS")
     data = files.attribute(number, DATA) if number else None
-    if data and (data.value[:4] or files.read(data.runs, 0, 4)) in HIBERNATED:
+    if data and (data[0][:4] or files.read(data[1], 0, 4)) in HIBERNATED:
         return "Windows is hibernated in it, or was shut down by fast startup (hiberfil.sys)"
     volume = files.attribute(VOLUME, VOLUME_INFORMATION)
-    if volume and le16(volume.value, 10) & 0x1:
+    if volume and le16(volume[0], 10) & 0x1:
         return "was not unmounted cleanly (dirty flag set)"
     log = files.attribute(LOG_FILE, DATA)
-    if log and not _is_clean(files, log.runs):
+    if log and not _is_clean(files, log[1]):
         return "was not unmounted cleanly ($LogFile is in use)"
     return None
 
@@ -333,10 +328,10 @@ def _attributes(record: bytes, kind: int) -> Iterator[Attribute]:
         body = record[at : at + length]
         if found == kind and not (kind == DATA and body[9]):
             if body[8]:
-                yield Attribute(b"", _runs(body[le16(body, 32) :]))
+                yield b"", _runs(body[le16(body, 32) :])
             else:
                 begin = le16(body, 20)
-                yield Attribute(body[begin : begin + le32(body, 16)], ())
+                yield body[begin : begin + le32(body, 16)], ()
         at += length
 
 
@@ -372,15 +367,15 @@ def _find(files: Files, name: str) -> int | None:
     root = files.attribute(ROOT, INDEX_ROOT)
     if root is None:
         return None
-    block_size = le32(root.value, 8)
+    block_size = le32(root[0], 8)
     unit = files.cluster if files.cluster <= block_size else SECTOR
     blocks = files.attribute(ROOT, INDEX_ALLOCATION)
-    node = root.value[16:]
+    node = root[0][16:]
     for _ in range(DEEPEST):
         found, below = _search(node, name)
         if found is not None or below is None or blocks is None or block_size > LARGEST_INDEX_BLOCK:
             return found
-        node = _mended(files.read(blocks.runs, below * unit, block_size), b"INDX")[24:]
+        node = _mended(files.read(blocks[1], below * unit, block_size), b"INDX")[24:]
     return None
 
 
@@ -433,7 +428,7 @@ def read_ntfs(area: Area) -> Layer | None:
     record = area.read(table * cluster + VOLUME * record_size, record_size)
     name = next(_attributes(record, VOLUME_NAME), None) if record[:4] == b"FILE" else None
     return replace(
-        area.layer("ntfs", claims, cluster), label=text_at(name.value, 0, 256, "utf-16-le") if name else None,
+        area.layer("ntfs", claims, cluster), label=text_at(name[0], 0, 256, "utf-16-le") if name else None,
         uuid=f"{serial:016X}", unclean=read_state(area, table, cluster, record_size),
         hidden_sectors=le32(boot, 28), backup_boot=sectors * sector,
     )  # fmt: skip

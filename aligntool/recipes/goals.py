@@ -94,18 +94,13 @@ def _tests(row: Entry) -> Iterator[BenchTest]:
         yield from (BenchTest(random, block, depth, threads, kind == "write") for kind in kinds)
 
 
-def _blocks(row: Entry) -> Iterator[int]:
-    words = row.texts("block")
-    if not words:
+def _blocks(row: Entry) -> tuple[int, ...]:
+    sizes = row.sizes("block")
+    if not sizes:
         raise row.refusal("block is missing", hint='block = "4KiB"')
-    for word in words:
-        try:
-            size = parse_size(word)
-        except ValueError as error:
-            raise row.refusal(f"block: {error}") from error
-        if not LEAST_BLOCK <= size <= MOST_BLOCK or size % LEAST_BLOCK:
-            raise row.refusal(f"block must be a multiple of 512B up to {format_size(MOST_BLOCK)}")
-        yield size
+    if any(not LEAST_BLOCK <= size <= MOST_BLOCK or size % LEAST_BLOCK for size in sizes):
+        raise row.refusal(f"block must be a multiple of 512B up to {format_size(MOST_BLOCK)}")
+    return sizes
 
 
 def _counts(row: Entry, key: str) -> list[int]:

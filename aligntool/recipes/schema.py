@@ -194,15 +194,15 @@ class Entry:
                 raise self.refusal(f"{key}: {each!r} is not {what}", hint=f"{plural}: {', '.join(allowed)}")
         return self.texts(key)
 
-    def size(self, key: str) -> int | None:
-        """Return "4KiB" as bytes."""
-        value = self.text(key)
-        if value is None:
-            return None
+    def sizes(self, key: str) -> tuple[int, ...]:
+        """Return "4KiB", or a list of such texts, as bytes."""
         try:
-            return parse_size(value)
+            return tuple(map(parse_size, self.texts(key)))
         except ValueError as error:
             raise self.refusal(f"{key}: {error}") from error
+
+    def size(self, key: str) -> int | None:
+        return None if self.text(key) is None else self.sizes(key)[0]
 
     def flag(self, key: str) -> bool | None:
         value = self.values.get(key)
