@@ -220,7 +220,7 @@ Files = Annotated[list[str] | None, {"metavar": "FILE"}]
 Folder = Annotated[str | None, {"metavar": "DIR"}]
 HIDDEN = {"hidden": True}
 _GEOMETRY = {"rich_help_panel": "Geometry, where the device does not report it"}
-_SECTORS = _GEOMETRY | {"callback": _ordered_sectors}
+_SECTORS = _GEOMETRY | {"metavar": "SIZE", "parser": sector, "callback": _ordered_sectors}
 
 TargetsArgument = Annotated[list[str] | None, "TARGET", "Devices or image files [default: this machine's disks]."]
 DiskArgument = Annotated[str, "DISK", "A whole disk, or a disk image file."]
@@ -236,19 +236,12 @@ RecipeOption = Annotated[Name, "--recipe", "Use a goal that comes with aligntool
 DestructiveOption = Annotated[bool, "--destructive", "Write to the device itself, which must be empty."]
 FioOutputOption = Annotated[Folder, "--fio-output", "Save fio's own JSON of every run in this folder."]
 RateOption = Annotated[Size, "--rate", "Copy at most this much per second, such as 50MiB."]
-SystemOption = Annotated[
-    Name, "--system", "Target system: debian, debian-dracut, fedora, opensuse, arch [default: this one]."
-]
+SystemOption = Annotated[Name, "--system", "debian, debian-dracut, fedora, opensuse or arch [default: this system]."]
 WakeOption = Annotated[bool, "--wake", "Also read disks that are asleep."]
 TimeoutOption = Annotated[float, "--timeout", "After how long a silent disk is skipped.", "SECONDS", seconds(0.1, 3600)]
-SectorOption = Annotated[int | None, "--sector-size", "Logical sector size, such as 4096.", "SIZE", sector, _SECTORS]
+SectorOption = Annotated[int | None, "--sector-size", "Logical sector size, such as 4096.", _SECTORS]
 PhysicalOption = Annotated[
-    int | None,
-    "--physical-sector-size",
-    "Physical sector size; image files are assumed to have 4096.",
-    "SIZE",
-    sector,
-    _SECTORS,
+    int | None, "--physical-sector-size", "Physical sector size; image files are assumed to have 4096.", _SECTORS
 ]
 PageOption = Annotated[Grid, "--page-size", "NAND page or internal unit, such as 16KiB.", _GEOMETRY]
 WishedGrainOption = Annotated[Grid, "--grain", "Boundary that partitions should start on [default: 1MiB].", _GEOMETRY]

@@ -93,7 +93,7 @@ class Recovery:
 
 
 TargetArgument = Annotated[
-    str | None, "[DISK]", "A disk or image; a name or member of an array [default: the unfinished array]."
+    str | None, "[DISK]", "A disk or image; an array's name or member [default: the unfinished one]."
 ]
 
 
@@ -230,16 +230,16 @@ def confirm_restoring(disk: str, journal_file: str | None, plan: Plan, *, yes: b
         if journal is None:
             raise Refused(f"{disk}: nothing is in flight on this disk", code="not-in-flight", subject=disk)
         found = read_found(device, plan)
-        written = _read(overlay(device, journal), plan)
-    show(table_lines("the partition table found", found.partitions), sys.stderr, color=options.colored())
-    show(table_lines("the partition table to be written", written.partitions), sys.stderr, color=options.colored())
+        written = read_table(overlay(device, journal), sector_size=plan.disk.sector_size)
+    for which, table in (("found", found), ("to be written", written)):
+        show(table_lines(f"the partition table {which}", table.partitions), sys.stderr, color=options.colored())
     refuse(_overwritten(disk, plan, found.partitions, written.partitions))
     options.confirm_disk(disk, *identity(plan), yes)
     return found
 
 
 def read_found(device: Device, plan: Plan) -> TableReading:
-    return _read(Laid(device, ()), plan)
+    return read_table(Laid(device, ()), sector_size=plan.disk.sector_size)
 
 
 def refuse_another(device: Device, plan: Plan, shown: TableReading) -> None:
@@ -249,18 +249,13 @@ def refuse_another(device: Device, plan: Plan, shown: TableReading) -> None:
         raise Refused(text, hint="type the same again", code="table-changed")
 
 
-def _read(reader: Laid, plan: Plan) -> TableReading:
-    return read_table(reader, sector_size=plan.disk.sector_size)
-
-
 def _overwritten(disk: str, plan: Plan, found: Sequence[Partition], written: Sequence[Partition]) -> Iterator[Refusal]:
     """Of each partition that the table to be written lacks and that lies where the move still reads or writes."""
     known = {part.extent for part in written} | set(places_in_use(plan, with_journal=False))
     for part in found:
         in_the_way = any(part.extent.overlaps(place) for place in places_in_use(plan))
         if part.role is not Role.EXTENDED and part.extent not in known and in_the_way:
-            what = f"partition {part.number}"
-            text = f"{what}, bytes {part.extent.start} to {part.extent.end - 1}, is not in the journal's table and lies"
+            what, where = f"partition {part.number}", f"bytes {part.extent.start} to {part.extent.end - 1}"
+            text = f"{what}, {where}, is not in the journal's table and would be overwritten by the move"
             hint = f"if nothing in it is needed: sfdisk --delete {shell_word(disk)} {part.number}; then the same again"
-            text += " where the move reads or writes: it would be overwritten"
             yield Refusal("overwritten", what, text, hint)

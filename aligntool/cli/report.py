@@ -116,9 +116,8 @@ def _write(pages: list[tuple[str, bytes]], *, overwrite: bool) -> None:
     for name, _ in files:
         say(f"{name} written")
     sys.stdout.flush()
-    for content in (content for name, content in pages if name == _STDOUT):
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
+    sys.stdout.buffer.writelines(content for name, content in pages if name == _STDOUT)
+    sys.stdout.buffer.flush()
 
 
 # `aligntool snapshot`: this machine as a file, for a bug report or an audit elsewhere.

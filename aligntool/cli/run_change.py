@@ -101,7 +101,9 @@ def show_only(
     if json_:
         sys.stdout.write(operation.document(plan))
         return
-    next_ = operation.next_command() if output is None else _apply_command(output, plan)
+    # It is the disk, and not the file, that may need root.
+    root = "sudo " if plan.disk.path.startswith("/dev/") else ""
+    next_ = f"{root}aligntool apply {shell_word(output)}" if output else operation.next_command()
     show_plan(operation, plan, sys.stdout, type_next=next_ if applicable else "")
 
 
@@ -109,12 +111,6 @@ def show_plan(operation: Operation, plan: Plan, stream: TextIO, *, type_next: st
     """Write the plan as text."""
     show(operation.lines(plan, type_next), stream, color=colored() and stream is sys.stdout)
     stream.flush()
-
-
-def _apply_command(file: str, plan: Plan) -> str:
-    """Return what applies a plan that was kept; it is the disk, and not the file, that may need root."""
-    root = "sudo " if plan.disk.path.startswith("/dev/") else ""
-    return f"{root}aligntool apply {shell_word(file)}"
 
 
 def identity(plan: Plan) -> tuple[str, str]:

@@ -150,12 +150,10 @@ def boundaries_of(
 
     inventory = look((disk,))
     judged = audit(inventory, known_of(inventory), Wishes()).judged[0]
-    start = 0
-    if partition is not None:
-        found = next((part for part in judged.disk.partitions if part.number == partition), None)
-        if found is None:
-            raise Refused(f"{judged.disk.name} has no partition {partition}", hint="aligntool audit shows those it has")
-        start = found.extent.start
+    starts = {part.number: part.extent.start for part in judged.disk.partitions}
+    if partition is not None and partition not in starts:
+        raise Refused(f"{judged.disk.name} has no partition {partition}", hint="aligntool audit shows those it has")
+    start = starts[partition] if partition else 0
     return tuple(
         traces.Boundary(f"{one.kind.value}, {one.source.value}", one.size, (one.phase - start) % one.size)
         for one in judged.grids

@@ -47,9 +47,7 @@ def tune_command(
     drives: Annotated[list[str], "DEV...", "Empty drives, or one empty partition of each drive."],
     *,
     level: Annotated[str | None, "--level -l", "RAID level.", "0|10|5|6", level_word] = None,
-    workload: Annotated[
-        str, "--workload", "Load: general, boot, database, sequential, lsm, vm [default: general].", "NAME", _workload
-    ] = "general",
+    workload: Annotated[str, "--workload", "As for `raid plan`.", "NAME", _workload] = "general",
     chunks: Annotated[str | None, "--chunks", "The chunks to try, such as 64KiB,128KiB.", "SIZE,..."] = None,
     layout: Annotated[Name, "--layout", "As for `raid plan`."] = None,
     bitmap: Annotated[str | None, "--bitmap", "As for `raid plan`.", "internal|none"] = None,

@@ -70,12 +70,9 @@ def _captured(tree: Tree, block: Block) -> Pages:
     if tree.live:
         return None, None, None
     place = f"{CAPTURED_IDENTIFY}/{block.sysname}"
-    hmb = tree.content(f"{place}.hmb", 4 + identify.PAGE)
-    return (
-        tree.content(f"{place}.ctrl", identify.PAGE),
-        tree.content(f"{place}.ns", identify.PAGE),
-        (int.from_bytes(hmb[:4], "little"), hmb[4:]) if hmb and len(hmb) >= 4 else None,
-    )
+    controller, namespace = (tree.content(f"{place}.{name}", identify.PAGE) for name in ("ctrl", "ns"))
+    hmb = tree.content(f"{place}.hmb", 4 + identify.PAGE) or b""
+    return controller, namespace, (int.from_bytes(hmb[:4], "little"), hmb[4:]) if len(hmb) >= 4 else None
 
 
 def read_ata(tree: Tree, block: Block, kind: DiskKind, descriptor: int | None) -> bytes:

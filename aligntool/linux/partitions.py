@@ -64,12 +64,9 @@ def unreadable_partitions(tree: Tree, block: Block, known: Sequence[KernelPartit
     """
     names = tree.names(block.path)
     seen = {part.node.replace("/", "!") for part in known}
-    missing = [
-        name for name in names
-        if name not in seen and name.startswith(block.sysname) and _partition_number(name, block.sysname) is not None
-        and tree.is_directory(f"{block.path}/{name}")
-    ]  # fmt: skip
-    return missing if names else [block.name]
+    own = [name for name in names if name.startswith(block.sysname) and name not in seen]
+    numbered = [name for name in own if _partition_number(name, block.sysname) is not None]
+    return [name for name in numbered if tree.is_directory(f"{block.path}/{name}")] if names else [block.name]
 
 
 def _partition_number(name: str, disk: str) -> int | None:
@@ -301,10 +298,9 @@ def merge(
         for index, partition in enumerate(partitions):
             if index not in chosen and (found := waiting.pop(key(partition), None)):
                 chosen[index] = left.pop(found.node)
-    merged = [
-        with_kernel(partition, chosen[index]) if index in chosen else partition
-        for index, partition in enumerate(partitions)
-    ]
+    merged = list(partitions)
+    for index, part in chosen.items():
+        merged[index] = with_kernel(merged[index], part)
     numbers = {partition.number for partition in partitions}
     merged += [_only_kernel(label, partitions, part) for part in left.values() if part.number not in numbers]
     return tuple(merged)
@@ -312,8 +308,6 @@ def merge(
 
 def _only_kernel(label: TableLabel, partitions: Sequence[Partition], part: KernelPartition) -> Partition:
     told = told_partition(label, part, {})
-    inside = any(
-        other.role is not Role.EXTENDED and other.extent != part.extent and other.extent.contains(part.extent)
-        for other in partitions
-    )
+    others = [other.extent for other in partitions if other.role is not Role.EXTENDED and other.extent != part.extent]
+    inside = any(other.contains(part.extent) for other in others)
     return replace(told, role=Role.NESTED if inside else Role.PRIMARY)

@@ -346,11 +346,9 @@ def _mask_text(masks: Masks, path: str, name: str, text: str) -> str:
     if path.startswith("/run/udev/data/"):
         return "".join(f"{kept}\n" for line in text.splitlines() if (kept := _udev_line(masks, line)))
     if path == MOUNTS:
-        return "".join(
-            f"1 1 {mount.number} / {masks.place(mount.place)} rw - {mount.kind} {masks.node(mount.source)} rw\n"
-            for mount in parse_mounts(text.encode())
-            if mount.source.startswith("/dev/")
-        )
+        mounts = [mount for mount in parse_mounts(text.encode()) if mount.source.startswith("/dev/")]
+        rows = [(one.number, masks.place(one.place), one.kind, masks.node(one.source)) for one in mounts]
+        return "".join(f"1 1 {number} / {place} rw - {kind} {node} rw\n" for number, place, kind, node in rows)
     if path == SWAPS:
         return "".join(_swap_line(masks, line) for line in text.splitlines())
     if name == "uevent":

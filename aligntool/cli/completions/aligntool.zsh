@@ -274,7 +274,7 @@ _aligntool_raid_plan() {
         '(--whole-drives)--whole-drives[Make the drives themselves the members, without tables]' \
         '*--wipe=[Allow the loss of what is on this member; may be given again]:DEV:_aligntool_devices' \
         '(--measured)--measured=[Use what `raid tune` measured on these drives]:FILE:_files' \
-        '(--system)--system=[Target system\: debian, debian-dracut, fedora, opensuse, arch \[default\: this one\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
+        '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
         '(--json)--json[As JSON]' \
@@ -310,7 +310,7 @@ _aligntool_raid_create() {
         '(--whole-drives)--whole-drives[Make the drives themselves the members, without tables]' \
         '*--wipe=[Allow the loss of what is on this member; may be given again]:DEV:_aligntool_devices' \
         '(--measured)--measured=[Use what `raid tune` measured on these drives]:FILE:_files' \
-        '(--system)--system=[Target system\: debian, debian-dracut, fedora, opensuse, arch \[default\: this one\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
+        '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--wait)--wait[Return when the first resynchronisation is done]' \
@@ -322,7 +322,7 @@ _aligntool_raid_create() {
 
 _aligntool_raid_persist() {
     _arguments -s -S \
-        '(--system)--system=[Target system\: debian, debian-dracut, fedora, opensuse, arch \[default\: this one\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
+        '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
         '(--mount)--mount=[Mount point, used now and at every start]:DIR:_files -/' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
@@ -339,7 +339,7 @@ _aligntool_raid_tune() {
     _arguments -s -S \
         '(--level -l)--level=[RAID level]:0|10|5|6:(0 10 5 6)' \
         '(--level -l)-l+[RAID level]:0|10|5|6:(0 10 5 6)' \
-        '(--workload)--workload=[Load\: general, boot, database, sequential, lsm, vm \[default\: general\]]:NAME:(general boot database sequential lsm vm)' \
+        '(--workload)--workload=[As for `raid plan`]:NAME:(general boot database sequential lsm vm)' \
         '(--chunks)--chunks=[The chunks to try, such as 64KiB,128KiB]:SIZE,...:(16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB)' \
         '(--layout)--layout=[As for `raid plan`]:NAME:(n2 f2 o2 left-symmetric right-symmetric left-asymmetric right-asymmetric)' \
         '(--bitmap)--bitmap=[As for `raid plan`]:internal|none:(internal none)' \
