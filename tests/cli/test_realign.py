@@ -375,7 +375,7 @@ def test_a_journal_is_never_written_over_another_file(full_disk: Path, tmp_path:
     precious = tmp_path / "precious"
     precious.write_text("thesis")
     done = run_aligntool("realign", "--yes", "--journal", precious, full_disk)
-    assert done.returncode == 3 and "exists already" in done.stderr
+    assert done.returncode == 3 and "there already" in done.stderr
     assert precious.read_text() == "thesis"
 
 
