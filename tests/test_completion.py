@@ -165,7 +165,7 @@ def test_a_tab_offers_the_partitions_of_a_device(shell: Shell, loop: Callable[..
     run("partx", "--update", device)
     try:
         numbers = re.findall(
-            r"p(\d+)$", run("lsblk", "--noheadings", "--raw", "--output", "NAME", device), re.MULTILINE
+            r"\dp(\d+)$", run("lsblk", "--noheadings", "--raw", "--output", "NAME", device), re.MULTILINE
         )
         shown, spent_s = shell.complete(f"aligntool realign {device} -p ", numbers)
     finally:
