@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from aligntool.audit.report import explanations
 from aligntool.change import RAID_WORDS
-from aligntool.cli.app import COMMANDS, GROUPS, LateCommand
+from aligntool.cli.app import COMMANDS, GROUPS, MEANT, LateCommand
 from aligntool.documents import schema_texts
 from aligntool.recipes.goals import load_recipes
 from aligntool.render.recipes import TOPIC
@@ -120,7 +120,6 @@ BELOW = {
     for group in GROUPS
 }
 BELOW["plan"] += (("raid", short(COMMANDS["raid plan"][2])),)
-DEFAULTS = {group: default for group, (_, default) in GROUPS.items() if default}
 
 # What only the running machine knows, in the language of every sh; bash and zsh have it as functions, fish starts sh.
 LOOK = r"""
@@ -171,7 +170,7 @@ def bash() -> str:
         for command in ALL
     )
     groups = "".join(
-        f'    {group}) words="{names(words)}" command="{group} {DEFAULTS.get(group, "")}" ;;\n'
+        f'    {group}) words="{names(words)}" command="{group} {MEANT.get(group, "")}" ;;\n'
         for group, words in BELOW.items()
     )
     typed = "".join(f"    {' | '.join(patterns)}) kind={kind} ;;\n" for kind, patterns in values.items())
@@ -207,7 +206,7 @@ def zsh() -> str:
     for group, words in BELOW.items():
         described = "\n".join(f"        {quoted(zsh_word(word, about))}" for word, about in words)
         known = "|".join(word for word, _ in words)
-        default = f"_aligntool_{group}_{DEFAULTS[group]}" if group in DEFAULTS else ":"
+        default = f"_aligntool_{group}_{MEANT[group]}" if group in MEANT else ":"
         parts.append(f"""_aligntool_{group}() {{
     local -a found=(
 {described}
@@ -316,7 +315,7 @@ def fish() -> str:
     """Return the file of fish."""
     known = "\n".join(
         f'        case {group}\n            contains -- "$words[3]" {names(words)}; '
-        f'and set command "$words[2] $words[3]"; or set command "{group} {DEFAULTS.get(group, "")}"'
+        f'and set command "$words[2] $words[3]"; or set command "{group} {MEANT.get(group, "")}"'
         for group, words in BELOW.items()
     )
     parts = [

@@ -2,7 +2,7 @@
 # Run by .ci/test-packages in a bare system that has /aligntool.deb and .rpm: `prepare` with a network, `check` without.
 
 files() {
-    find / -xdev -path /tmp -prune -o -path /var/log -prune -o -path '/var/lib/dpkg/*-old' -prune -o -print | sort
+    find / -xdev -path /tmp -prune -o -path /run -prune -o -path /var/log -prune -o -path '/var/lib/dpkg/*-old' -prune -o -print | sort
 }
 
 expect() { # STATUS COMMAND...

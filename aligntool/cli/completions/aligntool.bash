@@ -109,12 +109,12 @@ _aligntool() {
         return
     fi
     case $command in
-    plan) words="realign layout raid" command="plan aligntool plan realign disk.img" ;;
-    raid) words="plan show create persist tune" command="raid sudo aligntool raid create --level 1 /dev/nvme0n1 /dev/nvme1n1" ;;
-    bench) words="run list show compare alignment span" command="bench aligntool bench /srv --profile crystaldiskmark" ;;
-    trace) words="read record" command="trace aligntool trace boot.log --grid 4KiB" ;;
-    estimate) words="boot" command="estimate aligntool estimate boot --rate-a 30,90" ;;
-    recipes) words="list show check" command="recipes aligntool recipes list" ;;
+    plan) words="realign layout raid" command="plan " ;;
+    raid) words="plan show create persist tune" command="raid " ;;
+    bench) words="run list show compare alignment span" command="bench run" ;;
+    trace) words="read record" command="trace read" ;;
+    estimate) words="boot" command="estimate " ;;
+    recipes) words="list show check" command="recipes " ;;
     esac
     if [[ $words && $COMP_CWORD -gt 2 ]]; then
         [[ " $words " != *" ${COMP_WORDS[2]} "* ]] || command="${COMP_WORDS[1]} ${COMP_WORDS[2]}"

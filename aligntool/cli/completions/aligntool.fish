@@ -37,17 +37,17 @@ function __aligntool_is
     set -l command "$words[2]"
     switch "$command"
         case plan
-            contains -- "$words[3]" realign layout raid; and set command "$words[2] $words[3]"; or set command "plan aligntool plan realign disk.img"
+            contains -- "$words[3]" realign layout raid; and set command "$words[2] $words[3]"; or set command "plan "
         case raid
-            contains -- "$words[3]" plan show create persist tune; and set command "$words[2] $words[3]"; or set command "raid sudo aligntool raid create --level 1 /dev/nvme0n1 /dev/nvme1n1"
+            contains -- "$words[3]" plan show create persist tune; and set command "$words[2] $words[3]"; or set command "raid "
         case bench
-            contains -- "$words[3]" run list show compare alignment span; and set command "$words[2] $words[3]"; or set command "bench aligntool bench /srv --profile crystaldiskmark"
+            contains -- "$words[3]" run list show compare alignment span; and set command "$words[2] $words[3]"; or set command "bench run"
         case trace
-            contains -- "$words[3]" read record; and set command "$words[2] $words[3]"; or set command "trace aligntool trace boot.log --grid 4KiB"
+            contains -- "$words[3]" read record; and set command "$words[2] $words[3]"; or set command "trace read"
         case estimate
-            contains -- "$words[3]" boot; and set command "$words[2] $words[3]"; or set command "estimate aligntool estimate boot --rate-a 30,90"
+            contains -- "$words[3]" boot; and set command "$words[2] $words[3]"; or set command "estimate "
         case recipes
-            contains -- "$words[3]" list show check; and set command "$words[2] $words[3]"; or set command "recipes aligntool recipes list"
+            contains -- "$words[3]" list show check; and set command "$words[2] $words[3]"; or set command "recipes "
     end
     test "$command" = "plan raid"; and set command "raid plan"
     test "$command" = "$argv"

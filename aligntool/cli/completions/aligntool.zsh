@@ -515,7 +515,7 @@ _aligntool_plan() {
         _aligntool_plan_$word
     else
         ((CURRENT > 2)) || _describe command found
-        _aligntool_plan_aligntool plan realign disk.img
+        :
     fi
 }
 
@@ -534,7 +534,7 @@ _aligntool_raid() {
         _aligntool_raid_$word
     else
         ((CURRENT > 2)) || _describe command found
-        _aligntool_raid_sudo aligntool raid create --level 1 /dev/nvme0n1 /dev/nvme1n1
+        :
     fi
 }
 
@@ -554,7 +554,7 @@ _aligntool_bench() {
         _aligntool_bench_$word
     else
         ((CURRENT > 2)) || _describe command found
-        _aligntool_bench_aligntool bench /srv --profile crystaldiskmark
+        _aligntool_bench_run
     fi
 }
 
@@ -570,7 +570,7 @@ _aligntool_trace() {
         _aligntool_trace_$word
     else
         ((CURRENT > 2)) || _describe command found
-        _aligntool_trace_aligntool trace boot.log --grid 4KiB
+        _aligntool_trace_read
     fi
 }
 
@@ -585,7 +585,7 @@ _aligntool_estimate() {
         _aligntool_estimate_$word
     else
         ((CURRENT > 2)) || _describe command found
-        _aligntool_estimate_aligntool estimate boot --rate-a 30,90
+        :
     fi
 }
 
@@ -602,7 +602,7 @@ _aligntool_recipes() {
         _aligntool_recipes_$word
     else
         ((CURRENT > 2)) || _describe command found
-        _aligntool_recipes_aligntool recipes list
+        :
     fi
 }
 
