@@ -265,8 +265,9 @@ def _windows(disk: Disk, part: Partition) -> str:
             " signature and the old start. If it does not start, start Windows' repair medium and type:"
             " bootrec /rebuildbcd, then bcdboot C:\\Windows /s C:"
         )
+    where = "by the disk's signature and the partition's start"
     letter = "it may get another letter, which Disk Management changes back"
-    return f"partition {part.number}: Windows remembers letters by the disk's signature and the start; {letter}"
+    return f"partition {part.number}: Windows remembers drive letters {where}; {letter}"
 
 
 def _is_active(part: Partition) -> bool:
