@@ -29,6 +29,7 @@ def aligntool(folder: Path, *words: str | Path) -> None:
 
 
 @pytest.mark.needs_tools("fio")
+@pytest.mark.on_disk
 def test_the_figures_on_the_page_are_those_of_fio(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir()
     words = ("--profile", "real-world", "--size", "8MiB", "--runtime", "0.1", "--repeats", "3")
