@@ -297,10 +297,15 @@ def array_status(record: Record) -> Status:
     return Status("unfinished", tuple(sentences), plan, record.position, forward=record.forward)
 
 
-def recover_array(record: Record | None, *, json_: bool, back: bool) -> None:
-    """Raises Refused where nothing is unfinished, Stopped where it stops again."""
+def unfinished(record: Record | None) -> Record:
+    """Raises Refused where there is none."""
     if record is None:
         raise Refused("no array is unfinished here", hint="sudo aligntool audit names the disks in flight")
+    return record
+
+
+def recover_array(record: Record, *, json_: bool, back: bool) -> None:
+    """Raises Stopped where it stops again."""
     go_on(record, back=back, json_=json_)
     if not back:
         tell_array(record.plan, json_=json_)

@@ -3,14 +3,14 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, Plan, Wanted, asked_of, from_json
 from aligntool.cli import options
-from aligntool.cli.arrays import array_status, record_of, recover_array
+from aligntool.cli.arrays import array_status, record_of, recover_array, unfinished
 from aligntool.cli.options import File, command, naming, print_lines, read_text, terminal_width
 from aligntool.cli.partitions import Layout
 from aligntool.cli.plan import Realign, Request, held_disk, hurrying, journal_words, report_result
@@ -32,7 +32,7 @@ from aligntool.realign.move import Status, find_journal
 from aligntool.realign.move import journal_status as find_status
 from aligntool.realign.standing import Laid, overlay, places_in_use
 from aligntool.render.lines import harmless, plain, show
-from aligntool.render.progress import status_json, status_lines, table_lines
+from aligntool.render.progress import status_json, status_lines, steps_left, table_lines
 from aligntool.units import KIB
 
 # `aligntool apply`: a plan that was kept, if it is still true.
@@ -88,6 +88,7 @@ class Recovery:
 
     journal: JournalFileOption = None
     restore_table: Annotated[bool, "--restore-table", "Write the journal's table over one that was changed."] = False
+    dry_run: Annotated[bool, "--dry-run", "Show what is in flight and the steps to be taken, and stop."] = False
     yes: options.YesOption = False
     rate: options.RateOption = None
 
@@ -125,11 +126,12 @@ def status(
 def resume(disk: TargetArgument = None, *, asked: Recovery, json_: options.EventsOption = False) -> None:
     """Finish an interrupted move or array.
 
-    A move is finished on any machine, an array on the machine where it was begun.
+    It shows what is left to do and asks. A move is finished on any machine, an array on the machine where it was begun.
 
     Example: sudo aligntool resume /dev/sda
 
-    Exit code: 0 the disk or array is in its new state, 3 nothing is in flight there, 4 stopped before the end again.
+    Exit code: 0 the disk or array is in its new state, 3 nothing is in flight there or not confirmed, 4 stopped before
+    the end again.
     """
     _recover(disk, asked, back=False, json_=json_)
 
@@ -138,12 +140,13 @@ def resume(disk: TargetArgument = None, *, asked: Recovery, json_: options.Event
 def rollback(disk: TargetArgument = None, *, asked: Recovery, json_: options.EventsOption = False) -> None:
     """Undo an interrupted move or array.
 
-    Every partition returns to its old place; everything made for an array is removed.
+    It shows what is to be undone and asks. Every partition returns to its old place; everything made for an array is
+    removed.
 
     Example: sudo aligntool rollback /dev/sda
 
-    Exit code: 0 everything is in its old state, 3 nothing is in flight there, 4 stopped before the end again, or the
-    move is complete and is not undone.
+    Exit code: 0 everything is in its old state, 3 nothing is in flight there or not confirmed, 4 stopped before the end
+    again, or the move is complete and is not undone.
     """
     _recover(disk, asked, back=True, json_=json_)
 
@@ -166,11 +169,16 @@ def _recover(disk: str | None, asked: Recovery, *, back: bool, json_: bool) -> N
     journal = asked.journal
     record = _record(disk, journal)
     if disk is None or record is not None:
-        recover_array(record, json_=json_, back=back)
+        record = unfinished(record)
+        if _goes_on(record.plan.disk.path, array_status(record), asked, back=back, json_=json_):
+            recover_array(record, json_=json_, back=back)
         return
     found = _standing(disk, journal, any_table=asked.restore_table)
     plan = _in_flight(found, disk)
     restore = asked.restore_table and found.restore_table
+    # A table that another program changed is refused below, or has a question of its own.
+    if not _goes_on(disk, found, replace(asked, yes=asked.yes or found.restore_table), back=back, json_=json_):
+        return
     shown = confirm_restoring(disk, journal, plan, yes=asked.yes) if restore else None
     with held_disk(plan, disk, journal_file=journal, rate=asked.rate) as context:
         if shown is not None:
@@ -182,6 +190,19 @@ def _recover(disk: str | None, asked: Recovery, *, back: bool, json_: bool) -> N
     report_result(plan, disk, Request(), json_=json_, back=back, kernel_behind=behind)
     if journal:
         print(f"{harmless(journal)} is not needed any more", file=sys.stderr)
+
+
+def _goes_on(disk: str, found: Status, asked: Recovery, *, back: bool, json_: bool) -> bool:
+    """Show what is in flight and what is left to do, and ask; False with --dry-run. Raises Refused."""
+    if asked.dry_run and json_:
+        print_lines(status_json(disk, found))
+        return False
+    lines = (*status_lines(disk, found, width=terminal_width()), *steps_left(found, back=back))
+    on_screen = sys.stdout if asked.dry_run else sys.stderr
+    show(lines, on_screen, color=options.colored())
+    if not asked.dry_run and found.plan:
+        options.confirm_disk(disk, *identity(found.plan), asked.yes)
+    return not asked.dry_run
 
 
 def _standing(disk: str, journal: str | None, *, any_table: bool = False) -> Status:

@@ -13,7 +13,8 @@ from aligntool.render.audit import verdict_words
 from aligntool.render.json import Value, dumps
 from aligntool.render.lines import Line, Style, harmless, paragraph, plain
 from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words
-from aligntool.units import format_about, format_size
+from aligntool.steps import WriteJournal
+from aligntool.units import counted, format_about, format_size
 
 if TYPE_CHECKING:
     import rich.progress
@@ -284,6 +285,18 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
         yield from paragraph(f"  - {sentence}", width)
     for command in type_next:
         yield (("  → ", Style.DIM), (command, Style.TYPE))
+
+
+def steps_left(found: Status, *, back: bool) -> Iterator[Line]:
+    """Return the steps that resuming or rolling back takes, in their order, by the plan's numbers."""
+    plan = found.plan
+    if plan is None:
+        return
+    first = next((number + 1 for number, step in enumerate(plan.steps) if isinstance(step, WriteJournal)), 0)
+    last = len(plan.steps)
+    numbers = range(min(found.step, last - 1), first - 1, -1) if back else range(found.step, last)
+    yield plain(f"  {counted(len(numbers), 'step')} to {'undo' if back else 'take'}:")
+    yield from (plain(f"  {number + 1:3}. {step_title(plan.steps[number])}") for number in numbers)
 
 
 def status_json(disk: str | None, found: Status, *, type_next: Sequence[str] = ()) -> str:

@@ -27,7 +27,7 @@ def test_a_disk_that_is_done_names_no_resume_when_the_kernel_cannot_show_it(
     device = loop(image)
     run("addpart", device, "9", str(20 * 2048), "2048")  # what the kernel has there bars partition 1: EBUSY
     try:
-        done = run_aligntool("resume", *(["--json"] if way == "json" else []), device)
+        done = run_aligntool("resume", "--yes", *(["--json"] if way == "json" else []), device)
     finally:
         run("delpart", device, "9")
     assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -287,7 +288,7 @@ def test_a_disk_in_flight_shows_nothing_to_mount_and_is_neither_planned_nor_real
 
 
 def test_resume_finishes_what_was_interrupted(in_flight: Path) -> None:
-    done = run_aligntool("resume", in_flight)
+    done = run_aligntool("resume", "--yes", in_flight)
     assert done.returncode == 0, done.stderr
     assert "sector 2048 (1MiB), on the grid" in done.stdout
     assert first_start(in_flight) == 2048
@@ -295,7 +296,7 @@ def test_resume_finishes_what_was_interrupted(in_flight: Path) -> None:
 
 
 def test_rollback_puts_everything_back_where_it_was(in_flight: Path, model: Path) -> None:
-    done = run_aligntool("rollback", "--json", in_flight)
+    done = run_aligntool("rollback", "--yes", "--json", in_flight)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["state"] == "old"
     dumps = [run("sfdisk", "--dump", image).replace(str(image), "") for image in (in_flight, model)]
@@ -303,11 +304,34 @@ def test_rollback_puts_everything_back_where_it_was(in_flight: Path, model: Path
     assert_whole(in_flight)
 
 
+@pytest.mark.parametrize("way", ["resume", "rollback"])
+def test_nothing_goes_on_without_being_confirmed(in_flight: Path, way: str) -> None:
+    before = digest(in_flight)
+    done = run_aligntool(way, in_flight)
+    assert done.returncode == 3 and "no terminal to ask on" in done.stderr and "--yes" in done.stderr
+    assert "in flight" in done.stderr and f"to {'take' if way == 'resume' else 'undo'}:" in done.stderr
+    assert digest(in_flight) == before
+
+
+@pytest.mark.parametrize("way", ["resume", "rollback"])
+def test_a_dry_run_shows_the_steps_that_are_then_taken(in_flight: Path, way: str) -> None:
+    before = digest(in_flight)
+    shown = run_aligntool(way, "--dry-run", in_flight)
+    assert shown.returncode == 0, shown.stderr
+    numbers = [int(number) for number in re.findall(r"^ +(\d+)\. ", shown.stdout, re.MULTILINE)]
+    status = json.loads(run_aligntool(way, "--dry-run", "--json", in_flight).stdout)
+    assert status["state"] == "in-flight" and numbers[0] == status["index"] + 1
+    assert digest(in_flight) == before
+    events = [json.loads(line) for line in run_aligntool(way, "--yes", "--json", in_flight).stdout.splitlines()]
+    done = [event["index"] + 1 for event in events if event["event"] == "step-done"]
+    assert numbers == done
+
+
 def test_the_image_may_be_carried_elsewhere_before_it_is_resumed(in_flight: Path, tmp_path: Path) -> None:
     other = tmp_path / "other machine"
     other.mkdir()
     moved = shutil.move(in_flight, other / "copy.img")
-    assert run_aligntool("resume", moved).returncode == 0
+    assert run_aligntool("resume", "--yes", moved).returncode == 0
     assert_whole(Path(moved))
 
 
@@ -366,7 +390,7 @@ def test_with_its_journal_elsewhere_a_disk_in_flight_asks_for_the_file_and_goes_
     without = run_aligntool("resume", full_disk)
     assert without.returncode == 3 and "--journal" in without.stderr
     assert run_aligntool("resume", full_disk, "--journal", tmp_path / "another").returncode == 3
-    assert run_aligntool("resume", full_disk, "--journal", journal).returncode == 0
+    assert run_aligntool("resume", "--yes", full_disk, "--journal", journal).returncode == 0
     assert_whole(full_disk)
 
 

@@ -80,12 +80,12 @@ def test_a_record_lost_in_both_copies_is_refused_with_nothing_written(
         run("cp", "--sparse=always", image, damaged)
         overwrite(damaged, *(copy + slot for copy in journal_places(image)))
         before = digest(damaged)
-        done = run_aligntool(way, damaged)
+        done = run_aligntool(way, "--yes", damaged)
         assert done.returncode == 3 and "Traceback" not in done.stderr, done.stderr
         assert run_aligntool("status", damaged).returncode == 3
         assert digest(damaged) == before
     overwrite(image, journal_places(image)[0] + 8, journal_places(image)[0] + 16)
-    assert run_aligntool(way, image).returncode == 0
+    assert run_aligntool(way, "--yes", image).returncode == 0
     assert first_start(image) == (2048 if way == "resume" else 63)
     assert_whole(image)
 
@@ -102,7 +102,7 @@ def test_a_disk_without_a_readable_table_is_in_flight_and_goes_on(
         raw[at] ^= 0xFF
     image.write_bytes(raw)
     assert json.loads(run_aligntool("status", "--json", image).stdout)["state"] == "in-flight"
-    done = run_aligntool(way, image)
+    done = run_aligntool(way, "--yes", image)
     assert done.returncode == 0, done.stderr
     assert first_start(image) == (2048 if way == "resume" else 63)
     assert "No errors detected" in run("sfdisk", "--verify", image)

@@ -87,7 +87,7 @@ def carried_out(case: Case) -> dict[str, object]:
         left = cut(*words, *order)
         if case.how == "another":
             other_array(old[1:])
-        code, out, err = forked("resume", "--json")
+        code, out, err = forked("resume", "--yes", "--json")
     else:
         code, out, err = forked("raid", "create", *words, *order, "--yes", "--json")
     run("udevadm", "trigger", "--action=add", "--subsystem-match=block")

@@ -86,7 +86,7 @@ def onward(pc: DebianPC) -> Seen:
         cut_during(pc, command, step)
         pc.start()
         look(pc, MADE, step, seen)
-        command = "aligntool resume"
+        command = "aligntool resume --yes"
     pc.run(command)
     return seen
 
@@ -100,7 +100,7 @@ def back(pc: DebianPC) -> Seen:
         cut_during(pc, _create(TAKEN_BACK, again=step != BACK[0]), step)
         pc.start()
         look(pc, TAKEN_BACK, step, seen)
-        pc.run("aligntool rollback")
+        pc.run("aligntool rollback --yes")
         pc.run("sha256sum -c /root/files")
     return seen
 

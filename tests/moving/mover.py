@@ -25,11 +25,11 @@ def realign(disk: Path, *options: str, code: int | None = DONE) -> str:
 
 
 def resume(disk: Path, *options: str, code: int | None = DONE) -> str:
-    return aligntool("resume", disk, *options, code=code)
+    return aligntool("resume", disk, "--yes", *options, code=code)
 
 
 def rollback(disk: Path, *options: str, code: int | None = DONE) -> str:
-    return aligntool("rollback", disk, *options, code=code)
+    return aligntool("rollback", disk, "--yes", *options, code=code)
 
 
 def exit_code(said: str) -> int:

@@ -80,7 +80,7 @@ def test_a_killed_move_is_an_error_in_every_output_until_resumed(case: str, make
 
     words = shlex.split(found[0]["next"].replace("FILE", shlex.quote(str(journal))))
     assert words[:2] == ["aligntool", "resume"] and ("--journal" in words) == elsewhere
-    aligntool(*words[1:])
+    aligntool(*words[1:], "--yes")
     after = json.loads(body(aligntool("audit", "--json", disk.image, code=None)))
     assert after["disks"][0]["table"]["in_flight"] is None
     assert "AT317" not in [one["code"] for one in after["findings"]]

@@ -98,7 +98,7 @@ def one_story(trip: Journey, device: Path, image: Path, total: int, chance: rand
         nothing_or_the_whole(trip, image)
         if not cut or nothing_in_flight(device, *trip.options):
             break
-        words = (chance.choice(("resume", "rollback")), str(device), *trip.options)
+        words = (chance.choice(("resume", "rollback")), str(device), "--yes", *trip.options)
     back = chance.random() < 0.3
     story.append(brought_to_an_end(trip, image, device, *trip.options, back=back))
     return ", ".join(story)

@@ -40,8 +40,8 @@ _aligntool_options() { # COMMAND
     "layout") options="--part --label --recipe --grain --spare-end --wipe --dry-run --yes --json --sector-size --physical-sector-size --page-size --help -h" arguments=disks ;;
     "apply") options="--yes --rate --json --help -h" arguments=files ;;
     "status") options="--journal --json --help -h" arguments=disks ;;
-    "resume") options="--journal --restore-table --yes --rate --json --help -h" arguments=disks ;;
-    "rollback") options="--journal --restore-table --yes --rate --json --help -h" arguments=disks ;;
+    "resume") options="--journal --restore-table --dry-run --yes --rate --json --help -h" arguments=disks ;;
+    "rollback") options="--journal --restore-table --dry-run --yes --rate --json --help -h" arguments=disks ;;
     "probe") options="--destructive --yes --limit --most --size --largest --sector-size --seed --output -o --verbose -v --json --help -h" arguments=disks ;;
     "schema") options="--help -h" arguments="=audit bench bench.alignment bench.compare bench.list bench.span estimate.boot events plan probe raid-tune raid.show recipes status trace" ;;
     "report") options="--output -o --chart --svg --png --bench --overwrite --sysroot --wake --timeout --sector-size --physical-sector-size --page-size --grain --help -h" arguments=disks ;;

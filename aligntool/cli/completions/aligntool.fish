@@ -178,6 +178,7 @@ complete -c aligntool -n '__aligntool_is status' -l help -s h -d 'Show the optio
 complete -c aligntool -n '__aligntool_is resume' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is resume' -l journal -d 'The journal file, if it is on another disk' -r -F
 complete -c aligntool -n '__aligntool_is resume' -l restore-table -d 'Write the journal\'s table over one that was changed'
+complete -c aligntool -n '__aligntool_is resume' -l dry-run -d 'Show what is in flight and the steps to be taken, and stop'
 complete -c aligntool -n '__aligntool_is resume' -l yes -d 'Do not ask for confirmation; overrides no refusal'
 complete -c aligntool -n '__aligntool_is resume' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is resume' -l json -d 'Report events as JSON lines'
@@ -185,6 +186,7 @@ complete -c aligntool -n '__aligntool_is resume' -l help -s h -d 'Show the optio
 complete -c aligntool -n '__aligntool_is rollback' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is rollback' -l journal -d 'The journal file, if it is on another disk' -r -F
 complete -c aligntool -n '__aligntool_is rollback' -l restore-table -d 'Write the journal\'s table over one that was changed'
+complete -c aligntool -n '__aligntool_is rollback' -l dry-run -d 'Show what is in flight and the steps to be taken, and stop'
 complete -c aligntool -n '__aligntool_is rollback' -l yes -d 'Do not ask for confirmation; overrides no refusal'
 complete -c aligntool -n '__aligntool_is rollback' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is rollback' -l json -d 'Report events as JSON lines'

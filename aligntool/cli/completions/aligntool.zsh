@@ -132,6 +132,7 @@ _aligntool_resume() {
     _arguments -s -S \
         '(--journal)--journal=[The journal file, if it is on another disk]:FILE:_files' \
         '(--restore-table)--restore-table[Write the journal'\''s table over one that was changed]' \
+        '(--dry-run)--dry-run[Show what is in flight and the steps to be taken, and stop]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--json)--json[Report events as JSON lines]' \
@@ -144,6 +145,7 @@ _aligntool_rollback() {
     _arguments -s -S \
         '(--journal)--journal=[The journal file, if it is on another disk]:FILE:_files' \
         '(--restore-table)--restore-table[Write the journal'\''s table over one that was changed]' \
+        '(--dry-run)--dry-run[Show what is in flight and the steps to be taken, and stop]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--json)--json[Report events as JSON lines]' \
