@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from aligntool.system import System
+from aligntool.system import array_uuid as uuid_words
 from aligntool.units import Extent
 
 # What drives and arrays say of themselves: NVMe, ATA, md.
@@ -579,10 +580,7 @@ def superblocks_on(disk: Disk, number: int | None = None) -> tuple[str, ...]:
 
 def array_uuid(layer: Layer) -> str:
     """Return the UUID of an array as mdadm writes it; "" for another layer."""
-    digits = (layer.uuid or "").replace("-", "").replace(":", "").lower()
-    if layer.kind != "linux_raid_member" or len(digits) != 32:
-        return ""
-    return ":".join(digits[at : at + 8] for at in range(0, 32, 8))
+    return (uuid_words(layer.uuid) or "") if layer.kind == "linux_raid_member" else ""
 
 
 def layers_on(disk: Disk, number: int | None) -> Iterator[Layer]:

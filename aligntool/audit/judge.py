@@ -1,25 +1,34 @@
-"""Judge an inventory: every disk, partition and layer, into one Report."""
+"""Judge an inventory: every disk, partition and layer, into one Report; a start against the grids, with its cause."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from aligntool.audit.array_boot import array_number_findings, late_start_findings, system_findings
 from aligntool.audit.arrays import array_findings, members_of, whole_member_findings, with_members
 from aligntool.audit.drives import device_findings, drive_findings, gap_of, lacks_verdict, machine_findings, with_doubt
 from aligntool.audit.grids import Sized, grids_of, physical_sector, shifted_arrays
 from aligntool.audit.layers import array_above, gpt_is_lost, layer_findings, table_findings
-from aligntool.audit.report import Answer, Finding, Grid, Judged, Report, Verdict, Wishes
-from aligntool.audit.starts import (
-    end_finding,
-    hybrid_image,
-    judge_start,
-    other_sectors,
-    start_findings,
-    untold,
-    unwritten,
+from aligntool.audit.report import (
+    REQUEST,
+    Answer,
+    Check,
+    Code,
+    Finding,
+    Grid,
+    GridKind,
+    Judged,
+    Report,
+    Severity,
+    Verdict,
+    Wishes,
+    predict,
 )
+from aligntool.audit.wording import asked_by, layer_name, next_command, next_look, next_realign, spot, where
 from aligntool.formats.parked import parked_numbers
-from aligntool.inventory import Disk, Inventory, KnownGeometry, Partition, Role, TableLabel
+from aligntool.formats.part_types import EFI_SYSTEM
+from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, Layer, Partition, Role, TableLabel
+from aligntool.units import KIB, MIB, Extent, format_size
 
 Known = Mapping[str, Sequence[KnownGeometry]]
 """What the drive database has on each disk, by the disk's name."""
@@ -117,3 +126,266 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
         yield from layer_findings(judged, sector_size)
     yield from device_findings(disk, grids, rows)
     yield from drive_findings(disk, rows)
+
+
+# Start sector -> how it probably came about.
+#
+# Fingerprints from the field; where each was seen: 63 DOS to Windows XP (first track of a 255/63 geometry);
+# 34 first usable sector of a GPT (CasaOS#1933, ceph-csi); 40 macOS and FreeBSD; 1953 one decimal megabyte
+# (mintstick#139); 2049 off by one (calamares#1008); multiples of 65535 the bogus optimal size of USB bridges
+# (util-linux#1221); 32760 the same from the kernel's 16773120; 1 directly after the MBR (qubes-issues#5151).
+
+CYLINDER = 255 * 63
+MOST_NEIGHBOURS = 512  # twice what Linux shows of one disk; a hostile table has thousands, each with thousands
+
+_FIRST = {
+    1: "placed directly after the MBR, with no thought of alignment (cloud-init and VM images of old)",
+    34: "the first usable sector of a GPT: the tool took it without aligning",
+    40: "the first 4 KiB boundary after a GPT, where macOS and FreeBSD begin: right for 4 KiB sectors, not for pages",
+    63: "the second track of the DOS geometry (63 sectors each): DOS to Windows XP, or a clone of such a disk",
+    1953: "one decimal megabyte (1,000,000 bytes) instead of 1 MiB",
+    2049: "one sector past the 1 MiB boundary: an off-by-one in the partitioning tool",
+}
+
+
+def likely_cause(partition: Partition, sector_size: int, partitions: Sequence[Partition], grid: Grid) -> str | None:
+    """Return a sentence about the source of an odd start, or None without a known mark."""
+    lba, rest = divmod(partition.extent.start, sector_size)
+    if rest:
+        return None
+    if lba in _FIRST:
+        return _FIRST[lba]
+    for step, size, who in ((65535, 33553920, "USB bridges report"), (32760, 16773120, "some kernels derive for SAS")):
+        if lba and lba % step == 0:
+            return f"{lba // step} × {step} sectors: the bogus optimal I/O size {size} that {who}"
+    return _neighbour(partition, partitions, grid) or _geometry(lba, partition)
+
+
+def _neighbour(partition: Partition, partitions: Sequence[Partition], grid: Grid) -> str | None:
+    start = partition.extent.start
+    for other in partitions[:MOST_NEIGHBOURS]:
+        if other.role is Role.EXTENDED or other.number == partition.number or other.extent.end != start:
+            continue
+        if grid.off_by(other.extent.start) == grid.off_by(start):
+            return f"it begins where partition {other.number} ends, and is off as that one is"
+        size = format_size(grid.size)
+        return f"it begins where partition {other.number} ends, and that one's size is not a multiple of {size}"
+    return None
+
+
+def _geometry(lba: int, partition: Partition) -> str | None:
+    if lba % CYLINDER == 0:
+        return "a cylinder boundary of the DOS geometry (255 heads, 63 sectors)"
+    if partition.role is Role.LOGICAL and (lba - 63) % CYLINDER == 0:
+        return "63 sectors after its extended boot record, on a cylinder boundary of the DOS geometry"
+    return "one sector past a 1 MiB boundary: an off-by-one in the partitioning tool" if lba % 2048 == 1 else None
+
+
+# Starts that do not matter, and starts that the table alone does not give. Each rule turns an error into a note or
+# into unknown, and so needs a real disk that is in order and looks as if it were not.
+
+_PREP = "a PReP boot partition: firmware reads it once at boot"
+_BY_TYPE = {
+    "21686148-6449-6E6F-744E-656564454649": "a BIOS boot partition: GRUB reads it once at boot and knows its sector",
+    "83BD6B9D-7F41-11DC-BE0B-001560B84F0F": "a FreeBSD boot partition: its boot code is read once at boot",
+    "9E1A2D38-C612-4316-AA26-8B49521E5A8B": _PREP,
+    "0x41": _PREP,
+    "0xee": "the entry that protects a GPT: no partition",
+    "E3C9E316-0B5C-4DB8-817D-F92DF00215AE": "a Microsoft reserved partition: it holds no file system",
+    "5808C8AA-7E8F-42E0-85D2-E1E90434CFB3": "the database of a Windows dynamic disk: written when volumes change",
+    "6A945A3B-1DD2-11B2-99A6-080020736631": "a reserved partition of Solaris and ZFS: it holds no data",
+}
+_EMPTY = ("0x00", "0x0", "")
+_VOLUME_DESCRIPTORS = 32 * KIB  # where they begin in an image, ECMA-119 6.2.1
+_LDM = "0x42"
+_SMALLEST_VOLUME = MIB  # Windows makes none smaller; an entry of 1985 sectors only keeps others out of the gap
+
+
+def unwritten(partition: Partition, image: Extent | None) -> str:
+    """Return why the start of this partition does not matter; empty when it does. `image`: see `hybrid_image`."""
+    if partition.role is Role.MAP:
+        return "the partition table's own entry"
+    if partition.extent.start == 0 and partition.type_code in _EMPTY:
+        return "an empty entry that covers the whole medium, as hybrid ISO images have it"
+    if image and image.contains(partition.extent):
+        return "a part of the ISO image on this medium: nothing writes to it"
+    if partition.type_code == _LDM and partition.extent.length < _SMALLEST_VOLUME:
+        return "an entry that fills the gap before a Windows dynamic disk's first volume"
+    if partition.extent.length < REQUEST:
+        return "a placeholder: too small for one block of 4 KiB"
+    if holds_data(partition):
+        return ""  # the type alone is not evidence: vendors ship NTFS and FAT in partitions of such types
+    return _BY_TYPE.get(partition.type_code, _BY_TYPE.get(partition.type_code.upper(), ""))
+
+
+def holds_data(partition: Partition) -> bool:
+    """Return whether a file system or another layer was recognised, read here or reported by udev."""
+    kinds = {layer.kind for layer in partition.content}
+    if not partition.content_read and partition.content_hint:
+        kinds.add(partition.content_hint)
+    return bool(kinds - {"ldm"})  # the database is what a partition of its type is for
+
+
+def untold(partition: Partition) -> str:
+    """Return why the data of this partition may begin elsewhere than at its entry's start; "": they begin there."""
+    if partition.type_code == _LDM:
+        return "the LDM database of this Windows dynamic disk says where its volumes start; ldmtool shows them"
+    return ""
+
+
+def other_sectors(disk: Disk) -> str:
+    """Return why the starts may be other bytes than those that were computed; empty where the sector size is known."""
+    if disk.table is None or not disk.table.sector_size_assumed:
+        return ""
+    return "the table may count in sectors of 512 or of 4096 bytes, and nothing on the disk shows which"
+
+
+def hybrid_image(disk: Disk) -> Extent | None:
+    """Return the ISO image that was written over the medium, with its table (isohybrid, xorriso).
+
+    An ISO 9660 that is left over from earlier lies below a newer table: then no partition begins where the image does.
+    """
+    seen = next((layer for layer in disk.content if layer.kind == "iso9660"), None)
+    whole = seen is not None or disk.content_hint == "iso9660"
+    covering = [part for part in disk.partitions if _covers_the_image(part, whole=whole)]
+    if not covering:
+        return None
+    end = max(*(part.extent.end for part in covering), seen.extent.end if seen else 0)
+    for part in sorted(disk.partitions, key=lambda part: part.extent.start):
+        small = part.type_code in EFI_SYSTEM or part.extent.length < MIB
+        if part.extent.start == end and small:  # as `xorriso -append_partition` puts it
+            end = part.extent.end
+    return Extent(0, end)
+
+
+def _covers_the_image(partition: Partition, *, whole: bool) -> bool:
+    """Return whether it starts at the first sector, or where xorriso's second volume descriptor makes it mountable as a
+    partition.
+    """
+    if partition.extent.start == 0:
+        return whole or partition.type_code == "0x00"
+    if partition.extent.start != _VOLUME_DESCRIPTORS:
+        return False
+    if partition.content:
+        return any(layer.kind == "iso9660" for layer in partition.content)
+    return partition.content_hint == "iso9660" or (partition.name or "").startswith("ISO9660")
+
+
+# Where partitions start and end: the verdict on each, and its finding.
+#
+# One finding for a start, the worst; the other grids it is off stand in the verdict's checks.
+
+CODES = {
+    GridKind.PHYSICAL: Code.OFF_PHYSICAL,
+    GridKind.MINIMUM_IO: Code.OFF_PHYSICAL,
+    GridKind.PAGE: Code.OFF_PAGE,
+    GridKind.UNIT: Code.OFF_PAGE,
+    GridKind.ALLOCATION: Code.OFF_ALLOCATION_UNIT,
+    GridKind.CHUNK: Code.OFF_CHUNK,
+    GridKind.ERASE: Code.OFF_ERASE_BLOCK,
+    GridKind.OPTIMAL_IO: Code.OFF_OPTIMAL_IO,
+    GridKind.GRAIN: Code.OFF_GRAIN,
+}
+
+
+def judge_start(
+    disk: Disk, number: int | None, start: int, grids: Sequence[Grid], *, excuse: str = "", doubt: str = ""
+) -> Verdict:
+    """Judge a start: off the grid means off one whose severity is error or warning. `excuse`: why that does not matter;
+    `doubt`: why it may not be so.
+    """
+    checks = tuple(Check(grid, grid.off_by(start)) for grid in grids)
+    if (disk.limits.alignment_offset or 0) < 0 and not grids[0].phase:  # nor do the members tell it
+        why = "the kernel reports alignment_offset −1: the members of this stacked device contradict each other"
+        return Verdict(disk.name, number, start, Answer.UNKNOWN, checks, why=why)
+    off = any(not check.on and check.grid.severity is not Severity.INFO for check in checks)
+    if off and doubt and not excuse:
+        return Verdict(disk.name, number, start, Answer.UNKNOWN, checks, why=doubt)
+    return Verdict(disk.name, number, start, Answer.OFF if off else Answer.ON, checks, matters=not excuse, why=excuse)
+
+
+def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, sector_size: int) -> Iterator[Finding]:
+    finding = partial(
+        Finding, disk=disk.name, partition=verdict.partition, start=verdict.start, sector_size=sector_size
+    )
+    if verdict.answer is Answer.UNKNOWN:
+        text = f"{where(disk, partition)}: alignment cannot be judged: {verdict.why}"
+        look = next_command(disk, "audit", "--sector-size 4096") if other_sectors(disk) else next_look(disk)
+        yield finding(Code.UNKNOWN_ALIGNMENT, Severity.WARNING, text, next=look)
+        return
+    failed = [check for check in verdict.checks if not check.on]
+    worst = min(failed, key=lambda check: check.grid.severity.rank, default=None)
+    if worst is None:
+        return
+    grid, severity = worst.grid, worst.grid.severity
+    finding = partial(finding, grid=grid, off_by=worst.off_by)
+    text = (
+        f"{where(disk, partition)} starts at {spot(verdict.start, sector_size)},"
+        f" {format_size(worst.off_by)} past a boundary of {format_size(grid.size)} ({asked_by(grid)})"
+    )
+    if not verdict.matters:
+        text, explain = f"{text}, which does not matter: {verdict.why}", f"aligntool explain {Code.NOT_JUDGED}"
+        if severity is not Severity.INFO:
+            yield finding(Code.NOT_JUDGED, Severity.INFO, text, next=explain)
+        return
+    code = CODES[grid.kind]
+    if code is Code.OFF_GRAIN and _grain_is_moot(disk, partition):
+        return
+    factory = _data_on_the_grid(partition, grid, _FILES)
+    if factory and severity is Severity.ERROR:
+        severity = Severity.WARNING
+    yield finding(
+        code, severity, text,
+        cause=likely_cause(partition, sector_size, disk.partitions, grid) if partition else None,
+        cost=predict(grid.size) if severity is not Severity.INFO and not factory else None,
+        evidence=tuple(_evidence(partition, verdict, worst)),
+        next=next_realign(disk) if severity is not Severity.INFO else f"aligntool explain {code}",
+    )  # fmt: skip
+
+
+def end_finding(disk: Disk, partition: Partition, physical: Grid, sector_size: int) -> Finding | None:
+    """Return a note for an end off the physical sector; the last sector of the disk itself does not count."""
+    past = physical.off_by(partition.extent.end)
+    if not past or (disk.size is not None and partition.extent.end >= disk.size - physical.size):
+        return None
+    return Finding(
+        Code.END_UNALIGNED, Severity.INFO,
+        f"{where(disk, partition)} ends {format_size(past)} past a boundary of {format_size(physical.size)}",
+        disk=disk.name, partition=partition.number, start=partition.extent.start, sector_size=sector_size,
+        grid=physical, off_by=past, next=f"aligntool explain {Code.END_UNALIGNED}",
+    )  # fmt: skip
+
+
+def _grain_is_moot(disk: Disk, partition: Partition | None) -> bool:
+    """Return whether a whole MiB is not the goal: for a disk used whole, and on DASD, where tracks are."""
+    is_dasd = disk.kind is DiskKind.DASD or (disk.table is not None and disk.table.label is TableLabel.DASD)
+    return partition is None or is_dasd
+
+
+def _evidence(partition: Partition | None, verdict: Verdict, worst: Check) -> Iterator[str]:
+    for check in verdict.checks:
+        if not check.on and check is not worst:
+            grid = check.grid
+            yield f"also {format_size(check.off_by)} off {grid.kind} {format_size(grid.size)} ({grid.source})"
+    if partition is None:
+        return
+    if (partition.kernel_alignment_offset or 0) > 0:
+        yield f"the kernel agrees: the partition's alignment_offset is {partition.kernel_alignment_offset}"
+    for layer in _data_on_the_grid(partition, worst.grid, _FILES | _CONTAINERS):
+        yield f"the data of {layer_name(layer)} inside begin on the boundary all the same"
+
+
+_FILES = frozenset({"vfat", "exfat"})
+_CONTAINERS = frozenset({"crypto_LUKS", "LVM2_member", "linux_raid_member"})
+
+
+def _data_on_the_grid(partition: Partition | None, grid: Grid, kinds: frozenset[str]) -> tuple[Layer, ...]:
+    """Return layers that compensate for the partition's start. SD cards are made with the partition off and the
+    clusters on the boundary (SD Part 2, File System); cryptsetup and pvcreate correct what the kernel reports to them.
+    """
+    layers = partition.content if partition else ()
+    return tuple(
+        layer
+        for layer in layers
+        if layer.kind in kinds and layer.data_start is not None and grid.off_by(layer.data_start) == 0
+    )

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from aligntool.audit.drives import tell
 from aligntool.audit.grids import STACKED, believed_minimum_io
 from aligntool.audit.report import Answer, Code, Finding, Grid, GridKind, Judged, Severity, Verdict, predict
-from aligntool.audit.starts import EFI_SYSTEM
 from aligntool.audit.wording import (
     as_root,
     asked_by,
@@ -19,6 +18,7 @@ from aligntool.audit.wording import (
     where,
 )
 from aligntool.formats.parked import parked_numbers, seems_in_flight
+from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.inventory import (
     LIVE_TOGETHER,
     Disk,

@@ -298,14 +298,10 @@ def _partition(entry: GptEntry, sector_size: int) -> Partition:
     type_guid = str(uuid.UUID(bytes_le=entry.type_guid)).upper()
     type_name = gpt_type_name(type_guid)
     return Partition(
-        number=entry.number,
-        extent=entry.extent(sector_size),
-        type_code=type_guid,
-        type_name=type_name,
-        name=entry.name or None,
-        uuid=str(uuid.UUID(bytes_le=entry.unique_guid)),
+        number=entry.number, extent=entry.extent(sector_size), type_code=type_guid, type_name=type_name,
+        name=entry.name or None, uuid=str(uuid.UUID(bytes_le=entry.unique_guid)),
         flags=_flags(entry.attributes, type_guid, type_name),
-    )
+    )  # fmt: skip
 
 
 def _flags(attributes: int, type_guid: str, type_name: str) -> tuple[str, ...]:

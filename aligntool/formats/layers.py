@@ -4,7 +4,7 @@ import errno
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from aligntool.formats import linux_fs, luks, lvm, md, other_layers, windows_fs
+from aligntool.formats import linux_fs, md, other_layers, volumes, windows_fs
 from aligntool.formats.reader import Area, Reader, TableReading, is_damaged, open_area
 from aligntool.formats.tables import gpt_headers, is_backup_alone, read_table, with_boot_code
 from aligntool.inventory import Gap, Layer, Partition, Role, Table, TableCopy, Unseen, missing_bytes
@@ -117,7 +117,7 @@ Read = Callable[[Area], Layer | None]
 
 # Formats that take the whole container: what is seen beside them is inside them, or left over from before.
 OWNERS: tuple[Read, ...] = (
-    *md.READERS, md.read_ddf, md.read_intel, md.read_other_firmware, lvm.read_lvm, luks.read_luks,
+    *md.READERS, md.read_ddf, md.read_intel, md.read_other_firmware, volumes.read_lvm, volumes.read_luks,
     other_layers.read_owner, windows_fs.read_bitlocker, windows_fs.read_ldm,
 )  # fmt: skip
 FILE_SYSTEMS: tuple[Read, ...] = (
@@ -128,8 +128,8 @@ FILE_SYSTEMS: tuple[Read, ...] = (
     linux_fs.read_f2fs, other_layers.read_apfs, other_layers.read_erofs, other_layers.read_other,
 )  # fmt: skip
 # LDM's own partition has 1 MiB.
-ON_FLOPPIES: tuple[Read, ...] = (luks.read_luks, windows_fs.read_bitlocker, windows_fs.read_ldm)
-LAST_RESORT: tuple[Read, ...] = (luks.read_luks_second,)
+ON_FLOPPIES: tuple[Read, ...] = (volumes.read_luks, windows_fs.read_bitlocker, windows_fs.read_ldm)
+LAST_RESORT: tuple[Read, ...] = (volumes.read_luks_second,)
 
 
 def read_layers(reader: Reader, extent: Extent, *, sector_size: int = 512) -> tuple[Layer, ...]:

@@ -175,12 +175,9 @@ def moved_entry(
         return moved_address(address, before // sector_size, after // sector_size, geometry)
 
     return replace(
-        entry,
-        chs_start=chs(entry.chs_start, old.start, new.start),
-        chs_end=chs(entry.chs_end, old.end - 1, new.end - 1),
-        start=start,
-        sectors=new.length // sector_size,
-    )
+        entry, chs_start=chs(entry.chs_start, old.start, new.start),
+        chs_end=chs(entry.chs_end, old.end - 1, new.end - 1), start=start, sectors=new.length // sector_size,
+    )  # fmt: skip
 
 
 # The chain of EBRs in an extended partition.

@@ -82,14 +82,10 @@ def _apm_partition(entry: bytes, number: int, block: int) -> Partition:
     kind = text_at(entry, 48, 32, "latin-1") or ""
     of_the_map = kind.casefold() in _OF_THE_MAP or kind.casefold().startswith("apple_driver")
     return Partition(
-        number=number,
-        extent=Extent(start * block, blocks * block),
-        role=Role.MAP if of_the_map else Role.PRIMARY,
-        type_code=kind,
-        type_name=_TYPE_NAMES.get(kind, ""),
-        name=text_at(entry, 16, 32, "latin-1"),
+        number=number, extent=Extent(start * block, blocks * block), role=Role.MAP if of_the_map else Role.PRIMARY,
+        type_code=kind, type_name=_TYPE_NAMES.get(kind, ""), name=text_at(entry, 16, 32, "latin-1"),
         flags=("boot",) if be32(entry, 88) & _BOOTABLE and not of_the_map else (),
-    )
+    )  # fmt: skip
 
 
 # Is this the start of a file system, and not of a partitioned disk?

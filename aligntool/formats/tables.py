@@ -285,12 +285,9 @@ def _ruins(
         judge_copy(reader, "primary", 1, size), judge_copy(reader, "backup", max(2, last), size)
     )  # nothing is left of it
     return read_mbr(
-        reader,
-        table,
-        sector_size=size,
-        more_faults=tuple(copy_faults(lost, last)),
+        reader, table, sector_size=size, more_faults=tuple(copy_faults(lost, last)),
         copies=(lost.primary.summary(), lost.backup.summary()),
-    )
+    )  # fmt: skip
 
 
 def is_backup_alone(table: Table) -> bool:

@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aligntool.formats.config_files import array_uuid
 from aligntool.inventory import ArrayFacts, DiskKind, IoLimits
 from aligntool.linux.devices import Block, names_below
 from aligntool.linux.sysfs import NOTHING, Record, Tree
+from aligntool.system import array_uuid
 from aligntool.units import KIB
 
 # Evidence that a SCSI disk is one drive, and not a LUN that a RAID controller, an array or a hypervisor

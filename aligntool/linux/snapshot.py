@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from aligntool.formats.config_files import is_about_arrays, parse_fstab, parse_mdadm_conf
 from aligntool.inventory import Disk, DiskKind
 from aligntool.linux.commands import get_host_memory_buffer, identify_controller, identify_namespace
 from aligntool.linux.devices import Block, list_blocks, suspended
@@ -16,7 +15,7 @@ from aligntool.linux.pcie import find_adapters
 from aligntool.linux.sysfs import LIVE, LONGEST_CONTENT, MOUNTS, SWAPS, Tree, opened, parse_mounts, stripped
 from aligntool.linux.system import CAPTURED as IMAGES
 from aligntool.linux.system import FILES, MDADM_CONFS, image_text, read_images, read_system
-from aligntool.system import LATE_START_ENABLED, MdadmConf
+from aligntool.system import LATE_START_ENABLED, MdadmConf, is_about_arrays, parse_fstab, parse_mdadm_conf
 
 # A look at this machine that records everything it reads. This is how a snapshot cannot forget anything: what was
 # not read while looking is not needed to look again.

@@ -10,7 +10,7 @@ from pathlib import Path
 from string import whitespace
 
 from aligntool.errors import Refused
-from aligntool.formats.config_files import unescape
+from aligntool.system import unescape
 
 # The kernel's files: /sys, /proc and /run/udev of this machine, or of another one captured in a folder. A captured
 # tree is hostile: its symbolic links may lead out of it, its files may be pipes, devices or endless, and a caller

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, cast
 
-from aligntool.formats import config_files
+from aligntool import system as config_files
 from aligntool.linux.process import export_values, find_program
 from aligntool.linux.sysfs import LIVE, Tree
 from aligntool.system import LATE_START_ENABLED, Initramfs, MdadmConf, System

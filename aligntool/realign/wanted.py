@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from aligntool.audit.report import Answer, Judged, Verdict
-from aligntool.audit.starts import EFI_SYSTEM
 from aligntool.audit.wording import layer_name, next_command
 from aligntool.change import RealignGoal, Used
 from aligntool.errors import Refusal
+from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.inventory import Disk, Fault, Partition, Role, TableLabel
 from aligntool.realign.placing import StartGrid, choices, kind_of, needed, on_grain
 from aligntool.realign.refusals import partition_reasons

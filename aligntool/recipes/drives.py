@@ -215,21 +215,13 @@ def _row(entry: Entry, makers: tuple[str, ...], *, is_class: bool = False) -> Dr
     name = entry.required("name")
     source, row = (Source.ASSUMED, f"class: {name}") if is_class else (Source.KNOWN, name)
     return DriveRow(
-        file=entry.file,
-        name=name,
-        geometry=_geometry(entry, source, row),
-        match=match,
-        patterns=_patterns(entry, "match"),
-        makers=tuple(map(normal, makers)),
-        firmware=entry.texts("firmware"),
+        file=entry.file, name=name, geometry=_geometry(entry, source, row), match=match,
+        patterns=_patterns(entry, "match"), makers=tuple(map(normal, makers)), firmware=entry.texts("firmware"),
         firmware_patterns=_patterns(entry, "firmware"),
         buses=tuple(map(DiskKind, entry.choices("bus", tuple(DiskKind), "a kind of disk", "kinds"))),
-        rotational=entry.flag("rotational"),
-        capacity_min=entry.size("capacity_min"),
-        capacity_max=entry.size("capacity_max"),
-        year=None if year is None else int(year),
-        examples=examples,
-    )
+        rotational=entry.flag("rotational"), capacity_min=entry.size("capacity_min"),
+        capacity_max=entry.size("capacity_max"), year=None if year is None else int(year), examples=examples,
+    )  # fmt: skip
 
 
 def _geometry(entry: Entry, source: Source, row: str) -> KnownGeometry:
@@ -242,19 +234,12 @@ def _geometry(entry: Entry, source: Source, row: str) -> KnownGeometry:
     dram, hmb = _memory(entry)
     entry.required("confidence")
     return KnownGeometry(
-        source=source,
-        row=row,
-        citation=entry.required("source"),
-        confidence=entry.choice("confidence", CONFIDENCE) or CONFIDENCE[-1],
-        dram=dram,
-        hybrid=entry.flag("hybrid"),
-        note=entry.text("note"),
-        hmb=hmb,
-        distrust=entry.choices("distrust", _LIMITS, "a queue limit", "limits"),
-        read_rate=_rate(entry, "read_mb_s"),
-        write_rate=_rate(entry, "write_mb_s"),
+        source=source, row=row, citation=entry.required("source"),
+        confidence=entry.choice("confidence", CONFIDENCE) or CONFIDENCE[-1], dram=dram, hybrid=entry.flag("hybrid"),
+        note=entry.text("note"), hmb=hmb, distrust=entry.choices("distrust", _LIMITS, "a queue limit", "limits"),
+        read_rate=_rate(entry, "read_mb_s"), write_rate=_rate(entry, "write_mb_s"),
         **{_SIZES[key]: size for key, size in sizes.items()},
-    )
+    )  # fmt: skip
 
 
 def _rate(entry: Entry, key: str) -> int | None:

@@ -223,13 +223,9 @@ def parse_recipe(file: str, content: str) -> Recipe:
         case _:
             goal = _layout_goal(top, tables["part"])
     return Recipe(
-        name=file.rpartition("/")[2].removesuffix(".toml"),
-        file=file,
-        summary=top.required("summary"),
-        note=top.text("note"),
-        source=top.required("source"),
-        goal=goal,
-    )
+        name=file.rpartition("/")[2].removesuffix(".toml"), file=file, summary=top.required("summary"),
+        note=top.text("note"), source=top.required("source"), goal=goal,
+    )  # fmt: skip
 
 
 def parse_part(text: str) -> PartWish:

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aligntool.audit.report import Report
-from aligntool.formats.config_files import parse_fstab, parse_mdadm_conf
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer
-from aligntool.system import Initramfs, MdadmConf, System, TableLine
+from aligntool.system import Initramfs, MdadmConf, System, TableLine, parse_fstab, parse_mdadm_conf
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.made import made_disk
 

@@ -6,10 +6,9 @@ import pytest
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Finding
-from aligntool.formats.config_files import parse_crypttab
 from aligntool.inventory import Inventory
 from aligntool.raid.running import arrays_of, find_array
-from aligntool.system import MdadmConf, System
+from aligntool.system import MdadmConf, System, parse_crypttab
 from aligntool.units import GIB
 from tests.audit.made import made_disk
 from tests.audit.made_arrays import FS, OTHER, RIGHT, UUID, fstab, image, lines, machine, system, told

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from aligntool.errors import Refused
-from aligntool.formats import lvm
+from aligntool.formats import volumes
 from aligntool.formats.identify import decode_hmb, decode_identify, decode_names, decode_nvme, identify_in_vpd
 from aligntool.formats.layers import MOST_READ, read_contents, read_layers
 from aligntool.formats.reader import LONGEST_READ
@@ -156,13 +156,13 @@ def _tell_record(data: bytes, record: Record) -> None:
 
 
 def run_lvm_text(data: bytes) -> str:
-    section = lvm.parse(data.decode("utf-8", "replace"))
+    section = volumes.parse(data.decode("utf-8", "replace"))
     return _outline(section, 0)
 
 
 def _outline(section: object, depth: int) -> str:
     """Also the check that it ends: the parser promises no deeper nesting than its own bound."""
-    if depth > lvm.DEEPEST + 1:
+    if depth > volumes.DEEPEST + 1:
         raise Broken(f"sections nested {depth} deep")
     if isinstance(section, dict):
         return "{" + "".join(_outline(value, depth + 1) for value in list(section.values())[:6]) + "}"

@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.formats.config_files import (
-    array_uuid,
-    is_about_arrays,
-    merge_confs,
-    parse_crypttab,
-    parse_fstab,
-    parse_mdadm_conf,
-)
+from aligntool.system import array_uuid, is_about_arrays, merge_confs, parse_crypttab, parse_fstab, parse_mdadm_conf
 from tests.conftest import run
 
 UUID = "01234567:89abcdef:01234567:89abcdef"

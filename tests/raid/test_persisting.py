@@ -9,14 +9,13 @@ import pytest
 from aligntool.audit.judge import audit
 from aligntool.change import Plan, from_json, to_json
 from aligntool.errors import Refused
-from aligntool.formats.config_files import parse_crypttab, parse_fstab, parse_mdadm_conf
 from aligntool.inventory import Disk, Inventory, Layer, Partition
 from aligntool.raid.commands import command_of
 from aligntool.raid.planning import plan_raid
 from aligntool.raid.running import PersistGoal, plan_persist
 from aligntool.raid.steps_system import edited
 from aligntool.steps import CheckInitramfs, EditFile, SystemStep, WriteFile
-from aligntool.system import Initramfs, MdadmConf, System
+from aligntool.system import Initramfs, MdadmConf, System, parse_crypttab, parse_fstab, parse_mdadm_conf
 from aligntool.units import GIB, MIB, Extent
 from tests.audit.made_arrays import FS, OTHER, RIGHT, UUID, fstab, image, lines, machine, system, told
 from tests.conftest import run

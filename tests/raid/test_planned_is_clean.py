@@ -9,13 +9,12 @@ import pytest
 
 from aligntool.audit.judge import audit
 from aligntool.change import Plan
-from aligntool.formats.config_files import parse_fstab, parse_mdadm_conf
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition
 from aligntool.raid.commands import command_of
 from aligntool.raid.running import PersistGoal, plan_persist
 from aligntool.recipes.goals import Recipe
 from aligntool.steps import EditFile, MakeArray, MakeFileSystem, MakeMember, WriteFile
-from aligntool.system import System
+from aligntool.system import System, parse_fstab, parse_mdadm_conf
 from aligntool.units import KIB, MIB, Extent
 from tests.audit.made import made_disk
 from tests.audit.made_arrays import image

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aligntool.formats import lvm
+from aligntool.formats import volumes
 from aligntool.formats.layers import read_layers
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent
@@ -163,7 +163,7 @@ def test_every_image_is_recognised_before_it_is_broken(images: dict[str, Image])
 @settings(deadline=20_000, max_examples=examples(200))
 @given(st.text(alphabet='ab1 ={}[],"\\#\n-.', max_size=300))
 def test_the_lvm_text_parser_takes_any_text(text: str) -> None:
-    assert isinstance(lvm.parse(text), dict)
+    assert isinstance(volumes.parse(text), dict)
 
 
 @settings(deadline=20_000, max_examples=examples(300))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.formats import lvm
+from aligntool.formats import volumes
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import find_tool, run
@@ -221,11 +221,15 @@ def test_a_metadata_checksum_that_fails_is_told(made: Made) -> None:
 
 
 def test_the_text_parser_gives_up_quietly() -> None:
-    assert lvm.parse('a = 1 b = [1, "x\\"y", -2.5] c { d = 4 } e = @') == {"a": 1, "b": [1, 'x"y', -2.5], "c": {"d": 4}}
-    depth, section = 0, lvm.parse("a {" * 100_000)
+    assert volumes.parse('a = 1 b = [1, "x\\"y", -2.5] c { d = 4 } e = @') == {
+        "a": 1,
+        "b": [1, 'x"y', -2.5],
+        "c": {"d": 4},
+    }
+    depth, section = 0, volumes.parse("a {" * 100_000)
     while (inner := section.get("a")) is not None:
         assert isinstance(inner, dict)
         depth, section = depth + 1, inner
-    assert depth == lvm.DEEPEST
-    assert lvm.parse("}") == {}
-    assert lvm.parse("a = " + "9" * 5000) == {}
+    assert depth == volumes.DEEPEST
+    assert volumes.parse("}") == {}
+    assert volumes.parse("a = " + "9" * 5000) == {}

@@ -1,5 +1,7 @@
-"""LVM: labels, metadata, physical extents."""
+"""Volumes of the device mapper: LVM2 with its metadata, LUKS1 and LUKS2 with the start of what they encrypt."""
 
+import hashlib
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -7,9 +9,20 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-from aligntool.formats.reader import Area, MappedReader, checksum_problem, crc32_seeded, le32, le64
+from aligntool.formats.reader import (
+    Area,
+    MappedReader,
+    be16,
+    be32,
+    be64,
+    checksum_problem,
+    crc32_seeded,
+    le32,
+    le64,
+    text_at,
+)
 from aligntool.inventory import Layer, Segment
-from aligntool.units import MIB, Extent
+from aligntool.units import KIB, MIB, Extent
 
 # LVM's text format: sections in braces, values after equal signs, lists in brackets.
 #
@@ -58,10 +71,8 @@ def _read_section(tokens: Iterator[tuple[str, str]], section: Section, levels: i
 
 def _read_value(tokens: Iterator[tuple[str, str]]) -> "Value | list[Value]":
     kind, word = next(tokens, ("", ""))
-    if kind != "mark":
+    if kind != "mark" or word != "[":
         return _value(kind, word)
-    if word != "[":
-        raise _Unreadable(word)
     items: list[Value] = []
     for kind, word in tokens:
         if kind == "mark" and word == "]":
@@ -126,10 +137,11 @@ class _Group:
 
 
 def read_lvm(area: Area) -> Layer | None:
-    at = next((at for at in range(0, 4 * SECTOR, SECTOR) if _is_label(area.head[at : at + SECTOR], at)), None)
-    if at is None:
+    sectors = ((at, area.head[at : at + SECTOR]) for at in range(0, 4 * SECTOR, SECTOR))
+    marked = (each for at, each in sectors if each[:8] == LABEL and le64(each, 8) * SECTOR == at)
+    label = next((each for each in marked if each[24:32] == LABEL_TYPE), None)
+    if label is None:
         return None
-    label = area.head[at : at + SECTOR]
     header = label[le32(label, 20) :]
     raw_uuid = header[:32].decode("ascii", "replace")
     data_areas, metadata_areas = _areas(header)
@@ -141,10 +153,6 @@ def read_lvm(area: Area) -> Layer | None:
         data_start=area.start + data_areas[0][0] if data_areas else None, problems=tuple(problems),
     )  # fmt: skip
     return _with_group(area, layer, group) if group else layer
-
-
-def _is_label(sector: bytes, at: int) -> bool:
-    return sector[:8] == LABEL and sector[24:32] == LABEL_TYPE and le64(sector, 8) * SECTOR == at
 
 
 def _dashed(raw: str) -> str:
@@ -215,13 +223,9 @@ def _with_group(area: Area, layer: Layer, group: _Group) -> Layer:
     if end > area.size:
         problems += (f"{group.name} has extents up to byte {end} of this volume, which has {area.size}",)
     return replace(
-        layer,
-        data_start=data_start,
-        data_unit=group.extent_size,
-        segments=segments,
-        inner=tuple(_inner(area, group, segments)),
-        problems=problems,
-    )
+        layer, data_start=data_start, data_unit=group.extent_size, segments=segments,
+        inner=tuple(_inner(area, group, segments)), problems=problems,
+    )  # fmt: skip
 
 
 def _segments(area: Area, group: _Group, volume: str) -> Iterator[Segment]:
@@ -237,21 +241,18 @@ def _segments(area: Area, group: _Group, volume: str) -> Iterator[Segment]:
             if name != group.own_name or not count:
                 continue
             length = (count // width if width else count) * group.extent_size
-            yield Segment(
-                volume=f"{group.name}/{volume}",
-                volume_offset=_number(segment, "start_extent") * group.extent_size,
-                extent=Extent(area.start + group.pe_start + first * group.extent_size, length),
-                stripe_size=_number(segment, "stripe_size") * SECTOR if width > 1 else None,
-            )
+            place = Extent(area.start + group.pe_start + first * group.extent_size, length)
+            offset = _number(segment, "start_extent") * group.extent_size
+            stripe_size = _number(segment, "stripe_size") * SECTOR if width > 1 else None
+            yield Segment(f"{group.name}/{volume}", offset, place, stripe_size)
 
 
 def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator[Layer]:
     """Yield the layers in the volumes that begin here and are contiguous, and in the first image of a mirror."""
     runs: dict[str, list[tuple[int, int, int]]] = {}
-    for segment in segments:
-        if segment.stripe_size is None:
-            run = (segment.volume_offset, segment.extent.start, segment.extent.length)
-            runs.setdefault(segment.volume, []).append(run)
+    for one in segments:
+        if one.stripe_size is None:
+            runs.setdefault(one.volume, []).append((one.volume_offset, one.extent.start, one.extent.length))
     label = Extent(area.start, 4 * SECTOR)  # of the volume that they are on
     readable = [name for name, volume in group.volumes.items() if _shows_content(name, volume)]
     for name in readable[:MOST_VOLUMES_READ]:
@@ -268,8 +269,7 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
 
 def _shows_content(name: str, volume: Section) -> bool:
     status = volume.get("status")
-    visible = isinstance(status, list) and "VISIBLE" in status
-    return visible or name.endswith(("_rimage_0", "_mimage_0"))
+    return (isinstance(status, list) and "VISIBLE" in status) or name.endswith(("_rimage_0", "_mimage_0"))
 
 
 def _on_disk(layer: Layer, runs: list[tuple[int, int, int]]) -> Layer:
@@ -313,7 +313,123 @@ def _number(section: Section, name: str) -> int:
 
 def _places(value: object) -> list[tuple[str, int]]:
     """Return the places of `stripes = ["pv0", 0, "pv1", 0]`."""
-    if not isinstance(value, list):
-        return []
-    pairs = zip(value[::2], value[1::2], strict=False)
+    pairs = zip(value[::2], value[1::2], strict=False) if isinstance(value, list) else ()
     return [(name, first) for name, first in pairs if isinstance(name, str) and isinstance(first, int) and first >= 0]
+
+
+# LUKS: what is inside is encrypted, so there is no inner layer. Formats: LUKS1 on-disk format 1.2.3, LUKS2 on-disk
+# format 1.1 (cryptsetup's docs folder). A header that lies on another device (detached) leaves nothing here to
+# recognise.
+
+LUKS = b"LUKS\xba\xbe"
+LUKS_SECOND = b"SKUL\xba\xbe"
+HEADER_SIZES = tuple(16 * KIB << power for power in range(9))  # specification 3.1: 16 KiB to 4 MiB
+CHECKSUM_AT, CHECKSUM_SIZE = 448, 64
+
+
+_Header = tuple[bytes, tuple[str, ...]]  # one LUKS2 header copy, and its problems
+
+
+def read_luks(area: Area) -> Layer | None:
+    if area.head[:6] != LUKS:
+        return None
+    version = be16(area.head, 6)
+    if version == 1:
+        return _read_1(area)
+    return _read_2(area) if version == 2 and be64(area.head, 256) == 0 else None
+
+
+def read_luks_second(area: Area) -> Layer | None:
+    """Return the second LUKS2 header alone, when the first was overwritten: `cryptsetup repair` can restore it.
+
+    mkfs and mkswap wipe both headers, so what is left shows that something else wrote over the first.
+    """
+    for at in HEADER_SIZES[:3]:
+        if area.head[at : at + 6] == LUKS_SECOND and be64(area.head, at + 256) == at:
+            lost = (f"the first LUKS2 header is gone; the second, {at} bytes further, is left",)
+            return _layer_2(area, second, lost) if (second := _read_header(area, at)) else None
+    return None
+
+
+def _read_1(area: Area) -> Layer:
+    payload = be32(area.head, 104) * SECTOR
+    return Layer(
+        kind="crypto_LUKS", extent=area.extent, version="LUKS1", uuid=text_at(area.head, 168, 40),
+        data_start=area.start + payload if payload else None,  # 0: a detached header, the payload is elsewhere
+        data_unit=SECTOR, problems=_payload_problem(area, payload),
+    )  # fmt: skip
+
+
+def _read_2(area: Area) -> Layer | None:
+    first = _read_header(area, 0)
+    if first is None:
+        return None
+    if (second := _read_header(area, be64(first[0], 8))) is None:
+        return _layer_2(area, first, (*first[1], "the second LUKS2 header is missing or unreadable"))
+    if first[1] and not second[1]:  # the volume is whole: `cryptsetup repair` writes the first header anew
+        return _layer_2(
+            area, second, (f"the first LUKS2 header is damaged, the second is whole: {'; '.join(first[1])}",)
+        )
+    problems = first[1] + tuple(f"{problem} (second copy)" for problem in second[1])
+    updates = [be64(content, 16) for content, _ in (first, second)]
+    if not problems and updates[0] != updates[1]:
+        problems = (f"the two LUKS2 headers differ: update {updates[0]} and update {updates[1]}; the newer one counts",)
+    return _layer_2(area, max((first, second), key=lambda header: (not header[1], be64(header[0], 16))), problems)
+
+
+def _read_header(area: Area, at: int) -> _Header | None:
+    """Return one of the two copies, with its JSON area; None when there is none."""
+    start = area.read(at, 4096)
+    size = be64(start, 8)
+    if start[:6] not in (LUKS, LUKS_SECOND) or be16(start, 6) != 2 or size not in HEADER_SIZES:
+        return None
+    content = area.read(at, size)
+    if len(content) < size:
+        return content, (f"the LUKS2 header has {size} bytes, {len(content)} of them are here",)
+    algorithm = text_at(content, 72, 32)
+    if algorithm not in ("sha1", "sha256", "sha384", "sha512"):
+        return content, (f"the LUKS2 header's checksum algorithm {algorithm} is not known",)
+    blanked = content[:CHECKSUM_AT] + bytes(CHECKSUM_SIZE) + content[CHECKSUM_AT + CHECKSUM_SIZE :]
+    computed = hashlib.new(algorithm, blanked, usedforsecurity=False).digest()
+    stored = content[CHECKSUM_AT : CHECKSUM_AT + len(computed)]
+    return content, checksum_problem("the LUKS2 header", stored.hex()[:16], computed.hex()[:16])
+
+
+def _layer_2(area: Area, header: _Header, problems: tuple[str, ...]) -> Layer:
+    content = header[0]
+    offset, length, sector = min(_encrypted(content), default=(None, 0, None))
+    none = ("the LUKS2 header names no encrypted segment",)
+    problems += none if offset is None else _payload_problem(area, offset)
+    return replace(
+        area.layer("crypto_LUKS", offset + length if offset is not None and length else None, sector), version="LUKS2",
+        label=text_at(content, 24, 48), uuid=text_at(content, 168, 40),
+        data_start=None if offset is None else area.start + offset, problems=problems,
+    )  # fmt: skip
+
+
+def _encrypted(content: bytes) -> list[tuple[int, int, int]]:
+    """Return (offset, length, sector size) of every usable segment; length 0: up to the end of the device.
+
+    While a device is being re-encrypted there are several; the first byte of data is the lowest offset.
+    """
+    try:
+        tree = json.loads(content[4096:].split(b"\0", 1)[0])
+    except (ValueError, RecursionError):
+        return []
+    usable = []
+    for _, segment in _sections(tree if isinstance(tree, dict) else {}, "segments"):
+        offset, length = _decimal(segment.get("offset")), _decimal(segment.get("size"))
+        sector = segment.get("sector_size", SECTOR)
+        if offset is not None and isinstance(sector, int) and sector in (512, 1024, 2048, 4096):
+            usable.append((offset, length or 0, sector))
+    return usable
+
+
+def _decimal(word: object) -> int | None:
+    """Return a number that LUKS2 writes as a JSON string of 64 bits (specification 3.1.1)."""
+    return int(word) if isinstance(word, str) and len(word) <= 20 and word.isascii() and word.isdigit() else None
+
+
+def _payload_problem(area: Area, payload: int) -> tuple[str, ...]:
+    text = f"the encrypted data should start {payload} bytes in, its container has {area.size} bytes"
+    return () if payload < area.size else (text,)
