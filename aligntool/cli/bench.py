@@ -54,13 +54,13 @@ def show_command(file: Annotated[str, "FILE", "A result named by `aligntool benc
     Example: aligntool bench show result.json
     """
     width = terminal_width()
-    match targets.read_experiment(file):
+    match targets.read_any(file):
         case Starts() as found:
             lines = alignment_lines(found, found.rows, width=width)
         case Spans() as found:
             lines = span_lines(found, width=width)
-        case None:
-            lines = shown.result_lines(targets.read_result(file), width=width)
+        case found:
+            lines = shown.result_lines(found, width=width)
     print_lines(lines)
 
 

@@ -19,9 +19,7 @@ from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.snapshot import collect
 from aligntool.linux.sysfs import Tree
-from aligntool.measure.results import from_json
-from aligntool.measure.sweeps import experiment_from_json
-from aligntool.measure.targets import read_text
+from aligntool.measure.targets import read_any
 from aligntool.raid.chunks import known_rates
 from aligntool.raid.running import arrays_of
 from aligntool.render.recipes import TOPIC
@@ -61,8 +59,7 @@ def report(
     _check_words(output, chart, svg, png)
     if output is None and chart == TOPIC:  # no disk has to be looked at for it
         return _write(_drawn(queue_picture(), svg, png), overwrite=overwrite)
-    texts = [(file, read_text(file)) for file in bench or ()]
-    measured = measured_of([experiment_from_json(text, file) or from_json(text, file) for file, text in texts])
+    measured = measured_of([read_any(file) for file in bench or ()])
     given = Given(sector_size=geometry.sector_size, physical_sector_size=geometry.physical_sector_size)
     inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake, silence_s=timeout)
     if targets:

@@ -10,8 +10,7 @@ from aligntool.audit.report import CONFIDENT, units_touched
 from aligntool.errors import Refused
 from aligntool.measure.fio import NEAR_A_CORE, Job, Pattern
 from aligntool.measure.results import Conditions, bottom_of, crowded_words
-from aligntool.measure.statistics import LEAST_RUNS, PROMISED, holm, loss_p_value, welch_p_value
-from aligntool.measure.unit_design import Dice
+from aligntool.measure.unit_design import LEAST_RUNS, PROMISED, Dice, holm, loss_p_value, welch_p_value
 from aligntool.units import KIB, MIB, Extent, align_up, format_about, format_size
 
 # How far a drive's mapping table reaches: random reads over spans that double, and the knee where they get

@@ -376,25 +376,18 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
-    """An experiment in a list."""
-
-    when: str
-    name: str  # "alignment", "span"
-    target: str
-    said: str
-    drive: str = ""
-    complete: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Kept:
-    """A file of the history."""
+    """A file of the history. `when` None: it is no result."""
 
     file: str
-    result: Result | None  # None: it is none
-    complaint: str = ""
-    experiment: Brief | None = None
+    complaint: str | None = None
+    when: str | None = None
+    profile: str | None = None  # of an experiment: "alignment", "span"
+    target: str | None = None
+    said: str | None = None  # of an experiment: its verdict
+    drive: str | None = None
+    complete: bool | None = None
+    figure: str = ""  # of a benchmark: the first one
 
 
 @dataclass(frozen=True, slots=True)

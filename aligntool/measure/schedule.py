@@ -9,7 +9,7 @@ from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, Partition
 from aligntool.measure.fio import ENGINE, Job, Pattern, fill_job
 from aligntool.measure.results import Course, Settings
-from aligntool.measure.statistics import LEAST_RUNS, depths_between
+from aligntool.measure.unit_design import LEAST_RUNS
 from aligntool.recipes.goals import BenchGoal, BenchTest
 from aligntool.units import MIB, align_down, format_about, format_size
 
@@ -55,6 +55,8 @@ _TURNING = (0.008, 150e6)  # seconds of an access, bytes a second: half a turn a
 _FLASH = (0.0001, 400e6)  # a SATA SSD
 _OVERLAP = 8  # requests that a drive works on at once
 SEED = 20170101
+DEEP = 8  # requests in flight from which on a queue is called deep
+BETWEEN = (2, 4)
 
 
 class TargetKind(StrEnum):
@@ -160,6 +162,21 @@ def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: Wish) -> Ben
     judged = settings.direct and settings.course is Course.REPEATS and settings.repeats >= LEAST_RUNS
     added = depths_between(tests) if judged and not settings.score else ()
     return BenchPlan(target, tests, skipped, settings, fills, added)
+
+
+def depths_between(tests: Sequence[BenchTest]) -> tuple[BenchTest, ...]:
+    """Return the tests with two and four requests in flight that `depth_gains` needs and a profile lacks: of each
+    random read that it has at depth 1 and at DEEP or more, with one thread.
+    """
+    single = {(each.block, each.depth) for each in tests if each.random and not each.write and each.threads == 1}
+    blocks = [block for block, depth in sorted(single) if depth == 1]
+    return tuple(
+        BenchTest(True, block, depth, 1, False)
+        for block in blocks
+        if any(other == block and deep >= DEEP for other, deep in single)
+        for depth in BETWEEN
+        if (block, depth) not in single
+    )
 
 
 def _span(goal: BenchGoal, target: Target, wish: Wish) -> int:

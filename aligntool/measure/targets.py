@@ -16,9 +16,10 @@ from aligntool.linux.look import look
 from aligntool.linux.sysfs import LIVE, READ_ONLY, Mount, mounts_now, on_battery, opened
 from aligntool.linux.targets import refuse_ambiguous, refuse_silent
 from aligntool.linux.users import block_number, kernel_name, sysfs_folder
-from aligntool.measure.results import LARGEST, MEMORY, Brief, Conditions, DriveState, Kept, Result, from_json
+from aligntool.measure.results import LARGEST, MEMORY, Conditions, DriveState, Kept, Result, from_json
 from aligntool.measure.schedule import Target, TargetKind
 from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
+from aligntool.units import mb_s
 
 # Results of benchmarks that were kept: reading one, and listing all.
 
@@ -52,18 +53,20 @@ def read_text(file: str) -> str:
         raise Refused(f"{file} is not text", hint="aligntool bench list") from None
 
 
-def read_experiment(file: str) -> Starts | Spans | None:
-    """None: it is none. Raises Refused."""
-    return experiment_from_json(read_text(file), file)
+def read_any(file: str) -> Result | Starts | Spans:
+    """Raises Refused."""
+    text = read_text(file)
+    return experiment_from_json(text, file) or from_json(text, file)
 
 
 def _kept(file: str) -> Kept:
-    text = read_text(file)
-    found = experiment_from_json(text, file)
-    if found is None:
-        return Kept(file, from_json(text, file))
+    found = read_any(file)
+    if isinstance(found, Result):
+        figure = next((f"{one.test.title} {mb_s(one.rate.median)} MB/s" for one in found.series), "no figures")
+        profile, drive = found.settings.profile, found.conditions.drive
+        return Kept(file, None, found.when, profile, found.target, None, drive, found.complete, figure)
     name = "alignment" if isinstance(found, Starts) else "span"
-    return Kept(file, None, "", Brief(found.when, name, found.target, found.summary, found.drive, found.complete))
+    return Kept(file, None, found.when, name, found.target, found.summary, found.drive, found.complete)
 
 
 def list_results(folder: Path) -> list[Kept]:
@@ -78,7 +81,7 @@ def list_results(folder: Path) -> list[Kept]:
         try:
             found.append(_kept(file))
         except Refused as refusal:
-            found.append(Kept(file, None, str(refusal)))
+            found.append(Kept(file, str(refusal)))
     return found
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import hypot, sqrt
-from statistics import fmean
+from math import atan, cos, hypot, log, pi, sin, sqrt
+from statistics import fmean, mean, variance
 from typing import Protocol, TypeVar
 
 from aligntool.units import GIB, KIB, MIB, Extent
@@ -366,3 +366,65 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     low = int(place)
     here = ordered[low]
     return here + (ordered[low + 1] - here) * (place - low) if place > low else here
+
+
+# Whether a difference may be noise: Student's t-test, and Holm's correction for multiple comparisons.
+
+PROMISED = 0.05  # of all comparisons of a drive with itself may have a false line
+LEAST_RUNS = 5
+"""The spread of fewer is unknown: of three runs each, ranges that do not overlap come about by chance
+once in ten times (2 of 20), of five each once in 126 times.
+"""
+_SLOWEST = 1e-9  # a rate of nothing has no logarithm
+
+
+def welch_p_value(one: Sequence[float], other: Sequence[float]) -> float:
+    """That rates of the same drive differ so much or more, in either direction: Welch's t-test of their logarithms.
+
+    At least two of each.
+    """
+    a, b = _logs(one), _logs(other)
+    error_a, error_b = variance(a) / len(a), variance(b) / len(b)
+    apart, error = abs(mean(a) - mean(b)), error_a + error_b
+    if not error:
+        return 0.0 if apart else 1.0
+    freedom = error**2 / (error_a**2 / (len(a) - 1) + error_b**2 / (len(b) - 1))  # Welch-Satterthwaite
+    return student_tails(apart / sqrt(error), int(freedom))
+
+
+def loss_p_value(ratios: Sequence[float]) -> float:
+    """That ratios whose logarithms are 0 on average lie so far below: a one-sided t-test. At least two."""
+    logs = _logs(ratios)
+    middle, error = mean(logs), sqrt(variance(logs) / len(logs))
+    if not error:
+        return 0.0 if middle < 0 else 1.0
+    both = student_tails(abs(middle) / error, len(logs) - 1)
+    return both / 2 if middle < 0 else 1 - both / 2
+
+
+def holm(chances: Sequence[float]) -> tuple[float, ...]:
+    """Each so much larger that below PROMISED there is a false one with a chance of PROMISED, however many there are
+    (S. Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979).
+    """
+    order = sorted(range(len(chances)), key=lambda place: chances[place])
+    found, largest = [0.0] * len(chances), 0.0
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, (len(chances) - rank) * chances[place]))
+        found[place] = largest
+    return tuple(found)
+
+
+def student_tails(t: float, freedom: int) -> float:
+    """The share of Student's distribution beyond t and -t (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    angle = atan(t / sqrt(freedom))
+    odd = freedom % 2
+    term, total = (cos(angle), cos(angle) if freedom > 1 else 0.0) if odd else (1.0, 1.0)
+    for step in range(3 if odd else 2, freedom - 1, 2):
+        term *= cos(angle) ** 2 * (step - 1) / step
+        total += term
+    within = 2 / pi * (angle + sin(angle) * total) if odd else sin(angle) * total
+    return max(0.0, 1 - within)
+
+
+def _logs(rates: Sequence[float]) -> list[float]:
+    return [log(max(rate, _SLOWEST)) for rate in rates]

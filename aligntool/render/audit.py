@@ -2,20 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from aligntool.audit.report import (
-    Answer,
-    Check,
-    Code,
-    Cost,
-    Finding,
-    GridKind,
-    Judged,
-    Mend,
-    Report,
-    Severity,
-    Verdict,
-    explanations,
-)
+from aligntool.audit.report import Answer, Check, Code, Finding, Judged, Mend, Report, Severity, Verdict, explanations
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
 from aligntool.render.lines import EMPTY, Line, Style, columns, harmless, paragraph, plain, wrapped
 from aligntool.units import counted, format_about, format_size
@@ -159,9 +146,7 @@ def _group(findings: Sequence[Finding], *, width: int, verbose: bool, alone: str
             yield from dim_lines(f"    and: {evidence}", width, "      ")
     if len(alike) > most:
         yield ((f"    … and {len(alike) - most} more of this kind; --json lists every one", Style.DIM),)
-    cost = next((finding.cost for finding in findings if finding.cost), None)
-    if cost:
-        words = "; ".join(" ".join(row) for row in cost_rows(cost))
+    if words := "; ".join(" ".join(row) for row in cost_rows(findings)):
         yield from dim_lines(f"    cost, predicted: {words}", width, "      ")
     steps = list(dict.fromkeys(finding.next for finding in findings if finding.next))
     for step in steps[:3]:
@@ -186,16 +171,16 @@ def alike_of(findings: Sequence[Finding], *, alone: str | None) -> list[tuple[Fi
     return said
 
 
-def cost_rows(cost: Cost) -> list[tuple[str, str]]:
-    """The prediction of the cost model, row by row."""
-    request = format_size(cost.request)
+def cost_rows(findings: Sequence[Finding]) -> list[tuple[str, str]]:
+    """The prediction of the cost model for them, row by row; empty: there is none."""
+    cost = next((finding.cost for finding in findings if finding.cost), None)
+    if cost is None:
+        return []
+    request, reads = format_size(cost.request), format_size(cost.straddling_read)
     rows = [
         (f"random {request} writes", f"keep {cost.write_rate} of the aligned write rate"),
         (f"of {request} requests", f"{float(cost.straddle_probability):.0%} straddle"),
-        (
-            "a straddling write",
-            f"reads {format_size(cost.straddling_read)} and writes {format_size(cost.straddling_written)}",
-        ),
+        ("a straddling write", f"reads {reads} and writes {format_size(cost.straddling_written)}"),
         ("a straddling read", f"takes {format_size(cost.extra_read)} more"),
     ]
     if cost.write_amplification > 1:
@@ -334,7 +319,7 @@ def geometry_words(judged: Judged) -> str:
     words = [
         f"{grid.kind} {format_size(grid.size)}{f'+{format_size(grid.phase)}' if grid.phase else ''} ({grid.source})"
         for grid in judged.grids
-        if grid.kind is not GridKind.GRAIN
+        if grid.kind != "grain"
     ]
     disk = judged.disk
     if disk.queue_depth:

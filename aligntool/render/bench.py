@@ -8,9 +8,9 @@ from shlex import quote
 from aligntool.measure import compare
 from aligntool.measure.compare import Verdict
 from aligntool.measure.fio import fio_words
-from aligntool.measure.results import Brief, Conditions, DriveState, Kept, Result, Series, Spread, warnings_of
+from aligntool.measure.results import Conditions, DriveState, Kept, Result, Series, Spread, warnings_of
 from aligntool.measure.schedule import BenchPlan, filling, job_of, warm_up
-from aligntool.measure.statistics import LEAST_RUNS
+from aligntool.measure.unit_design import LEAST_RUNS
 from aligntool.render.json import Value, document_text, dumps
 from aligntool.render.lines import EMPTY, Line, Style, columns, fit, harmless, paragraph, plain, stacked
 from aligntool.render.plan import time_words
@@ -279,37 +279,21 @@ def list_lines(kept: Sequence[Kept], *, width: int) -> Iterator[Line]:
         yield plain("nothing was measured yet")
         yield (("  → aligntool bench FOLDER", Style.TYPE),)
     for each in kept:
-        if brief := _brief(each):
-            yield from stacked((
-                (f"{brief.when}  {brief.name}", Style.TITLE),
-                (f"  {brief.target}  {brief.drive}  {brief.said}", Style.PLAIN),
-                ("" if brief.complete else "  (not complete)", Style.DOUBT),
-            ), width)  # fmt: skip
-            yield ((f"  {each.file}", Style.DIM),)
-        else:
+        if each.complaint:
             yield ((each.complaint, Style.DOUBT),)
-
-
-def _brief(each: Kept) -> Brief | None:
-    """Return what the list has of a result; None: it cannot be read."""
-    result = each.result
-    if result is None:
-        return each.experiment
-    first = next((f"{one.test.title} {mb_s(one.rate.median)} MB/s" for one in result.series), "no figures")
-    name, target, drive = result.settings.profile, result.target, result.conditions.drive
-    return Brief(result.when, name, target, first, drive, result.complete)
+            continue
+        yield from stacked((
+            (f"{each.when}  {each.profile}", Style.TITLE),
+            (f"  {each.target}  {each.drive}  {each.said or each.figure}", Style.PLAIN),
+            ("" if each.complete else "  (not complete)", Style.DOUBT),
+        ), width)  # fmt: skip
+        yield ((f"  {each.file}", Style.DIM),)
 
 
 def list_json(kept: Sequence[Kept]) -> str:
-    return dumps([_row(each) for each in kept]) + "\n"
-
-
-def _row(each: Kept) -> Value:
-    brief = _brief(each)
-    row: dict[str, Value] = {"file": harmless(each.file), "complaint": each.complaint or None}
-    row |= {"when": None, "profile": None, "target": None, "drive": None, "complete": None}
-    if brief is not None:
-        row |= {"when": brief.when, "profile": brief.name, "target": brief.target}
-        row |= {"said": brief.said} if each.experiment else {}
-        row |= {"drive": brief.drive, "complete": brief.complete}
-    return row
+    rows = [asdict(each) | {"file": harmless(each.file)} for each in kept]
+    for row in rows:
+        del row["figure"]
+        if row["said"] is None:
+            del row["said"]
+    return dumps(rows) + "\n"

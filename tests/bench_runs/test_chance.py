@@ -7,7 +7,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from aligntool.measure.statistics import holm, loss_p_value, student_tails, welch_p_value
+from aligntool.measure.unit_design import holm, loss_p_value, student_tails, welch_p_value
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from aligntool.measure.compare import Ratio, Verdict, compare, compare_all, unmatched
 from aligntool.measure.results import Result
-from aligntool.measure.statistics import PROMISED
+from aligntool.measure.unit_design import PROMISED
 from aligntool.recipes.goals import BenchGoal, recipe
 from aligntool.render.bench import bar, compare_json, compare_lines, picture
 from aligntool.render.lines import text_of

@@ -99,8 +99,9 @@ def test_a_history_lists_what_is_in_it_and_says_what_is_no_result(tmp_path: Path
     (tmp_path / "1.json").write_text("{}")
     (tmp_path / "note.txt").write_text("x")
     found = list_results(tmp_path)
-    assert [(Path(each.file).name, each.result) for each in found] == [("1.json", None), ("2.json", GOOD)]
-    assert "not a result" in found[0].complaint
+    shown = [(Path(each.file).name, each.when, each.target) for each in found]
+    assert shown == [("1.json", None, None), ("2.json", GOOD.when, GOOD.target)]
+    assert "not a result" in str(found[0].complaint) and found[1].complaint is None
     assert list_results(tmp_path / "gone") == []
 
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
+from aligntool.measure.compare import Gain, depth_gains
 from aligntool.measure.results import DriveState, Series
-from aligntool.measure.schedule import Target, TargetKind, Wish, plan_bench
-from aligntool.measure.statistics import Gain, depth_gains, depths_between
+from aligntool.measure.schedule import Target, TargetKind, Wish, depths_between, plan_bench
 from aligntool.recipes.goals import BenchGoal, BenchTest
 from aligntool.units import KIB
 from tests.bench_runs.made import result, series

@@ -7,7 +7,7 @@ from statistics import linear_regression
 
 import pytest
 
-from aligntool.measure.compare import Verdict, boot_drive, compare, doubts, result_notes
+from aligntool.measure.compare import Verdict, boot_drive, compare, depth_gains, doubts, result_notes
 from aligntool.measure.results import (
     Conditions,
     DriveState,
@@ -19,7 +19,6 @@ from aligntool.measure.results import (
     to_json,
     warnings_of,
 )
-from aligntool.measure.statistics import depth_gains
 from aligntool.render.bench import result_lines
 from aligntool.render.lines import text_of
 from aligntool.units import GIB, KIB, MIB

@@ -8,7 +8,7 @@ import pytest
 from aligntool.measure.alignment import Load, Rate, places_of
 from aligntool.measure.compare import compare
 from aligntool.measure.fio import Pattern
-from aligntool.measure.results import Brief, Conditions, DriveState, Kept, Result, Sample, Series
+from aligntool.measure.results import Conditions, DriveState, Kept, Result, Sample, Series
 from aligntool.measure.sweeps import Spans, Starts
 from aligntool.recipes.goals import BenchTest
 from aligntool.render.bench import figure_lines, list_lines, picture, plan_words, result_lines
@@ -89,8 +89,8 @@ def test_the_rows_of_an_alignment_and_the_list_fit_the_terminal(cpu: float) -> N
         "2026-01-02T03:04:05Z", "/srv/a/folder/of/some/length/on/a/drive", 16384, "flash page, assumed", rates,
         conditions=made(1e9).conditions, complete=False,
     )  # fmt: skip
-    brief = Brief(found.when, "alignment", found.target, found.summary, "A Drive With A Name 1 TB", complete=False)
-    kept = [Kept("a.json", made(1e9), ""), Kept("b.json", None, "", brief)]
+    facts = (found.when, "alignment", found.target, found.summary, "A Drive With A Name 1 TB", False)
+    kept = [Kept("a.json", None, *facts), Kept("b.json", None, *facts[:3], None, *facts[4:], "seq r 1.00 GB/s")]
     lines = [*text_of(alignment_lines(found, found.rows, width=80)), *text_of(list_lines(kept, width=80))]
     assert len(lines) > 20
     assert [line for line in lines if len(line.rstrip("\n")) > 80] == []

@@ -28,8 +28,8 @@ from aligntool.measure.alignment import (
 from aligntool.measure.fio import Pattern
 from aligntool.measure.results import Conditions
 from aligntool.measure.run import run_sweep
-from aligntool.measure.statistics import PROMISED
 from aligntool.measure.sweeps import Starts
+from aligntool.measure.unit_design import PROMISED
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.inference.slow_drives import device_over, needs_nbdkit, slow_drive
 from tests.thorough import when_thorough

@@ -16,10 +16,9 @@ from aligntool.audit.judge import audit
 from aligntool.linux.files import png_of
 from aligntool.linux.look import look
 from aligntool.measure.results import DriveState
-from aligntool.render.disk_pictures import LEAST_SHARE, disk_picture, shares
 from aligntool.render.lines import harmless, text_of
 from aligntool.render.recipes import BUSY_US, LATENCY_US, explain_topic, runs
-from aligntool.render.report.disks import chart_picture, pictures_of
+from aligntool.render.report.disks import LEAST_SHARE, chart_picture, disk_picture, pictures_of, shares
 from aligntool.render.report.page import measured_of
 from aligntool.render.svg import (
     MOST_LINES,
