@@ -228,7 +228,7 @@ def _in_flight() -> Iterator[dict[str, object]]:
                     step(f"realign --yes {name}", cut=cut),
                     step(f"status --json {name}"),
                     step(f"audit --json {name}"),
-                    step(f"{way} --json {name}"),
+                    step(f"{way} --yes --json {name}"),
                     step(f"status --json {name}"),
                     files=[name],
                 )
@@ -237,7 +237,7 @@ def _in_flight() -> Iterator[dict[str, object]]:
             "interrupted",
             step(f"realign --yes --json {name}", cut=9, signal=int(signal.SIGINT)),
             step(f"status {name}"),
-            step(f"rollback {name}"),
+            step(f"rollback --yes {name}"),
             files=[name],
         )
         yield scenario("in flight", step(f"realign --yes {name}", cut=12), *_all_on(name), files=[name])
@@ -246,7 +246,7 @@ def _in_flight() -> Iterator[dict[str, object]]:
                 f"in flight, damaged at {damage}",
                 step(f"realign --yes {name}", cut=12),
                 step(f"status --json {name}", change=[{"file": name, "at": damage, "bytes": "a5a5"}]),
-                step(f"resume {name}"),
+                step(f"resume --yes {name}"),
                 step(f"resume --json --restore-table {name}"),
                 step(f"resume --json --restore-table --yes {name}"),
                 step(f"audit --json {name}"),
@@ -257,19 +257,19 @@ def _in_flight() -> Iterator[dict[str, object]]:
         step("realign --yes --journal other.journal two.img", cut=12),
         step("status --json two.img"),
         step("status --json --journal other.journal two.img"),
-        step("resume two.img"),
-        step("resume --json --journal other.journal two.img"),
+        step("resume --yes two.img"),
+        step("resume --yes --json --journal other.journal two.img"),
         files=["two.img"],
     )
 
 
 def _again(name: str) -> tuple[Step, ...]:
     return (
-        step(f"resume {name}", cut=3),
-        step(f"rollback {name}", cut=2),
-        step(f"resume {name}"),
-        step(f"rollback {name}", cut=4),
-        step(f"rollback --json {name}"),
+        step(f"resume --yes {name}", cut=3),
+        step(f"rollback --yes {name}", cut=2),
+        step(f"resume --yes {name}"),
+        step(f"rollback --yes {name}", cut=4),
+        step(f"rollback --yes --json {name}"),
         step(f"audit --json {name}"),
     )
 
@@ -313,6 +313,6 @@ def _demo() -> Iterator[dict[str, object]]:
                 step("demo disk.img"),
                 step("realign --yes --json disk.img", cut=cut),
                 step("status --json disk.img"),
-                step(f"{way} --json disk.img"),
+                step(f"{way} --yes --json disk.img"),
                 files=[],
             )
