@@ -169,7 +169,7 @@ def test_dry_run_is_a_word_of_the_command_line_only() -> None:
 # Modules that open something for writing, and what: docs/architecture.md, "Which code may write to a disk".
 WRITERS = {
     "cli/app.py": "closed standard streams, as /dev/null",
-    "cli/tune.py": "whether the file of results can be made",
+    "cli/raid.py": "standard error that is closed, as /dev/null",
     "demo_disk.py": "its image",
     "linux/block.py": "the disk of a move",
     "linux/process.py": "/dev/null, for children",
@@ -181,7 +181,7 @@ WRITERS = {
     "measure/run.py": "a file for fio, the lock of a device",
     "measure/targets.py": "whether a target may be written to",
     "measure/timing.py": "the target of a probe",
-    "raid/record.py": "the record of an array",
+    "raid/make.py": "the record of an array",
     "raid/steps_md.py": "an array that is flushed",
     "realign/journal.py": "a journal in a file",
 }

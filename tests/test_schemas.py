@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from aligntool.cli.tune import _verdict
+from aligntool.cli.raid import _verdict
 from aligntool.documents import schema_texts
 from aligntool.measure.results import to_json
 from aligntool.raid.measured import Sample, choose, tuning_text

@@ -48,7 +48,7 @@ COMMANDS = {
     "raid show": ("raid", "show_command", "Show arrays: members, links, state, and the offset of the data."),
     "raid create": ("raid", "create_command", "Make an array, and configure the system to start it at every boot."),
     "raid persist": ("raid", "persist_command", "Configure the system to start an existing array at every boot."),
-    "raid tune": ("tune", "tune_command", "Measure which chunk is the fastest on empty drives."),
+    "raid tune": ("raid", "tune_command", "Measure which chunk is the fastest on empty drives."),
     "bench run": ("bench", "bench_run", "Measure a drive with fio, and show medians with their range."),
     "bench list": ("bench", "list_results_command", "List saved results, oldest first."),
     "bench show": ("bench", "show_command", "Show a saved result."),

@@ -22,18 +22,19 @@ from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk
 from aligntool.linux.commands import asked_health
 from aligntool.linux.content import sample
-from aligntool.linux.drives import read_array
+from aligntool.linux.devices import read_array
 from aligntool.linux.files import volatile_kind
 from aligntool.linux.look import look
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.users import in_use
+from aligntool.raid import make
 from aligntool.raid.chunks import known_rates
-from aligntool.raid.make import begin, go_back, go_forward, plan_here, preflight, refuse_impossible
+from aligntool.raid.make import Record, find_records, plan_here
 from aligntool.raid.members import Known
 from aligntool.raid.planning import Needs, data_begins
-from aligntool.raid.record import Paths, Record, find_records, forget, one_at_a_time, read_record
 from aligntool.raid.running import ArrayView, arrays_of
 from aligntool.raid.steps_drives import hold_members, look_around
+from aligntool.raid.steps_system import Paths
 from aligntool.realign.move import Status
 from aligntool.realign.planning import on_captured_machine
 from aligntool.render.lines import Line, wants_color
@@ -66,31 +67,31 @@ def held_array(plan: Plan, plan_again: Callable[[], Plan]) -> Iterator[Applying]
     Raises Refused while nothing is written, and Stopped afterwards; then the record is kept.
     """
     paths = Paths()
-    with pipes_may_break(), one_at_a_time(paths.state):
+    with pipes_may_break(), make.one_at_a_time(paths.state):
         _refuse_unfinished(plan, paths)
         with hold_members(plan.steps) as held:
             refuse_changed(plan, plan_again())
-            refuse_impossible(plan, paths)
+            make.refuse_impossible(plan, paths)
             _warn_of_volatile_record(paths)
-            record = begin(plan, paths)
+            record = make.begin(plan, paths)
             try:
-                yield Applying(go_forward(record, plan, paths, held), ways_on(plan.disk.path))
+                yield Applying(make.go_forward(record, plan, paths, held), ways_on(plan.disk.path))
             except (Refused, KeyboardInterrupt):
-                forget(record)  # nothing was written yet
+                make.forget(record)  # nothing was written yet
                 raise
 
 
 def go_on(record: Record, *, back: bool, json_: bool) -> None:
     """Finish an array that is unfinished, or take it back. Raises Refused and Stopped."""
     paths = Paths()
-    with pipes_may_break(), one_at_a_time(paths.state):
-        record = read_record(record.file)  # as it is now that it is locked
+    with pipes_may_break(), make.one_at_a_time(paths.state):
+        record = make.read_record(record.file)  # as it is now that it is locked
         try:
             plan = plan_here(record.plan, look_around())
         except Refused as refusal:
             refusal.hint += f"\n{_given_up(record)}"
             raise
-        events = go_back(record, plan, paths) if back else go_forward(record, plan, paths)
+        events = make.go_back(record, plan, paths) if back else make.go_forward(record, plan, paths)
         follow(plan, Applying(events, ways_on(plan.disk.path)), json_=json_)
 
 
@@ -170,7 +171,7 @@ def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | N
     if os.geteuid() != 0:
         return
     disks = look((), arrays=True, files=False).disks if steps else ()
-    reasons = preflight(needs, steps, Paths(), disks)
+    reasons = make.preflight(needs, steps, Paths(), disks)
     if reasons:
         refuse([*(others.refusals if others else ()), *reasons])
 

@@ -18,9 +18,9 @@ from aligntool.cli.options import command, print_lines, terminal_width
 from aligntool.errors import ExitCode, Refusal, Refused, refuse
 from aligntool.formats.parked import seems_in_flight
 from aligntool.inventory import Gap, Inventory
-from aligntool.linux.drives import Given
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
+from aligntool.linux.targets import Given
 from aligntool.realign import planning
 from aligntool.recipes.drives import load_drives
 from aligntool.render import disk_map

@@ -24,10 +24,10 @@ from aligntool.inventory import Disk, Inventory, Layer
 from aligntool.linux.block import Limited, look_only
 from aligntool.linux.commands import asked_health
 from aligntool.linux.content import CHECKERS, EXT, UsedMap, check_content, read_used
-from aligntool.linux.drives import Given
 from aligntool.linux.hold import hold_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
+from aligntool.linux.targets import Given
 from aligntool.linux.users import loops_over, occupants, remaining_occupants
 from aligntool.realign import move
 from aligntool.realign.journal import open_journal

@@ -21,9 +21,9 @@ from aligntool.cli.plan import refuse_in_flight
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk
-from aligntool.linux.drives import Given
 from aligntool.linux.hold import hold_disk
 from aligntool.linux.look import look
+from aligntool.linux.targets import Given
 from aligntool.measure import timing, unit_design
 from aligntool.measure.results import room_words
 from aligntool.measure.run import keep_in_history, keep_result

@@ -14,9 +14,8 @@ from aligntool.cli.arrays import array_status, record_of, recover_array, unfinis
 from aligntool.cli.options import File, command, naming, print_lines, read_text, terminal_width
 from aligntool.cli.partitions import Layout
 from aligntool.cli.plan import Realign, Request, held_disk, hurrying, journal_words, report_result
-from aligntool.cli.raid import CreateArray, Persist
+from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
 from aligntool.cli.run_change import Applying, Operation, ends_stream, follow, identity, run_change, ways_on
-from aligntool.cli.tune import clear_hint_of
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.reader import TableReading
@@ -25,7 +24,7 @@ from aligntool.inventory import Partition, Role
 from aligntool.linux.block import look_only
 from aligntool.linux.hold import refuse_partition
 from aligntool.linux.targets import refuse_ambiguous, refuse_containers, refuse_silent
-from aligntool.raid.record import Record
+from aligntool.raid.make import Record
 from aligntool.raid.running import PersistGoal
 from aligntool.realign import move
 from aligntool.realign.move import Status, find_journal

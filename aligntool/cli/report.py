@@ -13,12 +13,12 @@ from aligntool.cli.audit import known_of, with_mends
 from aligntool.cli.options import File, Files, Name, say
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Inventory
-from aligntool.linux.drives import Given
 from aligntool.linux.files import png_of, write_pages, write_snapshot
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.snapshot import collect
 from aligntool.linux.sysfs import Tree
+from aligntool.linux.targets import Given
 from aligntool.measure.targets import read_any
 from aligntool.raid.chunks import known_rates
 from aligntool.raid.running import arrays_of

@@ -11,15 +11,14 @@ from aligntool.formats import identify
 from aligntool.formats.layers import NOT_READ, WHAT, Contents, read_contents
 from aligntool.formats.reader import BeatingReader
 from aligntool.inventory import Disk, DiskKind, Gap, Inventory, IoLimits, LinkHop, NvmeFacts, Unseen
-from aligntool.linux import commands, devices, drives, partitions
-from aligntool.linux.devices import Block, FileReader
-from aligntool.linux.drives import SYSFS_SECTOR, Given
+from aligntool.linux import commands, devices, partitions
+from aligntool.linux.devices import SYSFS_SECTOR, Block, FileReader
 from aligntool.linux.partitions import KernelPartition, Surroundings
 from aligntool.linux.pcie import Topology, find_adapters, find_uplinks
 from aligntool.linux.process import SILENCE_S, SILENT, Pulse, answer_of, answers_of
 from aligntool.linux.sysfs import Record, Tree, UdevDatabase, read_mounts
 from aligntool.linux.system import RECORDS, read_system
-from aligntool.linux.targets import find_target, open_sysroot, read_image
+from aligntool.linux.targets import Given, find_target, open_sysroot, override, read_image
 from aligntool.system import System
 
 # NvmeFacts and AtaFacts of one disk, from wherever they can be had. It decides whom to ask: a file that the kernel
@@ -107,7 +106,7 @@ class Looker:
         number = self.around.tree.text(f"{block.path}/dev")
         record = self.around.udev.record(number, block.sysname)
         kind = devices.find_kind(self.around.tree, block, record)
-        limits, limits_given = drives.override(drives.read_limits(self.around.tree, block.path), self.given)
+        limits, limits_given = override(devices.read_limits(self.around.tree, block.path), self.given)
         kernel = partitions.read_kernel_partitions(self.around, block)
         if kind is DiskKind.DM:
             kernel = kernel or partitions.read_mapped_partitions(self.around, block)
@@ -168,7 +167,7 @@ class Looker:
     ) -> Disk:
         """Return everything except the content of the disk."""
         tree, path = self.around.tree, block.path
-        identity = drives.read_identity(tree, block, kind, record)
+        identity = devices.read_identity(tree, block, kind, record)
         size = tree.number(f"{path}/size")
         disk = Disk(
             name=block.name,
@@ -199,7 +198,7 @@ class Looker:
         if kind in _ON_THE_BUS:
             return self._as_drive(disk, block, record, identity, descriptor)
         mapping = {DiskKind.DM: devices.read_mapping, DiskKind.LOOP: devices.backing_file}.get(kind)
-        array = drives.read_array(tree, path, record) if kind is DiskKind.MD else None
+        array = devices.read_array(tree, path, record) if kind is DiskKind.MD else None
         return replace(disk, array=array, mapping=mapping(tree, path) if mapping else None)
 
     def _as_nvme(self, disk: Disk, block: Block, descriptor: int | None) -> Disk:
@@ -217,7 +216,7 @@ class Looker:
         )
 
     def _as_drive(
-        self, disk: Disk, block: Block, record: Record, identity: drives.Identity, descriptor: int | None
+        self, disk: Disk, block: Block, record: Record, identity: devices.Identity, descriptor: int | None
     ) -> Disk:
         tree = self.around.tree
         data = read_ata(tree, block, disk.kind, descriptor)
@@ -234,8 +233,8 @@ class Looker:
             firmware=firmware,
             queue_depth=tree.number(f"{block.device}/queue_depth"),
             ata=facts,
-            drive_port=drives.read_drive_port(tree, block, disk.kind),
-            rotation_rpm=drives.read_rotation(tree, block, record),
+            drive_port=devices.read_drive_port(tree, block, disk.kind),
+            rotation_rpm=devices.read_rotation(tree, block, record),
             links=self._links((block.device,)),
         )
 

@@ -8,8 +8,7 @@ from aligntool.formats.layers import Contents
 from aligntool.formats.parked import parked_by_type
 from aligntool.formats.part_types import gpt_type_name, mbr_type_name
 from aligntool.inventory import Disk, DiskKind, Fault, Partition, Role, Table, TableLabel
-from aligntool.linux.devices import Block, names_above
-from aligntool.linux.drives import SYSFS_SECTOR
+from aligntool.linux.devices import SYSFS_SECTOR, Block, names_above
 from aligntool.linux.sysfs import Mounts, Record, Tree, UdevDatabase, as_number
 from aligntool.units import Extent
 

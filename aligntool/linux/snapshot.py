@@ -9,12 +9,12 @@ from typing import NamedTuple
 from aligntool.inventory import Disk, DiskKind
 from aligntool.linux.commands import get_host_memory_buffer, identify_controller, identify_namespace
 from aligntool.linux.devices import Block, list_blocks, suspended
-from aligntool.linux.drives import Given
 from aligntool.linux.look import CAPTURED_IDENTIFY, Looker
 from aligntool.linux.pcie import find_adapters
 from aligntool.linux.sysfs import LIVE, LONGEST_CONTENT, MOUNTS, SWAPS, Tree, opened, parse_mounts, stripped
 from aligntool.linux.system import CAPTURED as IMAGES
 from aligntool.linux.system import FILES, MDADM_CONFS, image_text, read_images, read_system
+from aligntool.linux.targets import Given
 from aligntool.system import LATE_START_ENABLED, MdadmConf, is_about_arrays, parse_fstab, parse_mdadm_conf
 
 # A look at this machine that records everything it reads. This is how a snapshot cannot forget anything: what was

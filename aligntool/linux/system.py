@@ -246,7 +246,7 @@ def _note(seen: _Seen, path: str, content: bytes) -> None:
         seen.confs[path] = text
 
 
-# Arrays whose making was begun and has not ended. The record is raid/record.py's, and looking only finds out that it
+# Arrays whose making was begun and has not ended. The record is raid/make.py's, and looking only finds out that it
 # exists.
 
 RECORDS = "/var/lib/aligntool/arrays"

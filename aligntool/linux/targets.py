@@ -10,7 +10,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, cast
 
@@ -20,9 +20,26 @@ from aligntool.formats.layers import Contents, read_contents
 from aligntool.formats.reader import BeatingReader, Reader
 from aligntool.inventory import Disk, DiskKind, IoLimits
 from aligntool.linux.devices import Block, FileReader, block_of_number, find_block, list_blocks
-from aligntool.linux.drives import Given, override
 from aligntool.linux.process import SILENCE_S, SILENT, Pulse, answer_of
 from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, opened
+
+# What the user says of a disk's sectors, where the kernel says nothing, or something else.
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The values given on the command line for a disk, in bytes."""
+
+    sector_size: int | None = None
+    physical_sector_size: int | None = None
+
+
+def override(limits: IoLimits, given: Given) -> tuple[IoLimits, tuple[str, ...]]:
+    """Return the limits with the user's values, and the names of the fields that this set."""
+    values = {"logical_block_size": given.sector_size, "physical_block_size": given.physical_sector_size}
+    values = {name: value for name, value in values.items() if value is not None}
+    return replace(limits, **values), tuple(values)
+
 
 # A file that a user names: a disk image, or the reason why it is not one. A file reports nothing: its limits are
 # empty but for what the user gives, and containers and compressed images look like files of bytes and are not.

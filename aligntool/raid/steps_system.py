@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count, dropwhile, takewhile
 from pathlib import Path
 
@@ -17,14 +17,30 @@ from aligntool.linux.files import keep_copy, remove_file, replace_file
 from aligntool.linux.process import PACKAGES, find_program, run_or_stop, run_program
 from aligntool.linux.sysfs import mounts_now
 from aligntool.raid.commands import command_of, purpose_of
-from aligntool.raid.record import Paths, Record
 from aligntool.steps import EditFile, FileStep, Mount, Step, SystemStep
 
 # What a step on the system found before it began, how it is applied, and how it is undone. A section below for each
 # kind; what is not handled in one is run and has nothing to undo. Commands and titles: commands.py.
 
 _SYSTEMD = Path("/run/systemd/system")  # sd_booted(3)
+STATE = Path("/var/lib/aligntool")
 _SHOWN = 500
+
+Trace = Mapping[str, str]
+"""What a step found before it began, for undoing it: docs/crash-safety.md, "Arrays"."""
+Traces = Mapping[int, Trace]  # by the index of the step
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where the system's files and the records are."""
+
+    root: Path = Path("/")
+    state: Path = STATE
+
+    def of(self, name: str) -> Path:
+        """Return the path of a file of the system, below the root."""
+        return self.root / name.lstrip("/")
 
 
 def find_system_trace(step: SystemStep) -> dict[str, str]:
@@ -54,7 +70,7 @@ def apply_system(step: SystemStep) -> Iterator[Said]:
         raise Stopped(f"{purpose_of(step)}: {step.uuid} was not found; printed: {printed}")
 
 
-def undo_system(step: SystemStep, trace: Mapping[str, str]) -> Iterator[Said]:
+def undo_system(step: SystemStep, trace: Trace) -> Iterator[Said]:
     """Undo mounts, swap, units, types and directories, where the step made them."""
     in_effect, command, text = _effect(step)
     if isinstance(step, steps.SetPartitionType):
@@ -157,7 +173,7 @@ def _type_now(step: steps.SetPartitionType) -> str:
     return run_or_stop("sfdisk", "--part-type", step.disk, str(step.partition)).output.strip()
 
 
-def _restore_type(step: steps.SetPartitionType, trace: Mapping[str, str]) -> Iterator[Said]:
+def _restore_type(step: steps.SetPartitionType, trace: Trace) -> Iterator[Said]:
     """Only while the partition has the type that the step gave it."""
     old = trace.get("type")
     if old and _same_type(_type_now(step), step.type_code) and not _same_type(old, step.type_code):
@@ -172,7 +188,7 @@ def _same_type(one: str, other: str) -> bool:
 # MakeDirectory
 
 
-def _remove_directories(step: steps.MakeDirectory, trace: Mapping[str, str]) -> Iterator[Said]:
+def _remove_directories(step: steps.MakeDirectory, trace: Trace) -> Iterator[Said]:
     """From the inside out, as long as they are empty."""
     place, made = Path(step.path), Path(trace["made"])
     with suppress(OSError):
@@ -224,32 +240,32 @@ def missing_programs(names: Collection[str]) -> Iterator[Refusal]:
 # nothing: the array has to be removed, whatever is wrong with a boot image.
 
 
-def reload_restored(index: int, plan: Plan, record: Record) -> Iterator[Said]:
+def reload_restored(index: int, plan: Plan, traces: Traces) -> Iterator[Said]:
     """Have systemd read a restored file again, as it read the edited one; of several edited in a row, once all are
     restored. Boot images come last: `rebuild_restored`.
     """
     before = plan.steps[index - 1] if index else None
-    in_a_row = isinstance(before, FileStep) and "after" in record.trace(index - 1)
-    if "after" not in record.trace(index) or in_a_row:
+    in_a_row = isinstance(before, FileStep) and "after" in traces.get(index - 1, ())
+    if "after" not in traces.get(index, ()) or in_a_row:
         return
     later = range(index + 1, len(plan.steps))
     behind = dropwhile(lambda at: isinstance(plan.steps[at], FileStep), later)
     for at in takewhile(lambda at: isinstance(plan.steps[at], SystemStep), behind):
         step = plan.steps[at]
         if isinstance(step, steps.ReloadUnits):
-            yield from _again(at, step, record)
+            yield from _again(at, step, traces)
 
 
-def rebuild_restored(plan: Plan, record: Record) -> Iterator[Said]:
+def rebuild_restored(plan: Plan, traces: Traces) -> Iterator[Said]:
     """Once the array is gone: Debian's hook writes every running array into an image whose mdadm.conf names none."""
-    changed = [at for at in record.traces if "after" in record.trace(at)]
+    changed = [at for at, trace in traces.items() if "after" in trace]
     for at, step in enumerate(plan.steps):
         if isinstance(step, steps.RebuildInitramfs) and any(each < at for each in changed):
-            yield from _again(at, step, record)
+            yield from _again(at, step, traces)
 
 
-def _again(at: int, step: SystemStep, record: Record) -> Iterator[Said]:
-    if at not in record.traces:
+def _again(at: int, step: SystemStep, traces: Traces) -> Iterator[Said]:
+    if at not in traces:
         return
     yield Said(f"{purpose_of(step)}: {shell_words(step)}")
     try:
@@ -327,12 +343,12 @@ def find_file_trace(step: FileStep, paths: Paths, *, keeps: bool = True) -> dict
     return found
 
 
-def backup_of(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> Path | None:
+def backup_of(step: FileStep, paths: Paths, trace: Trace) -> Path | None:
     """Return the copy that this work keeps of what the file was, or None."""
     return find_file(paths, step.path).with_name(trace["backup"]) if "backup" in trace else None
 
 
-def edit_file(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> Iterator[Said]:
+def edit_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
     """`trace`: as `find_trace` found it. Raises Stopped where the file cannot be written; then it is as it was."""
     if _has_no_reader(step, paths):
         yield Said(f"{_UNITS} is not there, so no systemd would read {step.path}")
@@ -350,7 +366,7 @@ def edit_file(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> Iterato
         replace_file(file, after)
 
 
-def restore_file(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> Iterator[Said]:
+def restore_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
     """What it was, if it is still as it was left, and then without the copy; else the user is told which lines to take
     out.
     """
@@ -370,11 +386,11 @@ def restore_file(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> Iter
     _remove_copy(step, paths, trace)
 
 
-def _before(trace: Mapping[str, str]) -> bytes | None:
+def _before(trace: Trace) -> bytes | None:
     return base64.b64decode(trace["before"], validate=True) if "before" in trace else None
 
 
-def _remove_copy(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> None:
+def _remove_copy(step: FileStep, paths: Paths, trace: Trace) -> None:
     """Only one that is what the file was before this work."""
     backup = backup_of(step, paths, trace)
     if backup is not None and _read(backup) == _before(trace):
@@ -382,7 +398,7 @@ def _remove_copy(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> None
             remove_file(backup)
 
 
-def _put_back(file: Path, trace: Mapping[str, str]) -> None:
+def _put_back(file: Path, trace: Trace) -> None:
     try:
         before = _before(trace)
         remove_file(file) if before is None else replace_file(file, before)
@@ -423,15 +439,15 @@ def _read(file: Path) -> bytes | None:
 # The copies that a work keeps of the files that it changes: one of each file, as it was before the work.
 
 
-def is_kept(step: FileStep, record: Record) -> bool:
+def is_kept(step: FileStep, plan: Plan, traces: Traces) -> bool:
     """What the file was before this work is kept by an earlier step of it."""
-    others = [(record.plan.steps[at], trace) for at, trace in record.traces.items()]
+    others = [(plan.steps[at], trace) for at, trace in traces.items()]
     return any(isinstance(other, FileStep) and other.path == step.path and "after" in trace for other, trace in others)
 
 
-def kept_words(record: Record, paths: Paths) -> Iterator[Said]:
+def kept_words(plan: Plan, traces: Traces, paths: Paths) -> Iterator[Said]:
     """Where to find what each file was before, once all is done."""
-    for at, trace in sorted(record.traces.items()):
-        step = record.plan.steps[at]
+    for at, trace in sorted(traces.items()):
+        step = plan.steps[at]
         if isinstance(step, FileStep) and (backup := backup_of(step, paths, trace)):
             yield Said(f"what {step.path} was before is kept as {backup}")

@@ -16,8 +16,8 @@ from aligntool.device import Job, Jobs
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk
-from aligntool.linux.drives import Given
 from aligntool.linux.look import look
+from aligntool.linux.targets import Given
 from aligntool.realign.layout import make_layout, plan_layout, set_types
 from aligntool.steps import MakeTable
 from aligntool.units import MIB

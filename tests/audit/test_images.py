@@ -6,8 +6,8 @@ import pytest
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer, Severity
-from aligntool.linux.drives import Given
 from aligntool.linux.look import look
+from aligntool.linux.targets import Given
 from aligntool.units import KIB, MIB
 from tests.conftest import run
 

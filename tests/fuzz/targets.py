@@ -19,7 +19,7 @@ from aligntool.formats.layers import MOST_READ, read_contents, read_layers
 from aligntool.formats.reader import LONGEST_READ
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Layer, Partition, Table, TableLabel
-from aligntool.linux.drives import vpd_serial
+from aligntool.linux.devices import vpd_serial
 from aligntool.linux.look import look
 from aligntool.linux.sysfs import Record, parse_dump, parse_record
 from aligntool.recipes.drives import DriveDatabase, load_drives

@@ -20,8 +20,8 @@ from aligntool.measure.sweeps import Setting, Spans, Starts
 from aligntool.measure.unit import Boundary, Evidence, Inference, Looked, Penalty, Probed, ProbeResult, document
 from aligntool.measure.unit_design import Kind
 from aligntool.raid.chunks import Ceiling
+from aligntool.raid.make import Record, save
 from aligntool.raid.measured import Identity, Sample, Tuning, tuning_text
-from aligntool.raid.record import Record, save
 from aligntool.raid.running import ArrayView, MemberView, PersistGoal
 from aligntool.recipes.goals import BenchGoal, BenchTest, Recipe
 from aligntool.render.experiments import alignment_json, span_json

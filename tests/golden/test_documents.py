@@ -14,8 +14,8 @@ from aligntool.cli.plan import Request
 from aligntool.documents import WIRE, as_object, by_field, wire_names
 from aligntool.measure import results
 from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
+from aligntool.raid.make import read_record
 from aligntool.raid.measured import parse_tuning
-from aligntool.raid.record import read_record
 from aligntool.raid.running import PersistGoal
 from aligntool.render.experiments import alignment_json, span_json
 from aligntool.render.progress import event_json

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 
 from aligntool.change import StepDone, from_json
-from aligntool.raid.make import begin, go_forward
-from aligntool.raid.record import Paths, one_at_a_time
+from aligntool.raid.make import begin, go_forward, one_at_a_time
 from aligntool.raid.steps_drives import hold_members
+from aligntool.raid.steps_system import Paths
 from tests.lab.in_guest import OUT, drive, ended, start
 
 SERIALS = ("old0", "old1", "old2")

@@ -14,10 +14,10 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Role, TableLabel
 from aligntool.linux.devices import list_blocks
-from aligntool.linux.drives import Given
 from aligntool.linux.look import Looker, look
 from aligntool.linux.pcie import find_adapters
 from aligntool.linux.sysfs import Tree
+from aligntool.linux.targets import Given
 from aligntool.units import GIB, MIB, TIB, Extent
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree

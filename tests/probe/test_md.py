@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.inventory import ArrayFacts
-from aligntool.linux.drives import layout_word
+from aligntool.linux.devices import layout_word
 from aligntool.linux.look import look
 from aligntool.units import GIB, KIB, MIB
 from tests.machines.captured import disk

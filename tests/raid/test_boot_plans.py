@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Plan, to_json
-from aligntool.raid.record import Record
 from aligntool.raid.steps_system import edit_file, find_file_trace, reload_restored, restore_file
 from aligntool.steps import EditFile, EnableUnit, FileStep, MakeFileSystem, ReloadUnits, WriteFile
 from aligntool.units import MIB
@@ -46,8 +45,8 @@ def test_a_unit_is_not_enabled_again_when_its_file_is_put_back() -> None:
     file = WriteFile("/etc/own.service", ("[Unit]",), "/etc/own.service.before")
     for step, again in ((EnableUnit("esp-copies.service"), False), (ReloadUnits(), True)):
         plan = plan_of([file, step])
-        record = Record(Path("/nowhere/x.json"), plan, 2, traces={0: {"after": "00"}, 1: {}})
-        said = [each.text for each in reload_restored(0, plan, record)]
+        traces = {0: {"after": "00"}, 1: {}}
+        said = [each.text for each in reload_restored(0, plan, traces)]
         assert any("systemctl" in text for text in said) is again
 
 

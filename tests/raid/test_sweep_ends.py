@@ -17,7 +17,7 @@ import pytest
 
 from aligntool.cli.app import Output
 from aligntool.cli.arrays import look_at_members
-from aligntool.cli.tune import keep_and_tell
+from aligntool.cli.raid import keep_and_tell
 from aligntool.errors import Refused, Stopped
 from aligntool.measure.chunks import Measuring, Sweep, plan_sweep, signals_wait
 from aligntool.raid.measured import parse_tuning

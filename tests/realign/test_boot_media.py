@@ -13,8 +13,8 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged
 from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused
-from aligntool.linux.drives import Given
 from aligntool.linux.look import look
+from aligntool.linux.targets import Given
 from aligntool.realign.planning import mends, plan_realign
 from aligntool.steps import CopyContent, WriteJournal
 from aligntool.units import KIB, MIB

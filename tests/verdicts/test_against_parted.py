@@ -13,8 +13,8 @@ import pytest
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer
-from aligntool.linux.drives import Given
 from aligntool.linux.look import look
+from aligntool.linux.targets import Given
 from tests.conftest import find_tool, run
 
 STARTS = {512: (34, 40, 63, 2048, 2049, 4096, 6145, 8200), 4096: (6, 7, 63, 256, 257, 512, 700, 1025)}

@@ -6,8 +6,8 @@ from pathlib import Path
 from aligntool.change import Plan
 from aligntool.formats.part_types import ROLES
 from aligntool.linux.hold import forget_partitions
-from aligntool.raid.record import Paths
 from aligntool.raid.steps_drives import HeldMembers, look_at, make_member, wait_for_members
+from aligntool.raid.steps_system import Paths
 from aligntool.steps import DataArea, EditFile, MakeFileSystem, MakeMember, NewEntry, Step, Subject, held_by, subject
 from aligntool.units import MIB, Extent
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused, Stopped
-from aligntool.raid.make import go_back
-from aligntool.raid.record import Paths, Record
+from aligntool.raid.make import Record, go_back
 from aligntool.raid.steps_md import make_file_system, refuse_foreign, refuse_used, was_never_mounted
+from aligntool.raid.steps_system import Paths
 from aligntool.steps import DataArea, MakeArray, MakeFileSystem
 from aligntool.units import MIB
 from tests.apply.arrays.made import FS_UUID, file_system_step, paths_in, plan_of

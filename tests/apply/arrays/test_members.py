@@ -10,7 +10,6 @@ import pytest
 
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.hold import forget_partitions
-from aligntool.raid.record import Paths
 from aligntool.raid.steps_drives import (
     HeldMembers,
     look_at,
@@ -20,6 +19,7 @@ from aligntool.raid.steps_drives import (
     remove_member,
     stop_unless_standing,
 )
+from aligntool.raid.steps_system import Paths
 from aligntool.steps import DataArea, MakeMember
 from aligntool.units import MIB
 from tests.apply.arrays.made import made_member, member_step, paths_in

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.raid.record import Record, find_records, forget, one_at_a_time, read_record, save
+from aligntool.raid.make import Record, find_records, forget, one_at_a_time, read_record, save
 from tests.apply.arrays.made import fstab_step, plan_of
 
 PLAN = plan_of([fstab_step()])

@@ -18,9 +18,9 @@ from aligntool.errors import Refused, Stopped
 from aligntool.linux.hold import forget_partitions
 from aligntool.linux.process import find_program
 from aligntool.raid.boot import MAKERS
-from aligntool.raid.make import begin, go_back, go_forward, plan_here
-from aligntool.raid.record import Paths, Record, find_records, one_at_a_time, save
+from aligntool.raid.make import Record, begin, find_records, go_back, go_forward, one_at_a_time, plan_here, save
 from aligntool.raid.steps_drives import look_at
+from aligntool.raid.steps_system import Paths
 from aligntool.steps import CheckInitramfs, MakeDirectory, Mount, RebuildInitramfs, ReloadUnits
 from aligntool.units import MIB
 from tests.apply.arrays.made import FS_UUID, LINE, file_system_step, fstab_step, member_step, paths_in, plan_of, program
