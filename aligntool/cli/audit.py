@@ -24,9 +24,9 @@ from aligntool.linux.targets import Given
 from aligntool.realign import planning
 from aligntool.recipes.drives import load_drives
 from aligntool.render import disk_map
-from aligntool.render.audit import audit_lines
+from aligntool.render.audit import audit_lines, verdict_line
 from aligntool.render.json import audit_json, audit_prometheus
-from aligntool.render.lines import harmless
+from aligntool.render.lines import EMPTY, harmless
 from aligntool.units import MIB
 
 # What was measured before, for an audit.
@@ -128,6 +128,8 @@ def _tell(report: Report, form: Format, *, map_: bool, quiet: bool, verbose: boo
         case Format.TEXT:
             width = terminal_width()
             report, mends = with_mends(report)
+            if not quiet:
+                print_lines([verdict_line(report), EMPTY])
             if map_:
                 print_lines(disk_map.map_lines(report, width=width))
             print_lines(audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=mends))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from aligntool.audit.drives import unjudged
 from aligntool.audit.report import Answer, Check, Code, Finding, Judged, Mend, Report, Severity, Verdict, explanations
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
 from aligntool.render.lines import EMPTY, Line, Style, columns, harmless, paragraph, plain, wrapped
@@ -417,6 +418,24 @@ def worst_of(verdict: Verdict) -> Check | None:
     """Return the worst boundary that the start is off; None: it is off none that was checked."""
     failed = [check for check in verdict.checks if not check.on]
     return min(failed, key=lambda check: check.grid.severity.rank, default=None)
+
+
+def verdict_line(report: Report) -> Line:
+    """Return the verdict of all disks in words."""
+    disks, errors = report.judged, report.count(Severity.ERROR)
+    off = [each for each in disks if any(one.matters and one.answer is Answer.OFF for one in each.verdicts)]
+    of = f"{len(off)} of {counted(len(disks), 'disk')} {'has' if len(off) == 1 else 'have'} misaligned partitions"
+    if off:
+        starts = [one.answer for one in off[0].verdicts if one.matters]
+        one_disk = f"{starts.count(Answer.OFF)} of {counted(len(starts), 'partition')} misaligned"
+        return (((one_disk if len(disks) == 1 else of), Style.BAD),)
+    if report.count_answers(Answer.UNKNOWN) or unjudged(report):
+        return (("No partition is known to be misaligned; not all could be judged", Style.DOUBT),)
+    if errors:
+        return ((f"No partition is misaligned; {counted(errors, 'error')} of another kind", Style.BAD),)
+    if not report.count_answers(Answer.ON):
+        return plain("No partition to judge")
+    return ((f"OK: every partition of {counted(len(disks), 'disk')} starts on its boundaries", Style.GOOD),)
 
 
 def summary_line(report: Report) -> Line:

@@ -57,6 +57,30 @@ def test_the_exit_code_follows_fail_on_and_the_geometry_given(
 
 
 @pytest.mark.needs_tools("sfdisk")
+def test_an_audit_begins_with_the_verdict_in_words(old_disk: Path, tmp_path: Path) -> None:
+    good, torn, empty = (tmp_path / f"{name}.img" for name in ("good", "torn", "empty"))
+    for image in (good, torn, empty):
+        run("truncate", "-s", "64M", image)
+    run("sfdisk", "-q", good, stdin="label: gpt\nstart=2048, size=4096\n")
+    run("cp", good, torn)
+    with torn.open("r+b") as file:
+        file.seek(512 + 16)
+        file.write(b"\xff" * 4)  # the checksum of the first GPT header
+    first = {
+        words: run_aligntool("audit", *words).stdout.partition("\n")[0]
+        for words in ((old_disk,), (good,), (good, old_disk), (torn,), (empty,))
+    }
+    starts = [int(line.split()[0]) for line in run("sfdisk", "-q", "-l", "-o", "start", old_disk).splitlines()[1:]]
+    off = sum(start % 8 > 0 for start in starts)
+    assert first[old_disk,] == f"{off} of {len(starts)} partitions misaligned"
+    assert first[good,] == "OK: every partition of 1 disk starts on its boundaries"
+    assert first[good, old_disk] == "1 of 2 disks has misaligned partitions"
+    assert first[torn,] == "No partition is misaligned; 1 error of another kind"
+    assert first[empty,] == "No partition to judge"
+    assert run_aligntool("audit", "-q", good).stdout == ""
+
+
+@pytest.mark.needs_tools("sfdisk")
 def test_json_is_valid_by_the_schema_and_agrees_with_sfdisk(old_disk: Path) -> None:
     done = run_aligntool("audit", "--json", old_disk)
     document = json.loads(done.stdout)
