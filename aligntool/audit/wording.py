@@ -1,9 +1,11 @@
 """Name things in findings, so that every sentence names them in the same way."""
 
+import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from aligntool.audit.report import Grid
-from aligntool.errors import Refusal
+from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.formats.parked import seems_in_flight
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, Source, TableLabel
 from aligntool.units import format_about, format_size
@@ -139,3 +141,20 @@ def labelled(layer: Layer) -> str:
 
 def _partition_content(part: Partition) -> str:
     return f"{', '.join(contents(part)) or part.type_name or 'no known content'}, {format_about(part.extent.length)}"
+
+
+def command(name: str, disk: str, *words: str) -> str:
+    """A command of aligntool on this disk, as it is typed; devices need root, image files do not."""
+    root = "sudo " if disk.startswith("/dev/") else ""
+    return " ".join((f"{root}aligntool {name} {shell_word(disk)}", *words))
+
+
+@contextmanager
+def naming(disk: str) -> Iterator[None]:
+    """Code below does not know how the user named the disk: hints with DISK get its name here."""
+    try:
+        yield
+    except (Refused, Stopped) as error:
+        full = re.sub(r"aligntool ([a-z ]+) DISK\b", lambda found: command(found[1], disk), error.hint)
+        error.hint = re.sub(r"\bDISK\b", lambda _: shell_word(disk), full)
+        raise

@@ -14,9 +14,7 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged, Report
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RaidGoal
-from aligntool.cli.audit import known_of
 from aligntool.cli.options import command, say, terminal_width
-from aligntool.cli.plan import refuse_in_flight
 from aligntool.cli.run_change import Applying, end_change, follow, pipes_may_break, ways_on, write_end
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk
@@ -37,6 +35,8 @@ from aligntool.raid.steps_drives import hold_members, look_around
 from aligntool.raid.steps_system import Paths
 from aligntool.realign.move import Status
 from aligntool.realign.planning import on_captured_machine
+from aligntool.realign.request import refuse_in_flight
+from aligntool.recipes.drives import known_of
 from aligntool.render.lines import Line, wants_color
 from aligntool.render.plan import array_lines, raid_plan_lines
 from aligntool.render.progress import bench_bar, bench_lines, resync_progress

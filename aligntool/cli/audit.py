@@ -9,20 +9,18 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.drives import unjudged
-from aligntool.audit.judge import Known
 from aligntool.audit.judge import audit as judge
-from aligntool.audit.report import Answer, MeasuredDisk, Mend, Report, Severity, Wishes, read_measured
+from aligntool.audit.report import MeasuredDisk, Report, Severity, Wishes, read_measured
 from aligntool.audit.wording import shell_word
 from aligntool.cli import options
 from aligntool.cli.options import command, print_lines, terminal_width
 from aligntool.errors import ExitCode, Refusal, Refused, refuse
-from aligntool.formats.parked import seems_in_flight
 from aligntool.inventory import Gap, Inventory
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import Given
-from aligntool.realign import planning
-from aligntool.recipes.drives import load_drives
+from aligntool.realign.mends import with_mends
+from aligntool.recipes.drives import known_of
 from aligntool.render import disk_map
 from aligntool.render.audit import audit_lines, verdict_line
 from aligntool.render.json import audit_json, audit_prometheus
@@ -113,12 +111,6 @@ def audit(
     raise typer.Exit(_exit_code(report, fail_on, named=bool(targets)))
 
 
-def known_of(inventory: Inventory) -> Known:
-    """Return the rows of the drive database for each disk."""
-    database = load_drives(models=any(disk.model for disk in inventory.disks))
-    return {disk.name: database.known(disk) for disk in inventory.disks}
-
-
 def _tell(report: Report, form: Format, *, map_: bool, quiet: bool, verbose: bool) -> None:
     match form:
         case Format.JSON:
@@ -134,16 +126,6 @@ def _tell(report: Report, form: Format, *, map_: bool, quiet: bool, verbose: boo
                 print_lines(disk_map.map_lines(report, width=width))
             print_lines(audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=mends))
     sys.stdout.flush()
-
-
-def with_mends(report: Report) -> tuple[Report, dict[str, tuple[Mend, ...]]]:
-    """Return the report, and what can be repaired, by the disk's name: on a disk in flight nothing."""
-    any_off = any(verdict.answer is Answer.OFF for judged in report.judged for verdict in judged.verdicts)
-    if not any_off and not report.inventory.captured:
-        return report, {}  # without loading what plans moves
-    found = {one.disk.name: () if seems_in_flight(one.disk) else planning.mends(one) for one in report.judged}
-    report = planning.point_to_answers(report, found)
-    return planning.on_captured_machine(report, found) if report.inventory.captured else (report, found)
 
 
 def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCode:

@@ -14,7 +14,6 @@ from aligntool import __version__
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Severity, Wishes
 from aligntool.cli import options, probe
-from aligntool.cli.audit import known_of
 from aligntool.cli.options import File, Grid, Size, print_lines, read_text, seconds, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk, Inventory
@@ -27,6 +26,7 @@ from aligntool.measure.fio import ENGINE, fill_job
 from aligntool.measure.results import Conditions, Result, to_json, warnings_of
 from aligntool.measure.schedule import BenchPlan, Target, TargetKind, Wish, plan_bench
 from aligntool.measure.sweeps import Setting, Spans, Starts, piece_words
+from aligntool.recipes.drives import known_of
 from aligntool.recipes.goals import BenchGoal, parse_recipe, recipe
 from aligntool.render import bench as shown
 from aligntool.render.experiments import alignment_json, alignment_lines, span_json, span_lines

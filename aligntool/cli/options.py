@@ -4,37 +4,20 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
+from aligntool.audit.wording import command as command
+from aligntool.audit.wording import naming as naming
 from aligntool.audit.wording import shell_word
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Refused
 from aligntool.linux.files import write_file
 from aligntool.render.lines import Line, harmless, show, wants_color
 from aligntool.units import format_size, is_power_of_two, parse_size
-
-
-def command(name: str, disk: str, *words: str) -> str:
-    """A command of aligntool on this disk, as it is typed; devices need root, image files do not."""
-    root = "sudo " if disk.startswith("/dev/") else ""
-    return " ".join((f"{root}aligntool {name} {shell_word(disk)}", *words))
-
-
-@contextmanager
-def naming(disk: str) -> Iterator[None]:
-    """Code below does not know how the user named the disk: hints with DISK get its name here."""
-    try:
-        yield
-    except (Refused, Stopped) as error:
-        full = re.sub(r"aligntool ([a-z ]+) DISK\b", lambda found: command(found[1], disk), error.hint)
-        error.hint = re.sub(r"\bDISK\b", lambda _: shell_word(disk), full)
-        raise
-
 
 # The one question before anything is written.
 #

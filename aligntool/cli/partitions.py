@@ -15,16 +15,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal
 from aligntool.cli import options
 from aligntool.cli.options import HIDDEN, File, Grid, Size, command, print_lines, terminal_width, typed_words
-from aligntool.cli.plan import (
-    Realign,
-    RealignOptions,
-    Request,
-    disk_plan_lines,
-    find_plan,
-    look_at,
-    refuse_in_flight,
-    refuse_part,
-)
+from aligntool.cli.plan import Realign, RealignOptions, disk_plan_lines
 from aligntool.cli.run_change import Applying, Operation, apply_plan, ends_stream, run_change, show_only, write_end
 from aligntool.demo_disk import make_demo_image
 from aligntool.errors import Refused, Stopped
@@ -32,6 +23,7 @@ from aligntool.inventory import Disk
 from aligntool.linux.look import look
 from aligntool.realign.layout import make_layout, plan_layout
 from aligntool.realign.planning import mends
+from aligntool.realign.request import Request, find_plan, look_at, refuse_in_flight, refuse_part
 from aligntool.recipes.goals import parse_part, recipe
 from aligntool.render.audit import audit_lines
 from aligntool.render.disk_map import boundary_lines

@@ -17,7 +17,6 @@ import typer
 from aligntool.audit.wording import shell_word
 from aligntool.cli import options
 from aligntool.cli.options import File, Size, command, print_lines, sector, terminal_width, whole
-from aligntool.cli.plan import refuse_in_flight
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk
@@ -30,6 +29,7 @@ from aligntool.measure.run import keep_in_history, keep_result
 from aligntool.measure.schedule import Target, TargetKind, refuse_destruction
 from aligntool.measure.targets import history_folder
 from aligntool.measure.unit import Probed, ProbeResult, infer
+from aligntool.realign.request import refuse_in_flight
 from aligntool.render.experiments import probe_json, probe_lines
 from aligntool.render.lines import wants_color
 from aligntool.render.plan import time_words

@@ -13,9 +13,18 @@ from aligntool.cli import options
 from aligntool.cli.arrays import array_status, record_of, recover_array, unfinished
 from aligntool.cli.options import File, command, naming, print_lines, read_text, terminal_width
 from aligntool.cli.partitions import Layout
-from aligntool.cli.plan import Realign, Request, held_disk, hurrying, journal_words, report_result
+from aligntool.cli.plan import Realign, report_result
 from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
-from aligntool.cli.run_change import Applying, Operation, ends_stream, follow, identity, run_change, ways_on
+from aligntool.cli.run_change import (
+    Applying,
+    Operation,
+    ends_stream,
+    follow,
+    identity,
+    pipes_may_break,
+    run_change,
+    ways_on,
+)
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.reader import TableReading
@@ -29,6 +38,7 @@ from aligntool.raid.running import PersistGoal
 from aligntool.realign import move
 from aligntool.realign.move import Status, find_journal
 from aligntool.realign.move import journal_status as find_status
+from aligntool.realign.request import Request, held_disk, hurrying, journal_words
 from aligntool.realign.standing import Laid, overlay, places_in_use
 from aligntool.render.lines import harmless, plain, show
 from aligntool.render.progress import status_json, status_lines, steps_left, table_lines
@@ -179,7 +189,8 @@ def _recover(disk: str | None, asked: Recovery, *, back: bool, json_: bool) -> N
     if not _goes_on(disk, found, replace(asked, yes=asked.yes or found.restore_table), back=back, json_=json_):
         return
     shown = confirm_restoring(disk, journal, plan, yes=asked.yes) if restore else None
-    with held_disk(plan, disk, journal_file=journal, rate=asked.rate) as context:
+    locked = held_disk(plan, disk, on_note=options.say, journal_file=journal, rate=asked.rate)
+    with pipes_may_break(), locked as context:
         if shown is not None:
             refuse_another(context.device, plan, shown)
         act = move.rollback if back else move.resume

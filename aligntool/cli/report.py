@@ -9,7 +9,6 @@ from aligntool.audit.drives import unjudged
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Wishes
 from aligntool.cli import options
-from aligntool.cli.audit import known_of, with_mends
 from aligntool.cli.options import File, Files, Name, say
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Inventory
@@ -22,6 +21,8 @@ from aligntool.linux.targets import Given
 from aligntool.measure.targets import read_any
 from aligntool.raid.chunks import known_rates
 from aligntool.raid.running import arrays_of
+from aligntool.realign.mends import with_mends
+from aligntool.recipes.drives import known_of
 from aligntool.render.recipes import TOPIC
 from aligntool.render.report.disks import Content, Measured, pictures_of
 from aligntool.render.report.page import measured_of, page_html

@@ -10,32 +10,24 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import PurePath
 from types import FrameType
 from typing import ParamSpec, Protocol, TextIO
 
 from aligntool.audit.wording import shell_word
-from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun, to_json
-from aligntool.cli.options import colored, command, confirm_disk, keep, print_lines, terminal_width
+from aligntool.change import Plan, to_json
+from aligntool.cli.options import colored, confirm_disk, keep, print_lines, terminal_width
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.linux.process import STOPPING
+from aligntool.realign.applying import Applying as Applying
+from aligntool.realign.applying import apply_events
+from aligntool.realign.applying import ways_on as ways_on
 from aligntool.realign.layout import require_libparted
 from aligntool.render.lines import EMPTY, Line, show, text_of, wants_color
 from aligntool.render.plan import attention_lines
 from aligntool.render.progress import OnEvent, begin_json, end_json, progress_bar, progress_json, progress_lines
-from aligntool.steps import CheckContent, EditFile, MakeMember, ShrinkContent, WriteFile, WriteJournal
-from aligntool.units import format_about
-
-
-@dataclass(frozen=True, slots=True)
-class Applying:
-    """A change that is under way: its events make it happen as they are consumed."""
-
-    events: Iterator[Event]
-    hint: str  # the commands that go on when it stops part-way, a line each
-    on_stop: Callable[[], None] = lambda: None  # called as soon as the user wants it to stop
+from aligntool.steps import EditFile, MakeMember, WriteFile
 
 
 class Operation(Protocol):
@@ -151,92 +143,19 @@ def end_change(
     sys.stdout.flush()
 
 
-def ways_on(disk: str, *words: str) -> str:
-    """What can be typed when a change stopped part-way, a line each."""
-    return "\n".join(command(name, disk, *words) for name in ("resume", "rollback"))
-
-
 # Following a change by its events, and interrupting it. From the first write on, every way to end reports where the
 # disk or the array stands, and what to type.
 
 
 def follow(plan: Plan, applying: Applying, *, json_: bool, in_flight: bool = False) -> bool:
-    """Apply by consuming the events, and report them. Return whether the running kernel does not show the result yet.
-
-    `in_flight`: something was written before the first step. Raises Refused or KeyboardInterrupt while nothing is
-    written, and Stopped for every way to end after that.
-    """
-    hint = applying.hint
-    far = _Reached(plan)
-    writing = False
-    try:
-        with _stopping(applying.on_stop), _closing(applying.events), _reporter(plan, json_=json_) as report:
-            for event in applying.events:
-                writing = writing or _begins_writing(plan, event)
-                far.note(event)
-                report(event)
-        return far.kernel_behind
-    except KeyboardInterrupt:
-        if not writing and not in_flight:
-            raise
-        raise Stopped(f"interrupted {far.words()}; {far.kept()}", hint=far.way_on(hint)) from None
-    except Refused as error:
-        if not writing:
-            raise
-        raise Stopped(str(error), hint=far.way_on(hint, error.hint)) from error
-    except Stopped as error:
-        raise Stopped(str(error), hint=far.way_on(hint, error.hint)) from error
-    except OSError as error:
-        what = f"{plan.disk.path}: {error.strerror}"
-        raise (Stopped(what, hint=far.way_on(hint)) if writing else Refused(what)) from error
-    except Exception:
-        if writing:
-            print(f"aligntool: a bug stopped it {far.words()}; {far.kept()}\n  → {far.way_on(hint)}", file=sys.stderr)
-        raise
+    """Apply by consuming the events, and report them: see `apply_events`."""
+    return apply_events(plan, applying, _reporting(plan, applying.on_stop, json_=json_), in_flight=in_flight)
 
 
-class _Reached:
-    """The last that was heard of a move."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._steps = len(plan.steps)
-        self._step = 0
-        self._shrunk_only = False  # something is written, and there is no journal yet
-        self._copied = ""
-        self.kernel_behind = False
-
-    def note(self, event: Event) -> None:
-        match event:
-            case StepBegun():
-                self._step = event.index + 1
-                step = next(iter(self._plan.steps[event.index :]), None)
-                waits = self._shrunk_only and isinstance(step, WriteJournal)
-                self._shrunk_only = waits or isinstance(step, ShrinkContent)
-            case KernelBehind():
-                self.kernel_behind = True
-            case Progress():
-                self._copied = f", {format_about(event.done)} of {format_about(event.total)} copied"
-
-    def words(self) -> str:
-        return f"in step {self._step} of {self._steps}{self._copied}"
-
-    def kept(self) -> str:
-        if self._plan.purpose in ("raid", "persist"):
-            return "the record of how far it came is kept"
-        return "no partition was moved" if self._shrunk_only else "the journal is kept"
-
-    def way_on(self, hint: str, own: str = "") -> str:
-        """Without a journal there is nothing to resume: what the error itself hints at, or all from the beginning."""
-        again = command("plan realign", self._plan.disk.path, "--shrink")
-        return own or again if self._shrunk_only else hint
-
-
-def _begins_writing(plan: Plan, event: Event) -> bool:
-    """A journal is written to free space, and it counts only once the entries are parked."""
-    if not isinstance(event, StepBegun):
-        return False
-    return not isinstance(next(iter(plan.steps[event.index :]), None), CheckContent | WriteJournal)
+@contextmanager
+def _reporting(plan: Plan, on_stop: Callable[[], None], *, json_: bool) -> Iterator[OnEvent]:
+    with _stopping(on_stop), _reporter(plan, json_=json_) as report:
+        yield report
 
 
 def _reporter(plan: Plan, *, json_: bool) -> AbstractContextManager[OnEvent]:
@@ -246,15 +165,6 @@ def _reporter(plan: Plan, *, json_: bool) -> AbstractContextManager[OnEvent]:
     if wants_color(sys.stderr, dict(os.environ)):
         return progress_bar(plan, sys.stderr, time.monotonic)
     return progress_lines(plan, sys.stderr, time.monotonic)
-
-
-@contextmanager
-def _closing(events: Iterator[Event]) -> Iterator[None]:
-    """A generator that is left half-way puts things in order at once, and not when Python gets to it."""
-    try:
-        yield
-    finally:
-        getattr(events, "close", lambda: None)()
 
 
 @contextmanager

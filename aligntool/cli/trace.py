@@ -12,7 +12,6 @@ import typer
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Severity, Wishes
-from aligntool.cli.audit import known_of
 from aligntool.cli.options import File, Grid, print_lines, say, size, terminal_width, whole
 from aligntool.cli.probe import ended_by_signals
 from aligntool.errors import ExitCode, Refused
@@ -22,6 +21,7 @@ from aligntool.measure import trace as traces
 from aligntool.measure.compare import boot_doubts, boot_drive
 from aligntool.measure.logs import LogFormat, open_log
 from aligntool.measure.targets import read_result
+from aligntool.recipes.drives import known_of
 from aligntool.render.trace import Counted, Rated, Source, boot_json, boot_lines, trace_json, trace_lines
 
 # `aligntool estimate boot`: what the storage's part of a boot takes, from the rates of a drive.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from aligntool.inventory import Disk, DiskKind, IoLimits, KnownGeometry, Source
+from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, KnownGeometry, Source
 from aligntool.recipes.schema import (
     Entry,
     Pattern,
@@ -336,3 +336,9 @@ def _in_class(row: DriveRow, disk: Disk, model: str) -> bool:
     if row.match and not row.fits_any(spellings(model, row.makers, cut=False)):
         return False
     return row.rotational in (None, disk.rotational) and row.fits_kind(disk)
+
+
+def known_of(inventory: Inventory) -> dict[str, tuple[KnownGeometry, ...]]:
+    """Return the rows of the drive database for each disk."""
+    database = load_drives(models=any(disk.model for disk in inventory.disks))
+    return {disk.name: database.known(disk) for disk in inventory.disks}

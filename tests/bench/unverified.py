@@ -11,12 +11,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from aligntool.cli.plan import Realign, Request, look_at, still_true
+from aligntool.cli.plan import Realign
 from aligntool.cli.run_change import show_plan
 from aligntool.device import Device, Job, Jobs
 from aligntool.linux.content import check_content
 from aligntool.linux.hold import hold_disk
 from aligntool.realign.move import MoveContext, realign
+from aligntool.realign.request import Request, look_at, still_true
 from aligntool.steps import CheckContent
 
 SHORTEST = 1 << 16  # shorter writes are table, journal and markers, not the content

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from aligntool.change import LayoutGoal, PartWish, Plan, RaidGoal, RealignGoal, Wanted, to_json, with_asked
-from aligntool.cli.plan import Request
 from aligntool.measure import results
 from aligntool.measure.alignment import Knee, Load, Rate
 from aligntool.measure.alignment import Place as At
@@ -23,6 +22,7 @@ from aligntool.raid.chunks import Ceiling
 from aligntool.raid.make import Record, save
 from aligntool.raid.measured import Identity, Sample, Tuning, tuning_text
 from aligntool.raid.running import ArrayView, MemberView, PersistGoal
+from aligntool.realign.request import Request
 from aligntool.recipes.goals import BenchGoal, BenchTest, Recipe
 from aligntool.render.experiments import alignment_json, span_json
 from aligntool.render.plan import arrays_json

@@ -10,13 +10,13 @@ import pytest
 
 from aligntool.audit.report import read_measured
 from aligntool.change import STEPS, StepBegun, Wanted, asked_of, from_json
-from aligntool.cli.plan import Request
 from aligntool.documents import WIRE, as_object, by_field, wire_names
 from aligntool.measure import results
 from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
 from aligntool.raid.make import read_record
 from aligntool.raid.measured import parse_tuning
 from aligntool.raid.running import PersistGoal
+from aligntool.realign.request import Request
 from aligntool.render.experiments import alignment_json, span_json
 from aligntool.render.progress import event_json
 from aligntool.steps import Step

@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 
 from aligntool.change import Plan, RealignGoal, Used
-from aligntool.cli.plan import Request, look_at
 from aligntool.errors import Refused
 from aligntool.realign.planning import plan_realign
+from aligntool.realign.request import Request, look_at
 from aligntool.steps import CloseJournal, HoldContent, JournalPlace, ReleaseContent, WriteJournal
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run

@@ -1,0 +1,120 @@
+"""Apply a plan by its events. Every way to end states where the disk or the array stands, and what to type."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from aligntool.audit.wording import command
+from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun
+from aligntool.errors import Refused, Stopped
+from aligntool.steps import CheckContent, ShrinkContent, WriteJournal
+from aligntool.units import format_about
+
+
+@dataclass(frozen=True, slots=True)
+class Applying:
+    """A change that is under way: its events make it happen as they are consumed."""
+
+    events: Iterator[Event]
+    hint: str  # the commands that go on when it stops part-way, a line each
+    on_stop: Callable[[], None] = lambda: None  # called as soon as the user wants it to stop
+
+
+def ways_on(disk: str, *words: str) -> str:
+    """What can be typed when a change stopped part-way, a line each."""
+    return "\n".join(command(name, disk, *words) for name in ("resume", "rollback"))
+
+
+def apply_events(
+    plan: Plan,
+    applying: Applying,
+    reporting: AbstractContextManager[Callable[[Event], object]],
+    *,
+    in_flight: bool = False,
+) -> bool:
+    """Apply by consuming the events, and report each. Return whether the running kernel does not show the result yet.
+
+    `in_flight`: something was written before the first step. Raises Refused or KeyboardInterrupt while nothing is
+    written, and Stopped for every way to end after that.
+    """
+    hint = applying.hint
+    far = _Reached(plan)
+    writing = False
+    try:
+        with reporting as on_event, _closing(applying):
+            for event in applying.events:
+                writing = writing or _begins_writing(plan, event)
+                far.note(event)
+                on_event(event)
+        return far.kernel_behind
+    except KeyboardInterrupt:
+        if not writing and not in_flight:
+            raise
+        raise Stopped(f"interrupted {far.words()}; {far.kept()}", hint=far.way_on(hint)) from None
+    except Refused as error:
+        if not writing:
+            raise
+        raise Stopped(str(error), hint=far.way_on(hint, error.hint)) from error
+    except Stopped as error:
+        raise Stopped(str(error), hint=far.way_on(hint, error.hint)) from error
+    except OSError as error:
+        what = f"{plan.disk.path}: {error.strerror}"
+        raise (Stopped(what, hint=far.way_on(hint)) if writing else Refused(what)) from error
+    except Exception as error:
+        if writing:
+            error.add_note(f"aligntool: a bug stopped it {far.words()}; {far.kept()}\n  → {far.way_on(hint)}")
+        raise
+
+
+class _Reached:
+    """The last that was heard of a move."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._steps = len(plan.steps)
+        self._step = 0
+        self._shrunk_only = False  # something is written, and there is no journal yet
+        self._copied = ""
+        self.kernel_behind = False
+
+    def note(self, event: Event) -> None:
+        match event:
+            case StepBegun():
+                self._step = event.index + 1
+                step = next(iter(self._plan.steps[event.index :]), None)
+                waits = self._shrunk_only and isinstance(step, WriteJournal)
+                self._shrunk_only = waits or isinstance(step, ShrinkContent)
+            case KernelBehind():
+                self.kernel_behind = True
+            case Progress():
+                self._copied = f", {format_about(event.done)} of {format_about(event.total)} copied"
+
+    def words(self) -> str:
+        return f"in step {self._step} of {self._steps}{self._copied}"
+
+    def kept(self) -> str:
+        if self._plan.purpose in ("raid", "persist"):
+            return "the record of how far it came is kept"
+        return "no partition was moved" if self._shrunk_only else "the journal is kept"
+
+    def way_on(self, hint: str, own: str = "") -> str:
+        """Without a journal there is nothing to resume: what the error itself hints at, or all from the beginning."""
+        again = command("plan realign", self._plan.disk.path, "--shrink")
+        return own or again if self._shrunk_only else hint
+
+
+def _begins_writing(plan: Plan, event: Event) -> bool:
+    """A journal is written to free space, and it counts only once the entries are parked."""
+    if not isinstance(event, StepBegun):
+        return False
+    return not isinstance(next(iter(plan.steps[event.index :]), None), CheckContent | WriteJournal)
+
+
+@contextmanager
+def _closing(applying: Applying) -> Iterator[None]:
+    """A generator that is left half-way puts things in order at once, and not when Python gets to it."""
+    try:
+        yield
+    finally:
+        applying.on_stop()
+        getattr(applying.events, "close", lambda: None)()
