@@ -1,0 +1,162 @@
+"""The Python API: look at disks, audit them, plan a realign, apply it. docs/api.md states what is stable.
+
+Nothing is printed and nothing is asked; what stands in the way is raised.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from aligntool.audit import judge
+from aligntool.audit.report import Answer, Check, Finding, Grid, Judged, Report, Severity, Verdict, Wishes
+from aligntool.audit.wording import command
+from aligntool.change import (
+    Event,
+    KernelBehind,
+    Place,
+    Plan,
+    Progress,
+    RealignGoal,
+    Said,
+    StepBegun,
+    StepDone,
+    asked_of,
+    from_json,
+    with_asked,
+)
+from aligntool.errors import Refusal, Refused, Stopped
+from aligntool.inventory import Disk, DiskKind, Inventory, Layer, Partition, Unseen
+from aligntool.linux import look as machine
+from aligntool.linux.targets import Given
+from aligntool.realign.applying import apply_events
+from aligntool.realign.mends import with_mends
+from aligntool.realign.request import Request, find_plan, held_realign, look_at
+from aligntool.recipes.drives import known_of
+from aligntool.render import json, progress
+from aligntool.units import MIB, Extent
+
+__all__ = [
+    "Answer", "Applied", "Check", "Disk", "DiskKind", "Event", "Extent", "Finding", "Grid", "Inventory", "Judged",
+    "KernelBehind", "Layer", "Partition", "Place", "Plan", "Progress", "RealignPlan", "Refusal", "Refused", "Report",
+    "Said", "Severity", "StepBegun", "StepDone", "Stopped", "Unseen", "Verdict",
+    "apply", "audit", "event_json", "look", "plan_realign", "read_plan", "to_json",
+]  # fmt: skip
+
+Target = str | Path
+
+
+@dataclass(frozen=True, slots=True)
+class RealignPlan:
+    """How a disk gets onto its boundaries: `plan.places` before and after, `plan.steps`, `plan.attention`."""
+
+    plan: Plan
+    request: Request
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """Return whether every partition stays where it is."""
+        return not self.plan.steps
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The disk after a plan was applied, looked at and judged again."""
+
+    judged: Judged
+    kernel_behind: bool  # the running kernel has to read the new table: partprobe, or a restart
+
+
+def look(
+    targets: Target | Iterable[Target] = (),
+    sysroot: Target | None = None,
+    *,
+    sector_size: int | None = None,
+    physical_sector_size: int | None = None,
+    wake: bool = False,
+) -> Inventory:
+    """Return the named devices and image files, or every disk of the machine. What could not be looked at is in
+    `unseen`. `sysroot`: a captured machine is read instead. Sizes are bytes, for disks that report none or wrong ones.
+    `wake`: also read disks that are asleep. Raises Refused.
+    """
+    named = (targets,) if isinstance(targets, str | Path) else targets
+    given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
+    folder = None if sysroot is None else str(sysroot)
+    return machine.look(tuple(map(str, named)), sysroot=folder, given=given, wake=wake, keep_going=True)
+
+
+def audit(
+    targets: Inventory | Target | Iterable[Target] = (),
+    sysroot: Target | None = None,
+    *,
+    page_size: int | None = None,
+    grain: int = MIB,
+) -> Report:
+    """Judge an inventory, or what `look` returns for these targets. `page_size`: of the drives, in bytes. `grain`: the
+    boundary that partitions should start on. Raises Refused.
+    """
+    inventory = targets if isinstance(targets, Inventory) else look(targets, sysroot)
+    return with_mends(judge.audit(inventory, known_of(inventory), Wishes(page_size=page_size, grain=grain)))[0]
+
+
+def plan_realign(
+    target: Target,
+    *,
+    partitions: Iterable[int] = (),
+    grain: int | None = None,
+    shrink: bool = False,
+    journal_file: Target | None = None,
+    sector_size: int | None = None,
+    physical_sector_size: int | None = None,
+    page_size: int | None = None,
+) -> RealignPlan:
+    """Plan the moves of partitions onto the boundary; nothing is written. `partitions`: only these; none: all that are
+    off. `grain`: the boundary, in bytes; None: 1 MiB where there is room. `shrink`: file systems may be shrunk.
+    `journal_file`: the journal, on another disk. Raises Refused with every reason in `refusals`.
+    """
+    goal = RealignGoal(
+        partitions=tuple(sorted(set(partitions))),
+        grain=grain or MIB,
+        grain_given=grain is not None,
+        shrink=shrink,
+        journal_file=None if journal_file is None else str(Path(journal_file).absolute()),
+    )
+    request = Request(goal, sector_size, physical_sector_size, page_size)
+    return RealignPlan(find_plan(str(target), request).plan, request)
+
+
+def apply(
+    plan: RealignPlan, on_event: Callable[[Event], object] = lambda event: None, *, rate: int | None = None
+) -> Applied:
+    """Apply a plan, and return the result. `on_event` gets each event as it occurs. `rate`: bytes per second at most.
+
+    Raises Refused while nothing is written, also where the disk is not as it was planned for. Raises Stopped after the
+    first write, also where `on_event` is interrupted by KeyboardInterrupt; `aligntool resume` and `rollback` go on.
+    """
+    path, behind = plan.plan.disk.path, False
+    if plan.plan.steps:
+        locked = held_realign(plan.plan, plan.request, rate=rate, on_note=lambda text: on_event(Said(text)))
+        with locked as applying:
+            behind = apply_events(plan.plan, applying, nullcontext(on_event))
+    try:
+        return Applied(look_at(path, plan.request)[0], behind)
+    except Refused as error:
+        text = f"it is done, but the result was not verified: {error}"
+        raise Stopped(text, hint=command("audit", path)) from error
+
+
+def to_json(value: Report | RealignPlan) -> str:
+    """Return the document that the command line writes: schema `audit` or `plan`."""
+    if isinstance(value, Report):
+        return "".join(json.audit_json(*with_mends(value)))
+    return with_asked(value.plan, "asked", value.request) + "\n"
+
+
+def read_plan(text: str) -> RealignPlan:
+    """Return the plan of a document of `to_json` or of `aligntool plan realign -o`. Raises Refused."""
+    return RealignPlan(from_json(text), asked_of(text, "asked", Request))
+
+
+def event_json(plan: RealignPlan, event: Event) -> str:
+    """Return an event as a line of JSON: schema `events`."""
+    return progress.event_json(plan.plan, event)
