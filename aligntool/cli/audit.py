@@ -22,9 +22,9 @@ from aligntool.linux.targets import Given
 from aligntool.realign.mends import with_mends
 from aligntool.recipes.drives import known_of
 from aligntool.render import disk_map
-from aligntool.render.audit import audit_lines, verdict_line
+from aligntool.render.audit import audit_lines
 from aligntool.render.json import audit_json, audit_prometheus
-from aligntool.render.lines import EMPTY, harmless
+from aligntool.render.lines import harmless
 from aligntool.units import MIB
 
 # What was measured before, for an audit.
@@ -120,11 +120,8 @@ def _tell(report: Report, form: Format, *, map_: bool, quiet: bool, verbose: boo
         case Format.TEXT:
             width = terminal_width()
             report, mends = with_mends(report)
-            if not quiet:
-                print_lines([verdict_line(report), EMPTY])
-            if map_:
-                print_lines(disk_map.map_lines(report, width=width))
-            print_lines(audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=mends))
+            maps = disk_map.map_lines(report, width=width) if map_ else ()
+            print_lines(audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=mends, maps=maps))
     sys.stdout.flush()
 
 

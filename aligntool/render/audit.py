@@ -1,6 +1,6 @@
 """A Report as text: verdict table, facts, findings, what can be repaired."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from aligntool.audit.drives import unjudged
 from aligntool.audit.report import Answer, Check, Code, Finding, Judged, Mend, Report, Severity, Verdict, explanations
@@ -235,8 +235,13 @@ _NO_MENDS: Mends = {}
 _ANSWERS = {Answer.ON: Style.GOOD, Answer.OFF: Style.BAD, Answer.UNKNOWN: Style.DOUBT}
 
 
-def audit_lines(report: Report, *, width: int, verbose: bool, quiet: bool, mends: Mends = _NO_MENDS) -> Iterator[Line]:
-    """`mends`: whether what is off can be realigned, by the disk's name."""
+def audit_lines(
+    report: Report, *, width: int, verbose: bool, quiet: bool, mends: Mends = _NO_MENDS, maps: Iterable[Line] = ()
+) -> Iterator[Line]:
+    """`mends`: whether what is off can be realigned, by the disk's name; `maps`: pictures of the disks."""
+    if report.judged and not quiet:
+        yield from (_verdict_line(report), EMPTY)
+    yield from maps
     if quiet:
         yield from finding_lines(report, width=width, verbose=False, quiet=True)
         return
@@ -420,7 +425,7 @@ def worst_of(verdict: Verdict) -> Check | None:
     return min(failed, key=lambda check: check.grid.severity.rank, default=None)
 
 
-def verdict_line(report: Report) -> Line:
+def _verdict_line(report: Report) -> Line:
     """Return the verdict of all disks in words."""
     disks, errors = report.judged, report.count(Severity.ERROR)
     off = [each for each in disks if any(one.matters and one.answer is Answer.OFF for one in each.verdicts)]
