@@ -306,7 +306,9 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
     except Exception:
-        _print_bug()
+        traceback.print_exc()
+        print("aligntool: this is a bug in aligntool. Please report it with the lines above.", file=sys.stderr)
+        print("  → aligntool snapshot -o snapshot.tar.xz   captures this machine for the report", file=sys.stderr)
         sys.exit(ExitCode.BUG)
 
 
@@ -316,12 +318,6 @@ def _print_error(reason: str, hint: str) -> None:
         print(f"aligntool: {harmless(line)}", file=sys.stderr)
     for line in hint.split("\n") if hint else ():
         print(f"  → {harmless(line)}", file=sys.stderr)
-
-
-def _print_bug() -> None:
-    traceback.print_exc()
-    print("aligntool: this is a bug in aligntool. Please report it with the lines above.", file=sys.stderr)
-    print("  → aligntool snapshot -o snapshot.tar.xz   captures this machine for the report", file=sys.stderr)
 
 
 # Standard output that reports its own errors: a full disk or a closed output becomes a refusal.

@@ -72,7 +72,9 @@ def held_array(plan: Plan, plan_again: Callable[[], Plan]) -> Iterator[Applying]
         with hold_members(plan.steps) as held:
             refuse_changed(plan, plan_again())
             make.refuse_impossible(plan, paths)
-            _warn_of_volatile_record(paths)
+            if kind := volatile_kind(paths.state):
+                lost = "a power cut would lose the record, and an unfinished array has to be made again with --wipe"
+                say(f"{paths.state} is a {kind}: {lost}")
             record = make.begin(plan, paths)
             try:
                 yield Applying(make.go_forward(record, plan, paths, held), ways_on(plan.disk.path))
@@ -148,12 +150,6 @@ def _refuse_unfinished(plan: Plan, paths: Paths) -> None:
 def _drive_key(step: MakeMember) -> tuple[str | None, ...]:
     disk = step.disk
     return (disk.model, disk.serial, disk.wwn) if disk.serial or disk.wwn else (disk.path,)
-
-
-def _warn_of_volatile_record(paths: Paths) -> None:
-    if kind := volatile_kind(paths.state):
-        lost = "a power cut would lose the record, and an unfinished array has to be made again with --wipe"
-        say(f"{paths.state} is a {kind}: {lost}")
 
 
 # What stands in the way of an array on this machine, asked before its plan is shown.
@@ -274,8 +270,7 @@ def _is_meant(plan: Plan, target: str) -> bool:
     if target in (array.path, Path(array.path).name, array.disk_id):
         return True
     path = target if "/" in target else f"/dev/{target}"
-    names = {path, str(Path(path).resolve())}
-    if not names.isdisjoint(_drives_now(plan)):
+    if not {path, str(Path(path).resolve())}.isdisjoint(_drives_now(plan)):
         return True
     return Path(array.path).exists() and Path(path).exists() and Path(array.path).samefile(path)
 

@@ -368,8 +368,7 @@ def bench_alignment(
     with _working(found, span, runtime, asked) as working:
         disk = _look_at_disk(working.disk)
         wide, by = (unit, "--unit") if unit is not None else _unit_of(disk)
-        places = alignment.places_of(working.room, wide, found.logical_block, start, every=every)
-        swept = _sweep(working, places, depth)
+        swept = _sweep(working, alignment.places_of(working.room, wide, found.logical_block, start, every=every), depth)
         rates = tuple(alignment.Rate(*run.key, run.iops, run.measured.thread_cpu) for run in swept.runs)
         measured = Starts(options.now(), found.place, wide, by, rates)
         measured = _described(measured, working, swept, disk)

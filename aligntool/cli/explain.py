@@ -109,8 +109,7 @@ def show_recipe(
 
     Example: aligntool recipes show desktop-uefi
     """
-    found = tuple(each for each in load_recipes() if each.name == name) or (recipe(name),)
-    _show(found, json_=json_)
+    _show(tuple(each for each in load_recipes() if each.name == name) or (recipe(name),), json_=json_)
 
 
 def check_recipe(file: Annotated[str, "FILE", "A recipe of your own, in TOML."], *, json_: JsonOption = False) -> None:

@@ -244,8 +244,7 @@ class Geometry:
     @property
     def typed(self) -> dict[str, int | None]:
         """The options by their names on the command line."""
-        names = ("--sector-size", "--physical-sector-size", "--page-size")
-        return dict(zip(names, astuple(self), strict=True))
+        return dict(zip(("--sector-size", "--physical-sector-size", "--page-size"), astuple(self), strict=True))
 
 
 def typed_words(options: Mapping[str, str | int | None]) -> list[str]:

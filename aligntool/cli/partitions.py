@@ -178,8 +178,7 @@ class Layout(Operation):
     def held(self, plan: Plan) -> Iterator[Applying]:
         path = plan.disk.path
         with options.naming(path):
-            events = make_layout(plan, _look_again(plan))
-            yield Applying(events, command("layout", path, "--wipe"))
+            yield Applying(make_layout(plan, _look_again(plan)), command("layout", path, "--wipe"))
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         path = plan.disk.path
@@ -230,8 +229,7 @@ def demo(
     with tempfile.TemporaryDirectory(prefix="aligntool-demo-") as folder:
         path = f"{folder}/disk.img"
         _audit_old_disk(path, picture)
-        plan = _show_demo_plan(path)
-        _realign(plan, path)
+        _realign(_show_demo_plan(path), path)
     _comment("\nThe image is gone; `aligntool demo old-disk.img` keeps one to play with.")
 
 
@@ -258,9 +256,7 @@ def _realign(plan: Plan, image: str) -> None:
     _typed(command("realign", image, "--yes"))
     apply_plan(Realign(image, Request()), plan, json_=False)
     _typed(command("audit", image))
-    report = _report(image)
-    lines = audit_lines(report, width=terminal_width(), verbose=False, quiet=False)
-    print_lines(lines)
+    print_lines(audit_lines(_report(image), width=terminal_width(), verbose=False, quiet=False))
 
 
 def _report(image: str) -> Report:

@@ -154,8 +154,7 @@ def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None)
     """Look at the array and at the files of the system, and plan. Raises Refused with every reason."""
     inventory = look((), sysroot=sysroot)
     named = resolved(array) if sysroot is None else array
-    disk = find_array(inventory.disks, named, command="sudo aligntool raid persist")
-    return plan_persist(disk, inventory, goal)
+    return plan_persist(find_array(inventory.disks, named, command="sudo aligntool raid persist"), inventory, goal)
 
 
 @dataclass(frozen=True, slots=True)

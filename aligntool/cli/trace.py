@@ -187,7 +187,12 @@ def record_command(
     boundaries = _boundaries(found, grid_, phase_)
     with _log(found, output) as folder:
         recorded = _recorded(found, cmd, folder, json_=json_)
-        _tell(found.path, _pattern(str(recorded.text), boundaries), json_=json_)
+        try:
+            with open_log(str(recorded.text), LogFormat.BLKPARSE) as opened:
+                pattern = traces.read_pattern(opened.events, boundaries)
+        except traces.NoCommands:
+            pattern = traces.Pattern(traces.Moment.ISSUED, 0, (), None)
+        _tell(found.path, pattern, json_=json_)
     say(f"{cmd[0]} ended with {recorded.code} after {recorded.seconds:.1f} s")
     raise typer.Exit(ExitCode.INTERRUPTED if recorded.interrupted else recorded.code)
 
@@ -236,12 +241,3 @@ def _tell(path: str, pattern: traces.Pattern, *, json_: bool) -> None:
     else:
         print(f"{path} received no requests: reads were served from the page cache, and writes are not flushed yet")
     sys.stdout.flush()
-
-
-def _pattern(text: str, boundaries: Sequence[traces.Boundary]) -> traces.Pattern:
-    """An empty one where nothing was asked. Raises Refused."""
-    try:
-        with open_log(text, LogFormat.BLKPARSE) as opened:
-            return traces.read_pattern(opened.events, boundaries)
-    except traces.NoCommands:
-        return traces.Pattern(traces.Moment.ISSUED, 0, (), None)

@@ -52,8 +52,7 @@ class Buffers:
         if length == 0:
             return memoryview(bytearray())
         if not _SHORTEST <= length <= _SPACE:
-            memory = _map(align_up(length, mmap.PAGESIZE))
-            return memoryview((ctypes.c_char * length).from_buffer(memory)).cast("B")
+            return memoryview((ctypes.c_char * length).from_buffer(_map(align_up(length, mmap.PAGESIZE)))).cast("B")
         free = self._long if length >= _LONG else self._short
         try:
             slot = free.pop()  # not asked beforehand: another thread may take the last one
@@ -386,8 +385,7 @@ class Limited:
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
         with self._lock:
-            now = time.monotonic()
-            begin = max(now, self._free_at_s)
+            begin = max(time.monotonic(), self._free_at_s)
             self._free_at_s = begin + len(data) / self._rate
         while not self._hurried and (left := begin - time.monotonic()) > 0:
             time.sleep(min(left, _NAP_S))

@@ -182,16 +182,10 @@ def asked_health(disk: Disk) -> Disk:
     words = ("smartctl", "-j", "-H", "-A", "-l", "ssd", disk.path)
     failing, health = of_report(run_program(*words, only_reads=True, limit_s=PATIENCE_S).output)
     if failing is None and health is None and disk.kind is DiskKind.NVME:
-        failing, health = _nvme_itself(disk)
+        with suppress(OSError), opened(disk.path) as descriptor:  # smartctl is not installed, or has no answer
+            if log := health_log(descriptor):
+                failing, health = of_health_log(log)
     return replace(disk, failing=failing, health=health)
-
-
-def _nvme_itself(disk: Disk) -> tuple[str | None, Health | None]:
-    """Return the health from the drive itself, where smartctl is not installed or has no answer."""
-    with suppress(OSError), opened(disk.path) as descriptor:
-        if log := health_log(descriptor):
-            return of_health_log(log)
-    return None, None
 
 
 def of_health_log(log: bytes) -> tuple[str | None, Health]:

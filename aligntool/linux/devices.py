@@ -476,8 +476,7 @@ def vpd_serial(page: bytes | None) -> str | None:
     """Return the Unit Serial Number (SPC-4, 7.8.18): the length at byte 2, ASCII from byte 4."""
     if page is None or len(page) < 4 or page[1] != 0x80:
         return None
-    text = page[4 : 4 + int.from_bytes(page[2:4], "big")].decode("ascii", "replace")
-    return text.strip(" \0\t\n") or None
+    return page[4 : 4 + int.from_bytes(page[2:4], "big")].decode("ascii", "replace").strip(" \0\t\n") or None
 
 
 # The grid that the kernel reports of a disk. These few numbers decide every verdict: nothing is corrected here, a
@@ -521,12 +520,13 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
         return None
     chunk = tree.number(f"{md}/chunk_size")
     members = names_below(tree, path)
+    offsets = ((each, tree.number(f"{md}/dev-{each.replace('/', '!')}/offset")) for each in members)
     done, total = _progress(tree.text(f"{md}/sync_completed"))
     return ArrayFacts(
         level=level,
         chunk=chunk or None,  # 0: this level has no chunks
         members=members,
-        member_data_offsets=tuple(_data_offsets(tree, md, members)),
+        member_data_offsets=tuple((member, at * SYSFS_SECTOR) for member, at in offsets if at is not None and at >= 0),
         metadata=tree.text(f"{md}/metadata_version") or None,
         degraded=tree.number(f"{md}/degraded"),
         layout=layout_word(level, tree.number(f"{md}/layout")),
@@ -574,11 +574,6 @@ def _progress(text: str | None) -> tuple[int | None, int | None]:
     """Return the progress: "1234 / 5678" in sectors of each member; "none" and "delayed" where nothing runs."""
     found = re.fullmatch(r"([0-9]+) / ([0-9]+)", text or "")
     return (int(found[1][:20]) * SYSFS_SECTOR, int(found[2][:20]) * SYSFS_SECTOR) if found else (None, None)
-
-
-def _data_offsets(tree: Tree, md: str, members: tuple[str, ...]) -> list[tuple[str, int]]:
-    found = ((member, tree.number(f"{md}/dev-{member.replace('/', '!')}/offset")) for member in members)
-    return [(member, offset * SYSFS_SECTOR) for member, offset in found if offset is not None and offset >= 0]
 
 
 def _times(number: int | None, factor: int) -> int | None:

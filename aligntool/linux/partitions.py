@@ -82,16 +82,10 @@ def _read_sysfs(around: Surroundings, path: str, name: str, disk: str) -> Kernel
     if start is None or size is None or number is None or min(start, size) < 0:
         return None
     device, node = tree.text(f"{path}/dev"), name.replace("!", "/")
-    return KernelPartition(
-        number=number,
-        extent=Extent(start * SYSFS_SECTOR, size * SYSFS_SECTOR),
-        node=node,
-        alignment_offset=_signed(tree.number(f"{path}/alignment_offset")),
-        discard_alignment=tree.number(f"{path}/discard_alignment"),
-        holders=names_above(tree, path),
-        mounted_at=around.mounts.of(device, f"/dev/{node}"),
-        record=around.udev.record(device, name),
-    )
+    extent, mounted = Extent(start * SYSFS_SECTOR, size * SYSFS_SECTOR), around.mounts.of(device, f"/dev/{node}")
+    shift, discard = _signed(tree.number(f"{path}/alignment_offset")), tree.number(f"{path}/discard_alignment")
+    record = around.udev.record(device, name)
+    return KernelPartition(number, extent, node, shift, discard, names_above(tree, path), mounted, record)
 
 
 def _signed(offset: int | None) -> int | None:
@@ -220,16 +214,10 @@ def _read_mapped(around: Surroundings, name: str) -> KernelPartition | None:
     if mapping is None or start is None or size is None or size < 0:
         return None
     shift = tree.number(f"{path}/alignment_offset")
-    return KernelPartition(
-        number=int(mapping.group(1)),
-        extent=Extent(start * SYSFS_SECTOR, size * SYSFS_SECTOR),
-        node=name,
-        alignment_offset=shift if shift is not None and shift >= 0 else None,
-        discard_alignment=None,
-        holders=names_above(tree, path),
-        mounted_at=around.mounts.of(device, f"/dev/{name}", f"/dev/mapper/{record.get('DM_NAME')}"),
-        record=record,
-    )
+    shift = shift if shift is not None and shift >= 0 else None
+    extent = Extent(start * SYSFS_SECTOR, size * SYSFS_SECTOR)
+    mounted = around.mounts.of(device, f"/dev/{name}", f"/dev/mapper/{record.get('DM_NAME')}")
+    return KernelPartition(int(mapping[1]), extent, name, shift, None, names_above(tree, path), mounted, record)
 
 
 def without_mapped_partitions(disks: Sequence[Disk]) -> tuple[Disk, ...]:
@@ -308,5 +296,4 @@ def merge(
 def _only_kernel(label: TableLabel, partitions: Sequence[Partition], part: KernelPartition) -> Partition:
     told = told_partition(label, part, {})
     others = [other.extent for other in partitions if other.role is not Role.EXTENDED and other.extent != part.extent]
-    inside = any(other.contains(part.extent) for other in others)
-    return replace(told, role=Role.NESTED if inside else Role.PRIMARY)
+    return replace(told, role=Role.NESTED if any(other.contains(part.extent) for other in others) else Role.PRIMARY)

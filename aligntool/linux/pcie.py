@@ -160,8 +160,7 @@ class Topology:
         """Return the link between the processor and the chipset that this hop is a part of."""
         if family is None or family.side is not Side.CHIPSET:
             return None
-        bridge = f"{place.outermost_bus}/{place.outermost_bus.rpartition('/pci')[2]}:{_LPC}"
-        model = self._id(bridge, "device")
+        model = self._id(f"{place.outermost_bus}/{place.outermost_bus.rpartition('/pci')[2]}:{_LPC}", "device")
         return _chipsets().narrowed(family, f"8086:{model}") if model else family
 
 

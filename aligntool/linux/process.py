@@ -114,8 +114,7 @@ def run_program(
             return Ended(NOT_RUN, b"", f"{words[0]} did not end within {limit_s:g} s".encode())
         output.seek(0)
         errors.seek(0)
-        kept = b"".join(line for line in output if line.startswith(keep))
-        return Ended(child.returncode, kept, errors.read())
+        return Ended(child.returncode, b"".join(line for line in output if line.startswith(keep)), errors.read())
 
 
 def run_or_stop(*words: str) -> Ended:

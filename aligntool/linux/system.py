@@ -30,8 +30,7 @@ LONGEST_SCRIPT = 1 << 20
 
 def find_distribution(tree: Tree = LIVE) -> str | None:
     """Return the family of a machine; None: not a known one."""
-    release = next(filter(None, (_text(tree, file) for file in FILES)), "")
-    return with_dracut(family_of(release), tree.content)
+    return with_dracut(family_of(next(filter(None, (_text(tree, file) for file in FILES)), "")), tree.content)
 
 
 def with_dracut(family: str | None, content: Callable[[str, int], bytes | None]) -> str | None:
@@ -346,8 +345,7 @@ def _image_paths(tree: Tree) -> Iterator[str]:
     """
     for folder in ("/boot", "/efi", "/boot/efi"):
         below = [f"{folder}/{name}" for name in tree.names(folder) if _MACHINE.fullmatch(name)]
-        places = [folder, *(f"{machine}/{name}" for machine in below for name in tree.names(machine))]
-        for place in places:
+        for place in [folder, *(f"{machine}/{name}" for machine in below for name in tree.names(machine))]:
             for name in tree.names(place)[:MOST_FILES]:
                 path = f"{place}/{name}"
                 if _IMAGE.fullmatch(name) and not _NOT_BOOTED.fullmatch(name) and tree.link(path) is None:

@@ -272,15 +272,11 @@ def locks_on(path: str) -> tuple[Occupant, ...]:
     except OSError:
         return ()  # a node that is not there has no locks; one that may not be read is refused elsewhere
     try:
-        taken = _is_locked(descriptor) or _is_flocked(descriptor)
+        found = fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        taken = struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK or _is_flocked(descriptor)
     finally:
         os.close(descriptor)
     return (Occupant(f"{path} is locked by another program", f"sudo fuser -v {shell_word(path)}"),) * taken
-
-
-def _is_locked(descriptor: int) -> bool:
-    found = fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-    return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
 
 
 def _is_flocked(descriptor: int) -> bool:

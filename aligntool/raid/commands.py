@@ -52,8 +52,7 @@ def shape_of(
     goal: RaidGoal, level: Level, layout: str, chunk: int | None, placed: Sequence[Placed], offset: int
 ) -> Shape:
     """`each` is what is left of the smallest member, in whole chunks."""
-    length = min(member.extent.length for member in placed) - (offset or METADATA)
-    each = align_down(length, chunk or ANY_CHUNK)
+    each = align_down(min(member.extent.length for member in placed) - (offset or METADATA), chunk or ANY_CHUNK)
     bitmap = goal.bitmap or ("internal" if level.redundant else "none")
     size = capacity(level, len(placed), layout, each)
     data, flash = data_members(level, len(placed), layout), all(is_flash(one.member.disk) for one in placed)

@@ -92,8 +92,7 @@ def read_record(file: Path) -> Record:
             raise ValueError("it is far too large")
         document = load_object(file.read_text(encoding="utf-8"))
         check_schema(document, SCHEMA, VERSION)
-        said = document.pop("checksum", None)
-        if said != _checksum(document):
+        if document.pop("checksum", None) != _checksum(document):
             raise ValueError("it is damaged, or was changed by hand: its checksum does not fit")
         return _read(file, document)
     except PermissionError as error:
@@ -351,7 +350,9 @@ def go_back(record: Record, plan: Plan, paths: Paths) -> Iterator[Event]:
     Raises Refused and Stopped like `go_forward`.
     """
     first = record.position if record.begun else record.position - 1
-    refuse_filled(plan)
+    for step in plan.steps:  # files that would be lost
+        if isinstance(step, Mount) and steps_system.is_mounted(step.path):
+            steps_system.refuse_files(f"the new array at {step.path}", steps_system.files_below(step.path))
     yield from _start_array_to_undo(replace(record, position=first), plan)
     refuse_in_use(plan, first)
     yield from _unmount_started(plan, first)
@@ -366,13 +367,6 @@ def go_back(record: Record, plan: Plan, paths: Paths) -> Iterator[Event]:
         yield StepDone(index)
     yield from steps_system.rebuild_restored(plan, record.traces)
     _forget(record)
-
-
-def refuse_filled(plan: Plan) -> None:
-    """Raise Refused where files lie on what would be removed."""
-    for step in plan.steps:
-        if isinstance(step, Mount) and steps_system.is_mounted(step.path):
-            steps_system.refuse_files(f"the new array at {step.path}", steps_system.files_below(step.path))
 
 
 def refuse_in_use(plan: Plan, last: int) -> None:

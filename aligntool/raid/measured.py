@@ -189,8 +189,7 @@ def parse_tuning(text: str) -> Tuning:
         document = load_object(text)
         check_schema(document, SCHEMA, VERSION)
         conditions = decode(dict[str, object], document.get("conditions"), "conditions")
-        pairs = [[name, str(value)] for name, value in conditions.items()]
-        tuning = decode(Tuning, document | {"conditions": pairs})
+        tuning = decode(Tuning, document | {"conditions": [[name, str(value)] for name, value in conditions.items()]})
         _check_tuning(tuning)
         return tuning
     except ValueError as error:

@@ -142,7 +142,7 @@ def _about_kinds(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]
 def _about_sectors(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
     """An array of both counts in the larger ones, and changes when a member goes (kernel commit 6c6b66f65e55)."""
     sizes = {member.name: member.disk.limits.logical_block_size for member in members}
-    if len(set(sizes.values()) - {None}) > 1:
+    if len({*sizes.values()} - {None}) > 1:
         told = ", ".join(f"{name} {size}" for name, size in sizes.items())
         text = "the members have logical blocks of different sizes, and an array of them changes its own when one fails"
         yield Refusal("block-sizes", ", ".join(sizes), f"{text}: {told}", "\n".join(_to_blocks_alike(members, goal)))
@@ -250,8 +250,7 @@ def wiped(member: Member, goal: RaidGoal) -> bool:
 
 
 def _is_named(member: Member, name: str) -> bool:
-    paths = (member.name, f"/dev/{member.name}")
-    return name in paths or (member.partition is None and name == member.disk.path)
+    return name in (member.name, f"/dev/{member.name}") or (member.partition is None and name == member.disk.path)
 
 
 def member_holdings(member: Member) -> tuple[str, ...]:
@@ -311,8 +310,7 @@ def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], shape: Shape) -> It
         text = "a RAID0 has no size for its members: they are used as they are"
         yield Refusal("invalid-option", "member_size", text, "leave member_size out")
     lengths = {each.member.name: own_length(each) for each in placed}
-    used = {name: (length - shape.offset) // shape.chunk for name, length in lengths.items()}
-    if len(set(used.values())) > 1:
+    if len({(length - shape.offset) // shape.chunk for length in lengths.values()}) > 1:
         told = ", ".join(f"{name} {format_about(length)}" for name, length in lengths.items())
         text = f"the members of a RAID0 are used whole, and these differ in length ({told})"
         hint = "name partitions of one length, or drives without --whole-drives: these get such partitions"

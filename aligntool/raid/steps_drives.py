@@ -202,8 +202,7 @@ def wait_for_members(steps: Sequence[Step]) -> None:
     for step in steps:
         if isinstance(step, MakeMember):
             for entry in step.entries:
-                node = partition_node(step.disk.path, entry.number)
-                wait_for_partition(step.disk.path, node, entry.extent)
+                wait_for_partition(step.disk.path, partition_node(step.disk.path, entry.number), entry.extent)
 
 
 def stop_unless_standing(step: MakeMember, area: DataArea, *, blank: bool) -> None:
@@ -369,5 +368,4 @@ def refuse_unread(disk: Disk) -> None:
 
 def _ends_with_gpt(device: Device) -> bool:
     """The backup's header, which nobody believes without a primary or a protective MBR."""
-    last = device.size - device.sector_size
-    return bytes(device.read(last, device.sector_size)).startswith(b"EFI PART")
+    return bytes(device.read(device.size - device.sector_size, device.sector_size)).startswith(b"EFI PART")

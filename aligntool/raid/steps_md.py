@@ -77,8 +77,7 @@ _NOT_THERE, _TWO_THINGS = 2, 8  # blkid(8), EXIT STATUS
 
 def is_there(step: MakeFileSystem) -> bool:
     """The file system of the plan, as blkid sees it on the device itself, without its cache."""
-    said = run_program("blkid", "-p", "-o", "export", step.device)
-    found = export_values(said.output)
+    found = export_values(run_program("blkid", "-p", "-o", "export", step.device).output)
     return (found.get("TYPE"), found.get("UUID", "").lower()) == (step.kind, step.uuid.lower())
 
 
@@ -224,8 +223,7 @@ def has_superblocks(step: MakeArray) -> bool:
 
 def superblock_uuid(device: str) -> str:
     """As mdadm writes it; "": the device carries no superblock of md."""
-    said = run_program("mdadm", "--examine", "--export", device)
-    return export_values(said.output).get("MD_UUID", "")
+    return export_values(run_program("mdadm", "--examine", "--export", device).output).get("MD_UUID", "")
 
 
 def _is_degraded(name: str) -> bool:

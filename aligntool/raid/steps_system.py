@@ -74,7 +74,10 @@ def undo_system(step: SystemStep, trace: Trace) -> Iterator[Said]:
     """Undo mounts, swap, units, types and directories, where the step made them."""
     in_effect, command, text = _effect(step)
     if isinstance(step, steps.SetPartitionType):
-        yield from _restore_type(step, trace)
+        old = trace.get("type")  # only while the partition has the type that the step gave it
+        if old and _same_type(_type_now(step), step.type_code) and not _same_type(old, step.type_code):
+            run_or_stop(*command_of(replace(step, type_code=old)))
+            yield Said(f"partition {step.partition} of {step.disk} has its old type again")
     elif isinstance(step, steps.MakeDirectory) and "made" in trace:
         yield from _remove_directories(step, trace)
     elif in_effect and "before" not in trace:
@@ -171,14 +174,6 @@ def is_started_by_fstab(step: Step, uuids: Collection[str]) -> bool:
 def _type_now(step: steps.SetPartitionType) -> str:
     """As sfdisk takes it. Raise Stopped where it finds no such partition."""
     return run_or_stop("sfdisk", "--part-type", step.disk, str(step.partition)).output.strip()
-
-
-def _restore_type(step: steps.SetPartitionType, trace: Trace) -> Iterator[Said]:
-    """Only while the partition has the type that the step gave it."""
-    old = trace.get("type")
-    if old and _same_type(_type_now(step), step.type_code) and not _same_type(old, step.type_code):
-        run_or_stop(*command_of(replace(step, type_code=old)))
-        yield Said(f"partition {step.partition} of {step.disk} has its old type again")
 
 
 def _same_type(one: str, other: str) -> bool:
@@ -375,7 +370,11 @@ def restore_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
     file = find_file(paths, step.path)
     now = _read(file)
     if now is not None and hashlib.sha256(now).hexdigest() == trace["after"]:
-        _put_back(file, trace)
+        try:
+            before = _before(trace)
+            remove_file(file) if before is None else replace_file(file, before)
+        except (OSError, ValueError) as error:
+            raise Stopped(f"{file} cannot be put back: {error}") from error
         yield Said(f"{step.path} is as it was")
     elif now is not None and now == _before(trace):
         pass  # the step was cut short before it wrote anything but the copy
@@ -383,27 +382,15 @@ def restore_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
         own = f"; take out by hand: {' / '.join(step.lines)}" if isinstance(step, EditFile) else ""
         yield Said(f"{step.path} was changed since, and is left as it is{own}")
         return
-    _remove_copy(step, paths, trace)
-
-
-def _before(trace: Trace) -> bytes | None:
-    return base64.b64decode(trace["before"], validate=True) if "before" in trace else None
-
-
-def _remove_copy(step: FileStep, paths: Paths, trace: Trace) -> None:
-    """Only one that is what the file was before this work."""
+    # The copy, only one that is what the file was before this work.
     backup = backup_of(step, paths, trace)
     if backup is not None and _read(backup) == _before(trace):
         with failing_as(Stopped, f"{backup} cannot be removed"):
             remove_file(backup)
 
 
-def _put_back(file: Path, trace: Trace) -> None:
-    try:
-        before = _before(trace)
-        remove_file(file) if before is None else replace_file(file, before)
-    except (OSError, ValueError) as error:
-        raise Stopped(f"{file} cannot be put back: {error}") from error
+def _before(trace: Trace) -> bytes | None:
+    return base64.b64decode(trace["before"], validate=True) if "before" in trace else None
 
 
 def refuse_unwritable(step: FileStep, paths: Paths) -> Iterator[str]:
