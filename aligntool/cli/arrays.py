@@ -127,8 +127,7 @@ def refuse_changed(plan: Plan, now: Plan) -> None:
 
 def _given_up(record: Record) -> str:
     """What ends an array with a drive that never comes back."""
-    made = next((step.device for step in record.plan.steps if isinstance(step, MakeArray)), None)
-    stop = f"sudo mdadm --stop {made}; " if made else ""
+    stop = "".join(f"sudo mdadm --stop {step.device}; " for step in record.plan.steps if isinstance(step, MakeArray))
     end = f"{stop}sudo rm {shell_word(str(record.file))}"
     return f"a drive that is gone for good ends it: {end}; aligntool raid create --wipe then takes the other drives"
 
@@ -321,9 +320,8 @@ _PAUSE_S = 1.0
 def tell_resync(device: str) -> None:
     """Report the resynchronisation that runs, and how far it is."""
     if facts := _resync(device):
-        far = f"{facts.sync_action}{sync_words(facts)}"
-        text = f"The members are made alike in the background ({far}); the array is ready all the same."
-        print(f"{text} See how far it is: {command('raid show', device)}", file=sys.stderr)
+        text = f"The members are made alike in the background ({facts.sync_action}{sync_words(facts)})"
+        print(f"{text}; the array is ready. See how far it is: {command('raid show', device)}", file=sys.stderr)
 
 
 def wait_for_resync(device: str) -> None:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Annotated, TypeVar
@@ -200,11 +200,9 @@ def _place(plan: BenchPlan) -> Iterator[str]:
     if plan.makes_file:
         with fio_runs.made_file(target.path, plan.room, name=target.name) as path:
             yield path
-    elif plan.writes:
-        with _held(target):
-            yield target.path
     else:
-        yield target.path
+        with _held(target) if plan.writes else nullcontext():
+            yield target.path
 
 
 @contextmanager

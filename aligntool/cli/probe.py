@@ -18,7 +18,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.cli import options
 from aligntool.cli.options import File, Size, command, print_lines, sector, terminal_width, whole
 from aligntool.cli.run_change import pipes_may_break
-from aligntool.errors import ExitCode, Refused
+from aligntool.errors import ExitCode, Refused, failing_as
 from aligntool.inventory import Disk
 from aligntool.linux.hold import hold_disk
 from aligntool.linux.look import look
@@ -121,10 +121,8 @@ def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
     if folder is None:
         return lambda title, number, text: None
 
-    try:
+    with failing_as(Refused, f"{folder} cannot be made"):
         Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Refused(f"{folder} cannot be made: {error.strerror}") from error
 
     def keep(title: str, number: int, text: str) -> None:
         plain = re.sub(r"[^A-Za-z0-9.]+", "-", title)
@@ -231,8 +229,7 @@ def _held(disk: Disk, *, destructive: bool, yes: bool) -> Iterator[None]:
         return
 
     _refuse_unless_empty(disk)
-    text = f"{disk.path} is empty. Small pieces of it all over are overwritten, and what they get stays."
-    print(text, file=sys.stderr)
+    print(f"{disk.path} is empty. Small pieces all over it are overwritten, and what they get stays.", file=sys.stderr)
     serial = (disk.serial or "").strip()
     word, what = (serial, "the disk's serial number") if serial else (PurePath(disk.path).name, "its name")
     options.confirm_disk(disk.path, word, what, yes)

@@ -518,13 +518,12 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
     level = tree.text(f"{md}/level")
     if not level:
         return None
-    chunk = tree.number(f"{md}/chunk_size")
     members = names_below(tree, path)
     offsets = ((each, tree.number(f"{md}/dev-{each.replace('/', '!')}/offset")) for each in members)
     done, total = _progress(tree.text(f"{md}/sync_completed"))
     return ArrayFacts(
         level=level,
-        chunk=chunk or None,  # 0: this level has no chunks
+        chunk=tree.number(f"{md}/chunk_size") or None,  # 0: this level has no chunks
         members=members,
         member_data_offsets=tuple((member, at * SYSFS_SECTOR) for member, at in offsets if at is not None and at >= 0),
         metadata=tree.text(f"{md}/metadata_version") or None,
@@ -555,10 +554,8 @@ def layout_word(level: str, number: int | None) -> str | None:
     if number is None or number < 0:
         return None
     if level == "raid10":
-        near, far = number & 0xFF, number >> 8 & 0xFF
-        if far <= 1:
-            return f"n{near}"
-        return f"o{far}" if number & OFFSET else f"f{far}"
+        far = number >> 8 & 0xFF
+        return f"n{number & 0xFF}" if far <= 1 else f"o{far}" if number & OFFSET else f"f{far}"
     if level in ("raid4", "raid5", "raid6") and number < len(PARITY_LAYOUTS):
         return PARITY_LAYOUTS[number]
     return None

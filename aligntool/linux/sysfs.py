@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from string import whitespace
 
-from aligntool.errors import Refused
+from aligntool.errors import Refused, failing_as
 from aligntool.system import unescape
 
 # The kernel's files: /sys, /proc and /run/udev of this machine, or of another one captured in a folder. A captured
@@ -252,10 +252,8 @@ def captured_tree(folder: str) -> Tree:
         return _tree_at(place)
     if place.name == "sys" and _has_sysfs(str(place)):
         return _tree_at(place.parent)
-    try:
+    with failing_as(Refused, f"{folder} cannot be read"):
         inside = [below for below in sorted(place.iterdir()) if _has_sysfs(f"{below}/sys")]
-    except OSError as error:
-        raise Refused(f"{folder} cannot be read: {error.strerror}") from error
     if len(inside) == 1:
         return _tree_at(inside[0])
     if inside:

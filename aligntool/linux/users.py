@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aligntool.audit.wording import shell_word
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.devices import FileReader, forget_cached
 from aligntool.linux.sysfs import READ_ONLY, SWAPS, mounts_now, opened, parse_swaps
 from aligntool.units import Extent
@@ -362,10 +362,9 @@ def partition_loop(path: str, extent: Extent) -> Iterator[PartitionLoop]:
     except OSError as error:
         raise Refused(f"{path}: {error.strerror}") from error
     try:
-        yield loop
-        os.fsync(loop.descriptor)
-    except OSError as error:
-        raise Stopped(f"{loop.device} over {path}: {error.strerror}; no partition was moved") from error
+        with failing_as(Stopped, f"{loop.device} over {path}", "; no partition was moved"):
+            yield loop
+            os.fsync(loop.descriptor)
     finally:
         os.close(loop.descriptor)
         _write_back(path)

@@ -134,10 +134,9 @@ def choose(samples: Sequence[Sample], recommended: int) -> Choice:
 
 
 def _kept(recommended: int, against: Mapping[int, Ratio], apart: frozenset[int], rounds: int) -> str:
-    slower = [chunk for chunk in sorted(apart) if against[chunk].middle < 1]
     if not apart:
         return f"no chunk differed from {format_size(recommended)} by more than the noise of {rounds} rounds"
-    told = ", ".join(f"{format_size(chunk)} {against[chunk]}" for chunk in slower)
+    told = ", ".join(f"{format_size(each)} {against[each]}" for each in sorted(apart) if against[each].middle < 1)
     return f"none was clearly faster than {format_size(recommended)} in {rounds} rounds, and slower were: {told}"
 
 

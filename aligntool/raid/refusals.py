@@ -334,8 +334,5 @@ def _about_filesystem(goal: RaidGoal, shape: Shape) -> Iterator[Refusal]:
 
 
 def _least_size(goal: RaidGoal, shape: Shape) -> int:
-    if goal.filesystem == "btrfs":
-        return BTRFS_LEAST
-    if goal.filesystem != "xfs":
-        return 0
-    return max(XFS_LEAST_STRIPED, XFS_UNITS * shape.chunk) if shape.chunk else XFS_LEAST
+    xfs = max(XFS_LEAST_STRIPED, XFS_UNITS * shape.chunk) if shape.chunk else XFS_LEAST
+    return {"btrfs": BTRFS_LEAST, "xfs": xfs}.get(goal.filesystem, 0)
