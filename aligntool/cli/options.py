@@ -187,9 +187,7 @@ def _ordered_sectors(context: typer.Context, option: typer.CallbackParam, given:
     """
     logical, physical = (given if option.name == name else context.params.get(name) for name in _SECTOR_SIZES)
     if logical and physical and physical < logical:
-        raise typer.BadParameter(
-            f"physical sectors cannot be smaller than logical ones: {physical} and {logical} bytes"
-        )
+        raise typer.BadParameter(f"physical sectors cannot be smaller than logical ones: {physical}, {logical} bytes")
     return given
 
 

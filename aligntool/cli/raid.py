@@ -27,7 +27,7 @@ from aligntool.linux.system import find_distribution
 from aligntool.measure.chunks import Measuring, Sweep, examine, is_test, plan_sweep, take_away
 from aligntool.raid import measured as tuned
 from aligntool.raid.boot import SYSTEMS
-from aligntool.raid.measured import Tuning, has_test_array
+from aligntool.raid.measured import TEST_UUID, Tuning, has_test_array
 from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
 from aligntool.raid.running import PersistGoal, find_array, plan_persist
 from aligntool.recipes.goals import recipe
@@ -384,9 +384,7 @@ def tune_command(
 def _test_goal(level: str, workload: str, layout: str | None, bitmap: str | None, page: int | None) -> RaidGoal:
     word = uuid.uuid4().hex
     goal = RaidGoal(level, workload=workload, layout=layout, bitmap=bitmap)
-    return replace(
-        goal, database_page=page or goal.database_page, array_uuid=f"{tuned.TEST_UUID}:{word[:8]}:{word[8:16]}"
-    )
+    return replace(goal, database_page=page or goal.database_page, array_uuid=f"{TEST_UUID}:{word[:8]}:{word[8:16]}")
 
 
 def _find_sweep(

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from threading import Lock
-from types import TracebackType
 
 from aligntool.device import Device, Job, Jobs
 from aligntool.errors import Refused
@@ -155,9 +154,7 @@ class DiskDevice:
     def __enter__(self) -> "DiskDevice":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

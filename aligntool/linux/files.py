@@ -15,7 +15,7 @@ from aligntool.linux.process import run_program
 from aligntool.linux.sysfs import opened
 
 _NEW = ".aligntool-new"
-_OVERWRITE = "give another name, or --overwrite"
+_OTHER = "give another name, or --overwrite"
 
 
 @contextmanager
@@ -145,9 +145,7 @@ def write_pages(pages: Sequence[tuple[str, bytes]], *, overwrite: bool = False) 
         write_file(name, content, overwrite=overwrite)
 
 
-def write_file(
-    name: str, content: bytes, *, overwrite: bool = False, mode: int = 0o666, other: str = _OVERWRITE
-) -> None:
+def write_file(name: str, content: bytes, *, overwrite: bool = False, mode: int = 0o666, other: str = _OTHER) -> None:
     """Write a file whole or not at all. `other`: what helps where it exists already. Raises Refused."""
     refuse_existing(name, overwrite=overwrite, other=other)
     try:
@@ -161,7 +159,7 @@ def write_file(
         raise Refused(f"{name} cannot be written: {_reason(error)}") from error
 
 
-def refuse_existing(name: str, *, overwrite: bool = False, other: str = _OVERWRITE) -> None:
+def refuse_existing(name: str, *, overwrite: bool = False, other: str = _OTHER) -> None:
     """Raise Refused for the name of a folder, of a file that may not be replaced, and of what is not a file."""
     refuse_folder_name(name)
     target = Path(name)

@@ -49,10 +49,8 @@ def family_of(text: str) -> str | None:
     """Return the family by ID, otherwise by ID_LIKE, which names the nearest relative first."""
     fields = export_values(text)
     words = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".replace('"', " ").replace("'", " ").lower().split()
-    found = (
-        family for word in words for family, ids in FAMILIES.items() if word in ids or word.startswith(f"{family}-")
-    )
-    return next(found, None)
+    known = FAMILIES.items()
+    return next((name for word in words for name, ids in known if word in ids or word.startswith(f"{name}-")), None)
 
 
 # What an initramfs holds of arrays: mdadm, its mdadm.conf, the arrays given to dracut. lsinitramfs names files and

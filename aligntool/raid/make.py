@@ -30,7 +30,7 @@ from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.running import other_place
 from aligntool.raid.steps_drives import HeldMembers, hold_members, is_made, is_same_drive, look_around, old_signatures
 from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_earlier
-from aligntool.raid.steps_system import STATE, Paths, Trace, find_file
+from aligntool.raid.steps_system import STATE, Paths, Trace, find_file, is_kept
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Mount, Step
 
 # The record of an array that is being made: its plan, how far it came, and what it takes to undo each step.
@@ -396,9 +396,7 @@ def _where_it_runs(step: MakeFileSystem, plan: Plan) -> MakeFileSystem:
 
 def _trace(step: steps.ArrayStep, paths: Paths, record: Record) -> Trace:
     if isinstance(step, FileStep):
-        return steps_system.find_file_trace(
-            step, paths, keeps=not steps_system.is_kept(step, record.plan, record.traces)
-        )
+        return steps_system.find_file_trace(step, paths, keeps=not is_kept(step, record.plan, record.traces))
     if isinstance(step, steps.SystemStep):
         return steps_system.find_system_trace(step)
     return {}  # what a member held is in the plan
