@@ -236,10 +236,8 @@ def _no_line(array: RunningArray) -> Iterator[Finding]:
     home = array.system.mdadm.homehost
     here = array.system.hostname if home in (None, "<system>") else home
     if colon and here and home != "<ignore>" and host not in (here, "any"):
-        sentence = (
-            f"belongs to the host {host!r} by its superblock, and this one is {here!r}: it comes up as "
-            f"{array.disk.path} or /dev/md/{host}:{name}, and under another number the next time"
-        )
+        up = f"{array.disk.path} or /dev/md/{host}:{name}, and under another number the next time"
+        sentence = f"belongs to the host {host!r} by its superblock, and this one is {here!r}: it comes up as {up}"
         yield _persists(array, Code.FOREIGN_ARRAY, Severity.WARNING, sentence)
 
 
@@ -329,13 +327,11 @@ def _probably(line: TableLine, arrays: Sequence[RunningArray]) -> tuple[RunningA
         return None, ""
     names = {one.name for one in system.mdadm.arrays if one.name and node_of(one.device) == node}
     free = [one for one in arrays if not one.fstab_lines()]
+    alone = [one for one in free if [each.kind for each in one.disk.content] == [line.kind]]
     ways = (
         (f"is mounted at {line.place} now", [one for one in arrays if line.place in one.places()]),
         ("has the name of its ARRAY line", [one for one in arrays if one.facts.name in names]),
-        (
-            f"is the only array with {line.kind}",
-            [one for one in free if [each.kind for each in one.disk.content] == [line.kind]],
-        ),
+        (f"is the only array with {line.kind}", alone),
     )
     return next(((found[0], reason) for reason, found in ways if len(found) == 1), (None, ""))
 
@@ -344,11 +340,9 @@ def uuid_behind(spec: str, disk: Disk) -> str | None:
     """Return the UUID of the content of the array, or of that partition of it. None: nothing is recognised there, or
     more than one.
     """
-    found = NUMBERED.fullmatch(spec)
+    found, layers = NUMBERED.fullmatch(spec), [*disk.content]
     if found and found[2]:
         layers = [layer for part in disk.partitions if part.number == int(found[2][1:]) for layer in part.content]
-    else:
-        layers = list(disk.content)
     return layers[0].uuid if len(layers) == 1 else None
 
 

@@ -147,14 +147,9 @@ def grids_of(
     if disk.name in shifts:
         by = f"{by}; {format_size(size - shift)} past one is where the data of every member begin"
     grids = [Grid(GridKind.PHYSICAL, size, shift, source, by, Severity.ERROR)]
-    wider = (
-        *_minimum_io(disk, known),
-        *_page(disk, known, wishes),
-        *_unit(disk, known),
-        *_measured(disk, wishes),
-        *_allocation(disk, known),
-    )
-    for kind, (wide, its_source, its_by), severity in (*wider, *_for_information(disk, known)):
+    wider = (*_minimum_io(disk, known), *_page(disk, known, wishes), *_unit(disk, known), *_measured(disk, wishes))
+    more = (*_allocation(disk, known), *_for_information(disk, known))
+    for kind, (wide, its_source, its_by), severity in (*wider, *more):
         if wide > size:
             grids.append(Grid(kind, wide, phase % wide, its_source, its_by, severity))
     if wishes.grain > size:

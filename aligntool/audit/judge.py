@@ -276,16 +276,10 @@ def _covers_the_image(partition: Partition, *, whole: bool) -> bool:
 # One finding for a start, the worst; the other grids it is off stand in the verdict's checks.
 
 CODES = {
-    GridKind.PHYSICAL: Code.OFF_PHYSICAL,
-    GridKind.MINIMUM_IO: Code.OFF_PHYSICAL,
-    GridKind.PAGE: Code.OFF_PAGE,
-    GridKind.UNIT: Code.OFF_PAGE,
-    GridKind.ALLOCATION: Code.OFF_ALLOCATION_UNIT,
-    GridKind.CHUNK: Code.OFF_CHUNK,
-    GridKind.ERASE: Code.OFF_ERASE_BLOCK,
-    GridKind.OPTIMAL_IO: Code.OFF_OPTIMAL_IO,
-    GridKind.GRAIN: Code.OFF_GRAIN,
-}
+    GridKind.PHYSICAL: Code.OFF_PHYSICAL, GridKind.MINIMUM_IO: Code.OFF_PHYSICAL, GridKind.PAGE: Code.OFF_PAGE,
+    GridKind.UNIT: Code.OFF_PAGE, GridKind.ALLOCATION: Code.OFF_ALLOCATION_UNIT, GridKind.CHUNK: Code.OFF_CHUNK,
+    GridKind.ERASE: Code.OFF_ERASE_BLOCK, GridKind.OPTIMAL_IO: Code.OFF_OPTIMAL_IO, GridKind.GRAIN: Code.OFF_GRAIN,
+}  # fmt: skip
 
 
 def judge_start(
@@ -319,18 +313,16 @@ def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, se
         return
     grid, severity = worst.grid, worst.grid.severity
     finding = partial(finding, grid=grid, off_by=worst.off_by)
-    text = (
-        f"{where(disk, partition)} starts at {spot(verdict.start, sector_size)},"
-        f" {format_size(worst.off_by)} past a boundary of {format_size(grid.size)} ({asked_by(grid)})"
-    )
+    boundary = f"{format_size(worst.off_by)} past a boundary of {format_size(grid.size)} ({asked_by(grid)})"
+    text = f"{where(disk, partition)} starts at {spot(verdict.start, sector_size)}, {boundary}"
     if not verdict.matters:
         text, explain = f"{text}, which does not matter: {verdict.why}", f"aligntool explain {Code.NOT_JUDGED}"
         if severity is not Severity.INFO:
             yield finding(Code.NOT_JUDGED, Severity.INFO, text, next=explain)
         return
-    code = CODES[grid.kind]
-    if code is Code.OFF_GRAIN and _grain_is_moot(disk, partition):
-        return
+    code, is_dasd = CODES[grid.kind], disk.kind is DiskKind.DASD or (disk.table and disk.table.label is TableLabel.DASD)
+    if code is Code.OFF_GRAIN and (partition is None or is_dasd):
+        return  # a whole MiB is not the goal: for a disk used whole, and on DASD, where tracks are
     factory = _data_on_the_grid(partition, grid, _FILES)
     if factory and severity is Severity.ERROR:
         severity = Severity.WARNING
@@ -356,12 +348,6 @@ def end_finding(disk: Disk, partition: Partition, physical: Grid, sector_size: i
     )  # fmt: skip
 
 
-def _grain_is_moot(disk: Disk, partition: Partition | None) -> bool:
-    """Return whether a whole MiB is not the goal: for a disk used whole, and on DASD, where tracks are."""
-    is_dasd = disk.kind is DiskKind.DASD or (disk.table is not None and disk.table.label is TableLabel.DASD)
-    return partition is None or is_dasd
-
-
 def _evidence(partition: Partition | None, verdict: Verdict, worst: Check) -> Iterator[str]:
     for check in verdict.checks:
         if not check.on and check is not worst:
@@ -383,9 +369,5 @@ def _data_on_the_grid(partition: Partition | None, grid: Grid, kinds: frozenset[
     """Return layers that compensate for the partition's start. SD cards are made with the partition off and the
     clusters on the boundary (SD Part 2, File System); cryptsetup and pvcreate correct what the kernel reports to them.
     """
-    layers = partition.content if partition else ()
-    return tuple(
-        layer
-        for layer in layers
-        if layer.kind in kinds and layer.data_start is not None and grid.off_by(layer.data_start) == 0
-    )
+    layers = [layer for layer in (partition.content if partition else ()) if layer.kind in kinds]
+    return tuple(one for one in layers if one.data_start is not None and grid.off_by(one.data_start) == 0)

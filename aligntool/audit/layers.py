@@ -349,10 +349,8 @@ class _Walk:
 
     def _off(self, code: Code, severity: Severity, name: str, what: str, start: int, grid: Grid) -> Finding:
         past = grid.off_by(start)
-        text = (
-            f"{what} of {name} is at {spot(start, self.sector_size)} of the disk, {format_size(past)} past a boundary "
-            f"of {format_size(grid.size)} ({asked_by(grid)})"
-        )
+        boundary = f"{format_size(past)} past a boundary of {format_size(grid.size)} ({asked_by(grid)})"
+        text = f"{what} of {name} is at {spot(start, self.sector_size)} of the disk, {boundary}"
         found = self.finding(code, severity, text, name, start)
         return replace(found, grid=grid, off_by=past, cost=predict(grid.size), next=next_look(self.disk))
 
@@ -377,10 +375,8 @@ class _Walk:
         if physical is None or not 0 < unit < physical.size or layer.kind in ("swap", "iso9660", "squashfs", "erofs"):
             return
         name = layer_name(layer)
-        text = (
-            f"{name} works in units of {format_size(unit)}, smaller than the physical sector of "
-            f"{format_size(physical.size)} ({physical.source})"
-        )
+        sector = f"the physical sector of {format_size(physical.size)} ({physical.source})"
+        text = f"{name} works in units of {format_size(unit)}, smaller than {sector}"
         found = self.finding(Code.SMALL_BLOCKS, Severity.INFO, text, name, layer.extent.start)
         yield replace(found, grid=physical, cost=predict(physical.size, request=unit))
 

@@ -136,16 +136,9 @@ def predict(unit: int, request: int = REQUEST) -> Cost:
     """Return the cost of being off a grid of `unit` bytes."""
     straddles = min(fractions.Fraction(request, unit), fractions.Fraction(1))  # covers parts of two units
     straddling = unit * max(2, units_touched(request, unit))
-    return Cost(
-        request=request,
-        unit=unit,
-        straddle_probability=straddles,
-        write_rate=1 / (1 + straddles),  # 4 KiB requests: 1/2 for units of 4 KiB, 4/5 for 16 KiB
-        straddling_read=straddling,
-        straddling_written=straddling,
-        extra_read=unit,
-        write_amplification=max(fractions.Fraction(unit, request), fractions.Fraction(1)),  # aligned
-    )
+    rate = 1 / (1 + straddles)  # 4 KiB requests: 1/2 for units of 4 KiB, 4/5 for 16 KiB
+    aligned = max(fractions.Fraction(unit, request), fractions.Fraction(1))
+    return Cost(request, unit, straddles, rate, straddling, straddling, unit, aligned)
 
 
 def units_touched(length: int, unit: int, start: int = -1) -> int:

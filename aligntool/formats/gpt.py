@@ -121,10 +121,8 @@ def _judge_header(sector: bytes, header: Header, lba: int, last_lba: int | None)
     elif header.last_usable < header.first_usable:
         why = f"has usable sectors {header.first_usable} to {header.last_usable}, which is none"
     elif last_lba is not None and header.last_usable > last_lba:
-        why = (
-            f"has usable sectors up to {header.last_usable}, but the disk's last sector is {last_lba}, so Linux "
-            "refuses it"
-        )
+        why = f"has usable sectors up to {header.last_usable}, but the disk's last sector is {last_lba}"
+        why = f"{why}, so Linux refuses it"
     elif header.entry_size not in _ENTRY_SIZES:
         why = f"has entries of {header.entry_size} bytes, not 128 to 4096"
     elif not header.entry_count or header.entry_bytes > MOST_ENTRY_BYTES:
@@ -306,11 +304,8 @@ def _partition(entry: GptEntry, sector_size: int) -> Partition:
 
 def _flags(attributes: int, type_guid: str, type_name: str) -> tuple[str, ...]:
     """Return names of attribute bits. Bits 48 to 63 belong to the type; without a name it is a number, as in sfdisk."""
-    words = dict(_FLAGS)
-    if type_guid == BASIC_DATA:
-        words |= _BASIC_DATA_FLAGS
-    elif type_name.startswith("Linux"):
-        words |= _LINUX_FLAGS
+    own = _LINUX_FLAGS if type_name.startswith("Linux") else {}
+    words = _FLAGS | (_BASIC_DATA_FLAGS if type_guid == BASIC_DATA else own)
     return tuple(words.get(bit, f"guid:{bit}") for bit in range(64) if attributes >> bit & 1)
 
 
@@ -337,10 +332,8 @@ def entry_faults(copy: Copy, other: Copy, partitions: list[Partition], disk_size
     faults += _covering(table_places(copy, other, disk_size), copy.sector_size, partitions)
     dynamic = tuple(item.number for item in partitions if item.type_code in LDM_TYPES)
     if dynamic:
-        detail = (
-            "this is a Windows dynamic disk: the real volumes are in the LDM database of its metadata partition, not "
-            "in this table"
-        )
+        where = "in the LDM database of its metadata partition, not in this table"
+        detail = f"this is a Windows dynamic disk: the real volumes are {where}"
         faults.append(TableFault(Fault.DYNAMIC_DISK, detail, copy.at, dynamic))
     return faults
 
@@ -348,13 +341,11 @@ def entry_faults(copy: Copy, other: Copy, partitions: list[Partition], disk_size
 def _outside_usable(copy: Copy, header: Header, partitions: list[Partition]) -> list[TableFault]:
     size = copy.sector_size
     usable = header.usable(size)
-    if usable is None:
-        return []
     why = f"this GPT has its usable sectors from {header.first_usable} to {header.last_usable}"
     return [
         TableFault(Fault.OUTSIDE_USABLE, f"{_sectors(item, size)}, but {why}", item.extent.start, (item.number,))
         for item in partitions
-        if not usable.contains(item.extent)
+        if usable and not usable.contains(item.extent)
     ]
 
 
@@ -366,7 +357,7 @@ def table_places(copy: Copy, other: Copy, disk_size: int) -> tuple[tuple[str, Ex
     size, header = copy.sector_size, copy.header
     if header is None:
         return ()
-    entry_bytes = -(-header.entry_bytes // size) * size
+    entry_bytes = align_up(header.entry_bytes, size)
     places = [("the start of the partition table", Extent(0, 2 * size))]
     for one in (copy, other):
         if one.header is not None:

@@ -4,22 +4,8 @@ import hashlib
 from bisect import bisect_left
 from dataclasses import replace
 
-from aligntool.formats.reader import (
-    Area,
-    be16,
-    be32,
-    be64,
-    checksum_problem,
-    crc32_seeded,
-    crc32c,
-    crc32c_inverted,
-    le16,
-    le32,
-    le64,
-    text_at,
-    uuid_at,
-    xxh64,
-)
+from aligntool.formats.numbers import be16, be32, be64, le16, le32, le64, text_at, uuid_at
+from aligntool.formats.reader import Area, checksum_problem, crc32_seeded, crc32c, crc32c_inverted, xxh64
 from aligntool.inventory import Layer
 from aligntool.units import KIB, is_power_of_two
 
@@ -159,7 +145,8 @@ CP_UMOUNT_FLAG, CP_ERROR_FLAG = 0x1, 0x8
 
 def read_f2fs(area: Area) -> Layer | None:
     copies = ((at, area.read(at, 4096 - 1024)) for at in COPIES)
-    at, superblock = next((copy for copy in copies if _is_f2fs(copy[1])), (0, b""))
+    whole = (one for one in copies if len(one[1]) == 4096 - 1024 and le32(one[1], 0) == F2FS_MAGIC)
+    at, superblock = next((one for one in whole if 9 <= le32(one[1], 16) <= 16), (0, b""))
     if not superblock:
         return None
     block = 1 << le32(superblock, 16)
@@ -172,10 +159,6 @@ def read_f2fs(area: Area) -> Layer | None:
         data_start=area.start + le32(superblock, 0x5C) * block, problems=(*lost, *_checksum(superblock)),
         unclean=_f2fs_unclean(area, superblock, block),
     )  # fmt: skip
-
-
-def _is_f2fs(superblock: bytes) -> bool:
-    return len(superblock) == 4096 - 1024 and le32(superblock, 0) == F2FS_MAGIC and 9 <= le32(superblock, 16) <= 16
 
 
 def _f2fs_unclean(area: Area, superblock: bytes, block: int) -> str | None:
@@ -340,11 +323,8 @@ def _is_plausible(superblock: bytes) -> bool:
     sizes = be32(superblock, 4), be16(superblock, 102), be16(superblock, 104)  # of a block, a sector, an inode
     logarithms, known = superblock[120:123], (range(9, 17), range(9, 16), range(8, 12))
     blocks, group, groups = be64(superblock, 8), be32(superblock, 84), be32(superblock, 88)
-    return (
-        all(log in logs and size == 1 << log for size, log, logs in zip(sizes, logarithms, known, strict=True))
-        and groups > 0
-        and (groups - 1) * group < blocks <= groups * group
-    )
+    fit = all(log in logs and size == 1 << log for size, log, logs in zip(sizes, logarithms, known, strict=True))
+    return fit and groups > 0 and (groups - 1) * group < blocks <= groups * group
 
 
 def _xfs_problems(superblock: bytes) -> tuple[str, ...]:

@@ -146,11 +146,6 @@ class MbrSector:
         guards = [entry for entry in self.entries if entry.code == GPT_PROTECTIVE]
         return next((entry for entry in guards if entry.start == 1), guards[0] if guards else None)
 
-    @property
-    def boot_flags_plausible(self) -> bool:
-        """Return whether these pass the first test of the kernel and blkid for entries, not text of a boot sector."""
-        return all(entry.boot in (0, 0x80) for entry in self.entries)
-
 
 def parse_sector(sector: bytes | None) -> MbrSector | None:
     """Return the sector; None where 55 AA is not at the end of the 512 bytes."""
@@ -225,10 +220,9 @@ class Chains:
             if not extended.start <= here < extended.end:
                 detail = f"an EBR of partition {extended.slot} points to sector {here}, outside that partition"
                 self._fault(Fault.EBR_BROKEN, detail, here, extended.slot)
-        detail = (
-            f"the chain of EBRs in partition {extended.slot} goes on after partition {self.next_number - 1}; Linux "
-            f"stops after number {LAST_NUMBER} or {_MOST_EMPTY_LINKS} empty EBRs, and so does aligntool"
-        )
+        on = f"the chain of EBRs in partition {extended.slot} goes on after partition {self.next_number - 1}"
+        most = f"number {LAST_NUMBER} or {_MOST_EMPTY_LINKS} empty EBRs"
+        detail = f"{on}; Linux stops after {most}, and so does aligntool"
         self._fault(Fault.IMPLAUSIBLE_COUNT, detail, here, extended.slot)
 
     def _fault(self, fault: Fault, detail: str, sector: int, *numbers: int) -> None:
@@ -264,29 +258,20 @@ class Chains:
             garbage = entry.slot > 2 and (outside or entry.end > here_sectors)
             if entry.is_extended or self.full or garbage:
                 continue
-            extent = Extent(start * self.sector_size, entry.sectors * self.sector_size)
-            number = self.next_number
+            number, extent = self.next_number, Extent(start * self.sector_size, entry.sectors * self.sector_size)
             logical = dos_partition(entry, number, Role.LOGICAL, extent, self.disk_signature)
             self.logicals.append(replace(logical, record_at=here * self.sector_size))
             self.next_number += 1
             if outside:
-                detail = (
-                    f"logical partition {number} is at sectors {start} to {end - 1}, but extended partition "
-                    f"{extended.slot} at {extended.start} to {extended.end - 1}"
-                )
+                its = f"extended partition {extended.slot} at {extended.start} to {extended.end - 1}"
+                detail = f"logical partition {number} is at sectors {start} to {end - 1}, but {its}"
                 self._fault(Fault.LOGICAL_OUTSIDE_EXTENDED, detail, start, extended.slot, number)
 
 
 def dos_partition(entry: MbrEntry, number: int, role: Role, extent: Extent, disk_signature: int) -> Partition:
-    return Partition(
-        number=number,
-        extent=extent,
-        role=role,
-        type_code=f"0x{entry.code:02x}",
-        type_name=mbr_type_name(entry.code),
-        uuid=f"{disk_signature:08x}-{number:02x}",  # as the kernel and blkid make the PARTUUID of an MBR partition
-        flags=("boot",) if entry.boot & 0x80 else (),
-    )
+    partuuid = f"{disk_signature:08x}-{number:02x}"  # as the kernel and blkid make it
+    code, flags = f"0x{entry.code:02x}", ("boot",) if entry.boot & 0x80 else ()
+    return Partition(number, extent, role, code, mbr_type_name(entry.code), None, partuuid, flags)
 
 
 # Sector 0 of a GPT disk: the protective or hybrid MBR.
@@ -307,10 +292,8 @@ def protective_faults(
     guard = table.protective if table else None
     if guard is None:
         what = "has no 0xEE entry" if table else "is missing"
-        detail = (
-            f"the protective MBR {what}: Linux ignores this GPT unless it is started with `gpt`, and fdisk and parted "
-            "refuse it; other systems may take the disk for an empty one"
-        )
+        detail = f"the protective MBR {what}: Linux ignores this GPT unless it is started with `gpt`, and fdisk and"
+        detail += " parted refuse it; other systems may take the disk for an empty one"
         return [TableFault(Fault.PROTECTIVE_MBR, detail, 0)]
     others, last = hybrid_entries(table), disk_size // sector_size - 1
     faults = [_hybrid(others, partitions, sector_size)] if others else []
@@ -321,10 +304,8 @@ def protective_faults(
     # and the kernel also accepts the size cut to 32 bits (is_pmbr_valid).
     if not others and guard.sectors not in (_MOST, min(last, _MOST), last & _MOST):
         covers = "less than the disk" if guard.sectors < last else "more than the disk"
-        detail = (
-            f"the protective MBR covers {guard.sectors} sectors, {covers}, which has {last} after the first: the disk "
-            "was grown, shrunk or copied from one of another size"
-        )
+        detail = f"the protective MBR covers {guard.sectors} sectors, {covers}, which has {last} after the first"
+        detail += ": the disk was grown, shrunk or copied from one of another size"
         faults.append(TableFault(Fault.PROTECTIVE_MBR, detail, guard.at))
     return faults
 
@@ -341,8 +322,6 @@ def _hybrid(others: tuple[MbrEntry, ...], partitions: list[Partition], sector_si
         else:
             told.append(f"entry {entry.slot} (0x{entry.code:02x}) is GPT partition {number}")
             numbers.append(number)
-    detail = (
-        f"hybrid MBR: {'; '.join(told)}. Linux uses the GPT, others may use these entries, and most tools update only "
-        "one of the two"
-    )
+    why = "Linux uses the GPT, others may use these entries, and most tools update only one of the two"
+    detail = f"hybrid MBR: {'; '.join(told)}. {why}"
     return TableFault(Fault.HYBRID_MBR, detail, others[0].at, tuple(numbers))

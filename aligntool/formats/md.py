@@ -5,19 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from aligntool.formats.reader import (
-    Area,
-    Mark,
-    be32,
-    checksum_problem,
-    crc32_seeded,
-    folded_sum,
-    le16,
-    le32,
-    le64,
-    text_at,
-    uuid_at,
-)
+from aligntool.formats.numbers import be32, le16, le32, le64, text_at, uuid_at
+from aligntool.formats.reader import Area, Mark, checksum_problem, crc32_seeded, folded_sum
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent
 

@@ -6,22 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from uuid import UUID
 
-from aligntool.formats.reader import (
-    Area,
-    Mark,
-    be16,
-    be32,
-    be64,
-    checksum_problem,
-    crc32c,
-    crc64,
-    fletcher64,
-    le16,
-    le32,
-    le64,
-    text_at,
-    uuid_at,
-)
+from aligntool.formats.numbers import be16, be32, be64, le16, le32, le64, text_at, uuid_at
+from aligntool.formats.reader import Area, Mark, checksum_problem, crc32c, crc64, fletcher64
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent, is_power_of_two
 
@@ -314,10 +300,8 @@ OWNERS = (
 OTHERS = (
     Mark("ceph_bluestore", 0, b"bluestore block device"),
     Mark("vdo", 0, b"dmvdo001", uuid=40),
-    *(
-        Mark("reiserfs", 64 * KIB + 0x34, magic, (64 * KIB + 100, 16), 64 * KIB + 84, version)
-        for magic, version in ((b"ReIsEr2Fs", "3.6"), (b"ReIsEr3Fs", "JR"))
-    ),
+    Mark("reiserfs", 64 * KIB + 0x34, b"ReIsEr2Fs", (64 * KIB + 100, 16), 64 * KIB + 84, "3.6"),
+    Mark("reiserfs", 64 * KIB + 0x34, b"ReIsEr3Fs", (64 * KIB + 100, 16), 64 * KIB + 84, "JR"),
     Mark("reiserfs", 64 * KIB + 0x34, b"ReIsErFs", version="3.5"),
     Mark("reiserfs", 8 * KIB + 0x34, b"ReIsErFs", version="3.5"),
     Mark("reiser4", 64 * KIB, b"ReIsEr4", label=(64 * KIB + 36, 16), uuid=64 * KIB + 20, version="4"),

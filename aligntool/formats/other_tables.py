@@ -5,23 +5,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from aligntool.formats.mbr import Chains, MbrSector, dos_partition, parse_sector
+from aligntool.formats.numbers import be16, be32, le16, le32, text_at
 from aligntool.formats.parked import parked_in_mbr
 from aligntool.formats.part_types import GPT_PROTECTIVE, LDM, mbr_type_name
-from aligntool.formats.reader import (
-    Reader,
-    TableReading,
-    be16,
-    be32,
-    beyond_end,
-    le16,
-    le32,
-    overlaps,
-    peek,
-    plain_table,
-    text_at,
-    thin_out,
-    unreadable,
-)
+from aligntool.formats.reader import Reader, TableReading, beyond_end, overlaps, peek, plain_table, thin_out, unreadable
 from aligntool.formats.unix_tables import read_slices
 from aligntool.inventory import Fault, Partition, Role, Table, TableCopy, TableFault, TableLabel
 from aligntool.units import Extent, is_power_of_two
@@ -153,8 +140,7 @@ def starts_at(reader: Reader, offset: int) -> str | None:
     reads.
     """
     near = peek(reader, offset, _NEAR) or b""
-    kind = boot_sector(near[:512])
-    if kind:
+    if kind := boot_sector(near[:512]):
         return kind
     for at, magic, name in _MAGICS:
         found = near[at : at + len(magic)] if at < _NEAR else peek(reader, offset + at, len(magic))
@@ -179,11 +165,8 @@ def add_nested(table: MbrSector, chains: Chains) -> list[Partition]:
     """Add the nested partitions of all primary partitions; numbers continue from `chains`, faults are added to it."""
     found: list[Partition] = []
     for entry in table.used:
-        read = _READERS.get(entry.code)
-        if read is None:
-            continue
-        parent = entry.extent(chains.sector_size)
-        for piece in read(chains.reader, parent, entry.code):
+        read, parent = _READERS.get(entry.code), entry.extent(chains.sector_size)
+        for piece in read(chains.reader, parent, entry.code) if read else ():
             place = piece.extent
             if place == parent or not place.length:
                 continue  # the parent once more
@@ -192,10 +175,8 @@ def add_nested(table: MbrSector, chains: Chains) -> list[Partition]:
                     found.append(replace(piece, number=chains.next_number))
                     chains.next_number += 1
             elif entry.code not in (_OPENBSD, _NETBSD):  # their labels describe the whole disk on purpose
-                detail = (
-                    f"a nested entry of partition {entry.slot} is at bytes {place.start} to {place.end - 1}, outside "
-                    "that partition; Linux leaves it out"
-                )
+                there = f"at bytes {place.start} to {place.end - 1}, outside that partition"
+                detail = f"a nested entry of partition {entry.slot} is {there}; Linux leaves it out"
                 chains.faults.append(TableFault(Fault.BAD_ENTRY, detail, place.start, (entry.slot,)))
     return found
 
@@ -241,8 +222,7 @@ def _minix(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
         return
     for entry in table.entries:
         if entry.code == _MINIX:
-            extent = entry.extent(_SECTOR)
-            yield Partition(0, extent, Role.NESTED, f"0x{_MINIX:02x}", mbr_type_name(_MINIX))
+            yield Partition(0, entry.extent(_SECTOR), Role.NESTED, f"0x{_MINIX:02x}", mbr_type_name(_MINIX))
 
 
 _READERS: dict[int, Callable[[Reader, Extent, int], Iterator[Partition]]] = {
@@ -267,7 +247,8 @@ def is_partition_table(reader: Reader, sector: bytes, table: MbrSector) -> bool:
     The kernel and blkid ask for boot flags of 0 or 0x80. A boot sector whose bytes pass that by chance is believed only
     when its entries could be a table; one without entries says nothing, so what follows on the disk decides.
     """
-    if not table.boot_flags_plausible or (table.aix and not _LINUX_TYPES & {one.code for one in table.entries}):
+    flags_pass = all(entry.boot in (0, 0x80) for entry in table.entries)
+    if not flags_pass or (table.aix and not _LINUX_TYPES & {one.code for one in table.entries}):
         return False
     if boot_sector(sector) is not None:
         return _entries_make_sense(table, reader.size)
@@ -307,23 +288,14 @@ def read_mbr(
             chains.follow(entry)
     nested = add_nested(table, chains)
     partitions = (*primaries, *chains.logicals, *nested)
-    faults += _entry_faults(reader, table)
-    faults += chains.faults
-    faults += _place_faults(table, primaries, chains)
+    faults += [*_entry_faults(reader, table), *chains.faults, *_place_faults(table, primaries, chains)]
     end = min(_ADDRESSABLE * counted_in, reader.size)
-    return TableReading(
-        Table(
-            TableLabel.DOS,
-            counted_in,
-            disk_id=f"0x{table.disk_signature:08x}",
-            usable=Extent(counted_in, max(0, end - counted_in)),
-            copies=copies,
-            faults=thin_out(faults),
-            in_flight=parked_in_mbr(table, reader.size),
-            sector_size_assumed=assumed,
-        ),
-        partitions,
-    )
+    usable, parked = Extent(counted_in, max(0, end - counted_in)), parked_in_mbr(table, reader.size)
+    found = Table(
+        TableLabel.DOS, counted_in, f"0x{table.disk_signature:08x}", usable=usable, copies=copies,
+        faults=thin_out(faults), in_flight=parked, sector_size_assumed=assumed,
+    )  # fmt: skip
+    return TableReading(found, partitions)
 
 
 def _sector_size(reader: Reader, table: MbrSector, reported: int | None) -> tuple[int, list[TableFault]]:
@@ -337,16 +309,13 @@ def _sector_size(reader: Reader, table: MbrSector, reported: int | None) -> tupl
     other = 4096 if own == 512 else 512
     if not table.used or not _fits(reader, table, other):
         return own, []
-    if _fits(reader, table, own) and (
-        _starts_something(reader, table, own) or not _starts_something(reader, table, other)
-    ):
+    doubt = _starts_something(reader, table, other) and not _starts_something(reader, table, own)
+    if _fits(reader, table, own) and not doubt:
         return own, []
     if reported is None:
         return other, []
-    detail = (
-        f"this partition table was written for sectors of {other} bytes, but the disk has sectors of {own}: Linux "
-        "finds its partitions in the wrong places"
-    )
+    detail = f"this partition table was written for sectors of {other} bytes, but the disk has sectors of {own}"
+    detail += ": Linux finds its partitions in the wrong places"
     return other, [TableFault(Fault.OTHER_SECTOR_SIZE, detail, 0, tuple(entry.slot for entry in table.used))]
 
 
@@ -416,9 +385,7 @@ def _place_faults(table: MbrSector, primaries: list[Partition], chains: Chains) 
         at = sector * chains.sector_size
         for item in holding:
             if item.extent.start <= at < item.extent.end:
-                detail = (
-                    f"the EBR at byte {at}, of extended partition {slot}, lies inside partition {item.number}: writing "
-                    "there destroys the table"
-                )
+                inside = f"lies inside partition {item.number}: writing there destroys the table"
+                detail = f"the EBR at byte {at}, of extended partition {slot}, {inside}"
                 faults.append(TableFault(Fault.EBR_INSIDE_PARTITION, detail, at, (item.number,)))
     return faults

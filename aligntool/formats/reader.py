@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, Protocol
-from uuid import UUID
 
+from aligntool.formats.numbers import le64, text_at, uuid_at
 from aligntool.inventory import Fault, Layer, Partition, Role, Table, TableFault, TableLabel
 from aligntool.units import KIB, Extent
 
@@ -78,9 +78,7 @@ class MappedReader:
 
 def clip(offset: int, length: int, size: int) -> int:
     """Return how many of the requested bytes exist; 0 or less when none."""
-    if offset < 0:
-        return 0
-    return min(length, size - offset, LONGEST_READ)
+    return 0 if offset < 0 else min(length, size - offset, LONGEST_READ)
 
 
 # What can be wrong between the partitions of any table: they overlap, or they leave the disk.
@@ -100,10 +98,8 @@ def overlaps(partitions: Iterable[Partition]) -> list[TableFault]:
         start = partition.extent.start
         if reaching is not None and start < reaching.extent.end:
             end = reaching.extent.end
-            detail = (
-                f"partition {partition.number} starts at byte {start}, inside partition {reaching.number}, which ends "
-                f"at byte {end}; they share {min(end, partition.extent.end) - start} bytes"
-            )
+            inside = f"partition {partition.number} starts at byte {start}, inside partition {reaching.number}"
+            detail = f"{inside}, which ends at byte {end}; they share {min(end, partition.extent.end) - start} bytes"
             numbers = tuple(sorted((reaching.number, partition.number)))
             faults.append(TableFault(Fault.OVERLAP, detail, start, numbers))
         if reaching is None or partition.extent.end > reaching.extent.end:
@@ -280,56 +276,6 @@ def open_area(
     if len(tail) < extent.length - tail_start:
         tail = b""  # the disk ends before the container does: what lies at its end is not the container's end
     return Area(reader, extent, sector_size, head, tail, inside)
-
-
-def le16(data: bytes, offset: int) -> int:
-    return int.from_bytes(data[offset : offset + 2], "little")
-
-
-def le32(data: bytes, offset: int) -> int:
-    return int.from_bytes(data[offset : offset + 4], "little")
-
-
-def le64(data: bytes, offset: int) -> int:
-    return int.from_bytes(data[offset : offset + 8], "little")
-
-
-def be16(data: bytes, offset: int) -> int:
-    return int.from_bytes(data[offset : offset + 2], "big")
-
-
-def be32(data: bytes, offset: int) -> int:
-    return int.from_bytes(data[offset : offset + 4], "big")
-
-
-def be64(data: bytes, offset: int) -> int:
-    return int.from_bytes(data[offset : offset + 8], "big")
-
-
-def text_at(data: bytes, offset: int, length: int, encoding: str = "utf-8") -> str | None:
-    """Return a label as blkid reads it: up to the first NUL, without surrounding blanks. None when nothing is left."""
-    raw = data[offset : offset + length]
-    if encoding.startswith("utf-16"):
-        raw = raw[: len(raw) & ~1]
-    return raw.decode(encoding, "replace").split("\0", 1)[0].strip(" \t\n\r\v\f") or None
-
-
-def uuid_at(data: bytes, offset: int) -> str | None:
-    """Return sixteen bytes in their stored order, as ext4, XFS, md and most others do. None when all are zero."""
-    raw = data[offset : offset + 16]
-    return str(UUID(bytes=raw)) if len(raw) == 16 and any(raw) else None
-
-
-def guid_at(data: bytes, offset: int) -> str | None:
-    """Return sixteen bytes of a Microsoft GUID: the first three fields are little endian."""
-    raw = data[offset : offset + 16]
-    return str(UUID(bytes_le=raw)) if len(raw) == 16 and any(raw) else None
-
-
-def serial_at(data: bytes, offset: int) -> str:
-    """Return the volume serial number of FAT and exFAT, as blkid and Windows write it."""
-    number = le32(data, offset)
-    return f"{number >> 16:04X}-{number & 0xFFFF:04X}"
 
 
 def checksum_problem(of: str, stored: int | str, computed: int | str) -> tuple[str, ...]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from aligntool.formats.gpt import SIGNATURE, Copy, Header, entry_faults, header_crc_is_good, judge_copy, read_entries
 from aligntool.formats.mbr import MbrSector, hybrid_entries, parse_sector, protective_faults
+from aligntool.formats.numbers import le32, le64
 from aligntool.formats.other_tables import boot_sector, is_partition_table, read_apm, read_mbr, starts_at
 from aligntool.formats.parked import parked_in_gpt
-from aligntool.formats.reader import Reader, TableReading, le32, le64, peek, thin_out, unreadable
+from aligntool.formats.reader import Reader, TableReading, peek, thin_out, unreadable
 from aligntool.formats.unix_tables import read_atari, read_bsd, read_dasd, read_sgi, read_sun
 from aligntool.inventory import (
     BootCode,
@@ -41,12 +42,13 @@ class GptPair:
 
     @property
     def believed(self) -> Copy | None:
-        """Return the primary when it is valid, otherwise the backup when it is; otherwise the remains of either, if
-        plausible.
+        """Return the primary when it is valid, otherwise the backup when it is; otherwise the remains of either whose
+        entries could be partitions: at least one, and none that ends before it starts.
         """
         pair = (self.primary, self.backup)
-        good = next((copy for copy in pair if copy.is_good), None)
-        return good or next((copy for copy in pair if _looks_sane(copy)), None)
+        read = ((copy, *read_entries(copy)) for copy in pair)
+        sane = (copy for copy, partitions, faults in read if partitions and not faults)
+        return next((copy for copy in pair if copy.is_good), None) or next(sane, None)
 
 
 def find_gpt(reader: Reader, table: MbrSector | None, sector_size: int | None) -> GptPair | None:
@@ -97,14 +99,6 @@ def _same_disk(primary: Copy, backup: Copy) -> bool:
     return backup.header.disk_guid == primary.header.disk_guid or backup.lba == primary.header.other_lba
 
 
-def _looks_sane(copy: Copy) -> bool:
-    """Return whether entries with wrong checksums could be partitions: at least one, and none that ends before it
-    starts.
-    """
-    partitions, faults = read_entries(copy)
-    return bool(partitions) and not faults
-
-
 def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size: int | None) -> TableReading | None:
     """Return the table; None when neither copy is valid."""
     copy = pair.believed
@@ -114,10 +108,8 @@ def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size
     partitions, faults = read_entries(copy)
     wrong = []
     if sector_size not in (None, copy.sector_size):
-        detail = (
-            f"this GPT was written for sectors of {copy.sector_size} bytes, but the disk has sectors of {sector_size}: "
-            "Linux does not see its partitions here"
-        )
+        written = f"this GPT was written for sectors of {copy.sector_size} bytes, but the disk has sectors of"
+        detail = f"{written} {sector_size}: Linux does not see its partitions here"
         wrong.append(TableFault(Fault.OTHER_SECTOR_SIZE, detail, copy.at))
     faults = [
         *wrong,
@@ -126,19 +118,12 @@ def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size
         *faults,
         *entry_faults(copy, other, partitions, reader.size),
     ]
-    return TableReading(
-        Table(
-            TableLabel.GPT,
-            copy.sector_size,
-            disk_id=str(uuid.UUID(bytes_le=copy.header.disk_guid)),
-            hybrid=bool(hybrid_entries(table)),
-            usable=copy.header.usable(copy.sector_size),
-            copies=(pair.primary.summary(), pair.backup.summary()),
-            faults=thin_out(faults),
-            in_flight=parked_in_gpt(copy, other),
-        ),
-        tuple(partitions),
-    )
+    found = Table(
+        TableLabel.GPT, copy.sector_size, str(uuid.UUID(bytes_le=copy.header.disk_guid)), bool(hybrid_entries(table)),
+        copy.header.usable(copy.sector_size), (pair.primary.summary(), pair.backup.summary()),
+        faults=thin_out(faults), in_flight=parked_in_gpt(copy, other),
+    )  # fmt: skip
+    return TableReading(found, tuple(partitions))
 
 
 def copy_faults(pair: GptPair, last_lba: int) -> list[TableFault]:
@@ -169,10 +154,8 @@ def _misplaced(primary: Copy, backup: Copy, last_lba: int) -> list[TableFault]:
     elif backup.lba == last_lba and backup.header:
         why = f"short of the last sector {last_lba}, where it was found all the same"
     else:
-        why = (
-            f"not in the last sector {last_lba}: the disk has grown or was copied from a smaller one, and the "
-            f"{(last_lba - named) * primary.sector_size} bytes after it cannot be used"
-        )
+        why = f"not in the last sector {last_lba}: the disk has grown or was copied from a smaller one, and the"
+        why = f"{why} {(last_lba - named) * primary.sector_size} bytes after it cannot be used"
     detail = f"the backup GPT should be at sector {named}, {why}"
     return [TableFault(Fault.GPT_BACKUP_MISPLACED, detail, named * primary.sector_size)]
 
@@ -183,18 +166,16 @@ def _differences(primary: Copy, backup: Copy, one: Header, two: Header) -> list[
     if two.other_lba != primary.lba:
         wrong.append(f"the backup names sector {two.other_lba} as the other copy, not {primary.lba}")
     for what in ("first_usable", "last_usable", "entry_count", "entry_size"):
-        if getattr(one, what) != getattr(two, what):
-            values = f"{getattr(one, what)} in the primary and {getattr(two, what)} in the backup"
-            wrong.append(f"{what.replace('_', ' ')} is {values}")
+        here, there = getattr(one, what), getattr(two, what)
+        if here != there:
+            wrong.append(f"{what.replace('_', ' ')} is {here} in the primary and {there} in the backup")
     if one.disk_guid != two.disk_guid:
         wrong.append("the disk GUIDs differ")
     if primary.entries != backup.entries:
         wrong.append("the entries differ")
-    if not wrong:
-        return []
     detail = f"both copies of the GPT are valid, and they disagree: {'; '.join(wrong)}. The primary is used"
     numbers = _differing_numbers(primary, backup, one.entry_size) if one.entry_size == two.entry_size else ()
-    return [TableFault(Fault.GPT_COPIES_DIFFER, detail, backup.at, tuple(numbers))]
+    return [TableFault(Fault.GPT_COPIES_DIFFER, detail, backup.at, tuple(numbers))] if wrong else []
 
 
 def _differing_numbers(primary: Copy, backup: Copy, step: int) -> list[int]:
@@ -211,10 +192,8 @@ def leftover_gpt(gpt: GptPair | None) -> tuple[TableFault, ...]:
     if gpt is None or not (gpt.primary.header_crc_good or gpt.backup.header_crc_good):
         return ()
     copy = gpt.primary if gpt.primary.header_crc_good else gpt.backup
-    detail = (
-        f"a GPT ({copy.name} copy at byte {copy.at}) is on this disk too, but the MBR has no 0xEE entry: Linux uses "
-        "the MBR, other systems may use the GPT"
-    )
+    text = f"a GPT ({copy.name} copy at byte {copy.at}) is on this disk too, but the MBR has no 0xEE entry"
+    detail = f"{text}: Linux uses the MBR, other systems may use the GPT"
     return (TableFault(Fault.PROTECTIVE_MBR, detail, copy.at),)
 
 
@@ -281,9 +260,8 @@ def _ruins(
         return None
     size = gpt.primary.sector_size if gpt else sector_size or 512
     last = reader.size // size - 1
-    lost = gpt or GptPair(
-        judge_copy(reader, "primary", 1, size), judge_copy(reader, "backup", max(2, last), size)
-    )  # nothing is left of it
+    places = {"primary": 1, "backup": max(2, last)}  # where nothing is left of it
+    lost = gpt or GptPair(*(judge_copy(reader, name, lba, size) for name, lba in places.items()))
     return read_mbr(
         reader, table, sector_size=size, more_faults=tuple(copy_faults(lost, last)),
         copies=(lost.primary.summary(), lost.backup.summary()),
@@ -295,13 +273,9 @@ def is_backup_alone(table: Table) -> bool:
 
     The caller, who can read the superblocks of the whole disk, decides whether the disk is used without a table.
     """
+    lost = bool(table.copies) and table.copies[0].state is TableCopyState.MISSING
     faults = {fault.fault for fault in table.faults}
-    return (
-        bool(table.copies)
-        and table.copies[0].state is TableCopyState.MISSING
-        and Fault.PROTECTIVE_MBR in faults
-        and Fault.UNREADABLE not in faults
-    )
+    return lost and Fault.PROTECTIVE_MBR in faults and Fault.UNREADABLE not in faults
 
 
 def _without_sector_0(reader: Reader, sector_size: int | None) -> TableReading:
@@ -329,11 +303,7 @@ _MAGICS = (
     *((at * KIB, 4, b"eGON.BT0", "Allwinner boot loader") for at in (8, 128, 256)),
     *((at * KIB, 0, b"TOC0.GLH", "Allwinner boot loader") for at in (8, 128, 256)),
     *((32 * KIB, 0, magic, "Rockchip boot loader") for magic in (_ROCKCHIP, b"RKNS")),
-    *(
-        (at * KIB, 0, b"\xd1\0\x20" + bytes((version,)), "i.MX boot loader")
-        for at in (1, 32, 33)
-        for version in b"@ABC"
-    ),
+    *((at * KIB, 0, b"\xd1\0\x20%c" % version, "i.MX boot loader") for at in (1, 32, 33) for version in b"@ABC"),
     (512, 16, b"@AML", "Amlogic boot loader"),
     (512, 0, b"BRLYT\0", "MediaTek boot loader"),
     *((at * KIB, 20, b"CHSETTINGS", "OMAP boot loader") for at in (0, 128, 256, 384)),

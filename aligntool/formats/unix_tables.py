@@ -6,20 +6,9 @@ from functools import reduce
 from itertools import pairwise, product
 from operator import xor
 
+from aligntool.formats.numbers import be16, be32, be64, le16, le32, text_at
 from aligntool.formats.part_types import numbered_types
-from aligntool.formats.reader import (
-    Reader,
-    TableReading,
-    be16,
-    be32,
-    be64,
-    le16,
-    le32,
-    peek,
-    plain_table,
-    text_at,
-    unreadable,
-)
+from aligntool.formats.reader import Reader, TableReading, peek, plain_table, unreadable
 from aligntool.inventory import Fault, Partition, Role, TableFault, TableLabel
 from aligntool.units import Extent
 
@@ -128,13 +117,9 @@ def _data_and_link(raw: bytes) -> tuple[_Entry, _Entry] | None:
     """Return the first active entry as the partition, the one behind it as the link to the next (libblkid's
     reading).
     """
-    if len(raw) < _SECTOR:
-        return None
-    entries = _entries(raw, _PRIMARY_AT, 4)
-    for data, link in pairwise(entries):
-        if data.active:
-            return None if data.kind == _EXTENDED else (data, link)
-    return None
+    entries = _entries(raw, _PRIMARY_AT, 4) if len(raw) >= _SECTOR else []
+    found = next((pair for pair in pairwise(entries) if pair[0].active), None)
+    return None if found is None or found[0].kind == _EXTENDED else found
 
 
 def _add(partitions: list[Partition], entry: _Entry, start: int, number: int, role: Role) -> None:
@@ -179,11 +164,9 @@ def read_slices(reader: Reader, at: int) -> tuple[Partition, ...] | None:
 
 def read_bsd(reader: Reader) -> TableReading | None:
     """Return a label on the disk itself."""
-    for at in _PLACES:
-        slices = read_slices(reader, at)
-        if slices is not None:
-            return plain_table(reader, TableLabel.BSD, [entry for entry in slices if entry.extent.length])
-    return None
+    slices = next((found for at in _PLACES if (found := read_slices(reader, at)) is not None), None)
+    used = [entry for entry in slices or () if entry.extent.length]
+    return None if slices is None else plain_table(reader, TableLabel.BSD, used)
 
 
 # Volume labels of IBM DASD: CDL (VOL1 with a VTOC), LDL (LNX1) and CMS (CMS1).
@@ -255,7 +238,9 @@ def _vtoc(reader: Reader, block: int, track: int, heads: int) -> tuple[list[Part
         if record[44] in _OTHER_FORMATS:
             continue
         number = len(partitions) + len(faults) + 1
-        start, last = (_track(record[at : at + 4], heads) for at in (107, 111))
+        # The upper 12 bits of a head's number are the cylinder's upper bits.
+        places = ((be16(record, at), be16(record, at + 2)) for at in (107, 111))
+        start, last = (((head & 0xFFF0) << 12 | cylinder) * heads + (head & 0xF) for cylinder, head in places)
         if last < start:
             detail = f"partition {number} starts on track {start} and ends before that, on track {last}"
             faults.append(TableFault(Fault.BAD_ENTRY, detail, index * block, (number,)))
@@ -264,12 +249,6 @@ def _vtoc(reader: Reader, block: int, track: int, heads: int) -> tuple[list[Part
         name, _, kind = _words(record[:44]).rpartition(".")
         partitions.append(Partition(number, extent, type_code=kind, name=name or None))
     return partitions, faults
-
-
-def _track(cchh: bytes, heads: int) -> int:
-    """Return the track of cylinder and head; the upper 12 bits of the head number are the cylinder's upper bits."""
-    cylinder, head = be16(cchh, 0), be16(cchh, 2)
-    return ((head & 0xFFF0) << 12 | cylinder) * heads + (head & 0x000F)
 
 
 # The Sun and SGI disk labels: one sector, checksummed, big-endian.

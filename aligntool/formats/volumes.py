@@ -9,18 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-from aligntool.formats.reader import (
-    Area,
-    MappedReader,
-    be16,
-    be32,
-    be64,
-    checksum_problem,
-    crc32_seeded,
-    le32,
-    le64,
-    text_at,
-)
+from aligntool.formats.numbers import be16, be32, be64, le32, le64, text_at
+from aligntool.formats.reader import Area, MappedReader, checksum_problem, crc32_seeded
 from aligntool.inventory import Layer, Segment
 from aligntool.units import KIB, MIB, Extent
 

@@ -4,19 +4,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from aligntool.formats.reader import (
-    Area,
-    be16,
-    be64,
-    checksum_problem,
-    guid_at,
-    le16,
-    le32,
-    le64,
-    rotating_sum,
-    serial_at,
-    text_at,
-)
+from aligntool.formats.numbers import be16, be64, guid_at, le16, le32, le64, serial_at, text_at
+from aligntool.formats.reader import Area, checksum_problem, rotating_sum
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, is_power_of_two
 
@@ -141,16 +130,13 @@ def read_fat(area: Area) -> Layer | None:
     few = f"a FAT32 of {boot.clusters} clusters: some systems take fewer than {FAT16_BELOW} for FAT16"
     backup = le16(sector, 50) if boot.bits == 32 else 0
     return replace(
-        area.layer("vfat", boot.sectors * boot.sector, boot.cluster),
-        version=f"FAT{boot.bits}",
+        area.layer("vfat", boot.sectors * boot.sector, boot.cluster), version=f"FAT{boot.bits}",
         label=_root_label(area, boot),  # Windows and blkid believe the directory, not the copy in the boot sector
         uuid=serial_at(sector, extended + 3) if signature in (0x28, 0x29) else None,
-        data_start=area.start + boot.data_start,
-        problems=(few,) if boot.bits == 32 and boot.clusters < FAT16_BELOW else (),
-        unclean=_fat_unclean(area, sector, boot, extended),
-        hidden_sectors=le32(sector, 28),
+        data_start=area.start + boot.data_start, unclean=_fat_unclean(area, sector, boot, extended),
+        problems=(few,) if boot.bits == 32 and boot.clusters < FAT16_BELOW else (), hidden_sectors=le32(sector, 28),
         backup_boot=backup * boot.sector if 0 < backup < boot.reserved else None,
-    )
+    )  # fmt: skip
 
 
 def _fat_unclean(area: Area, sector: bytes, boot: Boot, extended: int) -> str | None:
@@ -186,9 +172,8 @@ def read_boot(sector: bytes) -> Boot | None:
 
 
 def _has_name(sector: bytes) -> bool:
-    if any(sector.startswith(name, at) for at, name in NAMES):
-        return True
-    return sector[510:512] == b"\x55\xaa" and sector[0x36:0x3E] not in OTHERS
+    named = any(sector.startswith(name, at) for at, name in NAMES)
+    return named or (sector[510:512] == b"\x55\xaa" and sector[0x36:0x3E] not in OTHERS)
 
 
 def _has_plausible_info(area: Area, sector: bytes, boot: Boot) -> bool:
@@ -300,9 +285,7 @@ def read_state(area: Area, table_start: int, cluster: int, record_size: int) -> 
     if volume and le16(volume[0], 10) & 0x1:
         return "was not unmounted cleanly (dirty flag set)"
     log = files.attribute(LOG_FILE, DATA)
-    if log and not _is_clean(files, log[1]):
-        return "was not unmounted cleanly ($LogFile is in use)"
-    return None
+    return "was not unmounted cleanly ($LogFile is in use)" if log and not _is_clean(files, log[1]) else None
 
 
 def _mended(record: bytes, magic: bytes) -> bytes:
@@ -468,15 +451,11 @@ def read_bitlocker(area: Area) -> Layer | None:
     if start != VISTA and metadata[:8] != b"-FVE-FS-":
         return None
     sector, cluster = le16(boot, 11), _cluster(boot)
-    return Layer(
-        kind="BitLocker",
-        extent=area.extent,
-        version=str(le16(metadata, 10)) if metadata else None,
-        label=next(_descriptions(metadata), None),
-        uuid=guid_at(metadata, 64 + 16),
-        data_start=area.start,  # encrypted in place: byte for byte where the file system would have it
-        data_unit=cluster or (sector if is_power_of_two(sector) else None),
-    )
+    version = str(le16(metadata, 10)) if metadata else None
+    unit = cluster or (sector if is_power_of_two(sector) else None)
+    # Encrypted in place: the data are byte for byte where the file system would have them.
+    found = replace(area.layer("BitLocker", None, unit), version=version, label=next(_descriptions(metadata), None))
+    return replace(found, uuid=guid_at(metadata, 64 + 16))
 
 
 def _descriptions(metadata: bytes) -> Iterator[str]:

@@ -12,7 +12,8 @@ from pathlib import Path
 from sys import byteorder
 from tempfile import TemporaryDirectory
 
-from aligntool.formats.reader import LONGEST_READ, Reader, be64, le16, le64
+from aligntool.formats.numbers import be64, le16, le64
+from aligntool.formats.reader import LONGEST_READ, Reader
 from aligntool.formats.windows_fs import Boot, read_boot
 from aligntool.inventory import Layer, Sampled
 from aligntool.linux.process import NOT_RUN, Ended, find_program, run_program

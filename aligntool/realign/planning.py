@@ -14,17 +14,7 @@ from aligntool.realign import wanted as wishes
 from aligntool.realign.placing import Movable, containers, first_place, hold, kind_of, logicals_of, pieces_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons
 from aligntool.realign.search import SHORT, Found, Patching, boot_floor, needed_for, patching, room_of, search
-from aligntool.realign.wanted import (
-    SHRINKABLE,
-    Patched,
-    Shrinks,
-    Shrunk,
-    Uses,
-    Wanted,
-    room_by_shrinking,
-    wanted,
-    what_would_help,
-)
+from aligntool.realign.wanted import SHRINKABLE, Patched, Shrinks, Shrunk, Uses, Wanted, room_by_shrinking, wanted
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
 
 # What was decided, written down as a plan.
@@ -244,7 +234,7 @@ def _no_room(disk: Disk, goal: RealignGoal, wish: Wanted, used: Uses, found: Fou
     def fits(shrunk: Shrinks) -> Found | None:
         return search(disk, movable(disk, wish, used, shrunk), goal)
 
-    helps, hint = what_would_help(disk, used, fits, shrink=goal.shrink)
+    helps, hint = wishes.what_would_help(disk, used, fits, shrink=goal.shrink)
     if found is not None:
         least, room = found.journal_least, found.journal_room
         text = f"there is no room for the journal: it needs {format_about(least)} in one piece, the largest free one"
