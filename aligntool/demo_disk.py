@@ -25,6 +25,7 @@ DISK_ID = 0x2005C0DE
 SECTOR = 512
 TRACK = USUAL.sectors * SECTOR
 CYLINDER = USUAL.heads * TRACK
+_SWAP = "20050701-0006-4006-8006-000000000006"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def demo_disk(*, size: int = DEFAULT_SIZE) -> DemoDisk:
         _linux(_cylinders(windows_end, linux_end)),
         DemoPartition(3, _cylinders(extended, end), Role.EXTENDED, "0x05"),
         _data(_cylinders(extended, data_end, TRACK)),
-        _swap(_cylinders(data_end, end, TRACK)),
+        DemoPartition(6, _cylinders(data_end, end, TRACK), Role.LOGICAL, "0x82", False, "swap", "swap", _SWAP),
     )
     return DemoDisk(size, f"0x{DISK_ID:08x}", partitions)
 
@@ -110,11 +111,6 @@ def _data(extent: Extent) -> DemoPartition:
         DemoFile("MUSIC/SONG.OGG", _photograph("song.ogg", 1 * MIB + 99)),
     )
     return DemoPartition(5, extent, Role.LOGICAL, "0x0b", False, "vfat", "DATA", "2005-0701", files)
-
-
-def _swap(extent: Extent) -> DemoPartition:
-    uuid = "20050701-0006-4006-8006-000000000006"
-    return DemoPartition(6, extent, Role.LOGICAL, "0x82", False, "swap", "swap", uuid)
 
 
 def _photograph(name: str, length: int) -> bytes:

@@ -297,9 +297,8 @@ def most_of(drive: LinkHop, port: LinkHop | None) -> LinkMost:
 
 def runs_below(drive: LinkHop, most: LinkMost) -> bool:
     """Return whether a link runs slower or narrower than it could. What is not reported is not slow."""
-    slow = drive.speed_gts and most.speed_gts and drive.speed_gts < most.speed_gts
-    narrow = drive.width and most.width and drive.width < most.width
-    return bool(slow or narrow)
+    pairs = (drive.speed_gts, most.speed_gts), (drive.width, most.width)
+    return any(now and could and now < could for now, could in pairs)
 
 
 def port_above(path: Sequence[LinkHop]) -> LinkHop | None:

@@ -35,40 +35,27 @@ from aligntool.units import Extent, format_size
 
 # Judge partition tables: their faults as findings.
 
-_RULES = {
-    Fault.GPT_PRIMARY_DAMAGED: (Code.GPT_PRIMARY_DAMAGED, Severity.ERROR),
-    Fault.GPT_BACKUP_DAMAGED: (Code.GPT_BACKUP_DAMAGED, Severity.WARNING),
-    Fault.GPT_BACKUP_MISPLACED: (Code.GPT_BACKUP_MISPLACED, Severity.WARNING),
-    Fault.GPT_COPIES_DIFFER: (Code.GPT_COPIES_DIFFER, Severity.ERROR),
-    Fault.PROTECTIVE_MBR: (Code.PROTECTIVE_MBR, Severity.WARNING),
-    Fault.HYBRID_MBR: (Code.HYBRID_MBR, Severity.INFO),
-    Fault.OTHER_SECTOR_SIZE: (Code.OTHER_SECTOR_SIZE, Severity.ERROR),
-    Fault.OVERLAP: (Code.OVERLAP, Severity.ERROR),
-    Fault.BEYOND_END: (Code.BEYOND_END, Severity.ERROR),
-    Fault.OUTSIDE_USABLE: (Code.OUTSIDE_USABLE, Severity.WARNING),
-    Fault.COVERS_TABLE: (Code.COVERS_TABLE, Severity.ERROR),
-    Fault.EBR_LOOP: (Code.EBR_CHAIN, Severity.ERROR),
-    Fault.EBR_BROKEN: (Code.EBR_CHAIN, Severity.ERROR),
-    Fault.EBR_INSIDE_PARTITION: (Code.EBR_CHAIN, Severity.ERROR),
-    Fault.LOGICAL_OUTSIDE_EXTENDED: (Code.EBR_CHAIN, Severity.ERROR),
-    Fault.IMPLAUSIBLE_COUNT: (Code.BAD_ENTRY, Severity.ERROR),
-    Fault.BAD_ENTRY: (Code.BAD_ENTRY, Severity.ERROR),
-    Fault.DYNAMIC_DISK: (Code.DYNAMIC_DISK, Severity.INFO),
-    Fault.UNREADABLE: (Code.TABLE_UNREADABLE, Severity.ERROR),
-}
+_OF_THE_CHAIN = (Fault.EBR_LOOP, Fault.EBR_BROKEN, Fault.EBR_INSIDE_PARTITION, Fault.LOGICAL_OUTSIDE_EXTENDED)
+_CODES = dict.fromkeys(_OF_THE_CHAIN, Code.EBR_CHAIN) | {
+    Fault.GPT_PRIMARY_DAMAGED: Code.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED: Code.GPT_BACKUP_DAMAGED,
+    Fault.GPT_BACKUP_MISPLACED: Code.GPT_BACKUP_MISPLACED, Fault.GPT_COPIES_DIFFER: Code.GPT_COPIES_DIFFER,
+    Fault.PROTECTIVE_MBR: Code.PROTECTIVE_MBR, Fault.HYBRID_MBR: Code.HYBRID_MBR, Fault.OVERLAP: Code.OVERLAP,
+    Fault.OTHER_SECTOR_SIZE: Code.OTHER_SECTOR_SIZE, Fault.BEYOND_END: Code.BEYOND_END,
+    Fault.OUTSIDE_USABLE: Code.OUTSIDE_USABLE, Fault.COVERS_TABLE: Code.COVERS_TABLE,
+    Fault.IMPLAUSIBLE_COUNT: Code.BAD_ENTRY, Fault.BAD_ENTRY: Code.BAD_ENTRY,
+    Fault.DYNAMIC_DISK: Code.DYNAMIC_DISK, Fault.UNREADABLE: Code.TABLE_UNREADABLE,
+}  # fmt: skip
+_WARNINGS = (Fault.GPT_BACKUP_DAMAGED, Fault.GPT_BACKUP_MISPLACED, Fault.PROTECTIVE_MBR, Fault.OUTSIDE_USABLE)
+_NOTES = (Fault.HYBRID_MBR, Fault.DYNAMIC_DISK)
+_SEVERITIES = dict.fromkeys(_WARNINGS, Severity.WARNING) | dict.fromkeys(_NOTES, Severity.INFO)  # else an error
 
 _COPIES_DAMAGED = {Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED}
 
 _WHOLE_DISK_MEMBERS = {
-    "isw_raid_member": "Intel RST (IMSM)",
-    "ddf_raid_member": "DDF",
-    "promise_fasttrack_raid_member": "Promise FastTrak",
-    "silicon_medley_raid_member": "Silicon Image Medley",
-    "nvidia_raid_member": "NVIDIA",
-    "lsi_mega_raid_member": "LSI MegaRAID",
-    "linux_raid_member": "md",
-    "mpath_member": "multipath",
-}
+    "isw_raid_member": "Intel RST (IMSM)", "ddf_raid_member": "DDF", "nvidia_raid_member": "NVIDIA",
+    "promise_fasttrack_raid_member": "Promise FastTrak", "silicon_medley_raid_member": "Silicon Image Medley",
+    "lsi_mega_raid_member": "LSI MegaRAID", "linux_raid_member": "md", "mpath_member": "multipath",
+}  # fmt: skip
 
 
 def array_above(disk: Disk, by_name: Mapping[str, Disk]) -> str:
@@ -138,7 +125,7 @@ def _lost(disk: Disk) -> Finding:
 
 
 def _finding(disk: Disk, fault: TableFault) -> Finding:
-    code, severity = _RULES[fault.fault]
+    code, severity = _CODES[fault.fault], _SEVERITIES.get(fault.fault, Severity.ERROR)
     if fault.fault is Fault.BAD_ENTRY and disk.table and disk.table.label is TableLabel.DOS:
         # A type without sectors, say: the kernel leaves it out and nothing is lost.
         severity = Severity.WARNING

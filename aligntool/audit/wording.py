@@ -121,7 +121,8 @@ def replacing(disk: Disk) -> str:
 
 def holdings(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
     """Return what is on the disk, a phrase each: "partition 2, ext4 "root", 20GiB"."""
-    found = [f"partition {part.number}, {_partition_content(part)}" for part in disk.partitions]
+    named = ((one, ", ".join(contents(one)) or one.type_name or "no known content") for one in disk.partitions)
+    found = [f"partition {one.number}, {name}, {format_about(one.extent.length)}" for one, name in named]
     found += [f"{each} on the {whole}" for each in contents(disk)]
     if disk.table and not disk.partitions:
         found.append(f"a partition table ({disk.table.label}) without partitions")
@@ -137,10 +138,6 @@ def contents(on: Disk | Partition) -> tuple[str, ...]:
 
 def labelled(layer: Layer) -> str:
     return f'{layer_name(layer)} "{layer.label}"' if layer.label else layer_name(layer)
-
-
-def _partition_content(part: Partition) -> str:
-    return f"{', '.join(contents(part)) or part.type_name or 'no known content'}, {format_about(part.extent.length)}"
 
 
 def command(name: str, disk: str, *words: str) -> str:

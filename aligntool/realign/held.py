@@ -8,6 +8,7 @@ from itertools import islice
 from aligntool.device import Device
 from aligntool.errors import Stopped
 from aligntool.formats import signatures
+from aligntool.formats.parked import or_nothing
 from aligntool.formats.signatures import SIGNATURES, ZFS_LABEL, ZFS_NVLIST, ZFS_UBERBLOCK, Signature, places
 from aligntool.steps import Held
 from aligntool.units import KIB, Extent, align_down
@@ -241,7 +242,9 @@ def clear_free(device: Device, start: int, view: View, occupied: Sequence[Extent
 
 
 def _clear(device: Device, start: int, view: View, may: Callable[[int], bool]) -> None:
-    content = tuple(_readable(device, start, extent) for extent in view.held.ranges)
+    places = ((start + extent.start, extent.length) for extent in view.held.ranges)
+    # An unreadable place is not recognised, and will be overwritten.
+    content = tuple(or_nothing(device, at, length) or bytes(length) for at, length in places)
     there = View(view.held, content, view.length, view.sign)
     signs = signs_of(there)
     hidden: Bytes = frozenset()
@@ -251,14 +254,6 @@ def _clear(device: Device, start: int, view: View, may: Callable[[int], bool]) -
         if wanted:
             _write_sectors(device, start, view, veiled(there, signs.redundant, hidden), wanted)
             device.flush()
-
-
-def _readable(device: Device, start: int, extent: Extent) -> bytes:
-    """Return the bytes; an unreadable place is not recognised, and will be overwritten."""
-    try:
-        return bytes(device.read(start + extent.start, extent.length))
-    except OSError:
-        return bytes(extent.length)
 
 
 def check_unchanged(device: Device, start: int, held: Held, content: Sequence[bytes], sign: bytes) -> None:

@@ -355,9 +355,7 @@ def _rooms(judged: Judged, wish: Wanted) -> dict[int, _Room]:
 
 def _search(judged: Judged, wish: Wanted) -> _Room:
     found = search(judged.disk, movable(judged.disk, wish, {}, {}), _GOAL, finer=True)
-    if found is None:
-        return _Room.NONE
-    return _Room.ENOUGH if found.journal else _Room.NO_JOURNAL
+    return _Room.NONE if found is None else _Room.ENOUGH if found.journal else _Room.NO_JOURNAL
 
 
 def _beside(disk: Disk, wish: Wanted) -> frozenset[int]:

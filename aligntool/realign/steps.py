@@ -10,6 +10,8 @@ from aligntool import steps
 from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun, StepDone
 from aligntool.device import Device, Jobs
 from aligntool.errors import Refused, Stopped
+from aligntool.formats.reader import rotating_sum
+from aligntool.formats.windows_fs import CHANGING, CHECKED_SECTORS
 from aligntool.linux.block import same
 from aligntool.realign.held import View, check_unchanged, clear_free, mark, release, take_away
 from aligntool.realign.journal import Journal
@@ -24,10 +26,8 @@ from aligntool.units import MIB, Extent
 #
 # Pure arithmetic on bytes; a wrong field makes a system that does not boot.
 
-# exFAT, 3.1 and 3.4: sectors 0 to 10 are summed, but for VolumeFlags and PercentInUse, which change in use; sector 11
-# holds nothing but the sum, repeated.
-_SUMMED_SECTORS = 11
-_NOT_SUMMED = (106, 107, 112)
+# exFAT, 3.1 and 3.4: the checked sectors are summed, but for VolumeFlags and PercentInUse, which change in use; the
+# sector behind them holds nothing but the sum, repeated.
 
 
 def patched(held: steps.Held, found: Sequence[bytes], patches: Sequence[steps.Patch]) -> tuple[bytes, ...]:
@@ -53,12 +53,9 @@ def patched(held: steps.Held, found: Sequence[bytes], patches: Sequence[steps.Pa
 def _sum(held: steps.Held, parts: Sequence[bytearray], patch: steps.Patch) -> None:
     """Write a checksum. `patch.at` is the sector of the checksum, `patch.length` a sector of the volume."""
     sector = patch.length
-    region = Extent(patch.at - _SUMMED_SECTORS * sector, (_SUMMED_SECTORS + 1) * sector)
+    region = Extent(patch.at - CHECKED_SECTORS * sector, (CHECKED_SECTORS + 1) * sector)
     part, at = _find_extent(held, parts, region, patch.what)
-    total = 0
-    for offset in range(_SUMMED_SECTORS * sector):
-        if offset not in _NOT_SUMMED:
-            total = ((total >> 1) | (total << 31)) + part[at + offset] & 0xFFFFFFFF
+    total = rotating_sum(bytes(part[at : at + CHECKED_SECTORS * sector]), CHANGING)
     end = at + region.length
     part[end - sector : end] = total.to_bytes(4, "little") * (sector // 4)
 

@@ -1,6 +1,6 @@
 """Read recipes of arrays and profiles of benchmarks into goals; make the menu in recipes/README.md."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -160,6 +160,7 @@ _KEYS = {
     "bench": (*_ALWAYS, *BENCH_KEYS),
 }
 _PART_KEYS = ("size", "role", "name")
+Goal = RealignGoal | LayoutGoal | RaidGoal | BenchGoal
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ class Recipe:
     summary: str
     note: str | None  # what a user should know before taking it
     source: str  # where its numbers come from
-    goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal
+    goal: Goal
 
     @property
     def kind(self) -> str:
@@ -212,16 +213,11 @@ def parse_recipe(file: str, content: str) -> Recipe:
         raise top.refusal(f"a recipe {named} has no [[part]]", hint='kind = "layout"')
     if kind != "bench" and tables["test"]:
         raise top.refusal("only a recipe for a benchmark has a [[test]]", hint='kind = "bench"')
-    goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal
-    match kind:
-        case "raid":
-            goal = raid_goal(top)
-        case "bench":
-            goal = bench_goal(top, tables["test"])
-        case "realign":
-            goal = _realign_goal(top)
-        case _:
-            goal = _layout_goal(top, tables["part"])
+    read: dict[str, Callable[[], Goal]] = {
+        "raid": lambda: raid_goal(top), "bench": lambda: bench_goal(top, tables["test"]),
+        "realign": lambda: _realign_goal(top), "layout": lambda: _layout_goal(top, tables["part"]),
+    }  # fmt: skip
+    goal = read[kind]()
     return Recipe(
         name=file.rpartition("/")[2].removesuffix(".toml"), file=file, summary=top.required("summary"),
         note=top.text("note"), source=top.required("source"), goal=goal,
@@ -254,12 +250,8 @@ def _layout_goal(top: Entry, parts: tuple[Entry, ...]) -> LayoutGoal:
     wishes = tuple(_part(entry) for entry in parts)
     if sum(wish.size is None for wish in wishes) > 1:
         raise top.refusal("only one partition can take the rest")
-    return LayoutGoal(
-        parts=wishes,
-        label=top.choice("label", LABELS) or LABELS[0],
-        grain=_grain(top) or MIB,
-        spare_end=top.size("spare_end") or 0,
-    )
+    label = top.choice("label", LABELS) or LABELS[0]
+    return LayoutGoal(wishes, label, _grain(top) or MIB, top.size("spare_end") or 0)
 
 
 def _part(entry: Entry) -> PartWish:
