@@ -395,7 +395,7 @@ def _find_sweep(
     _refuse_leftovers(drives, members)
     goal = replace(goal, partitions=numbers)
     members = acting.sampled_members(members, goal)
-    return plan_sweep(members, goal, chunks=chunks, repeats=repeats, runtime_s=runtime, span=span)
+    return plan_sweep(members, goal, chunks=chunks, repeats=repeats, runtime_s=runtime, span=span or 0)
 
 
 def _refuse_leftovers(drives: list[str], members: Sequence[Judged]) -> None:

@@ -275,18 +275,15 @@ def places_of(
     places = [Place("aligned, as 2048", base, 0), Place("as well aligned", control, 0, control=True)]
     places += _misaligned(base, unit, sector, every=every) if only is None else [_one_start(only, base, unit, sector)]
     if len(places) == 2:
-        raise Refused(
-            f"every start is on the boundary of a unit of {format_size(unit)}, for sectors have {format_size(sector)}",
-            hint=f"--unit {format_size(4 * max(unit, sector))} for a larger one",
-        )
+        hint = f"--unit {format_size(4 * max(unit, sector))} for a larger one"
+        why = f"for sectors have {format_size(sector)}"
+        raise Refused(f"every start is on the boundary of a unit of {format_size(unit)}, {why}", hint=hint)
     last = max(place.start for place in places)
     if last + 16 * SEQUENTIAL_BLOCK > room.end:
         # for these starts, wherever the first byte lies
         enough = max(256 * MIB, align_up(last - base + lcm(MIB, unit) + 16 * SEQUENTIAL_BLOCK, MIB))
-        raise Refused(
-            f"{format_size(room.length)} are too little to start at several places",
-            hint=f"something larger, or --size {format_size(enough)} for a folder",
-        )
+        hint = f"something larger, or --size {format_size(enough)} for a folder"
+        raise Refused(f"{format_size(room.length)} are too little to start at several places", hint=hint)
     return tuple(places)
 
 
@@ -304,10 +301,8 @@ def _one_start(start: int, base: int, unit: int, sector: int) -> Place:
     if start % sector:
         raise Refused(f"no partition can start at {format_size(start)}: sectors have {format_size(sector)}")
     if start % unit == 0:
-        raise Refused(
-            f"{format_size(start)} is on the boundary of a unit of {format_size(unit)}, as the aligned start is",
-            hint="--start 32256 is sector 63; without --start all of them are tried",
-        )
+        words = f"{format_size(start)} is on the boundary of a unit of {format_size(unit)}, as the aligned start is"
+        raise Refused(words, hint="--start 32256 is sector 63; without --start all of them are tried")
     title = _OLD_TITLE if start == OLD_START else f"at {format_size(start)}"
     return Place(title, base + (start if start < MIB else start % unit), start % unit)
 
@@ -315,10 +310,8 @@ def _one_start(start: int, base: int, unit: int, sector: int) -> Place:
 def refuse_too_many(runs: int) -> None:
     """Raises Refused."""
     if runs > MOST_RUNS:
-        raise Refused(
-            f"that is {runs} runs, and a result holds at most {MOST_RUNS}",
-            hint="fewer --repeats, or without --every, which tries each eighth of the unit",
-        )
+        hint = "fewer --repeats, or without --every, which tries each eighth of the unit"
+        raise Refused(f"that is {runs} runs, and a result holds at most {MOST_RUNS}", hint=hint)
 
 
 def runs_of(

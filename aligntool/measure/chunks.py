@@ -200,7 +200,7 @@ def plan_sweep(
     chunks: Sequence[int] = (),
     repeats: int,
     runtime_s: float,
-    span: int | None = None,
+    span: int = 0,
 ) -> Sweep:
     """`goal`: level, workload, layout, bitmap, and which partitions; everything else of it is not asked. Raises Refused
     with every reason.
@@ -416,10 +416,8 @@ def _empty(device: str, sweep: Sweep) -> None:
             said.append(_discard(device, extent, "--zeroout"))
     if failed := next((each for each in said if each.code), None):
         name = shell_word(device)
-        raise Stopped(
-            f"{device} is not empty again ({failed.last_words}), and may hold a test array",
-            hint=f"sudo aligntool raid tune --clear {name}\nsudo blkdiscard --zeroout {name}",
-        )
+        hint = f"sudo aligntool raid tune --clear {name}\nsudo blkdiscard --zeroout {name}"
+        raise Stopped(f"{device} is not empty again ({failed.last_words}), and may hold a test array", hint=hint)
 
 
 def _discard(device: str, extent: Extent, *how: str) -> Ended:

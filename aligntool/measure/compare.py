@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from itertools import starmap
 from math import log10
 from statistics import median
 
@@ -80,10 +81,8 @@ def compare_all(pairs: Sequence[tuple[Result, Result]]) -> tuple[tuple[Ratio, ..
     lines = [list(_lines(before, after)) for before, after in pairs]
     every = [line for of_pair in lines for line in of_pair]
     chances = iter(holm([welch_p_value(one.rates, other.rates) for one, other, enough in every if enough]))
-    return tuple(
-        tuple(_ratio(one, other, next(chances) if enough else None) for one, other, enough in of_pair)
-        for of_pair in lines
-    )
+    known = [[(one, other, next(chances) if enough else None) for one, other, enough in of_pair] for of_pair in lines]
+    return tuple(tuple(starmap(_ratio, of_pair)) for of_pair in known)
 
 
 def _lines(before: Result, after: Result) -> Iterator[tuple[Series, Series, bool]]:
@@ -134,9 +133,7 @@ def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
         ):  # fmt: skip
             said += [f"they differ in their {what}: {a} and {b}"] if a != b else []
         if first.settings.passes or other.settings.passes:
-            said.append(
-                "passes over the same data are not repeats: these are the first ones, and their noise is unknown"
-            )
+            said += ["passes over the same data are not repeats: these are the first ones, and their noise is unknown"]
     return tuple(dict.fromkeys(said))
 
 
@@ -308,11 +305,9 @@ def _about_steadiness(result: Result) -> Iterator[str]:
             yield f"{each.test.title}: fewer than {kept.WINDOW} rounds, so it is unknown whether it is steady"
             continue
         state = "steady" if found.steady else "NOT steady"
-        yield (
-            f"{each.test.title}: {state} after {found.rounds} rounds: of the last {kept.WINDOW} the average is "
-            f"{found.average:,.0f} IOPS, they differ by {found.excursion:.1%} (at most {kept.MOST_EXCURSION:.0%}), "
-            f"the trend is {found.slope:.1%} (at most 10%)"
-        )
+        last = f"of the last {kept.WINDOW} the average is {found.average:,.0f} IOPS"
+        limits = f"{found.excursion:.1%} (at most {kept.MOST_EXCURSION:.0%}), the trend is {found.slope:.1%} (at most"
+        yield f"{each.test.title}: {state} after {found.rounds} rounds: {last}, they differ by {limits} 10%)"
 
 
 def steady_file(span: int) -> str:
@@ -325,15 +320,10 @@ def _about_score(result: Result) -> Iterator[str]:
     if result.settings.score != "as-ssd" or result.settings.passes:
         return
     if score := kept.as_ssd_score(result.series):
-        yield f"AS SSD's score: {score.read:.0f} read, {score.write:.0f} write, {score.total:.0f} in all"
-    if times := access_times(result):
-        yield f"AS SSD's access time: {', '.join(f'{ms:.3f} ms {side}' for side, ms in times)}"
-
-
-def access_times(result: Result) -> list[tuple[str, float]]:
-    """What AS SSD calls so, in milliseconds: the median latency of one 4 KiB request at a time."""
+        yield "AS SSD's score: {:.0f} read, {:.0f} write, {:.0f} in all".format(*score)
     sides = [("write" if each.test.write else "read", each.middle("p50_us")) for each in _boot_sides(result)]
-    return [(side, us / 1000) for side, us in sides if us is not None]
+    if times := [f"{us / 1000:.3f} ms {side}" for side, us in sides if us is not None]:
+        yield f"AS SSD's access time: {', '.join(times)}"  # the median latency of one 4 KiB request at a time
 
 
 def _about_boot(result: Result) -> Iterator[str]:

@@ -387,7 +387,5 @@ def _told_by(head: bytes) -> LogFormat:
     if not head:
         raise Refused("the log is empty", hint="docs/trace.md has how to record one")
     what = "it has bytes that are not text" if b"\0" in head else f"it begins with {first[:60]!r}"
-    raise Refused(
-        f"this is not a log of blktrace, blkparse or fio, nor a CSV with the header {HEADER.decode()}: {what}",
-        hint="docs/trace.md has the formats and how to record one",
-    )
+    words = f"this is not a log of blktrace, blkparse or fio, nor a CSV with the header {HEADER.decode()}: {what}"
+    raise Refused(words, hint="docs/trace.md has the formats and how to record one")

@@ -99,15 +99,12 @@ def keep_log(folder: Path, output: str | None) -> None:
 # program and no trace in the kernel is left running.
 
 _PREFIX = "trace"
-_TICK_S = 0.05
 _STEADY_S = 0.3  # so long no further file of the kernel is opened: all of blktrace's threads are at work
 _START_S = 60.0
 _STOP_S = 60.0
 _PATIENCE_S = 5.0  # between one signal and the next, stronger one
 _OPENED = re.compile(r"/block/.+/trace\d+$")
 _DROPPED = re.compile(r"dropped (\d+)\)")
-_LOCKED = "/Operation not permitted"
-_BUSY = "/Device or resource busy"
 
 
 @dataclass(slots=True)
@@ -172,7 +169,7 @@ def _until_ready(child: "subprocess.Popen[bytes]", said: IO[bytes], device: str)
         now = _files_open(child.pid)
         if now != opened:
             opened, since = now, time.monotonic()
-        time.sleep(_TICK_S)
+        time.sleep(0.05)
 
 
 def _files_open(pid: int) -> int:
@@ -184,12 +181,10 @@ def _files_open(pid: int) -> int:
 
 
 def _not_started(said: str, device: str) -> Refused:
-    if _LOCKED in said:
-        return Refused(
-            "the kernel lets not even root trace a disk: it is locked down, as with Secure Boot",
-            hint="man 7 kernel_lockdown; record on another machine, or without Secure Boot",
-        )
-    if _BUSY in said:
+    if "/Operation not permitted" in said:
+        hint = "man 7 kernel_lockdown; record on another machine, or without Secure Boot"
+        return Refused("the kernel lets not even root trace a disk: it is locked down, as with Secure Boot", hint=hint)
+    if "/Device or resource busy" in said:
         return Refused(f"{device} is being traced already", hint=f"to end that trace: sudo blktrace -k -d {device}")
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return Refused(f"blktrace did not start on {device}: {' / '.join(lines[:2]) or 'no message'}")
@@ -272,7 +267,8 @@ def find_traceable(named: str) -> Traceable:
         hint = f"sudo losetup -f --show {shell_word(path)}" if stat.S_ISREG(status.st_mode) else "lsblk"
         raise Refused(f"{named} is not a block device, and the kernel traces only those", hint=hint)
     folder = sysfs_folder(status.st_rdev)
-    debugfs = _debugfs()
+    found = [mount.place for mount in mounts_now() if mount.kind == "debugfs"]  # the usual place first
+    debugfs = _DEBUGFS if _DEBUGFS in found else next(iter(found), None)
     refuse(_missing(folder, debugfs))
     return Traceable(path, folder.name.replace("!", "/"), debugfs or _DEBUGFS)
 
@@ -294,12 +290,6 @@ def _missing(folder: Path, debugfs: str | None) -> Iterator[Refusal]:
     if debugfs is None:
         text = "debugfs is not mounted, and events come through it"
         yield Refusal("not-mounted", _DEBUGFS, text, f"sudo mount -t debugfs debugfs {_DEBUGFS}")
-
-
-def _debugfs() -> str | None:
-    """Return where it is mounted, the usual place first."""
-    found = [mount.place for mount in mounts_now() if mount.kind == "debugfs"]
-    return _DEBUGFS if _DEBUGFS in found else next(iter(found), None)
 
 
 def lies_on(path: str, traced: Traceable) -> bool:

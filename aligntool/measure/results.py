@@ -89,11 +89,9 @@ def warnings_of(conditions: Conditions, *, direct: bool) -> Iterator[str]:
     if conditions.hole_share:
         share = conditions.hole_share
         much = "all" if share >= 1 else f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
-        yield (
-            f"{much} of what is read are holes of the file, which were never written: the file system answers those "
-            "without the drive, so that the figures are the processor's as much as the drive's; name the folder "
-            "instead, where a file is made and filled"
-        )
+        why = "which were never written: the file system answers those without the drive"
+        so = "the figures are the processor's as much as the drive's; name the folder instead, where a file is made and"
+        yield f"{much} of what is read are holes of the file, {why}, so that {so} filled"
     yield from _about_file_system(conditions)
     yield from _about_machine(conditions)
     for drive in conditions.drives:
@@ -341,9 +339,8 @@ class Settings:
     direct: bool  # past the page cache
     engine: str
     prepare: str  # "none", "file" (written full once), "twice"
-    passes: tuple[int, ...] = field(  # instead of repeats: so many times over the same data
-        default=(), metadata={OPTIONAL: True, BOUNDS: (1, MOST)}
-    )
+    # Instead of repeats: so many times over the same data.
+    passes: tuple[int, ...] = field(default=(), metadata={OPTIONAL: True, BOUNDS: (1, MOST)})
     until_steady: bool = False
     score: str | None = None
 
@@ -390,16 +387,9 @@ class Kept:
     figure: str = ""  # of a benchmark: the first one
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    read: float
-    write: float
-    total: float
-
-
-def as_ssd_score(series: Sequence[Series]) -> Score | None:
-    """AS SSD's, of rates in MB/s. Weights: Tom's Hardware, "Three PCI Express-Based SSDs" (2011), and ssd-tester.com,
-    which agree. None where one of the six figures is missing.
+def as_ssd_score(series: Sequence[Series]) -> tuple[float, float, float] | None:
+    """AS SSD's of reads, of writes and of all, of rates in MB/s. Weights: Tom's Hardware, "Three PCI Express-Based
+    SSDs" (2011), and ssd-tester.com, which agree. None where one of the six figures is missing.
 
     >>> # read = seq x 0.1 + 4K + 4K-64; write alike; total = seq w x 0.15 + seq r x 0.1 + 4K r x 2 + ...
     """
@@ -409,12 +399,9 @@ def as_ssd_score(series: Sequence[Series]) -> Score | None:
     }
     if set(rates) != {f"{which} {side}" for which in ("seq", "4k", "64") for side in ("r", "w")}:
         return None
-    return Score(
-        read=rates["seq r"] * 0.1 + rates["4k r"] + rates["64 r"],
-        write=rates["seq w"] * 0.1 + rates["4k w"] + rates["64 w"],
-        total=rates["seq w"] * 0.15 + rates["seq r"] * 0.1 + rates["4k r"] * 2 + rates["4k w"]
-        + rates["64 w"] + rates["64 r"] * 1.5,
-    )  # fmt: skip
+    read, write = (rates[f"seq {side}"] * 0.1 + rates[f"4k {side}"] + rates[f"64 {side}"] for side in ("r", "w"))
+    total = rates["seq w"] * 0.15 + rates["seq r"] * 0.1 + rates["4k r"] * 2 + rates["4k w"]
+    return read, write, total + rates["64 w"] + rates["64 r"] * 1.5
 
 
 # A result as a file, and back.
@@ -444,10 +431,9 @@ def from_json(text: str, name: str) -> Result:
         document = load_object(text)
         schema = document.get("schema")
         if schema in EXPERIMENTS:
-            raise Refused(
-                f"{name} is a result of bench {str(schema).rpartition('.')[2]}, and has no tests to put side by side",
-                hint="aligntool bench show FILE shows it",
-            )
+            kind = f"a result of bench {str(schema).rpartition('.')[2]}"
+            hint = "aligntool bench show FILE shows it"
+            raise Refused(f"{name} is {kind}, and has no tests to put side by side", hint=hint)
         check_schema(document, SCHEMA, VERSION)
         return _result(document)
     except (ValueError, OverflowError) as error:

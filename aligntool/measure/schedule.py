@@ -56,7 +56,6 @@ _FLASH = (0.0001, 400e6)  # a SATA SSD
 _OVERLAP = 8  # requests that a drive works on at once
 SEED = 20170101
 DEEP = 8  # requests in flight from which on a queue is called deep
-BETWEEN = (2, 4)
 
 
 class TargetKind(StrEnum):
@@ -169,14 +168,10 @@ def depths_between(tests: Sequence[BenchTest]) -> tuple[BenchTest, ...]:
     random read that it has at depth 1 and at DEEP or more, with one thread.
     """
     single = {(each.block, each.depth) for each in tests if each.random and not each.write and each.threads == 1}
-    blocks = [block for block, depth in sorted(single) if depth == 1]
-    return tuple(
-        BenchTest(True, block, depth, 1, False)
-        for block in blocks
-        if any(other == block and deep >= DEEP for other, deep in single)
-        for depth in BETWEEN
-        if (block, depth) not in single
-    )
+    deep = {block for block, depth in single if depth >= DEEP}
+    blocks = sorted(block for block, depth in single if depth == 1 and block in deep)
+    missing = [(block, depth) for block in blocks for depth in (2, 4) if (block, depth) not in single]
+    return tuple(BenchTest(True, block, depth, 1, False) for block, depth in missing)
 
 
 def _span(goal: BenchGoal, target: Target, wish: Wish) -> int:

@@ -21,8 +21,8 @@ from aligntool.units import MIB, Extent, align_up, format_size
 
 # Requests sent one at a time, each timed: one system call and nothing else between two readings of the clock.
 
-_WARM_UP_S = 0.5
 _POOL = 4 * MIB  # of random bytes, from which writes are taken
+Transfer = Callable[[int, list[memoryview], int], int]
 Tell = Callable[[float], None]
 """Told the share that is done, from 0 to 1, before each round."""
 
@@ -55,10 +55,8 @@ def open_target(path: str, *, write: bool) -> int:
         return os.open(path, flags | os.O_DIRECT | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
         if error.errno == errno.EINVAL:
-            raise Refused(
-                f"{path} does not support direct I/O: the times would be those of the page cache, not of the drive",
-                hint="name a disk, or a folder on a file system with direct I/O",
-            ) from error
+            words = f"{path} does not support direct I/O: the times would be those of the page cache, not of the drive"
+            raise Refused(words, hint="name a disk, or a folder on a file system with direct I/O") from error
         hint = "type the same after sudo" if error.errno in (errno.EACCES, errno.EPERM) else ""
         raise Refused(f"{path} cannot be opened: {error.strerror}", hint=hint) from error
 
@@ -138,11 +136,9 @@ class _Run:
         """
         if spare < 0:
             needed = align_up(_bytes_of(one), MIB)
-            raise Refused(
-                f"one round of requests reads and writes {format_size(needed)}, and that is more than may be",
-                hint=f"--most {format_size(needed)}, or a smaller --largest",
-            )
-        until = time.perf_counter() + _WARM_UP_S
+            words = f"one round of requests reads and writes {format_size(needed)}, and that is more than may be"
+            raise Refused(words, hint=f"--most {format_size(needed)}, or a smaller --largest")
+        until = time.perf_counter() + 0.5
         for pair in one:
             if time.perf_counter() > until or self.read + pair.cheap.length > spare:
                 return
@@ -162,11 +158,9 @@ class _Run:
     def too_slow(self, one: Round, limit_s: float) -> Refused | Stopped:
         """The message for a first round of which only a part was done in time."""
         needed = ceil(1.2 * limit_s * len(one) / max(self.pairs, 1))
-        return self._ended(
-            f"{limit_s:g} s are over, and of the first round only {self.pairs} of {len(one)} pairs of requests are "
-            "done; a part of a round gives no result",
-            hint=f"--limit {needed}, or a smaller --largest",
-        )
+        done = f"of the first round only {self.pairs} of {len(one)} pairs of requests are done"
+        words = f"{limit_s:g} s are over, and {done}; a part of a round gives no result"
+        return self._ended(words, hint=f"--limit {needed}, or a smaller --largest")
 
     def pair(self, pair: Pair) -> Sample:
         send = self._read if pair.kind is Kind.READ else self._write
@@ -180,7 +174,7 @@ class _Run:
         buffer = self._lent.get(extent.length)
         if buffer is None:
             buffer = self._lent[extent.length] = self._buffers.lend(extent.length)
-        elapsed = self._timed(os.preadv, self.target.reading, buffer, extent, ("read", "it ends before"))
+        elapsed = self._timed(os.preadv, self.target.reading, buffer, extent)
         self.read += extent.length
         self.reads += 1
         self.zeros += not any(buffer[:: max(extent.length // 16, 1)]) and not any(buffer)
@@ -195,16 +189,12 @@ class _Run:
             self._pool[:] = os.urandom(_POOL)
         begin = self.written % (_POOL - extent.length) // 4096 * 4096
         data = self._pool[begin : begin + extent.length]
-        words = ("written", "only a part was taken")
-        elapsed = self._timed(os.pwritev, self.target.writing, data, extent, words)
+        elapsed = self._timed(os.pwritev, self.target.writing, data, extent)
         self.written += extent.length
         return elapsed
 
-    def _timed(
-        self, call: Callable[[int, list[memoryview], int], int], descriptor: int, data: memoryview, extent: Extent,
-        words: tuple[str, str],
-    ) -> float:  # fmt: skip
-        """µs. `words`: what was done, and why only a part of it may have been."""
+    def _timed(self, call: Transfer, descriptor: int, data: memoryview, extent: Extent) -> float:
+        """µs."""
         at = extent.start if self.target.place is None else self.target.place(extent.start)
         pieces, clock = [data], time.perf_counter_ns
         try:
@@ -212,12 +202,13 @@ class _Run:
             got = call(descriptor, pieces, at)
             elapsed = clock() - before
         except OSError as error:
-            raise self._failed(words[0], extent, error.strerror) from error
+            raise self._failed(descriptor, extent, error.strerror) from error
         if got != extent.length:
-            raise self._failed(words[0], extent, words[1])
+            raise self._failed(descriptor, extent, f"only {got} bytes of {extent.length} were")
         return elapsed / 1000
 
-    def _failed(self, what: str, extent: Extent, why: str | None) -> Refused | Stopped:
+    def _failed(self, descriptor: int, extent: Extent, why: str | None) -> Refused | Stopped:
+        what = "read" if descriptor == self.target.reading else "written"
         return self._ended(f"{self.target.path} cannot be {what} at byte {extent.start}: {why}")
 
     def _ended(self, words: str, hint: str = "") -> Refused | Stopped:
@@ -251,7 +242,6 @@ def _on_one_processor() -> Iterator[None]:
 
 _PIECE = 4 * MIB
 _LOOKS = 8  # into each window
-_LOOK = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,8 +307,7 @@ def _placing(runs: Sequence[Run]) -> Callable[[int], int]:
 
 def written_shares(target: Target, windows: Sequence[Extent], sector: int) -> tuple[float, ...]:
     """Of each window, the share of a few looks that found anything but zeros: where a drive has data to read."""
-    length = max(_LOOK, sector)
-    buffer = Buffers().lend(length)
+    buffer = Buffers().lend(max(4096, sector))
     return tuple(_share(target, window, buffer) for window in windows)
 
 

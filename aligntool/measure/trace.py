@@ -47,11 +47,6 @@ class Drive:
         return self.read_s * counts.reads + self.write_s * counts.writes
 
 
-def gap_s(slow: Drive, fast: Drive, counts: BootCounts) -> Fraction:
-    """Δread x reads + Δwrite x writes, in seconds; negative where the second drive is the slower one."""
-    return (slow.read_s - fast.read_s) * counts.reads + (slow.write_s - fast.write_s) * counts.writes
-
-
 def parse_drive(text: str) -> Drive:
     """Reads "41.5,120": MB/s of reads and of writes; of one number alone: both.
 

@@ -1,9 +1,9 @@
 """Infer a flash unit from timed pairs, or state why it is unknown; the kept file."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import hypot
 from statistics import fmean, median
 
@@ -32,16 +32,10 @@ _COMMON = (0.65,)  # below what a map that is not at hand, or a busy computer, m
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    level: int  # bytes
-    height_us: float
-
-
-@dataclass(frozen=True, slots=True)
 class Steps:
     """What was found, or why nothing was."""
 
-    steps: tuple[Step, ...]
+    heights_us: dict[int, float]  # by the level in bytes
     why: str = ""
 
 
@@ -56,15 +50,14 @@ def find(kind: Kind, cells: Cells, control: Cells, request_us: float) -> Steps:
     """
     floor, sides = SMALLEST_SHARE * request_us, design.Sides(cells)
     if kind is Kind.SHIFT:
-        return Steps(())
+        return Steps({})
     if kind is Kind.PART:
         found = [_whole(design.look(cells, way), design.look(control, way), floor) for way in _WAYS]
     else:
         found = [_steps(design.look(cells, way), sides, floor) for way in _WAYS]
-    most = max(found, key=lambda steps: len(steps.steps))
-    levels = {step.level for step in most.steps}
-    if any({step.level for step in steps.steps} - levels for steps in found):  # one way may see more, but nothing else
-        return Steps((), "the typical requests and the fast ones indicate different sizes")
+    most = max(found, key=lambda steps: len(steps.heights_us))
+    if any(steps.heights_us.keys() - most.heights_us for steps in found):  # one way may see more, but nothing else
+        return Steps({}, "the typical requests and the fast ones indicate different sizes")
     return most
 
 
@@ -75,7 +68,7 @@ def resampled(cells: Cells, dice: Dice) -> Cells:
 
 def _steps(seen: Sequence[Level], sides: design.Sides, floor: float) -> Steps:
     if len(seen) < 3:
-        return Steps((), TOO_FEW)
+        return Steps({}, TOO_FEW)
     groups: list[list[Level]] = [[seen[0]]]
     for level in seen[1:]:
         if _rises(groups[-1], level, floor):
@@ -85,17 +78,17 @@ def _steps(seen: Sequence[Level], sides: design.Sides, floor: float) -> Steps:
     if len(groups) > 1 and len(groups[-1]) == 1:
         groups.pop()  # only the largest boundary that was tried: nothing confirms it
     if len(groups) == 1:
-        return Steps((), "no size from which on crossing a boundary takes longer")
+        return Steps({}, "no size from which on crossing a boundary takes longer")
     if min(map(len, groups)) < 2:
-        return Steps((), "a penalty of one size alone, which no neighbouring size confirms")
-    steps = []
+        return Steps({}, "a penalty of one size alone, which no neighbouring size confirms")
+    heights_us = {}
     for low, high in pairwise(groups):
         if why := _unclean(low, high, sides):
-            return Steps((), why)
+            return Steps({}, why)
         if low is groups[0] and abs(_centre(low)) > CLEAN * _height(low, high):  # what crosses nothing pays nothing
-            return Steps((), "the two requests of a pair differ where no boundary is crossed")
-        steps.append(Step(high[0].size, _height(low, high)))
-    return Steps(tuple(steps))
+            return Steps({}, "the two requests of a pair differ where no boundary is crossed")
+        heights_us[high[0].size] = _height(low, high)
+    return Steps(heights_us)
 
 
 def _rises(low: Sequence[Level], level: Level, floor: float) -> bool:
@@ -131,19 +124,14 @@ def _unclean(low: Sequence[Level], high: Sequence[Level], sides: design.Sides) -
         if any(abs(one.median - centre) + 2 * one.error > limit for one in group):
             return f"the penalty does not begin at one size: the sizes {where} it differ among themselves"
     margins = range(len(low[0].margins))
-    if any(_differs(group, margin, limit) for group in (low, high) for margin in margins):
+    parts = [(each.margins[at], _centre(group, at)) for group in (low, high) for at in margins for each in group]
+    if any(abs(one.median - centre) - IN_EACH * one.error > limit for one, centre in parts):  # beyond doubt
         return "the regions of the disk, the two orders or the two sides indicate different sizes"
     if any(_height(low, high, margin) < LEAST * height for margin in margins):
         return "a part of the disk is slower, and not the crossing: it takes as long beside the boundary"
     if not all(_moves_as_a_whole(low, high, height, sides, side) for side in (0, 1)):
         return "only a part of the requests takes longer, as on units that are not powers of two"
     return ""
-
-
-def _differs(group: Sequence[Level], margin: int, limit: float) -> bool:
-    """Whether one level of it lies apart from the others in this part of the experiment, beyond doubt."""
-    centre = _centre(group, margin)
-    return any(abs(one.margins[margin].median - centre) - IN_EACH * one.margins[margin].error > limit for one in group)
 
 
 def _moves_as_a_whole(
@@ -179,21 +167,21 @@ def _may_be(view: View, least: float, most: float, times: float = IN_EACH) -> bo
 
 def _whole(seen: Sequence[Level], shifted: Sequence[Level], floor: float) -> Steps:
     if len(seen) < 3 or [one.size for one in seen] != [one.size for one in shifted]:
-        return Steps((), TOO_FEW)
+        return Steps({}, TOO_FEW)
     found = [level for level in seen if _costs(level, floor)]
     if len(found) != 1:
         why = "several sizes are" if found else "no size is"
-        return Steps((), f"{why} faster to write whole than in part")
+        return Steps({}, f"{why} faster to write whole than in part")
     (unit,) = found
     if unit is seen[-1]:
-        return Steps((), "only the largest size that was tried is faster to write whole, and no larger one confirms it")
+        return Steps({}, "only the largest size that was tried is faster to write whole, and no larger one confirms it")
     limit = CLEAN * unit.median
     if any(abs(level.median) + 2 * level.error > limit for level in seen if level.size < unit.size):
-        return Steps((), "writes of less than a unit do not take the same time")
+        return Steps({}, "writes of less than a unit do not take the same time")
     if any(level.median + 2 * level.error > limit for level in seen if level.size > unit.size):
-        return Steps((), "writes of more than a unit do not take longer")
+        return Steps({}, "writes of more than a unit do not take longer")
     why = _not_by_place(unit, shifted, floor)
-    return Steps((), why) if why else Steps((Step(unit.size, unit.median),))
+    return Steps({}, why) if why else Steps({unit.size: unit.median})
 
 
 def _costs(level: Level, floor: float) -> bool:
@@ -285,11 +273,9 @@ class Inference:
         if self.boundaries:
             return ()
         asked = f"of the resampled experiments only; {CONFIDENT:.0%} are asked for"
-        doubts = tuple(
-            f"{one.evidence[0].kind}: {format_size(one.size)}, but in {one.confidence:.0%} {asked}"
-            for one in self.doubtful
-        )
-        return doubts + tuple(f"{one.kind}: {one.why}" for one in self.looked if one.why)
+        doubts = [(each.evidence[0].kind, format_size(each.size), each.confidence) for each in self.doubtful]
+        said = [f"{kind}: {size}, but in {confidence:.0%} {asked}" for kind, size, confidence in doubts]
+        return (*said, *(f"{one.kind}: {one.why}" for one in self.looked if one.why))
 
 
 def infer(samples: Iterable[Sample], dice: Dice, *, resamples: int = RESAMPLES) -> Inference:
@@ -304,10 +290,8 @@ def infer(samples: Iterable[Sample], dice: Dice, *, resamples: int = RESAMPLES) 
         request_us = median(sample.cheap_us for sample in by_kind[kind])
         control = cells.get(Kind.SHIFT, {}) if kind is Kind.PART else {}
         steps = find(kind, of_kind, control, request_us)
-        penalties = [
-            Penalty(level, *design.middle([dear - cheap for stratum in strata for dear, cheap in stratum]))
-            for level, strata in of_kind.items()
-        ]
+        apart = {level: [dear - cheap for dear, cheap in chain(*strata)] for level, strata in of_kind.items()}
+        penalties = [Penalty(level, *design.middle(each)) for level, each in apart.items()]
         looked.append(Looked(kind, len(by_kind[kind]), request_us, tuple(penalties), steps.why))
         for size, one in _confirmed(kind, (of_kind, control), request_us, steps, dice, resamples):
             evidence[size].append(one)
@@ -331,22 +315,17 @@ def _confirmed(
     kind: Kind, cells: tuple[Cells, Cells], request_us: float, steps: Steps, dice: Dice, resamples: int
 ) -> Iterable[tuple[int, Evidence]]:
     """The boundaries with their confidence. `cells`: of this kind, and of its control."""
-    if not steps.steps:
-        return
-    times: Counter[int] = Counter()
-    heights: dict[int, list[float]] = defaultdict(list)
-    for _ in range(resamples):
+    heights: dict[int, list[float]] = {level: [] for level in steps.heights_us}
+    for _ in range(resamples if heights else 0):
         again, control = (resampled(each, dice) for each in cells)
-        for step in find(kind, again, control, request_us).steps:
-            times[step.level] += 1
-            heights[step.level].append(step.height_us)
-    for step in steps.steps:
-        ordered = sorted(heights[step.level]) or [step.height_us]
+        for level, height_us in find(kind, again, control, request_us).heights_us.items():
+            heights.setdefault(level, []).append(height_us)
+    for level, height_us in steps.heights_us.items():
+        ordered = sorted(heights[level]) or [height_us]
         cut = int(len(ordered) * (1 - _MIDDLE) / 2)
-        interval = (ordered[cut], ordered[-1 - cut])
-        share = step.height_us / request_us if request_us > 0 else 0.0
-        confidence = min(times[step.level] / resamples, MOST_CONFIDENT)
-        yield step.level, Evidence(kind, step.height_us, interval, share, confidence)
+        share = height_us / request_us if request_us > 0 else 0.0
+        confidence = min(len(heights[level]) / resamples, MOST_CONFIDENT)
+        yield level, Evidence(kind, height_us, (ordered[cut], ordered[-1 - cut]), share, confidence)
 
 
 # What a probe found, as a document; `audit.report.read_measured` reads it.

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain, product
 from math import atan, cos, hypot, log, pi, sin, sqrt
 from statistics import fmean, mean, variance
 from typing import Protocol, TypeVar
@@ -122,24 +123,16 @@ def levels(sector: int, parts: Regions, most: int = MOST) -> tuple[int, ...]:
     """
     found = []
     level = sector
-    while level <= most and all(_fits(part, level, 2 * sector) for part in parts):
+    while level <= most and all(len(_points(part, level, 2 * sector)) >= FEWEST_POINTS for part in parts):
         found.append(level)
         level *= 2
     return tuple(found)
 
 
-def _fits(region: Extent, level: int, request: int) -> bool:
-    """Whether odd multiples enough of the level lie in it with room for a request on both sides."""
-    return _last(region, level, request) - _first(region, level, request) + 1 >= FEWEST_POINTS
-
-
-def _first(region: Extent, level: int, request: int) -> int:
-    """The smallest i with level × (2i + 1) in the region."""
-    return -(-(region.start + request - level) // (2 * level))
-
-
-def _last(region: Extent, level: int, request: int) -> int:
-    return (region.end - request - level) // (2 * level)
+def _points(region: Extent, level: int, request: int) -> range:
+    """Each i with level × (2i + 1) in the region, and room for a request on both sides of that."""
+    first = -(-(region.start + request - level) // (2 * level))
+    return range(first, (region.end - request - level) // (2 * level) + 1)
 
 
 def design(
@@ -165,9 +158,7 @@ def _round(asked: Sequence[tuple[Kind, int]], parts: Regions, sector: int, dice:
     cells = [
         (kind, level, region, side)
         for kind, level in asked
-        for _ in range(PAIRS)
-        for region in (0, 1)
-        for side in ((0,) if kind is Kind.SHIFT else (0, 1))
+        for _, region, side in product(range(PAIRS), (0, 1), (0,) if kind is Kind.SHIFT else (0, 1))
     ]
     order = [(cell, dice.randrange(2) == 1) for cell in _mixed(cells, dice)]
     for cell, dear_first in order:
@@ -189,8 +180,8 @@ def _pair(cell: _Cell, parts: Regions, sector: int, dice: Dice, *, dear_first: b
     """Both at places of the same kind, drawn again: nothing that was read before is read again on purpose."""
     kind, level, region, side = cell
     request = level if kind in _WHOLE else 2 * sector
-    first, last = _first(parts[region], level, request), _last(parts[region], level, request)
-    here, there = (level * (2 * dice.randrange(first, last + 1) + 1) for _ in "ab")
+    points = _points(parts[region], level, request)
+    here, there = (level * (2 * dice.randrange(points.start, points.stop) + 1) for _ in "ab")
     match kind:
         case Kind.PART:  # both begin on the boundary, or both end there: neither crosses anything
             dear, cheap = Extent(here + side * level // 2, level // 2), Extent(there, level)
@@ -279,13 +270,10 @@ def centred(cells: Cells) -> Cells:
     if not cells:
         return cells
     strata = len(next(iter(cells.values())))
-    quarters = [
-        fmean(
-            middle([dear - cheap for pairs in levels[quarter::QUARTERS] for dear, cheap in pairs])[0]
-            for levels in cells.values()
-        )
-        for quarter in range(QUARTERS)
-    ]
+    quarters = []
+    for quarter in range(QUARTERS):
+        of_levels = (chain(*strata_of[quarter::QUARTERS]) for strata_of in cells.values())
+        quarters.append(fmean(middle([dear - cheap for dear, cheap in pairs])[0] for pairs in of_levels))
     off = [quarters[index % QUARTERS] - fmean(quarters) for index in range(strata)]
     return {
         level: tuple([(dear - off[index], cheap) for dear, cheap in pairs] for index, pairs in enumerate(of_level))
@@ -316,14 +304,8 @@ class Sides:
 
     def shifts(self, levels: Sequence[Level], side: int, shares: Sequence[float]) -> list[View]:
         """How far each quantile of the requests across lies from that of the requests beside, over all these levels."""
-        dear, cheap = [], []
-        for level in levels:
-            one, other = self._of(level.size, side)
-            dear += one
-            cheap += other
-        if len(levels) > 1:
-            dear.sort()
-            cheap.sort()
+        known = [self._of(level.size, side) for level in levels]
+        dear, cheap = (known[0][at] if len(known) == 1 else sorted(chain(*(one[at] for one in known))) for at in (0, 1))
         return [View(*_apart(dear, cheap, share)) for share in shares]
 
     def _of(self, size: int, side: int) -> tuple[list[float], list[float]]:

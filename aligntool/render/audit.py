@@ -76,11 +76,9 @@ def _buffer(nvme: NvmeFacts) -> str:
     if nvme.hmb_granted is None and nvme.hmb_enabled is not None:
         granted = "some (on)" if nvme.hmb_enabled else "nothing (off)"
     controller = nvme.controllers[0] if nvme.controllers else "nvmeN"
-    return (
-        f"preferred {format_about(nvme.hmb_preferred or 0)}, minimum {format_about(nvme.hmb_minimum or 0)},"
-        f" granted {granted}; set it with nvme.max_host_mem_size_mb= on the kernel command line,"
-        f" switch it with /sys/class/nvme/{controller}/hmb"
-    )
+    sizes = f"preferred {format_about(nvme.hmb_preferred or 0)}, minimum {format_about(nvme.hmb_minimum or 0)}"
+    ways = "set it with nvme.max_host_mem_size_mb= on the kernel command line, switch it with /sys/class/nvme"
+    return f"{sizes}, granted {granted}; {ways}/{controller}/hmb"
 
 
 def _hop(hop: LinkHop) -> str:
@@ -284,7 +282,6 @@ def disk_lines(judged: Judged, *, width: int) -> Iterator[Line]:
     rows = table_rows(judged)
     if rows:
         yield from _rows(rows, width=width)
-        yield from _name_lines(disk, width)
         yield from _name_lines(disk, width)
     elif disk.table_read or disk.table:
         yield (("  no partitions", Style.DIM),)

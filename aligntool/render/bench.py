@@ -8,7 +8,7 @@ from shlex import quote
 from aligntool.measure import compare
 from aligntool.measure.compare import Verdict
 from aligntool.measure.fio import fio_words
-from aligntool.measure.results import Conditions, DriveState, Kept, Result, Series, Spread, warnings_of
+from aligntool.measure.results import Conditions, DriveState, Kept, Result, Series, Settings, Spread, warnings_of
 from aligntool.measure.schedule import BenchPlan, filling, job_of, warm_up
 from aligntool.measure.unit_design import LEAST_RUNS
 from aligntool.render.json import Value, document_text, dumps
@@ -65,13 +65,9 @@ def command_lines(plan: BenchPlan) -> Iterator[Line]:
 
 def result_lines(result: Result, *, width: int) -> Iterator[Line]:
     settings = result.settings
-    yield (
-        (f"{settings.profile}", Style.TITLE),
-        (f"  {result.target}, {result.when}", Style.PLAIN),
-        ("" if result.complete else "  (not complete)", Style.DOUBT),
-    )
-    yield from drive_lines(result.conditions.drives, width=width)
-    yield from _condition_lines(result, width)
+    cut = ("" if result.complete else "  (not complete)", Style.DOUBT)
+    yield ((settings.profile, Style.TITLE), (f"  {result.target}, {result.when}", Style.PLAIN), cut)
+    yield from machine_lines(result.conditions, width=width, settings=settings)
     yield EMPTY
     yield from figure_lines(result.series, width=width)
     yield EMPTY
@@ -148,23 +144,18 @@ def _temperature(drive: DriveState) -> str:
     return f"{drive.temperature_c:g} °C" if after is None else f"{drive.temperature_c:g} → {after:g} °C"
 
 
-def machine_lines(seen: Conditions, *, width: int) -> Iterator[Line]:
-    """Of an experiment: what was so while it was measured, and why not to trust it."""
+def machine_lines(seen: Conditions, *, width: int, settings: Settings | None = None) -> Iterator[Line]:
+    """What was so while it was measured. `settings`: of a benchmark; an experiment says its own."""
     yield from drive_lines(seen.drives, width=width)
-    facts = [f"kernel {seen.kernel}" if seen.kernel else "", seen.fio, seen.filesystem or ""]
-    facts.append(f"governor {seen.governor}" if seen.governor else "")
+    facts = [f"kernel {seen.kernel}" if seen.kernel else "", seen.fio]
+    facts += [f"engine {settings.engine}", "direct I/O" if settings.direct else "BUFFERED"] if settings else []
+    facts += [f"governor {seen.governor}" if seen.governor else "", seen.filesystem or ""]
+    if settings:
+        facts += [f"{format_about(seen.free)} free" if seen.free else "", f"over {format_size(settings.span)}"]
+        facts[-1] += " of its own for each test" if settings.passes else ""
+        facts += ["" if seen.caches_dropped else "caches not dropped (needs root)"]
     if any(facts):
         yield from _facts("", facts, width)
-
-
-def _condition_lines(result: Result, width: int) -> Iterator[Line]:
-    seen, settings = result.conditions, result.settings
-    facts = [f"kernel {seen.kernel}" if seen.kernel else "", seen.fio, f"engine {settings.engine}"]
-    facts += ["direct I/O" if settings.direct else "BUFFERED", f"governor {seen.governor}" if seen.governor else ""]
-    facts += [seen.filesystem or "", f"{format_about(seen.free)} free" if seen.free else ""]
-    facts += [f"over {format_size(settings.span)}" + (" of its own for each test" if settings.passes else "")]
-    facts += ["" if seen.caches_dropped else "caches not dropped (needs root)"]
-    yield from _facts("", facts, width)
 
 
 def note_lines(sentences: Iterable[str], width: int, before: str) -> Iterator[Line]:
@@ -178,7 +169,6 @@ def note_lines(sentences: Iterable[str], width: int, before: str) -> Iterator[Li
 # Results side by side: log10 of the ratios, drawn; and the list of those that were kept.
 
 _HALF = 16  # columns of the picture on each side of zero, at most
-_LEAST_HALF = 4
 _BESIDE = 34  # columns beside the picture and the title: line, numbers, verdict
 _STYLES = {Verdict.FASTER: Style.GOOD, Verdict.SLOWER: Style.BAD}
 _SIGNS = {Verdict.NOISE: "noise", Verdict.SINGLE: "?", Verdict.UNSTEADY: "?", Verdict.CPU: "CPU-bound"}
@@ -213,17 +203,15 @@ def picture(ratios: Sequence[compare.Ratio], *, width: int = 100) -> Iterator[Li
         return
     reach = max(1, ceil(max(abs(ratio.log_ratio) for ratio in ratios) - 1e-9))
     longest = max(len(ratio.test.title) for ratio in ratios) + 2
-    half = min(max((width - longest - _BESIDE) // 2, _LEAST_HALF), _HALF)
+    half = min(max((width - longest - _BESIDE) // 2, 4), _HALF)
     scale = f"{-reach:<{half}d}0{reach:>{half}d}"
     yield ((" " * longest + f"  {scale}     log10    times", Style.DIM),)
     for ratio in ratios:
         style = _STYLES.get(ratio.verdict, Style.DIM)
-        yield (
-            (fit(f"  {ratio.test.title}", longest) + "  ", Style.PLAIN),
-            (bar(ratio.log_ratio, reach, half), style),
-            (f"  {ratio.log_ratio:+8.2f} {_times(ratio.times):>8}  ", Style.PLAIN),
-            (_SIGNS.get(ratio.verdict, ratio.verdict.value), style),
-        )
+        title = (fit(f"  {ratio.test.title}", longest) + "  ", Style.PLAIN)
+        figures = (f"  {ratio.log_ratio:+8.2f} {_times(ratio.times):>8}  ", Style.PLAIN)
+        sign = _SIGNS.get(ratio.verdict, ratio.verdict.value)
+        yield (title, (bar(ratio.log_ratio, reach, half), style), figures, (sign, style))
 
 
 def bar(log_ratio: float, reach: int, half: int = _HALF) -> str:

@@ -24,19 +24,13 @@ USUAL_BLOCK = 4096
 
 def map_lines(report: Report, *, width: int) -> Iterator[Line]:
     for judged in report.judged:
-        partitions = {partition.number: partition for partition in reversed(judged.disk.partitions)}
         for verdict in judged.verdicts:
-            partition = None if verdict.partition is None else partitions.get(verdict.partition)
-            yield from _boundary(judged, verdict, partition, width)
+            yield from boundary_lines(judged, verdict, width=width)
 
 
 def boundary_lines(judged: Judged, verdict: Verdict, *, width: int) -> Iterator[Line]:
     """The picture of one start. Where nothing is off, the physical sectors are drawn."""
     partition = next((part for part in judged.disk.partitions if part.number == verdict.partition), None)
-    yield from _boundary(judged, verdict, partition, width)
-
-
-def _boundary(judged: Judged, verdict: Verdict, partition: Partition | None, width: int) -> Iterator[Line]:
     check = check_drawn(verdict)
     name = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
     sector_size = judged.disk.sector_size

@@ -22,7 +22,6 @@ from aligntool.units import format_about, format_size, significant
 _STYLES = {
     Word.MATTERS: Style.BAD, Word.DOES_NOT: Style.GOOD, Word.NOT_FOR_READS: Style.GOOD, Word.CANNOT_TELL: Style.DOUBT,
 }  # fmt: skip
-_BAR_WIDTH = 30
 _BESIDE_BAR = 65  # columns of a span, its rates, the CPU and a note
 
 
@@ -70,20 +69,14 @@ def _head_lines(found: Starts | Spans, what: str, width: int) -> Iterator[Line]:
 
 def setting_words(setting: Setting) -> str:
     """How it was measured, in one line."""
-    return (
-        f"{format_about(setting.size)}, {setting.repeats} repeats of {setting.runtime_s:g} s, "
-        f"{'direct I/O' if setting.direct else 'BUFFERED'}, engine {setting.engine}"
-    )
+    how = f"{'direct I/O' if setting.direct else 'BUFFERED'}, engine {setting.engine}"
+    return f"{format_about(setting.size)}, {setting.repeats} repeats of {setting.runtime_s:g} s, {how}"
 
 
 def _start(row: Row) -> Line:
     measured = f"{row.ratio:.2f} ({range_words(row.low, row.high)})" if row.high else "–"
-    return (
-        (f"  {fit(row.place.title, 12)}  ", Style.PLAIN),
-        (f"{row.predicted:.2f}  {fit(measured, 18)}  {_cpu_cell(row.cpu)}  ", Style.PLAIN),
-        (row.word.value, _STYLES[row.word]),
-        _bound(row.cpu),
-    )
+    said = f"  {fit(row.place.title, 12)}  {row.predicted:.2f}  {fit(measured, 18)}  {_cpu_cell(row.cpu)}  "
+    return ((said, Style.PLAIN), (row.word.value, _STYLES[row.word]), _bound(row.cpu))
 
 
 def _cpu_cell(cpu: float | None) -> str:
@@ -149,7 +142,7 @@ def knee_facts(knee: Knee) -> str:
 
 
 def _curve_lines(found: Spans, width: int) -> Iterator[Line]:
-    cells = min(max(width - _BESIDE_BAR, 4), _BAR_WIDTH)
+    cells = min(max(width - _BESIDE_BAR, 4), 30)
     highest = max((median(rates) for rates in found.curve.values()), default=0.0)
     for span, rates in sorted(found.curve.items()):
         centre = median(rates)
@@ -197,8 +190,6 @@ def span_json(found: Spans, disk: Disk | None) -> str:
 
 # What a probe found: the unit, what shows it, and what was done to find it; or why it is unknown.
 
-_PROBE_BAR_WIDTH = 24
-_MANY_ZEROS = 0.5
 _WORDS = {Kind.READ: "reading across it", Kind.WRITE: "writing across it", Kind.PART: "writing only half of it"}
 _TITLES = {
     Kind.READ: "Reads across a boundary, against reads beside it",
@@ -238,8 +229,8 @@ def _answer(result: ProbeResult, width: int) -> Iterator[Line]:
         yield ((f"and a larger boundary every {format_size(boundary.size)}", Style.NOTE), sure)
         yield from _evidence(boundary)
     for boundary in inference.doubtful:
-        yield ((f"perhaps {format_size(boundary.size)}", Style.DOUBT),
-               (f"  confidence {boundary.confidence:.0%} only", Style.PLAIN))  # fmt: skip
+        sure = (f"  confidence {boundary.confidence:.0%} only", Style.PLAIN)
+        yield ((f"perhaps {format_size(boundary.size)}", Style.DOUBT), sure)
     for why in _zeros(result):
         yield from paragraph(f"  {why}", width)
 
@@ -247,18 +238,14 @@ def _answer(result: ProbeResult, width: int) -> Iterator[Line]:
 def _evidence(boundary: Boundary) -> Iterator[Line]:
     for one in boundary.evidence:
         low, high = one.interval_us
-        yield plain(
-            f"  {_WORDS[one.kind]}: {significant(one.penalty_us)} µs longer "
-            f"(95 %: {significant(low)}–{significant(high)}), {one.share:.0%} of a request"
-        )
+        longer = f"{significant(one.penalty_us)} µs longer (95 %: {significant(low)}–{significant(high)})"
+        yield plain(f"  {_WORDS[one.kind]}: {longer}, {one.share:.0%} of a request")
 
 
 def _zeros(result: ProbeResult) -> Iterator[str]:
-    if result.zeros >= _MANY_ZEROS:
-        yield (
-            f"{result.zeros:.0%} of what was read is zeros: a drive answers those without looking at its flash "
-            "if they were never written or were trimmed"
-        )
+    if result.zeros >= 0.5:
+        why = "a drive answers those without looking at its flash if they were never written or were trimmed"
+        yield f"{result.zeros:.0%} of what was read is zeros: {why}"
 
 
 def _curve(looked: Looked) -> Iterator[Line]:
@@ -268,7 +255,7 @@ def _curve(looked: Looked) -> Iterator[Line]:
     highest = max((one.median_us for one in looked.penalties), default=0.0)
     for one in looked.penalties:
         share = one.median_us / highest if highest > 0 else 0.0
-        bar = "█" * max(round(_PROBE_BAR_WIDTH * share), 0)
+        bar = "█" * max(round(24 * share), 0)
         size = fit(format_size(one.level), 8, right=True)
         yield plain(f"  {size}  {one.median_us:+9.2f} ± {significant(one.error_us, 2)} µs  {bar}")
 
@@ -278,10 +265,8 @@ def _done(result: ProbeResult) -> str:
     where = f"in {result.file}, removed again" if result.file else "on the disk itself"
     wrote = f"wrote {format_about(result.written)} {where}" if result.written else "wrote nothing"
     cut = ", interrupted" if result.interrupted else ""
-    return (
-        f"{pairs:,} pairs in {result.rounds} rounds, {result.elapsed_s:.1f} s{cut}; sectors of {result.sector} bytes; "
-        f"read {format_about(result.read)}, {wrote}; seed {result.seed}"
-    )
+    done = f"{pairs:,} pairs in {result.rounds} rounds, {result.elapsed_s:.1f} s{cut}; sectors of {result.sector} bytes"
+    return f"{done}; read {format_about(result.read)}, {wrote}; seed {result.seed}"
 
 
 def probe_json(result: ProbeResult) -> str:

@@ -79,7 +79,6 @@ def shell_line(words: Sequence[str]) -> str:
 # A plan's steps in words: what each does, to which bytes.
 
 LABELS = {"gpt": "GPT", "dos": "MBR"}
-_A = {"dos": "an"}
 
 
 def span(extent: Extent) -> str:
@@ -117,12 +116,13 @@ def step_title(step: steps.Step) -> str:
         case steps.CloseJournal():
             return "wipe the journal's head"
         case steps.MakeTable():
-            return f"make {_A.get(step.label, 'a')} {LABELS.get(step.label, step.label)} table"
+            return f"make {'an' if step.label == 'dos' else 'a'} {LABELS.get(step.label, step.label)} table"
         case _:
             assert_never(step)
 
 
 ContentStep = steps.CheckContent | steps.ShrinkContent | steps.HoldContent | steps.CopyContent | steps.ReleaseContent
+TableStep = steps.WriteJournal | steps.CloseJournal | steps.ParkEntries | steps.RewriteTable | steps.MakeTable
 
 
 def step_details(step: steps.Step, *, sector_size: int) -> Iterator[str]:
@@ -154,10 +154,7 @@ def _content_details(step: ContentStep) -> Iterator[str]:
             yield from (_patch(patch, step.target.start) for patch in step.patches)
 
 
-def _table_details(
-    step: steps.WriteJournal | steps.CloseJournal | steps.ParkEntries | steps.RewriteTable | steps.MakeTable,
-    sector_size: int,
-) -> Iterator[str]:
+def _table_details(step: TableStep, sector_size: int) -> Iterator[str]:
     match step:
         case steps.WriteJournal():
             yield from _journal(step.journal)

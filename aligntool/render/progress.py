@@ -1,6 +1,6 @@
 """Progress, events, status and results of a change, as text and JSON lines."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
@@ -94,15 +94,14 @@ def begin_json(plan: Plan) -> str:
 
 
 def event_json(plan: Plan, event: Event) -> str:
-    match event:
-        case StepBegun():
-            return _line({"event": "step-begun", **_step(plan, event.index)})
-        case Progress():
-            return _line({"event": "progress", **_step(plan, event.index), "done": event.done, "total": event.total})
-        case StepDone():
-            return _line({"event": "step-done", **_step(plan, event.index)})
-        case Said():
-            return _line({"event": "said", "text": event.text})
+    if isinstance(event, Said):
+        return _line({"event": "said", "text": event.text})
+    name = {StepBegun: "step-begun", Progress: "progress", StepDone: "step-done"}[type(event)]
+    bytes_ = {"done": event.done, "total": event.total} if isinstance(event, Progress) else {}
+    step = plan.steps[event.index] if 0 <= event.index < len(plan.steps) else None
+    which: dict[str, Value] = {"index": event.index, "step": step_name(step) if step else None}
+    which |= {"partition": partition_of(step) if step else None, "title": step_title(step) if step else ""}
+    return _line({"event": name, **which, **bytes_})
 
 
 def end_json(
@@ -120,14 +119,6 @@ def end_json(
             {"code": one.code, "subject": one.subject, "text": one.text, "hint": one.hint} for one in refusals
         ]
     return _line(line)
-
-
-def _step(plan: Plan, index: int) -> Mapping[str, Value]:
-    """A step by its number, kind and partition; a mover that undoes steps counts them all the same."""
-    if not 0 <= index < len(plan.steps):
-        return {"index": index, "step": None, "partition": None, "title": ""}
-    step = plan.steps[index]
-    return {"index": index, "step": step_name(step), "partition": partition_of(step), "title": step_title(step)}
 
 
 def _line(value: Value) -> str:

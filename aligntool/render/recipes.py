@@ -30,11 +30,9 @@ def row_lines(rows: Sequence[KnownGeometry]) -> Iterator[Line]:
 def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
     for row in rows:
         yield ((row.row, Style.TITLE), (f"  {row.source}, confidence {row.confidence}", Style.NOTE))
-        yield from (
-            plain(f"  {name}: {format_size(value)}") for name, field in _SIZES if (value := getattr(row, field))
-        )
+        said = [f"{name}: {format_size(value)}" for name, field in _SIZES if (value := getattr(row, field))]
         rates = (("reads", row.read_rate), ("writes", row.write_rate))
-        said = [
+        said += [
             "" if row.dram is None else f"DRAM: {'yes' if row.dram else 'no'}",
             *(f"{does} in order at most {significant(n / 10**6)} MB/s by its data sheet" for does, n in rates if n),
             "works from a host memory buffer (HMB)" if row.hmb else "",
@@ -167,20 +165,14 @@ def list_lines(*, width: int) -> Iterator[Line]:
 
 # Recipes for people, and as JSON.
 
-_COMMANDS = {
-    "realign": "aligntool realign DISK",
-    "layout": "aligntool layout DISK",
-    "raid": "sudo aligntool raid plan DEV...",
-    "bench": "aligntool bench TARGET",
-}
-_OPTIONS = {"bench": "--profile"}
+_COMMANDS = {"realign": "realign DISK", "layout": "layout DISK", "raid": "raid plan DEV...", "bench": "bench TARGET"}
 
 
 def recipe_rows(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
     """The command that takes each kind, and below it name and summary."""
     longest = max((len(each.name) for each in recipes), default=0)
     for kind in dict.fromkeys(each.kind for each in recipes):
-        yield ((f"{_COMMANDS[kind]} {_option(kind)} NAME", Style.TITLE),)
+        yield ((f"{_typed(kind)} NAME", Style.TITLE),)
         for each in recipes:
             if each.kind == kind:
                 yield from paragraph(f"  {each.name:<{longest}}  {each.summary}", width, " " * (longest + 4))
@@ -194,12 +186,13 @@ def recipe_lines(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
         sentences = [f"  note: {each.note}"] if each.note else []
         for sentence in (*sentences, f"  source: {each.source}"):
             yield from paragraph(sentence, width, style=Style.DIM)
-        yield ((f"  → {_COMMANDS[each.kind]} {_option(each.kind)} {each.name}", Style.TYPE),)
+        yield ((f"  → {_typed(each.kind)} {each.name}", Style.TYPE),)
         yield EMPTY
 
 
-def _option(kind: str) -> str:
-    return _OPTIONS.get(kind, "--recipe")
+def _typed(kind: str) -> str:
+    """The command that takes recipes of a kind, up to its option for one."""
+    return f"{'sudo ' * (kind == 'raid')}aligntool {_COMMANDS[kind]} {'--profile' if kind == 'bench' else '--recipe'}"
 
 
 def _goal_words(goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal) -> Iterator[str]:

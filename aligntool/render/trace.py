@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from itertools import zip_longest
 
 from aligntool.measure import trace
 from aligntool.render.json import Value, document_text
@@ -58,19 +59,17 @@ def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Itera
     yield ((f"{counts.reads:,} reads, {counts.writes:,} writes", Style.TITLE), (f"  ({counted.words})", Style.DIM))
     yield EMPTY
     for name, drive in zip(_NAMES, drives, strict=False):
-        yield (
-            (f"drive {name}  ", Style.TITLE),
-            (f"{significant(float(drive.read), 4)} MB/s → {_us(drive.read_s)} a read, ", Style.PLAIN),
-            (f"{significant(float(drive.write), 4)} MB/s → {_us(drive.write_s)} a write: ", Style.PLAIN),
-            (_seconds(drive.boot_s(counts)), Style.TITLE),
-        )
+        rates = ((drive.read, drive.read_s, "read"), (drive.write, drive.write_s, "write"))
+        said = ", ".join(f"{significant(float(rate), 4)} MB/s → {_us(spent)} a {verb}" for rate, spent, verb in rates)
+        boot = _seconds(drive.boot_s(counts))
+        yield ((f"drive {name}  ", Style.TITLE), (f"{said}: ", Style.PLAIN), (boot, Style.TITLE))
     for name, each in zip(_NAMES, rated, strict=False):
         for sentence in each.doubts:
             yield from paragraph(f"  warning: drive {name}: {sentence}", width, style=Style.DOUBT)
     if len(drives) == 2:
         a, b = drives
         yield EMPTY
-        gap = trace.gap_s(a, b, counts)
+        gap = a.boot_s(counts) - b.boot_s(counts)
         faster = "as fast as A" if not gap else f"{_seconds(abs(gap))} {'faster' if gap > 0 else 'slower'} than A"
         yield (("drive B is ", Style.PLAIN), (faster, Style.TITLE))
         reads, writes = _us(a.read_s - b.read_s), _us(a.write_s - b.write_s)
@@ -82,18 +81,18 @@ def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Itera
 def boot_json(rated: Sequence[Rated], counted: Counted) -> str:
     """Times in seconds, rates in MB/s (10^6 bytes a second)."""
     counts, drives = counted.counts, [each.drive for each in rated]
+    boots = [drive.boot_s(counts) for drive in drives]
     told: list[Value] = [
         {
             "read_mb_s": float(drive.read), "write_mb_s": float(drive.write), "read_s": float(drive.read_s),
-            "write_s": float(drive.write_s), "boot_s": float(drive.boot_s(counts)), "warnings": list(each.doubts),
+            "write_s": float(drive.write_s), "boot_s": float(boot), "warnings": list(each.doubts),
         }
-        for each in rated
-        for drive in (each.drive,)
+        for each, drive, boot in zip(rated, drives, boots, strict=True)
     ]  # fmt: skip
-    gap = float(trace.gap_s(drives[0], drives[1], counts)) if len(drives) == 2 else None
     values = {
         "reads": counts.reads, "writes": counts.writes,
-        "reads_from": counted.reads_from.value, "writes_from": counted.writes_from.value, "drives": told, "gap_s": gap,
+        "reads_from": counted.reads_from.value, "writes_from": counted.writes_from.value, "drives": told,
+        "gap_s": float(boots[0] - boots[1]) if len(boots) == 2 else None,
     }  # fmt: skip
     return document_text("aligntool.estimate.boot", values)
 
@@ -108,16 +107,12 @@ def _seconds(seconds: Fraction) -> str:
 
 # The access pattern of a log, as tables and as JSON.
 
-_BAR = 30
-_WAYS = {
-    trace.Moment.ISSUED: "counted when they were sent to the drive",
-    trace.Moment.QUEUED: "counted when they were queued: the log lacks the time of sending",
-}
-
 
 def trace_lines(pattern: trace.Pattern, name: str, form: str, *, width: int) -> Iterator[Line]:
     yield ((name, Style.TITLE), (f"  {form}, {pattern.commands:,} commands", Style.PLAIN))
-    yield from paragraph(f"  {_WAYS[pattern.moment]}", width, style=Style.DIM)
+    sent = pattern.moment is trace.Moment.ISSUED
+    way = "sent to the drive" if sent else "queued: the log lacks the time of sending"
+    yield from paragraph(f"  counted when they were {way}", width, style=Style.DIM)
     if pattern.sources > 1:
         line = f"  of {pattern.sources:,} devices or files, together; each is looked at alone for what is sequential"
         yield from paragraph(line, width, style=Style.DIM)
@@ -147,15 +142,8 @@ def _sizes(pattern: trace.Pattern) -> Iterator[Line]:
         return
     yield EMPTY
     yield (("Sizes", Style.TITLE), ("  of requests, up to", Style.DIM))
-    longest = max(len(row.sizes) for row in ranged)
-    rows = [
-        (
-            format_size(trace.bucket_range(at)[1]),
-            *(f"{row.sizes[at]:,}" if at < len(row.sizes) else "0" for row in ranged),
-        )
-        for at in range(longest)
-        if any(at < len(row.sizes) and row.sizes[at] for row in ranged)
-    ]
+    counts = enumerate(zip_longest(*(row.sizes for row in ranged), fillvalue=0))
+    rows = [(format_size(trace.bucket_range(at)[1]), *map("{:,}".format, each)) for at, each in counts if any(each)]
     yield from _table(("", *(row.kind.value for row in ranged)), rows)
 
 
@@ -166,7 +154,7 @@ def _depths(depths: trace.Buckets) -> Iterator[Line]:
     for at, count in enumerate(depths):
         low, high = trace.bucket_range(at)
         label = str(high) if low == high else f"{low}–{high}"
-        bar = "█" * round(_BAR * count / total)
+        bar = "█" * round(30 * count / total)
         yield plain(f"  {label:>11}  {count:>12,}  {_share(count, total)}  {bar}")
 
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from aligntool.measure.trace import ARTICLE, BootCounts, Drive, gap_s, parse_drive
+from aligntool.measure.trace import ARTICLE, BootCounts, Drive, parse_drive
 
 
 @pytest.mark.parametrize(("rate", "micro"), [(100, 40), (300, 13)])
@@ -20,9 +20,9 @@ def _drive(read_micro: int, write_micro: int) -> Drive:
 
 def test_the_gap_of_the_article_is_2_2_seconds() -> None:
     slow, fast = _drive(43, 250), _drive(13, 50)  # 30 µs and 200 µs apart
-    assert gap_s(slow, fast, BootCounts(40_000, 5_000)) == Fraction("2.2")
-    assert round(float(gap_s(slow, fast, ARTICLE)), 1) == 2.2
-    assert gap_s(fast, slow, ARTICLE) == -gap_s(slow, fast, ARTICLE)
+    round_numbers = BootCounts(40_000, 5_000)
+    assert slow.boot_s(round_numbers) - fast.boot_s(round_numbers) == Fraction("2.2")
+    assert round(float(slow.boot_s(ARTICLE) - fast.boot_s(ARTICLE)), 1) == 2.2
 
 
 def test_a_boot_takes_as_long_as_all_its_commands() -> None:

@@ -164,7 +164,9 @@ def _grow(root: _Node, disk: Disk, way: Sequence[LinkHop]) -> None:
 
 def _branch(node: _Node, report: Report, arrays: Sequence[ArrayView], above: LinkHop | None = None) -> Branch:
     below = tuple(_branch(each, report, arrays, node.hop) for each in node.below.values())
-    held = {disk.name: _bound(f"{disk.name} itself", arrays) for disk in node.disks}
+    held = {
+        disk.name: tuple(each.name for each in arrays if _binds(f"{disk.name} itself", each)) for disk in node.disks
+    }
     drives = [Branch(disk.name, disk.model or disk.kind.value, "", held[disk.name], "", True) for disk in node.disks]
     if node.hop is None:
         return Branch("", "", below=below)
@@ -208,10 +210,6 @@ def binding_of(array: ArrayView) -> frozenset[str]:
 
 def _binds(name: str, array: ArrayView) -> bool:
     return any(what.startswith(f"{name} (") for what in binding_of(array))
-
-
-def _bound(name: str, arrays: Sequence[ArrayView]) -> tuple[str, ...]:
-    return tuple(array.name for array in arrays if _binds(name, array))
 
 
 def _disks_below(node: _Node) -> list[Disk]:

@@ -71,18 +71,13 @@ def experiment_shown(found: Starts | Spans, number: int) -> Measured:
 
 def _alignment(found: Starts, number: int) -> Measured:
     rows = found.rows
-    charts = tuple(
-        svg.BarChart(
-            f"bench-{number}-alignment-{place}",
-            f"{load.title}: share of the aligned rate that is left",
-            "share of the aligned rate",
-            tuple(_bars([row for row in rows if row.load == load])),
-            tabled=True,
-        )
-        for place, load in enumerate(dict.fromkeys(row.load for row in rows if row.high), 1)
-    )
+    charts, unit = [], "share of the aligned rate"
+    for place, load in enumerate(dict.fromkeys(row.load for row in rows if row.high), 1):
+        name, bars = f"bench-{number}-alignment-{place}", tuple(_bars([row for row in rows if row.load == load]))
+        charts.append(svg.BarChart(name, f"{load.title}: {unit} that is left", unit, bars, tabled=True))
     summary = f"{found.summary} ({found.unit_by})"
-    return Measured("", summary, charts, tuple(_start_figures(rows, found)), _said(rows), (), _losses(rows, found))
+    figures = tuple(_start_figures(rows, found))
+    return Measured("", summary, tuple(charts), figures, _said(rows), (), _losses(rows, found))
 
 
 def _start_figures(rows: Sequence[Row], found: Starts) -> Iterator[tuple[str, ...]]:
@@ -162,10 +157,8 @@ def _span(found: Spans, number: int) -> Measured:
         f"bench-{number}-span", f"4 KiB random {verb} at QD32 over spans that double", "span", "IOPS",
         (svg.Series(f"random {verb}, 4KiB QD32", points),), mark=mark, tabled=True,
     )  # fmt: skip
-    figures = (
-        ("span", "IOPS", "range of IOPS", "CPU of a core"),
-        *((format_about(span), *_iops(rates, found.cpu.get(span, ()))) for span, rates in sorted(found.curve.items())),
-    )
+    rows = [(format_about(span), *_iops(rates, found.cpu.get(span, ()))) for span, rates in sorted(found.curve.items())]
+    figures = (("span", "IOPS", "range of IOPS", "CPU of a core"), *rows)
     notes = (*([found.beyond] if found.beyond else []), *host_memory_words(found.nvme))
     summary = "; ".join(word for word in (found.summary, knee_facts(knee)) if word)
     return Measured("", summary, (chart,), figures, notes)
