@@ -17,7 +17,6 @@ from aligntool.units import KIB, MIB, Extent, align_up, format_about, format_siz
 # slower.
 
 BLOCK = 4 * KIB
-DEPTH = 32
 SMALLEST = 64 * MIB
 FALLEN = 0.9  # of the rate over the spans before: a table that is at hand for 9 requests in 10 costs as much
 FEWEST_BEFORE = 2  # spans that agree with each other, or there is nothing to fall from
@@ -96,7 +95,7 @@ def jobs_of(
     pattern = Pattern.RANDOM_WRITE if write else Pattern.RANDOM_READ
     for span in spans if repeat % 2 == 0 else reversed(spans):
         yield span, Job(
-            name="span", path=path, pattern=pattern, block=BLOCK, span=span, offset=start, depth=DEPTH,
+            name="span", path=path, pattern=pattern, block=BLOCK, span=span, offset=start, depth=32,
             runtime_s=runtime_s, ramp_s=runtime_s / 4,
         )  # fmt: skip
 

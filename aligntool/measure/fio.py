@@ -23,7 +23,6 @@ from aligntool.units import format_size
 
 ENGINE = "libaio"
 PERCENTILES = "50:99:99.9"
-FILL_BLOCK = 1 << 20
 _PLAIN = re.compile(r"/[A-Za-z0-9/._+@%=,-]+")
 
 
@@ -74,7 +73,7 @@ class Job:
 def fill_job(path: str, span: int, *, offset: int = 0, direct: bool = True, loops: int = 1) -> Job:
     """Writes the span full of random data, from its start to its end."""
     return Job(
-        name="fill", path=path, pattern=Pattern.WRITE, block=min(FILL_BLOCK, span), span=span, offset=offset,
+        name="fill", path=path, pattern=Pattern.WRITE, block=min(1 << 20, span), span=span, offset=offset,
         depth=8, runtime_s=None, direct=direct, loops=loops,
     )  # fmt: skip
 
@@ -227,7 +226,6 @@ Tell = Callable[[float], None]
 """Told the share that is done, from 0 to 1, a few times a second."""
 
 INSTALL = "apt-get install fio   (dnf, zypper and pacman call it fio as well)"
-_TICK_S = 0.2
 _PATIENCE_S = 10.0  # to write down its figures, once it was told to end
 _PERCENT = re.compile(rb"\[(\d{1,3}\.\d)%\]")
 
@@ -340,7 +338,7 @@ def _follow(child: "subprocess.Popen[bytes]", job: Job, tell: Tell) -> None:
     stdout = child.stdout.fileno() if child.stdout else -1
     tail = b""
     while True:
-        if select.select([stdout], [], [], _TICK_S)[0]:
+        if select.select([stdout], [], [], 0.2)[0]:
             piece = os.read(stdout, 1 << 16)
             if not piece:
                 break

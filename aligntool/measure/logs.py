@@ -77,8 +77,10 @@ _DEVICE = re.compile(rb"\d{1,10},\d{1,10}")
 _RWBS = re.compile(rb"[A-Z]{1,8}")
 _SUMMARY = re.compile(rb"(CPU\d+|Total|Events) \(|Throughput |Skips: |Input file |[^(]+ \(\d+(, \.\.\.)?\)\s*$")
 
-_MOMENTS = {b"Q": Moment.QUEUED, b"D": Moment.ISSUED, b"R": Moment.REQUEUED, b"C": Moment.COMPLETED}
 _SKIPPED = (b"G", b"I", b"M", b"F", b"S", b"P", b"U", b"UT", b"X", b"B", b"A", b"T", b"m")
+_MOMENTS = {b"Q": Moment.QUEUED, b"D": Moment.ISSUED, b"R": Moment.REQUEUED, b"C": Moment.COMPLETED} | dict.fromkeys(
+    _SKIPPED
+)
 
 
 def blkparse_events(lines: Iterable[bytes]) -> Iterator[Event]:
@@ -86,12 +88,11 @@ def blkparse_events(lines: Iterable[bytes]) -> Iterator[Event]:
 
     Raises Refused.
     """
-    moments: dict[bytes, Moment | None] = {**_MOMENTS, **dict.fromkeys(_SKIPPED)}
     device = b""
     for number, line in enumerate(lines, 1):
         words = line.split(None, 10)
         try:
-            moment = moments[words[5]]
+            moment = _MOMENTS[words[5]]
             if words[0] != device:
                 device = words[0]
                 if not _DEVICE.fullmatch(device):

@@ -99,7 +99,10 @@ def _find(named: str) -> Target:
     if not named or "\0" in named:
         raise Refused(f"{named!r} is not the name of a folder, file or device")
     refuse_ambiguous(named, folders=True)
-    path = named if "/" in named or os.path.lexists(named) else _device_path(named)
+    path = named
+    if "/" not in named and not os.path.lexists(named):
+        with suppress(OSError):  # "sda" is meant as /dev/sda where that is a device
+            path = f"/dev/{named}" if Path("/dev", named).is_block_device() else named
     refuse_silent(path)
     try:
         mode = Path(path).stat().st_mode
@@ -119,13 +122,6 @@ def _find(named: str) -> Target:
     if stat.S_ISREG(mode):
         return _file(named, path)
     raise Refused(f"{named} is neither a folder nor a file nor a block device", hint="lsblk")
-
-
-def _device_path(name: str) -> str:
-    """ "sda" is meant as /dev/sda where there is no such file here, and such a device."""
-    with suppress(OSError):
-        return f"/dev/{name}" if Path("/dev", name).is_block_device() else name
-    return name
 
 
 def _new_file(named: str, path: str) -> Target:
@@ -317,9 +313,7 @@ def _processor() -> str | None:
 
 
 def _room(target: Target) -> int | None:
-    if target.kind is TargetKind.DEVICE:
-        return None
     with suppress(OSError):
-        found = os.statvfs(target.path)
-        return found.f_blocks * found.f_frsize
+        found = None if target.kind is TargetKind.DEVICE else os.statvfs(target.path)
+        return found.f_blocks * found.f_frsize if found else None
     return None

@@ -209,17 +209,13 @@ def mend_lines(mends: Sequence[Mend], *, width: int) -> Iterator[Line]:
         groups.setdefault((mend.answer, mend.why, mend.next), []).append(mend.partition)
     for (answer, why, command), numbers in list(groups.items())[:MOST_ANSWERS]:
         words, style = _WORDS[answer]
-        who = f"partition {numbers[0]}" if len(numbers) == 1 else f"partitions {_listed(numbers)}"
+        who = f"partition{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers[:MOST_ANSWERS]))}"
+        who += f" and {len(numbers) - MOST_ANSWERS} more" if len(numbers) > MOST_ANSWERS else ""
         yield from paragraph(f"  {who} {words}: {why}", width, style=style)
         if answer != "in-place":  # the finding has that command already
             yield (("    → ", Style.DIM), (command, Style.TYPE))
     if len(groups) > MOST_ANSWERS:
         yield ((f"  … and {len(groups) - MOST_ANSWERS} more answers; --json lists every one", Style.DIM),)
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    shown = ", ".join(map(str, numbers[:MOST_ANSWERS]))
-    return shown if len(numbers) <= MOST_ANSWERS else f"{shown} and {len(numbers) - MOST_ANSWERS} more"
 
 
 # An audit as a table that a person reads in ten seconds: disks, their partitions, what is wrong, what to
@@ -228,13 +224,13 @@ def _listed(numbers: Sequence[int]) -> str:
 FEW_DISKS = 24
 """Up to so many disks, each gets its table; beyond, only those that are not simply fine."""
 
-_NO_MENDS: Mends = {}
+NO_MENDS: Mends = {}
 
 _ANSWERS = {Answer.ON: Style.GOOD, Answer.OFF: Style.BAD, Answer.UNKNOWN: Style.DOUBT}
 
 
 def audit_lines(
-    report: Report, *, width: int, verbose: bool, quiet: bool, mends: Mends = _NO_MENDS, maps: Iterable[Line] = ()
+    report: Report, *, width: int, verbose: bool, quiet: bool, mends: Mends = NO_MENDS, maps: Iterable[Line] = ()
 ) -> Iterator[Line]:
     """`mends`: whether what is off can be realigned, by the disk's name; `maps`: pictures of the disks."""
     if report.judged and not quiet:

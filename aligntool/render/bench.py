@@ -32,23 +32,23 @@ def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Lin
     word = "pass" if settings.passes else "round" if settings.until_steady else "repeat"
     many = counted(plan.rounds, word) if plan.rounds == 1 or not settings.passes else f"{plan.rounds} passes"
     times = f"{many}{' at most' if settings.until_steady else ''}"
-    own = f"each test over {format_size(settings.span)} of its own"
-    run = own if settings.passes else f"{settings.runtime_s:g} s each"
+    span = format_size(settings.span)
+    run = f"each test over {span} of its own" if settings.passes else f"{settings.runtime_s:g} s each"
     tests = counted(len(plan.tests), "test")
-    span = "" if plan.makes_file or settings.passes else f", over its first {format_size(settings.span)}"
+    over = "" if plan.makes_file or settings.passes else f", over its first {span}"
     rotational = any(drive.rotational for drive in seen.drives)
     kind = f" on a usual {'hard disk' if rotational else 'SSD'}" if settings.passes else ""
     about = f"; about {time_words(round(plan.seconds(rotational=rotational)))}{kind}"
     filled = {0: "", 1: " after filling the file", 2: " after writing everything twice"}[plan.fills]
     if plan.added:
         tests += f" and {len(plan.added)} for the verdict on command queueing"
-    yield from paragraph(f"  {tests}, {times}, {run}{span}{filled}{about}", width)
+    yield from paragraph(f"  {tests}, {times}, {run}{over}{filled}{about}", width)
     if not plan.writes:
         yield plain("  nothing is written")
-    if settings.passes and plan.makes_file:
-        yield from note_lines((compare.JUST_WRITTEN,), width, "  ")
-    if settings.until_steady and plan.makes_file:
-        yield from note_lines((compare.steady_file(settings.span),), width, "  ")
+    if plan.makes_file:
+        said = [compare.JUST_WRITTEN] if settings.passes else []
+        said += [compare.steady_file(settings.span)] if settings.until_steady else []
+        yield from note_lines(said, width, "  ")
     yield from note_lines(plan.skipped, width, "  left out: ")
     yield from note_lines(warnings_of(seen, direct=settings.direct), width, "  warning: ")
 

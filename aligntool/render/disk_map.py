@@ -123,8 +123,6 @@ def _blocks(begin: int, cells: int, length: float) -> str:
 # The disk before and after, as two bars with the same columns, in which the smallest part and gap keep a cell.
 
 HEAD = 10
-LEAST_OF_A_PART = 3
-"""Columns for "[1]"."""
 
 Bar = tuple[tuple[Extent, str, Style], ...]
 """What is drawn, in its order: later parts cover earlier ones."""
@@ -176,8 +174,8 @@ def _columns(parts: Sequence[Extent], size: int, room: int) -> Mapping[int, int]
     """The column of every byte at which a part begins or ends; empty when there is no room for them all."""
     edges = sorted({0, size, *(edge for part in parts for edge in (part.start, part.end) if edge < size)})
     stretches = list(pairwise(edges))
-    # A stretch that is a whole part, or all that a part has to itself, has room for its number.
-    least = [LEAST_OF_A_PART if Extent(start, end - start) in parts else 1 for start, end in stretches]
+    # A stretch that is a whole part, or all that a part has to itself, has room for its number: "[1]".
+    least = [3 if Extent(start, end - start) in parts else 1 for start, end in stretches]
     spare = room - sum(least)
     if spare < 0:
         least = [1] * len(stretches)

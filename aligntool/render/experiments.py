@@ -115,7 +115,10 @@ def _common(found: Starts | Spans) -> dict[str, object]:
 
 def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
     yield from _head_lines(found, f"  random {'write' if found.write else 'read'}, 4KiB QD32", width)
-    yield _knee_line(found)
+    knee = found.knee
+    known = Style.GOOD if knee.flat and found.whole else Style.NOTE  # good is only what holds for the whole drive
+    style = known if knee.sure and (knee.found or knee.flat) else Style.DOUBT
+    yield ((knee.words, style), (f"  {knee_facts(knee)}".rstrip(), Style.PLAIN))
     if found.beyond:
         yield ((f"  {found.beyond}", Style.DOUBT),)
     for text in host_memory_words(found.nvme):
@@ -123,14 +126,6 @@ def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
     yield EMPTY
     yield from _curve_lines(found, width)
     yield from note_lines(found.warnings, width, "  warning: ")
-
-
-def _knee_line(found: Spans) -> Line:
-    """Good is only what holds for the whole drive."""
-    knee = found.knee
-    known = Style.GOOD if knee.flat and found.whole else Style.NOTE
-    style = known if knee.sure and (knee.found or knee.flat) else Style.DOUBT
-    return ((knee.words, style), (f"  {knee_facts(knee)}".rstrip(), Style.PLAIN))
 
 
 def knee_facts(knee: Knee) -> str:

@@ -12,7 +12,7 @@ from aligntool.audit.drives import unjudged
 from aligntool.audit.report import Answer, Finding, Judged, Mend, Report, Severity, Verdict
 from aligntool.documents import wire_names
 from aligntool.inventory import Partition
-from aligntool.render.audit import Mends, worst_of
+from aligntool.render.audit import NO_MENDS, Mends, worst_of
 from aligntool.render.lines import harmless
 from aligntool.units import Extent
 
@@ -27,13 +27,10 @@ VERSION = 1
 
 Value = None | bool | int | float | str | Sequence["Value"] | Mapping[str, "Value"]
 
-_NO_MENDS: Mends = {}
-
-_ELSEWHERE = frozenset({"partitions", "kernel_partitions"})
-_OF_PLANS = frozenset({"sampled", "taken"})  # an audit asks for neither
+_ELSEWHERE = frozenset({"partitions", "kernel_partitions", "sampled", "taken"})  # the last two: of plans only
 
 
-def audit_json(report: Report, mends: Mends = _NO_MENDS) -> Iterator[str]:
+def audit_json(report: Report, mends: Mends = NO_MENDS) -> Iterator[str]:
     """The document in pieces, in order. `mends`: whether what is off can be realigned, by the disk's name."""
     head: Value = {"schema": SCHEMA, "version": VERSION, "aligntool": __version__, "summary": _summary(report)}
     yield dumps(head)[:-1] + ',\n"disks": ['
@@ -70,7 +67,7 @@ def _disk(judged: Judged, mends: Sequence[Mend]) -> Value:
     disk = judged.disk
     answers = {mend.partition: mend for mend in mends}
     verdicts = {verdict.partition: verdict for verdict in judged.verdicts}
-    document = _fields(disk, leave=_ELSEWHERE | _OF_PLANS)
+    document = _fields(disk, leave=_ELSEWHERE)
     sector_size = disk.sector_size
     document["grids"] = _value(judged.grids)
     document["verdict"] = _verdict(verdicts.get(None))

@@ -55,8 +55,8 @@ def array_details(step: steps.ArrayStep) -> Iterator[str]:
     match step:
         case steps.MakeMember():
             disk = step.disk
-            known = (("", disk.model), ("serial ", disk.serial), ("WWN ", disk.wwn))
-            yield ", ".join(f"{title}{word}" for title, word in known if word) or "no identity is known"
+            known = identity_words(("", disk.model), ("serial ", disk.serial), ("WWN ", disk.wwn))
+            yield known or "no identity is known"
             if step.zeroed:
                 ranges = ", ".join(map(span, step.zeroed))
                 yield f"zeroed first, so that no old signature comes back: bytes {ranges}"
@@ -69,6 +69,11 @@ def array_details(step: steps.ArrayStep) -> Iterator[str]:
             yield from step.lines
         case _:
             assert_never(step)
+
+
+def identity_words(*known: tuple[str, str | None]) -> str:
+    """What a disk is known by, wherever it is plugged in."""
+    return ", ".join(f"{title}{word}" for title, word in known if word)
 
 
 def shell_line(words: Sequence[str]) -> str:
@@ -268,16 +273,11 @@ def attention_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     yield from sentence_lines("Afterwards", plan.attention, Style.DOUBT, width)
 
 
-def identity_words(plan: Plan) -> str:
-    """What the disk is known by, wherever it is plugged in."""
-    known = (("", plan.disk.model), ("serial ", plan.disk.serial), ("disk ", plan.disk.disk_id))
-    return ", ".join(f"{title}{word}" for title, word in known if word)
-
-
 def _title(plan: Plan, width: int) -> Iterator[Line]:
     disk = plan.disk
     label = f"{LABELS.get(disk.label, disk.label)} table" if disk.label else "no partition table"
-    facts = (identity_words(plan), size_words(disk.size), label, f"{disk.sector_size}-byte sectors")
+    known = identity_words(("", disk.model), ("serial ", disk.serial), ("disk ", disk.disk_id))
+    facts = (known, size_words(disk.size), label, f"{disk.sector_size}-byte sectors")
     yield ((f"{disk.path}: {plan.goal}", Style.TITLE),)
     yield from paragraph("  " + " · ".join(fact for fact in facts if fact), width, style=Style.DIM)
 

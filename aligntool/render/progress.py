@@ -86,10 +86,9 @@ VERSION = 1
 
 def begin_json(plan: Plan) -> str:
     """The first line: which plan, how many steps."""
-    estimate = plan.estimate
     return _line({
         "event": "plan", "schema": SCHEMA, "version": VERSION, "digest": digest(plan), "disk": plan.disk.path,
-        "steps": len(plan.steps), "bytes_to_copy": estimate.bytes_to_copy if estimate else None,
+        "steps": len(plan.steps), "bytes_to_copy": plan.estimate.bytes_to_copy if plan.estimate else None,
     })  # fmt: skip
 
 

@@ -76,8 +76,12 @@ def _alignment(found: Starts, number: int) -> Measured:
         name, bars = f"bench-{number}-alignment-{place}", tuple(_bars([row for row in rows if row.load == load]))
         charts.append(svg.BarChart(name, f"{load.title}: {unit} that is left", unit, bars, tabled=True))
     summary = f"{found.summary} ({found.unit_by})"
+    alike: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        alike.setdefault((row.load.title, f"{row.word}; {row.why}"), []).append(row.place.title)
+    notes = tuple(f"{load}, {', '.join(places)}: {said}" for (load, said), places in alike.items())
     figures = tuple(_start_figures(rows, found))
-    return Measured("", summary, tuple(charts), figures, _said(rows), (), _losses(rows, found))
+    return Measured("", summary, tuple(charts), figures, notes, (), _losses(rows, found))
 
 
 def _start_figures(rows: Sequence[Row], found: Starts) -> Iterator[tuple[str, ...]]:
@@ -133,14 +137,6 @@ def _losses(rows: Sequence[Row], found: Starts) -> tuple[Loss, ...]:
         for row in rows
         if row.load.pattern is Pattern.RANDOM_WRITE and row.high
     )  # fmt: skip
-
-
-def _said(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Starts with the same words are merged."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        groups.setdefault((row.load.title, f"{row.word}; {row.why}"), []).append(row.place.title)
-    return tuple(f"{load}, {', '.join(places)}: {said}" for (load, said), places in groups.items())
 
 
 def _span(found: Spans, number: int) -> Measured:
