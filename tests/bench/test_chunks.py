@@ -40,4 +40,5 @@ def test_the_table_of_a_tuning_fits_the_terminal_and_keeps_every_figure(width: i
     shown = [line.rstrip("\n") for line in lines]
     assert [line for line in shown if len(line.rstrip()) > width] == []
     shapes = {sample.shape for sample in tuning.samples}
-    assert sum(line.count("1000 (1000–1000)") + line.count("1500 (1500–1500)") for line in shown) == 3 * len(shapes)
+    figure = sum(line.count("1,000 (1,000–1,000)") + line.count("1,500 (1,500–1,500)") for line in shown)
+    assert figure == 3 * len(shapes)
