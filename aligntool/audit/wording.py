@@ -140,10 +140,19 @@ def labelled(layer: Layer) -> str:
     return f'{layer_name(layer)} "{layer.label}"' if layer.label else layer_name(layer)
 
 
+def is_node(path: str) -> bool:
+    """Return whether a path is below /dev, but for /dev/shm, where files lie."""
+    return path.startswith("/dev/") and not path.startswith("/dev/shm/")
+
+
+def sudo(path: str) -> str:
+    """Return what stands before a command on this disk or image file."""
+    return "sudo " if is_node(path) else ""
+
+
 def command(name: str, disk: str, *words: str) -> str:
     """A command of aligntool on this disk, as it is typed; devices need root, image files do not."""
-    root = "sudo " if disk.startswith("/dev/") else ""
-    return " ".join((f"{root}aligntool {name} {shell_word(disk)}", *words))
+    return " ".join((f"{sudo(disk)}aligntool {name} {shell_word(disk)}", *words))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import ParamSpec, Protocol, TextIO
 
-from aligntool.audit.wording import shell_word
+from aligntool.audit.wording import shell_word, sudo
 from aligntool.change import Plan, to_json
 from aligntool.cli.options import colored, confirm_disk, keep, print_lines, terminal_width
 from aligntool.errors import Refusal, Refused, Stopped
@@ -94,8 +94,7 @@ def show_only(
         sys.stdout.write(operation.document(plan))
         return
     # It is the disk, and not the file, that may need root.
-    root = "sudo " if plan.disk.path.startswith("/dev/") else ""
-    next_ = f"{root}aligntool apply {shell_word(output)}" if output else operation.next_command()
+    next_ = f"{sudo(plan.disk.path)}aligntool apply {shell_word(output)}" if output else operation.next_command()
     show_plan(operation, plan, sys.stdout, type_next=next_ if applicable else "")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from aligntool.audit.wording import is_node
 from aligntool.formats.layers import WHAT
 from aligntool.formats.reader import clip
 from aligntool.inventory import ArrayFacts, DiskKind, Gap, IoLimits, Unseen
@@ -317,7 +318,7 @@ def names_at_the_bottom(tree: Tree, path: str) -> tuple[str, ...]:
             continue
         seen.add(here)
         backing = (tree.text(f"{here}/loop/backing_file") or "").removesuffix(" (deleted)")
-        names = [backing.removeprefix("/dev/")] if backing.startswith("/dev/") else names_below(tree, here)
+        names = [backing.removeprefix("/dev/")] if is_node(backing) else names_below(tree, here)
         if not names:
             found.add(f"file {backing}" if backing else here.rpartition("/")[2].replace("!", "/"))
         for name in names:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aligntool.audit.wording import shell_word
+from aligntool.audit.wording import shell_word, sudo
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.process import Ended, find_program, how_ended, run_program
 from aligntool.linux.users import PartitionLoop, partition_loop
@@ -132,7 +132,7 @@ def _failed(program: str, ended: Ended) -> str:
 
 def _after_failure(path: str, step: ShrinkContent) -> tuple[str, str]:
     """Return what the tool's makers say about an interrupted resize, and the command to run before a new attempt."""
-    root = "sudo " if path.startswith("/dev/") else ""
+    root = sudo(path)
     match step.kind:
         case "btrfs":
             again = f"sudo aligntool plan realign {shell_word(path)} --shrink"

@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -252,3 +253,20 @@ def test_a_disk_without_a_node_in_dev_is_refused(dirty_disk: Path) -> None:
     finally:
         run("losetup", "-d", node)
     assert done.returncode == 3 and node in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk")
+def test_a_file_below_dev_shm_is_a_file_and_no_device() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        image = Path(folder, "disk.img")
+        run("truncate", "-s", "64M", image)
+        run("sfdisk", "-q", image, stdin="label: dos\nunit: sectors\nstart=63, size=2000\n")
+        shown = run_aligntool("audit", image).stdout
+        assert f"aligntool plan realign {image}" in shown and "sudo" not in shown
+        device = run("losetup", "-f", "--show", image).strip()
+        try:
+            [disk] = json.loads(run_aligntool("audit", "--json", device).stdout)["disks"]
+        finally:
+            run("losetup", "-d", device)
+    assert disk["stands_on"] == [f"file {image}"]
