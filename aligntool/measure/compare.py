@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from itertools import starmap
 from math import log10
 from statistics import median
 
@@ -79,10 +78,13 @@ def compare_all(pairs: Sequence[tuple[Result, Result]]) -> tuple[tuple[Ratio, ..
     calls have a false line, be it of one test or of forty, of two results or of ten.
     """
     lines = [list(_lines(before, after)) for before, after in pairs]
-    every = [line for of_pair in lines for line in of_pair]
-    chances = iter(holm([welch_p_value(one.rates, other.rates) for one, other, enough in every if enough]))
-    known = [[(one, other, next(chances) if enough else None) for one, other, enough in of_pair] for of_pair in lines]
-    return tuple(tuple(starmap(_ratio, of_pair)) for of_pair in known)
+    tested = [(number, one, other) for number, of_pair in enumerate(lines) for one, other, enough in of_pair if enough]
+    chances = holm([welch_p_value(one.rates, other.rates) for _, one, other in tested])
+    chance = {(number, one.test): found for (number, one, _), found in zip(tested, chances, strict=True)}
+    return tuple(
+        tuple(_ratio(one, other, chance.get((number, one.test))) for one, other, _ in of_pair)
+        for number, of_pair in enumerate(lines)
+    )
 
 
 def _lines(before: Result, after: Result) -> Iterator[tuple[Series, Series, bool]]:

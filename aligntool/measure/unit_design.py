@@ -305,7 +305,10 @@ class Sides:
     def shifts(self, levels: Sequence[Level], side: int, shares: Sequence[float]) -> list[View]:
         """How far each quantile of the requests across lies from that of the requests beside, over all these levels."""
         known = [self._of(level.size, side) for level in levels]
-        dear, cheap = (known[0][at] if len(known) == 1 else sorted(chain(*(one[at] for one in known))) for at in (0, 1))
+        if len(known) == 1:
+            dear, cheap = known[0]
+        else:
+            dear, cheap = (sorted(chain(*of_levels)) for of_levels in zip(*known, strict=True))
         return [View(*_apart(dear, cheap, share)) for share in shares]
 
     def _of(self, size: int, side: int) -> tuple[list[float], list[float]]:
