@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import tests.run_aligntool  # noqa: F401  (it forks before the tests are collected)
 from tests.thorough import examples
 
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"

@@ -1,9 +1,12 @@
 """Run the command line without starting an interpreter: `run_aligntool("audit", image)`.
 
-A fork of the test process calls `aligntool.__main__.main` with standard streams of its own. It saves the start of an
-interpreter and every import, and runs are as separate as processes are: working directory, environment, signal
-handlers, locks and caches end with the fork, and a run that hangs is killed. A test whose subject is the process itself
-(signals, closed streams, terminals, limits, another user) starts `program(...)`.
+A fork calls `aligntool.__main__.main` with standard streams of its own. It saves the start of an interpreter and every
+import, and runs are as separate as processes are: working directory, environment, signal handlers, locks and caches end
+with the fork, and a run that hangs is killed. A test whose subject is the process itself (signals, closed streams,
+terminals, limits, another user) starts `program(...)`.
+
+What is forked is a small process that was forked before the tests were collected: with 7,000 tests in it, a fork and
+those that it makes take twice as long. It has no threads either, whose locks a fork would have copies of.
 """
 
 import faulthandler
@@ -11,9 +14,11 @@ import fcntl
 import gc
 import importlib
 import io
+import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,14 +26,12 @@ import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 UNSET = ("COLUMNS", "LINES", "NO_COLOR")  # a terminal or a build server may have set them
 LONGEST_S = 300
 MOST_INPUT = 1 << 20
-# Where a test runs several at once: a fork has a copy of the lock of a module that another thread imports, which nobody
-# opens there.
-_ALONE = threading.Lock()
+MOST_ASKED = 128 << 10  # bytes of a request: words and environment
 
 
 def program(*words: str | Path) -> list[str]:
@@ -49,56 +52,103 @@ def run_aligntool(
     `env` is added to the environment of the tests.
     """
     argv = ["aligntool", *map(str, words)]
+    request = {
+        "argv": argv,
+        "cwd": str(cwd or Path.cwd()),
+        "env": {**os.environ, **(env or {})},
+        "given": [*(env or ())],
+    }
     with _input(stdin) as given, _memory() as out, _memory() as err, _memory() as loaded:
-        streams = (given.fileno(), out.fileno(), err.fileno())
-        with _ALONE:
-            pid = os.fork()
-        if pid == 0:
-            _be_aligntool(argv, streams, loaded, cwd, env or {})
-        status = _wait(pid, argv, limit_s)
+        pid, process = _SERVER.ask(request, given.fileno(), out.fileno(), err.fileno(), loaded.fileno())
+        with os.fdopen(process, "rb") as pidfd:
+            status = _wait(pid, pidfd, argv, limit_s)
         printed, complained, modules = _text(out), _text(err), _text(loaded)
-    with _ALONE:
-        _load(modules.split())
+    _SERVER.ask({"load": modules.split()})
     assert code is None or status == code, f"{' '.join(argv)}: exit {status}\n{printed}{complained}"
     return subprocess.CompletedProcess(argv, status, printed, complained)
 
 
-def _load(modules: list[str]) -> None:
+class _Server:
+    """The process that forks the runs, and its end of the connection."""
+
+    def __init__(self) -> None:
+        self._alone = threading.Lock()  # a test may run several at once
+        self._asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if os.fork() == 0:
+            _serve(asked)
+        asked.close()
+
+    def ask(self, request: Mapping[str, object], *descriptors: int) -> tuple[int, int]:
+        """Return the number that answers, and the descriptor that came with it, or -1."""
+        with self._alone:
+            socket.send_fds(self._asking, [json.dumps(request).encode()], descriptors)
+            answer, (*came,), _, _ = socket.recv_fds(self._asking, MOST_ASKED, 1)
+        return int(answer), next(iter(came), -1)
+
+
+def _serve(asked: socket.socket) -> NoReturn:
+    """Answer until the tests end."""
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(null, number)
+        os.closerange(3, asked.fileno())
+        os.closerange(asked.fileno() + 1, min(os.sysconf("SC_OPEN_MAX"), 1 << 16))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(asked, MOST_ASKED, 4)
+            if not message:
+                break
+            request, came = json.loads(message), []
+            if "argv" in request:
+                answer = os.fork()
+                if answer == 0:
+                    _be_aligntool(request, descriptors)
+                came = [os.pidfd_open(answer)]
+            elif "ended" in request:
+                answer = os.waitpid(request["ended"], 0)[1]
+            else:
+                answer = _load(request["load"])
+            socket.send_fds(asked, [str(answer).encode()], came)
+            for number in (*descriptors, *came):
+                os.close(number)
+    finally:
+        os._exit(0)
+
+
+def _load(modules: list[str]) -> int:
     """Import what the program imported on its way, so that the next run finds it loaded."""
     for name in modules:
         with suppress(Exception):
             importlib.import_module(name)
+    return 0
 
 
-def _be_aligntool(
-    argv: list[str], streams: tuple[int, int, int], loaded: BinaryIO, cwd: Path | None, env: Mapping[str, str]
-) -> NoReturn:
+def _be_aligntool(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
     """In the fork: become what a new process is, and run the program."""
     status = 1
+    *streams, kept = descriptors
     try:
         faulthandler.disable()
         gc.freeze()  # a file of the test that is collected here would close a number that is used again
         before = set(sys.modules)
-        _take_streams(streams, loaded.fileno())
+        _take_streams(streams, kept)
         _set_signals_of_a_new_process()
-        for name in (*UNSET, *(name for name in os.environ if name.startswith("PYTEST_"))):
-            os.environ.pop(name, None)
-        os.environ.update(env)
-        if cwd:
-            os.chdir(cwd)
-        sys.argv = argv
+        os.environ.clear()
+        os.environ.update(request["env"])
+        os.chdir(request["cwd"])
+        sys.argv = request["argv"]
         status = _exit_code_of_main()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        loaded.write("\n".join(sorted(set(sys.modules) - before)).encode())
-        loaded.flush()
+        os.write(kept, "\n".join(sorted(set(sys.modules) - before)).encode())
     except BaseException:
         os.write(2, traceback.format_exc().encode())
     finally:
         os._exit(status)
 
 
-def _take_streams(streams: tuple[int, int, int], kept: int) -> None:
+def _take_streams(streams: list[int], kept: int) -> None:
     """Make these the standard streams, and close all others but one."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -149,18 +199,20 @@ def _input(text: str) -> BinaryIO:
     return os.fdopen(reading, "rb")
 
 
-def _wait(pid: int, argv: list[str], limit_s: float) -> int:
+def _wait(pid: int, process: BinaryIO, argv: list[str], limit_s: float) -> int:
     """Return its exit code, negative for a signal as in subprocess. Raise where it takes too long."""
     ended = False
-    with os.fdopen(os.pidfd_open(pid), "rb") as process:
-        try:
-            poll = select.poll()
-            poll.register(process, select.POLLIN)
-            ended = bool(poll.poll(limit_s * 1000))
-        finally:
-            if not ended:
-                os.kill(pid, signal.SIGKILL)
-            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    try:
+        poll = select.poll()
+        poll.register(process, select.POLLIN)
+        ended = bool(poll.poll(limit_s * 1000))
+    finally:
+        if not ended:
+            signal.pidfd_send_signal(process.fileno(), signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(_SERVER.ask({"ended": pid})[0])
     if not ended:
         raise subprocess.TimeoutExpired(argv, limit_s)
     return status
+
+
+_SERVER = _Server()
