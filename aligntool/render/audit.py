@@ -422,11 +422,12 @@ def _verdict_line(report: Report) -> Line:
     """Return the verdict of all disks in words."""
     disks, errors = report.judged, report.count(Severity.ERROR)
     off = [each for each in disks if any(one.matters and one.answer is Answer.OFF for one in each.verdicts)]
-    of = f"{len(off)} of {counted(len(disks), 'disk')} {'has' if len(off) == 1 else 'have'} misaligned partitions"
-    if off:
+    if off and len(disks) == 1:
         starts = [one.answer for one in off[0].verdicts if one.matters]
-        one_disk = f"{starts.count(Answer.OFF)} of {counted(len(starts), 'partition')} misaligned"
-        return (((one_disk if len(disks) == 1 else of), Style.BAD),)
+        return ((f"{starts.count(Answer.OFF)} of {counted(len(starts), 'partition')} misaligned", Style.BAD),)
+    if off:
+        have = "has" if len(off) == 1 else "have"
+        return ((f"{len(off)} of {counted(len(disks), 'disk')} {have} misaligned partitions", Style.BAD),)
     if report.count_answers(Answer.UNKNOWN) or unjudged(report):
         return (("No partition is known to be misaligned; not all could be judged", Style.DOUBT),)
     if errors:
