@@ -1,6 +1,6 @@
 # Everything a newcomer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all audit bench fuzz lab picture man dist deb rpm test-packages install uninstall clean
+.PHONY: help demo test test-all audit bench fuzz lab picture man site dist deb rpm test-packages install uninstall clean
 
 ALIGNTOOL := .venv/bin/aligntool
 PREFIX ?= /usr/local
@@ -42,6 +42,9 @@ man: .venv/.ready-test ## write the manual pages anew from docs/cli.md, and the 
 	@.venv/bin/python .ci/man.py
 	@.venv/bin/python .ci/completion.py
 
+site: .venv/.ready-test ## make the pages of docs/ a site in build/site, with a search; it needs no server
+	@.venv/bin/python -m sphinx -qW --keep-going -c .ci -d build/doctrees . build/site
+
 dist: ## make aligntool.pyz (one file, runs by any Python 3.11 or newer), wheel and sdist in dist/
 	@.ci/dist dist
 
@@ -62,7 +65,7 @@ uninstall: ## remove what `make install` installed, with the same PREFIX and DES
 	@.ci/install --remove '$(prefix)' '$(DESTDIR)'
 
 clean: ## throw away .venv and what the tools left behind
-	rm -rf .venv .lab demo dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .lab demo dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # Ready once, and again when what is asked for has changed.
 .venv/.ready-%: pyproject.toml .ci/setup

@@ -25,6 +25,7 @@ TARGETS = (
     "lab",
     "picture",
     "man",
+    "site",
     "dist",
     "deb",
     "rpm",

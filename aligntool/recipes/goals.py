@@ -1,4 +1,4 @@
-"""Read recipes of arrays and profiles of benchmarks into goals; make the menu in recipes/README.md."""
+"""Read recipes of arrays and profiles of benchmarks into goals."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

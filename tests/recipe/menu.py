@@ -39,12 +39,12 @@ def menu(recipes: Sequence[Recipe], drives: DriveDatabase, chipsets: ChipsetTabl
     parts.append("## Drives\n")
     for file, rows in groupby((*drives.rows, *drives.classes), key=lambda row: row.file):
         short = file.removeprefix("recipes/")
-        parts.append(f"### [{short}]({short})\n")
+        parts.append(f"### {short}\n\n[{short}]({short}):\n")
         parts.append("| drive | known | confidence |\n|---|---|---|")
         parts.extend(_line(row) for row in rows)
         parts.append("")
     families = {family.name: family for *_, family in chipsets.ranges}
-    parts.append("## [chipsets.toml](chipsets.toml)\n")
+    parts.append("## Chipsets\n\n[chipsets.toml](chipsets.toml):\n")
     parts.append("| PCI devices of | side | link to the processor |\n|---|---|---|")
     parts.extend(f"| {each.name} | {each.side} | {each.uplink or '–'} |" for each in families.values())
     return "\n".join(parts) + "\n"
