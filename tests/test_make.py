@@ -24,6 +24,7 @@ TARGETS = (
     "fuzz",
     "lab",
     "picture",
+    "transcript",
     "man",
     "site",
     "dist",

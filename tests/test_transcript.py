@@ -1,0 +1,53 @@
+"""The recording of the demo in the README is what the demo prints today."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from aligntool.demo_disk import PROGRAMS
+from tests.conftest import run
+
+ROOT = Path(__file__).parent.parent
+PICTURES = ROOT / "docs" / "pictures"
+COLOR = re.compile(r"\x1b\[[\d;]*m")
+# How much is copied, and which program knows that, differ between versions of these programs.
+USED = re.compile(r"(?m)(?:\d\S*B \(\d+B\)|, says .*)$")
+
+
+def _played(cast: Path) -> tuple[dict[str, object], str]:
+    """The head of a recording for asciinema, and all that it prints, without colours."""
+    head, *events = (json.loads(line) for line in cast.read_text().splitlines())
+    times = [at for at, _, _ in events]
+    assert times == sorted(times)
+    assert {kind for _, kind, _ in events} == {"o"}
+    return head, COLOR.sub("", "".join(text for _, _, text in events)).replace("\r\n", "\n")
+
+
+@pytest.mark.needs_tools(*PROGRAMS)
+def test_the_recording_in_the_readme_is_what_the_demo_prints_today(tmp_path: Path) -> None:
+    run(sys.executable, ROOT / ".ci" / "transcript.py", tmp_path)
+    head, today = _played(tmp_path / "demo.cast")
+    kept_head, kept = _played(PICTURES / "demo.cast")
+    assert USED.sub("", kept) == USED.sub("", today), "run: make transcript"
+    assert kept_head == head
+    assert (head["version"], head["width"], head["height"]) == (2, 80, 24)
+    # Both ends of the demo are in it.
+    assert "3 of 4 partitions misaligned" in kept
+    assert "OK: every partition of 1 disk starts on its boundaries" in kept
+
+
+def test_the_picture_shows_the_recording_and_stands_still_for_those_who_want_that() -> None:
+    text = (PICTURES / "demo.svg").read_text()
+    shown = ["".join(each.itertext()) for each in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
+    _, printed = _played(PICTURES / "demo.cast")
+    # A terminal of 80 columns breaks longer lines.
+    rows = [line[at : at + 80] for line in printed.split("\n") for at in range(0, len(line), 80)]
+    assert shown == rows
+    still, moving = text.split("@media (prefers-reduced-motion: no-preference)")
+    assert "animation" not in still
+    assert "animation" in moving
+    assert "//" not in text.replace("http://www.w3.org/2000/svg", "")
