@@ -11,6 +11,7 @@ come last, beside each other and nothing else, and after them those that keep ev
 import ast
 import compileall
 import fcntl
+import gc
 import os
 import sys
 from collections.abc import Generator, Iterator
@@ -57,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         for folder in ("aligntool", "tests"):
             compileall.compile_dir(ROOT / folder, quiet=2)
+    gc.disable()  # what is collected is kept, and to look for garbage among it takes as long again
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -66,6 +68,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ORDER.get(_kind(item.nodeid), OTHERS))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -121,13 +128,26 @@ def _kind(nodeid: str) -> str:
 @cache
 def _tests_of(file: str, wanted: frozenset[str]) -> frozenset[str]:
     """The tests of a file in whose decorators and bodies is one of these words, or a name that leads to one."""
-    tree = ast.parse((ROOT / file).read_text())
-    named = dict(pair for node in tree.body for pair in _names_of(node))
+    if not any(word in _text(file) for word in wanted):  # a tree takes a hundred times longer, of each of 500 files
+        return frozenset()
+    named, functions = _tree(file)
     found = {name for name, words in named.items() if words & wanted}
     while more := {name for name, words in named.items() if words & found} - found:
         found |= more
-    functions = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return frozenset(functions if "pytestmark" in found else found.intersection(functions))
+    return functions if "pytestmark" in found else functions & found
+
+
+@cache
+def _text(file: str) -> str:
+    return (ROOT / file).read_text()
+
+
+@cache
+def _tree(file: str) -> tuple[dict[str, set[str]], frozenset[str]]:
+    """What a file defines, with the words that are used there; and its functions."""
+    tree = ast.parse(_text(file))
+    functions = frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return dict(pair for node in tree.body for pair in _names_of(node)), functions
 
 
 def _names_of(node: ast.stmt) -> Iterator[tuple[str, set[str]]]:
@@ -147,8 +167,9 @@ def _names_of(node: ast.stmt) -> Iterator[tuple[str, set[str]]]:
 
 def _words(*nodes: ast.AST) -> set[str]:
     """The names, attributes, parameters (fixtures) and strings that occur."""
-    constants = (node.value for root in nodes for node in ast.walk(root) if isinstance(node, ast.Constant))
-    found = {word for word in constants if isinstance(word, str)}
-    found |= {node.id for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name)}
-    found |= {node.attr for root in nodes for node in ast.walk(root) if isinstance(node, ast.Attribute)}
-    return found | {node.arg for root in nodes for node in ast.walk(root) if isinstance(node, ast.arg)}
+    found: set[str] = set()
+    for node in (node for root in nodes for node in ast.walk(root)):
+        match node:
+            case ast.Constant(value=str(word)) | ast.Name(id=word) | ast.Attribute(attr=word) | ast.arg(arg=word):
+                found.add(word)
+    return found

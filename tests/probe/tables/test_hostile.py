@@ -38,7 +38,7 @@ def images() -> list[bytes]:
         xgm_disk((100, 200), (300, 0)),
     ]
     packed = sorted((SHARED / "images").glob("*.img.xz"))
-    return made + [lzma.decompress(path.read_bytes())[: 256 * 1024] for path in packed]
+    return made + [lzma.open(path).read(256 * 1024) for path in packed]
 
 
 IMAGES = images()
