@@ -205,12 +205,12 @@ _Words = ParamSpec("_Words")
 
 def ends_stream(run: Callable[_Words, None]) -> Callable[_Words, None]:
     """Return a command whose `--json` ends with an `end` event also where it refuses or is interrupted before the
-    first write. With `--dry-run` its JSON is a plan, and a refusal has none.
+    first write; with `--dry-run`, in place of the plan.
     """
 
     @wraps(run)
     def ended(*args: _Words.args, **kwargs: _Words.kwargs) -> None:
-        if not kwargs.get("json_") or kwargs.get("dry_run"):
+        if not kwargs.get("json_"):
             return run(*args, **kwargs)
         try:
             return run(*args, **kwargs)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk
 from aligntool.linux.hold import hold_disk
 from aligntool.realign.placing import StartGrid, needed, on_grain
-from aligntool.realign.refusals import TABLE_NAMES, refuse_impossible, refuse_unfit
+from aligntool.realign.refusals import TABLE_NAMES, goal_refusals, refuse_impossible, refuse_unfit
 from aligntool.steps import MakeMember, MakeTable, NewEntry, Subject, is_same_disk, subject, wiped_ends
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, counted, format_about, format_size, off_by
 
@@ -133,11 +133,24 @@ GPT_ENTRIES = 16 * KIB  # 128 entries of 128 bytes, what UEFI asks for at least 
 def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
     """Plan a table: every start on the disk's grids and on the goal's grain, every length a multiple of that grain.
 
+    The plan has no steps where the disk has that table already, unless it is to be wiped.
+
     Raises Refused: the disk is in use, not empty, too small, or the goal is not possible.
     """
     disk = judged.disk
+    if disk.partitions and not goal.wipe and not any(goal_refusals(disk, goal)):
+        with suppress(Refused):
+            plan = _planned(judged, goal)
+            if _has_table(disk, plan):
+                places = tuple(replace(place, before=place.after, why="already there") for place in plan.places)
+                title = plan.goal.removeprefix("a new ")
+                return replace(plan, goal=title, places=places, steps=(), attention=(), notes=())
     refuse_impossible(disk, goal)
-    sector_size = table_sector(disk)
+    return _planned(judged, goal)
+
+
+def _planned(judged: Judged, goal: LayoutGoal) -> Plan:
+    disk, sector_size = judged.disk, table_sector(judged.disk)
     size, count = disk.size or 0, len(goal.parts)
     grid, grid_notes = layout_lattice(judged.grids, goal.grain, sector_size=sector_size, disk_size=size, count=count)
     room = _room(size, goal, sector_size)
@@ -150,6 +163,15 @@ def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
     places = tuple(_place(entry, goal.parts[entry.number - 1], grid) for entry in step.entries)
     notes = (*grid_notes, *_notes(disk, goal, extents, room, step))
     return Plan("layout", layout_subject(disk), title, places, (step,), layout_attention(disk, wipe=goal.wipe), notes)
+
+
+def _has_table(disk: Disk, plan: Plan) -> bool:
+    """Return whether the disk has exactly these entries; what marks one as active is not compared."""
+    (step,) = plan.steps
+    if not (isinstance(step, MakeTable) and disk.table and disk.table.label == step.label and not disk.table.faults):
+        return False
+    found = [(part.number, part.extent, part.type_code, part.name or "") for part in disk.partitions]
+    return found == [(entry.number, entry.extent, entry.type_code, entry.name) for entry in step.entries]
 
 
 def table_sector(disk: Disk) -> int:

@@ -24,11 +24,16 @@ LONGEST_NAME = 36  # UTF-16 code units, UEFI 5.3.3
 
 def refuse_impossible(disk: Disk, goal: LayoutGoal) -> None:
     """Raise Refused for a disk that must not get a table, and for a goal that no disk could satisfy."""
-    reasons = [*_about_disk(disk, wipe=goal.wipe), *_about_goal(disk, goal)]
+    refuse((*_about_disk(disk, wipe=goal.wipe), *goal_refusals(disk, goal)))
+
+
+def goal_refusals(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
+    """Yield why no disk with these sectors could satisfy the goal."""
+    yield from _about_goal(disk, goal)
     for what, part in ((f"partition {number}", part) for number, part in enumerate(goal.parts, 1)):
-        found = _about_part(part, goal.label)
-        reasons += (Refusal("invalid-option", what, f"{what}: {why}", hint) for why, hint in found)
-    refuse(reasons)
+        yield from (
+            Refusal("invalid-option", what, f"{what}: {why}", hint) for why, hint in _about_part(part, goal.label)
+        )
 
 
 def refuse_unfit(disk: Disk, *, wipe: bool) -> None:

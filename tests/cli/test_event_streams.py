@@ -122,6 +122,12 @@ def test_a_move_that_nobody_confirmed_ends_as_refused(tmp_path: Path) -> None:
     assert old.read_bytes() == before
 
 
+def test_a_dry_run_that_is_refused_prints_the_reasons_in_place_of_a_plan(good: Path) -> None:
+    end = end_of(run_aligntool("realign", "--dry-run", "--json", "-p", "9", good))
+    assert (end["state"], end["changed"]) == ("refused", False)
+    assert codes_of(end) == codes_of(end_of(run_aligntool("realign", "--json", "-p", "9", good)))
+
+
 def test_a_dry_run_prints_a_plan_and_no_events(good: Path) -> None:
     done = run_aligntool("realign", "--dry-run", "--json", good)
     assert json.loads(done.stdout)["schema"] == "aligntool.plan"

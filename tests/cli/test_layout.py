@@ -31,6 +31,37 @@ def test_a_layout_is_shown_and_made(sparse: MakeImage) -> None:
     assert run_aligntool("audit", image, "--fail-on", "warning").returncode == 0
 
 
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_a_second_run_has_nothing_to_do_unless_it_is_to_wipe(sparse: MakeImage, label: str) -> None:
+    image = sparse(64 * MIB)
+    wish = ("layout", image, "--label", label, "--part", "16MiB:swap", "--part", "rest:linux", "--json")
+    assert run_aligntool(*wish, "--yes").returncode == 0
+    before = hashed(image)
+    plan = json.loads(run_aligntool(*wish, "--dry-run").stdout)["plan"]
+    assert plan["steps"] == [] and [place["before"] == place["after"] for place in plan["places"]] == [True, True]
+    again = run_aligntool(*wish)
+    assert again.returncode == 0 and json.loads(again.stdout.splitlines()[-1])["changed"] is False
+    assert hashed(image) == before
+    assert run_aligntool(*wish, "--wipe", "--yes").returncode == 0
+    assert hashed(image) != before, "the new table has another identifier"
+
+
+@pytest.mark.needs_tools("sfdisk")
+@pytest.mark.parametrize(
+    "change", [("--part-type", "1", "L"), ("--part-label", "2", "other"), ("--delete", "2"), ("-N", "2")]
+)
+def test_a_table_that_differs_in_anything_is_refused_as_before(sparse: MakeImage, change: tuple[str, ...]) -> None:
+    image = sparse(64 * MIB)
+    wish = ("layout", image, "--part", "16MiB:swap", "--part", "32MiB:linux")
+    assert run_aligntool(*wish, "--yes").returncode == 0
+    option, *words = change
+    run("sfdisk", "-q", option, *(words if option == "-N" else (image, *words)), *((image,) if option == "-N" else ()),
+        stdin=",+1MiB\n" if option == "-N" else None)  # fmt: skip
+    refused = run_aligntool(*wish, "--dry-run", "--json")
+    assert refused.returncode == 3
+    assert {one["code"] for one in json.loads(refused.stdout)["refusals"]} == {"not-empty"}
+
+
 @pytest.mark.on_disk
 def test_planning_and_a_dry_run_write_nothing(sparse: MakeImage, tmp_path: Path) -> None:
     image = sparse(64 * MIB)

@@ -11,7 +11,7 @@ from aligntool.audit.report import Judged
 from aligntool.change import LayoutGoal, PartWish, Plan, from_json, to_json
 from aligntool.errors import Refused
 from aligntool.formats.part_types import ROLES
-from aligntool.inventory import Disk, DiskKind, KnownGeometry, Layer, Source
+from aligntool.inventory import Disk, DiskKind, KnownGeometry, Layer, Partition, Source, Table, TableLabel
 from aligntool.realign.layout import plan_layout, wiped_ranges
 from aligntool.steps import MakeTable
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
@@ -230,6 +230,22 @@ def test_a_partition_in_use_is_a_refusal_even_with_wipe() -> None:
     said = refusal(judged(replace(disk, partitions=(part,))), LayoutGoal((REST,), wipe=True))
     (one,) = said.refusals
     assert (one.code, one.subject, one.hint) == ("mounted", "partition 1 of sda", "sudo swapoff /dev/sda1")
+
+
+def test_a_table_that_is_there_already_needs_nothing_although_a_partition_is_in_use() -> None:
+    goal = LayoutGoal((ESP, REST))
+    wanted = table(plan_layout(empty(size=100 * GIB), goal)).entries
+    parts = tuple(
+        Partition(one.number, one.extent, type_code=one.type_code, node=f"sda{one.number}", mounted_at=("/srv",))
+        for one in wanted
+    )
+    there = replace(
+        made_disk(logical=512, physical=512, size=100 * GIB), table=Table(TableLabel.GPT, 512), partitions=parts
+    )
+    assert plan_layout(judged(there), goal).steps == ()
+    others = {"table": Table(TableLabel.DOS, 512), "partitions": (replace(parts[0], name="other"), parts[1])}
+    for change in others.items():
+        assert "mounted" in str(refusal(judged(replace(there, **dict([change]))), goal))  # type: ignore[arg-type]
 
 
 def test_a_file_system_on_the_whole_disk_is_not_overlooked() -> None:
