@@ -15,7 +15,7 @@ from rich.text import Text
 from aligntool.audit.report import QUESTIONS, Code, explanations, findings_markdown
 from aligntool.cli.app import COMMANDS as TABLE
 from aligntool.errors import ExitCode
-from aligntool.render.json import METRICS
+from aligntool.render.prometheus import METRICS
 from tests.commands import whole_program
 
 ROOT = Path(__file__).parent.parent
@@ -121,7 +121,7 @@ def test_the_codes_of_refusals_are_documented_and_no_others() -> None:
 
 
 def test_every_metric_is_documented() -> None:
-    text = section((DOCS / "cli.md").read_text(), "Colour, pipes and fleets")
+    text = (DOCS / "monitoring.md").read_text()
     assert set(re.findall(r"^\| `(aligntool_\w+)`", text, re.MULTILINE)) == set(METRICS)
 
 

@@ -84,7 +84,7 @@ MEANT = {"bench": "run", "trace": "read"}
 
 # Modules that a command imports and seldom needs: they run when something in them is first used.
 LATE_MODULES = {
-    "aligntool.realign.planning", "aligntool.render.disk_map",
+    "aligntool.realign.planning", "aligntool.render.disk_map", "aligntool.render.prometheus",
     "fractions", "gzip", "hashlib", "lzma", "tarfile", "tempfile",
 }  # fmt: skip
 

@@ -1,7 +1,8 @@
 """`aligntool audit`, `explain` and `drives`."""
 
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import PurePath
 from typing import Annotated
@@ -16,15 +17,16 @@ from aligntool.cli import options
 from aligntool.cli.options import command, print_lines, terminal_width
 from aligntool.errors import ExitCode, Refusal, Refused, refuse
 from aligntool.inventory import Gap, Inventory
+from aligntool.linux.files import refuse_existing, write_file
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import Given
 from aligntool.realign.mends import with_mends
 from aligntool.recipes.drives import known_of
-from aligntool.render import disk_map
+from aligntool.render import disk_map, prometheus
 from aligntool.render.audit import audit_lines
-from aligntool.render.json import audit_json, audit_prometheus
-from aligntool.render.lines import harmless
+from aligntool.render.json import audit_json
+from aligntool.render.lines import Line, harmless, text_of
 from aligntool.units import MIB
 
 # What was measured before, for an audit.
@@ -91,6 +93,9 @@ def audit(
     page_size: options.PageOption = None,
     measured: options.MeasuredOption = None,
     grain: options.WishedGrainOption = None,
+    serials: Annotated[bool, "--serials", "Add serial numbers to the metrics of --format prometheus."] = False,
+    output: Annotated[options.File, "--output -o", "Write the report to this file, whole or not at all."] = None,
+    overwrite: options.OverwriteOption = False,
 ) -> None:
     """Judge every partition: on the grid, off the grid, or unknown.
 
@@ -100,6 +105,9 @@ def audit(
 
     Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a target could not be judged, or a disk gave no answer.
     """
+    began_s = time.monotonic()
+    if output is not None:
+        refuse_existing(output, overwrite=overwrite)
     given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
     inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake, silence_s=timeout, keep_going=True)
     form = Format.JSON if json_ else format_
@@ -107,22 +115,31 @@ def audit(
         refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
     wishes = Wishes(page_size=page_size, grain=grain or MIB, measured=measured_on(measured or (), inventory))
     report = judge(inventory, known_of(inventory), wishes)
-    _tell(report, form, map_=map_, quiet=quiet, verbose=verbose)
+    lines: Iterable[Line] = ()
+    match form:
+        case Format.JSON:
+            pieces = audit_json(*with_mends(report))
+        case Format.PROMETHEUS:
+            run = prometheus.Run(time.time(), time.monotonic() - began_s)
+            pieces = prometheus.audit_prometheus(report, run, serials=serials)
+        case Format.TEXT:
+            lines = _lines(report, map_=map_, quiet=quiet, verbose=verbose)
+            pieces = text_of(lines)
+    if output is not None:
+        write_file(output, "".join(pieces).encode(), overwrite=overwrite)
+    elif lines:
+        print_lines(lines)
+    else:
+        sys.stdout.writelines(pieces)
+    sys.stdout.flush()
     raise typer.Exit(_exit_code(report, fail_on, named=bool(targets)))
 
 
-def _tell(report: Report, form: Format, *, map_: bool, quiet: bool, verbose: bool) -> None:
-    match form:
-        case Format.JSON:
-            sys.stdout.writelines(audit_json(*with_mends(report)))
-        case Format.PROMETHEUS:
-            sys.stdout.writelines(audit_prometheus(report))
-        case Format.TEXT:
-            width = terminal_width()
-            report, mends = with_mends(report)
-            maps = disk_map.map_lines(report, width=width) if map_ else ()
-            print_lines(audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=mends, maps=maps))
-    sys.stdout.flush()
+def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterable[Line]:
+    width = terminal_width()
+    report, mends = with_mends(report)
+    maps = disk_map.map_lines(report, width=width) if map_ else ()
+    return audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=mends, maps=maps)
 
 
 def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCode:

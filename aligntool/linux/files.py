@@ -150,7 +150,7 @@ def write_file(name: str, content: bytes, *, overwrite: bool = False, mode: int 
     refuse_existing(name, overwrite=overwrite, other=other)
     try:
         target = Path(name).resolve() if overwrite else Path(name)
-        new = target.with_name(f".{os.getpid()}-{target.name[:100]}")
+        new = target.with_name(f".{target.name[:100]}.{os.getpid()}")  # what collects *.prom must not take it
         with _file_for(target, new, replace=overwrite, mode=mode) as file:
             file.write(content)
     except FileExistsError as error:

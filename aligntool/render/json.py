@@ -1,9 +1,8 @@
-"""A Report as JSON and as Prometheus metrics."""
+"""A Report as JSON."""
 
 import fractions
 import json
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from enum import Enum
 
@@ -12,8 +11,7 @@ from aligntool.audit.drives import unjudged
 from aligntool.audit.report import Answer, Finding, Judged, Mend, Report, Severity, Verdict
 from aligntool.documents import wire_names
 from aligntool.inventory import Partition
-from aligntool.render.audit import NO_MENDS, Mends, worst_of
-from aligntool.render.lines import harmless
+from aligntool.render.audit import NO_MENDS, Mends
 from aligntool.units import Extent
 
 # An audit as JSON: versioned, described by audit.schema.json, every size an integer of bytes.
@@ -140,60 +138,3 @@ def _value(value: object) -> Value:
 
 def _text(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-# An audit as metrics for node_exporter's textfile collector.
-#
-# Format: the Prometheus text exposition format 0.0.4. Labels come from disks and are made harmless and
-# escaped.
-
-_VALUES = {Answer.ON: 1, Answer.OFF: 0, Answer.UNKNOWN: -1}
-
-METRICS = {
-    "aligntool_info": "Version of aligntool that made this file.",
-    "aligntool_partition_aligned": "1 on the grid, 0 off the grid, -1 unknown.",
-    "aligntool_partition_start_bytes": "Where the partition starts on its disk.",
-    "aligntool_partition_off_bytes": "Bytes past the last boundary of the grid that matters most.",
-    "aligntool_findings": "Findings by disk, code and severity.",
-}
-
-
-def audit_prometheus(report: Report) -> Iterator[str]:
-    yield from _head("aligntool_info")
-    yield f'aligntool_info{{version="{__version__}"}} 1\n'
-    rows = [(verdict, _labels(disk=verdict.disk, partition=str(verdict.partition or "")))
-            for judged in report.judged for verdict in judged.verdicts if verdict.matters]  # fmt: skip
-    figures: tuple[tuple[str, Callable[[Verdict], object]], ...] = (
-        ("aligntool_partition_aligned", lambda verdict: _VALUES[verdict.answer]),
-        ("aligntool_partition_start_bytes", lambda verdict: verdict.start),
-        ("aligntool_partition_off_bytes", _off_bytes),
-    )
-    for name, figure in figures:
-        yield from _head(name)
-        yield from (f"{name}{labels} {figure(verdict)}\n" for verdict, labels in rows)
-    yield from _findings(report)
-
-
-def _off_bytes(verdict: Verdict) -> int:
-    worst = worst_of(verdict)
-    return worst.off_by if worst and verdict.answer is Answer.OFF else 0
-
-
-def _findings(report: Report) -> Iterator[str]:
-    yield from _head("aligntool_findings")
-    counts = Counter((finding.disk or "", finding.code, finding.severity) for finding in report.findings)
-    for (disk, code, severity), count in counts.items():
-        yield f"aligntool_findings{_labels(disk=disk, code=code.value, severity=severity.value)} {count}\n"
-
-
-def _head(name: str) -> Iterator[str]:
-    yield f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n"
-
-
-def _labels(**labels: str) -> str:
-    pairs = ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items())
-    return f"{{{pairs}}}"
-
-
-def _escape(value: str) -> str:
-    return harmless(value).replace("\\", "\\\\").replace('"', '\\"')

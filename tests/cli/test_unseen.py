@@ -130,8 +130,9 @@ class TestCapturedTree:
         assert done.returncode == 3
         assert document["disks"][0]["verdict"]["answer"] == "unknown" and document["summary"]["unknown"] >= 1
         assert [one["what"] for one in document["unseen"]] == ["sda"]
-        assert 'aligntool_partition_aligned{disk="sda",partition=""} -1' in (
-            run_aligntool("audit", "--format", "prometheus", "--sysroot", root).stdout
+        metrics = run_aligntool("audit", "--format", "prometheus", "--sysroot", root).stdout
+        assert (
+            'aligntool_disk_unseen{device="sda"} 1' in metrics and 'aligned{device="sda",partition=""}' not in metrics
         )
         assert "AT902" in run_aligntool("audit", "-q", "--sysroot", root).stdout
         assert run_aligntool("audit", "--sysroot", root, "sda").returncode == 3

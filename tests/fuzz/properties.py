@@ -18,8 +18,9 @@ from aligntool.documents import schema_texts
 from aligntool.inventory import Inventory, KnownGeometry, Source
 from aligntool.render.audit import audit_lines
 from aligntool.render.disk_map import map_lines
-from aligntool.render.json import audit_json, audit_prometheus
+from aligntool.render.json import audit_json
 from aligntool.render.lines import text_of
+from aligntool.render.prometheus import Run, audit_prometheus
 from aligntool.units import KIB, MIB, Extent
 from tests.schemas import strict
 
@@ -106,7 +107,7 @@ def tell(inventory: Inventory, *, rows: Known | None = None, validate: bool) -> 
     _printable("text", _told("text", text_of(audit_lines(report, width=80, verbose=True, quiet=False))))
     _printable("short text", _told("text", text_of(audit_lines(report, width=40, verbose=False, quiet=True))))
     _printable("map", _told("map", text_of(map_lines(report, width=80))))
-    _printable("metrics", _told("metrics", audit_prometheus(report)))
+    _printable("metrics", _told("metrics", audit_prometheus(report, Run(0, 0), serials=True)))
 
 
 def _told(what: str, pieces: Iterator[str]) -> str:

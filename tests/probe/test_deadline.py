@@ -124,7 +124,7 @@ class TestStalledDisk:
             ("AT903", device.name)
         ]
         assert [each.returncode for each in (done, quiet, metrics, listed)] == [3, 3, 3, 3]
-        assert "AT903" in quiet.stdout and f'disk="{device.name}",code="AT903"' in metrics.stdout
+        assert "AT903" in quiet.stdout and f'device="{device.name}",code="AT903"' in metrics.stdout
         assert device.name in {one["what"] for one in json.loads(listed.stdout)["unseen"]}
 
     def test_a_command_on_it_is_refused(self, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from aligntool.audit.report import Answer, Report
 from aligntool.inventory import DiskKind, TableLabel
 from aligntool.render.audit import audit_lines
 from aligntool.render.disk_map import map_lines
-from aligntool.render.json import METRICS, audit_prometheus
 from aligntool.render.lines import cell_width, fit, harmless, show, text_of, wants_color, wrapped
+from aligntool.render.prometheus import Run, audit_prometheus
 from tests.audit.made import judge, made_disk
 from tests.thorough import examples
 
@@ -48,7 +48,11 @@ def test_no_control_or_format_character_of_a_disk_reaches_the_terminal(name: str
     disk = replace(made_disk("63+4096"), model=name + HOSTILE, name=name or "x")
     disk = replace(disk, partitions=(replace(disk.partitions[0], type_name=name + HOSTILE),))
     report = judge(disk)
-    everything = text(report) + "".join(text_of(map_lines(report, width=80))) + "".join(audit_prometheus(report))
+    everything = (
+        text(report)
+        + "".join(text_of(map_lines(report, width=80)))
+        + "".join(audit_prometheus(report, Run(0, 0), serials=True))
+    )
     assert all(char.isprintable() or char == "\n" for char in everything)
 
 
@@ -127,24 +131,3 @@ def test_wide_characters_are_measured_as_terminals_do() -> None:
     assert fit("日本語テキスト", 6) == "日本… " or cell_width(fit("日本語テキスト", 6)) == 6
     assert list(wrapped("aa bb cc", 5, "")) == ["aa bb", "cc"]
     assert list(wrapped("  - aa bb cc", 9, "    ")) == ["  - aa bb", "    cc"]
-
-
-METRIC = re.compile(r'^[a-z_]+\{([a-z]+="(\\.|[^"\\\n])*",?)*\} -?[0-9]+$')
-
-
-@settings(max_examples=examples(50))
-@given(st.text(max_size=30))
-def test_every_metric_is_a_line_the_exposition_format_allows(name: str) -> None:
-    report = judge(replace(made_disk("63+4096; 2048+4096"), name=name + '"\\\n'))
-    for line in "".join(audit_prometheus(report)).splitlines():
-        assert line.startswith("# ") or METRIC.match(line), line
-
-
-def test_metrics_tell_aligned_off_and_unknown() -> None:
-    report = judge(made_disk("63+4096; 2048+4096", physical=4096), made_disk("2048+10", name="md0", offset=-1))
-    lines = "".join(audit_prometheus(report)).splitlines()
-    assert 'aligntool_partition_aligned{disk="sda",partition="1"} 0' in lines
-    assert 'aligntool_partition_aligned{disk="sda",partition="2"} 1' in lines
-    assert 'aligntool_partition_aligned{disk="md0",partition="1"} -1' in lines
-    assert 'aligntool_partition_off_bytes{disk="sda",partition="1"} 3584' in lines
-    assert {line.split()[2] for line in lines if line.startswith("# HELP")} == set(METRICS)

@@ -50,6 +50,10 @@ _aligntool_audit() {
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
         '*--measured=[Compare with the result of `aligntool probe -o FILE`]:FILE:_files' \
         '(--grain)--grain=[Boundary that partitions should start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--serials)--serials[Add serial numbers to the metrics of --format prometheus]' \
+        '(--output -o)--output=[Write the report to this file, whole or not at all]:FILE:_files' \
+        '(--output -o)-o+[Write the report to this file, whole or not at all]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:audit:_aligntool_devices'

@@ -1,0 +1,184 @@
+"""Metrics: what Prometheus's own linter accepts, what their values are, and how the file of them is written."""
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aligntool.audit.report import Report
+from aligntool.inventory import InFlight, LinkHop, Port, Table, TableLabel
+from aligntool.render.prometheus import ARRAY_STATES, METRICS, Run, audit_prometheus
+from tests.audit.made import judge, made_disk
+from tests.audit.made_arrays import array, drive
+from tests.conftest import run
+from tests.machines.captured import HERE as MACHINES
+from tests.machines.captured import report as captured
+from tests.run_aligntool import program, run_aligntool
+from tests.thorough import examples
+
+AT = Run(1_700_000_000.1234, 1.5)
+NAMES = sorted(path.name.removesuffix(".tar.xz") for path in MACHINES.glob("*.tar.xz"))
+
+
+def metrics(report: Report, *, serials: bool = False) -> str:
+    return "".join(audit_prometheus(report, AT, serials=serials))
+
+
+def samples(report: Report, name: str, *, serials: bool = False) -> list[str]:
+    """The samples of one metric, without its name."""
+    lines = metrics(report, serials=serials).splitlines()
+    return [line.removeprefix(name) for line in lines if re.match(rf"{name}[ {{]", line)]
+
+
+def everything() -> Report:
+    """A machine with something of every kind."""
+    drives = [drive(number) for number in range(2)]
+    hop = LinkHop("0000:01:00.0", Port.ENDPOINT, speed_gts=2.5, width=2, max_speed_gts=16.0, max_width=4)
+    above = LinkHop("0000:00:01.0", Port.CPU_ROOT, max_speed_gts=8.0, max_width=16)
+    busy = array(drives, degraded=1, sync_action="recover", sync_done=1 << 30, sync_total=4 << 30)
+    return judge(replace(drives[0], links=((hop, above),), wwn="eui.0025385b71b0c1d2", serial="S1"), drives[1], busy)
+
+
+# Prometheus's own program says whether this is what it reads, and by its conventions. It exits with 3 for a remark.
+
+
+@pytest.mark.needs_tools("promtool")
+@pytest.mark.parametrize("machine", NAMES)
+def test_promtool_has_no_remark_on_a_captured_machine(machine: str) -> None:
+    assert run("promtool", "check", "metrics", stdin=metrics(captured(machine), serials=True)) == ""
+
+
+@pytest.mark.needs_tools("promtool")
+def test_promtool_has_no_remark_where_every_metric_is() -> None:
+    text = metrics(everything(), serials=True)
+    assert set(re.findall(r"^# HELP (\w+)", text, re.MULTILINE)) == set(METRICS)
+    assert run("promtool", "check", "metrics", stdin=text) == ""
+
+
+@pytest.mark.needs_tools("promtool", "sfdisk")
+def test_promtool_has_no_remark_on_the_file_of_an_image(tmp_path: Path) -> None:
+    image, file = tmp_path / 'odd "name"\\.img', tmp_path / "aligntool.prom"
+    image.touch()
+    os.truncate(image, 64 << 20)
+    run("sfdisk", "-q", image, stdin="label: dos\nstart=63,size=2000\nstart=4096\n")
+    words = ("audit", "--format", "prometheus", "-o", file, "--fail-on", "never", image)
+    assert run_aligntool(*words).returncode == 0
+    assert run("promtool", "check", "metrics", stdin=file.read_text()) == ""
+    assert file.read_text().count("\naligntool_partition_off_bytes{") == 2
+    again = run_aligntool(*words)
+    assert again.returncode == 3 and "--overwrite" in again.stderr
+    file.write_text("old")
+    assert run_aligntool(*words, "--overwrite").returncode == 0
+    assert run("promtool", "check", "metrics", stdin=file.read_text()) == ""
+
+
+@pytest.mark.needs_tools("strace")
+def test_a_collector_of_prom_files_never_sees_half_of_one(tmp_path: Path) -> None:
+    """node_exporter reads every file whose name ends in .prom: that name may only come by a rename."""
+    file, log = tmp_path / "aligntool.prom", tmp_path / "log"
+    file.write_text("old")
+    words = program(
+        "audit", "--format", "prometheus", "-o", file, "--overwrite", "--sysroot", MACHINES / f"{NAMES[0]}.tar.xz"
+    )
+    run("strace", "-f", "-o", log, "-e", "trace=openat,rename,renameat,renameat2", *words, fails=True)
+    lines = log.read_text().splitlines()
+    made = [line for line in lines if str(tmp_path) in line and "O_CREAT" in line]
+    renamed = [line for line in lines if "rename" in line and f'"{file}"' in line]
+    assert len(made) == 1 and not re.search(r'\.prom"', made[0])
+    assert len(renamed) == 1 and file.read_text().startswith("# HELP")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["aligntool.prom", "log"]
+
+
+# Values
+
+
+METRIC = re.compile(r'^[a-z_]+(\{([a-z]+="(\\.|[^"\\\n])*",?)*\})? [0-9.]+$')
+
+
+@settings(max_examples=examples(50))
+@given(st.text(max_size=30))
+def test_every_metric_is_a_line_the_exposition_format_allows(name: str) -> None:
+    disk = replace(made_disk("63+4096; 2048+4096"), name=name + '"\\\n', model=name)
+    lines = metrics(judge(disk)).splitlines()
+    assert [line for line in lines if not line.startswith("# ") and not METRIC.match(line)] == []
+
+
+def test_unknown_is_no_sample_and_never_a_number() -> None:
+    report = judge(made_disk("63+4096; 2048+4096", physical=4096), made_disk("2048+10", name="md0", offset=-1))
+    assert samples(report, "aligntool_partition_aligned") == [
+        '{device="sda",partition="1"} 0', '{device="sda",partition="2"} 1',
+    ]  # fmt: skip
+    assert samples(report, "aligntool_partition_off_bytes") == [
+        '{device="sda",partition="1"} 3584', '{device="sda",partition="2"} 0',
+    ]  # fmt: skip
+    assert len(samples(report, "aligntool_partition_start_bytes")) == 3
+    assert not re.search(r" -\d", metrics(report))
+    unknown = judge(replace(made_disk(), size=None, table_read=False))
+    for name in ("aligntool_disk_size_bytes", "aligntool_move_in_flight"):
+        assert samples(unknown, name) == []
+
+
+def test_an_identity_has_the_serial_number_only_where_asked_for() -> None:
+    of_serial = (
+        "nvme.1b36-5345435245540a-51454d55-00000001"  # as nvme_sysfs.c makes it: vendor, serial, model, namespace
+    )
+    disk = replace(made_disk(), serial="SECRET", wwn=of_serial, model=" QEMU ", vendor=None)
+    plain, full = (samples(judge(disk), "aligntool_disk_info", serials=serials) for serials in (False, True))
+    assert plain == ['{device="sda",kind="ata",model="QEMU"} 1']
+    assert full == [f'{{device="sda",kind="ata",model="QEMU",wwn="{of_serial}",serial="SECRET"}} 1']
+    named = judge(replace(disk, wwn="eui.0025385b71b0c1d2"))
+    assert 'wwn="eui.0025385b71b0c1d2"' in samples(named, "aligntool_disk_info")[0]
+
+
+def test_two_entries_of_one_number_give_one_sample() -> None:
+    disk = made_disk("63+4096; 2048+4096")
+    twice = replace(disk, partitions=tuple(replace(part, number=1) for part in disk.partitions))
+    assert len(samples(judge(twice), "aligntool_partition_start_bytes")) == 1
+
+
+def test_a_move_in_flight_is_1() -> None:
+    moving = Table(TableLabel.GPT, 512, in_flight=InFlight((1,), 0))
+    report = judge(made_disk("63+10"), replace(made_disk("63+10", name="sdb"), table=moving))
+    assert samples(report, "aligntool_move_in_flight") == ['{device="sda"} 0', '{device="sdb"} 1']
+
+
+@pytest.mark.parametrize(
+    ("facts", "states"),
+    [
+        ({}, {"clean"}),
+        ({"state": "active", "sync_action": "check"}, {"clean", "check"}),
+        ({"degraded": 1}, {"degraded"}),
+        ({"degraded": 1, "sync_action": "recover"}, {"degraded", "recover"}),
+        ({"sync_action": "resync"}, {"resync"}),
+        ({"sync_action": "reshape"}, {"reshape"}),
+        ({"state": "inactive", "degraded": None, "sync_action": None}, {"inactive"}),
+        ({"state": "broken", "sync_action": None}, {"inactive"}),
+    ],
+)
+def test_an_array_is_in_these_states(facts: dict[str, object], states: set[str]) -> None:
+    drives = [drive(0), drive(1)]
+    report = judge(*drives, array(drives, "raid1", **facts))
+    given_ = dict(re.findall(r'state="(\w+)"} (\d)', "\n".join(samples(report, "aligntool_array_state"))))
+    assert {state for state, value in given_.items() if value == "1"} == states
+    assert set(given_) == set(ARRAY_STATES)
+
+
+def test_sizes_of_an_array_and_its_link() -> None:
+    report = everything()
+    assert samples(report, "aligntool_array_devices") == ['{device="md127"} 2']
+    assert samples(report, "aligntool_array_missing_devices") == ['{device="md127"} 1']
+    assert samples(report, "aligntool_array_sync_ratio") == ['{device="md127"} 0.25']
+    place = '{device="nvme0n1",address="0000:01:00.0"}'
+    for name, value in (("transfers_per_second", 2_500_000_000), ("max_transfers_per_second", 8_000_000_000),
+                        ("width", 2), ("max_width", 4)):  # fmt: skip
+        assert samples(report, f"aligntool_link_{name}") == [f"{place} {value}"]
+
+
+def test_the_time_of_the_run_is_in_seconds() -> None:
+    report = judge(made_disk())
+    assert samples(report, "aligntool_last_run_timestamp_seconds") == [" 1700000000.123"]
+    assert samples(report, "aligntool_last_run_duration_seconds") == [" 1.5"]

@@ -1,0 +1,65 @@
+"""Files for administrators: alert rules, a dashboard, systemd units, the catalogue of the journal."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from aligntool.render.prometheus import METRICS
+from tests.conftest import run
+
+PACKAGING = Path(__file__).parent.parent / "packaging"
+RULES = PACKAGING / "prometheus" / "alerts.yml"
+DASHBOARD = PACKAGING / "grafana" / "dashboard.json"
+
+
+def metrics_in(text: str) -> set[str]:
+    return set(re.findall(r"\baligntool_\w+", text))
+
+
+@pytest.mark.needs_tools("promtool")
+def test_the_alert_rules_fire_where_they_should_and_nowhere_else() -> None:
+    assert "8 rules found" in run("promtool", "check", "rules", RULES)
+    said = run("promtool", "test", "rules", RULES.with_name("alerts_test.yml"))
+    assert "SUCCESS" in said
+
+
+def test_every_alert_has_a_test_and_asks_for_metrics_that_there_are() -> None:
+    rules, tests = RULES.read_text(), RULES.with_name("alerts_test.yml").read_text()
+    alerts = re.findall(r"- alert: (\w+)", rules)
+    assert len(alerts) == 8
+    for alert in alerts:  # once in the machine that is in order, and once where it fires
+        assert len(re.findall(rf"alertname: {alert}\b", tests)) >= 2, alert
+        assert f"| `{alert}` |" in (PACKAGING.parent / "docs" / "monitoring.md").read_text()
+    assert metrics_in(rules) <= set(METRICS)
+    assert metrics_in(tests) <= set(METRICS)
+
+
+def expressions() -> list[str]:
+    return [target["expr"] for panel in json.loads(DASHBOARD.read_text())["panels"] for target in panel["targets"]]
+
+
+def test_the_dashboard_shows_every_metric_and_no_other() -> None:
+    assert metrics_in(DASHBOARD.read_text()) == set(METRICS)
+    assert len(expressions()) > len(METRICS) - 3
+
+
+@pytest.mark.needs_tools("promtool")
+def test_prometheus_reads_every_query_of_the_dashboard(tmp_path: Path) -> None:
+    rules = [{"record": f"panel:{index}", "expr": expr} for index, expr in enumerate(expressions())]
+    file = tmp_path / "queries.yml"  # JSON is YAML
+    file.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
+    assert f"{len(rules)} rules found" in run("promtool", "check", "rules", file)
+
+
+def test_panels_of_the_dashboard_lie_beside_each_other() -> None:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    places = [
+        (x, y)
+        for panel in panels
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(places) == len(set(places)) and max(x for x, _ in places) == 23  # Grafana has 24 columns
