@@ -14,7 +14,7 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged, Report
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RaidGoal
-from aligntool.cli.options import command, say, terminal_width
+from aligntool.cli.options import command, remark, say, terminal_width
 from aligntool.cli.run_change import Applying, end_change, follow, pipes_may_break, ways_on, write_end
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk
@@ -307,7 +307,7 @@ def recover_array(record: Record, *, json_: bool, back: bool) -> None:
     elif json_:
         write_end("old", changed=True)
     else:
-        print(f"{record.plan.disk.path} is taken back", file=sys.stderr)
+        remark(f"{record.plan.disk.path} is taken back")
 
 
 # The first resynchronisation of a new array: reported, or waited for.
@@ -321,7 +321,8 @@ def tell_resync(device: str) -> None:
     """Report the resynchronisation that runs, and how far it is."""
     if facts := _resync(device):
         text = f"The members are made alike in the background ({facts.sync_action}{sync_words(facts)})"
-        print(f"{text}; the array is ready. See how far it is: {command('raid show', device)}", file=sys.stderr)
+        text += f"; the array is ready. See how far it is: {command('raid show', device)}"
+        remark(text)
 
 
 def wait_for_resync(device: str) -> None:

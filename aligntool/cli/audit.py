@@ -14,7 +14,7 @@ from aligntool.audit.judge import audit as judge
 from aligntool.audit.report import MeasuredDisk, Report, Severity, Wishes, read_measured
 from aligntool.audit.wording import shell_word
 from aligntool.cli import options
-from aligntool.cli.options import command, print_lines, terminal_width
+from aligntool.cli.options import command, print_lines, say, terminal_width
 from aligntool.errors import ExitCode, Refusal, Refused, refuse
 from aligntool.inventory import Gap, Inventory
 from aligntool.linux.files import refuse_existing, write_file
@@ -26,7 +26,7 @@ from aligntool.recipes.drives import known_of
 from aligntool.render import disk_map, prometheus
 from aligntool.render.audit import audit_lines
 from aligntool.render.json import audit_json
-from aligntool.render.lines import Line, harmless, text_of
+from aligntool.render.lines import Line, text_of
 from aligntool.units import MIB
 
 # What was measured before, for an audit.
@@ -149,8 +149,7 @@ def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCo
     missing = unjudged(report)
     if named:
         for one in missing:
-            hint = f"  → {harmless(one.hint)}" if one.hint else ""
-            print(f"aligntool: {harmless(one.what)}: {harmless(one.why)}{hint}", file=sys.stderr)
+            say(f"{one.what}: {one.why}" + (f"  → {one.hint}" if one.hint else ""))
     elif fail_on is FailOn.NEVER:
         missing = ()
     elif fail_on is None:

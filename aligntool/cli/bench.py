@@ -14,7 +14,7 @@ from aligntool import __version__
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Severity, Wishes
 from aligntool.cli import options, probe
-from aligntool.cli.options import File, Grid, Size, print_lines, read_text, seconds, terminal_width, whole
+from aligntool.cli.options import File, Grid, Size, print_lines, read_text, remark, seconds, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk, Inventory
 from aligntool.linux.hold import hold_for_others
@@ -30,7 +30,7 @@ from aligntool.recipes.drives import known_of
 from aligntool.recipes.goals import BenchGoal, parse_recipe, recipe
 from aligntool.render import bench as shown
 from aligntool.render.experiments import alignment_json, alignment_lines, span_json, span_lines
-from aligntool.render.lines import Line, harmless, show
+from aligntool.render.lines import Line, show
 from aligntool.render.plan import time_words
 from aligntool.units import GIB, MIB, Extent, format_about
 
@@ -290,7 +290,7 @@ def _working(target: Target, size: int, runtime_s: float, asked: SweepOptions) -
 
 def _warn(sentences: Iterable[str]) -> None:
     for sentence in sentences:
-        print(f"warning: {harmless(sentence)}", file=sys.stderr)
+        remark(f"warning: {sentence}")
 
 
 def _look_at_disk(name: str) -> Disk | None:

@@ -50,7 +50,7 @@ def confirm_long(about: str, yes: bool) -> None:
 
 def _answer(why: str, what: str) -> str:
     """Return what the user types, with single spaces."""
-    print(f"\n{why}\nType {what} to go on: ", end="", file=sys.stderr, flush=True)
+    print(f"\n{harmless(why)}\n{harmless(f'Type {what} to go on:')} ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
     if not answer.endswith("\n"):
         print(file=sys.stderr)
@@ -159,8 +159,13 @@ def print_lines(lines: str | Iterable[Line]) -> None:
 
 
 def say(words: str) -> None:
-    """Write a remark to standard error."""
-    print(f"aligntool: {harmless(words)}", file=sys.stderr, flush=True)
+    """Write a remark to standard error, with the program's name."""
+    remark(f"aligntool: {words}")
+
+
+def remark(words: str) -> None:
+    """Write a line to standard error."""
+    print(harmless(words), file=sys.stderr, flush=True)
 
 
 def now() -> str:

@@ -14,7 +14,7 @@ from aligntool.audit.report import Answer, Report, Wishes
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal
 from aligntool.cli import options
-from aligntool.cli.options import HIDDEN, File, Grid, Size, command, print_lines, terminal_width, typed_words
+from aligntool.cli.options import HIDDEN, File, Grid, Size, command, print_lines, remark, terminal_width, typed_words
 from aligntool.cli.plan import Realign, RealignOptions, disk_plan_lines
 from aligntool.cli.run_change import Applying, Operation, apply_plan, ends_stream, run_change, show_only, write_end
 from aligntool.demo_disk import make_demo_image
@@ -187,7 +187,7 @@ class Layout(Operation):
         seen = command("audit", path)
         if json_:
             write_end("new", changed=True, sentences=("the new table reads back as planned",), hint=seen)
-        print(f"Done; see it: {seen}", file=sys.stderr)
+        remark(f"Done; see it: {seen}")
 
 
 def _look_again(plan: Plan) -> Disk:
@@ -270,7 +270,8 @@ def _typed(words: str) -> None:
 def _comment(words: str) -> None:
     """Where both streams go to the same place, talk comes after the data that stand before it."""
     sys.stdout.flush()
-    print(words, file=sys.stderr, flush=True)
+    for line in words.split("\n"):
+        remark(line)
 
 
 def _lines(report: Report, width: int) -> Iterator[Line]:

@@ -1,6 +1,5 @@
 """Realign one disk: options, operation and result. What `realign`, `plan`, `apply`, `resume` and `rollback` share."""
 
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -10,7 +9,7 @@ from typing import Annotated
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RealignGoal, with_asked
 from aligntool.cli import options
-from aligntool.cli.options import File, Grid, command, terminal_width
+from aligntool.cli.options import File, Grid, command, remark, say, terminal_width
 from aligntool.cli.run_change import Applying, end_change, pipes_may_break
 from aligntool.errors import Refused
 from aligntool.linux.content import CHECKERS, EXT
@@ -126,4 +125,5 @@ def report_result(
         hint=following,
     )  # fmt: skip
     if following:
-        print(f"aligntool: the running kernel has to read the new table\n  → {following}", file=sys.stderr)
+        say("the running kernel has to read the new table")
+        remark(f"  → {following}")

@@ -16,7 +16,7 @@ import typer
 
 from aligntool.audit.wording import shell_word
 from aligntool.cli import options
-from aligntool.cli.options import File, Size, command, print_lines, sector, terminal_width, whole
+from aligntool.cli.options import File, Size, command, print_lines, remark, say, sector, terminal_width, whole
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import ExitCode, Refused, failing_as
 from aligntool.inventory import Disk
@@ -135,9 +135,9 @@ def keep_among_results(when: str, name: str, text: str) -> None:
     """In the history. One that cannot be written is reported, and not an error."""
     folder = history_folder(dict(os.environ), root=os.geteuid() == 0)
     try:
-        print(f"kept in {keep_in_history(folder, when, name, text)}", file=sys.stderr)
+        remark(f"kept in {keep_in_history(folder, when, name, text)}")
     except Refused as refusal:
-        print(f"not kept in the history: {refusal}", file=sys.stderr)
+        remark(f"not kept in the history: {refusal}")
 
 
 def identity(disk: Disk) -> Probed:
@@ -229,7 +229,8 @@ def _held(disk: Disk, *, destructive: bool, yes: bool) -> Iterator[None]:
         return
 
     _refuse_unless_empty(disk)
-    print(f"{disk.path} is empty. Small pieces all over it are overwritten, and what they get stays.", file=sys.stderr)
+    text = f"{disk.path} is empty. Small pieces all over it are overwritten, and what they get stays."
+    remark(text)
     serial = (disk.serial or "").strip()
     word, what = (serial, "the disk's serial number") if serial else (PurePath(disk.path).name, "its name")
     options.confirm_disk(disk.path, word, what, yes)
@@ -298,4 +299,4 @@ def _tell(result: ProbeResult, output: str | None, *, verbose: bool, json_: bool
     sys.stdout.flush()
     options.keep(output, probe_json(result))
     if result.inference.boundaries:
-        print(f"aligntool: {command('audit', result.disk.path, '--measured', shell_word(output))}", file=sys.stderr)
+        say(command("audit", result.disk.path, "--measured", shell_word(output)))

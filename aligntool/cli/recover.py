@@ -11,7 +11,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, Plan, Wanted, asked_of, from_json
 from aligntool.cli import options
 from aligntool.cli.arrays import array_status, record_of, recover_array, unfinished
-from aligntool.cli.options import File, command, naming, print_lines, read_text, terminal_width
+from aligntool.cli.options import File, command, naming, print_lines, read_text, remark, terminal_width
 from aligntool.cli.partitions import Layout
 from aligntool.cli.plan import Realign, report_result
 from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
@@ -40,7 +40,7 @@ from aligntool.realign.move import Status, find_journal
 from aligntool.realign.move import journal_status as find_status
 from aligntool.realign.request import Request, held_disk, hurrying, journal_words
 from aligntool.realign.standing import Laid, overlay, places_in_use
-from aligntool.render.lines import harmless, plain, show
+from aligntool.render.lines import plain, show
 from aligntool.render.progress import status_json, status_lines, steps_left, table_lines
 from aligntool.units import KIB
 
@@ -199,7 +199,7 @@ def _recover(disk: str | None, asked: Recovery, *, back: bool, json_: bool) -> N
         behind = follow(plan, applying, json_=json_, in_flight=True)
     report_result(plan, disk, Request(), json_=json_, back=back, kernel_behind=behind)
     if journal:
-        print(f"{harmless(journal)} is not needed any more", file=sys.stderr)
+        remark(f"{journal} is not needed any more")
 
 
 def _goes_on(disk: str, found: Status, asked: Recovery, *, back: bool, json_: bool) -> bool:

@@ -8,8 +8,9 @@ from typing import Annotated
 from aligntool.audit.drives import unjudged
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Wishes
+from aligntool.audit.wording import shell_word
 from aligntool.cli import options
-from aligntool.cli.options import File, Files, Name, say
+from aligntool.cli.options import File, Files, Name, print_lines, say
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Inventory
 from aligntool.linux.files import png_of, write_pages, write_snapshot
@@ -23,6 +24,7 @@ from aligntool.raid.chunks import known_rates
 from aligntool.raid.running import arrays_of
 from aligntool.realign.mends import with_mends
 from aligntool.recipes.drives import known_of
+from aligntool.render.lines import plain
 from aligntool.render.recipes import TOPIC
 from aligntool.render.report.disks import Content, Measured, pictures_of
 from aligntool.render.report.page import measured_of, page_html
@@ -136,4 +138,4 @@ def snapshot(
     The file is audited with: aligntool audit --sysroot server7.tar.xz
     """
     write_snapshot(output, collect(Tree(""), serials=serials), overwrite=overwrite)
-    print(f"{output} written; audit it with: aligntool audit --sysroot {output}")
+    print_lines([plain(f"{output} written; audit it with: aligntool audit --sysroot {shell_word(output)}")])

@@ -22,6 +22,7 @@ from aligntool.measure.compare import boot_doubts, boot_drive
 from aligntool.measure.logs import LogFormat, open_log
 from aligntool.measure.targets import read_result
 from aligntool.recipes.drives import known_of
+from aligntool.render.lines import plain
 from aligntool.render.trace import Counted, Rated, Source, boot_json, boot_lines, trace_json, trace_lines
 
 # `aligntool estimate boot`: what the storage's part of a boot takes, from the rates of a drive.
@@ -239,5 +240,6 @@ def _tell(path: str, pattern: traces.Pattern, *, json_: bool) -> None:
     elif pattern.commands:
         print_lines(trace_lines(pattern, path, "recorded", width=terminal_width()))
     else:
-        print(f"{path} received no requests: reads were served from the page cache, and writes are not flushed yet")
+        text = f"{path} received no requests: reads were served from the page cache, and writes are not flushed yet"
+        print_lines([plain(text)])
     sys.stdout.flush()

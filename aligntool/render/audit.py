@@ -441,6 +441,9 @@ def summary_line(report: Report) -> Line:
     counts = {answer: report.count_answers(answer) for answer in Answer}
     errors, warnings = report.count(Severity.ERROR), report.count(Severity.WARNING)
     pieces = [(f"{counted(len(report.judged), 'disk')}: ", Style.TITLE)]
-    for answer, words in ((Answer.ON, "on the grid, "), (Answer.OFF, "off, "), (Answer.UNKNOWN, "unknown")):
-        pieces.append((f"{counts[answer]} {words}", _ANSWERS[answer] if counts[answer] else Style.DIM))
+    on, off, unknown = counts[Answer.ON], counts[Answer.OFF], counts[Answer.UNKNOWN]
+    for answer, words in (
+        (Answer.ON, f"{on} on the grid, "), (Answer.OFF, f"{off} off, "), (Answer.UNKNOWN, f"{unknown} unknown"),
+    ):  # fmt: skip
+        pieces.append((words, _ANSWERS[answer] if counts[answer] else Style.DIM))
     return (*pieces, (f" · {counted(errors, 'error')}, {counted(warnings, 'warning')}", Style.PLAIN))

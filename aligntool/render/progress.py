@@ -210,7 +210,7 @@ def _teller(plan: Plan, clock: Clock, write: Callable[[str], None], copied: Call
             case StepBegun():
                 index = event.index
                 title = step_title(plan.steps[index]) if 0 <= index < len(plan.steps) else "step"
-                write(harmless(f"{index + 1}/{len(plan.steps)} {title}"))
+                write(f"{index + 1}/{len(plan.steps)} {harmless(title)}")
             case Said():
                 write(f"  {harmless(event.text)}")
             case Progress():
