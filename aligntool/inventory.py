@@ -5,10 +5,10 @@ came from a device (models, serials, labels) are kept as they were read; `render
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from aligntool.system import System
+from aligntool.system import Manifest, System
 from aligntool.system import array_uuid as uuid_words
 from aligntool.units import Extent
 
@@ -566,6 +566,7 @@ class Inventory:
     unseen: tuple[Unseen, ...] = ()  # about the machine as a whole
     system: System | None = None  # None: there is no array, or nobody could look
     captured: bool = False  # of another machine: no command that is typed here acts on its disks
+    manifest: Manifest = field(default=Manifest(), compare=False)
 
     def disk(self, name: str) -> Disk | None:
         return next((disk for disk in self.disks if name in (disk.name, disk.path)), None)

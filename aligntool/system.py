@@ -61,6 +61,15 @@ class Initramfs:
 
 
 @dataclass(frozen=True, slots=True)
+class Manifest:
+    """When a machine was looked at, by which version, and its name where the user asked for it. None: not known."""
+
+    date: str | None = None  # UTC, ISO 8601
+    aligntool: str | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class System:
     """Of the machine that was looked at. Lines are kept as they stand in their files."""
 

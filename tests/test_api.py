@@ -85,8 +85,8 @@ def test_importing_it_imports_no_command_line() -> None:
 
 def test_it_audits_as_the_command_does(disk: Path) -> None:
     document = json.loads(run_aligntool("audit", "--json", disk, code=1).stdout)
-    assert json.loads(api.to_json(api.audit(disk))) == document
-    assert json.loads(api.to_json(api.audit(api.look([str(disk)])))) == document
+    for report in (api.audit(disk), api.audit(api.look([str(disk)]))):
+        assert json.loads(api.to_json(report)) | {"date": document["date"]} == document
     report = api.audit([disk, disk.parent / "missing"])
     assert [judged.disk.path for judged in report.judged] == [str(disk)]
     assert [unseen.what for unseen in report.inventory.unseen] == [str(disk.parent / "missing")]

@@ -1,8 +1,10 @@
 """`aligntool audit`, `explain` and `drives`."""
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import PurePath
 from typing import Annotated
@@ -79,6 +81,7 @@ def audit(
     *,
     map_: Annotated[bool, "--map", "Draw blocks over physical sectors for each partition."] = False,
     json_: Annotated[bool, "--json", "The same as --format json."] = False,
+    host: Annotated[bool, "--host", "Put the name of this machine into the JSON."] = False,
     format_: Annotated[Format, "--format", "Format of the report."] = Format.TEXT,
     fail_on: Annotated[
         FailOn | None, "--fail-on", "Exit 1 from this severity on [default: error], 3 where a disk was not judged."
@@ -110,6 +113,7 @@ def audit(
         refuse_existing(output, overwrite=overwrite)
     given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
     inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake, silence_s=timeout, keep_going=True)
+    inventory = _named(inventory) if host else inventory
     form = Format.JSON if json_ else format_
     if targets and not inventory.disks and form is Format.TEXT:
         refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
@@ -133,6 +137,12 @@ def audit(
         sys.stdout.writelines(pieces)
     sys.stdout.flush()
     raise typer.Exit(_exit_code(report, fail_on, named=bool(targets)))
+
+
+def _named(inventory: Inventory) -> Inventory:
+    """Return it with the name of this machine; a snapshot keeps the name that it has, or has not."""
+    manifest = inventory.manifest
+    return inventory if inventory.captured else replace(inventory, manifest=replace(manifest, host=os.uname().nodename))
 
 
 def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterable[Line]:

@@ -127,6 +127,7 @@ def snapshot(
     output: Annotated[str, "--output -o", "The file to write: .tar.xz or .tar.gz.", "FILE"],
     *,
     serials: Annotated[bool, "--serials", "Keep serial numbers, UUIDs and labels."] = False,
+    host: Annotated[bool, "--host", "Put the name of this machine into the manifest."] = False,
     overwrite: options.OverwriteOption = False,
 ) -> None:
     """Capture what an audit reads of this machine.
@@ -137,5 +138,5 @@ def snapshot(
 
     The file is audited with: aligntool audit --sysroot server7.tar.xz
     """
-    write_snapshot(output, collect(Tree(""), serials=serials), overwrite=overwrite)
+    write_snapshot(output, collect(Tree(""), serials=serials, host=host), overwrite=overwrite)
     print_lines([plain(f"{output} written; audit it with: aligntool audit --sysroot {shell_word(output)}")])

@@ -1,16 +1,19 @@
 """Read a machine, a captured tree or images into an Inventory."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from typing import TypeVar
 
+from aligntool import __version__
+from aligntool.documents import decode, load_object
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats import identify
 from aligntool.formats.layers import NOT_READ, WHAT, Contents, read_contents
 from aligntool.formats.reader import BeatingReader
-from aligntool.inventory import Disk, DiskKind, Gap, Inventory, IoLimits, LinkHop, NvmeFacts, Unseen
+from aligntool.inventory import Disk, DiskKind, Gap, Health, Inventory, IoLimits, LinkHop, NvmeFacts, Unseen
 from aligntool.linux import commands, devices, partitions
 from aligntool.linux.devices import SYSFS_SECTOR, Block, FileReader
 from aligntool.linux.partitions import KernelPartition, Surroundings
@@ -19,12 +22,13 @@ from aligntool.linux.process import SILENCE_S, SILENT, Pulse, answer_of, answers
 from aligntool.linux.sysfs import Record, Tree, UdevDatabase, read_mounts
 from aligntool.linux.system import RECORDS, read_system
 from aligntool.linux.targets import Given, find_target, open_sysroot, override, read_image
-from aligntool.system import System
+from aligntool.system import Manifest, System
 
 # NvmeFacts and AtaFacts of one disk, from wherever they can be had. It decides whom to ask: a file that the kernel
 # keeps goes before a command to the drive.
 
-CAPTURED_IDENTIFY = "/aligntool/identify"  # where a snapshot keeps the pages: NAME.ctrl, NAME.ns, NAME.hmb
+# Where a snapshot keeps the pages, NAME.ctrl, NAME.ns, NAME.hmb and NAME.health; and what it says of itself.
+CAPTURED_IDENTIFY, MANIFEST = "/aligntool/identify", "/aligntool/manifest.json"
 
 
 def nvme_controllers(tree: Tree, block: Block) -> tuple[str, ...]:
@@ -72,6 +76,12 @@ def _captured(tree: Tree, block: Block) -> Pages:
     controller, namespace = (tree.content(f"{place}.{name}", identify.PAGE) for name in ("ctrl", "ns"))
     hmb = tree.content(f"{place}.hmb", 4 + identify.PAGE) or b""
     return controller, namespace, (int.from_bytes(hmb[:4], "little"), hmb[4:]) if len(hmb) >= 4 else None
+
+
+def captured_health(tree: Tree, block: Block) -> tuple[str | None, Health | None]:
+    """Return what a captured drive predicted of its own failure, and its health; no drive is asked."""
+    log = None if tree.live else tree.content(f"{CAPTURED_IDENTIFY}/{block.sysname}.health", commands.HEALTH_LENGTH)
+    return commands.of_health_log(log) if log and len(log) == commands.HEALTH_LENGTH else (None, None)
 
 
 def read_ata(tree: Tree, block: Block, kind: DiskKind, descriptor: int | None) -> bytes:
@@ -205,10 +215,13 @@ class Looker:
         tree = self.around.tree
         controllers = nvme_controllers(tree, block)
         facts, identified = read_nvme(tree, block, controllers, descriptor)
+        failing, health = captured_health(tree, block)
         depth = tree.number(f"{controllers[0]}/sqsize") if controllers else None
         return replace(
             disk,
             nvme=facts,
+            failing=failing,
+            health=health,
             queue_depth=None if depth is None else depth + 1,  # SQSIZE counts from zero
             numa_node=self._numa_node(controllers[0]) if disk.numa_node is None and controllers else disk.numa_node,
             links=self._links(controllers),
@@ -345,9 +358,25 @@ def look(
             unique.setdefault(disk.path, disk)
         images = tuple(disk for disk in unique.values() if disk.kind is DiskKind.IMAGE)
         blocks = [disk for disk in unique.values() if disk.kind is not DiskKind.IMAGE]
-        seen = _inventory(looking, blocks, files=files) if blocks else Inventory(())
+        seen = _inventory(looking, blocks, files=files) if blocks else Inventory((), manifest=read_manifest(tree))
         unseen = tuple(Unseen(name, str(refusal), refusal.hint, Gap.DISK) for name, refusal in refused)
         return replace(seen, disks=(*seen.disks, *images), unseen=unseen)
+
+
+def read_manifest(tree: Tree) -> Manifest:
+    """Return what a snapshot says of itself, each text if it is one; of this machine, that it is looked at now."""
+    if tree.live:
+        return Manifest(now(), __version__)
+    try:
+        found = load_object((tree.content(MANIFEST, 4096) or b"{}").decode())
+        return decode(Manifest, found, "manifest")
+    except ValueError:
+        return Manifest()
+
+
+def now() -> str:
+    """Return the time in UTC, as ISO 8601 has it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,4 +488,4 @@ def _inventory(looking: _Looking, found: Sequence[Disk], *, files: bool) -> Inve
     disks = partitions.without_mapped_partitions(found)
     system, unseen = looking.system(disks) if files else (None, ())
     adapters, captured = find_adapters(looking.tree), not looking.tree.live
-    return Inventory(disks, find_uplinks(disks), adapters, unseen, system, captured)
+    return Inventory(disks, find_uplinks(disks), adapters, unseen, system, captured, read_manifest(looking.tree))

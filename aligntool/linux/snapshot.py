@@ -1,17 +1,30 @@
 """Record what an audit reads of a machine into an archive, with or without its identities."""
 
+import json
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from aligntool import __version__
 from aligntool.inventory import Disk, DiskKind
-from aligntool.linux.commands import get_host_memory_buffer, identify_controller, identify_namespace
+from aligntool.linux.commands import get_host_memory_buffer, health_log, identify_controller, identify_namespace
 from aligntool.linux.devices import Block, list_blocks, suspended
-from aligntool.linux.look import CAPTURED_IDENTIFY, Looker
+from aligntool.linux.look import CAPTURED_IDENTIFY, MANIFEST, Looker, now
 from aligntool.linux.pcie import find_adapters
-from aligntool.linux.sysfs import LIVE, LONGEST_CONTENT, MOUNTS, SWAPS, Tree, opened, parse_mounts, stripped
+from aligntool.linux.sysfs import (
+    DISKSTATS,
+    LIVE,
+    LONGEST_CONTENT,
+    MOUNTS,
+    SWAPS,
+    UPTIME,
+    Tree,
+    opened,
+    parse_mounts,
+    stripped,
+)
 from aligntool.linux.system import CAPTURED as IMAGES
 from aligntool.linux.system import FILES, MDADM_CONFS, image_text, read_images, read_system
 from aligntool.linux.targets import Given
@@ -125,7 +138,7 @@ class Recorder(Tree):
 # Folders of a block device whose attributes are kept whole; those that change while one looks are left out.
 _FOLDERS = ("", "/queue", "/md", "/md/bitmap", "/dm", "/loop", "/bcache", "/integrity")
 _VOLATILE = frozenset(("stat", "inflight", "trace", "events", "io_poll_delay"))
-_MORE = ("/proc/sys/kernel/osrelease", "/proc/mdstat")
+_MORE = ("/proc/sys/kernel/osrelease", "/proc/mdstat", DISKSTATS, UPTIME)
 _DEVICE = (
     "type", "state", "transport", "cntlid", "subsystype", "queue_type", "timeout", "vpd_pg89", "vpd_pgb0", "vpd_pgb1",
     "vpd_pgb2", "cmdq_en",
@@ -133,9 +146,10 @@ _DEVICE = (
 _MOST_ATTRIBUTES = 400  # in one folder
 
 
-def collect(tree: Tree, *, serials: bool) -> Iterator[Entry]:
-    """Yield the entries. Without `serials` every identity is replaced by a placeholder. Opens NVMe namespaces for
-    Identify, no other device, and nothing for writing.
+def collect(tree: Tree, *, serials: bool, host: bool = False) -> Iterator[Entry]:
+    """Yield the entries. Without `serials` every identity is replaced by a placeholder; the manifest has the name of
+    the machine only with `host`. Opens NVMe namespaces for Identify and their health, no other device, and nothing for
+    writing.
     """
     recorder = Recorder("", source=tree)
     seen = _look(recorder)
@@ -150,6 +164,8 @@ def collect(tree: Tree, *, serials: bool) -> Iterator[Entry]:
         for number, image in enumerate(read_images(tree), 1):
             recorder.files[f"{IMAGES}/{number}"] = image_text(image).encode()
     yield from recorder.entries() if serials else _masked(recorder.entries())
+    manifest = {"date": now(), "aligntool": __version__, "host": tree.text(HOSTNAME) if host else None}
+    yield Entry(MANIFEST[1:], FILE, json.dumps(manifest).encode() + b"\n")
 
 
 def _look(recorder: Recorder) -> list[tuple[Block, Disk]]:
@@ -181,10 +197,11 @@ def _identify(tree: Tree, block: Block) -> Iterator[tuple[str, bytes]]:
             controller = identify_controller(descriptor)
             namespace = identify_namespace(descriptor, tree.number(f"{block.path}/nsid"))
             buffer = get_host_memory_buffer(descriptor)
+            health = health_log(descriptor)
     except OSError:
         return
     memory = None if buffer is None else buffer[0].to_bytes(4, "little") + buffer[1]
-    pages = {"ctrl": controller, "ns": namespace, "hmb": memory}
+    pages = {"ctrl": controller, "ns": namespace, "hmb": memory, "health": health}
     yield from ((f"{place}.{name}", page) for name, page in pages.items() if page is not None)
 
 
@@ -253,6 +270,7 @@ _BLANKED: dict[str, tuple[tuple[int, int], ...]] = {
     "ctrl": ((4, 24), (112, 128), (768, 1024), (3072, 4096)),
     "ns": ((104, 128), (384, 4096)),  # NGUID, EUI-64; vendor's own bytes
     "hmb": ((8, 4100),),  # where in memory the buffer lies
+    "health": ((6, 160), (176, 512)),  # how much was read and written, hours, power cycles
     # ATA words 10-19 (serial), 108-111 (world-wide name), 129-159 (vendor's), 176-205 (medium's serial), 255.
     "vpd_pg89": ((80, 100), (276, 284), (318, 380), (412, 472), (570, 572)),
 }

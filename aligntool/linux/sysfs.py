@@ -276,6 +276,7 @@ def _has_sysfs(place: str) -> bool:
 
 SWAP = "[SWAP]"  # as lsblk writes it
 MOUNTS, SWAPS = "/proc/self/mountinfo", "/proc/swaps"
+DISKSTATS, UPTIME = "/proc/diskstats", "/proc/uptime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +331,25 @@ def parse_mounts(content: bytes) -> Iterator[Mount]:
 def parse_swaps(content: bytes) -> Iterator[str]:
     """Yield the devices and files of proc_swaps(5)."""
     yield from (unescape(words[0]) for line in content.split(b"\n")[1:] if len(words := line.split()) >= 2)
+
+
+# How much was written to each device since the machine started: Documentation/admin-guide/iostats.rst, field 7 behind
+# the three that name the device, in sectors of 512 bytes on every device; proc_uptime(5).
+
+_WRITTEN, _STATS_SECTOR = 9, 512
+
+
+def read_written(tree: Tree) -> dict[str, float]:
+    """Return the bytes a second that were written to each disk and partition, by its kernel name, on average since the
+    start; empty where the kernel's counters, or the time, are not there.
+    """
+    seconds = re.match(rb"\d{1,12}(\.\d{1,9})?(?= )", tree.content(UPTIME, 64) or b"")
+    if seconds is None or float(seconds[0]) <= 0:
+        return {}
+    rows = (line.split() for line in (tree.content(DISKSTATS) or b"").splitlines())
+    counted = {row[2]: row[_WRITTEN] for row in rows if len(row) > _WRITTEN and row[_WRITTEN][:20].isdigit()}
+    return {name.decode("utf-8", "replace"): int(count[:20]) * _STATS_SECTOR / float(seconds[0])
+            for name, count in counted.items()}  # fmt: skip
 
 
 # The udev database: what its rules and blkid found out about a device, kept for everybody to read. Two forms of it

@@ -30,7 +30,8 @@ _ELSEWHERE = frozenset({"partitions", "kernel_partitions", "sampled", "taken"}) 
 
 def audit_json(report: Report, mends: Mends = NO_MENDS) -> Iterator[str]:
     """The document in pieces, in order. `mends`: whether what is off can be realigned, by the disk's name."""
-    head: Value = {"schema": SCHEMA, "version": VERSION, "aligntool": __version__, "summary": _summary(report)}
+    when = _fields(report.inventory.manifest, leave=frozenset({"aligntool"}))
+    head: Value = {"schema": SCHEMA, "version": VERSION, "aligntool": __version__, **when, "summary": _summary(report)}
     yield dumps(head)[:-1] + ',\n"disks": ['
     for index, judged in enumerate(report.judged):
         yield ("," if index else "") + "\n" + dumps(_disk(judged, mends.get(judged.disk.name, ())))

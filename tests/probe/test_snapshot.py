@@ -137,9 +137,9 @@ def test_this_machine_s_snapshot_is_this_machine_seen_without_root(tmp_path: Pat
 
 
 def told(inventory: Inventory) -> dict[str, Disk]:
-    """Without the reasons why something was not seen, and without Identify, which only root's snapshot has."""
+    """Without the reasons why something was not seen, and without Identify and health, which root's snapshot has."""
     disks = [disk for disk in inventory.disks if disk.kind is not DiskKind.LOOP]  # other tests' come and go
-    return {disk.name: replace(disk, unseen=(), nvme=None) for disk in disks}
+    return {disk.name: replace(disk, unseen=(), nvme=None, failing=None, health=None) for disk in disks}
 
 
 class TestMasks:

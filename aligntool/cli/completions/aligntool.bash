@@ -33,7 +33,7 @@ aligntool_partitions() { # the words of the command line; the first one that is 
 _aligntool_options() { # COMMAND
     options=--help arguments=
     case $1 in
-    "audit") options="--map --json --format --fail-on --quiet -q --verbose -v --wake --timeout --sysroot --sector-size --physical-sector-size --page-size --measured --grain --serials --output -o --overwrite --help -h" arguments=disks ;;
+    "audit") options="--map --json --host --format --fail-on --quiet -q --verbose -v --wake --timeout --sysroot --sector-size --physical-sector-size --page-size --measured --grain --serials --output -o --overwrite --help -h" arguments=disks ;;
     "explain") options="--help -h" arguments="=AT101 AT102 AT103 AT104 AT105 AT106 AT107 AT108 AT109 AT110 AT201 AT202 AT203 AT204 AT205 AT206 AT207 AT208 AT209 AT210 AT301 AT302 AT303 AT304 AT305 AT306 AT307 AT308 AT309 AT310 AT311 AT312 AT313 AT314 AT315 AT316 AT317 AT318 AT319 AT401 AT402 AT403 AT404 AT405 AT406 AT407 AT408 AT409 AT501 AT502 AT503 AT504 AT505 AT506 AT507 AT508 AT509 AT510 AT601 AT602 AT603 AT604 AT605 AT606 AT607 AT608 AT609 AT610 AT611 AT612 AT613 AT614 AT615 AT616 AT617 AT618 AT901 AT902 AT903 queue-depth" ;;
     "drives") options="--firmware --help -h" arguments= ;;
     "realign") options="--partition -p --grain --recipe --shrink --journal --dry-run --yes --rate --json --sector-size --physical-sector-size --page-size --help -h" arguments=disks ;;
@@ -45,7 +45,7 @@ _aligntool_options() { # COMMAND
     "probe") options="--destructive --yes --limit --most --size --largest --sector-size --seed --output -o --verbose -v --json --help -h" arguments=disks ;;
     "schema") options="--help -h" arguments="=audit bench bench.alignment bench.compare bench.list bench.span estimate.boot events plan probe raid-tune raid.show recipes status trace" ;;
     "report") options="--output -o --chart --svg --png --bench --overwrite --sysroot --wake --timeout --sector-size --physical-sector-size --page-size --grain --help -h" arguments=disks ;;
-    "snapshot") options="--output -o --serials --overwrite --help -h" arguments= ;;
+    "snapshot") options="--output -o --serials --host --overwrite --help -h" arguments= ;;
     "demo") options="--help -h" arguments=files ;;
     "plan realign") options="--partition -p --grain --recipe --shrink --journal --output -o --json --sector-size --physical-sector-size --page-size --help -h" arguments=disks ;;
     "plan layout") options="--part --label --recipe --grain --spare-end --wipe --output -o --json --sector-size --physical-sector-size --page-size --help -h" arguments=disks ;;

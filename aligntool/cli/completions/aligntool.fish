@@ -121,6 +121,7 @@ complete -c aligntool -n '__aligntool_words 2 recipes' -a check -d 'Check a reci
 complete -c aligntool -n '__aligntool_is audit' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is audit' -l map -d 'Draw blocks over physical sectors for each partition'
 complete -c aligntool -n '__aligntool_is audit' -l json -d 'The same as --format json'
+complete -c aligntool -n '__aligntool_is audit' -l host -d 'Put the name of this machine into the JSON'
 complete -c aligntool -n '__aligntool_is audit' -l format -d 'Format of the report' -r -f -a 'text json prometheus'
 complete -c aligntool -n '__aligntool_is audit' -l fail-on -d 'Exit 1 from this severity on [default: error], 3 where a disk was not judged' -r -f -a 'error warning never'
 complete -c aligntool -n '__aligntool_is audit' -l quiet -s q -d 'Show only errors and warnings, one line each'
@@ -226,6 +227,7 @@ complete -c aligntool -n '__aligntool_is report' -l grain -d 'Boundary that part
 complete -c aligntool -n '__aligntool_is report' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is snapshot' -l output -s o -d 'The file to write: .tar.xz or .tar.gz' -r -F
 complete -c aligntool -n '__aligntool_is snapshot' -l serials -d 'Keep serial numbers, UUIDs and labels'
+complete -c aligntool -n '__aligntool_is snapshot' -l host -d 'Put the name of this machine into the manifest'
 complete -c aligntool -n '__aligntool_is snapshot' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is snapshot' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is demo' -F

@@ -36,6 +36,7 @@ _aligntool_audit() {
     _arguments -s -S \
         '(--map)--map[Draw blocks over physical sectors for each partition]' \
         '(--json)--json[The same as --format json]' \
+        '(--host)--host[Put the name of this machine into the JSON]' \
         '(--format)--format=[Format of the report]:WORD:(text json prometheus)' \
         '(--fail-on)--fail-on=[Exit 1 from this severity on \[default\: error\], 3 where a disk was not judged]:WORD:(error warning never)' \
         '(--quiet -q)--quiet[Show only errors and warnings, one line each]' \
@@ -211,6 +212,7 @@ _aligntool_snapshot() {
         '(--output -o)--output=[The file to write\: .tar.xz or .tar.gz]:FILE:_files' \
         '(--output -o)-o+[The file to write\: .tar.xz or .tar.gz]:FILE:_files' \
         '(--serials)--serials[Keep serial numbers, UUIDs and labels]' \
+        '(--host)--host[Put the name of this machine into the manifest]' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
