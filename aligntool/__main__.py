@@ -1,10 +1,12 @@
 """`python -m aligntool` and the installed command."""
 
+import gc
 import sys
 
 
 def main() -> None:
     """Ctrl-C while the program is still being loaded is an interruption like any later one."""
+    gc.disable()  # until the command is loaded (LateCommand.load): all that is loaded stays
     try:
         from aligntool.cli.app import main as run
     except KeyboardInterrupt:

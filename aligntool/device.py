@@ -4,8 +4,9 @@ A real one is a block device or an image file; the tests have one with a write c
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
+
+from aligntool.values import dataclass
 
 Job = Callable[[], None]
 Jobs = Iterable[Job]

@@ -6,11 +6,13 @@ documents are frozen is renamed like this: `new_name: int = field(metadata={WIRE
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from aligntool.values import dataclass
 
 LARGEST = 1 << 63  # of a number: no disk has more bytes
 MOST = 10_000  # of anything that is a list

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import IntEnum
+
+from aligntool.values import dataclass
 
 
 class ExitCode(IntEnum):

@@ -5,12 +5,13 @@ came from a device (models, serials, labels) are kept as they were read; `render
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from aligntool.system import Manifest, System
 from aligntool.system import array_uuid as uuid_words
 from aligntool.units import Extent
+from aligntool.values import dataclass
 
 # What drives and arrays say of themselves: NVMe, ATA, md.
 

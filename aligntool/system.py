@@ -8,8 +8,9 @@ import re
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import takewhile
+
+from aligntool.values import dataclass
 
 LATE_START = "mdadm-late-start.timer"  # aligntool's own: docs/decisions/0022
 LATE_START_ENABLED = f"/etc/systemd/system/sysinit.target.wants/{LATE_START}"  # the link that `systemctl enable` makes

@@ -21,8 +21,8 @@ LONGEST_FILE = 600
 LONGEST_FUNCTION = 40
 
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "base", "misc", "manager", "handler", "lib"}
-# Where untyped things come in: libparted, TOML and JSON files.
-MAY_SAY_ANY = ("aligntool/recipes/", "aligntool/documents.py", "aligntool/steps.py")
+# Where untyped things come in (libparted, TOML and JSON files), and methods that every class has.
+MAY_SAY_ANY = ("aligntool/recipes/", "aligntool/documents.py", "aligntool/steps.py", "aligntool/values.py")
 HEAVY = ("rich", "pyudev", "parted", "_ped", "jsonschema", "importlib.metadata", "email", "asyncio")
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 PURE = next(each["source_modules"] for each in CONTRACTS if each["name"].startswith("pure modules"))
@@ -269,13 +269,80 @@ def test_importing_every_module_does_nothing_and_says_nothing() -> None:
 def test_starting_the_command_line_loads_nothing_heavy() -> None:
     code = "import sys, aligntool.cli.app; print(*sys.modules, sep='\\n')"
     loaded = set(_python("-c", code).split())
-    bare = set(_python("-c", "import sys, typer; print(*sys.modules, sep='\\n')").split())
     assert "aligntool.cli" in loaded
     heavy = {name for name in HEAVY if name in loaded}
     # What typer itself brings along is typer's to answer for.
-    assert not heavy - bare
+    assert not heavy - loaded_by_typer()
     assert not {"rich", "pyudev", "parted", "_ped", "jsonschema"} & loaded
     assert not {"aligntool.change", "aligntool.steps", "aligntool.inventory", "aligntool.linux.look"} & loaded
+
+
+@cache
+def loaded_by_typer() -> set[str]:
+    return set(_python("-c", "import sys, typer; print(*sys.modules, sep='\\n')").split())
+
+
+def test_the_collector_leaves_out_what_was_loaded() -> None:
+    """Otherwise it reads all of it several times, in each child once more, and again at exit."""
+    end = "print(gc.isenabled(), gc.get_freeze_count() > 10_000)"
+    code = f"import gc\nfrom aligntool.__main__ import main\ntry: main()\nfinally: {end}"
+    assert _python("-c", code, "schema", "audit").endswith("True True\n")
+
+
+AUDIT = """
+import sys
+from aligntool.cli.app import main
+try:
+    main()
+finally:
+    print(*(name for name, module in sys.modules.items() if "__late__" not in vars(module)), sep="\\n", file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded_by_an_audit(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Return the modules that the audit of an image without a finding loads and runs."""
+    image = tmp_path_factory.mktemp("audit") / "disk.img"
+    with image.open("wb") as disk:
+        disk.truncate(64 << 20)
+    subprocess.run(["sfdisk", "-q", image], input="label: gpt\nstart=1MiB\n", text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", AUDIT, "audit", image], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(done.stderr.split())
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_an_audit_without_a_finding_loads_nothing_that_it_does_not_need(loaded_by_an_audit: set[str]) -> None:
+    needless = {*HEAVY, "jinja2", "aligntool.steps", "aligntool.change"}
+    late = {
+        "aligntool.realign.planning",
+        "aligntool.render.disk_map",
+        "fractions",
+        "gzip",
+        "hashlib",
+        "tarfile",
+        "tempfile",
+    }
+    assert not (needless | late) & loaded_by_an_audit - loaded_by_typer()
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_a_class_that_an_audit_loads_costs_little(loaded_by_an_audit: set[str]) -> None:
+    """A class of the standard library's `dataclass` costs at start-up what ten of `aligntool.values` do.
+
+    Of Extent (aligntool.units) a plan makes a hundred thousand, which the standard library's class makes faster.
+    """
+    costly = [
+        _name(path)
+        for path in SOURCES
+        if _module(path).removesuffix(".__init__") in loaded_by_an_audit - {"aligntool.values", "aligntool.units"}
+        for node in _tree(path).body
+        if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
+        if any(alias.name == "dataclass" for alias in node.names)
+    ]
+    assert "aligntool.inventory" in loaded_by_an_audit
+    assert not costly
 
 
 def _python(*arguments: str) -> str:

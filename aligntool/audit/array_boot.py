@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from aligntool.audit.arrays import REDUNDANT
 from aligntool.audit.drives import tell
@@ -10,6 +9,7 @@ from aligntool.audit.report import Code, Finding, Severity
 from aligntool.audit.wording import shell_word
 from aligntool.inventory import ArrayFacts, Disk, Inventory, superblocks_on
 from aligntool.system import ArrayLine, Initramfs, System, TableLine
+from aligntool.values import dataclass
 
 # Whether arrays are assembled at boot under their names and their file systems are mounted: mdadm.conf(5), fstab(5),
 # systemd.mount(5).

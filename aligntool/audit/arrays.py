@@ -1,7 +1,7 @@
 """Judge running md arrays: degraded, chunk, stripe cache, bitmap, discards, members that differ."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aligntool.audit.drives import note, tell
 from aligntool.audit.report import Code, Finding, Grid, GridKind, Judged, Severity
@@ -9,6 +9,7 @@ from aligntool.audit.wording import as_root
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition
 from aligntool.system import System
 from aligntool.units import GIB, KIB, MIB, Extent, format_about, format_size
+from aligntool.values import dataclass
 
 # Arrays that run: their state, their chunk, their bitmap, their members. An array as `aligntool raid plan` recommends
 # it gives no error and no warning here; one without a bitmap gives AT605.

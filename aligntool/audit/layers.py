@@ -1,7 +1,7 @@
 """Judge partition tables, and the content of partitions: file systems, LVM, data areas, stripes."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aligntool.audit.drives import tell
 from aligntool.audit.grids import STACKED, believed_minimum_io
@@ -32,6 +32,7 @@ from aligntool.inventory import (
     missing_bytes,
 )
 from aligntool.units import Extent, format_size
+from aligntool.values import dataclass
 
 # Judge partition tables: their faults as findings.
 

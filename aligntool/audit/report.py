@@ -3,7 +3,7 @@
 import fractions
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cache
 from pkgutil import get_data  # importlib.resources takes 20 ms to import
@@ -12,6 +12,7 @@ from aligntool.documents import BOUNDS, POSITIVE, check_schema, decode, load_obj
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, Inventory, Source
 from aligntool.units import MIB, is_power_of_two, off_by
+from aligntool.values import dataclass
 
 # The finding codes: stable names, one rule each. `explanations` has what they mean, which `aligntool explain
 # CODE` shows.

@@ -3,6 +3,7 @@
 A command's module is imported when the command runs or its help is shown, and not before.
 """
 
+import gc
 import io
 import os
 import signal
@@ -136,7 +137,10 @@ class LateCommand(TyperCommand):
         function = getattr(import_module(f"aligntool.cli.{self._module}"), self._function)
         alone = typer.Typer(add_completion=False)
         alone.command(self.name)(spread_options(function))
-        return typer.main.get_command(alone)  # type: ignore[return-value] # a single command is not a group
+        loaded = typer.main.get_command(alone)
+        gc.freeze()  # the collector leaves out what is loaded, here, in the children and at exit: a fifth of an audit
+        gc.enable()
+        return loaded  # type: ignore[return-value] # a single command is not a group
 
     def make_context(  # type: ignore[override] # click's Context, which some versions of typer bring along
         self, info_name: str | None, args: list[str], parent: typer.Context | None = None, **extra: object

@@ -5,7 +5,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -18,6 +18,7 @@ from aligntool.errors import Refused
 from aligntool.linux.files import write_file
 from aligntool.render.lines import Line, harmless, show, wants_color
 from aligntool.units import format_size, is_power_of_two, parse_size
+from aligntool.values import dataclass
 
 # The one question before anything is written.
 #

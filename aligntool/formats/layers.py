@@ -2,13 +2,14 @@
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aligntool.formats import linux_fs, md, other_layers, volumes, windows_fs
 from aligntool.formats.reader import Area, Reader, TableReading, is_damaged, open_area
 from aligntool.formats.tables import gpt_headers, is_backup_alone, read_table, with_boot_code
 from aligntool.inventory import Gap, Layer, Partition, Role, Table, TableCopy, Unseen, missing_bytes
 from aligntool.units import KIB, MIB, Extent
+from aligntool.values import dataclass
 
 # What lies on a disk or in an image: its table, and the layers on each partition.
 

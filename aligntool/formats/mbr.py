@@ -2,13 +2,14 @@
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 
 from aligntool.formats.part_types import EXTENDED_TYPES, GPT_PROTECTIVE, mbr_type_name
 from aligntool.formats.reader import Reader, peek, unreadable
 from aligntool.inventory import Fault, Partition, Role, TableFault
 from aligntool.units import Extent
+from aligntool.values import dataclass
 
 # CHS addresses of MBR entries that move: cylinder, head and sector, which some boot code still reads.
 

@@ -2,13 +2,14 @@
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Literal, Protocol
 
 from aligntool.formats.numbers import le64, text_at, uuid_at
 from aligntool.inventory import Fault, Layer, Partition, Role, Table, TableFault, TableLabel
 from aligntool.units import KIB, Extent
+from aligntool.values import dataclass
 
 # Bytes of a disk or an image, read by absolute offset, never written.
 #

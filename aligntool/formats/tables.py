@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aligntool.formats.gpt import SIGNATURE, Copy, Header, entry_faults, header_crc_is_good, judge_copy, read_entries
 from aligntool.formats.mbr import MbrSector, hybrid_entries, parse_sector, protective_faults
@@ -23,6 +23,7 @@ from aligntool.inventory import (
     TableLabel,
 )
 from aligntool.units import KIB, MIB, align_down
+from aligntool.values import dataclass
 
 # The GPT: which sector size it was written for, which of its copies to believe, what the two disagree about.
 #

@@ -1,7 +1,6 @@
 """BSD disklabels, Sun, SGI, DASD and Atari tables."""
 
 import struct
-from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise, product
 from operator import xor
@@ -11,6 +10,7 @@ from aligntool.formats.part_types import numbered_types
 from aligntool.formats.reader import Reader, TableReading, peek, plain_table, unreadable
 from aligntool.inventory import Fault, Partition, Role, TableFault, TableLabel
 from aligntool.units import Extent
+from aligntool.values import dataclass
 
 # The Atari root sector: AHDI with its chain of extended (XGM) partitions, and the ICD variant.
 #

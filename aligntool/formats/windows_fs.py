@@ -2,12 +2,13 @@
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aligntool.formats.numbers import be16, be64, guid_at, le16, le32, le64, serial_at, text_at
 from aligntool.formats.reader import Area, checksum_problem, rotating_sum
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, is_power_of_two
+from aligntool.values import dataclass
 
 # exFAT.
 #

@@ -5,7 +5,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from aligntool.audit.wording import is_node
 from aligntool.formats.layers import WHAT
@@ -15,6 +14,7 @@ from aligntool.linux.commands import is_standby
 from aligntool.linux.sysfs import NOTHING, READ_ONLY, Record, Tree
 from aligntool.system import array_uuid
 from aligntool.units import KIB
+from aligntool.values import dataclass
 
 # Which block devices there are. Every captured tree keeps them in another place, and the kernel has many block
 # devices that are not disks.

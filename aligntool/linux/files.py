@@ -200,7 +200,7 @@ def write_snapshot(path: str, entries: Iterable[tuple[str, str, bytes]], *, over
     write_file(path, archive.getvalue(), overwrite=overwrite, mode=0o600)
 
 
-def _add(tar: tarfile.TarFile, path: str, kind: str, content: bytes) -> None:
+def _add(tar: "tarfile.TarFile", path: str, kind: str, content: bytes) -> None:
     """Add an entry; owner, time and mode are the same for all, so that the archive is reproducible."""
     info = tarfile.TarInfo(path)
     if kind == "directory":

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache, partial
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from aligntool.linux.sysfs import Record, Tree, UdevDatabase, read_mounts
 from aligntool.linux.system import RECORDS, read_system
 from aligntool.linux.targets import Given, find_target, open_sysroot, override, read_image
 from aligntool.system import Manifest, System
+from aligntool.values import dataclass
 
 # NvmeFacts and AtaFacts of one disk, from wherever they can be had. It decides whom to ask: a file that the kernel
 # keeps goes before a command to the drive.

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aligntool.formats.layers import Contents
 from aligntool.formats.parked import parked_by_type
@@ -11,6 +11,7 @@ from aligntool.inventory import Disk, DiskKind, Fault, Partition, Role, Table, T
 from aligntool.linux.devices import SYSFS_SECTOR, Block, names_above
 from aligntool.linux.sysfs import Mounts, Record, Tree, UdevDatabase, as_number
 from aligntool.units import Extent
+from aligntool.values import dataclass
 
 # The partitions that the kernel has, and what udev knows of them. sysfs counts in 512-byte units whatever the disk's
 # sectors, and never says what type a partition has.

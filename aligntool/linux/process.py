@@ -11,12 +11,13 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar, cast
 
 from aligntool.errors import Refused, Stopped
+from aligntool.values import dataclass
 
 NOT_RUN = 1000  # no program ends with more than 255
 PACKAGES = {

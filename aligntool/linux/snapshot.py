@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from aligntool import __version__
@@ -29,6 +29,7 @@ from aligntool.linux.system import CAPTURED as IMAGES
 from aligntool.linux.system import FILES, MDADM_CONFS, image_text, read_images, read_system
 from aligntool.linux.targets import Given
 from aligntool.system import LATE_START_ENABLED, MdadmConf, is_about_arrays, parse_fstab, parse_mdadm_conf
+from aligntool.values import dataclass
 
 # A look at this machine that records everything it reads. This is how a snapshot cannot forget anything: what was
 # not read while looking is not needed to look again.

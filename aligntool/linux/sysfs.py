@@ -5,12 +5,13 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from string import whitespace
 
 from aligntool.errors import Refused, failing_as
 from aligntool.system import unescape
+from aligntool.values import dataclass
 
 # The kernel's files: /sys, /proc and /run/udev of this machine, or of another one captured in a folder. A captured
 # tree is hostile: its symbolic links may lead out of it, its files may be pipes, devices or endless, and a caller

@@ -6,13 +6,14 @@ import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO, cast
 
 from aligntool import system as config_files
 from aligntool.linux.process import export_values, find_program
 from aligntool.linux.sysfs import LIVE, Tree
 from aligntool.system import LATE_START_ENABLED, Initramfs, MdadmConf, System
+from aligntool.values import dataclass
 
 # Which family of distributions runs here: whose files and commands make an array permanent.
 

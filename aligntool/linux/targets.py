@@ -10,7 +10,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, cast
 
@@ -22,6 +22,7 @@ from aligntool.inventory import Disk, DiskKind, IoLimits
 from aligntool.linux.devices import Block, FileReader, block_of_number, find_block, list_blocks
 from aligntool.linux.process import SILENCE_S, SILENT, Pulse, answer_of
 from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, opened
+from aligntool.values import dataclass
 
 # What the user says of a disk's sectors, where the kernel says nothing, or something else.
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, KnownGeometry, Source
@@ -17,6 +17,7 @@ from aligntool.recipes.schema import (
     spellings,
 )
 from aligntool.units import PIB, is_power_of_two
+from aligntool.values import dataclass
 
 # Which PCI devices belong to a processor and which to a chipset, and what link lies between the two.
 #

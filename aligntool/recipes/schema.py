@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pkgutil import get_data  # importlib.resources takes 10 ms to import
 from typing import TYPE_CHECKING, Any
 
 from aligntool.documents import LARGEST
 from aligntool.errors import Refused
 from aligntool.units import parse_size
+from aligntool.values import dataclass
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

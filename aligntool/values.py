@@ -1,0 +1,117 @@
+"""The `dataclass` of the standard library, at a tenth of its cost at start-up.
+
+The standard library writes and compiles up to ten methods for each class: 0.4 ms a class in Python 3.11, which was half
+of an audit (docs/decisions/0026-rare-modules-when-needed.md). Here it makes the fields and slots of a class, and the
+methods are functions that all classes share. Making an instance takes about 1 µs longer, so a class of which there are
+very many stays with the standard library.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, FrozenInstanceError, fields, make_dataclass
+from dataclasses import dataclass as make_fields
+from functools import cache
+from inspect import Signature, signature
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+_Kind = TypeVar("_Kind")
+_set = object.__setattr__
+
+
+def with_shared_methods(*, frozen: bool = False, slots: bool = False) -> Callable[[type[_Kind]], type[_Kind]]:
+    """Return a decorator that works as `dataclasses.dataclass` with these arguments."""
+
+    def decorate(kind: type[_Kind]) -> type[_Kind]:
+        methods = {**_SHARED, **(_FROZEN if frozen else {"__hash__": None})}
+        own = vars(kind).keys() & methods
+        made = make_fields(init=False, repr=False, eq=False, slots=slots)(kind)
+        for name in methods.keys() - own:
+            setattr(made, name, methods[name])
+        return made
+
+    return decorate
+
+
+@cache
+def _parameters(kind: Any) -> tuple[set[str], Mapping[str, object], Sequence[tuple[str, Callable[[], object]]]]:
+    """Return the names of the parameters, their defaults, and the functions that make a default."""
+    given = [each for each in fields(kind) if each.init]
+    defaults = {each.name: each.default for each in given if each.default is not MISSING}
+    makers = [(each.name, each.default_factory) for each in given if each.default_factory is not MISSING]
+    return {each.name for each in given}, defaults, makers
+
+
+def _init(self: Any, *given: object, **named: object) -> None:
+    names, defaults, makers = _parameters(self.__class__)
+    explicit = {**dict(zip(self.__match_args__, given, strict=False)), **named}
+    values = {**defaults, **explicit}
+    for name, make in makers:
+        if name not in values:
+            values[name] = make()
+    if values.keys() != names or len(explicit) < len(given) + len(named):
+        signature(type(self)).bind(*given, **named)  # raises TypeError, which names what is wrong
+    for name, value in values.items():
+        _set(self, name, value)
+    if after := getattr(self, "__post_init__", None):
+        after()
+
+
+def _repr(self: Any) -> str:
+    shown = (each.name for each in fields(self) if each.repr)
+    return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+
+
+@cache
+def _compared(kind: Any) -> Callable[[object], tuple[object, ...]]:
+    """Return what reads the compared fields of an instance; the class before them makes even a single one a tuple."""
+    return attrgetter("__class__", *(each.name for each in fields(kind) if each.compare))
+
+
+def _hash(self: Any) -> int:
+    return hash(_compared(self.__class__)(self)[1:])  # that of a class is another one in each run
+
+
+def _eq(self: Any, other: Any) -> Any:
+    if self.__class__ is not other.__class__:
+        return NotImplemented
+    values = _compared(self.__class__)
+    return values(self) == values(other)
+
+
+def _refuse_setting(_: object, name: str, __: object) -> None:
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _refuse_deleting(_: object, name: str) -> None:
+    raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _getstate(self: Any) -> list[object]:
+    return [getattr(self, each.name) for each in fields(self)]
+
+
+def _setstate(self: Any, state: Sequence[object]) -> None:
+    for each, value in zip(fields(self), state, strict=True):
+        _set(self, each.name, value)
+
+
+class _LateSignature:
+    """The parameters of a class, for `help()` and `inspect.signature`; the standard library knows them."""
+
+    def __get__(self, _: object, kind: Any) -> Signature:
+        return signature(make_dataclass(kind.__name__, [(each.name, each.type, each) for each in fields(kind)]))
+
+
+_SHARED = {"__init__": _init, "__repr__": _repr, "__eq__": _eq, "__signature__": _LateSignature()}
+_FROZEN = {
+    "__hash__": _hash,
+    "__setattr__": _refuse_setting,
+    "__delattr__": _refuse_deleting,
+    "__getstate__": _getstate,
+    "__setstate__": _setstate,
+}
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass  # type checkers know what it makes of a class
+else:
+    dataclass = with_shared_methods
