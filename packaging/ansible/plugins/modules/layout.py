@@ -1,0 +1,157 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: GPL-3.0-or-later
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+"""aligntool layout, made once."""
+
+DOCUMENTATION = r"""
+module: layout
+short_description: Make a partition table whose every start is on the boundaries of the drive
+version_added: 0.1.0
+description:
+  - Runs C(aligntool layout). A disk that has exactly this table already is left unchanged, in use or not.
+  - A disk with another table or content is refused without I(wipe).
+  - Makes partitions only; file systems are for other modules.
+options:
+  disk:
+    description:
+      - The disk, or a disk image.
+    type: path
+    required: true
+  parts:
+    description:
+      - The partitions, in their order.
+    type: list
+    elements: dict
+    suboptions:
+      size:
+        description:
+          - Such as C(512MiB), or C(rest) for what the others leave.
+        type: str
+        required: true
+      role:
+        description:
+          - Such as C(esp), C(linux), C(swap), C(lvm); C(docs/recipes.md) of aligntool lists them.
+        type: str
+        required: true
+      name:
+        description:
+          - The name of the partition, in a GPT.
+        type: str
+  recipe:
+    description:
+      - A layout that comes with aligntool, in place of I(parts).
+    type: str
+  label:
+    description:
+      - The kind of table; C(dos) is an MBR.
+    type: str
+    choices: [gpt, dos]
+  grain:
+    description:
+      - Boundary to start on, such as C(1MiB).
+    type: str
+  spare_end:
+    description:
+      - Free space to leave at the end, such as C(1GiB).
+    type: str
+  wipe:
+    description:
+      - Make the table although the disk has another one or content, all of which is lost.
+      - Nothing is lost where the disk has this table already.
+    type: bool
+    default: false
+extends_documentation_fragment:
+  - aligntool.aligntool.aligntool
+  - aligntool.aligntool.aligntool.changes
+"""
+
+EXAMPLES = r"""
+- name: Partition a data disk
+  aligntool.aligntool.layout:
+    disk: /dev/sdb
+    parts:
+      - {size: 512MiB, role: esp}
+      - {size: rest, role: linux, name: data}
+"""
+
+RETURN = r"""
+plan:
+  description: The goal, the partitions and the notes of the plan.
+  returned: success
+  type: dict
+sentences:
+  description: The result in words.
+  returned: if something was changed
+  type: list
+  elements: str
+rc:
+  description: The exit code of aligntool; 3 means that nothing was written, 4 that something was.
+  returned: failure
+  type: int
+refusals:
+  description: Every reason with its C(code), C(subject), C(text) and C(hint); C(docs/refusals.md) lists the codes.
+  returned: failure
+  type: list
+  elements: dict
+next:
+  description: The commands to type.
+  returned: failure
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.aligntool.aligntool.plugins.module_utils.aligntool import (
+    ARGUMENTS,
+    REFUSED,
+    Aligntool,
+    flags,
+    places,
+    shown,
+)
+
+
+def main():
+    """Run the module."""
+    part = {
+        "size": {"type": "str", "required": True},
+        "role": {"type": "str", "required": True},
+        "name": {"type": "str"},
+    }
+    module = AnsibleModule(
+        argument_spec=dict(
+            ARGUMENTS,
+            disk={"type": "path", "required": True},
+            parts={"type": "list", "elements": "dict", "options": part},
+            recipe={"type": "str"},
+            label={"type": "str", "choices": ["gpt", "dos"]},
+            grain={"type": "str"},
+            spare_end={"type": "str"},
+            wipe={"type": "bool", "default": False},
+        ),
+        required_one_of=[("parts", "recipe")],
+        mutually_exclusive=[("parts", "recipe")],
+        supports_check_mode=True,
+    )
+    aligntool, params = Aligntool(module), module.params
+    words = ["layout", params["disk"], *flags(params, ("recipe", "label", "grain", "spare_end"))]
+    for one in params["parts"] or ():
+        words += ["--part", ":".join(one[key] for key in ("size", "role", "name") if one[key])]
+    plan, refused = aligntool.plan(*words)
+    before = ""
+    if refused and refused[0] == REFUSED and params["wipe"]:
+        words.append("--wipe")
+        plan, refused = aligntool.plan(*words)
+        before = aligntool.table(params["disk"]) if plan and module._diff else ""
+    if refused:
+        aligntool.fail(*refused)
+    if not plan["steps"]:
+        module.exit_json(changed=False, plan=shown(plan))
+    result = {"changed": True, "plan": shown(plan), "diff": {"before": before, "after": places(plan, "after")}}
+    if not module.check_mode:
+        result["sentences"] = aligntool.change(*words)["sentences"]
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

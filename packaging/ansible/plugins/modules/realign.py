@@ -1,0 +1,146 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: GPL-3.0-or-later
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+"""aligntool realign, resume and rollback, by the state that is wanted."""
+
+DOCUMENTATION = r"""
+module: realign
+short_description: Move partitions onto the boundaries of their drive, with everything in them
+version_added: 0.1.0
+description:
+  - Runs C(aligntool realign), which moves partitions in place and survives a power cut at any moment.
+  - A move that was interrupted on the disk is finished first, or undone with I(state=rolled_back).
+  - There is no further confirmation; check mode shows the plan. Make a backup first.
+options:
+  disk:
+    description:
+      - The disk, or a disk image. Nothing on it may be mounted or in use.
+    type: path
+    required: true
+  state:
+    description:
+      - C(aligned) moves every partition that is off the grid, and finishes a move in flight.
+      - C(rolled_back) undoes a move in flight, and does nothing else.
+    type: str
+    choices: [aligned, rolled_back]
+    default: aligned
+  partition:
+    description:
+      - Move only the partitions with these numbers.
+    type: list
+    elements: int
+  grain:
+    description:
+      - Boundary to start on, and no coarser or finer one.
+    type: str
+  recipe:
+    description:
+      - A goal that comes with aligntool.
+    type: str
+  shrink:
+    description:
+      - Allow file systems to be shrunk to make room.
+    type: bool
+    default: false
+  journal:
+    description:
+      - Write the journal to this new file on another disk, not to free space of this one.
+    type: path
+  rate:
+    description:
+      - Copy at most this much per second, such as C(50MiB).
+    type: str
+extends_documentation_fragment:
+  - aligntool.aligntool.aligntool
+  - aligntool.aligntool.aligntool.changes
+"""
+
+EXAMPLES = r"""
+- name: Realign a disk, and finish a move that a power cut interrupted
+  aligntool.aligntool.realign:
+    disk: /dev/sdb
+
+- name: Undo a move that was interrupted
+  aligntool.aligntool.realign:
+    disk: /dev/sdb
+    state: rolled_back
+"""
+
+RETURN = r"""
+plan:
+  description: The goal, the partitions before and after, what to do afterwards, and the notes of the plan.
+  returned: success, with I(state=aligned)
+  type: dict
+sentences:
+  description: The result in words.
+  returned: if something was changed
+  type: list
+  elements: str
+rc:
+  description:
+    - The exit code of aligntool; 3 means that nothing was written.
+    - 4 means that something was, and that the same task finishes the move.
+  returned: failure
+  type: int
+refusals:
+  description: Every reason with its C(code), C(subject), C(text) and C(hint); C(docs/refusals.md) lists the codes.
+  returned: failure
+  type: list
+  elements: dict
+next:
+  description: The commands to type.
+  returned: failure
+  type: list
+  elements: str
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.aligntool.aligntool.plugins.module_utils.aligntool import (
+    ARGUMENTS,
+    Aligntool,
+    flags,
+    places,
+    shown,
+)
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec=dict(
+            ARGUMENTS,
+            disk={"type": "path", "required": True},
+            state={"type": "str", "choices": ["aligned", "rolled_back"], "default": "aligned"},
+            partition={"type": "list", "elements": "int"},
+            grain={"type": "str"},
+            recipe={"type": "str"},
+            shrink={"type": "bool", "default": False},
+            journal={"type": "path"},
+            rate={"type": "str"},
+        ),
+        supports_check_mode=True,
+    )
+    aligntool, disk, back = Aligntool(module), module.params["disk"], module.params["state"] == "rolled_back"
+    journal, result = module.params["journal"], {"changed": False}
+    journal = ["--journal", journal] if journal and Path(journal).exists() else []
+    status = aligntool.document("status", disk, *journal)[0]
+    if status["state"] != "old":
+        result = aligntool.recover(status, [disk, *journal, *flags(module.params, ("rate",))], back=back)
+    if back or (result["changed"] and module.check_mode):
+        module.exit_json(**result)
+    words = ["realign", disk, *flags(module.params, ("partition", "grain", "recipe", "shrink", "journal", "rate"))]
+    plan, refused = aligntool.plan(*words)
+    if refused:
+        aligntool.fail(*refused)
+    result["plan"] = shown(plan)
+    if plan["steps"]:
+        result.update(changed=True, diff={"before": places(plan, "before"), "after": places(plan, "after")})
+        if not module.check_mode:
+            result["sentences"] = aligntool.change(*words)["sentences"]
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

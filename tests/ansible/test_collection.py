@@ -1,0 +1,242 @@
+"""The collection plays against loop devices: check mode writes nothing, a run changes, a second run changes nothing.
+
+The expectations come from sfdisk, e2fsck and the digests of the disks. It needs no network: the collection is used
+from the checkout, and the managed host is this machine.
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aligntool import __version__
+from aligntool.units import MIB
+from tests.cli.old_disks import assert_whole, first_start, make_old_disk
+from tests.conftest import run
+from tests.moving.disks import entries
+from tests.moving.test_kills import killed
+from tests.schemas import check
+from tests.thorough import when_thorough
+
+pytestmark = [pytest.mark.needs_tools("ansible-playbook", "ansible-doc", "ansible-galaxy")]
+COLLECTION = Path(__file__).parents[2] / "packaging" / "ansible"
+MODULES = ("audit", "layout", "raid", "realign")
+TASK = re.compile(r"^TASK \[(\w+)\] \*+\n(.*?)(?=^TASK |^PLAY RECAP)", re.MULTILINE | re.DOTALL)
+RESULT = re.compile(r"^(ok|changed|fatal): \[localhost\].*? => (\{.*\})$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One run of the playbook: the words of each task's result, its JSON, and the diff before it."""
+
+    words: dict[str, str]
+    results: dict[str, dict[str, Any]]
+    diffs: dict[str, str]
+    changed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Three runs of a playbook, and its disks."""
+
+    checked: Played
+    ran: Played
+    again: Played
+    digests: tuple[list[str], ...]  # of every disk: before, after the check, after the run, at the end
+    images: dict[str, Path]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Ansible with nothing but this collection, and all that it writes in this folder."""
+    place = folder / "ansible_collections" / "aligntool"
+    place.mkdir(parents=True, exist_ok=True)
+    if not (place / "aligntool").is_symlink():
+        (place / "aligntool").symlink_to(COLLECTION)
+    (folder / "ansible.cfg").touch()
+    own = {"HOME": str(folder), "ANSIBLE_HOME": str(folder / "home"), "ANSIBLE_LOCAL_TEMP": str(folder / "local"),
+           "ANSIBLE_REMOTE_TEMP": str(folder / "remote"), "ANSIBLE_COLLECTIONS_PATH": str(folder),
+           "ANSIBLE_LOCALHOST_WARNING": "0", "ANSIBLE_CONFIG": str(folder / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1",
+           "ANSIBLE_PIPELINING": "1", "LC_ALL": "C.UTF-8"}  # fmt: skip
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    return kept | own
+
+
+def play(folder: Path, playbook: str, variables: dict[str, str], *options: str) -> Played:
+    python = Path(sys.executable)
+    always = {"aligntool": str(python.with_name("aligntool")), "ansible_python_interpreter": str(python)}
+    words = ("-v", "--diff", *options, "-e", json.dumps(variables | always), str(Path(__file__).with_name(playbook)))
+    command = ["ansible-playbook", "-i", "localhost,", *words]
+    done = subprocess.run(command, env=environment(folder), capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said_of, results, diffs = {}, {}, {}
+    for name, said in TASK.findall(done.stdout):
+        found = RESULT.search(said)
+        assert found, said
+        said_of[name], results[name], diffs[name] = found[1], json.loads(found[2]), said[: found.start()]
+    recap = re.search(r"^localhost .*changed=(\d+)", done.stdout, re.MULTILINE)
+    assert recap, done.stdout
+    return Played(said_of, results, diffs, int(recap[1]))
+
+
+def play_thrice(playbook: str, images: dict[str, Path], disks: dict[str, Path]) -> Told:
+    folder = next(iter(images.values())).parent
+    variables = {name: str(disk) for name, disk in disks.items()}
+
+    def digests() -> list[str]:
+        return [digest(image) for image in images.values()]
+
+    before = digests()
+    checked = play(folder, playbook, variables, "--check", "--skip-tags", "once"), digests()
+    ran = play(folder, playbook, variables), digests()
+    again = play(folder, playbook, variables, "--skip-tags", "once"), digests()
+    return Told(checked[0], ran[0], again[0], (before, checked[1], ran[1], again[1]), images)
+
+
+def digest(image: Path) -> str:
+    with image.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+Loop = Callable[[Path], Path]
+
+
+@pytest.fixture(scope="module")
+def attach() -> Iterator[Loop]:
+    """Attach an image to a loop device; exactly those attached here are detached afterwards."""
+    attached: list[Path] = []
+
+    def attached_as(image: Path) -> Path:
+        attached.append(Path(run("losetup", "-f", "--show", image).strip()))
+        run("blockdev", "--setrw", attached[-1])
+        return attached[-1]
+
+    yield attached_as
+    for device in attached:
+        run("losetup", "-d", device)
+
+
+@pytest.fixture(scope="module")
+def disks(tmp_path_factory: pytest.TempPathFactory, attach: Loop) -> Told:
+    folder = tmp_path_factory.mktemp("ansible")
+    images = {name: folder / f"{name}.img" for name in ("old", "empty")}
+    make_old_disk(images["old"])
+    with images["empty"].open("xb") as file:
+        file.truncate(64 * MIB)
+    return play_thrice("disks.yml", images, {name: attach(image) for name, image in images.items()})
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory, attach: Loop) -> Told:
+    folder = tmp_path_factory.mktemp("ansible")
+    images = {name: folder / f"{name}.img" for name in ("cut", "copy", "full")}
+    make_old_disk(images["cut"])
+    run("mke2fs", "-q", "-t", "ext4", images["full"], "64M")
+    cut = attach(images["cut"])
+    assert killed(cut, 20_000, "realign", str(cut), "--yes")  # sectors: half of its file
+    run("cp", "--sparse=always", images["cut"], images["copy"])
+    return play_thrice("interrupted.yml", images, images | {"cut": cut})
+
+
+needs_disks = pytest.mark.needs_tools("sfdisk", "mke2fs", "e2fsck", "debugfs", "losetup", "blockdev", "dd")
+
+
+def check_three_runs(told: Told, names: set[str]) -> None:
+    """The first one announces every change and makes none, the second one makes them all, the third one none."""
+    before, checked, ran, again = told.digests
+    assert before == checked and ran == again
+    assert all(one != other for one, other in zip(checked, ran, strict=True))
+    assert {name for name, word in told.checked.words.items() if word == "changed"} == names
+    assert {name for name, word in told.ran.words.items() if word == "changed"} == names
+    assert (told.checked.changed, told.ran.changed, told.again.changed) == (len(names), len(names), 0)
+    assert all(told.checked.diffs[name] == told.ran.diffs[name] for name in names)
+    assert not any(told.again.diffs[name].strip() for name in names)
+
+
+@pytest.mark.needs_root
+@needs_disks
+def test_check_mode_writes_nothing_and_a_second_run_changes_nothing(disks: Told) -> None:
+    check_three_runs(disks, {"realign", "layout"})
+
+
+@pytest.mark.needs_root
+@needs_disks
+def test_the_disks_are_as_wanted_for_other_tools(disks: Told) -> None:
+    assert first_start(disks.images["old"]) == 2048
+    assert_whole(disks.images["old"])
+    layout = entries(disks.images["empty"])
+    assert [(one["start"], one.get("name")) for one in layout.values()] == [(2048, "boot"), (2048 + 32768, None)]
+
+
+@pytest.mark.needs_root
+@needs_disks
+def test_the_diff_shows_the_partitions_before_and_after(disks: Told) -> None:
+    moved, made = (disks.checked.diffs[name] for name in ("realign", "layout"))
+    assert re.search(r"^-1  start 32256 B  length 50331648 B .*\n\+1  start 1048576 B  length 5", moved, re.MULTILINE)
+    assert re.search(r"^\+1  start 1048576 B  length 16777216 B  EFI System", made, re.MULTILINE)
+
+
+@pytest.mark.needs_root
+@needs_disks
+def test_the_audit_is_a_fact_as_its_schema_describes_it(disks: Told) -> None:
+    report = disks.ran.results["audit"]["ansible_facts"]["aligntool"]
+    check(report)
+    assert [part["verdict"]["answer"] for part in report["disks"][0]["partitions"]] == ["on"]
+
+
+@pytest.mark.needs_root
+@needs_disks
+def test_a_refusal_fails_the_task_with_its_codes_and_the_exit_code(disks: Told) -> None:
+    failed = disks.ran.results["refused"]
+    assert disks.ran.words["refused"] == "fatal" and not failed["changed"]
+    assert failed["rc"] == 3 and "same-drive" in {one["code"] for one in failed["refusals"]}
+    assert failed["msg"].splitlines() == [one["text"] for one in failed["refusals"]]
+    assert "name each drive once" in failed["next"]
+
+
+@pytest.mark.needs_root
+@needs_disks
+@when_thorough("plays three times more")
+def test_an_interrupted_move_is_finished_or_undone_and_other_content_wiped_once(interrupted: Told) -> None:
+    check_three_runs(interrupted, {"finish", "undo", "wipe"})
+    for name, start in (("cut", 2048), ("copy", 63)):
+        assert first_start(interrupted.images[name]) == start
+        assert_whole(interrupted.images[name])
+    assert re.search(r"^-.*in-flight, \d+ of \d+ bytes moved", interrupted.ran.diffs["undo"], re.MULTILINE)
+    results = interrupted.ran.results
+    assert results["missing"]["rc"] == 3 and [one["what"] for one in results["missing"]["unseen"]]
+    kept = results["kept"]
+    assert kept["rc"] == 3 and {one["code"] for one in kept["refusals"]} == {"not-empty"}
+
+
+def test_the_collection_has_the_version_of_the_program() -> None:
+    assert re.findall(r"^version: (\S+)$", (COLLECTION / "galaxy.yml").read_text(), re.MULTILINE) == [__version__]
+
+
+def test_ansible_doc_has_a_page_of_every_module_whose_options_are_those_that_it_takes(tmp_path: Path) -> None:
+    names = [f"aligntool.aligntool.{name}" for name in MODULES]
+    said = run("env", "-i", *(f"{k}={v}" for k, v in environment(tmp_path).items()), "ansible-doc", "--json", *names)
+    pages = json.loads(said)
+    assert sorted(pages) == names
+    for name in MODULES:
+        page = pages[f"aligntool.aligntool.{name}"]
+        assert page["doc"]["short_description"] and page["examples"] and page["return"]
+        source = (COLLECTION / "plugins" / "modules" / f"{name}.py").read_text()
+        taken = source.partition("from ansible.module_utils.basic")[2]
+        for option, described in page["doc"]["options"].items():
+            assert option == "executable" or f'"{option}": ' in taken or f"{option}={{" in taken, option
+            assert described["description"] and described["type"]
+
+
+def test_the_collection_can_be_built(tmp_path: Path) -> None:
+    run("env", "-i", *(f"{k}={v}" for k, v in environment(tmp_path).items()), "ansible-galaxy", "collection", "build",
+        COLLECTION, "--output-path", tmp_path)  # fmt: skip
+    names = run("tar", "-tzf", tmp_path / f"aligntool-aligntool-{__version__}.tar.gz").split()
+    assert {f"plugins/modules/{name}.py" for name in MODULES} < set(names) and "README.md" in names
