@@ -39,6 +39,7 @@ COMMANDS = {
     "resume": ("recover", "resume", "Finish an interrupted move or array."),
     "rollback": ("recover", "rollback", "Undo an interrupted move or array."),
     "probe": ("probe", "probe", "Find the unit in which a drive works internally, by timing requests."),
+    "tui": ("tui", "tui", "Step through disks, verdicts, plans and moves on one screen."),
     "schema": ("explain", "schema", "Print the JSON Schema of a document that aligntool writes."),
     "report": ("report", "report", "Write one HTML page of disks, findings, arrays and benchmarks."),
     "snapshot": ("report", "snapshot", "Capture what an audit reads of this machine."),
@@ -221,6 +222,7 @@ Audit disks for misaligned partitions, realign them in place, build NVMe RAID.
             raid show, tune             show arrays; measure which chunk is best
   measure   bench, probe                what a drive is good for, and its unit
             trace, estimate             what a load is made of, and its cost
+  screen    tui                         look and change step by step, by keys
   try       demo                        all of it on a disk image, without root
 
 Nothing is written before the plan is shown and confirmed.

@@ -88,6 +88,7 @@ complete -c aligntool -n '__aligntool_words 1' -a status -d 'Show how far an int
 complete -c aligntool -n '__aligntool_words 1' -a resume -d 'Finish an interrupted move or array'
 complete -c aligntool -n '__aligntool_words 1' -a rollback -d 'Undo an interrupted move or array'
 complete -c aligntool -n '__aligntool_words 1' -a probe -d 'Find the unit in which a drive works internally, by timing requests'
+complete -c aligntool -n '__aligntool_words 1' -a tui -d 'Step through disks, verdicts, plans and moves on one screen'
 complete -c aligntool -n '__aligntool_words 1' -a schema -d 'Print the JSON Schema of a document that aligntool writes'
 complete -c aligntool -n '__aligntool_words 1' -a report -d 'Write one HTML page of disks, findings, arrays and benchmarks'
 complete -c aligntool -n '__aligntool_words 1' -a snapshot -d 'Capture what an audit reads of this machine'
@@ -208,6 +209,9 @@ complete -c aligntool -n '__aligntool_is probe' -l output -s o -d 'Save the resu
 complete -c aligntool -n '__aligntool_is probe' -l verbose -s v -d 'Show the penalty of every size'
 complete -c aligntool -n '__aligntool_is probe' -l json -d 'As JSON; sizes are bytes, times µs'
 complete -c aligntool -n '__aligntool_is probe' -l help -s h -d 'Show the options and an example'
+complete -c aligntool -n '__aligntool_is tui' -f -a '(__aligntool_disks)'
+complete -c aligntool -n '__aligntool_is tui' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
+complete -c aligntool -n '__aligntool_is tui' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is schema' -f -a 'audit\\t\'The report of an audit\' bench\\t\'A result of aligntool bench\' bench.alignment\\t\'A result of aligntool bench alignment\' bench.compare\\t\'Compared results of aligntool bench\' bench.list\\t\'The saved results of aligntool bench\' bench.span\\t\'A result of aligntool bench span\' estimate.boot\\t\'The estimate of the storage\\\'s part of a boot\' events\\t\'One line of the events of a change\' plan\\t\'A plan\' probe\\t\'The result of aligntool probe\' raid-tune\\t\'The result of aligntool raid tune\' raid.show\\t\'The arrays of a machine\' recipes\\t\'Recipes\' status\\t\'The state of a disk or an array\' trace\\t\'The analysis of a log of commands\''
 complete -c aligntool -n '__aligntool_is schema' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is report' -f -a '(__aligntool_disks)'

@@ -179,6 +179,14 @@ _aligntool_probe() {
         '*:probe:_aligntool_devices'
 }
 
+_aligntool_tui() {
+    _arguments -s -S \
+        '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:tui:_aligntool_devices'
+}
+
 _aligntool_schema() {
     _arguments -s -S \
         '(--help -h)--help[Show the options and an example]' \
@@ -628,6 +636,7 @@ _aligntool() {
         'resume:Finish an interrupted move or array'
         'rollback:Undo an interrupted move or array'
         'probe:Find the unit in which a drive works internally, by timing requests'
+        'tui:Step through disks, verdicts, plans and moves on one screen'
         'schema:Print the JSON Schema of a document that aligntool writes'
         'report:Write one HTML page of disks, findings, arrays and benchmarks'
         'snapshot:Capture what an audit reads of this machine'

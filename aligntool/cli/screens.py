@@ -1,0 +1,470 @@
+"""The screens of `aligntool tui`, over the command line: each names the command whose text it shows.
+
+The commands run in processes of their own. So a disk that does not answer stops no key, and a move ends in the same
+ways as at the prompt.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.screen import Screen
+from textual.widgets import DataTable, Footer, Input, ProgressBar, Static
+
+from aligntool.audit.wording import command, shell_word
+from aligntool.change import Plan, Progress, from_json
+from aligntool.cli.plan import commands_of
+from aligntool.cli.run_change import identity
+from aligntool.errors import ExitCode, Refused
+from aligntool.linux.block import look_only
+from aligntool.realign.move import journal_status
+from aligntool.render.lines import Line, fit, harmless
+from aligntool.render.plan import attention_lines, plan_lines
+from aligntool.render.progress import Pace
+from aligntool.units import counted, format_size
+
+HELP = """\
+Each screen shows what a command prints; its first line names the command.
+
+  arrows, PgUp, PgDn   select a disk; scroll
+  Enter                audit the disk: verdict, map, findings
+  p                    plan its realign; nothing is written
+  r                    show the plan, ask, and move
+  u, b                 resume or roll back a move that was interrupted
+  a                    audit again
+  Esc                  back; at the question: nothing is written
+  q, Ctrl-C            leave; during a move: stop it
+
+A move that is stopped, here or by a power cut, is in flight: nothing is
+lost, and `resume` or `rollback` goes on, here or at the prompt.
+
+Before anything is written, the disk's serial number, id or name has to be
+typed, as at the prompt."""
+
+
+# Commands in processes of their own.
+
+
+async def start(*words: str, stdin: int = DEVNULL, out: int = PIPE, errors: int = STDOUT, width: int = 80) -> Process:
+    """Start this aligntool, from where it was imported; the current folder is not searched for modules."""
+    code = f"import sys; sys.path[:] = {sys.path!r}; from aligntool.__main__ import main; main()"
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-c", code, *words, stdin=stdin, stdout=out, stderr=errors, limit=1 << 20,
+        env=os.environ | {"COLUMNS": str(width)},
+    )  # fmt: skip
+
+
+async def printed(*words: str, width: int) -> Text:
+    """Return what a command prints on a terminal, with its colours."""
+    ours, theirs = os.openpty()
+    child = await start(*words, out=theirs, errors=theirs, width=width)
+    os.close(theirs)
+    text = await asyncio.to_thread(_read_all, ours)
+    await child.wait()
+    return Text.from_ansi(text.replace("\r\n", "\n"))
+
+
+def _read_all(terminal: int) -> str:
+    found = b""
+    with open(terminal, "rb", buffering=0) as file, suppress(OSError):  # EIO: the command has ended
+        while some := file.read(1 << 16):
+            found += some
+    return found.decode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A disk of the list."""
+
+    path: str
+    size: str
+    verdict: str
+    in_flight: bool = False
+
+
+async def list_disks(*targets: str) -> list[Listed]:
+    """Return the disks of an audit, and what could not be looked at."""
+    child = await start("audit", "--json", "--", *targets, errors=DEVNULL)
+    output, _ = await child.communicate()
+    seen = json.loads(output or '{"disks": [], "findings": [], "unseen": []}')
+    found, names = [], set()
+    for disk in seen["disks"]:
+        own = [finding for finding in seen["findings"] if finding["disk"] == disk["name"]]
+        in_flight = any(finding["code"] == "AT317" for finding in own)
+        verdicts = [each["verdict"] or {} for each in (disk, *disk["partitions"])]
+        answers = [verdict["answer"] for verdict in verdicts if verdict.get("matters")]
+        errors = sum(finding["severity"] == "error" for finding in own)
+        words = "in flight: resume it or roll it back" if in_flight else _verdict(answers, errors)
+        found.append(Listed(disk["path"], format_size(disk["size"]), words, in_flight))
+        names |= {disk["name"], disk["path"]}
+    unseen = (one for one in seen["unseen"] if one["what"] not in names)
+    return found + [Listed(one["what"], "", f"not judged: {one['why']}") for one in unseen]
+
+
+def _verdict(answers: list[str], errors: int) -> str:
+    if off := answers.count("off"):
+        return f"{off} of {counted(len(answers), 'partition')} misaligned"
+    if "unknown" in answers:
+        return "none is known to be misaligned; not all could be judged"
+    if errors:
+        return f"no partition is misaligned; {counted(errors, 'error')} of another kind"
+    return "OK: every partition starts on its boundaries" if answers else "no partition to judge"
+
+
+def as_text(lines: Iterable[Line]) -> Text:
+    """Return lines with their colours."""
+    return Text("\n").join(Text.assemble(*((harmless(words), style.value) for words, style in line)) for line in lines)
+
+
+def read_journal(path: str) -> Plan | None:
+    """Return the plan that is in flight, where the disk has its journal."""
+    with suppress(Refused, OSError), look_only(path) as device:
+        return journal_status(device, None).plan
+    return None
+
+
+# The screens.
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What the question is about: a plan, the command that applies it, and the command's standard input."""
+
+    plan: Plan
+    words: tuple[str, ...]
+    given: bytes = b""
+
+
+@dataclass(slots=True)
+class Heard:
+    """What a move has said."""
+
+    steps: int
+    pace: Pace = field(default_factory=lambda: Pace(time.monotonic))
+    early: list[str] = field(default_factory=list)  # before the events: the plan again
+    begun: bool = False
+    log: list[str] = field(default_factory=list)
+    end: list[str] = field(default_factory=list)
+
+
+class Disks(DataTable[Text]):
+    """The disks, a row each."""
+
+    BINDINGS: ClassVar = [Binding("enter", "select_cursor", "Audit")]
+
+
+class DiskList(Screen[None]):
+    """The first screen. `stopped`: what was said of each disk whose move was stopped here."""
+
+    BINDINGS: ClassVar = [Binding("a", "audit", "Look again")]
+
+    def __init__(self, targets: tuple[str, ...], rate: int | None, stopped: dict[str, str]) -> None:
+        super().__init__()
+        self._targets, self._rate, self._stopped = targets, rate, stopped
+        self._disks: list[Listed] = []
+
+    def compose(self) -> ComposeResult:
+        yield Static(" ".join(("aligntool audit", *map(shell_word, self._targets))), classes="title", markup=False)
+        yield Disks(cursor_type="row", show_header=False)
+        yield Static(id="talk", markup=False)
+        yield Footer()
+
+    def on_screen_resume(self) -> None:
+        self.action_audit()
+
+    @work(exclusive=True)
+    async def action_audit(self) -> None:
+        talk, table = self.query_one("#talk", Static), self.query_one(Disks)
+        talk.update("Looking at the disks …")
+        self._disks = await list_disks(*self._targets)
+        at, room = table.cursor_row, self.size.width - 17
+        wide = room - min(max((len(one.verdict) for one in self._disks), default=0), room - 16)
+        table.clear(columns=True)
+        table.add_columns("disk", "size", "verdict")
+        for one in self._disks:
+            path = one.path if len(one.path) <= wide else f"…{one.path[1 - wide :]}"
+            table.add_row(*map(Text, (fit(path, wide), fit(one.size, 9, right=True), fit(one.verdict, room - wide))))
+        table.move_cursor(row=at)
+        talk.update("" if self._disks else "No disks found.")
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        self.app.push_screen(DiskPage(self._disks[event.cursor_row], self._rate, self._stopped))
+
+
+class DiskPage(Screen[None]):
+    """One disk: its audit, its plan, the question, and the move."""
+
+    BINDINGS: ClassVar = [
+        Binding("ctrl+c,q", "stop", "Stop; it can be resumed", priority=True),
+        Binding("a", "audit", "Audit"),
+        Binding("p", "plan", "Plan"),
+        Binding("r", "realign", "Realign"),
+        Binding("u", "recover('resume')", "Resume"),
+        Binding("b", "recover('rollback')", "Roll back"),
+        Binding("escape", "back", "Back"),
+        Binding("pageup", "scroll(-1)", show=False),
+        Binding("pagedown", "scroll(1)", show=False),
+    ]
+
+    def __init__(self, disk: Listed, rate: int | None, stopped: dict[str, str]) -> None:
+        super().__init__()
+        self._disk, self._stopped = disk, stopped
+        self._rate = ("--rate", str(rate)) if rate else ()
+        self._busy = True
+        self._asked: Change | None = None
+        self._moving: Process | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static(classes="title", markup=False)
+        with VerticalScroll():
+            yield Static(id="text", markup=False)
+        yield ProgressBar(show_eta=False)
+        yield Static(id="talk", markup=False)
+        yield Input()
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.action_audit()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        free = not (self._busy or self._asked)
+        match action:
+            case "plan" | "realign":
+                return free and not self._disk.in_flight
+            case "recover":
+                return free and self._disk.in_flight
+            case "audit":
+                return free
+            case "back":
+                return self._moving is None
+            case "stop":
+                return self._moving is not None
+        return True
+
+    def _settle(self, talk: str = "", *, busy: bool = False, asked: Change | None = None) -> None:
+        """Show what is going on below the text, and the keys that can be pressed now."""
+        self._busy, self._asked = busy, asked
+        below = self.query_one("#talk", Static)
+        below.update(talk)
+        below.display = bool(talk)
+        self.query_one(ProgressBar).display = self._moving is not None
+        answer = self.query_one(Input)
+        answer.display = asked is not None
+        (answer if asked else self.query_one(VerticalScroll)).focus()
+        self.refresh_bindings()
+
+    def _show(self, text: Text) -> None:
+        self.query_one("#text", Static).update(text)
+        self.query_one(VerticalScroll).scroll_home(animate=False)
+
+    def _begin(self, name: str) -> None:
+        """Name the command that runs now."""
+        self.query_one(".title", Static).update(command(name, self._disk.path))
+        self._show(Text())
+        self._settle("…", busy=True)
+
+    def action_scroll(self, pages: int) -> None:
+        text = self.query_one(VerticalScroll)
+        text.scroll_relative(y=pages * (text.size.height - 1), animate=False)
+
+    def action_back(self) -> None:
+        if self._asked:
+            self._settle("not confirmed; nothing was written")
+        else:
+            self.app.pop_screen()
+
+    # What is shown, and the question.
+
+    @property
+    def _width(self) -> int:
+        return max(self.size.width - 2, 40)  # without the scroll bar
+
+    async def _printed(self, *words: str) -> Text:
+        return await printed(*words, "--", self._disk.path, width=self._width)
+
+    @work(exclusive=True)
+    async def action_audit(self) -> None:
+        self._begin("audit --map")
+        self._show(await self._printed("audit", "--map"))
+        self._settle()
+
+    @work(exclusive=True)
+    async def action_plan(self) -> None:
+        self._begin("plan realign")
+        await self._plan()
+        self._settle()
+
+    async def _plan(self) -> Change | None:
+        """Show the plan of a realign; None where it is refused or empty."""
+        child = await start("plan", "realign", "--json", "--", self._disk.path, errors=PIPE)
+        output, errors = await child.communicate()
+        if child.returncode:
+            self._show(Text(errors.decode(errors="replace")))
+            return None
+        plan = from_json(output.decode())
+        self._show(as_text(plan_lines(plan, width=self._width, commands=commands_of(plan))))
+        return Change(plan, ("apply", "/dev/stdin"), output) if plan.steps else None
+
+    @work(exclusive=True)
+    async def action_realign(self) -> None:
+        self._begin("realign")
+        self._ask(await self._plan())
+
+    @work(exclusive=True)
+    async def action_recover(self, way: str) -> None:
+        self._begin(way)
+        self._show(await self._printed(way, "--dry-run"))
+        plan = await asyncio.to_thread(read_journal, self._disk.path)
+        self._ask(Change(plan, (way, self._disk.path)) if plan else None)
+
+    def _ask(self, change: Change | None) -> None:
+        if change is None:
+            self._settle()
+            return
+        word, what = identity(change.plan)
+        self.query_one(Input).value = ""
+        talk = f"This writes to {harmless(self._disk.path)}.\nType {what}, {harmless(word)}, to go on, or press Esc:"
+        self._settle(talk, asked=change)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if self._asked is None:
+            return
+        word = harmless(identity(self._asked.plan)[0])
+        if event.value.split() != word.split():
+            self._settle(f"that was not {word}; nothing was written")
+            return
+        change = self._asked
+        self._settle("…", busy=True)  # now, so that a second Enter starts nothing
+        self._move(change)
+
+    # The move.
+
+    @work(exclusive=True)
+    async def _move(self, change: Change) -> None:
+        self._moving = child = await start(*change.words, "--yes", "--json", *self._rate, stdin=PIPE)
+        self._begin("realign" if change.given else change.words[0])
+        heard = Heard(len(change.plan.steps))
+        if child.stdin and child.stdout:
+            child.stdin.write(change.given)
+            child.stdin.close()
+            async for line in child.stdout:
+                self._hear(heard, line.decode(errors="replace").rstrip("\n"))
+        code, path = await child.wait(), self._disk.path
+        if code in (ExitCode.DONE, ExitCode.STOPPED):
+            in_flight = await asyncio.to_thread(read_journal, path) is not None
+            self._disk = replace(self._disk, in_flight=in_flight)
+            self._stopped.pop(path, None)
+        if code == ExitCode.STOPPED:
+            words = (line for line in heard.log if line.startswith("aligntool: "))
+            self._stopped[path] = "\n".join(line.removeprefix("aligntool: ") for line in words)
+        if code == ExitCode.DONE:
+            back = change.words[0] == "rollback"
+            attention = () if back else attention_lines(change.plan, width=self._width)
+            title = Text(f"$ {command('audit', path)}", "bold")
+            said = Text("\n".join(map(harmless, heard.end)))
+            self._show(Text("\n\n").join((said, as_text(attention), title, await self._printed("audit"))))
+        if not heard.log:
+            self._show(Text("\n".join(map(harmless, heard.early))))
+        self._moving = None
+        self._settle()
+
+    def _hear(self, heard: Heard, line: str) -> None:
+        """Show an event, or what the command says beside its events."""
+        event = json.loads(line if line.startswith("{") else '{"event": "text"}')
+        match event["event"]:
+            case "text" if not heard.end:
+                (heard.log if heard.begun else heard.early).append(line)
+            case "plan":
+                heard.begun = True
+            case "step-begun":
+                heard.log.append(f"{event['index'] + 1}/{heard.steps} {event['title']}")
+            case "said":
+                heard.log.append(f"  {event['text']}")
+            case "progress":
+                done = Progress(event["index"], event["done"], event["total"])
+                self.query_one(ProgressBar).update(total=done.total, progress=done.done)
+                self.query_one("#talk", Static).update(heard.pace.words(done))
+            case "end":
+                heard.end = [*event["sentences"], *(f"  → {hint}" for hint in event["next"].split("\n") if hint)]
+                heard.log += heard.end
+        self.query_one("#text", Static).update("\n".join(map(harmless, heard.log)))
+        self.query_one(VerticalScroll).scroll_end(animate=False)
+
+    def action_stop(self) -> bool:
+        """Stop the move as Ctrl-C at the prompt does; False where there is none."""
+        if self._moving:
+            self.query_one("#talk", Static).update("stopping …")
+            with suppress(ProcessLookupError):
+                self._moving.send_signal(signal.SIGINT)
+        return self._moving is not None
+
+
+class Help(Screen[None]):
+    """The keys."""
+
+    BINDINGS: ClassVar = [Binding("escape", "app.pop_screen", "Back")]
+
+    def compose(self) -> ComposeResult:
+        yield Static("aligntool tui", classes="title")
+        yield VerticalScroll(Static(HELP, markup=False))
+        yield Footer()
+
+
+class Screens(App[None]):
+    """All of it."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    .title { text-style: bold reverse; width: 100%; height: 1; }
+    VerticalScroll, Disks { height: 1fr; }
+    ProgressBar, Bar { width: 1fr; }
+    Input { border: none; height: 1; padding: 0; }
+    """
+    BINDINGS: ClassVar = [
+        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", show=False, priority=True),
+    ]
+
+    def __init__(self, targets: tuple[str, ...], rate: int | None) -> None:
+        super().__init__()
+        self.stopped: dict[str, str] = {}
+        self._first = DiskList(targets, rate, self.stopped)
+
+    def on_mount(self) -> None:
+        own = next((name for name in ("ansi-dark", "textual-ansi") if name in self.available_themes), self.theme)
+        self.theme = own  # the terminal's own colours
+        self.push_screen(self._first)
+
+    def action_help(self) -> None:
+        if not isinstance(self.screen, Help):
+            self.push_screen(Help())
+
+    async def action_quit(self) -> None:
+        """Leave; where partitions are moving, stop them first."""
+        pages = [each for each in self.screen_stack if isinstance(each, DiskPage)]
+        if any([page.action_stop() for page in pages]):
+            return
+        self.exit()
+
+
+def run(targets: tuple[str, ...], rate: int | None) -> dict[str, str]:
+    """Show the screens until the user leaves; return what was said of each disk that was left in flight."""
+    app = Screens(targets, rate)
+    app.run(mouse=False)
+    if app.return_code:
+        sys.exit(ExitCode.BUG)
+    return app.stopped

@@ -1,0 +1,203 @@
+"""`aligntool tui`: stepped through by Textual's own pilot, and at a terminal as a user does."""
+
+import asyncio
+import os
+import pty
+import re
+import select
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+
+import pyte
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import DataTable, Input, Static
+
+from aligntool.cli.screens import DiskPage, Screens
+from tests.cli.old_disks import ROOT, assert_whole, first_start, make_old_disk
+from tests.cli.test_realign import digest
+from tests.conftest import run
+from tests.run_aligntool import program, run_aligntool
+
+pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "e2fsck", "debugfs", "blkid")
+LONGEST_S = 60
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_old_disk(tmp_path_factory.mktemp("old") / "old.img")
+
+
+@pytest.fixture
+def disk(model: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "old disk.img"
+    run("cp", "--sparse=always", model, copy)
+    return copy
+
+
+class User:
+    """What a user sees and presses; every wait ends with a failure that shows the screen."""
+
+    def __init__(self, app: Screens, pilot: Pilot[None]) -> None:
+        self.app, self._pilot = app, pilot
+
+    def seen(self) -> str:
+        """The title, the text, and what stands below it."""
+        if not isinstance(self.app.screen, DiskPage):
+            table = self.app.screen.query_one(DataTable)
+            return "\n".join(" ".join(map(str, table.get_row_at(row))) for row in range(table.row_count))
+        return "\n".join(str(one.render()) for one in self.app.screen.query(Static) if one.display)
+
+    def offered(self) -> set[str]:
+        """What the last line of the screen offers."""
+        return {
+            one.binding.description
+            for one in self.app.screen.active_bindings.values()
+            if one.binding.show and one.enabled
+        }
+
+    async def press(self, *keys: str, until: str) -> str:
+        """Return what is seen as soon as these words are, or this key is offered."""
+        await self._pilot.press(*keys)
+        end = time.monotonic() + LONGEST_S
+        while until not in self.seen() and until not in self.offered():
+            assert time.monotonic() < end, f"no {until!r} in:\n{self.seen()}"
+            await self._pilot.pause(0.2)
+        return self.seen()
+
+    async def answer(self, text: str, *, until: str) -> str:
+        self.app.screen.query_one(Input).value = text
+        return await self.press("enter", until=until)
+
+
+def stepped(disk: Path, steps: Callable[[User], Coroutine[None, None, None]], *, rate: int | None = None) -> Screens:
+    """Step through the screens of this disk, on a terminal of 80 columns and 24 lines."""
+    app = Screens((str(disk),), rate)
+
+    async def all_of_it() -> None:
+        async with app.run_test(size=(80, 24)) as pilot:
+            user = User(app, pilot)
+            await user.press(until="1 of 1 partition misaligned")
+            await steps(user)
+
+    asyncio.run(all_of_it())
+    return app
+
+
+def test_a_disk_is_audited_planned_asked_about_and_moved(disk: Path) -> None:
+    before = digest(disk)
+
+    async def steps(user: User) -> None:
+        audit = await user.press("enter", until="1 off")
+        assert "aligntool audit --map" in audit and "3584B past a boundary" in audit
+        assert {"Plan", "Realign", "Back", "Quit"} <= user.offered() and not {"Resume", "Roll back"} & user.offered()
+        assert "32256B" in await user.press("p", until="To copy:")
+        asked = await user.press("r", until="Type the disk's id, 0x2005c0de")
+        assert f"This writes to {disk}." in asked and "Journal" in asked
+        await user.answer("yes", until="that was not 0x2005c0de; nothing was written")
+        assert digest(disk) == before
+        await user.press("r", until="Type the disk's id")
+        done = await user.answer("0x2005c0de", until="1 on the grid")
+        assert "partition 1: sector 2048 (1MiB), on the grid" in done
+        await user.press("escape", until="OK: every partition starts on its boundaries")
+
+    assert not stepped(disk, steps).stopped
+    assert first_start(disk) == 2048
+    assert_whole(disk)
+
+
+def test_a_move_that_is_stopped_is_in_flight_and_is_rolled_back(disk: Path) -> None:
+    async def steps(user: User) -> None:
+        await user.press("enter", until="Realign")
+        await user.press("r", until="Type the disk's id")
+        await user.press("escape", until="not confirmed; nothing was written")
+        await user.press("r", until="Type the disk's id")
+        await user.answer("0x2005c0de", until="1MiB of")
+        assert "Stop; it can be resumed" in user.offered() and "Back" not in user.offered()
+        # Leaving stops the move first, also from the page of the keys.
+        await user.press("question_mark", "q", "escape", until="Roll back")
+        assert "the journal is kept" in user.seen()
+        assert "the journal is kept" in user.app.stopped[str(disk)]
+        assert "Resume" in user.offered() and not {"Plan", "Realign"} & user.offered()
+        assert "steps to undo" in await user.press("b", until="Type the disk's id")
+        await user.answer("0x2005c0de", until="$ aligntool audit")
+
+    assert not stepped(disk, steps, rate=4 << 20).stopped
+    assert first_start(disk) == 63
+    assert_whole(disk)
+
+
+class Terminal:
+    """A terminal of 80 columns and 24 lines, without a mouse, and a program in it."""
+
+    def __init__(self, *words: str | Path) -> None:
+        self.screen = pyte.Screen(80, 24)
+        self._stream = pyte.ByteStream(self.screen)
+        self.pid, self._terminal = pty.fork()
+        if not self.pid:
+            os.environ |= {"TERM": "linux", "COLUMNS": "80", "LINES": "24"}
+            os.chdir(ROOT)
+            os.execv(sys.executable, [str(word) for word in words])
+
+    def type(self, keys: str, *, until: str) -> str:
+        """Return the screen as soon as it has these words."""
+        os.write(self._terminal, keys.encode())
+        end = time.monotonic() + LONGEST_S
+        while until not in (seen := "\n".join(self.screen.display)):
+            assert time.monotonic() < end, f"no {until!r} in:\n{seen}"
+            if select.select([self._terminal], [], [], 1)[0]:
+                self._stream.feed(os.read(self._terminal, 1 << 16))
+        return seen
+
+    def ends(self, keys: str) -> tuple[int, str]:
+        """Return the exit code, and what is printed at the end."""
+        os.write(self._terminal, keys.encode())
+        printed = b""
+        with suppress(OSError):
+            while some := os.read(self._terminal, 1 << 16):
+                printed += some
+        os.close(self._terminal)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]), printed.decode()
+
+
+def test_at_a_terminal_a_move_is_stopped_and_the_next_commands_are_printed(disk: Path) -> None:
+    terminal = Terminal(*program("tui", "--rate", "4MiB", disk))
+    # Every key that can be pressed is in the last line.
+    assert "q Quit" in terminal.type("", until="1 of 1 partition misaligned").splitlines()[23]
+    page = terminal.type("\r", until="r Realign").splitlines()
+    assert page[1].startswith("1 of 1 partition misaligned") and "p Plan" in page[23]
+    terminal.type("r", until="Type the disk's id, 0x2005c0de")
+    terminal.type("0x2005c0de\r", until="MiB/s")
+    stopped = terminal.type("\x03", until="b Roll back")
+    assert "the journal is kept" in " ".join(stopped.split())
+    code, printed = terminal.ends("q")
+    assert code == 4, printed
+    assert f"aligntool resume '{disk}'" in printed and f"aligntool rollback '{disk}'" in printed
+    assert run_aligntool("resume", "--yes", disk).returncode == 0
+    assert first_start(disk) == 2048
+    assert_whole(disk)
+
+
+def test_without_textual_it_refuses_and_names_the_package() -> None:
+    hidden = "import sys; sys.modules['textual'] = None; from aligntool.__main__ import main; main()"
+    code, printed = Terminal(sys.executable, "-c", hidden, "tui").ends("")
+    assert code == 3 and "python3-textual" in printed and "→ sudo aligntool audit" in printed
+
+
+def test_without_a_terminal_it_refuses() -> None:
+    done = run_aligntool("tui", code=3)
+    assert done.stdout == "" and "no terminal to draw on" in done.stderr and "→ sudo aligntool audit" in done.stderr
+
+
+def test_no_other_command_loads_textual() -> None:
+    importing = [
+        path
+        for path in (ROOT / "aligntool").rglob("*.py")
+        if re.search("^ *(from|import) textual", path.read_text(), re.M)
+    ]
+    assert [path.name for path in importing] == ["screens.py"]
+    named = [path.name for path in (ROOT / "aligntool").rglob("*.py") if "cli.screens" in path.read_text()]
+    assert named == ["tui.py"]
