@@ -87,7 +87,7 @@ def array_findings(disk: Disk, members: Members, system: System | None) -> Itera
         return
     known = [members[name] for name in facts.members if name in members]
     yield from _state(disk, facts)
-    yield from _chunk(disk, facts, known)
+    yield from _chunk_findings(disk, facts, known)
     yield from _stripe(disk, facts)
     yield from _bitmap(disk, facts, known)
     yield from _discards(disk, facts, known, system.discards_on_parity if system else None)
@@ -123,7 +123,7 @@ def sync_words(facts: ArrayFacts) -> str:
     return f", {100 * done / total:.1f} %{left}"
 
 
-def _chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Finding]:
+def _chunk_findings(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Finding]:
     """Yield the finding on the chunk: of several boundaries that it cuts, only the most severe is reported."""
     chunk = facts.chunk
     if not chunk:

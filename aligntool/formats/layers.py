@@ -117,11 +117,11 @@ FLOPPY = 1440 * KIB  # up to here there is no RAID, and the first answer counts 
 Read = Callable[[Area], Layer | None]
 
 # Formats that take the whole container: what is seen beside them is inside them, or left over from before.
-OWNERS: tuple[Read, ...] = (
+OWNER_READERS: tuple[Read, ...] = (
     *md.READERS, md.read_ddf, md.read_intel, md.read_other_firmware, volumes.read_lvm, volumes.read_luks,
     other_layers.read_owner, windows_fs.read_bitlocker, windows_fs.read_ldm,
 )  # fmt: skip
-FILE_SYSTEMS: tuple[Read, ...] = (
+FILE_SYSTEM_READERS: tuple[Read, ...] = (
     other_layers.read_bcache, other_layers.read_bcachefs, windows_fs.read_fat, linux_fs.read_swap, linux_fs.read_xfs,
     linux_fs.read_xfs_log, linux_fs.read_ext, other_layers.read_udf, other_layers.read_iso9660,
     other_layers.read_zfs, other_layers.read_hfs, other_layers.read_ufs, windows_fs.read_ntfs, windows_fs.read_refs,
@@ -150,9 +150,9 @@ def read_layers(reader: Reader, extent: Extent, *, sector_size: int = 512) -> tu
 
 def _recognise(area: Area) -> tuple[Layer, ...]:
     if area.size <= FLOPPY:
-        owners, others = _found(ON_FLOPPIES, area), _found(FILE_SYSTEMS, area)[:1]
+        owners, others = _found(ON_FLOPPIES, area), _found(FILE_SYSTEM_READERS, area)[:1]
     else:
-        owners, others = _found(OWNERS, area), _found(FILE_SYSTEMS, area)
+        owners, others = _found(OWNER_READERS, area), _found(FILE_SYSTEM_READERS, area)
     if not owners:  # blkid believes the second LUKS2 header before any file system and before swap
         owners = _found(LAST_RESORT, area)
     owners = tuple(layer for layer in owners if layer in owners[:1] or not _is_inside(layer, owners[:1]))

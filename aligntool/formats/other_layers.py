@@ -285,7 +285,7 @@ def _date(raw: bytes) -> str | None:
 # Places: the libblkid prober of each kind.
 
 
-OWNERS = (
+OWNER_MARKS = (
     Mark("drbd", -4096 + 60, b"\x83\x74\x02\x6b", version="v08"),
     Mark("drbd", -4096 + 60, b"\x83\x74\x02\x6c", version="v08"),
     Mark("drbd", -4096 + 60, b"\x83\x74\x02\x6d", version="v09"),
@@ -317,7 +317,7 @@ OTHERS = (
 
 
 def read_owner(area: Area) -> Layer | None:
-    marks = (mark for mark in OWNERS if mark.at >= 0 or not area.ends_with_a_partition)
+    marks = (mark for mark in OWNER_MARKS if mark.at >= 0 or not area.ends_with_a_partition)
     return next((layer for mark in marks if (layer := mark.layer(area))), None)
 
 

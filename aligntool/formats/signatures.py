@@ -77,7 +77,7 @@ _FAT = (
 _DOS = rb"(?:(?:[\0\x80].{15}){4}|.{4}\xee.{59}|.{20}\xee.{43}|.{36}\xee.{27}|.{52}\xee.{11})\x55\xaa"
 _ULTRIX_AT = 16 * KIB - 72
 
-OWNERS = (
+OWNER_SIGNATURES = (
     _is("linux_raid_member", *_MD, tails=((64 * KIB, 64 * KIB), (4 * KIB, 8 * KIB))),
     _is("linux_raid_member", *_MD, heads=(0, 4 * KIB)),
     _is("ddf_raid_member", b"\xde\x11\xde\x11", tails=_from_end(1, 257)),
@@ -117,7 +117,7 @@ ZFS_NVLIST = Signature("zfs_member", rb"\x01[\0\x01]\0\0\0{7}\x01", 12)
 ZFS_UBERBLOCK = Signature("zfs_member", rb"\x0c\xb1\xba\0{5}|\0{5}\xba\xb1\x0c", 24)
 """Their places are those of `zfs_labels`."""
 
-FILE_SYSTEMS = (
+FILE_SYSTEM_SIGNATURES = (
     Signature("vfat", _FAT, 512, (0,), vital=13),
     _is("swsuspend", b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c", heads=(0,)),
     _is("swap", *_SWAP_MAGICS, heads=_SWAP_PLACES),
@@ -184,7 +184,7 @@ PARTITION_TABLES = (
         heads=tuple(2 * size + at for size in (512, KIB, 2 * KIB, 4 * KIB) for at in (0, 4))),
 )  # fmt: skip
 
-SIGNATURES = (*OWNERS, *FILE_SYSTEMS, *PARTITION_TABLES)
+SIGNATURES = (*OWNER_SIGNATURES, *FILE_SYSTEM_SIGNATURES, *PARTITION_TABLES)
 
 
 def zfs_labels(length: int) -> tuple[int, ...]:

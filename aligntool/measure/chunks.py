@@ -161,8 +161,8 @@ class Sweep:
     chunks: tuple[int, ...]
     order: tuple[tuple[int, int], ...]  # (round, chunk)
     arrays: Mapping[int, MakeArray]  # by chunk
-    shapes: tuple[measured.Shape, ...]
-    alone: tuple[measured.Shape, ...]  # what each drive is asked to do by itself
+    loads: tuple[measured.Load, ...]
+    alone: tuple[measured.Load, ...]  # what each drive is asked to do by itself
     members: tuple[str, ...]  # device nodes
     disks: tuple[Subject, ...]
     identities: tuple[Identity, ...]
@@ -180,8 +180,8 @@ class Sweep:
     def seconds(self) -> float:
         """About how long it takes."""
         fill = self.each_span / FILL_RATE
-        loads = len(self.order) * (len(self.shapes) * self.ramped_s + fill + MAKING_S)
-        return loads + len(self.members) * (len(self.alone) * self.ramped_s + fill)
+        arrays = len(self.order) * (len(self.loads) * self.ramped_s + fill + MAKING_S)
+        return arrays + len(self.members) * (len(self.alone) * self.ramped_s + fill)
 
     @property
     def ramp_s(self) -> float:
@@ -217,21 +217,21 @@ def plan_sweep(
     tried = measured.sweep_chunks(decided.stripes, chunks)
     # The largest chunk first: what refuses an array of one chunk refuses the sweep.
     made = {chunk: _decided(members, replace(wanted, chunk=chunk)) for chunk in reversed(tried)}
-    shape, devices = decided.shape, tuple(each.device for each in decided.placed)
-    room = measured.span_of(min(each.shape.size for each in made.values()), shape.data, span)
+    geometry, devices = decided.geometry, tuple(each.device for each in decided.placed)
+    room = measured.span_of(min(each.geometry.size for each in made.values()), geometry.data, span)
     if room < MIB:
         raise Refused("the members are too small to measure anything on", hint="--span 64MiB, or larger drives")
-    each_span = align_up(room // shape.data, MIB)
+    each_span = align_up(room // geometry.data, MIB)
     return Sweep(
-        level=goal.level, layout=shape.layout, bitmap=shape.bitmap, workload=goal.workload,
+        level=goal.level, layout=geometry.layout, bitmap=geometry.bitmap, workload=goal.workload,
         database_page=goal.database_page, recommended=decided.advice.size or 0, chunks=tried,
         order=measured.sweep_order(tried, repeats),
-        arrays={chunk: make_array(made[chunk].goal, made[chunk].shape, devices) for chunk in tried},
-        shapes=measured.shapes_of(goal.workload, goal.database_page), alone=measured.DRIVE_SHAPES, members=devices,
+        arrays={chunk: make_array(made[chunk].goal, made[chunk].geometry, devices) for chunk in tried},
+        loads=measured.loads_of(goal.workload, goal.database_page), alone=measured.DRIVE_LOADS, members=devices,
         disks=tuple(subject(each.member.disk) for each in decided.placed),
         identities=tuple(measured.identity_of(each.member.disk) for each in decided.placed), runtime_s=runtime_s,
-        data_offset=shape.offset, span=room, each_span=min(each_span, shape.each),
-        written=_written(decided, min(each_span + max(tried), shape.each)),
+        data_offset=geometry.offset, span=room, each_span=min(each_span, geometry.each),
+        written=_written(decided, min(each_span + max(tried), geometry.each)),
     )  # fmt: skip
 
 
@@ -249,12 +249,12 @@ def _decided(members: Sequence[Judged], goal: RaidGoal) -> Decided:
 
 def _written(decided: Decided, length: int) -> tuple[Extent, ...]:
     """Where the loads write on a member. The far layout keeps its second copies in other parts of it (md(4))."""
-    shape, count = decided.shape, len(decided.placed)
-    if not shape.layout.startswith("f"):
-        return (Extent(shape.offset, length),)
-    copies = copies_of(shape.level, count, shape.layout)
-    stride = shape.each // copies
-    return tuple(Extent(shape.offset + stride * number, min(length, stride)) for number in range(copies))
+    geometry, count = decided.geometry, len(decided.placed)
+    if not geometry.layout.startswith("f"):
+        return (Extent(geometry.offset, length),)
+    copies = copies_of(geometry.level, count, geometry.layout)
+    stride = geometry.each // copies
+    return tuple(Extent(geometry.offset + stride * number, min(length, stride)) for number in range(copies))
 
 
 def sweep_words(sweep: Sweep) -> str:
@@ -295,8 +295,8 @@ class Measuring:
             for device in sweep.members:
                 if values := examine(device):
                     raise Refused(f"{device} has become a member of the array {values.get('MD_UUID', 'of another')}")
-            loads = len(sweep.members) * len(sweep.alone) + len(sweep.order) * len(sweep.shapes)
-            runs = self._runs = Runs(loads, tell, expected_s=sweep.seconds)
+            count = len(sweep.members) * len(sweep.alone) + len(sweep.order) * len(sweep.loads)
+            runs = self._runs = Runs(count, tell, expected_s=sweep.seconds)
             self.wrote = True
             with _given_back(sweep):
                 with held:  # mdadm and blkdiscard want the members for themselves
@@ -331,9 +331,9 @@ def _member_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[str, bool]]]:
     for device in sweep.members:
         runs.say(f"{device} alone: filled")
         run_job(fill_job(device, sweep.each_span, offset=sweep.data_offset))
-        for shape in sweep.alone:
-            job = replace(job_of(shape, device, sweep.each_span, sweep), offset=sweep.data_offset)
-            yield Cell((device, job.writes), f"{device} alone: {shape.name}", job)
+        for load in sweep.alone:
+            job = replace(job_of(load, device, sweep.each_span, sweep), offset=sweep.data_offset)
+            yield Cell((device, job.writes), f"{device} alone: {load.name}", job)
 
 
 def _array_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[int, int, str]]]:
@@ -342,19 +342,19 @@ def _array_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[int, int, str]
         runs.say(f"{words}: made and filled")
         array = make_tuning_array(sweep.arrays[chunk])
         run_job(fill_job(array, sweep.span))
-        for shape in sweep.shapes:
-            job = job_of(shape, array, sweep.span, sweep)
-            yield Cell((number, chunk, shape.name), f"{words}: {shape.name}", job)
+        for load in sweep.loads:
+            job = job_of(load, array, sweep.span, sweep)
+            yield Cell((number, chunk, load.name), f"{words}: {load.name}", job)
         with signals_wait():
             take_away(sweep.members)
 
 
-def job_of(shape: measured.Shape, device: str, span: int, sweep: Sweep) -> Job:
+def job_of(load: measured.Load, device: str, span: int, sweep: Sweep) -> Job:
     """A load as fio is to make it on this device, over `span` bytes from its start."""
     return Job(
-        name="aligntool-tune", path=device, pattern=Pattern(shape.pattern), block=shape.block, span=span,
-        depth=shape.depth, threads=shape.threads, runtime_s=sweep.runtime_s, ramp_s=sweep.ramp_s,
-        read_share=shape.read_share, sync_every=shape.sync_every,
+        name="aligntool-tune", path=device, pattern=Pattern(load.pattern), block=load.block, span=span,
+        depth=load.depth, threads=load.threads, runtime_s=sweep.runtime_s, ramp_s=sweep.ramp_s,
+        read_share=load.read_share, sync_every=load.sync_every,
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ BITMAP_ROOM = 4 * KIB
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ArrayGeometry:
     """An array, decided. Sizes in bytes."""
 
     device: str
@@ -48,24 +48,24 @@ def array_device(goal: RaidGoal) -> str:
     return f"/dev/md/{goal.name}"
 
 
-def shape_of(
+def geometry_of(
     goal: RaidGoal, level: Level, layout: str, chunk: int | None, placed: Sequence[Placed], offset: int
-) -> Shape:
+) -> ArrayGeometry:
     """`each` is what is left of the smallest member, in whole chunks."""
     each = align_down(min(member.extent.length for member in placed) - (offset or METADATA), chunk or ANY_CHUNK)
     bitmap = goal.bitmap or ("internal" if level.redundant else "none")
     size = capacity(level, len(placed), layout, each)
     data, flash = data_members(level, len(placed), layout), all(is_flash(one.member.disk) for one in placed)
-    return Shape(array_device(goal), level, layout, chunk, bitmap, offset, each, size, data, flash)
+    return ArrayGeometry(array_device(goal), level, layout, chunk, bitmap, offset, each, size, data, flash)
 
 
-def make_array(goal: RaidGoal, shape: Shape, members: tuple[str, ...]) -> MakeArray:
+def make_array(goal: RaidGoal, geometry: ArrayGeometry, members: tuple[str, ...]) -> MakeArray:
     """Return the step that makes the array. A RAID0 takes all of its members: its data has no length."""
-    level = shape.level
-    bitmap = bitmap_chunk(shape) if level.redundant and shape.bitmap == "internal" else None
-    data = DataArea(shape.offset, shape.each if level.redundant else None)
-    form = (level.word, shape.layout, shape.chunk, goal.metadata, bitmap, data)
-    return MakeArray(shape.device, goal.array_uuid, goal.name, members, *form)
+    level = geometry.level
+    bitmap = bitmap_chunk(geometry) if level.redundant and geometry.bitmap == "internal" else None
+    data = DataArea(geometry.offset, geometry.each if level.redundant else None)
+    form = (level.word, geometry.layout, geometry.chunk, goal.metadata, bitmap, data)
+    return MakeArray(geometry.device, goal.array_uuid, goal.name, members, *form)
 
 
 def create_command(step: MakeArray, *, assume_clean: bool = False) -> tuple[str, ...]:
@@ -96,42 +96,42 @@ def tuning_command(step: MakeArray) -> tuple[str, ...]:
     return create_command(step, assume_clean=LEVELS[step.level].redundant)
 
 
-def bitmap_chunk(shape: Shape) -> int:
+def bitmap_chunk(geometry: ArrayGeometry) -> int:
     """What one bit stands for; no more than a member gives, and no less than mdadm has room for."""
-    wanted = PARITY_BITMAP_CHUNK if shape.level.parity else BITMAP_CHUNK
-    while wanted > shape.each and wanted > MIB:
+    wanted = PARITY_BITMAP_CHUNK if geometry.level.parity else BITMAP_CHUNK
+    while wanted > geometry.each and wanted > MIB:
         wanted //= 2
-    return max(wanted, least_bitmap_chunk(shape))
+    return max(wanted, least_bitmap_chunk(geometry))
 
 
-def least_bitmap_chunk(shape: Shape) -> int:
+def least_bitmap_chunk(geometry: ArrayGeometry) -> int:
     """What mdadm stops below, with "Given bitmap chunk size not supported" (super1.c, add_internal_bitmap1).
 
     The bits of a RAID10 cover the array, of the others a member (Create.c).
     """
-    room = next((room for size, room in BITMAP_ROOMS if shape.each >= size), BITMAP_ROOM)
+    room = next((room for size, room in BITMAP_ROOMS if geometry.each >= size), BITMAP_ROOM)
     most = (room - BITMAP_HEADER) * 8
-    chunk, bits = 4 * KIB, (shape.size if shape.level.word == "raid10" else shape.each) // (4 * KIB) + 1
+    chunk, bits = 4 * KIB, (geometry.size if geometry.level.word == "raid10" else geometry.each) // (4 * KIB) + 1
     while bits > most:
         chunk, bits = chunk * 2, (bits + 1) // 2
     return chunk
 
 
-def consistency_notes(shape: Shape) -> Iterator[str]:
+def consistency_notes(geometry: ArrayGeometry) -> Iterator[str]:
     """What keeps the members alike after a crash, and what that costs."""
-    if not shape.level.redundant:
-        yield f"no bitmap: {shape.level.title} has nothing to resynchronise"
+    if not geometry.level.redundant:
+        yield f"no bitmap: {geometry.level.title} has nothing to resynchronise"
         return
-    if shape.bitmap == "none":
+    if geometry.bitmap == "none":
         yield "no bitmap: after a crash the whole array is resynchronised; a second failure before that can lose data"
     else:
         cost = "it cost 7 % of small writes to a RAID1 (published, one tester)"
-        if shape.level.parity:
+        if geometry.level.parity:
             cost = "small writes to five NVMe drives fell to less than a hundredth with mdadm's 64MiB a bit, with 1GiB"
             cost += " to half (published, one tester; --bitmap none is the fastest)"
-        each = f"one bit for each {format_size(bitmap_chunk(shape))}"
+        each = f"one bit for each {format_size(bitmap_chunk(geometry))}"
         yield f"an internal bitmap, {each}: after a crash only what was being written is resynchronised; {cost}"
-    if shape.level.word == "raid5":
+    if geometry.level.word == "raid5":
         hole = "the write hole (a crash while a member is missing can damage data that was not being written)"
         cost = "costs up to 30 to 40 % of writes and excludes a bitmap (published: the kernel's raid5-ppl.rst)"
         yield f"no partial parity log: it would close {hole}, {cost}"
@@ -150,7 +150,7 @@ XFS_INODE = 512  # mkfs.xfs's own with checksums
 XFS_LABEL, EXT_LABEL = 12, 16  # longest names, in bytes
 
 
-def file_system_step(goal: RaidGoal, shape: Shape) -> MakeFileSystem | None:
+def file_system_step(goal: RaidGoal, geometry: ArrayGeometry) -> MakeFileSystem | None:
     """Return the step that makes the goal's file system; None for none.
 
     Options: mkfs.xfs(8), mke2fs(8), mkfs.btrfs(8), mkswap(8). Forced: an array on drives that held one before begins
@@ -162,14 +162,14 @@ def file_system_step(goal: RaidGoal, shape: Shape) -> MakeFileSystem | None:
         case "none":
             return None
         case "xfs":
-            options = ("-f", *_xfs(goal, shape))
+            options = ("-f", *_xfs(goal, geometry))
         case "ext4":
-            options = ("-F", *_ext4(goal, shape))
+            options = ("-F", *_ext4(goal, geometry))
         case "btrfs":
             options = ("-f", "-d", "single", "-m", "dup", "-U", uuid, "-L", goal.name)
         case "swap":
             options = ("-U", uuid, "-L", goal.name[:EXT_LABEL])
-    return MakeFileSystem(shape.device, goal.filesystem, uuid, options)
+    return MakeFileSystem(geometry.device, goal.filesystem, uuid, options)
 
 
 def mkfs_of(kind: str) -> str:
@@ -177,13 +177,13 @@ def mkfs_of(kind: str) -> str:
     return {"swap": "mkswap", "vfat": "mkfs.fat"}.get(kind, f"mkfs.{kind}")
 
 
-def _xfs(goal: RaidGoal, shape: Shape) -> Iterator[str]:
+def _xfs(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
     yield from ("-m", f"uuid={goal.filesystem_uuid}", "-L", goal.name[:XFS_LABEL])
     yield from ("-b", f"size={goal.block_size or BLOCK}", "-i", f"size={goal.inode_size or XFS_INODE}")
     log = [f"size={goal.log_size}"] if goal.log_size else []
-    if shape.chunk:
-        yield from ("-d", f"su={shape.chunk},sw={shape.data}")
-        log.append(f"su={log_unit(shape.chunk)}")
+    if geometry.chunk:
+        yield from ("-d", f"su={geometry.chunk},sw={geometry.data}")
+        log.append(f"su={log_unit(geometry.chunk)}")
     else:  # else mkfs.xfs takes what md passes on from its members, which are not stripes
         yield from ("-d", "noalign")
     if log:
@@ -195,37 +195,38 @@ def log_unit(chunk: int) -> int:
     return chunk if chunk <= XFS_LOG_UNIT else XFS_LOG_FALLBACK
 
 
-def _ext4(goal: RaidGoal, shape: Shape) -> Iterator[str]:
+def _ext4(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
     block = goal.block_size or BLOCK
     yield from ("-U", goal.filesystem_uuid, "-L", goal.name[:EXT_LABEL], "-b", str(block))
     if goal.inode_size:
         yield from ("-I", str(goal.inode_size))
-    chunk = shape.chunk or 0
-    width = chunk * shape.data // block if has_width(shape) else 0
+    chunk = geometry.chunk or 0
+    width = chunk * geometry.data // block if has_width(geometry) else 0
     # Both are said: for what is not, mke2fs takes what the device reports, before 1.47.3 the width on flash as well.
     yield from ("-E", f"stride={chunk // block},stripe_width={width}")
 
 
-def has_width(shape: Shape) -> bool:
+def has_width(geometry: ArrayGeometry) -> bool:
     """A stripe width makes ext4 collect whole stripes, which saves reads on parity and seeks on disks that turn; on
     flash without parity it only makes its allocator slower (mke2fs.c, "set_raid_stripe").
     """
-    return bool(shape.level.parity) or not shape.flash
+    return bool(geometry.level.parity) or not geometry.flash
 
 
-def filesystem_notes(goal: RaidGoal, shape: Shape) -> Iterator[str]:
+def filesystem_notes(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
     """Why the geometry is what it is, a sentence each."""
-    chunk = shape.chunk
+    chunk = geometry.chunk
     match goal.filesystem:
         case "xfs" if chunk:
-            yield f"XFS: stripe unit {format_size(chunk)} (the chunk), stripe width {shape.data} units (data members)"
+            width = f"stripe width {geometry.data} units (data members)"
+            yield f"XFS: stripe unit {format_size(chunk)} (the chunk), {width}"
             if log_unit(chunk) != chunk:
                 most = f"its largest is {format_size(XFS_LOG_UNIT)}, less than the chunk"
                 yield f"XFS: log stripe unit {format_size(log_unit(chunk))}, because {most}"
         case "xfs":
             yield "XFS: no stripe unit (noalign): a RAID1 has no chunk, and mkfs.xfs would take what the drives report"
         case "ext4" if chunk:
-            width = "a stripe width" if has_width(shape) else "no stripe width, which slows its allocator on flash"
+            width = "a stripe width" if has_width(geometry) else "no stripe width, which slows its allocator on flash"
             yield f"ext4: a stride of one chunk and {width}"
         case "ext4":
             yield "ext4: no stride, because a RAID1 has no chunk"

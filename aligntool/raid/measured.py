@@ -1,4 +1,4 @@
-"""Measured chunks: shapes, statistics, the kept file, whether it applies to an array."""
+"""Measured chunks: loads, statistics, the kept file, whether it applies to an array."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from math import exp, log, log2
 from statistics import fmean, median
 
 from aligntool.change import RaidGoal
-from aligntool.documents import BOUNDS, POSITIVE, as_object, check_schema, decode, load_object
+from aligntool.documents import BOUNDS, POSITIVE, WIRE, as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
 from aligntool.inventory import Disk
 from aligntool.raid import chunks as rules
@@ -34,7 +34,7 @@ class Sample:
 
     round: int
     chunk: int = field(metadata={BOUNDS: POSITIVE})
-    shape: str
+    load: str = field(metadata={WIRE: "shape"})
     read: int
     write: int
     cpu: float = 0.0  # per cent of one core, of each thread of fio
@@ -143,13 +143,13 @@ def _kept(recommended: int, against: Mapping[int, Ratio], apart: frozenset[int],
 def scores_of(samples: Sequence[Sample]) -> dict[int, tuple[float, ...]]:
     """Of each chunk the score of every round in which all chunks did all loads; geometric means of bytes per second."""
     chunks = sorted({sample.chunk for sample in samples})
-    shapes = {sample.shape for sample in samples}
+    loads = {sample.load for sample in samples}
     cells: dict[tuple[int, int], dict[str, int]] = {}
     for sample in samples:
         if sample.rate > 0:
-            cells.setdefault((sample.round, sample.chunk), {})[sample.shape] = sample.rate
+            cells.setdefault((sample.round, sample.chunk), {})[sample.load] = sample.rate
     rounds = sorted({sample.round for sample in samples})
-    whole = [one for one in rounds if all(cells.get((one, chunk), {}).keys() == shapes for chunk in chunks)]
+    whole = [one for one in rounds if all(cells.get((one, chunk), {}).keys() == loads for chunk in chunks)]
     return {chunk: tuple(exp(fmean(map(log, cells[number, chunk].values()))) for number in whole) for chunk in chunks}
 
 
@@ -198,7 +198,7 @@ def parse_tuning(text: str) -> Tuning:
 def _check_tuning(tuning: Tuning) -> None:
     if tuning.level not in LEVELS or tuning.workload not in WORKLOADS:
         raise ValueError(f"unknown level {tuning.level!r:.40} or workload {tuning.workload!r:.40}")
-    if len({(sample.round, sample.chunk, sample.shape) for sample in tuning.samples}) != len(tuning.samples):
+    if len({(sample.round, sample.chunk, sample.load) for sample in tuning.samples}) != len(tuning.samples):
         raise ValueError("it has one load twice for one array of one round")
 
 
@@ -306,7 +306,7 @@ _PARITY = (32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, MIB // 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Load:
     """One load. `pattern` is fio's word for its option rw; `sync_every`: fsync after so many writes, 0 for never."""
 
     pattern: str
@@ -325,21 +325,21 @@ class Shape:
         return words + (", synced" if self.sync_every else "")
 
 
-def shapes_of(workload: str, database_page: int) -> tuple[Shape, ...]:
+def loads_of(workload: str, database_page: int) -> tuple[Load, ...]:
     """The loads that stand for a workload; all of them count alike."""
     page = database_page
-    loads = {
-        "general": (Shape("read", MIB, 8), Shape("write", MIB, 8), Shape("randrw", 16 * KIB, 16, read_share=70)),
-        "boot": (Shape("randread", 4 * KIB, 1), Shape("randwrite", 4 * KIB, 1)),
-        "database": (Shape("randrw", page, 16, read_share=70), Shape("randwrite", page, 1, threads=4, sync_every=1)),
-        "sequential": (Shape("read", MIB, 8), Shape("write", MIB, 8), Shape("read", MIB, 1)),
-        "lsm": (Shape("write", MIB, 4), Shape("read", MIB, 4), Shape("randread", 16 * KIB, 32)),
-        "vm": (Shape("randrw", 4 * KIB, 32, read_share=70), Shape("randrw", 64 * KIB, 8, read_share=70)),
+    by_workload = {
+        "general": (Load("read", MIB, 8), Load("write", MIB, 8), Load("randrw", 16 * KIB, 16, read_share=70)),
+        "boot": (Load("randread", 4 * KIB, 1), Load("randwrite", 4 * KIB, 1)),
+        "database": (Load("randrw", page, 16, read_share=70), Load("randwrite", page, 1, threads=4, sync_every=1)),
+        "sequential": (Load("read", MIB, 8), Load("write", MIB, 8), Load("read", MIB, 1)),
+        "lsm": (Load("write", MIB, 4), Load("read", MIB, 4), Load("randread", 16 * KIB, 32)),
+        "vm": (Load("randrw", 4 * KIB, 32, read_share=70), Load("randrw", 64 * KIB, 8, read_share=70)),
     }
-    return loads[workload]
+    return by_workload[workload]
 
 
-DRIVE_SHAPES = (Shape("write", MIB, 8), Shape("read", MIB, 8))
+DRIVE_LOADS = (Load("write", MIB, 8), Load("read", MIB, 8))
 """What each drive is asked to do alone, for the ceiling: large requests in order, written before they are read."""
 
 

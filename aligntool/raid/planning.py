@@ -13,7 +13,7 @@ from aligntool.inventory import Inventory, superblocks_on
 from aligntool.raid import boot, chunks, commands, members, refusals
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.chunks import LEVELS, ChunkAdvice, Level, Stripes, judge_chunk
-from aligntool.raid.commands import Shape
+from aligntool.raid.commands import ArrayGeometry
 from aligntool.raid.measured import MeasuredHere, measured_here
 from aligntool.raid.members import DataOffset, Known, Placed, place_members
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Step, Subject, SystemStep
@@ -33,24 +33,29 @@ class Decided:
     offset: DataOffset
     stripes: Stripes
     advice: ChunkAdvice
-    shape: Shape
+    geometry: ArrayGeometry
     measured: MeasuredHere
 
 
 def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str, ...]:
     """What was decided and why, a sentence each."""
-    shape, named = decided.shape, [each.member for each in decided.placed]
+    geometry, named = decided.geometry, [each.member for each in decided.placed]
     disks = [member.disk for member in named]
     rates = {**chunks.known_rates({disk.name: known.get(disk.name, ()) for disk in disks}), **decided.measured.rates}
-    ceiling = chunks.ceiling(disks, inventory.uplinks, shape.level, shape.layout, rates)
+    ceiling = chunks.ceiling(disks, inventory.uplinks, geometry.level, geometry.layout, rates)
     about = (members.member_sentences(one, known.get(one.disk.name, ()), inventory.uplinks) for one in named)
-    array = (*_chunk(decided), *_layout(decided), *commands.consistency_notes(shape), *_placement_notes(decided))
-    made = (*commands.filesystem_notes(decided.goal, shape), *_given(decided), *chunks.ceiling_words(ceiling))
+    array = (
+        *_chunk_notes(decided),
+        *_layout_notes(decided),
+        *commands.consistency_notes(geometry),
+        *_placement_notes(decided),
+    )
+    made = (*commands.filesystem_notes(decided.goal, geometry), *_given(decided), *chunks.ceiling_words(ceiling))
     return (*chain(*about), *array, *made)
 
 
-def _chunk(decided: Decided) -> Iterator[str]:
-    advice, chunk = decided.advice, decided.shape.chunk
+def _chunk_notes(decided: Decided) -> Iterator[str]:
+    advice, chunk = decided.advice, decided.geometry.chunk
     if chunk is None or advice.size is None:
         yield f"no chunk: {advice.reason}"
         return
@@ -59,7 +64,7 @@ def _chunk(decided: Decided) -> Iterator[str]:
     for rule in judge_chunk(chunk, decided.stripes):
         broken = f"BREAKS, because it conflicts with {rule.conflict}" if rule.conflict else "BREAKS"
         yield f"chunk {format_size(chunk)} {'keeps' if rule.kept else broken}: {rule.sentence} ({rule.evidence})"
-    ahead = 2 * chunk * decided.shape.data
+    ahead = 2 * chunk * decided.geometry.data
     yield from decided.measured.notes
     yield f"the kernel will read {format_size(ahead)} ahead, twice the full stripe: a smaller chunk reads less ahead"
     if not decided.measured.used:
@@ -67,8 +72,8 @@ def _chunk(decided: Decided) -> Iterator[str]:
         yield "only a measurement on these drives would tell more: aligntool raid tune, while they are empty"
 
 
-def _layout(decided: Decided) -> Iterator[str]:
-    layout, level = decided.shape.layout, decided.shape.level
+def _layout_notes(decided: Decided) -> Iterator[str]:
+    layout, level = decided.geometry.layout, decided.geometry.level
     if level.word == "raid10":
         kinds = {
             "n": "copies lie beside each other: writes cost the least",
@@ -93,11 +98,11 @@ def _placement_notes(decided: Decided) -> Iterator[str]:
         yield "metadata 1.2 lies 4KiB into each member: what reads a member as a plain file system finds none"
     if goal.metadata == "1.0":
         yield "metadata 1.0 lies at the end, so the data begin where the member begins"
-    room = members.spare_room(goal, decided.shape.level)
+    room = members.spare_room(goal, decided.geometry.level)
     if room and (first.entries or goal.whole_drives):
         yield f"{format_size(room)} stay free at the end of each drive, so that a slightly smaller one can replace it"
     lengths = {members.own_length(each) for each in decided.placed}
-    if len(lengths) > 1 and (first.entries or decided.shape.level.redundant):
+    if len(lengths) > 1 and (first.entries or decided.geometry.level.redundant):
         yield f"every member gives {format_size(first.extent.length)}, as the smallest allows; the rest stays free"
     if goal.system in SYSTEMS:
         yield f"files and commands are those of {SYSTEMS[goal.system].title}"
@@ -132,8 +137,8 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
     for member in named:
         if refusals.wiped(member, decided.goal):
             yield from (f"lost: {each}, on {member.name}" for each in refusals.member_holdings(member))
-    if not decided.shape.level.redundant:
-        yield f"{decided.shape.level.title}: when one drive fails, everything is lost; keep copies elsewhere"
+    if not decided.geometry.level.redundant:
+        yield f"{decided.geometry.level.title}: when one drive fails, everything is lost; keep copies elsewhere"
     yield from members.unasked([each.disk for each in named])
     yield from members.differences(named, known)
     yield from (line for member in named for line in members.link_sentences(member))
@@ -145,7 +150,7 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
 
 
 def _array_attention(decided: Decided) -> Iterator[str]:
-    goal, level, chunk = decided.goal, decided.shape.level, decided.shape.chunk
+    goal, level, chunk = decided.goal, decided.geometry.level, decided.geometry.chunk
     for rule in judge_chunk(chunk, decided.stripes) if chunk is not None else ():
         size = format_size(chunk or 0)
         if rule.conflict:
@@ -163,7 +168,7 @@ def _array_attention(decided: Decided) -> Iterator[str]:
 
 
 def _discards(decided: Decided, inventory: Inventory) -> Iterator[str]:
-    level = decided.shape.level
+    level = decided.geometry.level
     if not level.parity:
         return
     safely = inventory.system.discards_on_parity if inventory.system else None
@@ -196,11 +201,11 @@ LEAST_MEMBER = 16 * MIB
 def plan_raid(drives: Sequence[Judged], inventory: Inventory, goal: RaidGoal, *, known: Known | None = None) -> Plan:
     """`known`: what the drive database says of each disk. Raises Refused with every reason."""
     decided = decide_raid(drives, goal)
-    shape, placed = decided.shape, decided.placed
-    refuse(refusals.shape_problems(goal, placed, shape))
+    geometry, placed = decided.geometry, decided.placed
+    refuse(refusals.geometry_problems(goal, placed, geometry))
     sector = placed[0].member.disk.limits.logical_block_size or 512  # the array's are its members'
-    subject = Subject(shape.device, shape.size, sector, None, goal.array_uuid, None, None, None, "")
-    title = f"{shape.level.title} of {len(placed)} members, {format_about(shape.size)}"
+    subject = Subject(geometry.device, geometry.size, sector, None, goal.array_uuid, None, None, None, "")
+    title = f"{geometry.level.title} of {len(placed)} members, {format_about(geometry.size)}"
     attention, notes = (say(decided, inventory, known or {}) for say in (attention_of, notes_of))
     return Plan("raid", subject, title, (), tuple(_steps(decided, inventory)), attention, notes)
 
@@ -278,10 +283,10 @@ def _decide(named: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
     measured = measured_here(goal, stripes, advice, [member.disk for member in named], layout, bitmap)
     advice = measured.advice
     chunk = goal.chunk if goal.chunk is not None else advice.size
-    shape = commands.shape_of(goal, level, layout, chunk, placed, offset.size)
-    if shape.each < max(chunk or 0, LEAST_MEMBER):
+    geometry = commands.geometry_of(goal, level, layout, chunk, placed, offset.size)
+    if geometry.each < max(chunk or 0, LEAST_MEMBER):
         refuse(_about_room(placed, least=offset.size + max(chunk or 0, LEAST_MEMBER)))
-    return Decided(goal, placed, offset, stripes, advice, shape, measured)
+    return Decided(goal, placed, offset, stripes, advice, geometry, measured)
 
 
 def _about_room(placed: Sequence[Placed], least: int = LEAST_MEMBER) -> Iterator[Refusal]:
@@ -305,17 +310,17 @@ def _make_member(placed: Placed, goal: RaidGoal, area: steps.DataArea) -> MakeMe
 
 
 def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
-    goal, shape, placed = decided.goal, decided.shape, decided.placed
+    goal, geometry, placed = decided.goal, decided.geometry, decided.placed
     system = SYSTEMS[goal.system]
-    made = commands.make_array(goal, shape, tuple(each.device for each in placed))
+    made = commands.make_array(goal, geometry, tuple(each.device for each in placed))
     yield from (_make_member(each, goal, made.data) for each in placed)
     yield made
     yield from members.type_steps(placed)
     yield from boot.boot_partition_steps(goal, placed)
-    if file_system := commands.file_system_step(goal, shape):
+    if file_system := commands.file_system_step(goal, geometry):
         yield file_system
-    others = boot.lines_from_now_on(inventory, system, shape.device)
-    yield from boot.persistence_steps(goal, system, shape.device, others)
+    others = boot.lines_from_now_on(inventory, system, geometry.device)
+    yield from boot.persistence_steps(goal, system, geometry.device, others)
     yield from boot.late_start_steps(goal, system)
     yield from boot.boot_copy_steps(goal, placed)
     yield from boot.mount_steps_of_goal(goal)

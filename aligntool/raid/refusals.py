@@ -10,7 +10,7 @@ from aligntool.errors import Refusal
 from aligntool.inventory import DiskKind, LbaFormat
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.chunks import LEVELS, copies_of, layouts_of
-from aligntool.raid.commands import BLOCK, Shape
+from aligntool.raid.commands import BLOCK, ArrayGeometry
 from aligntool.raid.measured import has_test_array
 from aligntool.raid.members import Placed, own_length
 from aligntool.steps import held_by
@@ -287,30 +287,30 @@ BTRFS_LEAST = 109 * MIB  # mkfs.btrfs, for one device: 114294784
 EXT4_STRIDE = 0xFFFF  # s_raid_stride has 16 bits, and mke2fs cuts what is more
 
 
-def shape_problems(goal: RaidGoal, placed: Sequence[Placed], shape: Shape) -> Iterator[Refusal]:
-    yield from _about_lengths(goal, placed, shape)
-    if goal.metadata == "1.0" and shape.level.word != "raid1":
-        text = f"metadata 1.0 lets a member be read alone, and those of a {shape.level.title} cannot be"
+def geometry_problems(goal: RaidGoal, placed: Sequence[Placed], geometry: ArrayGeometry) -> Iterator[Refusal]:
+    yield from _about_lengths(goal, placed, geometry)
+    if goal.metadata == "1.0" and geometry.level.word != "raid1":
+        text = f"metadata 1.0 lets a member be read alone, and those of a {geometry.level.title} cannot be"
         yield Refusal("invalid-option", "--metadata", text, "--metadata 1.2")
-    yield from _about_filesystem(goal, shape)
+    yield from _about_filesystem(goal, geometry)
 
 
-def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], shape: Shape) -> Iterator[Refusal]:
+def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], geometry: ArrayGeometry) -> Iterator[Refusal]:
     """Of a RAID0 md takes whole members: there is no --size, and what is longer becomes a zone of fewer members
     (raid0.c, create_strip_zones)."""
     if any(each.entries for each in placed):
         return
-    if goal.spare_room and not (goal.whole_drives and shape.level.redundant):
+    if goal.spare_room and not (goal.whole_drives and geometry.level.redundant):
         what = "whole drives of a RAID0 are" if goal.whole_drives else "partitions that are there are"
         text = f"no room can be left free: {what} used as they are"
         yield Refusal("invalid-option", "--spare-room", text, "leave --spare-room out")
-    if shape.level.redundant or not shape.chunk:
+    if geometry.level.redundant or not geometry.chunk:
         return
     if goal.member_size is not None:
         text = "a RAID0 has no size for its members: they are used as they are"
         yield Refusal("invalid-option", "member_size", text, "leave member_size out")
     lengths = {each.member.name: own_length(each) for each in placed}
-    if len({(length - shape.offset) // shape.chunk for length in lengths.values()}) > 1:
+    if len({(length - geometry.offset) // geometry.chunk for length in lengths.values()}) > 1:
         told = ", ".join(f"{name} {format_about(length)}" for name, length in lengths.items())
         text = f"the members of a RAID0 are used whole, and these differ in length ({told})"
         hint = "name partitions of one length, or drives without --whole-drives: these get such partitions"
@@ -318,14 +318,14 @@ def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], shape: Shape) -> It
         yield Refusal("lengths-differ", ", ".join(lengths), text, hint)
 
 
-def _about_filesystem(goal: RaidGoal, shape: Shape) -> Iterator[Refusal]:
-    least, chunk = _least_size(goal, shape), shape.chunk or 0
-    if shape.size < least:
-        text = f"{goal.filesystem} needs {format_size(least)} here, and the array has {format_about(shape.size)}"
-        yield Refusal("too-small", shape.device, text, "take larger members, or --fs ext4")
+def _about_filesystem(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[Refusal]:
+    least, chunk = _least_size(goal, geometry), geometry.chunk or 0
+    if geometry.size < least:
+        text = f"{goal.filesystem} needs {format_size(least)} here, and the array has {format_about(geometry.size)}"
+        yield Refusal("too-small", geometry.device, text, "take larger members, or --fs ext4")
     text = ""
-    if goal.filesystem == "xfs" and chunk * shape.data >= XFS_WIDTH:
-        wide = f"a stripe of {shape.data} times {format_size(chunk)}"
+    if goal.filesystem == "xfs" and chunk * geometry.data >= XFS_WIDTH:
+        wide = f"a stripe of {geometry.data} times {format_size(chunk)}"
         text = f"{wide} is too wide for xfs, whose widest is below {format_size(XFS_WIDTH)}"
     elif goal.filesystem == "ext4" and chunk // (goal.block_size or BLOCK) > EXT4_STRIDE:
         text = f"a chunk of {format_size(chunk)} is too large for the stride of ext4"
@@ -333,6 +333,6 @@ def _about_filesystem(goal: RaidGoal, shape: Shape) -> Iterator[Refusal]:
         yield Refusal("invalid-option", "--chunk", text, "--chunk 512KiB")
 
 
-def _least_size(goal: RaidGoal, shape: Shape) -> int:
-    xfs = max(XFS_LEAST_STRIPED, XFS_UNITS * shape.chunk) if shape.chunk else XFS_LEAST
+def _least_size(goal: RaidGoal, geometry: ArrayGeometry) -> int:
+    xfs = max(XFS_LEAST_STRIPED, XFS_UNITS * geometry.chunk) if geometry.chunk else XFS_LEAST
     return {"btrfs": BTRFS_LEAST, "xfs": xfs}.get(goal.filesystem, 0)

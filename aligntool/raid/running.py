@@ -187,7 +187,7 @@ def _findings(disk: Disk, drives: Sequence[str], report: Report) -> Iterator[Fin
 # crypttab(5), systemd.mount(5).
 
 CRYPTTAB = "/etc/crypttab"
-FILE_SYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "vfat", "exfat", "ntfs")
+MOUNTABLE = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "vfat", "exfat", "ntfs")
 _PLACE = re.compile(r"/[^\s\\#]*")
 
 
@@ -250,7 +250,7 @@ def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
     if not _PLACE.fullmatch(place) or place == "/":
         text = f"{place!r} is not a mount point that fstab can hold"
         yield Refusal("invalid-option", "--mount", text, "--mount /srv/data")
-    if layer is None or not layer.uuid or layer.kind not in FILE_SYSTEMS:
+    if layer is None or not layer.uuid or layer.kind not in MOUNTABLE:
         what, look = layer.kind if layer else "no one file system", f"blkid -p {disk.path}"
         text = f"{disk.path} holds {what}, which cannot be mounted as it is"
         if disk.content_read:

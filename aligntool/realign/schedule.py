@@ -173,7 +173,7 @@ def _in_lanes(group: Sequence[Extent], distance: int, lanes: Lanes) -> Iterator[
                 row += [Copy(run.length, run.start, run.start) for run in window]
                 going.append(column)
         columns = going
-        yield from _chunks(row, lanes.batch)
+        yield from _batches(row, lanes.batch)
     if out:
         yield tuple(out)
 
@@ -244,15 +244,15 @@ def _windows(runs: Sequence[Extent], window: int) -> Iterator[list[Extent]]:
         yield found[::-1]
 
 
-def _chunks(row: Sequence[Copy], most: int) -> Iterator[Batch]:
+def _batches(row: Sequence[Copy], most: int) -> Iterator[Batch]:
     """Yield copies; those of one row do not touch each other's sources, so they may be divided anywhere."""
-    chunk: list[Copy] = []
+    batch: list[Copy] = []
     size = 0
     for copy in row:
-        if chunk and size + copy.length > most:
-            yield tuple(chunk)
-            chunk, size = [], 0
-        chunk.append(copy)
+        if batch and size + copy.length > most:
+            yield tuple(batch)
+            batch, size = [], 0
+        batch.append(copy)
         size += copy.length
-    if chunk:
-        yield tuple(chunk)
+    if batch:
+        yield tuple(batch)

@@ -435,8 +435,8 @@ def sweep_lines(sweep: Sweep, *, width: int) -> Iterator[Line]:
     said = [
         f"{sweep_words(sweep)}; about {time_words(round(sweep.seconds))}",
         f"of {', '.join(sweep.members)}; each is measured alone first",
-        f"in {format_size(sweep.span)} of each array, {len(sweep.shapes)} loads of {sweep.runtime_s:g} s: "
-        + "; ".join(shape.name for shape in sweep.shapes),
+        f"in {format_size(sweep.span)} of each array, {len(sweep.loads)} loads of {sweep.runtime_s:g} s: "
+        + "; ".join(load.name for load in sweep.loads),
         f"bitmap {sweep.bitmap}" + (f", layout {sweep.layout}" if sweep.layout else ""),
     ]
     for text in said:
@@ -456,12 +456,12 @@ def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int
     for member in tuning.members:
         if member.read and member.write:
             yield plain(f"{member.name} alone: {format_rate(member.read)} reading, {format_rate(member.write)} writing")
-    shapes = list(dict.fromkeys(sample.shape for sample in tuning.samples))
-    yield from (plain(f"load {number}: {name}") for number, name in enumerate(shapes, start=1))
+    loads = list(dict.fromkeys(sample.load for sample in tuning.samples))
+    yield from (plain(f"load {number}: {name}") for number, name in enumerate(loads, start=1))
     yield EMPTY
-    rows = [["chunk", *(f"load {number}, MB/s" for number in range(1, len(shapes) + 1)), "all, ratio", ""]]
+    rows = [["chunk", *(f"load {number}, MB/s" for number in range(1, len(loads) + 1)), "all, ratio", ""]]
     for chunk in sorted({sample.chunk for sample in tuning.samples}):
-        cells = [_spread(tuning, chunk, shape) for shape in shapes]
+        cells = [_spread(tuning, chunk, load) for load in loads]
         ratio = str(choice.against.get(chunk, "–"))
         rows.append([format_size(chunk), *cells, ratio, _words(chunk, choice, recommended)])
     yield from _fitting(rows, width)
@@ -484,8 +484,8 @@ def plan_command(sweep: Sweep, goal: RaidGoal, kept: str) -> str:
     return " ".join(("sudo aligntool raid plan", *map(shell_word, (*words, *sweep.members))))
 
 
-def _spread(tuning: Tuning, chunk: int, shape: str) -> str:
-    rates = [each.rate / 1e6 for each in tuning.samples if each.chunk == chunk and each.shape == shape]
+def _spread(tuning: Tuning, chunk: int, load: str) -> str:
+    rates = [each.rate / 1e6 for each in tuning.samples if each.chunk == chunk and each.load == load]
     return f"{significant(median(rates))} ({significant(min(rates))}–{significant(max(rates))})" if rates else "–"
 
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from aligntool.raid.chunks import LEVELS, WORKLOADS  # noqa: E402
-from aligntool.raid.measured import DEFAULT_CHUNK, Tuning, choose, parse_tuning, shapes_of  # noqa: E402  # noqa: E402
+from aligntool.raid.measured import DEFAULT_CHUNK, Tuning, choose, loads_of, parse_tuning  # noqa: E402  # noqa: E402
 from aligntool.units import KIB, MIB, format_size  # noqa: E402
 from tests.bench.page import put  # noqa: E402
 
@@ -59,13 +59,13 @@ def _read(said: Path, level: str) -> tuple[Tuning, dict[str, int]]:
 def rows(level: str, tuning: Tuning, recommended: dict[str, int]) -> Iterator[str]:
     """A row for each workload: its own loads only, against 512 KiB."""
     for workload in WORKLOADS:
-        names = {shape.name for shape in shapes_of(workload, PAGE)}
+        names = {shape.name for shape in loads_of(workload, PAGE)}
         chunk = recommended[workload]
         title = f"| {LEVELS[level].title} | `{workload}` | {format_size(chunk)} |"
         if chunk == DEFAULT_CHUNK:
             yield f"{title} the same chunk | |"
             continue
-        samples = [each for each in tuning.samples if each.shape in names and each.chunk in (chunk, DEFAULT_CHUNK)]
+        samples = [each for each in tuning.samples if each.load in names and each.chunk in (chunk, DEFAULT_CHUNK)]
         found = choose(samples, DEFAULT_CHUNK)
         if not found.against:
             yield f"{title} – | {found.reason} |"

@@ -11,7 +11,7 @@ from aligntool.change import RaidGoal
 from aligntool.cli.arrays import look_at_members
 from aligntool.measure.chunks import Measuring, Sweep, plan_sweep
 from aligntool.raid.chunks import WORKLOADS
-from aligntool.raid.measured import DEFAULT_CHUNK, TEST_UUID, shapes_of, tuning_text
+from aligntool.raid.measured import DEFAULT_CHUNK, TEST_UUID, loads_of, tuning_text
 
 DEVICES = [f"/dev/nvme{number}n1" for number in range(4)]
 
@@ -40,8 +40,8 @@ def _sweep(level: str, repeats: int, runtime_s: float, span: int) -> tuple[Sweep
     }
     chunks = sorted({DEFAULT_CHUNK, *recommended.values()})
     sweep = plan_sweep(members, goal, chunks=chunks, repeats=repeats, runtime_s=runtime_s, span=span)
-    shapes = [shape for workload in WORKLOADS for shape in shapes_of(workload, goal.database_page)]
-    return replace(sweep, shapes=tuple(dict.fromkeys(shapes)), alone=()), recommended
+    shapes = [shape for workload in WORKLOADS for shape in loads_of(workload, goal.database_page)]
+    return replace(sweep, loads=tuple(dict.fromkeys(shapes)), alone=()), recommended
 
 
 if __name__ == "__main__":

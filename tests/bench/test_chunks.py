@@ -3,7 +3,7 @@
 import pytest
 
 from aligntool.raid.chunks import WORKLOADS
-from aligntool.raid.measured import Sample, Tuning, choose, shapes_of
+from aligntool.raid.measured import Sample, Tuning, choose, loads_of
 from aligntool.render.lines import text_of
 from aligntool.render.plan import tuning_lines
 from aligntool.units import KIB
@@ -14,7 +14,7 @@ RECOMMENDED = dict.fromkeys(WORKLOADS, 512 * KIB) | {"database": 64 * KIB, "vm":
 
 def figures(factor: float) -> Tuning:
     """The loads of `database` are `factor` times as fast with 64 KiB; everything else is alike."""
-    names = {workload: [shape.name for shape in shapes_of(workload, 16 * KIB)] for workload in WORKLOADS}
+    names = {workload: [shape.name for shape in loads_of(workload, 16 * KIB)] for workload in WORKLOADS}
     samples = [
         Sample(number, chunk, name, int(1e9 * (factor if chunk == 64 * KIB and name in names["database"] else 1)), 0)
         for number in range(5)
@@ -39,6 +39,6 @@ def test_the_table_of_a_tuning_fits_the_terminal_and_keeps_every_figure(width: i
     lines = text_of(tuning_lines(tuning, choose(tuning.samples, 512 * KIB), 512 * KIB, width=width))
     shown = [line.rstrip("\n") for line in lines]
     assert [line for line in shown if len(line.rstrip()) > width] == []
-    shapes = {sample.shape for sample in tuning.samples}
+    shapes = {sample.load for sample in tuning.samples}
     figure = sum(line.count("1,000 (1,000–1,000)") + line.count("1,500 (1,500–1,500)") for line in shown)
     assert figure == 3 * len(shapes)

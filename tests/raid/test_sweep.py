@@ -18,7 +18,7 @@ from aligntool.measure.chunks import Measuring, Sweep, job_of, plan_sweep
 from aligntool.measure.fio import fio_words
 from aligntool.raid.chunks import WORKLOADS
 from aligntool.raid.commands import command_of, tuning_command
-from aligntool.raid.measured import TEST_UUID, Shape, has_test_array, shapes_of
+from aligntool.raid.measured import TEST_UUID, Load, has_test_array, loads_of
 from aligntool.render.plan import plan_command
 from aligntool.steps import MakeArray
 from aligntool.units import GIB, KIB, MIB, Extent
@@ -124,7 +124,7 @@ def test_a_plan_of_an_array_offers_to_clear_a_test_array_instead_of_wiping_it() 
 def test_fio_understands_every_load_as_it_is_meant(workload: str, sparse: Callable[..., Path], tmp_path: Path) -> None:
     """fio's own "job options", and what it did."""
     image = sparse(16 * MIB)
-    for number, shape in enumerate(shapes_of(workload, 16 * KIB)):
+    for number, shape in enumerate(loads_of(workload, 16 * KIB)):
         made = sweep(goal("raid0", workload=workload), runtime_s=0.1)
         job = replace(job_of(shape, str(image), 16 * MIB, made), direct=False)
         output = tmp_path / f"{number}.json"
@@ -161,8 +161,8 @@ def test_the_help_says_what_the_file_of_a_result_is_for() -> None:
 
 
 def test_a_load_says_what_it_is() -> None:
-    assert Shape("randrw", 16 * KIB, 16, read_share=70).name == "randrw 16KiB QD16, 70 % reads"
-    assert Shape("randwrite", 8 * KIB, 1, threads=4, sync_every=1).name == "randwrite 8KiB QD1 x4, synced"
+    assert Load("randrw", 16 * KIB, 16, read_share=70).name == "randrw 16KiB QD16, 70 % reads"
+    assert Load("randwrite", 8 * KIB, 1, threads=4, sync_every=1).name == "randwrite 8KiB QD1 x4, synced"
 
 
 # As it is typed

@@ -19,9 +19,9 @@ from aligntool.raid.measured import (
     Verdict,
     choose,
     identity_of,
+    loads_of,
     parse_tuning,
     scores_of,
-    shapes_of,
     span_of,
     sweep_chunks,
     sweep_order,
@@ -137,7 +137,7 @@ def test_what_is_recommended_and_what_mdadm_takes_are_always_tried(level: str, w
     stripes = Stripes(LEVELS[level], 3, workload, 16 * KIB, (grid(4 * KIB),))
     tried = sweep_chunks(stripes)
     assert 512 * KIB in tried and list(tried) == sorted(set(tried)) and len(tried) <= 6
-    assert shapes_of(workload, 16 * KIB)
+    assert loads_of(workload, 16 * KIB)
     assert recommend_chunk(stripes).size in sweep_chunks(stripes, (64 * KIB,))
 
 
@@ -155,7 +155,7 @@ def test_the_span_is_what_was_asked_for_and_never_more_than_there_is() -> None:
 
 def test_the_loads_of_each_workload_have_names_of_their_own() -> None:
     for workload in WORKLOADS:
-        names = [shape.name for shape in shapes_of(workload, 16 * KIB)]
+        names = [shape.name for shape in loads_of(workload, 16 * KIB)]
         assert len(set(names)) == len(names)
 
 
