@@ -79,7 +79,7 @@ class FailOn(StrEnum):
 def audit(
     targets: options.TargetsArgument = None,
     *,
-    map_: Annotated[bool, "--map", "Draw blocks over physical sectors for each partition."] = False,
+    map_: Annotated[bool, "--map", "Draw each disk to scale, and the blocks of each partition over sectors."] = False,
     json_: Annotated[bool, "--json", "The same as --format json."] = False,
     host: Annotated[bool, "--host", "Put the name of this machine into the JSON."] = False,
     format_: Annotated[Format, "--format", "Format of the report."] = Format.TEXT,

@@ -1,8 +1,11 @@
 """`aligntool report` and `snapshot`."""
 
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from os import uname
+from pathlib import Path
 from typing import Annotated
 
 from aligntool.audit.drives import unjudged
@@ -19,7 +22,7 @@ from aligntool.linux.process import SILENCE_S
 from aligntool.linux.snapshot import collect
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.targets import Given
-from aligntool.measure.targets import read_any
+from aligntool.measure.targets import read_any, temperature_of
 from aligntool.raid.chunks import known_rates
 from aligntool.raid.running import arrays_of
 from aligntool.realign.mends import with_mends
@@ -68,6 +71,7 @@ def report(
     if targets:
         refuse(Refusal("not-read", each.what, f"{each.what}: {each.why}", each.hint) for each in inventory.unseen)
     content = _content(inventory, Wishes(page_size=geometry.page_size, grain=grain or MIB), measured)
+    content = _named(content, targets, sysroot)
     pages = _drawn(_find_picture(content, chart), svg, png) if chart else []
     if output is not None:
         pages.insert(0, (output, page_html(content).encode()))
@@ -94,6 +98,15 @@ def _content(inventory: Inventory, wishes: Wishes, measured: tuple[Measured, ...
     found, mends = with_mends(audit(inventory, known, wishes))
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return Content(found, arrays_of(found, (), rates), mends, measured, made, rates)
+
+
+def _named(content: Content, targets: list[str] | None, sysroot: str | None) -> Content:
+    """With the name of what was looked at, and how warm the drives of this machine are."""
+    if sysroot is not None:
+        return replace(content, machine=Path(sysroot).name.partition(".tar")[0])
+    found = ((judged.disk.name, temperature_of(judged.disk.name)) for judged in content.report.judged)
+    warm = {name: degrees for name, degrees in found if degrees is not None}
+    return replace(content, machine=", ".join(targets or [uname().nodename]), temperatures=warm)
 
 
 def _find_picture(content: Content, name: str) -> Picture:

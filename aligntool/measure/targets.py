@@ -227,7 +227,7 @@ def look_at_conditions(target: Target, span: int) -> Conditions:
 
 def warmed(before: Conditions) -> Conditions:
     """The same with the temperatures of now as those of after."""
-    drives = tuple(replace(drive, temperature_after_c=_temperature(drive.name)) for drive in before.drives)
+    drives = tuple(replace(drive, temperature_after_c=temperature_of(drive.name)) for drive in before.drives)
     return replace(before, drives=drives)
 
 
@@ -276,7 +276,7 @@ def drive_state(disk: Disk) -> DriveState:
         scheduler=_scheduler(LIVE.text(f"{folder}/queue/scheduler") or ""),
         write_cache=LIVE.text(f"{folder}/queue/write_cache") or None, array_level=array.level if array else None,
         array_action=LIVE.text(f"{folder}/md/sync_action") or None, array_degraded=bool(array and array.degraded),
-        temperature_c=_temperature(disk.name),
+        temperature_c=temperature_of(disk.name),
     )  # fmt: skip
 
 
@@ -287,7 +287,7 @@ def _scheduler(text: str) -> str | None:
     return chosen or (words[0] if len(words) == 1 else None)
 
 
-def _temperature(name: str) -> float | None:
+def temperature_of(name: str) -> float | None:
     """hwmon of the NVMe driver, or of drivetemp for ATA, in thousandths (Documentation/hwmon/sysfs-interface)."""
     folder = Path("/sys/class/block", name.replace("/", "!"), "device")
     for below in ("hwmon*", "hwmon/hwmon*", "device/hwmon/hwmon*"):

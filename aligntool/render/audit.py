@@ -157,9 +157,7 @@ def alike_of(findings: Sequence[Finding], *, alone: str | None) -> list[tuple[Fi
     """Findings with the same words on several disks are merged; an only disk is not named."""
     groups: dict[tuple[str, tuple[str, ...], str | None], list[Finding]] = {}
     for finding in findings:
-        words = finding.summary.removeprefix(f"{finding.disk}: ")
-        if finding.disk and finding.disk == alone:
-            words = words.replace(f" of {alone}", "", 1)
+        words = finding.summary.removeprefix(f"{finding.disk}: ").replace(f" of {finding.disk}", "", 1)
         groups.setdefault((words, finding.evidence, finding.cause), []).append(finding)
     said = []
     for (words, _, _), group in groups.items():
@@ -234,7 +232,7 @@ def audit_lines(
 ) -> Iterator[Line]:
     """`mends`: whether what is off can be realigned, by the disk's name; `maps`: pictures of the disks."""
     if report.judged and not quiet:
-        yield from (_verdict_line(report), EMPTY)
+        yield from (verdict_line(report), EMPTY)
     yield from maps
     if quiet:
         yield from finding_lines(report, width=width, verbose=False, quiet=True)
@@ -418,7 +416,7 @@ def worst_of(verdict: Verdict) -> Check | None:
     return min(failed, key=lambda check: check.grid.severity.rank, default=None)
 
 
-def _verdict_line(report: Report) -> Line:
+def verdict_line(report: Report) -> Line:
     """Return the verdict of all disks in words."""
     disks, errors = report.judged, report.count(Severity.ERROR)
     off = [each for each in disks if any(one.matters and one.answer is Answer.OFF for one in each.verdicts)]

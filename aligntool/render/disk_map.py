@@ -1,16 +1,108 @@
 """Maps of a disk as text: partitions, gaps, moves."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count, groupby, pairwise, takewhile
 from operator import itemgetter
 
 from aligntool.audit.report import Answer, Check, Grid, GridKind, Judged, Report, Verdict
+from aligntool.audit.wording import layer_name
 from aligntool.change import Place, Plan
-from aligntool.inventory import Partition
-from aligntool.render.audit import worst_of
-from aligntool.render.lines import EMPTY, Line, Piece, Style, cell_width, harmless, paragraph, plain, wrapped
+from aligntool.inventory import Disk, Partition, Role
+from aligntool.render.audit import verdict_words, worst_of
+from aligntool.render.lines import EMPTY, Line, Piece, Style, cell_width, fit, harmless, paragraph, plain, wrapped
 from aligntool.steps import JournalPlace, WriteJournal
 from aligntool.units import Extent, format_about, format_size
+
+# A disk as stretches: its partitions in their order, and the free space between them.
+
+SMALL_GAP = 0.002  # of the disk: free space below that is not drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A run of the disk; `partition` None: free, or the disk used whole."""
+
+    start: int
+    length: int
+    partition: Partition | None = None
+    verdict: Verdict | None = None
+    label: str = ""
+    what: str = ""
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+    @property
+    def free(self) -> bool:
+        return self.partition is None and self.verdict is None
+
+
+def stretches_of(judged: Judged) -> list[Stretch]:
+    """Return them in the order of their starts. Containers are left out: what lies in them is there."""
+    disk, verdicts = judged.disk, judged.by_partition()
+    if not disk.partitions:
+        whole = verdicts.get(None)
+        what = ", ".join(map(layer_name, disk.content)) or disk.content_hint or "in use"
+        return [Stretch(0, disk.size or 1, None, whole, "whole", what)] if whole else []
+    holding = {part.number for part in containers_of(disk)}
+    parts = [part for part in disk.partitions if part.number not in holding and part.role is not Role.EXTENDED]
+    made: list[Stretch] = []
+    end = 0
+    for part in sorted(parts, key=lambda part: (part.extent.start, part.number)):
+        made += _gap(end, part.extent.start, disk)
+        place, what = part.extent, ", ".join(map(layer_name, part.content)) or part.content_hint or part.type_name
+        made.append(Stretch(place.start, place.length, part, verdicts.get(part.number), str(part.number), what))
+        end = max(end, place.end)
+    return made + list(_gap(end, disk.size or 0, disk))
+
+
+def containers_of(disk: Disk) -> list[Partition]:
+    """Return the extended partition, and entries of a table that hold others."""
+    return [
+        part
+        for part in disk.partitions
+        if part.role in (Role.EXTENDED, Role.MAP)
+        and any(part.extent.contains(other.extent) for other in disk.partitions if other.number != part.number)
+    ]
+
+
+def _gap(start: int, end: int, disk: Disk) -> Iterator[Stretch]:
+    if disk.size and end - start > disk.size * SMALL_GAP:
+        yield Stretch(start, end - start, what="free")
+
+
+def strip_lines(judged: Judged, *, width: int) -> Iterator[Line]:
+    """The whole disk to scale in a line, and below it what its partitions are; ^ is a start off the grid. Nothing where
+    there are more partitions than columns.
+    """
+    size, stretches = judged.disk.size or 0, stretches_of(judged)
+    parts = [one for one in stretches if not one.free and one.end <= size]
+    around = [(part.extent, str(part.number), Style.DIM) for part in containers_of(judged.disk)]
+    bar = (*around, *((Extent(one.start, one.length), one.label, _looks(one)) for one in parts))
+    columns = _columns([extent for extent, _, _ in bar], size, width)
+    if not parts or not columns:
+        return
+    end = format_about(size)
+    yield ((fit(judged.disk.name, width - cell_width(end)), Style.TITLE), (end, Style.DIM))
+    yield tuple(_drawn(bar, columns, size))
+    ends = [*(columns[one.start] for one in parts[1:]), width]
+    line, used = [], 0
+    for one, limit in zip(parts, ends, strict=True):
+        begin, mark = columns[one.start], "^" * (one.verdict is not None and one.verdict.answer is Answer.OFF)
+        said, room = f"{mark}{f'{one.what} '.lstrip()}{format_about(one.length)}", limit - begin - 1
+        said = fit(said, min(cell_width(harmless(said)), room)) if room > 4 else mark
+        if begin >= used and said:
+            line += [(" " * (begin - used), Style.PLAIN), (said, _looks(one))]
+            used = begin + cell_width(said)
+    yield (*line,)
+    yield EMPTY
+
+
+def _looks(one: Stretch) -> Style:
+    return verdict_words(one.verdict)[0][1]
+
 
 # Blocks over sectors: the picture of the 2010 article, drawn for the user's own partitions.
 #
@@ -23,7 +115,9 @@ USUAL_BLOCK = 4096
 
 
 def map_lines(report: Report, *, width: int) -> Iterator[Line]:
+    """Of each disk the whole, then every start."""
     for judged in report.judged:
+        yield from strip_lines(judged, width=width)
         for verdict in judged.verdicts:
             yield from boundary_lines(judged, verdict, width=width)
 

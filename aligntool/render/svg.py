@@ -147,16 +147,19 @@ def _number(number: Number | str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """`value` and the range around it, in the chart's unit; `text` and `range_text`: the same as they are read."""
+    """`value` and the range around it, in the chart's unit; `text` and `range_text`: the same as they are read.
+    `tick`: a mark across the bar, such as a prediction. `kind` "head": only words, above the bars that follow.
+    """
 
     label: str
     value: float
     text: str
     low: float | None = None
     high: float | None = None
-    kind: str = "plain"  # "good", "bad", "doubt": how it is drawn; `note` must say the same in words
+    kind: str = "plain"  # "read", "write", "good", "bad", "doubt": how it is drawn; words must say the same
     note: str = ""
     range_text: str = ""
+    tick: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +170,7 @@ class BarChart:
     bars: tuple[Bar, ...]
     note: str = ""
     tabled: bool = False  # its figures stand in a table of the result already
+    quarters: bool = False  # the scale goes to 1 at least, with lines at its quarters
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +201,11 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
+    """`write` False: of reads, True: of writes, which have a colour each; None: of anything else."""
+
     label: str
     points: tuple[Point, ...]
+    write: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +224,7 @@ class CurveChart:
     y_title: str
     series: tuple[Series, ...]
     doubling: bool = True  # each step on the x axis doubles
+    decades: bool = False  # each step on the y axis is ten times the one below
     mark: Mark | None = None
     note: str = ""
     tabled: bool = False
@@ -278,18 +286,34 @@ LARGEST_RATIO = 4.0  # ten thousand times; what is beyond is drawn at the edge, 
 
 def bar_picture(chart: BarChart) -> Picture:
     """From zero to the right, with the range as a whisker."""
-    most = max([*(bar.value for bar in chart.bars), *(bar.high or 0 for bar in chart.bars)], default=0) or 1
-    scale = (RIGHT - LEFT) / most
-    elements: list[Element] = []
-    for index, bar in enumerate(chart.bars):
-        top = index * ROW
+    ends = [end for bar in chart.bars for end in (bar.value, bar.high, bar.tick) if end is not None]
+    most = max([*ends, 1.0 if chart.quarters else 0.0]) or 1
+    scale, elements, top = (RIGHT - LEFT) / most, list[Element](), 0
+    for bar in chart.bars:
         elements += _row_words(bar, top)
-        elements.append(box(LEFT, top + 20, max(bar.value, 0) * scale, 14, bar.kind))
-        elements += _whisker(bar, top + 27, LEFT, scale)
-    bottom = len(chart.bars) * ROW
-    elements.append(line(LEFT, 18, LEFT, bottom, "axis"))
-    elements.append(words(LEFT, bottom + 14, fitting(chart.unit, RIGHT - LEFT, 11.5), "small dim"))
-    return Picture(chart.name, chart.title, alternative_of(chart), WIDTH, bottom + 20, tuple(elements))
+        if bar.kind != "head":
+            elements += _bar(bar, top + 20, scale, quarters=chart.quarters)
+        top += ROW if bar.kind != "head" else 22
+    if not chart.quarters:
+        elements.append(line(LEFT, 18, LEFT, top, "axis"))
+    else:
+        for quarter in range(5):
+            anchor = {0: "start", most * 4: "end"}.get(quarter, "middle")
+            elements.append(words(LEFT + quarter / 4 * scale, top + 12, f"{quarter / 4:g}", "small dim", anchor=anchor))
+        top += 16
+    elements.append(words(LEFT, top + 14, fitting(chart.unit, RIGHT - LEFT, 11.5), "small dim"))
+    return Picture(chart.name, chart.title, alternative_of(chart), WIDTH, top + 20, tuple(elements))
+
+
+def _bar(bar: Bar, top: int, scale: float, *, quarters: bool) -> Iterator[Element]:
+    if quarters:
+        for quarter in range(5):
+            x = LEFT + quarter / 4 * scale
+            yield line(x, top - 2, x, top + 16, "faint" if quarter else "axis")
+    yield box(LEFT, top, max(bar.value, 0) * scale, 14, bar.kind)
+    yield from _whisker(bar, top + 7, LEFT, scale)
+    if bar.tick is not None:
+        yield line(LEFT + bar.tick * scale, top - 4, LEFT + bar.tick * scale, top + 18, "tick")
 
 
 def ratio_picture(chart: RatioChart) -> Picture:
@@ -366,14 +390,14 @@ def curve_picture(chart: CurveChart) -> Picture:
     series = [one for one in chart.series if one.points][:MOST_SERIES]
     points = [point for one in series for point in one.points]
     places = _places(points, doubling=chart.doubling)
-    most, steps = _round_up(max((max(point.value, point.high or 0) for point in points), default=1))
+    scale = _scale(points, decades=chart.decades)
     elements = [words(2, 14, fitting(chart.y_title, WIDTH, 11.5), "small dim")]
-    elements += [*_rows(most, steps), *_columns(points, places)]
+    elements += [*_rows(scale), *_columns(points, places)]
     elements.append(words(CURVES_RIGHT, BOTTOM + 32, fitting(chart.x_title, WIDTH, 11.5), "small dim end"))
     if chart.mark is not None and chart.mark.x in places:
         elements += _mark(places[chart.mark.x], chart.mark.text)
-    for letter, one in zip(LETTERS, series, strict=False):
-        elements += _curve(one, letter, places, most)
+    for letter, one in _lettered(series):
+        elements += _curve(one, letter, places, scale)
     legend = list(_legend(series))
     elements += legend
     height = BOTTOM + 44 + 20 * len(legend)
@@ -405,15 +429,44 @@ def _round_up(most: float) -> tuple[float, int]:
     return next(((end * power, steps) for end, steps in ROUND if end * power >= most * 0.9999), (most, 4))
 
 
-def _height(value: float, most: float) -> float:
-    return BOTTOM - max(value, 0) / most * (BOTTOM - TOP)
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """The y axis; `least` 0: linear, otherwise logarithmic from there."""
+
+    least: float
+    most: float
+    steps: tuple[float, ...]
+
+    def height(self, value: float) -> float:
+        if self.least:
+            share = math.log(max(value, self.least) / self.least) / math.log(self.most / self.least)
+        else:
+            share = max(value, 0) / self.most
+        return BOTTOM - share * (BOTTOM - TOP)
 
 
-def _rows(most: float, steps: int) -> Iterator[Element]:
-    for step in range(steps + 1):
-        value = most * step / steps
-        y = _height(value, most)
-        yield line(CURVES_LEFT, y, CURVES_RIGHT, y, "faint" if step else "axis")
+def _scale(points: Sequence[Point], *, decades: bool) -> _Scale:
+    most = max((max(point.value, point.high or 0) for point in points), default=1)
+    least = min((point.value for point in points), default=1)
+    if decades and least > 0:
+        low, high = math.floor(math.log10(least)), math.ceil(math.log10(most * 0.9999))
+        exponents = range(low, max(high, low + 1) + 1)
+        return _Scale(10.0**low, 10.0 ** exponents[-1], tuple(10.0**each for each in exponents))
+    most, steps = _round_up(most)
+    return _Scale(0, most, tuple(most * step / steps for step in range(steps + 1)))
+
+
+def _lettered(series: Sequence[Series]) -> Iterator[tuple[str, Series]]:
+    """Reads have the first colour, dash and shape, writes the second."""
+    known = len({one.write for one in series}) == len(series)
+    for letter, one in zip(LETTERS, series, strict=False):
+        yield letter if one.write is None or not known else LETTERS[one.write], one
+
+
+def _rows(scale: _Scale) -> Iterator[Element]:
+    for at, value in enumerate(scale.steps):
+        y = scale.height(value)
+        yield line(CURVES_LEFT, y, CURVES_RIGHT, y, "faint" if at else "axis")
         yield words(CURVES_LEFT - 6, y + 4, axis_words(value), "small dim end")
 
 
@@ -445,15 +498,15 @@ def _mark(at: float, text: str) -> Iterator[Element]:
     yield words(place[0], TOP - 5, fitting(text, room, 12.5), place[1])
 
 
-def _curve(series: Series, letter: str, places: dict[float, float], most: float) -> Iterator[Element]:
+def _curve(series: Series, letter: str, places: dict[float, float], scale: _Scale) -> Iterator[Element]:
     style = f"series-{letter}"
     points = sorted(series.points, key=lambda point: point.x)
     if len(points) > 1:
-        yield path([(places[point.x], _height(point.value, most)) for point in points], f"{style} curve")
+        yield path([(places[point.x], scale.height(point.value)) for point in points], f"{style} curve")
     for point in points:
-        x, y = places[point.x], _height(point.value, most)
+        x, y = places[point.x], scale.height(point.value)
         if point.low is not None and point.high is not None and point.high > point.low:
-            low, high = _height(point.low, most), _height(point.high, most)
+            low, high = scale.height(point.low), scale.height(point.high)
             yield line(x, low, x, high, f"{style} range")
             for end in (low, high):
                 yield line(x - 4, end, x + 4, end, f"{style} range")
@@ -472,7 +525,7 @@ def _point(x: float, y: float, letter: str) -> Element:
 
 
 def _legend(series: Sequence[Series]) -> Iterator[Element]:
-    for index, (letter, one) in enumerate(zip(LETTERS, series, strict=False)):
+    for index, (letter, one) in enumerate(_lettered(series)):
         y = BOTTOM + 52 + 20 * index
         dash = path([(CURVES_LEFT, y), (CURVES_LEFT + 34, y)], f"series-{letter} curve")
         label = words(CURVES_LEFT + 42, y + 4, fitting(one.label, CURVES_RIGHT - CURVES_LEFT - 42, 13))
@@ -510,7 +563,7 @@ def _block(title: str, done: tuple[Run, ...], top: int) -> Iterator[Element]:
     for number, run in enumerate(done, 1):
         y = top + 20 + run.row * LANE
         waiting = run.answered - BUSY_US
-        yield box(_x(run.sent), y, _x(waiting) - _x(run.sent), LANE - 5, "plain")
+        yield box(_x(run.sent), y, _x(waiting) - _x(run.sent), LANE - 5, "read")
         yield box(_x(waiting), y, _x(run.answered) - _x(waiting), LANE - 5, "doubt")
         yield words(_x(run.sent) + 4, y + 12, str(number), "small")
     told = f"{READS} reads in {end} µs: {READS * 1_000_000 // end:,} a second"
@@ -526,7 +579,7 @@ def _axis(y: int) -> Iterator[Element]:
 
 
 def _key(y: int) -> Iterator[Element]:
-    yield box(QUEUE_LEFT, y, 14, 12, "plain")
+    yield box(QUEUE_LEFT, y, 14, 12, "read")
     yield words(QUEUE_LEFT + 20, y + 11, "waits for its flash", "small")
     yield box(QUEUE_LEFT + 170, y, 14, 12, "doubt")
     yield words(QUEUE_LEFT + 190, y + 11, "on the way that all share", "small")

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from aligntool.audit.report import Answer, Report
 from aligntool.inventory import DiskKind, TableLabel
 from aligntool.render.audit import audit_lines
-from aligntool.render.disk_map import map_lines
+from aligntool.render.disk_map import map_lines, strip_lines
 from aligntool.render.lines import cell_width, fit, harmless, show, text_of, wants_color, wrapped
 from aligntool.render.prometheus import Run, audit_prometheus
 from tests.audit.made import judge, made_disk
 from tests.thorough import examples
 
+STRIP = 4  # lines of the whole disk above the first start: name, strip, labels, a blank one
 HOSTILE = "\x1b]0;owned\x07\x1b[31m[red]bold[/red]\r\n\u202eevil\x9b2J\udcff"
 
 
@@ -99,7 +100,7 @@ def test_many_disks_that_are_fine_are_counted_and_not_listed() -> None:
 
 def test_the_map_draws_the_start_where_it_lies() -> None:
     report = judge(made_disk("63+80000", physical=4096))
-    lines = "".join(text_of(map_lines(report, width=140))).splitlines()
+    lines = "".join(text_of(map_lines(report, width=140))).splitlines()[STRIP:]
     assert "28672" in lines[1] and "32768" in lines[1]
     ruler, blocks = lines[2], lines[3]
     sector = ruler.index("|")
@@ -110,7 +111,7 @@ def test_the_map_draws_the_start_where_it_lies() -> None:
 
 
 def test_the_map_of_an_aligned_partition_draws_blocks_on_the_boundaries() -> None:
-    lines = "".join(text_of(map_lines(judge(made_disk("2048+80000", physical=4096)), width=80))).splitlines()
+    lines = "".join(text_of(map_lines(judge(made_disk("2048+80000", physical=4096)), width=80))).splitlines()[STRIP:]
     assert [index for index, char in enumerate(lines[2]) if char == "|"] == [
         index for index, char in enumerate(lines[3]) if char == "["
     ]
@@ -123,7 +124,26 @@ def test_the_map_of_a_start_that_was_checked_against_nothing_has_a_title_and_no_
     (verdict,) = judged.verdicts
     unchecked = replace(verdict, checks=(), answer=Answer.UNKNOWN, why="not read")
     bare = replace(report, judged=(replace(judged, verdicts=(unchecked,)),))
-    assert [line for line in "".join(text_of(map_lines(bare, width=140))).splitlines() if line][1:] == []
+    assert [line for line in "".join(text_of(map_lines(bare, width=140))).splitlines() if line][STRIP:] == []
+
+
+@pytest.mark.parametrize("width", [60, 80, 132])
+def test_the_map_begins_with_the_whole_disk_to_scale(width: int) -> None:
+    parts = "63+419361; 419840+1677720; 2098000+64"  # of 4,194,304 sectors: 10 %, 40 %, and next to nothing
+    (judged,) = judge(made_disk(parts, size=2 << 30, physical=4096)).judged
+    head, strip, labels, *_ = "".join(text_of(strip_lines(judged, width=width))).splitlines()
+    assert head.startswith(judged.disk.name) and head.endswith("2GiB") and len(head) == len(strip) == width
+    first, second, third = (match.start() for match in re.finditer(r"\[", strip))
+    assert strip[first:].startswith("[1=") and strip[third:].startswith("[3]")
+    for cells, share in ((second - first, 0.1), (third - second, 0.4), (first, 0)):
+        assert abs(cells - share * width) <= 2, "within two columns, which the smallest one needs"
+    assert labels[first:].startswith("^204.") and len(labels) <= width
+    assert "^" not in labels[second:third]
+
+
+def test_there_is_no_strip_of_more_partitions_than_columns() -> None:
+    (judged,) = judge(made_disk("; ".join(f"{2048 * at}+8" for at in range(1, 91)), physical=4096)).judged
+    assert list(strip_lines(judged, width=80)) == []
 
 
 def test_wide_characters_are_measured_as_terminals_do() -> None:

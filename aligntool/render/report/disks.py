@@ -3,19 +3,28 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import chain
-from xml.etree.ElementTree import Element
 
-from aligntool.audit.report import QUESTIONS, Answer, Finding, Judged, MeasuredDisk, Report, Verdict, explanations
-from aligntool.audit.wording import layer_name
-from aligntool.inventory import Disk, LinkHop, Partition, Port, Role, most_of, runs_below
+from aligntool.audit.report import (
+    QUESTIONS,
+    Answer,
+    Code,
+    Finding,
+    Judged,
+    MeasuredDisk,
+    Report,
+    Severity,
+    explanations,
+)
+from aligntool.inventory import Disk, DiskKind, LinkHop, Port, most_of, runs_below
 from aligntool.raid.chunks import Rates, hop_words, narrowest
 from aligntool.raid.running import ArrayView
 from aligntool.render import audit, svg
-from aligntool.render.disk_map import block_of, check_drawn, crossings, judgement
-from aligntool.render.lines import Style, harmless
-from aligntool.render.svg import box, fitting, frame, line, path, percent, words, words_width
-from aligntool.units import format_about, format_rate, format_size
+from aligntool.render.disk_map import check_drawn
+from aligntool.render.lines import Style
+from aligntool.render.report.maps import disk_picture, start_pictures
+from aligntool.units import counted, format_rate
 
 # Benchmarks as a page shows them: charts, sentences, conditions.
 
@@ -65,11 +74,49 @@ def when_words(when: str) -> str:
     return f"{found[1]} {found[2]} UTC" if found else when
 
 
+# The verdict in words: the headline, and figures that lead to what they count.
+
+
+def headline(report: Report) -> tuple[str, str]:
+    """Return the verdict in a sentence, and a word for its colour: "error", "warning", "good" or "info"."""
+    ((text, style),) = audit.verdict_line(report)
+    costs = [one.cost for one in report.findings if one.cost and one.severity is not Severity.INFO]
+    warnings = report.count(Severity.WARNING)
+    if style is Style.BAD and costs:
+        rate = min(cost.write_rate for cost in costs)
+        text += f"; the predicted write rate {'halves' if rate == Fraction(1, 2) else f'falls to {rate}'}"
+    if style is Style.GOOD and not warnings:
+        return text.replace("OK", "All is well"), "good"
+    if style is Style.GOOD:
+        text, style = f"E{text.removeprefix('OK: e')}; {counted(warnings, 'warning')} of another kind", Style.DOUBT
+    return text, {Style.BAD: "error", Style.DOUBT: "warning"}.get(style, "info")
+
+
+def tiles_of(report: Report) -> Iterator[tuple[int, str, str, str]]:
+    """Number, word, the id of what has the details, and a word for the colour."""
+    first: dict[str, str] = {}
+    for one, *_ in audit.by_code(report):
+        first.setdefault(one.severity.value, group_id(one))
+        if one.severity is not Severity.INFO:
+            unknown = one.code in (Code.UNKNOWN_ALIGNMENT, Code.NOT_JUDGED)
+            first.setdefault("unknown" if unknown else "off" if one.code.value.startswith("AT1") else "", group_id(one))
+    yield len(report.judged), "disk" if len(report.judged) == 1 else "disks", "disks", ""
+    for answer, name, tone in ((Answer.ON, "on", "good"), (Answer.OFF, "off", "error"),
+                               (Answer.UNKNOWN, "unknown", "warning")):  # fmt: skip
+        yield report.count_answers(answer), answer.value, first.get(name, "disks"), tone
+    for severity, word in zip(Severity, ("errors", "warnings", "notes"), strict=True):
+        yield report.count(severity), word, first.get(severity.value, ""), severity.value
+
+
+def group_id(finding: Finding) -> str:
+    return f"{finding.code.value}-{finding.severity.value}".lower()
+
+
 # Findings as the page shows them: one article a code, with the explanation that `aligntool explain` gives.
 
 MOST_OF_A_KIND = 40
-MOST_COMMANDS = 5  # for one code
 MOST_NEXT = 60
+_THERE = "on the captured machine: "
 
 
 def groups_of(report: Report, losses: Sequence[Loss] = ()) -> list[dict[str, object]]:
@@ -79,13 +126,13 @@ def groups_of(report: Report, losses: Sequence[Loss] = ()) -> list[dict[str, obj
     for findings in audit.by_code(report):
         text = explanations()[findings[0].code]
         alike = audit.alike_of(findings, alone=audit.only_disk(report))
-        commands = dict.fromkeys(finding.next for finding in findings if _has_command(finding))
         made.append({
-            "code": findings[0].code.value, "severity": findings[0].severity.value, "title": text.title,
+            "id": group_id(findings[0]), "code": findings[0].code.value, "severity": findings[0].severity.value,
+            "title": text.title, "count": len(findings), "next": any(map(_has_command, findings)),
             "seen": [(summary, finding) for finding, summary in alike[:MOST_OF_A_KIND]],
             "more": max(len(alike) - MOST_OF_A_KIND, 0), "costs": audit.cost_rows(findings),
             "measured": list(dict.fromkeys(_measured(findings, disks, losses))),
-            "commands": list(commands)[:MOST_COMMANDS], "explained": zip(QUESTIONS, text.answers, strict=True),
+            "explained": zip(QUESTIONS, text.answers, strict=True),
         })  # fmt: skip
     return made
 
@@ -105,16 +152,22 @@ def _has_command(finding: Finding) -> bool:
     return bool(finding.next) and not finding.next.startswith("aligntool explain ")
 
 
-def commands_of(report: Report, mends: audit.Mends) -> tuple[tuple[str, str], ...]:
-    """What to type next, and why; what the worst findings ask for comes first."""
-    why: dict[str, dict[str, None]] = {}
-    for finding in filter(_has_command, report.findings):
-        why.setdefault(finding.next, {})[finding.code.value] = None
-    made = {command: f"for {', '.join(codes)}" for command, codes in why.items()}
-    for mend in chain.from_iterable(mends.values()):
-        if mend.next and mend.answer == "with-shrink":
-            made.setdefault(mend.next, "a shrink makes room")
-    return tuple(made.items())[:MOST_NEXT]
+def commands_of(report: Report, mends: audit.Mends) -> list[tuple[str, str, str, list[str]]]:
+    """What to type next, the worst first: the id of the findings, their code and title, and the commands, each where it
+    is asked for first.
+    """
+    made: list[tuple[str, str, str, list[str]]] = []
+    seen: set[str] = set()
+    for findings in audit.by_code(report):
+        asked = dict.fromkeys(one.next.removeprefix(_THERE) for one in findings if _has_command(one))
+        if commands := [command for command in asked if command not in seen]:
+            title = explanations()[findings[0].code].title
+            made.append((group_id(findings[0]), findings[0].code.value, title, commands[:MOST_NEXT]))
+            seen.update(commands)
+    shrinks = (one.next.removeprefix(_THERE) for one in chain(*mends.values()) if one.answer == "with-shrink")
+    if more := [command for command in dict.fromkeys(shrinks) if command and command not in seen]:
+        made.append(("", "", "A shrink makes room", more[:MOST_NEXT]))
+    return made
 
 
 # Where drives hang: the links from the processor down to each drive as a tree, and which of them binds an
@@ -222,8 +275,8 @@ def ceiling_chart(array: ArrayView, report: Report, number: int, rates: Rates) -
     if found.read is None and found.write is None:
         return None
     bars = [
-        svg.Bar(f"{array.name}, {way}", most / 1e9, format_rate(most), kind="good", note="the array's ceiling")
-        for way, most in (("reading", found.read), ("writing", found.write))
+        svg.Bar(f"{array.name}, {way}", most / 1e9, format_rate(most), kind=kind, note="the array's ceiling")
+        for way, kind, most in (("reading", "read", found.read), ("writing", "write", found.write))
         if most is not None
     ]
     bars += _ways(array, report, rates)
@@ -259,203 +312,13 @@ def _carries(label: str, bandwidth: int, note: str, *, binds: bool) -> svg.Bar:
     return svg.Bar(label, bandwidth / 1e9, format_rate(bandwidth), kind="bad" if binds else "plain", note=note)
 
 
-# A disk as a picture: its partitions in order, to scale as far as they stay readable, and how each one
-# starts.
-
-WIDTH = 720
-PHONE = 330  # pixels that a small phone leaves for a picture
-MOST_IN_A_ROW = 10
-MAP_ROWS = 6
-LEAST_SHARE = 0.07  # of the row: a number of two digits on a phone
-ROW = 92  # pixels
-_STYLES = {Style.DIM: "plain", Style.GOOD: "good", Style.BAD: "bad"}
-SMALL_GAP = 0.002  # of the disk: free space below that is not drawn
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A run of the disk; `partition` None: free, or the disk used whole."""
-
-    start: int
-    length: int
-    partition: Partition | None = None
-    verdict: Verdict | None = None
-    label: str = ""
-    what: str = ""
-
-
-def disk_picture(judged: Judged, name: str) -> svg.Picture | None:
-    """`name`: what --chart takes. None: nothing is known to lie on it."""
-    pieces = _pieces(judged)
-    if not pieces:
-        return None
-    rows = [pieces[at : at + MOST_IN_A_ROW] for at in range(0, len(pieces), MOST_IN_A_ROW)]
-    elements: list[Element] = []
-    for number, row in enumerate(rows[:MAP_ROWS]):
-        elements += _row(row, number * ROW, judged.disk.size)
-    height = min(len(rows), MAP_ROWS) * ROW
-    if len(rows) > MAP_ROWS:
-        left = sum(len(row) for row in rows[MAP_ROWS:])
-        elements.append(words(0, height + 14, f"… and {left} more; the table has them all", "dim"))
-        height += 20
-    title = f"Map of {judged.disk.name}"
-    return svg.Picture(name, title, _alternative(judged), WIDTH, height, tuple(elements), fluid=True)
-
-
-def _pieces(judged: Judged) -> list[Piece]:
-    disk = judged.disk
-    verdicts = judged.by_partition()
-    if not disk.partitions:
-        whole = verdicts.get(None)
-        what = ", ".join(map(layer_name, disk.content)) or disk.content_hint or "in use"
-        return [Piece(0, disk.size or 1, None, whole, "whole", what)] if whole else []
-    parts = sorted(_drawn(disk), key=lambda part: (part.extent.start, part.number))
-    made: list[Piece] = []
-    end = 0
-    for part in parts:
-        made += _gap(end, part.extent.start, disk)
-        place, what = part.extent, ", ".join(map(layer_name, part.content)) or part.content_hint or part.type_name
-        made.append(Piece(place.start, place.length, part, verdicts.get(part.number), str(part.number), what))
-        end = max(end, place.end)
-    return made + list(_gap(end, disk.size or 0, disk))
-
-
-def _drawn(disk: Disk) -> Iterator[Partition]:
-    """Not the containers: what lies in them is drawn."""
-    for part in disk.partitions:
-        others = (other for other in disk.partitions if other.number != part.number)
-        holds = part.role is Role.MAP and any(part.extent.contains(other.extent) for other in others)
-        if part.role is not Role.EXTENDED and not holds:
-            yield part
-
-
-def _gap(start: int, end: int, disk: Disk) -> Iterator[Piece]:
-    if disk.size and end - start > disk.size * SMALL_GAP:
-        yield Piece(start, end - start, what="free")
-
-
-def shares(lengths: Sequence[int], least: float) -> list[float]:
-    """Parts of the row, which add up to 1: in proportion, but none below `least`. Needs least × pieces < 1."""
-    small: set[int] = set()
-    while True:
-        rest = sum(length for index, length in enumerate(lengths) if index not in small)
-        room = 1 - least * len(small)
-        tiny = {at for at, length in enumerate(lengths) if rest == 0 or length / rest * room < least} - small
-        if not tiny:
-            break
-        small |= tiny
-    if len(small) == len(lengths):
-        return [1 / len(lengths)] * len(lengths)
-    return [least if index in small else length / rest * room for index, length in enumerate(lengths)]
-
-
-def _row(row: Sequence[Piece], top: int, size: int | None) -> Iterator[Element]:
-    widths = shares([max(piece.length, 0) for piece in row], LEAST_SHARE)
-    at = 0.0
-    for piece, share in zip(row, widths, strict=True):
-        yield from _piece(piece, at, share, top)
-        at += share
-    last = row[-1].start + row[-1].length
-    yield line(0, top + 70, "100%", top + 70, "axis")
-    yield words(0, top + 84, f"{format_about(row[0].start)}", "small dim")
-    yield words("100%", top + 84, "end of the disk" if last == size else format_about(last), "small dim end")
-
-
-def _piece(piece: Piece, at: float, share: float, top: int) -> Iterator[Element]:
-    left, width = percent(at), percent(share)
-    if piece.partition is None and piece.verdict is None:
-        yield box(left, top + 20, width, 44, "free")
-        yield from _label("free", "dim small", at, share, top + 46)
-        return
-    style = _style(piece.verdict)
-    yield box(left, top + 20, width, 44, style)
-    yield from _label(piece.label, "strong", at, share, top + 38)
-    yield from _label(piece.what, "small", at, share, top + 56)
-    if style in ("bad", "doubt"):  # a triangle that points at the start, full for an error, hollow for a warning
-        yield frame(left, top, "16", 20, [path([(1, 2), (13, 2), (1, 16)], f"mark-{style}", closed=True)])
-    elif style == "unknown":
-        yield frame(left, top, "14", 20, [words(1, 15, "?", "strong")])
-
-
-def _label(text: str, style: str, at: float, share: float, y: int) -> Iterator[Element]:
-    """What fits on a phone is always shown; what fits only on a wider screen is shown there."""
-    size = 11.5 if "small" in style else 13
-    left, width = percent(at), percent(share)
-    room = share * PHONE - 8
-    if words_width(text, size) <= room:
-        yield frame(left, y - 16, width, 22, [words(5, 16, text[:200], style)])
-    elif short := fitting(text, share * WIDTH - 8, size):
-        yield frame(left, y - 16, width, 22, [words(5, 16, short, f"{style} wide")])
-
-
-def _style(verdict: Verdict | None) -> str:
-    if verdict is not None and verdict.matters and verdict.answer is Answer.UNKNOWN:
-        return "unknown"
-    return _STYLES.get(audit.verdict_words(verdict)[0][1], "doubt")
-
-
-def _alternative(judged: Judged) -> str:
-    said = []
-    for piece in _pieces(judged)[:40]:
-        if piece.partition is None and piece.verdict is None:
-            said.append(f"free: {format_about(piece.length)}")
-            continue
-        who = f"partition {piece.label}" if piece.partition else "the whole disk"
-        size, answer = format_about(piece.length), audit.verdict_text(piece.verdict)
-        said.append(f"{who}, {harmless(piece.what)[:60]}, {size}: {answer}")
-    return "; ".join(said)
-
-
-# Blocks over sectors, as a picture: the drawing of the 2010 article for one start of the user's own disk.
-
-UNITS = 4
-MOST_BLOCKS = 40
-
-
-def start_picture(judged: Judged, verdict: Verdict, name: str) -> svg.Picture | None:
-    """Four units of the boundary in question, and below them the blocks as they really lie; those that cross a boundary
-    are drawn as such, by colour and by a thicker edge. None: no boundary was checked.
-    """
-    check = check_drawn(verdict)
-    if check is None:
-        return None
-    partition = next((part for part in judged.disk.partitions if part.number == verdict.partition), None)
-    who = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
-    block, grid, past = block_of(partition), check.grid.size, check.off_by
-    request = block if block * 16 >= grid else grid
-    said = f"{who} starts at byte {verdict.start}: {judgement(verdict, check)}"
-    said += "" if check.on else f"; {crossings(check, request)}"
-    width = (svg.RIGHT - svg.LEFT) / UNITS
-    scale = width / grid
-    elements = [words(svg.LEFT, 12, f"{check.grid.kind}, {format_size(grid)} each", "small dim")]
-    for unit in range(UNITS):
-        elements.append(box(svg.LEFT + unit * width, 18, width, 24, "plain"))
-        text = str(verdict.start - past + unit * grid)
-        elements.append(words(svg.LEFT + unit * width + 4, 34, text, "small"))
-    for begin in range(past, UNITS * grid - request + 1, request)[:MOST_BLOCKS]:
-        crosses = begin // grid != (begin + request - 1) // grid and not check.on
-        elements.append(box(svg.LEFT + begin * scale, 52, request * scale, 24, "bad" if crosses else "good"))
-    kind = "blocks" if request < grid or check.on else "blocks or requests"
-    elements.append(words(svg.RIGHT, 112, f"{kind} of {format_size(request)}", "small dim end"))
-    for unit in range(1, UNITS):
-        elements.append(line(svg.LEFT + unit * width, 42, svg.LEFT + unit * width, 82, "axis"))
-    at = svg.LEFT + past * scale
-    text = "starts on the boundary" if check.on else f"starts {format_size(past)} past it"
-    elements.append(path([(at - 5, 90), (at, 80), (at + 5, 90)], "arrow"))
-    elements.append(words(max(at - 4, svg.LEFT), 104, text, "small"))
-    return svg.Picture(name, f"Start of {who}", said, svg.WIDTH, 118, tuple(elements))
-
-
 # What a report is made of, and the names of its pictures.
-
-MOST_STARTS = 2
-"""So many starts of a disk are drawn; the table has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
     """`made`: when, as it is to be read. `measured`: benchmarks as charts and words. `rates`: what drives do alone,
-    where it is known.
+    where it is known. `machine`: its name. `temperatures`: in °C, by the disk's name.
     """
 
     report: Report
@@ -464,6 +327,8 @@ class Content:
     measured: tuple[Measured, ...] = ()
     made: str = ""
     rates: Rates = field(default_factory=dict)
+    machine: str = ""
+    temperatures: Mapping[str, float] = field(default_factory=dict)
 
 
 def chart_picture(chart: svg.Chart, about: tuple[str, ...] = ()) -> svg.Picture:
@@ -497,15 +362,6 @@ def disk_names(report: Report) -> dict[str, str]:
     return made
 
 
-def start_pictures(judged: Judged, name: str) -> Iterator[svg.Picture]:
-    """Of the first partitions that are off."""
-    off = [verdict for verdict in judged.verdicts if verdict.answer is Answer.OFF and verdict.matters]
-    for verdict in off[:MOST_STARTS]:
-        number = "whole" if verdict.partition is None else verdict.partition
-        if picture := start_picture(judged, verdict, f"start-{name}-{number}"):
-            yield picture
-
-
 # A disk as the page shows it: facts, map, table, starts.
 
 MOST_DISKS = 64
@@ -513,22 +369,66 @@ MOST_DISKS = 64
 MOST_ROWS = 256
 
 
-def disk_views(report: Report, mends: audit.Mends) -> Iterator[dict[str, object]]:
-    """`rows`: number, node, sector, start, size, content, verdict."""
-    names = disk_names(report)
-    for judged in report.judged[:MOST_DISKS]:
+def disk_views(content: Content) -> Iterator[dict[str, object]]:
+    """Those with an error or a warning first. `rows`: number, node, sector, start, size, content, verdict, where it is
+    mounted. `fold`: nothing is wrong with it, and there are others.
+    """
+    report, names = content.report, disk_names(content.report)
+    groups = [findings[0] for findings in audit.by_code(report)]
+    codes: dict[str, dict[str, Finding]] = {}
+    for one in report.findings:
+        codes.setdefault(one.disk or "", {})[group_id(one)] = one
+    bad = {name for name, found in codes.items() if any(one.severity is not Severity.INFO for one in found.values())}
+    drawn: set[object] = set()
+    for judged in sorted(report.judged, key=lambda each: each.disk.name not in bad)[:MOST_DISKS]:
         disk, name = judged.disk, names[judged.disk.name]
-        lines = audit.mend_lines(mends.get(disk.name, ()), width=10_000)
+        lines = audit.mend_lines(content.mends.get(disk.name, ()), width=10_000)
         yield {
-            "id": name, "name": disk.name, "facts": audit.disk_words(disk), "geometry": audit.geometry_words(judged),
-            "picture": disk_picture(judged, f"map-{name}"), "starts": list(start_pictures(judged, name)),
+            "id": name, "name": disk.name, "facts": " · ".join(_facts(disk, content.temperatures)),
+            "geometry": audit.geometry_words(judged),
+            "picture": disk_picture(judged, f"map-{name}") if disk.partitions else None,
+            "starts": [] if _drawn_before(judged, drawn) else list(start_pictures(judged, name)),
             "rows": list(_rows(judged)), "more_rows": max(len(disk.partitions) - MOST_ROWS, 0),
-            "answers": ["".join(text for text, _ in line).strip() for line in lines],
-            "details": list(audit.facts_of(disk)), "unseen": disk.unseen,
+            "answers": ["".join(text for text, _ in line).strip().replace(_THERE, "") for line in lines],
+            "details": list(audit.facts_of(disk)), "unseen": disk.unseen, "verdict": _verdict(judged),
+            "codes": [(group_id(one), one) for one in groups if group_id(one) in codes.get(disk.name, {})],
+            "fold": disk.name not in bad and len(report.judged) > 1,
+            "loop": disk.kind is DiskKind.LOOP and not disk.partitions and disk.name not in bad,
         }  # fmt: skip
 
 
+def _facts(disk: Disk, temperatures: Mapping[str, float]) -> Iterator[str]:
+    yield audit.disk_words(disk)
+    if disk.firmware:
+        yield f"firmware {disk.firmware}"
+    if disk.name in temperatures:
+        yield f"{temperatures[disk.name]:g} °C"
+    if disk.mounted_at:
+        yield f"mounted at {', '.join(disk.mounted_at)}"
+
+
+def _verdict(judged: Judged) -> str:
+    """ "3 off the grid, 1 on the grid"."""
+    answers = [one.answer for one in judged.verdicts if one.matters]
+    found = [f"{answers.count(answer)} {answer}" for answer in reversed(Answer) if answer in answers]
+    return ", ".join(found) or "nothing to judge"
+
+
+def _drawn_before(judged: Judged, drawn: set[object]) -> bool:
+    """Whether another disk has starts that lie alike: a picture of them is on the page already."""
+    alike = tuple(
+        (one.start, check.grid.kind, check.grid.size, check.off_by)
+        for one in judged.verdicts
+        if one.matters and one.answer is Answer.OFF and (check := check_drawn(one))
+    )
+    found = alike in drawn
+    drawn.add(alike)
+    return found
+
+
 def _rows(judged: Judged) -> Iterator[tuple[str, ...]]:
-    for row, part in zip(audit.table_rows(judged)[:MOST_ROWS], judged.disk.partitions or (None,), strict=False):
+    disk = judged.disk
+    for row, part in zip(audit.table_rows(judged)[:MOST_ROWS], disk.partitions or (None,), strict=False):
         content = " ".join(word for word in (row[5], audit.names_of(part) if part else "") if word)
-        yield (*row[:5], content, audit.verdict_text(row[6]))
+        mounted = part.mounted_at if part else disk.mounted_at
+        yield (*row[:5], content, audit.verdict_text(row[6]), ", ".join(mounted))

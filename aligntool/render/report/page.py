@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from aligntool import __version__
 from aligntool.audit.drives import unjudged
-from aligntool.audit.report import Answer, MeasuredDisk, Severity
+from aligntool.audit.report import MeasuredDisk
 from aligntool.measure import compare
 from aligntool.measure.alignment import Row, Word
 from aligntool.measure.fio import Pattern
@@ -51,7 +51,7 @@ def condition_rows(seen: Conditions) -> Iterator[tuple[str, str]]:
 # the knee.
 
 MOST_STARTS = 40
-"""So many starts of a load are drawn."""
+"""So many lines are drawn; the table has every start."""
 _EXPERIMENT_KINDS = {Word.MATTERS: "bad", Word.DOES_NOT: "good", Word.CANNOT_TELL: "unknown"}
 
 
@@ -71,17 +71,16 @@ def experiment_shown(found: Starts | Spans, number: int) -> Measured:
 
 def _alignment(found: Starts, number: int) -> Measured:
     rows = found.rows
-    charts, unit = [], "share of the aligned rate"
-    for place, load in enumerate(dict.fromkeys(row.load for row in rows if row.high), 1):
-        name, bars = f"bench-{number}-alignment-{place}", tuple(_bars([row for row in rows if row.load == load]))
-        charts.append(svg.BarChart(name, f"{load.title}: {unit} that is left", unit, bars, tabled=True))
+    bars, unit = tuple(_bars(rows))[:MOST_STARTS], "share of the aligned rate; | is the prediction"
+    name, title = f"bench-{number}-alignment", "What a start off the boundary leaves"
+    chart = svg.BarChart(name, title, unit, bars, tabled=True, quarters=True)
     summary = f"{found.summary} ({found.unit_by})"
     alike: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         alike.setdefault((row.load.title, f"{row.word}; {row.why}"), []).append(row.place.title)
     notes = tuple(f"{load}, {', '.join(places)}: {said}" for (load, said), places in alike.items())
     figures = tuple(_start_figures(rows, found))
-    return Measured("", summary, tuple(charts), figures, notes, (), _losses(rows, found))
+    return Measured("", summary, (chart,) if bars else (), figures, notes, (), _losses(rows, found))
 
 
 def _start_figures(rows: Sequence[Row], found: Starts) -> Iterator[tuple[str, ...]]:
@@ -113,18 +112,17 @@ def _shares(row: Row | None) -> tuple[str, str, str, str]:
 
 
 def _bars(rows: Sequence[Row]) -> Iterator[svg.Bar]:
-    """Of one load: how far two aligned starts differ, and of each other start what was predicted and measured."""
-    low, high = rows[0].noise
-    if high:
-        yield svg.Bar("aligned, beside another aligned start", 1.0, "1", low, high, range_text=range_words(low, high))
-    for row in rows[:MOST_STARTS]:
-        yield svg.Bar(f"{row.place.title}, predicted", row.predicted, f"{row.predicted:.2f}")
-        bar = svg.Bar(f"{row.place.title}, measured", 0.0, "–", kind="unknown", note=row.word.value)
-        if row.high:
-            kind, range_ = _EXPERIMENT_KINDS.get(row.word, "unknown"), range_words(row.low, row.high)
-            bar = replace(bar, value=row.ratio, text=f"{row.ratio:.2f}", low=row.low, high=row.high, kind=kind,
-                          range_text=range_)  # fmt: skip
-        yield bar
+    """Of each load: how far two aligned starts differ, and what each other start leaves, measured and predicted."""
+    for load in dict.fromkeys(row.load for row in rows if row.high):
+        of_load = [row for row in rows if row.load == load]
+        noise = range_words(*of_load[0].noise)
+        yield svg.Bar(load.title, 1.0, f"two aligned starts: {noise}", kind="head")
+        for row in of_load:
+            share, low, high = (row.ratio, row.low, row.high) if row.high else (None, None, None)
+            text = f"{'–' if share is None else f'{share:.2f}'} (predicted {row.predicted:.2f})"
+            kind = "unknown" if share is None else _EXPERIMENT_KINDS.get(row.word, "unknown")
+            yield svg.Bar(row.place.title, share or 0.0, text, low, high, kind, row.word.value,
+                          range_words(row.low, row.high), row.predicted)  # fmt: skip
 
 
 def _losses(rows: Sequence[Row], found: Starts) -> tuple[Loss, ...]:
@@ -151,7 +149,7 @@ def _span(found: Spans, number: int) -> Measured:
         mark = svg.Mark(knee.below, f"knee: {format_about(knee.below)}–{format_about(knee.above)}")
     chart = svg.CurveChart(
         f"bench-{number}-span", f"4 KiB random {verb} at QD32 over spans that double", "span", "IOPS",
-        (svg.Series(f"random {verb}, 4KiB QD32", points),), mark=mark, tabled=True,
+        (svg.Series(f"random {verb}, 4KiB QD32", points, found.write),), mark=mark, tabled=True,
     )  # fmt: skip
     rows = [(format_about(span), *_iops(rates, found.cpu.get(span, ()))) for span, rates in sorted(found.curve.items())]
     figures = (("span", "IOPS", "range of IOPS", "CPU of a core"), *rows)
@@ -257,7 +255,7 @@ def _groups(
 
 def _bar(each: Figures, *, random: bool) -> svg.Bar:
     value, low, high, text, range_ = _amount(each, rate=not random)
-    kind = "doubt" if each.held_back else "plain"
+    kind = "write" if each.test.write else "read"
     return svg.Bar(each.test.title, value, text, low, high, kind, each.held_back, range_)
 
 
@@ -280,11 +278,11 @@ def _sweep_chart(group: Sequence[Figures], name: str, *, sizes: bool) -> svg.Cur
         title = f"IOPS over threads, {format_size(test.block)} requests, QD{test.depth} each"
         heads = ("threads", "IOPS")
     series = tuple(
-        svg.Series("write" if write else "read", points)
+        svg.Series("write" if write else "read", points, write)
         for write in (False, True)
         if (points := tuple(_sweep_point(each, sizes=sizes) for each in group if each.test.write is write))
     )
-    return svg.CurveChart(name, title, *heads, series, tabled=True)
+    return svg.CurveChart(name, title, *heads, series, tabled=True, decades=sizes)
 
 
 def _sweep_point(each: Figures, *, sizes: bool) -> svg.Point:
@@ -302,7 +300,7 @@ def _courses(result: Result, name: str) -> Iterator[svg.CurveChart]:
         values = [(one.number, one.bytes_per_s / 1e6 if passes else one.iops) for one in each.samples]
         points = tuple(svg.Point(at, str(at), value, f"{value:,.1f} {unit}") for at, value in values)
         title = f"{each.test.title}, {word} by {word}"
-        series = (svg.Series(each.test.title, points),)
+        series = (svg.Series(each.test.title, points, each.test.write),)
         yield svg.CurveChart(f"{name}-{word}-{number}", title, word, unit, series, doubling=False)
 
 
@@ -355,9 +353,7 @@ def page_html(content: disks.Content) -> str:
         .get_template("page.html")
         .render(
             version=__version__, styles=Markup(styles), policy=_policy(styles), content=content, report=report,
-            counts={answer.name.lower(): report.count_answers(answer) for answer in Answer},
-            severities={severity.value: report.count(severity) for severity in Severity},
-            disks=list(disks.disk_views(report, content.mends)),
+            headline=disks.headline(report), tiles=list(disks.tiles_of(report)), disks=list(disks.disk_views(content)),
             groups=disks.groups_of(report, [loss for one in content.measured for loss in one.losses]),
             unseen=unjudged(report), tree=disks.tree_of(report, content.arrays), measured=content.measured,
             arrays=[

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
@@ -12,7 +13,7 @@ from aligntool.render.experiments import alignment_lines, span_lines
 from aligntool.render.lines import text_of
 from aligntool.render.report.disks import Measured
 from aligntool.render.report.page import experiment_shown, page_html
-from aligntool.render.svg import BarChart, CurveChart, table_of
+from aligntool.render.svg import BarChart, CurveChart, picture_of, svg_text, table_of
 from aligntool.units import GIB
 from tests.render.report.pages import HOSTILE, array_machine, content_of
 from tests.render.report.test_page import parsed, words_of
@@ -75,13 +76,25 @@ def test_the_prediction_stands_beside_the_measurement() -> None:
     found = drawn(alignment())
     (chart,) = found.charts
     assert isinstance(chart, BarChart)
-    noise, predicted, measured = chart.bars
-    assert (noise.value, noise.low, noise.high) == (1, 1, 1)
-    assert (predicted.label, predicted.value, predicted.low) == ("/srv, predicted", 0.5, None)
+    load, measured = chart.bars
+    assert (load.kind, load.label, load.text) == ("head", "random write, 4KiB QD1", "two aligned starts: 1.00–1.00")
+    assert (measured.label, measured.tick) == ("/srv", 0.5)
     # By hand: 520/1000, 500/990, 550/1010, 515/1005, 505/995, 525/1000
     assert (measured.value, measured.low, measured.high) == pytest.approx((0.5163, 0.5050, 0.5446), abs=1e-4)
-    assert ("/srv, measured", "0.52", "0.51–0.54", "matters here") in table_of(chart)
+    assert ("/srv", "0.52 (predicted 0.50)", "0.51–0.54", "matters here") in table_of(chart)
+    assert measured.kind == "bad" and chart.name == "bench-1-alignment"
     assert found.summary == "alignment matters here: random write, 4KiB QD1, unit of 4KiB (/srv)"
+
+
+def test_a_prediction_is_a_tick_on_a_scale_from_0_to_1() -> None:
+    (chart,) = drawn(alignment()).charts
+    tree = ElementTree.fromstring(svg_text(picture_of(chart), alone=False))
+    (bar,) = (one for one in tree.iter() if one.attrib.get("class") == "bad")
+    (tick,) = (one for one in tree.iter() if one.attrib.get("class") == "tick")
+    whole = float(bar.attrib["width"]) / 0.5163
+    assert whole == pytest.approx(416, rel=0.001)  # of 420 pixels, 2 on each side
+    assert float(tick.attrib["x1"]) - float(bar.attrib["x"]) == pytest.approx(whole / 2, rel=0.001)
+    assert {"0", "0.25", "0.5", "0.75", "1"} <= {one.text for one in tree.iter()}
 
 
 def test_the_page_says_what_bench_show_says_and_not_what_the_rows_of_a_file_say() -> None:

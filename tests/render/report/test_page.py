@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -12,14 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aligntool.audit.judge import audit
+from aligntool.audit.report import Code, Finding, Severity
+from aligntool.inventory import DiskKind, Inventory, Layer
 from aligntool.raid.chunks import known_rates
 from aligntool.raid.running import arrays_of
 from aligntool.recipes.drives import load_drives
 from aligntool.render.lines import harmless
-from aligntool.render.report.disks import Content, ceiling_chart
+from aligntool.render.report.disks import Content, ceiling_chart, headline
 from aligntool.render.report.page import page_html
+from aligntool.units import Extent
 from tests.machines.captured import report
-from tests.render.report.pages import HOSTILE, array_machine, array_page, captured_page, named_page
+from tests.render.report.pages import HOSTILE, array_machine, array_page, captured_page, content_of, named_page
 
 MACHINES = ("md-on-misaligned-partitions", "nvme-behind-switch", "sata-usb-and-sd-card", "lowest-aligned-7")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -35,6 +39,10 @@ def parsed(page: str) -> ElementTree.Element:
 
 def words_of(tree: ElementTree.Element) -> str:
     return "".join(tree.itertext())
+
+
+def articles(tree: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
+    return [one for one in tree.iter("article") if kind in one.attrib.get("class", "").split()]
 
 
 def pages() -> list[str]:
@@ -97,14 +105,116 @@ def test_every_picture_says_in_words_what_it_shows() -> None:
 def test_every_disk_partition_and_finding_is_on_the_page(machine: str) -> None:
     tree = parsed(captured_page(machine))
     found = report(machine)
-    disks = [article for article in tree.iter("article") if article.attrib.get("class") == "disk"]
-    assert [words_of(next(disk.iter("h3"))) for disk in disks] == [one.disk.name for one in found.judged]
-    for article, judged in zip(disks, found.judged, strict=True):
+    disks = {words_of(next(article.iter("h3"))): article for article in articles(tree, "disk")}
+    assert len(disks) == len(found.judged)
+    for judged in found.judged:
+        article = disks[judged.disk.name]
         shown = [words_of(row[0]) for body in article.iter("tbody") for row in body if len(row) > 2]
         expected = [str(part.number) for part in judged.disk.partitions]
         assert shown == (expected or shown)
     heads = " ".join(words_of(head) for head in tree.iter("h3"))
     assert {finding.code.value for finding in found.findings} == set(re.findall(r"AT\d{3}", heads))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_disks_without_errors_and_warnings_are_folded_below_the_others(machine: str) -> None:
+    tree, found = parsed(captured_page(machine)), report(machine)
+    bad = {one.disk for one in found.findings if one.severity.value != "info"}
+    shown = [(words_of(next(one.iter("h3"))), one[0].tag == "details") for one in articles(tree, "disk")]
+    assert all(folded is (name not in bad) for name, folded in shown)
+    assert [folded for _, folded in shown] == sorted(folded for _, folded in shown)
+    assert all((one[0].tag == "details") is ("info" in one.attrib["class"]) for one in articles(tree, "finding"))
+
+
+def test_loop_devices_without_a_table_share_one_line() -> None:
+    loops = [replace(array_machine().disks[0], name=f"loop{at}", kind=DiskKind.LOOP, partitions=()) for at in range(3)]
+    machine = replace(array_machine(), disks=(*array_machine().disks, *loops), uplinks=())
+    tree = parsed(page_html(content_of(machine)))
+    (folded,) = (one for one in tree.iter("details") if words_of(one[0]).startswith("3 loop devices"))
+    assert [words_of(next(one.iter("h3"))) for one in articles(folded, "disk")] == ["loop0", "loop1", "loop2"]
+
+
+def one_disk(start: int, size: int = 1 << 30) -> Inventory:
+    disk = array_machine().disks[1]
+    part = replace(disk.partitions[0], extent=Extent(start, 1 << 20), content=(), holders=())
+    return Inventory((replace(disk, size=size, partitions=(part,), links=(), holders=(), nvme=None),))
+
+
+def unknown_disk() -> Inventory:
+    """The kernel's word for a stacked device whose members contradict each other."""
+    (disk,) = one_disk(1 << 20).disks
+    return Inventory((replace(disk, limits=replace(disk.limits, alignment_offset=-1)),))
+
+
+@pytest.mark.parametrize(
+    ("machine", "tone", "said"),
+    [
+        (one_disk(32256), "error", "1 of 1 partition misaligned; the predicted write rate halves"),
+        (one_disk(1 << 20), "good", "All is well: every partition of 1 disk starts on its boundaries"),
+        (Inventory(()), "info", "No partition to judge"),
+        (unknown_disk(), "warning", "No partition is known to be misaligned; not all could be judged"),
+        (array_machine(), "error", "1 of 4 disks has misaligned partitions; the predicted write rate halves"),
+    ],
+    ids=["off", "on", "empty", "unknown", "several"],
+)
+def test_title_and_headline_say_the_machine_and_the_verdict(machine: Inventory, tone: str, said: str) -> None:
+    tree = parsed(page_html(replace(content_of(machine), machine="server7")))
+    (title,) = (one for one in tree.iter("title"))
+    (headline,) = tree.iter("h1")
+    assert words_of(title) == f"server7: {said} – aligntool"
+    assert " ".join(words_of(headline).split()) == f"Storage report: server7 {said}"
+    assert headline.attrib["class"] == f"headline {tone}"
+
+
+def test_a_warning_is_not_all_is_well() -> None:
+    found = content_of(one_disk(1 << 20))
+    warning = Finding(Code.LINK_DEGRADED, Severity.WARNING, "a slow link", "nvme1n1")
+    found = replace(found, report=replace(found.report, findings=(warning,)))
+    text, tone = headline(found.report)
+    assert (text, tone) == ("Every partition of 1 disk starts on its boundaries; 1 warning of another kind", "warning")
+
+
+def test_tiles_lead_to_what_they_count() -> None:
+    for machine in MACHINES:
+        tree, found = parsed(captured_page(machine)), report(machine)
+        ids = {one.attrib["id"]: one for one in tree.iter() if "id" in one.attrib}
+        (tiles,) = (one for one in tree.iter("ul") if one.attrib.get("class") == "tiles")
+        for tile in tiles:
+            count, word = words_of(tile).split(maxsplit=1)
+            links = [one.attrib["href"][1:] for one in tile.iter("a")]
+            assert bool(links) == (count != "0"), words_of(tile)
+            if word in ("errors", "warnings", "notes") and links:
+                severity = {"errors": Severity.ERROR, "warnings": Severity.WARNING, "notes": Severity.INFO}[word]
+                assert int(count) == found.count(severity)
+                assert links[0].endswith(f"-{severity.value}") and ids[links[0]].tag == "h3"
+            if word == "off the grid" and links:
+                assert links[0].startswith("at1")
+
+
+def test_commands_stand_in_groups_one_a_line_without_where_they_are_typed() -> None:
+    tree = parsed(captured_page("md-on-misaligned-partitions"))
+    blocks = [words_of(one).splitlines() for one in tree.iter("pre")]
+    assert {"sudo aligntool plan realign /dev/vda", "sudo aligntool plan realign /dev/vdb"} <= set(blocks[0])
+    every = [line for block in blocks for line in block]
+    assert len(every) == len(set(every)) and all(line.startswith("sudo ") for line in every)
+    assert "On the machine that was captured" in words_of(tree)
+
+
+def test_firmware_temperature_labels_and_mount_points_are_on_the_page() -> None:
+    disk = array_machine().disks[1]
+    layer = Layer("ext4", Extent(0, 1 << 20), label="a label")
+    part = replace(disk.partitions[0], content=(layer,), content_read=True, mounted_at=("/srv/a", "/srv/b"))
+    found = content_of(Inventory((replace(disk, firmware="FW12", partitions=(part,)),)))
+    said = words_of(parsed(page_html(replace(found, temperatures={disk.name: 38.85}))))
+    for word in ("firmware FW12", "38.85 °C", 'label "a label"', "/srv/a, /srv/b"):
+        assert word in said, word
+
+
+def test_charts_come_before_remarks() -> None:
+    tree = parsed(array_page())
+    (result,) = (one for one in tree.iter("article") if one.attrib["aria-labelledby"] == "measured-1")
+    kinds = [one.tag if one.tag != "div" else one.attrib["class"] for one in result]
+    assert kinds.index("charts") < kinds.index("scroll") < kinds.index("ul")
 
 
 def test_the_link_that_binds_is_named_and_marked() -> None:
@@ -163,12 +273,17 @@ def test_no_name_becomes_markup(word: str) -> None:
     check_hostile(word)
 
 
+@cache
+def usual_links() -> int:
+    return sum(one.tag == "a" for one in parsed(named_page("usual")).iter())
+
+
 def check_hostile(word: str) -> None:
     page = named_page(word)
     tree = parsed(page)
     tags = [str(element.tag).removeprefix(SVG) for element in tree.iter()]
     assert not (set(tags) - {"a", "link"}) & ACTIVE
-    assert tags.count("a") == 8 and tags.count("link") == 1  # the skip link, the parts, the icon
+    assert tags.count("a") == usual_links() and tags.count("link") == 1  # the icon
     for element in tree.iter():
         assert not any(str(name).startswith("on") for name in element.attrib)
         assert "javascript:" not in element.attrib.get("href", "")

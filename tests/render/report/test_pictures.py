@@ -18,7 +18,8 @@ from aligntool.linux.look import look
 from aligntool.measure.results import DriveState
 from aligntool.render.lines import harmless, text_of
 from aligntool.render.recipes import BUSY_US, LATENCY_US, explain_topic, runs
-from aligntool.render.report.disks import LEAST_SHARE, chart_picture, disk_picture, pictures_of, shares
+from aligntool.render.report.disks import chart_picture, pictures_of
+from aligntool.render.report.maps import LEAST_SHARE, disk_picture, shares
 from aligntool.render.report.page import measured_of
 from aligntool.render.svg import (
     MOST_LINES,
@@ -122,6 +123,33 @@ def test_a_map_is_to_scale_with_what_sfdisk_wrote(tmp_path: Path) -> None:
         assert width / widths[min(widths)] == pytest.approx(size / sizes[0], rel=0.01)
     off = [part for part in table["partitions"] if part["start"] % 8]
     assert len(boxes(picture, "bad")) == len(off) == 2
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_a_small_partition_is_as_wide_as_it_is_or_named_as_wider(tmp_path: Path) -> None:
+    """An ESP of 200 MiB beside 7.8 GiB on 20 GiB, a logical of 5 GiB, and one of 100 MiB, half a percent."""
+    image = tmp_path / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(20 << 30)
+    run(
+        "sfdisk", "-q", image,
+        stdin="label: dos\nstart=63, size=409537, type=ef\nstart=411648, size=16357376, type=7\n"
+        "start=16771072, size=25000000, type=5\nstart=16773120, size=10485760\nstart=27260928, size=204800\n",
+    )  # fmt: skip
+    (judged,) = audit(look((str(image),)), {}).judged
+    picture = disk_picture(judged, "map")
+    assert picture is not None
+    drawn = [one for style in ("bad", "good") for one in boxes(picture, style)]
+    widths = [float(one.attrib["width"][:-1]) for one in sorted(drawn, key=lambda one: float(one.attrib["x"][:-1]))]
+    esp, windows, linux, small = widths
+    assert esp / windows == pytest.approx(409537 / 16357376, rel=0.02)
+    assert linux == pytest.approx(100 * 10485760 / 41943040, rel=0.02)
+    assert small == pytest.approx(100 * LEAST_SHARE)
+    assert "drawn wider than to scale: 6" in drawn_words(picture)
+    assert "3 extended 11.9GiB" in drawn_words(picture) and "7.8GiB" in drawn_words(picture)
+    tree = ElementTree.fromstring(svg_text(picture, alone=True))
+    ticks = {one.text: float(one.attrib["x"].rstrip("%")) for one in tree.iter(f"{SVG}text") if "x" in one.attrib}
+    assert ticks["8GiB"] == pytest.approx(40, abs=1) and ticks["0"] == 0 and ticks["20GiB"] == 100
 
 
 @given(st.lists(st.integers(1, 1 << 50), min_size=1, max_size=10))
