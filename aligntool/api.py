@@ -28,6 +28,7 @@ from aligntool.change import (
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.inventory import Disk, DiskKind, Inventory, Layer, Partition, Unseen
 from aligntool.linux import look as machine
+from aligntool.linux.systemd_journal import record
 from aligntool.linux.targets import Given
 from aligntool.realign.applying import apply_events
 from aligntool.realign.mends import with_mends
@@ -137,7 +138,7 @@ def apply(
     if plan.plan.steps:
         locked = held_realign(plan.plan, plan.request, rate=rate, on_note=lambda text: on_event(Said(text)))
         with locked as applying:
-            behind = apply_events(plan.plan, applying, nullcontext(on_event))
+            behind = apply_events(plan.plan, applying, nullcontext(on_event), record)
     try:
         return Applied(look_at(path, plan.request)[0], behind)
     except Refused as error:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
+from enum import StrEnum
 from shlex import quote
 from typing import TypeVar, get_args
 
@@ -50,6 +51,17 @@ class KernelBehind(Said):
 
 
 Event = StepBegun | Progress | StepDone | Said
+
+
+class Moment(StrEnum):
+    """What happens to a change, in the words of the system's log."""
+
+    BEGUN = "began"
+    RESUMED = "is resumed"
+    UNDOING = "is being undone"
+    DONE = "is complete"
+    UNDONE = "is undone"
+    STOPPED = "stopped before the end"
 
 
 # What the user wants.

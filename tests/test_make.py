@@ -250,7 +250,14 @@ echo "home = /usr/bin" > "$home/pyvenv.cfg"
 printf '#!/bin/sh\nexit ${PIP_FAILS:-0}\n' > "$home/bin/python"
 chmod 755 "$home/bin/aligntool" "$home/bin/python"
 """
-LINKS = ("bin/aligntool", "share/man/man1/aligntool.1", "share/fish/vendor_completions.d/aligntool.fish")
+LINKS = (
+    "bin/aligntool",
+    "share/man/man1/aligntool.1",
+    "share/fish/vendor_completions.d/aligntool.fish",
+    "lib/systemd/system/aligntool-audit.service",
+    "lib/systemd/system/aligntool-audit.timer",
+    "lib/systemd/catalog/aligntool.catalog",
+)
 
 
 @pytest.fixture
@@ -294,8 +301,11 @@ def test_install_goes_below_the_prefix_and_uninstall_leaves_what_was_there(
     for _ in range(2):  # an upgrade is an install over another one
         done = install("install", f"{word}={prefix}")
         assert done.returncode == 0, done.stderr
-    assert [(prefix / name).resolve().is_relative_to(prefix / "lib" / "aligntool") for name in LINKS] == [True] * 3
+    assert [(prefix / name).resolve().is_relative_to(prefix / "lib" / "aligntool") for name in LINKS] == [True] * len(
+        LINKS
+    )
     assert not (prefix / "share" / "other").exists()
+    assert f"\nExecStart={prefix}/bin/aligntool audit " in (prefix / LINKS[3]).read_text()
     assert install("uninstall", f"{word}={prefix}").returncode == 0
     assert _files(prefix) == before
 
@@ -310,6 +320,16 @@ def test_install_with_destdir_stages_files_that_run_without_it(install: Install,
         assert str(stage) not in path.read_text(), path
     assert install("uninstall", *words).returncode == 0
     assert _files(stage) == []
+
+
+@pytest.mark.needs_tools("make", "systemctl")
+def test_the_timer_is_installed_and_not_enabled(install: Install, tmp_path: Path) -> None:
+    assert install("install", "prefix=/usr", f"DESTDIR={tmp_path}", secure_path="/sbin:/bin").returncode == 0
+    # The links lead to where the files will be; offline systemctl follows them from its --root.
+    systemctl = ("systemctl", f"--root={tmp_path}")
+    assert run(*systemctl, "is-enabled", "aligntool-audit.timer", fails=True) == "disabled\n"
+    run(*systemctl, "enable", "aligntool-audit.timer")
+    assert (tmp_path / "etc/systemd/system/timers.target.wants/aligntool-audit.timer").is_symlink()
 
 
 @pytest.mark.needs_tools("make")

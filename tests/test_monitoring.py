@@ -2,16 +2,22 @@
 
 import json
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from aligntool.render.prometheus import METRICS
 from tests.conftest import run
+from tests.machines.captured import HERE as MACHINES
+from tests.run_aligntool import run_aligntool
 
 PACKAGING = Path(__file__).parent.parent / "packaging"
 RULES = PACKAGING / "prometheus" / "alerts.yml"
 DASHBOARD = PACKAGING / "grafana" / "dashboard.json"
+MACHINE = MACHINES / "sata-usb-and-sd-card.tar.xz"
 
 
 def metrics_in(text: str) -> set[str]:
@@ -63,3 +69,39 @@ def test_panels_of_the_dashboard_lie_beside_each_other() -> None:
         for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
     ]
     assert len(places) == len(set(places)) and max(x for x, _ in places) == 23  # Grafana has 24 columns
+
+
+# The service. The audit reads disks, so it is root; everything that it does not need is taken from it.
+
+UNITS = PACKAGING / "systemd"
+
+
+@pytest.mark.needs_tools("systemd-analyze")
+def test_systemd_rates_the_exposure_of_the_service_at_most_3() -> None:
+    unit = UNITS / "aligntool-audit.service"
+    said = run("systemd-analyze", "security", "--offline=true", "--threshold=30", "--no-pager", unit)  # in tenths
+    exposure = re.search(r"Overall exposure level for aligntool-audit.service: ([0-9.]+)", said)
+    assert exposure and float(exposure[1]) <= 3.0
+
+
+@pytest.mark.needs_tools("systemd-analyze")
+def test_systemd_has_no_remark_on_the_units(tmp_path: Path) -> None:
+    """With the program at a place where it is here; verify writes its remarks to standard error."""
+    for unit in UNITS.glob("aligntool-audit.*"):
+        text = unit.read_text().replace("/usr/bin/aligntool", str(Path(sys.executable).with_name("aligntool")))
+        (tmp_path / unit.name).write_text(text)
+    for name in ("aligntool-audit.service", "aligntool-audit.timer"):
+        words = ["systemd-analyze", "verify", "--man=no", str(tmp_path / name)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        own = [line for line in (done.stdout + done.stderr).splitlines() if "aligntool" in line]
+        assert (done.returncode, own) == (0, [])
+
+
+def test_the_service_runs_a_command_line_that_there_is(tmp_path: Path) -> None:
+    (line,) = re.findall(r"^ExecStart=(.+)$", (UNITS / "aligntool-audit.service").read_text(), re.MULTILINE)
+    path, *words = shlex.split(line)
+    assert path == "/usr/bin/aligntool"
+    there = tmp_path / Path(words[-1]).name
+    done = run_aligntool(*words[:-1], there, "--sysroot", MACHINE)
+    assert (done.returncode, done.stderr) == (0, "") and there.read_text().startswith("# HELP")
+    assert words[-1] in (PACKAGING.parent / "docs" / "monitoring.md").read_text()

@@ -13,7 +13,7 @@ from aligntool.audit.arrays import sync_words
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged, Report
 from aligntool.audit.wording import shell_word
-from aligntool.change import Plan, RaidGoal
+from aligntool.change import Moment, Plan, RaidGoal
 from aligntool.cli.options import command, remark, say, terminal_width
 from aligntool.cli.run_change import Applying, end_change, follow, pipes_may_break, ways_on, write_end
 from aligntool.errors import Refusal, Refused, refuse
@@ -94,7 +94,8 @@ def go_on(record: Record, *, back: bool, json_: bool) -> None:
             refusal.hint += f"\n{_given_up(record)}"
             raise
         events = make.go_back(record, plan, paths) if back else make.go_forward(record, plan, paths)
-        follow(plan, Applying(events, ways_on(plan.disk.path)), json_=json_)
+        way = Moment.UNDOING if back else Moment.RESUMED
+        follow(plan, Applying(events, ways_on(plan.disk.path), way=way), json_=json_)
 
 
 def tell_array(plan: Plan, *, json_: bool) -> None:

@@ -24,6 +24,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.linux.hold import locked
 from aligntool.linux.look import look
 from aligntool.linux.system import find_distribution
+from aligntool.linux.systemd_journal import recorded
 from aligntool.measure.chunks import Measuring, Sweep, examine, is_test, plan_sweep, take_away
 from aligntool.raid import measured as tuned
 from aligntool.raid.boot import SYSTEMS
@@ -417,7 +418,7 @@ def _run(sweep: Sweep, goal: RaidGoal, output: str, look_again: Callable[[], Non
     said, hint = [], ""
     with pipes_may_break():
         try:
-            with ended_by_signals(), _listened() as tell:
+            with ended_by_signals(), _listened() as tell, recorded("raid tune", sweep.members):
                 measuring.run(tell, look_again)
         except Stopped as error:
             said, hint = [str(error)], error.hint
@@ -512,7 +513,7 @@ def clear_members(drives: list[str], *, yes: bool) -> None:
     if not ours:
         raise Refused(f"no test array lies on {', '.join(devices)}; nothing was written")
     _confirm(ours, yes)
-    with locked([judged.disk.path for judged in members]):
+    with locked([judged.disk.path for judged in members]), recorded("raid tune --clear", ours):
         take_away(ours)
     wiped = " ".join(f"--wipe {shell_word(device)}" for device in ours)
     sys.stdout.write(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from aligntool.audit.wording import shell_word
-from aligntool.change import LayoutGoal, Plan, Wanted, asked_of, from_json
+from aligntool.change import LayoutGoal, Moment, Plan, Wanted, asked_of, from_json
 from aligntool.cli import options
 from aligntool.cli.arrays import array_status, record_of, recover_array, unfinished
 from aligntool.cli.options import File, command, naming, print_lines, read_text, remark, terminal_width
@@ -195,7 +195,8 @@ def _recover(disk: str | None, asked: Recovery, *, back: bool, json_: bool) -> N
             refuse_another(context.device, plan, shown)
         act = move.rollback if back else move.resume
         events = act(context, restore_table=restore)
-        applying = Applying(events, ways_on(disk, *journal_words(journal)), hurrying(context))
+        way, ways = Moment.UNDOING if back else Moment.RESUMED, ways_on(disk, *journal_words(journal))
+        applying = Applying(events, ways, hurrying(context), way, disk)
         behind = follow(plan, applying, json_=json_, in_flight=True)
     report_result(plan, disk, Request(), json_=json_, back=back, kernel_behind=behind)
     if journal:

@@ -20,6 +20,7 @@ from aligntool.change import Plan, to_json
 from aligntool.cli.options import colored, confirm_disk, keep, print_lines, terminal_width
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.linux.process import STOPPING
+from aligntool.linux.systemd_journal import record
 from aligntool.realign.applying import Applying as Applying
 from aligntool.realign.applying import apply_events
 from aligntool.realign.applying import ways_on as ways_on
@@ -148,7 +149,8 @@ def end_change(
 
 def follow(plan: Plan, applying: Applying, *, json_: bool, in_flight: bool = False) -> bool:
     """Apply by consuming the events, and report them: see `apply_events`."""
-    return apply_events(plan, applying, _reporting(plan, applying.on_stop, json_=json_), in_flight=in_flight)
+    reporting = _reporting(plan, applying.on_stop, json_=json_)
+    return apply_events(plan, applying, reporting, record, in_flight=in_flight)
 
 
 @contextmanager

@@ -1,13 +1,14 @@
 """Apply a plan by its events. Every way to end states where the disk or the array stands, and what to type."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from aligntool.audit.wording import command
-from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun
+from aligntool.change import Event, KernelBehind, Moment, Plan, Progress, StepBegun
 from aligntool.errors import Refused, Stopped
-from aligntool.steps import CheckContent, ShrinkContent, WriteJournal
+from aligntool.steps import CheckContent, MakeMember, ShrinkContent, WriteJournal
 from aligntool.units import format_about
 
 
@@ -18,6 +19,8 @@ class Applying:
     events: Iterator[Event]
     hint: str  # the commands that go on when it stops part-way, a line each
     on_stop: Callable[[], None] = lambda: None  # called as soon as the user wants it to stop
+    way: Moment = Moment.BEGUN  # or RESUMED, UNDOING
+    disk: str = ""  # where it is now, if it is not where the plan has it
 
 
 def ways_on(disk: str, *words: str) -> str:
@@ -25,25 +28,74 @@ def ways_on(disk: str, *words: str) -> str:
     return "\n".join(command(name, disk, *words) for name in ("resume", "rollback"))
 
 
+Record = Callable[[str, Sequence[str], Moment, str], None]
+"""Keeps a moment in the system's log: the operation, its disks, the moment, why it stopped."""
+
+
 def apply_events(
     plan: Plan,
     applying: Applying,
     reporting: AbstractContextManager[Callable[[Event], object]],
+    record: Record,
     *,
     in_flight: bool = False,
 ) -> bool:
-    """Apply by consuming the events, and report each. Return whether the running kernel does not show the result yet.
+    """Apply by consuming the events, report each, and record where it begins to write and how it ends. Return whether
+    the running kernel does not show the result yet.
 
     `in_flight`: something was written before the first step. Raises Refused or KeyboardInterrupt while nothing is
     written, and Stopped for every way to end after that.
     """
+    log = _Log(plan, applying, record)
+    if in_flight:
+        log.begin()
+    try:
+        behind = _apply(plan, applying, reporting, log, in_flight=in_flight)
+    except BaseException as error:
+        log.end(Moment.STOPPED, str(error) or type(error).__name__)
+        raise
+    log.end(Moment.UNDONE if applying.way is Moment.UNDOING else Moment.DONE)
+    return behind
+
+
+class _Log:
+    """The entries of one change; none while nothing is written."""
+
+    def __init__(self, plan: Plan, applying: Applying, record: Record) -> None:
+        operation = {"raid": "raid create", "persist": "raid persist"}.get(plan.purpose, plan.purpose)
+        members = (step.disk.path for step in plan.steps if isinstance(step, MakeMember))
+        disks = tuple(dict.fromkeys((applying.disk or plan.disk.path, *members)))
+        self._send = partial(record, operation, disks)
+        self._way = applying.way
+        self._begun = False
+
+    def begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._send(self._way, "")
+
+    def end(self, moment: Moment, why: str = "") -> None:
+        if self._begun:
+            self._send(moment, why)
+
+
+def _apply(
+    plan: Plan,
+    applying: Applying,
+    reporting: AbstractContextManager[Callable[[Event], object]],
+    log: _Log,
+    *,
+    in_flight: bool,
+) -> bool:
     hint = applying.hint
     far = _Reached(plan)
     writing = False
     try:
         with reporting as on_event, _closing(applying):
             for event in applying.events:
-                writing = writing or _begins_writing(plan, event)
+                if not writing and _begins_writing(plan, event):
+                    writing = True
+                    log.begin()
                 far.note(event)
                 on_event(event)
         return far.kernel_behind

@@ -1,0 +1,56 @@
+"""Entries in the systemd journal, one for each moment of a change to a disk or a system."""
+
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from aligntool.change import Moment
+
+SOCKET = "/run/systemd/journal/socket"
+
+# MESSAGE_ID and priority (syslog.h) of each moment; packaging/systemd/aligntool.catalog explains them.
+KINDS = {
+    Moment.BEGUN: ("0f510bef34cb4c01b2d30c75b88089f9", 5),
+    Moment.RESUMED: ("6872b8afb6874745a04c24fa44a65a60", 5),
+    Moment.UNDOING: ("6ead4c897d13460499ab08de2777ceb2", 5),
+    Moment.DONE: ("d0d5623e3b2c4a0098376155fcad3b19", 5),
+    Moment.UNDONE: ("ac0bca103cae4856bdcf7ccf1b81656d", 5),
+    Moment.STOPPED: ("5b63d306f7904ae682cba40fc58c9a0d", 3),
+}
+_LONGEST = 4096  # of a reason; a datagram has room for more
+
+
+def record(operation: str, disks: Sequence[str], moment: Moment, why: str = "", to: str = SOCKET) -> None:
+    """Send an entry. Where no journal listens, or it is busy, none is kept: no change waits or fails for it."""
+    message_id, priority = KINDS[moment]
+    reason = f": {why[:_LONGEST]}" if why else ""
+    fields = [
+        ("MESSAGE", f"{operation} of {', '.join(disks)} {moment}{reason}"),
+        ("MESSAGE_ID", message_id),
+        ("PRIORITY", str(priority)),
+        ("SYSLOG_IDENTIFIER", "aligntool"),
+        ("ALIGNTOOL_OPERATION", operation),
+        ("ALIGNTOOL_RESULT", moment.name.lower()),
+        *(("ALIGNTOOL_DISK", disk) for disk in disks),
+    ]
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+        sender.sendto(b"".join(_field(name, value) for name, value in fields), to)
+
+
+def _field(name: str, value: str) -> bytes:
+    """Return a field with its length, so that it may hold anything (systemd.io/JOURNAL_NATIVE_PROTOCOL)."""
+    content = value.encode(errors="surrogateescape")
+    return name.encode() + b"\n" + struct.pack("<Q", len(content)) + content + b"\n"
+
+
+@contextmanager
+def recorded(operation: str, disks: Sequence[str]) -> Iterator[None]:
+    """Send an entry when the block begins, and one when it ends or stops."""
+    record(operation, disks, Moment.BEGUN)
+    try:
+        yield
+    except BaseException as error:
+        record(operation, disks, Moment.STOPPED, str(error) or type(error).__name__)
+        raise
+    record(operation, disks, Moment.DONE)
