@@ -37,6 +37,7 @@ picture: .venv/.ready-demo ## draw docs/pictures/audit.svg anew
 	@mkdir -p docs/pictures
 	@folder=$$(mktemp -d) && cd "$$folder" && '$(CURDIR)/$(ALIGNTOOL)' demo old-disk.img \
 		--picture '$(CURDIR)/docs/pictures/audit.svg' >/dev/null; status=$$?; rm -r "$$folder"; exit $$status
+	@sed -i '/@font-face {/,/}/d' docs/pictures/audit.svg # rich's style fetches a font from elsewhere
 
 transcript: .venv/.ready-demo ## record the demo anew: docs/pictures/demo.cast for asciinema, and demo.svg
 	@.venv/bin/python .ci/transcript.py

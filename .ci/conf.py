@@ -14,7 +14,7 @@ from aligntool import __version__
 project = author = project_copyright = "aligntool"
 version = release = __version__
 extensions = ["myst_parser"]
-include_patterns = ["*.md", "docs/**.md", "recipes/README.md"]
+include_patterns = ["*.md", "docs/**.md", "recipes/README.md", "packaging/ansible/README.md"]
 root_doc = "README"
 myst_heading_anchors = 4  # the anchors that GitHub makes, too
 html_title = f"aligntool {__version__}"
@@ -40,7 +40,10 @@ def add_menus(app: Sphinx, name: str, source: list[str]) -> None:
     if name == "docs/README":
         source[0] += menu("Decisions", decisions)
         return
-    source[0] += menu("For users", ["docs/README", *(f"docs/{page}" for page in use), "recipes/README", "CHANGELOG"])
+    source[0] += menu(
+        "For users",
+        ["docs/README", *(f"docs/{page}" for page in use), "recipes/README", "packaging/ansible/README", "CHANGELOG"],
+    )
     source[0] += menu("For developers", [*(f"docs/{page}" for page in change), "SECURITY"])
 
 

@@ -19,12 +19,12 @@ def test_the_site_is_built_without_a_warning_has_every_page_and_fetches_nothing(
     words = ("-qW", "--keep-going", "-c", ROOT / ".ci", "-d", tmp_path / "doctrees", ROOT, site)
     assert run(sys.executable, "-m", "sphinx", *words) == ""
 
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "recipes" / "README.md"]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("[pr]*/**/README.md")]
     for page in pages:
         assert (site / page.relative_to(ROOT).with_suffix(".html")).is_file(), f"{page} is not in the site"
     assert (site / "index.html").read_bytes() == (site / "README.html").read_bytes()
 
-    for file in (*site.rglob("*.html"), *site.rglob("*.css")):
+    for file in (*site.rglob("*.html"), *site.rglob("*.css"), *site.rglob("*.svg")):
         for found in FETCHED.finditer(file.read_text()):
             source = next(filter(None, found.groups()), "")
             assert not re.match(r"(https?:)?//", source), f"{file} fetches {source}"

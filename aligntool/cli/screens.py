@@ -37,7 +37,7 @@ from aligntool.render.progress import Pace
 from aligntool.units import counted, format_size
 
 HELP = """\
-Each screen shows what a command prints; its first line names the command.
+Each screen shows what a command prints; the first line names the command.
 
   arrows, PgUp, PgDn   select a disk; scroll
   Enter                audit the disk: verdict, map, findings
@@ -48,11 +48,9 @@ Each screen shows what a command prints; its first line names the command.
   Esc                  back; at the question: nothing is written
   q, Ctrl-C            leave; during a move: stop it
 
-A move that is stopped, here or by a power cut, is in flight: nothing is
-lost, and `resume` or `rollback` goes on, here or at the prompt.
-
 Before anything is written, the disk's serial number, id or name has to be
-typed, as at the prompt."""
+typed. A move that was stopped is in flight: nothing is lost, and `resume` or
+`rollback` goes on, here or at the prompt."""
 
 
 # Commands in processes of their own.
@@ -154,8 +152,6 @@ class Heard:
 
     steps: int
     pace: Pace = field(default_factory=lambda: Pace(time.monotonic))
-    early: list[str] = field(default_factory=list)  # before the events: the plan again
-    begun: bool = False
     log: list[str] = field(default_factory=list)
     end: list[str] = field(default_factory=list)
 
@@ -216,14 +212,14 @@ class DiskPage(Screen[None]):
         Binding("b", "recover('rollback')", "Roll back"),
         Binding("escape", "back", "Back"),
         Binding("pageup", "scroll(-1)", show=False),
-        Binding("pagedown", "scroll(1)", show=False),
+        Binding("pagedown", "scroll(1)", "Scroll"),
     ]
 
     def __init__(self, disk: Listed, rate: int | None, stopped: dict[str, str]) -> None:
         super().__init__()
         self._disk, self._stopped = disk, stopped
         self._rate = ("--rate", str(rate)) if rate else ()
-        self._busy = True
+        self._busy, self._confirmed = True, False
         self._asked: Change | None = None
         self._moving: Process | None = None
 
@@ -240,19 +236,10 @@ class DiskPage(Screen[None]):
         self.action_audit()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        free = not (self._busy or self._asked)
-        match action:
-            case "plan" | "realign":
-                return free and not self._disk.in_flight
-            case "recover":
-                return free and self._disk.in_flight
-            case "audit":
-                return free
-            case "back":
-                return self._moving is None
-            case "stop":
-                return self._moving is not None
-        return True
+        free, in_flight = not (self._busy or self._asked), self._disk.in_flight
+        plans, recovers = free and not in_flight, free and in_flight
+        can = {"audit": free, "plan": plans, "realign": plans, "recover": recovers}
+        return (can | {"back": not self._confirmed, "stop": self._confirmed}).get(action, True)
 
     def _settle(self, talk: str = "", *, busy: bool = False, asked: Change | None = None) -> None:
         """Show what is going on below the text, and the keys that can be pressed now."""
@@ -346,7 +333,7 @@ class DiskPage(Screen[None]):
         if event.value.split() != word.split():
             self._settle(f"that was not {word}; nothing was written")
             return
-        change = self._asked
+        change, self._confirmed = self._asked, True
         self._settle("…", busy=True)  # now, so that a second Enter starts nothing
         self._move(change)
 
@@ -372,13 +359,11 @@ class DiskPage(Screen[None]):
             self._stopped[path] = "\n".join(line.removeprefix("aligntool: ") for line in words)
         if code == ExitCode.DONE:
             back = change.words[0] == "rollback"
-            attention = () if back else attention_lines(change.plan, width=self._width)
-            title = Text(f"$ {command('audit', path)}", "bold")
-            said = Text("\n".join(map(harmless, heard.end)))
-            self._show(Text("\n\n").join((said, as_text(attention), title, await self._printed("audit"))))
-        if not heard.log:
-            self._show(Text("\n".join(map(harmless, heard.early))))
-        self._moving = None
+            attention = as_text(() if back else attention_lines(change.plan, width=self._width))
+            said, title = Text("\n".join(map(harmless, heard.end))), Text(f"$ {command('audit', path)}", "bold")
+            parts = (said, attention, title, await self._printed("audit"))
+            self._show(Text("\n\n").join(part for part in parts if part))
+        self._moving, self._confirmed = None, False
         self._settle()
 
     def _hear(self, heard: Heard, line: str) -> None:
@@ -386,9 +371,9 @@ class DiskPage(Screen[None]):
         event = json.loads(line if line.startswith("{") else '{"event": "text"}')
         match event["event"]:
             case "text" if not heard.end:
-                (heard.log if heard.begun else heard.early).append(line)
+                heard.log.append(line)
             case "plan":
-                heard.begun = True
+                heard.log.clear()  # what is printed before the events is the plan, once more
             case "step-begun":
                 heard.log.append(f"{event['index'] + 1}/{heard.steps} {event['title']}")
             case "said":
@@ -409,7 +394,7 @@ class DiskPage(Screen[None]):
             self.query_one("#talk", Static).update("stopping …")
             with suppress(ProcessLookupError):
                 self._moving.send_signal(signal.SIGINT)
-        return self._moving is not None
+        return self._confirmed
 
 
 class Help(Screen[None]):
