@@ -25,6 +25,7 @@ KINDS = {
     "TARGET": "disks", "DISK": "disks", "[DISK]": "disks", "DEV": "disks", "DEV...": "disks",
     "ARRAY": "arrays", "[ARRAY...]": "arrays", "N[,N]": "partitions",
     "FILE": "files", "FILE...": "files", "IMAGE": "files", "LOG": "files", "RESULT...": "files", "CMD...": "files",
+    "SNAPSHOT...": "files",
 }  # fmt: skip
 SIZES = ("4KiB", "8KiB", "16KiB", "32KiB", "64KiB", "128KiB", "256KiB", "512KiB", "1MiB", "2MiB", "4MiB")
 

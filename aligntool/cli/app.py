@@ -43,6 +43,7 @@ COMMANDS = {
     "schema": ("explain", "schema", "Print the JSON Schema of a document that aligntool writes."),
     "report": ("report", "report", "Write one HTML page of disks, findings, arrays and benchmarks."),
     "snapshot": ("report", "snapshot", "Capture what an audit reads of this machine."),
+    "fleet": ("fleet", "fleet", "Audit many captured machines in one report."),
     "demo": ("partitions", "demo", "Make a misaligned disk image, audit it, realign it, audit it again."),
     "plan realign": ("partitions", "plan_realign", "Plan the moves to the boundary, and show every step."),
     "plan layout": ("partitions", "plan_layout_command", "Plan a new partition table for an empty disk, and show it."),
@@ -87,6 +88,7 @@ MEANT = {"bench": "run", "trace": "read"}
 # Modules that a command imports and seldom needs: they run when something in them is first used.
 LATE_MODULES = {
     "aligntool.realign.planning", "aligntool.render.disk_map", "aligntool.render.prometheus",
+    "aligntool.render.report.fleet",
     "fractions", "gzip", "hashlib", "lzma", "tarfile", "tempfile",
 }  # fmt: skip
 
@@ -214,7 +216,7 @@ Audit disks for misaligned partitions, realign them in place, build NVMe RAID.
 
   look      audit, report, status       judge partitions, drives and arrays
             explain, drives, recipes    what is known, with its sources
-            snapshot, schema            capture a machine; JSON Schemas
+            snapshot, fleet, schema     capture a machine; audit many; JSON Schemas
   change    plan realign, realign       move partitions onto the boundary
             plan layout, layout         make a new partition table
             apply, resume, rollback     apply a saved plan; finish or undo

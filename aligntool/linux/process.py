@@ -247,18 +247,21 @@ class _Child:
         self.seen, self.ran = now, ran
 
 
-def answers_of(jobs: Sequence[Callable[[Pulse], T]], silence_s: float = SILENCE_S) -> Iterator[tuple[int, T | None]]:
+def answers_of(
+    jobs: Sequence[Callable[[Pulse], T]], silence_s: float = SILENCE_S, *, at_once: int = 0
+) -> Iterator[tuple[int, T | None]]:
     """Yield the number and the answer of each job as they come; None where there was none in time.
 
     The jobs run in children of this process, so they see it as it is now and change nothing in it. What a job raises is
-    raised here. A healthy machine costs one child, which does one job after the other.
+    raised here. A healthy machine costs one child, which does one job after the other. `at_once`: of jobs that compute,
+    start so many children at once, and never more.
     """
     todo = list(range(len(jobs)))[::-1]
     children: list[_Child] = []
     idle: list[_Child] = []
     try:
         while todo or children:
-            _hand_out(jobs, todo, children, idle)
+            _hand_out(jobs, todo, children, idle, at_once)
             _listen(children)
             now = time.monotonic()
             for child in list(children):
@@ -286,7 +289,7 @@ def answer_of(job: Callable[[Pulse], T], silence_s: float = SILENCE_S) -> T | No
 
 
 def _hand_out(
-    jobs: Sequence[Callable[[Pulse], object]], todo: list[int], children: list[_Child], idle: list[_Child]
+    jobs: Sequence[Callable[[Pulse], object]], todo: list[int], children: list[_Child], idle: list[_Child], at_once: int
 ) -> None:
     now = time.monotonic()
     while todo:
@@ -294,7 +297,9 @@ def _hand_out(
             child = idle.pop()
             child.job, child.spare = todo.pop(), 0.0
             child.began = child.heard = child.started = child.seen = now
-        elif len(children) < _MOST_CHILDREN and all(now - child.began > _EAGER_S for child in children):
+        elif len(children) < (at_once or _MOST_CHILDREN) and (
+            at_once or all(now - child.began > _EAGER_S for child in children)
+        ):
             child = _start(jobs, todo.pop())
         else:
             return

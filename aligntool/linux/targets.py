@@ -195,10 +195,11 @@ def unpack(archive: str, folder: str) -> None:
             _decompressed(archive) as stream,
             tarfile.open(fileobj=_Bounded(stream, MOST_BYTES), mode="r|") as tar,  # type: ignore[call-overload]
         ):
+            folders = {folder}
             for members, member in enumerate(tar):
                 if members > MOST_MEMBERS or member.size > LARGEST_MEMBER:
                     raise Refused(f"{archive} unpacks to more than any captured machine has")
-                _unpack_member(tar, member, folder)
+                _unpack_member(tar, member, folder, folders)
     except (tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError, ValueError, OverflowError) as error:
         hint = "give a folder, or a file that `aligntool snapshot` wrote"
         raise Refused(f"{archive} cannot be unpacked: {error}", hint=hint) from error
@@ -213,8 +214,9 @@ def _decompressed(archive: str) -> IO[bytes]:
     return cast("IO[bytes]", gzip.open(raw)) if head.startswith(b"\x1f\x8b") else raw
 
 
-def _unpack_member(tar: "tarfile.TarFile", member: "tarfile.TarInfo", folder: str) -> None:
-    """Make a folder or file by its name alone; a link stays a link, which only a `Tree` follows.
+def _unpack_member(tar: "tarfile.TarFile", member: "tarfile.TarInfo", folder: str, folders: set[str]) -> None:
+    """Make a folder or file by its name alone; a link stays a link, which only a `Tree` follows. `folders`: those made
+    so far, which stay folders.
 
     A name that leads out of the folder, or through a link, refuses the whole archive.
     """
@@ -227,17 +229,20 @@ def _unpack_member(tar: "tarfile.TarFile", member: "tarfile.TarInfo", folder: st
         raise Refused("the archive holds folders deeper than any captured machine has")
     if member.issparse():  # half a KiB in the archive, as much as it likes when unpacked
         raise Refused(f"the archive holds {member.name!r}, a file with holes, which no captured machine has")
-    place = Path(folder, *words)
-    if any(Path(folder, *words[:depth]).is_symlink() for depth in range(1, len(words) + 1)):
-        raise Refused(f"the archive holds {member.name!r}, which lies behind a symbolic link")
-    if member.isdir():
-        place.mkdir(parents=True, exist_ok=True)
-        return
-    place.parent.mkdir(parents=True, exist_ok=True)
+    path = folder
+    for place, word in enumerate(words, 1):
+        path = f"{path}/{word}"
+        if path in folders:
+            continue
+        if os.path.islink(path):  # noqa: PTH114
+            raise Refused(f"the archive holds {member.name!r}, which lies behind a symbolic link")
+        if place < len(words) or member.isdir():
+            os.makedirs(path, exist_ok=True)  # noqa: PTH103
+            folders.add(path)
     if member.issym():
-        place.symlink_to(member.linkname)
+        os.symlink(member.linkname, path)  # noqa: PTH211
     elif member.isreg() and (source := tar.extractfile(member)):
-        with place.open("xb") as file:  # O_EXCL follows no link
+        with open(path, "xb") as file:  # noqa: PTH123  (O_EXCL follows no link)
             file.write(source.read(LARGEST_MEMBER))
 
 

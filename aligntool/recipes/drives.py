@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from enum import StrEnum
+from functools import cache
 
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, KnownGeometry, Source
 from aligntool.recipes.schema import (
@@ -314,6 +315,7 @@ class DriveDatabase:
         return self._by_model[key]
 
 
+@cache
 def load_drives(*, models: bool = True) -> DriveDatabase:
     """Return the packaged database, or where no drive names its model only the defaults of classes.
 

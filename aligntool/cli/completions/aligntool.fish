@@ -92,6 +92,7 @@ complete -c aligntool -n '__aligntool_words 1' -a tui -d 'Step through disks, ve
 complete -c aligntool -n '__aligntool_words 1' -a schema -d 'Print the JSON Schema of a document that aligntool writes'
 complete -c aligntool -n '__aligntool_words 1' -a report -d 'Write one HTML page of disks, findings, arrays and benchmarks'
 complete -c aligntool -n '__aligntool_words 1' -a snapshot -d 'Capture what an audit reads of this machine'
+complete -c aligntool -n '__aligntool_words 1' -a fleet -d 'Audit many captured machines in one report'
 complete -c aligntool -n '__aligntool_words 1' -a demo -d 'Make a misaligned disk image, audit it, realign it, audit it again'
 complete -c aligntool -n '__aligntool_words 1' -a plan -d 'Show what would be done to a disk, to the byte; nothing is written'
 complete -c aligntool -n '__aligntool_words 1' -a raid -d 'Plan, make and show arrays aligned to the boundaries of their drives'
@@ -212,7 +213,7 @@ complete -c aligntool -n '__aligntool_is probe' -l help -s h -d 'Show the option
 complete -c aligntool -n '__aligntool_is tui' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is tui' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is tui' -l help -s h -d 'Show the options and an example'
-complete -c aligntool -n '__aligntool_is schema' -f -a 'audit\\t\'The report of an audit\' bench\\t\'A result of aligntool bench\' bench.alignment\\t\'A result of aligntool bench alignment\' bench.compare\\t\'Compared results of aligntool bench\' bench.list\\t\'The saved results of aligntool bench\' bench.span\\t\'A result of aligntool bench span\' estimate.boot\\t\'The estimate of the storage\\\'s part of a boot\' events\\t\'One line of the events of a change\' plan\\t\'A plan\' probe\\t\'The result of aligntool probe\' raid-tune\\t\'The result of aligntool raid tune\' raid.show\\t\'The arrays of a machine\' recipes\\t\'Recipes\' status\\t\'The state of a disk or an array\' trace\\t\'The analysis of a log of commands\''
+complete -c aligntool -n '__aligntool_is schema' -f -a 'audit\\t\'The report of an audit\' bench\\t\'A result of aligntool bench\' bench.alignment\\t\'A result of aligntool bench alignment\' bench.compare\\t\'Compared results of aligntool bench\' bench.list\\t\'The saved results of aligntool bench\' bench.span\\t\'A result of aligntool bench span\' estimate.boot\\t\'The estimate of the storage\\\'s part of a boot\' events\\t\'One line of the events of a change\' fleet\\t\'A report of many machines\' plan\\t\'A plan\' probe\\t\'The result of aligntool probe\' raid-tune\\t\'The result of aligntool raid tune\' raid.show\\t\'The arrays of a machine\' recipes\\t\'Recipes\' status\\t\'The state of a disk or an array\' trace\\t\'The analysis of a log of commands\''
 complete -c aligntool -n '__aligntool_is schema' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is report' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is report' -l output -s o -d 'Where to write the page; - is standard output' -r -F
@@ -234,6 +235,13 @@ complete -c aligntool -n '__aligntool_is snapshot' -l serials -d 'Keep serial nu
 complete -c aligntool -n '__aligntool_is snapshot' -l host -d 'Put the name of this machine into the manifest'
 complete -c aligntool -n '__aligntool_is snapshot' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is snapshot' -l help -s h -d 'Show the options and an example'
+complete -c aligntool -n '__aligntool_is fleet' -F
+complete -c aligntool -n '__aligntool_is fleet' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is fleet' -l output -s o -d 'Also write the report as an HTML page to this file' -r -F
+complete -c aligntool -n '__aligntool_is fleet' -l overwrite -d 'Replace existing files'
+complete -c aligntool -n '__aligntool_is fleet' -l fail-on -d 'Exit 1 from this severity on' -r -f -a 'error warning never'
+complete -c aligntool -n '__aligntool_is fleet' -l timeout -d 'After how long a silent disk is skipped' -x
+complete -c aligntool -n '__aligntool_is fleet' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is demo' -F
 complete -c aligntool -n '__aligntool_is demo' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is plan realign' -f -a '(__aligntool_disks)'

@@ -191,7 +191,7 @@ _aligntool_schema() {
     _arguments -s -S \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
-        '*:schema:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))'
+        '*:schema:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))'
 }
 
 _aligntool_report() {
@@ -225,6 +225,19 @@ _aligntool_snapshot() {
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:snapshot: '
+}
+
+_aligntool_fleet() {
+    _arguments -s -S \
+        '(--json)--json[As JSON]' \
+        '(--output -o)--output=[Also write the report as an HTML page to this file]:FILE:_files' \
+        '(--output -o)-o+[Also write the report as an HTML page to this file]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
+        '(--fail-on)--fail-on=[Exit 1 from this severity on]:WORD:(error warning never)' \
+        '(--timeout)--timeout=[After how long a silent disk is skipped]:SECONDS: ' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:fleet:_files'
 }
 
 _aligntool_demo() {
@@ -640,6 +653,7 @@ _aligntool() {
         'schema:Print the JSON Schema of a document that aligntool writes'
         'report:Write one HTML page of disks, findings, arrays and benchmarks'
         'snapshot:Capture what an audit reads of this machine'
+        'fleet:Audit many captured machines in one report'
         'demo:Make a misaligned disk image, audit it, realign it, audit it again'
         'plan:Show what would be done to a disk, to the byte; nothing is written'
         'raid:Plan, make and show arrays aligned to the boundaries of their drives'

@@ -1,0 +1,125 @@
+"""`aligntool fleet`."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+
+from aligntool.audit.fleet import Fleet, Machine, machine_of
+from aligntool.audit.judge import audit as judge
+from aligntool.cli import options
+from aligntool.cli.audit import FailOn
+from aligntool.cli.options import File, now, print_lines, say, terminal_width
+from aligntool.errors import ExitCode, Refused
+from aligntool.linux.files import refuse_existing, write_file
+from aligntool.linux.look import look
+from aligntool.linux.process import SILENCE_S, Pulse, answers_of
+from aligntool.linux.sysfs import read_written
+from aligntool.linux.targets import open_sysroot
+from aligntool.recipes.drives import known_of, load_drives
+from aligntool.render.fleet import fleet_json, fleet_lines, machine_json
+from aligntool.render.report import fleet as page
+
+_ARCHIVES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
+
+
+def fleet(
+    snapshots: Annotated[list[str], "SNAPSHOT...", "Files of `aligntool snapshot`, or folders of them."],
+    *,
+    json_: options.JsonOption = False,
+    output: Annotated[File, "--output -o", "Also write the report as an HTML page to this file."] = None,
+    overwrite: options.OverwriteOption = False,
+    fail_on: Annotated[FailOn, "--fail-on", "Exit 1 from this severity on."] = FailOn.ERROR,
+    timeout: options.TimeoutOption = SILENCE_S,
+) -> None:
+    """Audit many captured machines in one report.
+
+    Misaligned disks are ranked by predicted cost × writes.
+
+    Example: aligntool fleet snapshots/
+
+    Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a snapshot could not be audited.
+    """
+    if output is not None:
+        refuse_existing(output, overwrite=overwrite)
+    names = [name for given in snapshots for name in _snapshots_in(given)]
+    found = Fleet()
+    with tempfile.TemporaryDirectory(prefix="aligntool-") as folder, tempfile.TemporaryFile() as spool:
+        tempfile.tempdir = folder  # where children unpack: what one leaves behind that is killed goes with the folder
+        places: dict[int, int] = {}
+        for number, machine in _audited(names, timeout):
+            found.add(number, machine)
+            if json_:
+                places[number] = spool.tell()
+                spool.write(machine_json(machine).encode() + b"\n")
+        tempfile.tempdir = None
+        if output is not None:
+            write_file(output, page.page_html(found, now()).encode(), overwrite=overwrite)
+            say(f"{output} written")
+        if json_:
+            sys.stdout.writelines(fleet_json(found, _spooled(spool, places), now()))
+        else:
+            print_lines(fleet_lines(found, width=terminal_width()))
+    sys.stdout.flush()
+    raise typer.Exit(_exit_code(found, fail_on))
+
+
+def _snapshots_in(given: str) -> Iterator[str]:
+    """Yield the snapshots in a folder, or what was given: that it cannot be read is a line of the report. Raises
+    Refused for a folder without any.
+    """
+    place = Path(given)
+    if not place.is_dir() or (place / "sys").is_dir():
+        yield given
+        return
+    try:
+        inside = sorted(place.iterdir())
+    except OSError as error:
+        raise Refused(f"{given} cannot be read: {error.strerror}") from error
+    found = [each for each in inside if each.name.endswith(_ARCHIVES) or (each / "sys").is_dir()]
+    if not found:
+        hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"
+        raise Refused(f"{given} holds no snapshot: no file that ends in .tar.xz or .tar.gz", hint=hint)
+    yield from map(str, found)
+
+
+def _audited(names: list[str], silence_s: float) -> Iterator[tuple[int, Machine]]:
+    """Yield the number and the result of each snapshot as they come, audited in as many children as there are
+    processors.
+    """
+    load_drives()  # once for all children
+    jobs = [partial(_audit, name) for name in names]
+    for number, machine in answers_of(jobs, silence_s, at_once=len(os.sched_getaffinity(0))):
+        late = f"gave no answer within {silence_s:g} s, or needs more memory than there is"
+        yield number, machine or Machine(names[number], why=late)
+
+
+def _audit(name: str, pulse: Pulse) -> Machine:
+    """In a child. Whatever a snapshot does, it is one line of the report."""
+    try:
+        with open_sysroot(name) as tree:
+            pulse.beat()
+            inventory, written = look((), sysroot=tree.root), read_written(tree)
+        return machine_of(name, judge(inventory, known_of(inventory)), written)
+    except Refused as refusal:
+        return Machine(name, why=str(refusal))
+    except Exception as error:
+        return Machine(name, why=f"a bug in aligntool, please report it: {type(error).__name__}: {error}"[:1000])
+
+
+def _spooled(spool: IO[bytes], places: dict[int, int]) -> Iterable[str]:
+    for number in sorted(places):
+        spool.seek(places[number])
+        yield spool.readline().decode().rstrip("\n")
+
+
+def _exit_code(found: Fleet, fail_on: FailOn) -> ExitCode:
+    if found.not_audited:
+        return ExitCode.REFUSED
+    counted = {FailOn.ERROR: found.errors, FailOn.WARNING: found.errors + found.warnings, FailOn.NEVER: 0}
+    return ExitCode.FINDINGS if counted[fail_on] else ExitCode.DONE

@@ -1,0 +1,167 @@
+"""A report of many machines as text and JSON."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from aligntool import __version__
+from aligntool.audit.fleet import Fleet, Machine, Model, Row
+from aligntool.audit.wording import shell_word
+from aligntool.documents import as_object
+from aligntool.render.json import Value, dumps
+from aligntool.render.lines import EMPTY, Line, Style, columns, fit, paragraph, plain
+from aligntool.units import counted, format_about
+
+SHOWN = 20  # rows of a list on a terminal
+DISKS = ("machine", "disk", "off", "cost", "written", "extra", "model")
+GROUPS = ("model", "drives", "misaligned", "firmware")
+MEANING = (
+    "off: misaligned partitions; cost, predicted: how many times as long a random write of 4 KiB takes; written: a "
+    "day, to these partitions, on average since the machine started; extra: written × (cost − 1)"
+)
+
+
+def verdict_of(fleet: Fleet) -> tuple[str, Style]:
+    """The verdict of all machines in words."""
+    audited = fleet.snapshots - fleet.not_audited
+    if not audited:
+        return f"None of {counted(fleet.snapshots, 'snapshot')} could be audited", Style.BAD
+    if fleet.misaligned:
+        have = "has" if fleet.misaligned == 1 else "have"
+        return f"{fleet.misaligned} of {counted(audited, 'machine')} {have} misaligned partitions", Style.BAD
+    if fleet.unknown or fleet.not_audited:
+        return "No machine is known to have misaligned partitions; not all could be judged", Style.DOUBT
+    return f"OK: every partition of {counted(audited, 'machine')} starts on its boundaries", Style.GOOD
+
+
+def facts_of(fleet: Fleet) -> Iterator[str]:
+    """What else is to be said of all of them, a phrase each."""
+    if fleet.not_audited:
+        yield f"{counted(fleet.not_audited, 'snapshot')} could not be audited"
+    if looks := len(fleet.looks):
+        yield f"{counted(looks, 'drive')} {'needs' if looks == 1 else 'need'} firmware or a look"
+    yield f"{counted(fleet.errors, 'error')}, {counted(fleet.warnings, 'warning')}"
+    if fleet.dates:
+        first, last = (date[:10] for date in fleet.dates)
+        yield f"captured on {first}" if first == last else f"captured from {first} to {last}"
+
+
+def disk_cells(row: Row) -> tuple[str, ...]:
+    drive = row.drive
+    cost = "–" if drive.cost is None else f"{drive.cost:.2f}×"
+    written, extra = ("–" if each is None else format_about(each) for each in (drive.written_a_day, drive.extra_a_day))
+    return row.machine, drive.name, str(drive.misaligned), cost, written, extra, drive.model
+
+
+def group_cells(model: Model) -> tuple[str, ...]:
+    named = [f"{name or 'not known'} ({one.drives})" for name, one in model.by_number()]
+    return model.name, str(model.drives), str(model.misaligned), ", ".join(named)
+
+
+def look_words(row: Row) -> str:
+    drive = row.drive
+    return f"{row.machine}, {drive.name}{f' ({drive.model})' if drive.model else ''}: {row.why}"
+
+
+def refused_words(machine: Machine) -> str:
+    return f"{machine.snapshot}: {(machine.why or '').removeprefix(f'{machine.snapshot} ')}"
+
+
+def fleet_lines(fleet: Fleet, *, width: int) -> Iterator[Line]:
+    """For people; lists are cut to the first rows."""
+    text, style = verdict_of(fleet)
+    yield ((text, style),)
+    yield from paragraph("; ".join(facts_of(fleet)), width, "")
+    if fleet.ranking:
+        rows = [disk_cells(row) for row in fleet.ranking]
+        yield from _table("Misaligned disks, most extra work first", DISKS, rows, (0, 1, 6), width)
+        yield from _more(fleet.misaligned_disks)
+        yield from paragraph(MEANING, width, "", Style.DIM)
+    if fleet.groups:
+        yield from _table("Drives of one model", GROUPS, [group_cells(each) for each in fleet.groups], (0, 3), width)
+        yield from _more(len(fleet.groups))
+    for title, texts, number in (
+        ("Drives that need firmware or a look", [look_words(row) for row in fleet.looks], len(fleet.looks)),
+        ("Not audited", [refused_words(each) for each in fleet.refused], fleet.not_audited),
+    ):
+        if texts:
+            yield from _title(title)
+        for each in texts[:SHOWN]:
+            yield from paragraph(f"  {each}", width)
+        yield from _more(number)
+    first = next(iter(fleet.ranking), None)
+    if first:
+        yield EMPTY
+        yield ((f"→ aligntool audit --sysroot {shell_word(first.snapshot)}", Style.TYPE),)
+
+
+def _title(text: str) -> Iterator[Line]:
+    yield EMPTY
+    yield ((text, Style.TITLE),)
+
+
+def _table(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int], width: int
+) -> Iterator[Line]:
+    yield from _title(title)
+    names = [(fit(cells[0], 22).rstrip(), *cells[1:]) for cells in rows[:SHOWN]]
+    head, *lines = columns([heads, *names], left=left, wide=width - 2)
+    yield ((f"  {head}".rstrip(), Style.DIM),)
+    yield from (plain(f"  {line}") for line in lines)
+
+
+def _more(number: int) -> Iterator[Line]:
+    if number > SHOWN:
+        yield ((f"  … and {number - SHOWN} more; --json lists every machine", Style.DIM),)
+
+
+# The document, in pieces: the machines were written down one by one while they were audited.
+
+
+def machine_json(machine: Machine) -> str:
+    """One machine in one line."""
+    return dumps(_safe(as_object(machine)))
+
+
+def fleet_json(fleet: Fleet, machines: Iterable[str], date: str) -> Iterator[str]:
+    """Yield the document. `machines`: as `machine_json` wrote them, in the order in which they were given."""
+    summary: Value = {
+        "snapshots": fleet.snapshots, "not_audited": fleet.not_audited, "misaligned": fleet.misaligned,
+        "disks": fleet.disks, "misaligned_disks": fleet.misaligned_disks, "on_grid": fleet.on_grid,
+        "off_grid": fleet.off_grid, "unknown": fleet.unknown, "errors": fleet.errors, "warnings": fleet.warnings,
+    }  # fmt: skip
+    head: Value = {"schema": "aligntool.fleet", "version": 1, "aligntool": __version__, "date": date}
+    yield dumps(head)[:-1] + f',\n"summary": {dumps(summary)}'
+    yield from _list("ranking", (dumps(_safe(_row(row))) for row in fleet.ranking))
+    yield from _list("models", (dumps(_safe(_model(each))) for each in fleet.groups))
+    yield from _list("look", (dumps(_safe(_row(row))) for row in fleet.looks))
+    yield from _list("machines", machines)
+    yield "}\n"
+
+
+def _list(name: str, items: Iterable[str]) -> Iterator[str]:
+    yield f',\n"{name}": ['
+    for place, item in enumerate(items):
+        yield ("," if place else "") + "\n" + item
+    yield "\n]"
+
+
+def _row(row: Row) -> dict[str, object]:
+    return {"machine": row.machine, "snapshot": row.snapshot, **as_object(row.drive), "why": row.why}
+
+
+def _model(model: Model) -> dict[str, object]:
+    firmwares = [{"firmware": name or None, "drives": one.drives} for name, one in model.by_number()]
+    return {"model": model.name, "drives": model.drives, "misaligned": model.misaligned, "firmwares": firmwares}
+
+
+def _safe(value: object) -> Value:
+    """Names of files may hold bytes that are no text; any JSON reader takes the document all the same."""
+    match value:
+        case str():
+            return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        case dict():
+            return {key: _safe(one) for key, one in value.items()}
+        case list():
+            return [_safe(one) for one in value]
+        case None | bool() | int() | float():
+            return value
+    raise TypeError(f"no JSON for {type(value).__name__}")

@@ -1,0 +1,288 @@
+"""`aligntool fleet`: the verdict, the ranking, groups of one model, hostile snapshots, bounded memory."""
+
+import io
+import json
+import lzma
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tracemalloc
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aligntool.audit.fleet import MOST_ROWS, Drive, Fleet, Machine
+from aligntool.units import GIB, MIB
+from tests.fleet.made import MACHINES, multiplied, pc
+from tests.run_aligntool import program, run_aligntool
+from tests.schemas import check
+from tests.thorough import THOROUGH
+
+
+@pytest.fixture(autouse=True)
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where snapshots are unpacked."""
+    (tmp_path / "room").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "room"))
+    return tmp_path / "room"
+
+
+def document(*words: str | Path, code: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run_aligntool("fleet", "--json", *words, code=code).stdout)
+    check(found)
+    return found
+
+
+def machines(folder: Path) -> Path:
+    """Three of which the one that writes the most is not the first, and one that is in order."""
+    pc(folder / "a-idle", written=0)
+    pc(folder / "b-unknown")
+    pc(folder / "c-busy", written=4 * GIB)
+    pc(folder / "d-fine", start=MIB, written=GIB)
+    pc(folder / "e-quiet", written=GIB)
+    return folder
+
+
+def test_misaligned_disks_are_ranked_by_predicted_cost_and_what_is_written(tmp_path: Path) -> None:
+    """A partition at sector 63 of a 512e disk: each 4 KiB write touches two sectors of 4 KiB, so it costs twice as
+    much, and what is written is the extra work.
+    """
+    found = document(machines(tmp_path), code=1)
+    ranking = [(row["machine"], row["cost"], row["written_a_day"], row["extra_a_day"]) for row in found["ranking"]]
+    assert ranking == [
+        ("c-busy", 2.0, 4 * GIB, 4 * GIB), ("e-quiet", 2.0, GIB, GIB), ("b-unknown", 2.0, None, None),
+        ("a-idle", 2.0, 0, 0),
+    ]  # fmt: skip
+    assert [each["snapshot"].rpartition("/")[2] for each in found["machines"]] == [
+        "a-idle", "b-unknown", "c-busy", "d-fine", "e-quiet",
+    ]  # fmt: skip
+    assert found["summary"]["misaligned"] == 4 and found["summary"]["snapshots"] == 5
+
+
+def test_the_first_line_is_the_verdict(tmp_path: Path) -> None:
+    done = run_aligntool("fleet", machines(tmp_path), code=1)
+    assert done.stdout.splitlines()[0] == "4 of 5 machines have misaligned partitions"
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    fine = run_aligntool("fleet", tmp_path / "d-fine", code=0)
+    assert fine.stdout.splitlines()[0] == "OK: every partition of 1 machine starts on its boundaries"
+
+
+def test_exit_codes_are_those_of_an_audit(tmp_path: Path) -> None:
+    folder = machines(tmp_path)
+    bad = tmp_path / "bad.tar.xz"
+    bad.write_bytes(b"no archive")
+    assert run_aligntool("audit", "--sysroot", folder / "c-busy").returncode == 1
+    run_aligntool("fleet", folder / "c-busy", code=1)
+    run_aligntool("fleet", "--fail-on", "never", folder / "c-busy", code=0)
+    run_aligntool("fleet", folder / "c-busy", bad, code=3)
+    run_aligntool("fleet", tmp_path / "missing.tar.xz", code=3)
+    run_aligntool("fleet", code=2)
+    (tmp_path / "empty").mkdir()
+    assert "holds no snapshot" in run_aligntool("fleet", tmp_path / "empty", code=3).stderr
+
+
+def test_a_lone_firmware_of_a_model_needs_a_look(tmp_path: Path) -> None:
+    for number in range(6):
+        pc(tmp_path / f"m{number}", start=MIB, model="SSD X", firmware="2B6Q" if number == 4 else "3B6Q")
+    pc(tmp_path / "other", start=MIB, model="SSD Y", firmware="1.0")
+    found = document(tmp_path, code=0)
+    (look,) = found["look"]
+    assert (look["machine"], look["firmware"]) == ("m4", "2B6Q")
+    assert look["why"] == "firmware 2B6Q; 5 of 6 drives of this model have 3B6Q"
+    (model,) = found["models"]
+    assert model["model"] == "SSD X" and model["drives"] == 6
+    assert model["firmwares"] == [{"firmware": "3B6Q", "drives": 5}, {"firmware": "2B6Q", "drives": 1}]
+    text = run_aligntool("fleet", tmp_path, code=0).stdout
+    assert "1 drive needs firmware or a look" in text and "m4, sda (SSD X): firmware 2B6Q" in text
+
+
+def test_two_halves_of_a_model_have_no_lone_firmware(tmp_path: Path) -> None:
+    for number in range(6):
+        pc(tmp_path / f"m{number}", start=MIB, model="SSD X", firmware="2B6Q" if number % 2 else "3B6Q")
+    assert document(tmp_path, code=0)["look"] == []
+
+
+def test_captured_machines_are_counted_as_the_audit_counts_them(tmp_path: Path) -> None:
+    names = [MACHINES / f"{name}.tar.xz" for name in ("lowest-aligned-7", "nvme-behind-switch")]
+    found = document(*names, code=1)
+    for name, machine in zip(names, found["machines"], strict=True):
+        one = json.loads(run_aligntool("audit", "--json", "--sysroot", name).stdout)["summary"]
+        assert {key: machine[key] for key in ("on_grid", "off_grid", "unknown", "errors", "warnings", "disks")} == {
+            key: value for key, value in one.items() if key != "infos"
+        }
+
+
+def test_many_are_reported_in_the_order_given_with_host_and_date(tmp_path: Path) -> None:
+    list(multiplied(tmp_path, 9))
+    found = document(tmp_path, code=1)
+    assert [each["host"] for each in found["machines"]] == [f"host{at}" for at in range(9)]
+    assert found["machines"][3]["date"] == "2026-11-04T00:00:00Z"
+    extra = [row["extra_a_day"] for row in found["ranking"] if row["extra_a_day"] is not None]
+    assert len(set(extra)) > 3 and extra == sorted(extra, reverse=True)
+    assert {model["model"] for model in found["models"]} >= {"scsi_debug"}
+    again = document(tmp_path, code=1)
+    assert again | {"date": found["date"]} == found, "the order in which children answer makes no difference"
+
+
+# Hostile snapshots
+
+
+def _archive(path: Path, *members: tuple[str, bytes, str, bytes]) -> Path:
+    with tarfile.open(path, "w:xz") as tar:
+        for name, kind, link, content in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname, info.size = kind, link, len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def test_a_hostile_snapshot_is_one_line_and_the_others_are_audited(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    folder = machines(tmp_path / "in")
+    _archive(folder / "x1.tar.xz", ("../outside", tarfile.REGTYPE, "", b"x"))
+    link = ("sys/block", tarfile.SYMTYPE, str(tmp_path), b"")
+    _archive(folder / "x2.tar.xz", link, ("sys/block/outside", tarfile.REGTYPE, "", b"x"))
+    bomb = tarfile.TarInfo("sys/block/huge")
+    bomb.size = 1 << 40
+    (folder / "x3.tar.xz").write_bytes(lzma.compress(bomb.tobuf() + bytes(MIB)))
+    (folder / "x4.tar.xz").write_bytes(b"\xfd7zXZ\0broken")
+    _archive(folder / "x5.tar.xz", ("sys/block", tarfile.DIRTYPE, "", b""), ("/etc/x", tarfile.REGTYPE, "", b"x"))
+    os.mkfifo(folder / "x6.tar.xz")
+    odd = pc(folder / "x7\x1b[31m\udcff", start=MIB, model="\x1b[2J" + "M" * 500, firmware="<b>" * 40)
+    (odd / "aligntool").mkdir()
+    (odd / "aligntool/manifest.json").write_text(json.dumps({"host": "\x1b]0;" + "h" * 3000, "date": "<script>"}))
+    page = tmp_path / "page.html"
+    done = run_aligntool("fleet", folder, "-o", page, code=3)
+    assert done.stdout.startswith("4 of 6 machines have misaligned partitions\n6 snapshots could not be audited")
+    assert "Traceback" not in done.stdout + done.stderr and "\x1b" not in done.stdout + done.stderr
+    lines = done.stdout.partition("Not audited\n")[2]
+    assert all(lines.count(f"/x{n}.tar.xz") == 1 for n in range(1, 7))
+    assert not outside.exists() and not Path("/etc/x").exists()
+    check(json.loads(run_aligntool("fleet", "--json", folder, code=3).stdout))
+    text = page.read_text()
+    assert "<script" not in text and "\x1b" not in text and "<b>" not in text
+
+
+def test_what_children_unpacked_is_removed(tmp_path: Path, room: Path) -> None:
+    list(multiplied(tmp_path / "in", 2))
+    run_aligntool("fleet", tmp_path / "in", code=1)
+    assert list(room.iterdir()) == []
+
+
+# The page
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "link", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_the_page_has_the_verdict_the_ranking_and_no_network(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    run_aligntool("fleet", machines(tmp_path / "in"), "-o", page, code=1)
+    parser = _Page()
+    parser.feed(page.read_text())
+    assert parser.open == []
+    text = " ".join(" ".join(parser.text).split())
+    assert text.count("4 of 5 machines have misaligned partitions") == 1
+    assert text.index("c-busy") < text.index("e-quiet") < text.index("b-unknown")
+    assert not re.search(r"https?://|<script", page.read_text())
+    refused = run_aligntool("fleet", tmp_path / "in", "-o", page, code=3)
+    assert "exists already" in refused.stderr and refused.stdout == ""
+
+
+# Memory
+
+
+def _machine(number: int) -> Machine:
+    drives = tuple(
+        Drive(
+            f"sd{place}",
+            f"MODEL {number % 500 if number % 2 else number}",
+            f"FW{number % 60}",
+            1 << 40,
+            1,
+            2.0,
+            number,
+            number,
+            None,
+        )
+        for place in range(4)
+    )
+    why = "no archive" if number % 10 == 0 else None
+    return Machine(f"/in/{number}.tar.xz", f"host{number}", "2026-11-01T00:00:00Z", "0.1.0", 4, off_grid=4,
+                   drives=drives, why=why)  # fmt: skip
+
+
+def test_what_is_kept_does_not_grow_with_the_machines() -> None:
+    fleet, sizes = Fleet(), []
+    tracemalloc.start()
+    try:
+        for number in range(12_000):
+            fleet.add(number, _machine(number))
+            if number in (5_999, 11_999):
+                sizes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert fleet.snapshots == 12_000 and fleet.not_audited == 1_200 and fleet.misaligned_disks == 43_200
+    assert sizes[1] < sizes[0] + 200_000
+    audited = [number for number in range(12_000) if number % 10][::-1]
+    assert [row.machine for row in fleet.ranking[::4]] == [f"host{number}" for number in audited[: MOST_ROWS // 4]]
+
+
+_PEAK = """
+import sys
+from aligntool.__main__ import main
+try:
+    main()
+finally:
+    (peak,) = (line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    print(peak, file=sys.stderr)
+"""
+
+
+def _peak(folder: Path) -> int:
+    """KiB of the parent at most."""
+    done = subprocess.run(
+        [sys.executable, "-c", _PEAK, "fleet", "--json", folder], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    return int(done.stderr.split()[-1])
+
+
+def test_the_memory_of_the_parent_does_not_grow_with_the_snapshots(tmp_path: Path) -> None:
+    few, many = (100, 1000) if THOROUGH else (8, 40)
+    names = list(multiplied(tmp_path / "many", many))
+    (tmp_path / "few").mkdir()
+    for name in names[:few]:
+        (tmp_path / "few" / name.name).symlink_to(name)
+    peaks = _peak(tmp_path / "few"), _peak(tmp_path / "many")
+    assert peaks[1] < peaks[0] + 2048 and peaks[1] < 96 * 1024, peaks
+
+
+def test_ctrl_c_ends_it_and_its_children(tmp_path: Path, room: Path) -> None:
+    list(multiplied(tmp_path / "in", 8))
+    child = subprocess.Popen(program("fleet", tmp_path / "in"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             start_new_session=True)  # fmt: skip
+    while not any(room.glob("*/*")):  # a child unpacks
+        assert child.poll() is None
+    os.killpg(child.pid, 2)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 130 and b"Traceback" not in err and out == b""
+    assert list(room.iterdir()) == []
