@@ -32,7 +32,7 @@ from aligntool.linux.systemd_journal import record
 from aligntool.linux.targets import Given
 from aligntool.realign.applying import apply_events
 from aligntool.realign.mends import with_mends
-from aligntool.realign.request import Request, find_plan, held_realign, look_at
+from aligntool.realign.request import Request, find_plan, locked_realign, look_at
 from aligntool.recipes.drives import known_of
 from aligntool.render import json, progress
 from aligntool.units import MIB, Extent
@@ -136,7 +136,7 @@ def apply(
     """
     path, behind = plan.plan.disk.path, False
     if plan.plan.steps:
-        locked = held_realign(plan.plan, plan.request, rate=rate, on_note=lambda text: on_event(Said(text)))
+        locked = locked_realign(plan.plan, plan.request, rate=rate, on_note=lambda text: on_event(Said(text)))
         with locked as applying:
             behind = apply_events(plan.plan, applying, nullcontext(on_event), record)
     try:

@@ -186,7 +186,7 @@ WRITERS = {
     "linux/block.py": "the disk of a move",
     "linux/process.py": "/dev/null, for children",
     "linux/files.py": "files that are replaced whole",
-    "linux/hold.py": "the disk that linux/block.py writes to, locked",
+    "linux/lock.py": "the disk that linux/block.py writes to, locked",
     "linux/targets.py": "what a captured machine is unpacked to",
     "linux/users.py": "a loop device for a shrink",
     "measure/record_trace.py": "the log of a trace",

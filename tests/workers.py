@@ -31,7 +31,7 @@ LONGEST = (
     "tests/moving/test_planned_cuts.py",
     "tests/bench_runs/test_experiment_facts.py",
     "tests/bench_runs/test_drives.py",
-    "tests/apply/arrays/test_holding.py",
+    "tests/apply/arrays/test_locked_members.py",
     "tests/probe/test_deadline.py",
     "tests/test_architecture.py",
     "tests/fuzz/test_fuzz.py",

@@ -31,7 +31,7 @@ from aligntool.raid.make import Record, find_records, plan_here
 from aligntool.raid.members import Known
 from aligntool.raid.planning import Needs, data_begins
 from aligntool.raid.running import ArrayView, arrays_of
-from aligntool.raid.steps_drives import hold_members, look_around
+from aligntool.raid.steps_drives import lock_members, look_around
 from aligntool.raid.steps_system import Paths
 from aligntool.realign.move import Status
 from aligntool.realign.planning import on_captured_machine
@@ -61,15 +61,15 @@ def array_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
 
 
 @contextmanager
-def held_array(plan: Plan, plan_again: Callable[[], Plan]) -> Iterator[Applying]:
-    """Hold the drives, plan again, refuse what cannot be done, and begin a record. Also for plans that only edit files.
+def locked_array(plan: Plan, plan_again: Callable[[], Plan]) -> Iterator[Applying]:
+    """Lock the drives, plan again, refuse what cannot be done, and begin a record. Also for plans that only edit files.
 
     Raises Refused while nothing is written, and Stopped afterwards; then the record is kept.
     """
     paths = Paths()
     with pipes_may_break(), make.one_at_a_time(paths.state):
         _refuse_unfinished(plan, paths)
-        with hold_members(plan.steps) as held:
+        with lock_members(plan.steps) as locked:
             refuse_changed(plan, plan_again())
             make.refuse_impossible(plan, paths)
             if kind := volatile_kind(paths.state):
@@ -77,7 +77,7 @@ def held_array(plan: Plan, plan_again: Callable[[], Plan]) -> Iterator[Applying]
                 say(f"{paths.state} is a {kind}: {lost}")
             record = make.begin(plan, paths)
             try:
-                yield Applying(make.go_forward(record, plan, paths, held), ways_on(plan.disk.path))
+                yield Applying(make.go_forward(record, plan, paths, locked), ways_on(plan.disk.path))
             except (Refused, KeyboardInterrupt):
                 make.forget(record)  # nothing was written yet
                 raise
@@ -111,12 +111,12 @@ def tell_array(plan: Plan, *, json_: bool) -> None:
 
 def refuse_changed(plan: Plan, now: Plan) -> None:
     """Raise Refused where a plan made now has other steps, or would overwrite other things."""
-    held = {step.device: step.holds for step in members_of(now)}
+    holds = {step.device: step.holds for step in members_of(now)}
     came = [
         f"{step.device} does not hold what it held when the plan was made: then {_told(step.holds)}, now "
-        f"{_told(held[step.device])}"
+        f"{_told(holds[step.device])}"
         for step in members_of(plan)
-        if held.get(step.device, step.holds) != step.holds
+        if holds.get(step.device, step.holds) != step.holds
     ]
     if came:
         raise Refused("\n".join(came), hint=_ANEW, code="plan-stale")

@@ -17,7 +17,7 @@ from aligntool.cli import options, probe
 from aligntool.cli.options import File, Grid, Size, print_lines, read_text, remark, seconds, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk, Inventory
-from aligntool.linux.hold import hold_for_others
+from aligntool.linux.lock import lock_for_others
 from aligntool.linux.look import look
 from aligntool.linux.users import disk_of, file_extents
 from aligntool.measure import alignment, targets
@@ -195,7 +195,7 @@ def _measured(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tupl
 
 @contextmanager
 def _place(plan: BenchPlan) -> Iterator[str]:
-    """A file that is made and removed; a device that is held; or just what is only read."""
+    """A file that is made and removed; a device that is locked; or just what is only read."""
     target = plan.target
     if plan.makes_file:
         with fio_runs.made_file(target.path, plan.room, name=target.name) as path:
@@ -207,7 +207,7 @@ def _place(plan: BenchPlan) -> Iterator[str]:
 
 @contextmanager
 def _held(target: Target) -> Iterator[None]:
-    with hold_for_others(target.path, "a benchmark"):
+    with lock_for_others(target.path, "a benchmark"):
         probe.refuse_data(target)  # the question may have waited long for its answer
         yield
 

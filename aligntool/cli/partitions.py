@@ -175,7 +175,7 @@ class Layout(Operation):
         return command("layout", self.disk, *self.given.typed)
 
     @contextmanager
-    def held(self, plan: Plan) -> Iterator[Applying]:
+    def locked(self, plan: Plan) -> Iterator[Applying]:
         path = plan.disk.path
         with options.naming(path):
             yield Applying(make_layout(plan, _look_again(plan)), command("layout", path, "--wipe"))

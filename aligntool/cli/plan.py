@@ -13,7 +13,7 @@ from aligntool.cli.options import File, Grid, command, remark, say, terminal_wid
 from aligntool.cli.run_change import Applying, end_change, pipes_may_break
 from aligntool.errors import Refused
 from aligntool.linux.content import CHECKERS, EXT
-from aligntool.realign.request import Request, find_plan, held_realign, look_at, still_true
+from aligntool.realign.request import Request, find_plan, locked_realign, look_at, still_true
 from aligntool.realign.shrink import shrink_words
 from aligntool.recipes.goals import recipe
 from aligntool.render.lines import Line
@@ -99,8 +99,8 @@ class Realign:
         still_true(plan, self.asked)
 
     @contextmanager
-    def held(self, plan: Plan) -> Iterator[Applying]:
-        with pipes_may_break(), held_realign(plan, self.asked, rate=self.rate, on_note=options.say) as applying:
+    def locked(self, plan: Plan) -> Iterator[Applying]:
+        with pipes_may_break(), locked_realign(plan, self.asked, rate=self.rate, on_note=options.say) as applying:
             yield applying
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:

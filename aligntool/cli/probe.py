@@ -20,7 +20,7 @@ from aligntool.cli.options import File, Size, command, print_lines, remark, say,
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import ExitCode, Refused, failing_as
 from aligntool.inventory import Disk
-from aligntool.linux.hold import hold_disk
+from aligntool.linux.lock import lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.targets import Given
 from aligntool.measure import timing, unit_design
@@ -234,7 +234,7 @@ def _held(disk: Disk, *, destructive: bool, yes: bool) -> Iterator[None]:
     serial = (disk.serial or "").strip()
     word, what = (serial, "the disk's serial number") if serial else (PurePath(disk.path).name, "its name")
     options.confirm_disk(disk.path, word, what, yes)
-    with hold_disk(disk.path, why="timing writes"):
+    with lock_disk(disk.path, why="timing writes"):
         _refuse_unless_empty(_look(disk.path, None))
         yield
 

@@ -21,7 +21,7 @@ from aligntool.cli.options import File, Name, Size, place, print_lines, terminal
 from aligntool.cli.probe import bench_progress, ended_by_signals, refuse_to_overwrite
 from aligntool.cli.run_change import Applying, ends_stream, pipes_may_break, run_change, show_only
 from aligntool.errors import Refused, Stopped
-from aligntool.linux.hold import locked
+from aligntool.linux.lock import locked
 from aligntool.linux.look import look
 from aligntool.linux.system import find_distribution
 from aligntool.linux.systemd_journal import recorded
@@ -183,8 +183,8 @@ class Persist:
     def refuse_changed(self, plan: Plan) -> None:
         acting.refuse_changed(plan, self.make_plan())
 
-    def held(self, plan: Plan) -> AbstractContextManager[Applying]:
-        return acting.held_array(plan, lambda: find_persist_plan(plan.disk.path, self.goal))
+    def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
+        return acting.locked_array(plan, lambda: find_persist_plan(plan.disk.path, self.goal))
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         if find_persist_plan(plan.disk.path, self.goal).steps:
@@ -305,8 +305,8 @@ class CreateArray:
     def refuse_changed(self, plan: Plan) -> None:
         acting.refuse_changed(plan, self.make_plan())
 
-    def held(self, plan: Plan) -> AbstractContextManager[Applying]:
-        return acting.held_array(plan, self.make_plan)
+    def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
+        return acting.locked_array(plan, self.make_plan)
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         if self.wait:

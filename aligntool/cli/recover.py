@@ -31,14 +31,14 @@ from aligntool.formats.reader import TableReading
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition, Role
 from aligntool.linux.block import look_only
-from aligntool.linux.hold import refuse_partition
+from aligntool.linux.lock import refuse_partition
 from aligntool.linux.targets import refuse_ambiguous, refuse_containers, refuse_silent
 from aligntool.raid.make import Record
 from aligntool.raid.running import PersistGoal
 from aligntool.realign import move
 from aligntool.realign.move import Status, find_journal
 from aligntool.realign.move import journal_status as find_status
-from aligntool.realign.request import Request, held_disk, hurrying, journal_words
+from aligntool.realign.request import Request, hurrying, journal_words, locked_disk
 from aligntool.realign.standing import Laid, overlay, places_in_use
 from aligntool.render.lines import plain, show
 from aligntool.render.progress import status_json, status_lines, steps_left, table_lines
@@ -189,7 +189,7 @@ def _recover(disk: str | None, asked: Recovery, *, back: bool, json_: bool) -> N
     if not _goes_on(disk, found, replace(asked, yes=asked.yes or found.restore_table), back=back, json_=json_):
         return
     shown = confirm_restoring(disk, journal, plan, yes=asked.yes) if restore else None
-    locked = held_disk(plan, disk, on_note=options.say, journal_file=journal, rate=asked.rate)
+    locked = locked_disk(plan, disk, on_note=options.say, journal_file=journal, rate=asked.rate)
     with pipes_may_break(), locked as context:
         if shown is not None:
             refuse_another(context.device, plan, shown)

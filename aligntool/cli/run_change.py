@@ -51,7 +51,7 @@ class Operation(Protocol):
         """Raise Refused where a plan that was kept in a file is no longer true."""
         return
 
-    def held(self, plan: Plan) -> AbstractContextManager[Applying]:
+    def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
         """Lock what is written to and see that the plan is still true. Raises Refused while nothing is written."""
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
@@ -80,7 +80,7 @@ def run_change(
 
 def apply_plan(operation: Operation, plan: Plan, *, json_: bool) -> None:
     """Hold, see that the plan is still true, apply, verify. Raises Refused before the first write, Stopped after it."""
-    with operation.held(plan) as applying:
+    with operation.locked(plan) as applying:
         behind = follow(plan, applying, json_=json_)
     operation.verify(plan, json_=json_, kernel_behind=behind)
 

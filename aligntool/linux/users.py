@@ -322,12 +322,12 @@ def loop_config(descriptor: int, extent: Extent, *, read_only: bool) -> bytes:
     return _CONFIG.pack(descriptor, 0, info, *(0,) * 8)
 
 
-# A partition as a device of its own, for a program that writes to it while the disk is held. Two dangers: the
+# A partition as a device of its own, for a program that writes to it while the disk is locked. Two dangers: the
 # program reads what an old cache holds, and the mover reads what the program has not written yet.
 #
 # The loop device goes through the page cache of the disk, which is dropped before; the mover's direct reads
 # write that cache back, but not the loop device's own, which is written back here. A disk's partitions have
-# caches of their own, which end when nobody has them open, and nobody has: the disk is held.
+# caches of their own, which end when nobody has them open, and nobody has: the disk is locked.
 
 # <linux/fs.h>; root may.
 _BLKROSET = 0x125D  # an int: 1 makes a block device read-only, and a loop device stays so for its next user

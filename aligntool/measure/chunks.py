@@ -15,7 +15,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import RaidGoal
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.content import sample
-from aligntool.linux.hold import alone, awake, locked, settle
+from aligntool.linux.lock import alone, awake, locked, settle
 from aligntool.linux.process import STOPPING, Ended, export_values, run_program
 from aligntool.linux.users import sysfs_folder
 from aligntool.measure.fio import Job, Pattern, Side, fill_job, run_job
@@ -289,8 +289,8 @@ class Measuring:
         """
         sweep = self._sweep
         disks = [disk.path for disk in sweep.disks]
-        with awake("measuring chunks of an array"), locked(disks), ExitStack() as held:
-            held.enter_context(alone(sweep.members))
+        with awake("measuring chunks of an array"), locked(disks), ExitStack() as exclusive:
+            exclusive.enter_context(alone(sweep.members))
             look_again()
             for device in sweep.members:
                 if values := examine(device):
@@ -299,7 +299,7 @@ class Measuring:
             runs = self._runs = Runs(count, tell, expected_s=sweep.seconds)
             self.wrote = True
             with _given_back(sweep):
-                with held:  # mdadm and blkdiscard want the members for themselves
+                with exclusive:  # mdadm and blkdiscard want the members for themselves
                     for each in runs.measure(_member_cells(sweep, runs)):
                         self._alone[each.key] = _rate(each.side)
                         self._fio = each.measured.fio_version

@@ -20,7 +20,7 @@ from aligntool.documents import as_object, check_schema, decode, load_object
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.inventory import Disk
 from aligntool.linux.files import remove_file, replace_file, sync_folder
-from aligntool.linux.hold import partition_problem
+from aligntool.linux.lock import partition_problem
 from aligntool.linux.process import find_program, run_program
 from aligntool.raid import steps_drives, steps_md, steps_system
 from aligntool.raid.boot import FSTAB, LIST_FILE
@@ -28,7 +28,7 @@ from aligntool.raid.commands import purpose_of
 from aligntool.raid.members import array_of, data_area
 from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.running import other_place
-from aligntool.raid.steps_drives import HeldMembers, hold_members, is_made, is_same_drive, look_around, old_signatures
+from aligntool.raid.steps_drives import LockedMembers, is_made, is_same_drive, lock_members, look_around, old_signatures
 from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_earlier
 from aligntool.raid.steps_system import STATE, Paths, Trace, find_file, is_kept
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Mount, Step
@@ -304,25 +304,25 @@ def begin(plan: Plan, paths: Paths) -> Record:
     return record
 
 
-def go_forward(record: Record, plan: Plan, paths: Paths, held: HeldMembers | None = None) -> Iterator[Event]:
+def go_forward(record: Record, plan: Plan, paths: Paths, locked: LockedMembers | None = None) -> Iterator[Event]:
     """From where the record stands to the end. `plan`: the record's, with the names that the drives have now.
 
-    `held`: the members, as whoever looked at them last still holds them; None: they are held here. They are given back
-    once all of them are made. Raises Stopped, or Refused where a drive or file may not be had; the record is kept.
+    `locked`: the members, where they are locked already; None: they are locked here. They are unlocked once all of them
+    are made. Raises Stopped, or Refused where a drive or file may not be had; the record is kept.
     """
     yield from _start_array(record, plan)
     left = plan.steps[max(record.position, 0) :]
-    if held is None:
+    if locked is None:
         yield from stop_earlier(plan.steps, left)
-    with hold_members(left) if held is None else nullcontext(held) as held:
-        yield from _walk_forward(record, plan, paths, held)
+    with lock_members(left) if locked is None else nullcontext(locked) as locked:
+        yield from _walk_forward(record, plan, paths, locked)
 
 
-def _walk_forward(record: Record, plan: Plan, paths: Paths, held: HeldMembers) -> Iterator[Event]:
+def _walk_forward(record: Record, plan: Plan, paths: Paths, locked: LockedMembers) -> Iterator[Event]:
     first_run = not (record.traces or record.begun or record.position)
     for index in range(max(record.position, 0), len(plan.steps)):
         step = steps.array_step(plan.steps[index])
-        if not isinstance(step, MakeMember) and held.release():
+        if not isinstance(step, MakeMember) and locked.unlock():
             steps_drives.wait_for_members(plan.steps)
         again = index in record.traces
         if not again:  # of a step that was begun it was found before it wrote anything
@@ -331,7 +331,7 @@ def _walk_forward(record: Record, plan: Plan, paths: Paths, held: HeldMembers) -
         _save(record)
         yield StepBegun(index)
         if isinstance(step, MakeMember):
-            yield from steps_drives.make_member(step, held, again=again, area=data_area(plan.steps))
+            yield from steps_drives.make_member(step, locked, again=again, area=data_area(plan.steps))
         elif isinstance(step, MakeFileSystem):
             _stop_unless_ours(step, plan)
             yield from steps_md.make_file_system(step, new=first_run)

@@ -12,7 +12,7 @@ from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.inventory import Disk, TableCopyState, TableLabel
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.content import sample
-from aligntool.linux.hold import Holding, hold_disk, hold_partition, partition_problem, settle, wait_for_partition
+from aligntool.linux.lock import LockedDisk, lock_disk, lock_partition, partition_problem, settle, wait_for_partition
 from aligntool.linux.look import look
 from aligntool.linux.process import run_program
 from aligntool.raid.members import zeroed
@@ -109,53 +109,53 @@ def _shown(device: str, place: Extent, where: str) -> Iterator[Refusal]:
 _WHY = "a member of an array"
 
 
-class HeldMembers:
-    """What is held, by path. What is not held yet is held for as long as it is used."""
+class LockedMembers:
+    """The locked drives and partitions, by path. One that is not locked yet is locked for as long as it is used."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
-        self._disks: dict[str, Holding] = {}
+        self._disks: dict[str, LockedDisk] = {}
         self._partitions: dict[str, DiskDevice] = {}
 
-    def hold(self, step: MakeMember) -> None:
-        """A whole drive as `hold_disk` does; of a drive whose partition is taken, that partition. Raises Refused."""
+    def lock(self, step: MakeMember) -> None:
+        """A whole drive as `lock_disk` does; of a drive whose partition is taken, that partition. Raises Refused."""
         path = step.disk.path
         if step.entries or step.device == path:
-            self._disks[path] = self._stack.enter_context(hold_disk(path, why=_WHY))
+            self._disks[path] = self._stack.enter_context(lock_disk(path, why=_WHY))
         else:
-            self._partitions[step.device] = self._stack.enter_context(hold_partition(step.device))
+            self._partitions[step.device] = self._stack.enter_context(lock_partition(step.device))
 
-    def disk(self, path: str) -> AbstractContextManager[Holding]:
-        return nullcontext(self._disks[path]) if path in self._disks else hold_disk(path, why=_WHY)
+    def disk(self, path: str) -> AbstractContextManager[LockedDisk]:
+        return nullcontext(self._disks[path]) if path in self._disks else lock_disk(path, why=_WHY)
 
     def partition(self, path: str) -> AbstractContextManager[DiskDevice]:
-        return nullcontext(self._partitions[path]) if path in self._partitions else hold_partition(path)
+        return nullcontext(self._partitions[path]) if path in self._partitions else lock_partition(path)
 
-    def release(self) -> bool:
-        """Give all of them back; return whether anything was held."""
-        held = bool(self._disks or self._partitions)
+    def unlock(self) -> bool:
+        """Unlock all of them; return whether any was locked."""
+        any_locked = bool(self._disks or self._partitions)
         self._disks.clear()
         self._partitions.clear()
         self._stack.close()
-        return held
+        return any_locked
 
 
 @contextmanager
-def hold_members(steps: Sequence[Step]) -> Iterator[HeldMembers]:
+def lock_members(steps: Sequence[Step]) -> Iterator[LockedMembers]:
     """Raises Refused with the reasons of all members."""
     found: list[Refused] = []
-    members = HeldMembers()
+    members = LockedMembers()
     try:
         for step in steps:
             try:
                 if isinstance(step, MakeMember):
-                    members.hold(step)
+                    members.lock(step)
             except Refused as refusal:
                 found.append(refusal)
         refuse(one for refused in found for one in refused.refusals)
         yield members
     finally:
-        members.release()
+        members.unlock()
 
 
 # A drive made ready to be a member, and given back.
@@ -166,24 +166,24 @@ def hold_members(steps: Sequence[Step]) -> Iterator[HeldMembers]:
 _ANYWHERE = DataArea()
 
 
-def make_member(step: MakeMember, members: HeldMembers, *, again: bool, area: DataArea = _ANYWHERE) -> Iterator[Said]:
+def make_member(step: MakeMember, members: LockedMembers, *, again: bool, area: DataArea = _ANYWHERE) -> Iterator[Said]:
     """`again`: the step was begun before, so the drive may be anywhere between before and after.
 
     `area`: where the array's data will lie on the member; with `wipe` both its ends are cleared, too, so that nothing
-    old shows through the new array. Raises Refused where the drive cannot be held, Stopped else. Whether the new
+    old shows through the new array. Raises Refused where the drive cannot be locked, Stopped else. Whether the new
     partitions are there is for `wait_for_members`, once udev may look.
     """
     disk = look_at(step.disk.path)
     if step.entries and is_made(disk, step) and not _is_to_be_wiped(disk, step, area, again=again):
         yield Said(f"{disk.path} has its table already")
         if any(_problem(disk, entry) for entry in step.entries):
-            with members.disk(disk.path) as held:
-                held.kernel.show([(entry.number, entry.extent) for entry in step.entries])
+            with members.disk(disk.path) as locked:
+                locked.kernel.show([(entry.number, entry.extent) for entry in step.entries])
     elif step.entries:
-        with members.disk(disk.path) as held:
+        with members.disk(disk.path) as locked:
             disk = _planned_disk(step, again=again)
             stop_unless_blank(disk, step, area, begun=again)
-            _make_table(held, disk, step, area)
+            _make_table(locked, disk, step, area)
     else:
         _stop_unless_planned(disk, step, again=again)
         stop_unless_blank(disk, step, area, begun=again)
@@ -280,33 +280,33 @@ def _is_ours(disk: Disk, step: MakeMember) -> bool:
     return bool(step.entries) and {part.extent for part in disk.partitions} <= {each.extent for each in step.entries}
 
 
-def _make_table(held: Holding, disk: Disk, step: MakeMember, area: DataArea) -> None:
-    sector_size = held.device.sector_size
+def _make_table(locked: LockedDisk, disk: Disk, step: MakeMember, area: DataArea) -> None:
+    sector_size = locked.device.sector_size
     failures: tuple[type[Exception], ...] = (OSError, *libparted_errors())
-    held.kernel.forget(held.kernel.numbers())
+    locked.kernel.forget(locked.kernel.numbers())
     with new_table(disk.path, step, sector_size) as table:
         try:
             if step.wipe:
-                zero(held.device, zeroed(disk, step.entries, None, area))
+                zero(locked.device, zeroed(disk, step.entries, None, area))
             for one in old_signatures(step, area):  # once a partition is there, udev would start an old array in it
                 raise Stopped(f"{one.text}; nothing was written over it")
             table.commitToDevice()
-            set_types(held.device, step)
-            held.kernel.show([(entry.number, entry.extent) for entry in step.entries])
+            set_types(locked.device, step)
+            locked.kernel.show([(entry.number, entry.extent) for entry in step.entries])
         except failures as error:
             raise Stopped(f"{disk.path}: {error}; its new table may be unfinished") from error
 
 
-def _wipe_taken(disk: Disk, step: MakeMember, members: HeldMembers, *, again: bool, area: DataArea) -> None:
+def _wipe_taken(disk: Disk, step: MakeMember, members: LockedMembers, *, again: bool, area: DataArea) -> None:
     """A partition or a whole drive that is taken as it is: its own two ends and those of the array's data, and nothing
     beside it.
     """
     number = part_number(disk, step)
     if number is None:
-        with members.disk(disk.path) as held:
+        with members.disk(disk.path) as locked:
             disk = _planned_disk(step, again=again)
-            held.kernel.forget(held.kernel.numbers())
-            zero(held.device, zeroed(disk, (), None, area))
+            locked.kernel.forget(locked.kernel.numbers())
+            zero(locked.device, zeroed(disk, (), None, area))
         return
     extent = next(part.extent for part in disk.partitions if part.number == number)
     if why := partition_problem(disk.path, step.device, extent):
@@ -349,13 +349,13 @@ def remove_member(step: MakeMember, area: DataArea = _ANYWHERE, *, blank: bool =
     if blank and (why := came_onto(disk, step, area, begun=True)):
         yield Said(f"{disk.path} is left as it is: {why}")
         return
-    with HeldMembers().disk(disk.path) as held:
-        if disk.table is None and not _ends_with_gpt(held.device):
+    with LockedMembers().disk(disk.path) as locked:
+        if disk.table is None and not _ends_with_gpt(locked.device):
             yield Said(f"{disk.path} has no table; there is nothing to take back")
             return
-        held.kernel.forget(held.kernel.numbers())
+        locked.kernel.forget(locked.kernel.numbers())
         with failing_as(Stopped, disk.path, "; its table may be half removed"):
-            zero(held.device, zeroed(disk, step.entries, None, area))
+            zero(locked.device, zeroed(disk, step.entries, None, area))
     settle()
 
 

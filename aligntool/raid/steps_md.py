@@ -11,7 +11,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import Said
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.content import check_content
-from aligntool.linux.hold import kernel_folder, settle
+from aligntool.linux.lock import kernel_folder, settle
 from aligntool.linux.process import export_values, run_or_stop, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.raid.commands import command_of

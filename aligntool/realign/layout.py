@@ -17,7 +17,7 @@ from aligntool.formats.gpt import GptCopy, read_copy
 from aligntool.formats.mbr import entries_of, with_entries
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk
-from aligntool.linux.hold import hold_disk
+from aligntool.linux.lock import lock_disk
 from aligntool.realign.placing import StartGrid, needed, on_grain
 from aligntool.realign.refusals import TABLE_NAMES, goal_refusals, refuse_impossible, refuse_unfit
 from aligntool.steps import MakeMember, MakeTable, NewEntry, Subject, is_same_disk, subject, wiped_ends
@@ -297,25 +297,25 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
     if plan.attention != layout_attention(disk, wipe=step.wipe):
         raise _stale(f"other things lie on {disk.path} than when this plan was made")
     with (
-        hold_disk(disk.path, image_sector_size=plan.disk.sector_size, why="a new partition table") as held,
+        lock_disk(disk.path, image_sector_size=plan.disk.sector_size, why="a new partition table") as locked,
         new_table(disk.path, step, plan.disk.sector_size) as table,
     ):
-        if held.device.sector_size != plan.disk.sector_size:
-            sizes = f"{held.device.sector_size} bytes, the plan's disk {plan.disk.sector_size}"
+        if locked.device.sector_size != plan.disk.sector_size:
+            sizes = f"{locked.device.sector_size} bytes, the plan's disk {plan.disk.sector_size}"
             raise _stale(f"{disk.path} has sectors of {sizes}")
-        held.kernel.forget(held.kernel.numbers())
+        locked.kernel.forget(locked.kernel.numbers())
         yield StepBegun(0)
         failures: tuple[type[Exception], ...] = (OSError, *libparted_errors())
         try:
             if step.wipe:
-                zero(held.device, wiped_ranges(disk, step))
+                zero(locked.device, wiped_ranges(disk, step))
             table.commitToDevice()
-            set_types(held.device, step)
-            held.kernel.show([(entry.number, entry.extent) for entry in step.entries])
+            set_types(locked.device, step)
+            locked.kernel.show([(entry.number, entry.extent) for entry in step.entries])
         except failures as error:
             raise Stopped(f"{disk.path}: {error}; its new table may be unfinished", hint=_AGAIN) from error
         yield StepDone(0)
-    yield from (Said(note) for note in held.notes)
+    yield from (Said(note) for note in locked.notes)
 
 
 def _stale(reason: str) -> Refused:

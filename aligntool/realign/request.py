@@ -18,7 +18,7 @@ from aligntool.inventory import Disk, Inventory, Layer
 from aligntool.linux.block import Limited, look_only
 from aligntool.linux.commands import asked_health
 from aligntool.linux.content import UsedMap, check_content, read_used
-from aligntool.linux.hold import hold_disk
+from aligntool.linux.lock import lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import Given
@@ -192,20 +192,20 @@ def layer_of(disk: Disk, number: int) -> Layer | None:
 
 
 @contextmanager
-def held_realign(
+def locked_realign(
     plan: Plan, asked: Request, *, rate: int | None, on_note: Callable[[str], object]
 ) -> Iterator[Applying]:
     """Lock the disk, and see that the plan is still true. Raises Refused."""
     path = plan.disk.path
     journal = next((step.journal for step in plan.steps if isinstance(step, WriteJournal)), None)
     file, length = (journal.file, journal.extent.end) if journal else (None, None)
-    with held_disk(plan, path, on_note=on_note, journal_file=file, new_journal=length, rate=rate) as context:
+    with locked_disk(plan, path, on_note=on_note, journal_file=file, new_journal=length, rate=rate) as context:
         events = _events(plan, asked, still_true(plan, asked), context)
         yield Applying(events, ways_on(path, *journal_words(file)), hurrying(context))
 
 
 @contextmanager
-def held_disk(
+def locked_disk(
     plan: Plan,
     path: str,
     *,
@@ -221,13 +221,13 @@ def held_disk(
 
     Raises Refused.
     """
-    with naming(path), hold_disk(path, image_sector_size=plan.disk.sector_size) as holding:
-        for note in holding.notes:
+    with naming(path), lock_disk(path, image_sector_size=plan.disk.sector_size) as locked:
+        for note in locked.notes:
             on_note(note)
-        device = Limited(holding.device, rate) if rate else holding.device
+        device = Limited(locked.device, rate) if rate else locked.device
         opened = open_journal(journal_file, length=new_journal) if journal_file else nullcontext()
         with opened as journal:
-            yield MoveContext(device, holding.kernel, journal)
+            yield MoveContext(device, locked.kernel, journal)
 
 
 def hurrying(context: MoveContext) -> Callable[[], None]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.linux.hold import awake
+from aligntool.linux.lock import awake
 from aligntool.linux.sysfs import on_battery
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -48,7 +48,7 @@ def test_sleep_is_inhibited_inside_and_no_longer_afterwards(inhibitor: Path) -> 
 
 def test_the_inhibition_ends_with_a_program_that_is_killed(inhibitor: Path) -> None:
     code = (
-        "import os\nfrom aligntool.linux.hold import awake\n"
+        "import os\nfrom aligntool.linux.lock import awake\n"
         f"with awake('why', program={str(inhibitor)!r}): os.kill(os.getpid(), 9)\n"
     )
     killed = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False)

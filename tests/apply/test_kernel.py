@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.linux.hold import KernelView, forget_partitions, tell_partitions
+from aligntool.linux.lock import KernelView, forget_partitions, tell_partitions
 from aligntool.units import MIB, Extent
 from tests.conftest import run
 

@@ -15,7 +15,7 @@ from aligntool.cli.plan import Realign
 from aligntool.cli.run_change import show_plan
 from aligntool.device import Device, Job, Jobs
 from aligntool.linux.content import check_content
-from aligntool.linux.hold import hold_disk
+from aligntool.linux.lock import lock_disk
 from aligntool.realign.move import MoveContext, realign
 from aligntool.realign.request import Request, look_at, still_true
 from aligntool.steps import CheckContent
@@ -62,12 +62,12 @@ def main(path: str) -> None:
     operation = Realign(path, asked)
     plan = operation.make_plan()
     show_plan(operation, plan, sys.stdout)
-    with hold_disk(path, image_sector_size=plan.disk.sector_size) as holding:
+    with lock_disk(path, image_sector_size=plan.disk.sector_size) as locked:
         found = still_true(plan, asked)
         for step in plan.steps:
             if isinstance(step, CheckContent):
                 check_content(path, step.extent, step.kind)
-        for event in realign(plan, MoveContext(Trusting(holding.device), holding.kernel), found.runs):
+        for event in realign(plan, MoveContext(Trusting(locked.device), locked.kernel), found.runs):
             print(event)
     look_at(path, asked)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aligntool.change import StepDone, from_json
 from aligntool.raid.make import begin, go_forward, one_at_a_time
-from aligntool.raid.steps_drives import hold_members
+from aligntool.raid.steps_drives import lock_members
 from aligntool.raid.steps_system import Paths
 from tests.lab.in_guest import OUT, drive, ended, start
 
@@ -128,8 +128,8 @@ def cut(*words: str) -> str:
     child = os.fork()
     if child == 0:
         paths, plan = Paths(), from_json(Path("/run/plan.json").read_text())
-        with one_at_a_time(paths.state), hold_members(plan.steps) as held:
-            for event in go_forward(begin(plan, paths), plan, paths, held):
+        with one_at_a_time(paths.state), lock_members(plan.steps) as locked:
+            for event in go_forward(begin(plan, paths), plan, paths, locked):
                 if isinstance(event, StepDone):
                     os._exit(0)
     os.waitpid(child, 0)

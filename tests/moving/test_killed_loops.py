@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.linux.hold import hold_disk
+from aligntool.linux.lock import lock_disk
 from aligntool.linux.process import run_program
 from aligntool.linux.users import partition_loop, read_only_loop
 from aligntool.units import MIB, Extent
@@ -104,7 +104,7 @@ def test_what_others_attached_is_refused_at_once_and_stays(sparse: Sparse) -> No
         "losetup", "-f", "--show", "-r", "-o", str(PLACE.start), "--sizelimit", str(PLACE.length), image
     ).strip()
     try:
-        with pytest.raises(Refused, match="is attached to") as refused, hold_disk(str(image)):
+        with pytest.raises(Refused, match="is attached to") as refused, lock_disk(str(image)):
             pass
         assert device in refused.value.hint
         assert device in attached_to(image)
@@ -119,7 +119,7 @@ def test_a_program_that_ends_by_itself_is_waited_for(sparse: Sparse) -> None:
         left = os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", f"exec 5<{device}; touch {image}.open; exec sleep 1")
         wait_until(Path(f"{image}.open").exists)
     assert attached_to(image)
-    with hold_disk(str(image)):
+    with lock_disk(str(image)):
         assert attached_to(image) == ""
     os.waitpid(left, 0)
 

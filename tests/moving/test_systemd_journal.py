@@ -18,7 +18,7 @@ from aligntool.change import Moment
 from aligntool.errors import Refused
 from aligntool.linux.systemd_journal import KINDS, record
 from aligntool.realign.applying import Applying, apply_events
-from aligntool.realign.request import Request, find_plan, held_realign
+from aligntool.realign.request import Request, find_plan, locked_realign
 from tests.conftest import run
 
 ROOT = Path(__file__).parent.parent.parent
@@ -74,7 +74,7 @@ def image(tmp_path: Path) -> Path:
 
 def apply(image: Path, to: Path) -> None:
     plan = find_plan(str(image), Request()).plan
-    with held_realign(plan, Request(), rate=None, on_note=lambda _: None) as applying:
+    with locked_realign(plan, Request(), rate=None, on_note=lambda _: None) as applying:
         apply_events(plan, applying, nullcontext(lambda _: None), partial(record, to=str(to)))
 
 

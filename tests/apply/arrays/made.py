@@ -5,8 +5,8 @@ from pathlib import Path
 
 from aligntool.change import Plan
 from aligntool.formats.part_types import ROLES
-from aligntool.linux.hold import forget_partitions
-from aligntool.raid.steps_drives import HeldMembers, look_at, make_member, wait_for_members
+from aligntool.linux.lock import forget_partitions
+from aligntool.raid.steps_drives import LockedMembers, look_at, make_member, wait_for_members
 from aligntool.raid.steps_system import Paths
 from aligntool.steps import DataArea, EditFile, MakeFileSystem, MakeMember, NewEntry, Step, Subject, held_by, subject
 from aligntool.units import MIB, Extent
@@ -58,7 +58,7 @@ def plan_of(steps: Sequence[Step], name: str = "data") -> Plan:
 def made_member(step: MakeMember, *, again: bool = False, area: DataArea = ANYWHERE) -> list[str]:
     """What was said. A loop device that is given back with partitions would keep them."""
     try:
-        found = [said.text for said in make_member(step, HeldMembers(), again=again, area=area)]
+        found = [said.text for said in make_member(step, LockedMembers(), again=again, area=area)]
         wait_for_members([step])
         return found
     finally:

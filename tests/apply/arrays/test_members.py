@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused, Stopped
-from aligntool.linux.hold import forget_partitions
+from aligntool.linux.lock import forget_partitions
 from aligntool.raid.steps_drives import (
-    HeldMembers,
+    LockedMembers,
     look_at,
     make_member,
     old_signatures,
@@ -84,7 +84,7 @@ def test_what_came_onto_a_drive_since_stays(drive: Path, paths: Paths, again: bo
     run("mkfs.ext4", "-q", drive)
     before = run("blkid", "-p", drive)
     with pytest.raises(Stopped, match="was not there when the plan was made: ext4"):
-        list(make_member(step, HeldMembers(), again=again))
+        list(make_member(step, LockedMembers(), again=again))
     assert run("blkid", "-p", drive) == before
 
 
@@ -207,7 +207,7 @@ def test_a_member_that_was_reused_is_neither_made_part_of_the_array_nor_taken_ba
     step = member_step(paths, drive)
     data, area = step.entries[-1].extent, DataArea(offset=4 * MIB)
     try:
-        list(make_member(step, HeldMembers(), again=False, area=area))
+        list(make_member(step, LockedMembers(), again=False, area=area))
         stop_unless_standing(step, area, blank=True)
         holds = unrecognised(drive, data.start)[: data.end]
         stop_unless_standing(step, area, blank=False)  # an array's data are there by then

@@ -15,7 +15,7 @@ import pytest
 
 from aligntool.change import Plan, StepDone
 from aligntool.errors import Refused, Stopped
-from aligntool.linux.hold import forget_partitions
+from aligntool.linux.lock import forget_partitions
 from aligntool.linux.process import find_program
 from aligntool.raid.boot import MAKERS
 from aligntool.raid.make import Record, begin, find_records, go_back, go_forward, one_at_a_time, plan_here, save

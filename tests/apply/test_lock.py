@@ -1,4 +1,4 @@
-"""A held disk against the programs that would like to have it: mount, swapon, losetup, flock, other openers."""
+"""A locked disk against the programs that would like to have it: mount, swapon, losetup, flock, other openers."""
 
 import errno
 import fcntl
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.linux.hold import hold_disk
+from aligntool.linux.lock import lock_disk
 from aligntool.units import MIB
 from tests.conftest import find_tool, run
 
@@ -41,7 +41,7 @@ def first(node: Path) -> Path:
 
 
 def refusal(path: Path | str) -> Refused:
-    with pytest.raises(Refused) as caught, hold_disk(str(path)):
+    with pytest.raises(Refused) as caught, lock_disk(str(path)):
         pass
     return caught.value
 
@@ -77,14 +77,14 @@ def lockable(path: Path) -> bool:
 def test_a_held_disk_is_given_to_nobody_else_and_then_given_back(parted_disk: Path, tmp_path: Path) -> None:
     run("mkfs.ext4", "-q", first(parted_disk))
     mount = [find_tool("mount") or "mount", str(first(parted_disk)), str(tmp_path)]
-    with hold_disk(str(parted_disk)) as holding:
-        assert holding.is_block and holding.kernel.numbers() == (1,)
+    with lock_disk(str(parted_disk)) as locked:
+        assert locked.is_block and locked.kernel.numbers() == (1,)
         with pytest.raises(OSError) as caught:
             os.open(parted_disk, os.O_RDONLY | os.O_EXCL)
         assert caught.value.errno == errno.EBUSY
         assert subprocess.run(mount, check=False, capture_output=True).returncode != 0
         assert not lockable(parted_disk)
-        holding.device.write(0, holding.device.read(0, 4096))
+        locked.device.write(0, locked.device.read(0, 4096))
     assert lockable(parted_disk)
     subprocess.run(mount, check=True)
     run("umount", tmp_path)
@@ -107,7 +107,7 @@ def test_a_mounted_partition_is_named_with_all_its_places(parted_disk: Path, tmp
         for place in places:
             run("umount", place, fails=True)
         raise
-    with hold_disk(str(parted_disk)):
+    with lock_disk(str(parted_disk)):
         pass
 
 
@@ -165,7 +165,7 @@ def test_a_read_only_disk_is_refused_until_it_is_writable(sparse: Make, loop: At
     refused = refusal(node)
     assert f"{node} is read-only" in str(refused)
     type_hint(refused)
-    with hold_disk(str(node)):
+    with lock_disk(str(node)):
         pass
 
 
@@ -191,7 +191,7 @@ def test_a_lock_of_another_program_is_a_reason(sparse: Make, lock: str) -> None:
     image = sparse(MIB)
     with another_program(f"f = os.open(sys.argv[1], os.O_RDWR)\n{lock}", image):
         assert "locked by another program" in str(refusal(image))
-    with hold_disk(str(image)):
+    with lock_disk(str(image)):
         pass
 
 
@@ -201,19 +201,19 @@ def test_a_lock_that_goes_soon_is_waited_for(sparse: Make) -> None:
         "f = os.open(sys.argv[1], os.O_RDWR); fcntl.flock(f, fcntl.LOCK_SH)\n"
         "import threading; threading.Timer(0.5, os.close, [f]).start()"
     )
-    with another_program(code, image), hold_disk(str(image)) as holding:
-        assert holding.device.size == MIB
+    with another_program(code, image), lock_disk(str(image)) as locked:
+        assert locked.device.size == MIB
 
 
 @pytest.mark.needs_tools("flock")
 def test_an_image_file_is_held_like_a_disk(sparse: Make) -> None:
     image = sparse(MIB)
-    with hold_disk(str(image), image_sector_size=4096) as holding:
-        assert not holding.is_block and holding.device.sector_size == 4096
-        assert holding.kernel.numbers() == ()
+    with lock_disk(str(image), image_sector_size=4096) as locked:
+        assert not locked.is_block and locked.device.sector_size == 4096
+        assert locked.kernel.numbers() == ()
         assert not lockable(image)
         assert "locked" in str(refusal(image))
-        holding.device.write(4096, b"x" * 4096)
+        locked.device.write(4096, b"x" * 4096)
     assert lockable(image)
     assert image.read_bytes() == bytes(4096) + b"x" * 4096 + bytes(MIB - 8192)
 
@@ -249,9 +249,9 @@ def test_nothing_stays_open_and_no_child_stays_behind(sparse: Make) -> None:
         return len(list(Path("/proc/self/fd").iterdir())), children
 
     before = left()
-    with hold_disk(str(image)):
+    with lock_disk(str(image)):
         pass
-    with pytest.raises(ZeroDivisionError), hold_disk(str(image)):
+    with pytest.raises(ZeroDivisionError), lock_disk(str(image)):
         raise ZeroDivisionError
     with image.open("r+b") as other:
         fcntl.flock(other, fcntl.LOCK_EX)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.raid.steps_drives import hold_members
+from aligntool.raid.steps_drives import lock_members
 from aligntool.steps import MakeMember
 from aligntool.units import GIB, MIB
 from tests.apply.arrays.made import made_member, member_step, paths_in
-from tests.apply.test_hold import another_program
+from tests.apply.test_lock import another_program
 from tests.conftest import run
 from tests.run_aligntool import run_aligntool
 
@@ -68,7 +68,7 @@ def test_what_is_mounted_through_a_loop_over_a_member_is_seen(drives: list[Path]
             assert done.returncode == 3 and done.stdout == ""
             assert f"{drives[0].name}p1 is attached to {over}" in done.stderr
             step = taken(tmp_path, drives[0])
-            with pytest.raises(Refused, match=f"is attached to {over}"), hold_members([step]):
+            with pytest.raises(Refused, match=f"is attached to {over}"), lock_members([step]):
                 pass
             with pytest.raises(Refused, match=f"is attached to {over}"):
                 made_member(step)
@@ -95,9 +95,9 @@ def test_a_lock_of_another_program_is_seen(drives: list[Path], tmp_path: Path, c
     with another_program(code, Path(f"{drives[0]}{part}")):
         done = run_aligntool(*PLAN, *names)
         assert done.returncode == 3 and f"{drives[0]}{part} is locked by another program" in done.stderr
-        with pytest.raises(Refused, match="is locked by another program"), hold_members([step]):
+        with pytest.raises(Refused, match="is locked by another program"), lock_members([step]):
             pass
-    with hold_members([step]):
+    with lock_members([step]):
         assert run_aligntool(*PLAN, *names).returncode == 3, "it is held now"
 
 
@@ -112,7 +112,7 @@ def test_a_neighbour_that_is_mounted_is_in_nobodys_way(drives: list[Path], tmp_p
     try:
         assert run_aligntool(*PLAN, *(f"{drive}p1" for drive in drives)).returncode == 0
         step = taken(tmp_path, drives[0])
-        with hold_members([step]):
+        with lock_members([step]):
             pass
         run("dd", "if=/dev/urandom", f"of={drives[0]}p1", "bs=1M", "count=6", "conv=fsync")
         made_member(step)

@@ -151,7 +151,7 @@ class KernelView:
         """Add the partitions of a table that was just made, also on a disk that had none before.
 
         Not libparted's own way (commitToOS): Debian's waits there for udev, which waits for the lock on the disk that
-        is being held meanwhile (debian/patches/udevadm-settle.patch). Raises OSError. A disk on which the kernel shows
+        is locked meanwhile (debian/patches/udevadm-settle.patch). Raises OSError. A disk on which the kernel shows
         no partitions at all (EINVAL: GENHD_FL_NO_PART) is left so.
         """
         try:
@@ -214,8 +214,10 @@ def awake(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
         # Only where the inhibition holds the shell runs and prints. Nothing is written to a child that may be gone,
         # because a broken pipe would end this program.
         ready, _, _ = select.select([output], [], [], _ANSWER_S)
-        held = ready and os.read(output.fileno(), 1) == b"\n"
-        yield ("" if held else f"sleep and shutdown are not inhibited: {program} was refused, or logind does not run")
+        granted = ready and os.read(output.fileno(), 1) == b"\n"
+        yield (
+            "" if granted else f"sleep and shutdown are not inhibited: {program} was refused, or logind does not run"
+        )
     finally:
         given.close()
         output.close()
@@ -234,8 +236,8 @@ _PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """A held disk; valid inside `hold_disk` only."""
+class LockedDisk:
+    """A locked disk; valid inside `lock_disk` only."""
 
     device: DiskDevice
     kernel: KernelView
@@ -244,8 +246,8 @@ class Holding:
 
 
 @contextmanager
-def hold_disk(path: str, *, image_sector_size: int = 512, why: str = "changing partitions") -> Iterator[Holding]:
-    """Hold a disk: opened exclusively (O_EXCL: no mount, swap, array or mapping, now or later), locked as udev expects
+def lock_disk(path: str, *, image_sector_size: int = 512, why: str = "changing partitions") -> Iterator[LockedDisk]:
+    """Lock a disk: opened exclusively (O_EXCL: no mount, swap, array or mapping, now or later), locked as udev expects
     (systemd, "Locking Block Device Access"); for a device, sleep and shutdown are inhibited.
 
     `image_sector_size` counts for an image file only. Raises Refused, with every reason that can be seen at once.
@@ -254,12 +256,12 @@ def hold_disk(path: str, *, image_sector_size: int = 512, why: str = "changing p
         is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
         with awake(f"{why}: {path}") if is_block else nullcontext("") as note:
             battery = "the machine runs on its battery; plug it in" if is_block and on_battery() else ""
-            yield Holding(device, KernelView(descriptor), is_block, tuple(filter(None, (note, battery))))
+            yield LockedDisk(device, KernelView(descriptor), is_block, tuple(filter(None, (note, battery))))
 
 
 @contextmanager
-def hold_partition(path: str) -> Iterator[DiskDevice]:
-    """Hold a partition in the same way, while its neighbours are in use. Its whole disk is locked, because udev honours
+def lock_partition(path: str) -> Iterator[DiskDevice]:
+    """Lock a partition in the same way, while its neighbours are in use. Its whole disk is locked, because udev honours
     that lock before it reads a partition, but not opened exclusively.
 
     Raises Refused, with every reason that can be seen at once.
@@ -276,8 +278,8 @@ def hold_partition(path: str) -> Iterator[DiskDevice]:
 
 
 @contextmanager
-def hold_for_others(path: str, why: str) -> Iterator[None]:
-    """Hold a disk or partition that a program of ours writes to: opened exclusively and locked. Raises Refused."""
+def lock_for_others(path: str, why: str) -> Iterator[None]:
+    """Lock a disk or partition that a program of ours writes to: opened exclusively and locked. Raises Refused."""
     with _taken(path, whole=None, and_posix=False), awake(f"{why}: {path}"):
         yield
 
