@@ -1,10 +1,11 @@
 """The tests of the power cuts, tested: with a bug put in on purpose they must fail."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,14 +28,30 @@ CUTS = (
 CHOSEN = tuple(sorted({f"tests/moving/{mutation.caught_by}" for mutation in MUTATIONS}))
 
 
-def run_cuts(folder: Path, tests: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """As many disks and cuts as `make test` tries: a bug that needs hundreds is noticed too late."""
-    return subprocess.run(
-        [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=600,
-        env={name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "ALIGNTOOL_"))}
-        | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-    )  # fmt: skip
+RunCuts = Callable[[Path, Sequence[str]], tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def run_cuts() -> Iterator[RunCuts]:
+    """Run tests in a folder; exit code and output.
+
+    As many disks and cuts as `make test` tries: a bug that needs hundreds is noticed too late.
+    """
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "ALIGNTOOL_"))}
+    with subprocess.Popen(
+        [sys.executable, "-B", Path(__file__).with_name("warmed_pytest.py")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    ) as warmed:  # fmt: skip
+
+        def run(folder: Path, tests: Sequence[str]) -> tuple[int, str]:
+            assert warmed.stdin and warmed.stdout
+            print(
+                json.dumps((str(folder), ["-q", "-x", "-p", "no:cacheprovider", *tests])), file=warmed.stdin, flush=True
+            )
+            code, output = json.loads(warmed.stdout.readline())
+            return code, output
+
+        yield run
 
 
 def copy_to(folder: Path) -> None:
@@ -61,22 +78,22 @@ def copy_to(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name.replace(" ", "-"))
-def test_the_cuts_catch_it(mutation: Mutation, tmp_path: Path) -> None:
+def test_the_cuts_catch_it(mutation: Mutation, tmp_path: Path, run_cuts: RunCuts) -> None:
     """By the test that is named beside the bug, or by any of them."""
     copy_to(tmp_path)
     source = tmp_path / mutation.file
     text = source.read_text()
     assert text.count(mutation.right) == 1, f"{mutation.file} has changed; say the mutation anew"
     source.write_text(text.replace(mutation.right, mutation.wrong))
-    done = run_cuts(tmp_path, CUTS if THOROUGH else (f"tests/moving/{mutation.caught_by}",))
-    assert done.returncode == 1, f"{mutation.name}: not noticed\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-    assert "= FAILURES =" in done.stdout
+    code, output = run_cuts(tmp_path, CUTS if THOROUGH else (f"tests/moving/{mutation.caught_by}",))
+    assert code == 1, f"{mutation.name}: not noticed\n{output[-3000:]}"
+    assert "= FAILURES =" in output
 
 
-def test_without_a_bug_they_pass(tmp_path: Path) -> None:
+def test_without_a_bug_they_pass(tmp_path: Path, run_cuts: RunCuts) -> None:
     copy_to(tmp_path)
-    done = run_cuts(tmp_path, CUTS if THOROUGH else CHOSEN)
-    assert done.returncode == 0, done.stdout[-3000:]
+    code, output = run_cuts(tmp_path, CUTS if THOROUGH else CHOSEN)
+    assert code == 0, output[-3000:]
 
 
 def test_every_mutation_is_listed_in_the_docs() -> None:
