@@ -116,9 +116,10 @@ def _transaction(view: View, at: int) -> int:
 
 def _found(view: View, signature: Signature) -> Iterator[int]:
     """Yield the vital byte of each signature that is present."""
+    pattern = signature.pattern
     for place in places(signature, view.length):
         at = view.base + place
-        match = signature.pattern.match(view.read(at, signature.width))
+        match = pattern.match(view.read(at, signature.width))
         if match:
             # A byte that differs from the marker's, so that hiding changes it.
             found, sign = match[0], view.sign
