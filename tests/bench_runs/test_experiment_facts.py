@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,8 @@ from aligntool.measure.run import run_sweep
 from aligntool.measure.sweeps import Setting, Spans, Starts, piece_words
 from aligntool.render.report.page import experiment_shown
 from aligntool.units import GIB, KIB, MIB, Extent
-from tests.bench_runs.test_runs import bench, environment, interrupted
+from tests.bench_runs.test_runs import bench, interrupted
 from tests.conftest import run
-from tests.run_aligntool import program
 from tests.schemas import check
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +84,7 @@ def test_an_experiment_that_was_interrupted_says_so_wherever_it_is_told(
     place: Path, words: tuple[str | Path, ...]
 ) -> None:
     words = (*words, "--repeats", "500", place / "drive", "-o", place / "kept.json")
-    told, _ = interrupted(place, *words, at="3 of 500")
+    told, _ = interrupted(place, *words, at="2 of 500")
     assert "(not complete)" in told
     assert list((place / "drive").iterdir()) == []
     document = valid((place / "kept.json").read_text())
@@ -161,22 +159,16 @@ def test_the_piece_that_is_worked_on_is_the_longest_that_filefrag_shows(place: P
             if number % 2 or 20 <= number < 34:
                 file.unlink()
         os.sync()
-        words = ("alignment", "--unit", "4KiB", "--start", "32256", "--runtime", "0.1", "--size", "30MiB", "--json")
-        with subprocess.Popen(
-            program("bench", *words, folder),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(place),
-        ) as child:  # fmt: skip
-            assert child.stderr and child.stdout
-            for line in child.stderr:
-                if "1 of 5" in line:
-                    break
-            shown = run("filefrag", "-v", "-b1", next(folder.glob(".aligntool-bench-*")))
-            child.stderr.read()
-            found = valid(child.stdout.read())
+        shown: list[str] = []
+        interrupted(
+            place, *ALIGNMENT[:-1], "30MiB", folder, "-o", place / "kept.json", at="2 of 5",
+            before=lambda: shown.append(run("filefrag", "-v", "-b1", next(folder.glob(".aligntool-bench-*")))),
+        )  # fmt: skip
+        found = valid((place / "kept.json").read_text())
     finally:
         run("umount", folder)
     assert found["settings"]["size"] == 30 * MIB
-    assert found["settings"]["piece"] == longest_piece(shown) < 30 * MIB
+    assert found["settings"]["piece"] == longest_piece(shown[0]) < 30 * MIB
     assert "of 30MiB lie in one piece" in found["warnings"][0]
 
 

@@ -405,8 +405,10 @@ def test_what_is_put_on_a_device_while_the_question_waits_is_not_overwritten(
     assert image.read_bytes() == made[0]
 
 
-def answered(place: Path, words: list[str], answer: str, meanwhile: Callable[[], None] = lambda: None) -> int:
-    """On a terminal, with what is typed at it; the exit code."""
+def answered(
+    place: Path, words: list[str], answer: str, meanwhile: Callable[[], None] = lambda: None, until: str = ""
+) -> int:
+    """On a terminal, with what is typed at it; the exit code. `until`: interrupted once it says this."""
     leader, follower = pty.openpty()
     with subprocess.Popen(
         program("bench", *words),
@@ -419,6 +421,10 @@ def answered(place: Path, words: list[str], answer: str, meanwhile: Callable[[],
             said += letter
         meanwhile()
         os.write(leader, answer.encode())
+        for line in child.stderr if until else ():
+            if until in line:
+                child.send_signal(signal.SIGINT)
+                break
         child.stderr.read()
         code = child.wait()
     os.close(leader)
