@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from aligntool.audit.report import Report, Severity
 from aligntool.cli.raid import find_persist_plan
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, Inventory, KnownGeometry, NvmeFacts, Source, Uplink
+from aligntool.linux.targets import unpack
 from aligntool.raid.running import ArrayView, PersistGoal, arrays_of
 from aligntool.render.lines import text_of
 from aligntool.render.plan import array_lines, arrays_json
@@ -112,9 +114,10 @@ def test_a_name_that_two_arrays_share_is_refused_with_both() -> None:
         assert [found.name for found in arrays_of(named_twice(), [name])] == [kernels]
 
 
-def test_persist_knows_an_array_by_the_same_names() -> None:
+def test_persist_knows_an_array_by_the_same_names(tmp_path: Path) -> None:
     """The capture holds no mdadm.conf, which is what persist asks for next. Its md2 is "xxxx93-10:0" to mdadm."""
-    capture = str(HERE / f"{RAID}.tar.xz")
+    capture = str(tmp_path)
+    unpack(str(HERE / f"{RAID}.tar.xz"), capture)  # once for all names
     for name in ("md2", "/dev/md2", "0", "xxxx93-10:0") if THOROUGH else ("/dev/md2", "xxxx93-10:0"):
         with pytest.raises(Refused, match="files of this system cannot be seen"):
             find_persist_plan(name, PersistGoal(), capture)

@@ -2,6 +2,7 @@
 
 import tomllib
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,7 @@ def _some_text_fits_both(patterns: tuple[str, ...], others: tuple[str, ...]) -> 
     return any(_meet(_words(one), _words(other)) for one in patterns for other in others)
 
 
+@cache
 def _words(pattern: str) -> tuple[str, ...]:
     return parse_pattern(pattern).tokens
 
@@ -88,6 +90,7 @@ def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     return False
 
 
+@cache
 def _share(token: str, other: str) -> bool:
     letters = "abcdefghijklmnopqrstuvwxyz0123456789 -./"
     return any(fnmatchcase(letter, token) and fnmatchcase(letter, other) for letter in letters)
