@@ -6,19 +6,16 @@ from the checkout, and the managed host is this machine.
 
 import hashlib
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from aligntool import __version__
 from aligntool.units import MIB
+from tests.ansible.play import COLLECTION, Played, environment, play_thrice, read
 from tests.cli.old_disks import assert_whole, first_start, make_old_disk
 from tests.conftest import run
 from tests.moving.disks import entries
@@ -27,20 +24,7 @@ from tests.schemas import check
 from tests.thorough import when_thorough
 
 pytestmark = [pytest.mark.needs_tools("ansible-playbook", "ansible-doc", "ansible-galaxy")]
-COLLECTION = Path(__file__).parents[2] / "packaging" / "ansible"
 MODULES = ("audit", "layout", "raid", "realign")
-TASK = re.compile(r"^TASK \[(\w+)\] \*+\n(.*?)(?=^TASK |^PLAY RECAP)", re.MULTILINE | re.DOTALL)
-RESULT = re.compile(r"^(ok|changed|fatal): \[localhost\].*? => (\{.*\})$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """One run of the playbook: the words of each task's result, its JSON, and the diff before it."""
-
-    words: dict[str, str]
-    results: dict[str, dict[str, Any]]
-    diffs: dict[str, str]
-    changed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,50 +38,14 @@ class Told:
     images: dict[str, Path]
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """Ansible with nothing but this collection, and all that it writes in this folder."""
-    place = folder / "ansible_collections" / "aligntool"
-    place.mkdir(parents=True, exist_ok=True)
-    if not (place / "aligntool").is_symlink():
-        (place / "aligntool").symlink_to(COLLECTION)
-    (folder / "ansible.cfg").touch()
-    own = {"HOME": str(folder), "ANSIBLE_HOME": str(folder / "home"), "ANSIBLE_LOCAL_TEMP": str(folder / "local"),
-           "ANSIBLE_REMOTE_TEMP": str(folder / "remote"), "ANSIBLE_COLLECTIONS_PATH": str(folder),
-           "ANSIBLE_LOCALHOST_WARNING": "0", "ANSIBLE_CONFIG": str(folder / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1",
-           "ANSIBLE_PIPELINING": "1", "LC_ALL": "C.UTF-8"}  # fmt: skip
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-    return kept | own
-
-
-def play(folder: Path, playbook: str, variables: dict[str, str], *options: str) -> Played:
-    python = Path(sys.executable)
-    always = {"aligntool": str(python.with_name("aligntool")), "ansible_python_interpreter": str(python)}
-    words = ("-v", "--diff", *options, "-e", json.dumps(variables | always), str(Path(__file__).with_name(playbook)))
-    command = ["ansible-playbook", "-i", "localhost,", *words]
-    done = subprocess.run(command, env=environment(folder), capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    said_of, results, diffs = {}, {}, {}
-    for name, said in TASK.findall(done.stdout):
-        found = RESULT.search(said)
-        assert found, said
-        said_of[name], results[name], diffs[name] = found[1], json.loads(found[2]), said[: found.start()]
-    recap = re.search(r"^localhost .*changed=(\d+)", done.stdout, re.MULTILINE)
-    assert recap, done.stdout
-    return Played(said_of, results, diffs, int(recap[1]))
-
-
-def play_thrice(playbook: str, images: dict[str, Path], disks: dict[str, Path]) -> Told:
-    folder = next(iter(images.values())).parent
-    variables = {name: str(disk) for name, disk in disks.items()}
-
+def told(playbook: str, images: dict[str, Path], disks: dict[str, Path]) -> Told:
     def digests() -> list[str]:
         return [digest(image) for image in images.values()]
 
-    before = digests()
-    checked = play(folder, playbook, variables, "--check", "--skip-tags", "once"), digests()
-    ran = play(folder, playbook, variables), digests()
-    again = play(folder, playbook, variables, "--skip-tags", "once"), digests()
-    return Told(checked[0], ran[0], again[0], (before, checked[1], ran[1], again[1]), images)
+    before, variables = digests(), {name: str(disk) for name, disk in disks.items()}
+    folder = next(iter(images.values())).parent
+    checked, ran, again = play_thrice(folder, playbook, variables, digests)
+    return Told(read(checked[0]), read(ran[0]), read(again[0]), (before, checked[1], ran[1], again[1]), images)
 
 
 def digest(image: Path) -> str:
@@ -130,7 +78,7 @@ def disks(tmp_path_factory: pytest.TempPathFactory, attach: Loop) -> Told:
     make_old_disk(images["old"])
     with images["empty"].open("xb") as file:
         file.truncate(64 * MIB)
-    return play_thrice("disks.yml", images, {name: attach(image) for name, image in images.items()})
+    return told("disks.yml", images, {name: attach(image) for name, image in images.items()})
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +90,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory, attach: Loop) -> Told:
     cut = attach(images["cut"])
     assert killed(cut, 20_000, "realign", str(cut), "--yes")  # sectors: half of its file
     run("cp", "--sparse=always", images["cut"], images["copy"])
-    return play_thrice("interrupted.yml", images, images | {"cut": cut})
+    return told("interrupted.yml", images, images | {"cut": cut})
 
 
 needs_disks = pytest.mark.needs_tools("sfdisk", "mke2fs", "e2fsck", "debugfs", "losetup", "blockdev", "dd")

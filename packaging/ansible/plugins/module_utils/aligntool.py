@@ -84,6 +84,11 @@ def last_event(out):
     return found
 
 
+def codes(out):
+    """Return the codes of the refusals at the end of a stream of events."""
+    return [one["code"] for one in last_event(out).get("refusals", ())]
+
+
 def lines(rows):
     """Return partitions (number, start, length, what) as text for a diff."""
     return "".join(f"{number}  start {start} B  length {length} B  {what}\n" for number, start, length, what in rows)

@@ -94,12 +94,14 @@ next:
   elements: str
 """
 
+import json
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.aligntool.aligntool.plugins.module_utils.aligntool import (
     ARGUMENTS,
     Aligntool,
+    codes,
     flags,
     places,
     shown,
@@ -123,15 +125,20 @@ def main():
         supports_check_mode=True,
     )
     aligntool, disk, back = Aligntool(module), module.params["disk"], module.params["state"] == "rolled_back"
-    journal, result = module.params["journal"], {"changed": False}
-    journal = ["--journal", journal] if journal and Path(journal).exists() else []
-    status = aligntool.document("status", disk, *journal)[0]
-    if status["state"] != "old":
-        result = aligntool.recover(status, [disk, *journal, *flags(module.params, ("rate",))], back=back)
-    if back or (result["changed"] and module.check_mode):
-        module.exit_json(**result)
     words = ["realign", disk, *flags(module.params, ("partition", "grain", "recipe", "shrink", "journal", "rate"))]
-    plan, refused = aligntool.plan(*words)
+    result = {"changed": False}
+    plan, refused = (None, None) if back else aligntool.plan(*words)
+    if back or (refused and "in-flight" in codes(refused[1])):
+        journal = module.params["journal"]
+        target = [disk, *(["--journal", journal] if journal and Path(journal).exists() else [])]
+        code, out, err = aligntool.run("rollback" if back else "resume", *target, "--dry-run", "--json")
+        if code == 0:
+            result = aligntool.recover(json.loads(out), [*target, *flags(module.params, ("rate",))], back=back)
+        elif "not-in-flight" not in codes(out):
+            aligntool.fail(code, out, err)
+        if back or module.check_mode:
+            module.exit_json(**result)
+        plan, refused = aligntool.plan(*words)
     if refused:
         aligntool.fail(*refused)
     result["plan"] = shown(plan)
