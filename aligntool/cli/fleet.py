@@ -49,7 +49,8 @@ def fleet(
         refuse_existing(output, overwrite=overwrite)
     names = [name for given in snapshots for name in _snapshots_in(given)]
     found = Fleet()
-    with tempfile.TemporaryDirectory(prefix="aligntool-") as folder, tempfile.TemporaryFile() as spool:
+    room = tempfile.TemporaryDirectory(prefix="aligntool-", ignore_cleanup_errors=True)
+    with room as folder, tempfile.TemporaryFile() as spool:
         tempfile.tempdir = folder  # where children unpack: what one leaves behind that is killed goes with the folder
         places: dict[int, int] = {}
         for number, machine in _audited(names, timeout):

@@ -29,6 +29,10 @@ def verdict_of(fleet: Fleet) -> tuple[str, Style]:
         return f"{fleet.misaligned} of {counted(audited, 'machine')} {have} misaligned partitions", Style.BAD
     if fleet.unknown or fleet.not_audited:
         return "No machine is known to have misaligned partitions; not all could be judged", Style.DOUBT
+    if fleet.errors:
+        return f"No partition is misaligned; {counted(fleet.errors, 'error')} of another kind", Style.BAD
+    if not fleet.on_grid:
+        return "No partition to judge", Style.PLAIN
     return f"OK: every partition of {counted(audited, 'machine')} starts on its boundaries", Style.GOOD
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from aligntool.audit.fleet import MOST_ROWS, Drive, Fleet, Machine
+from aligntool.render.fleet import verdict_of
 from aligntool.units import GIB, MIB
 from tests.fleet.made import MACHINES, multiplied, pc
 from tests.run_aligntool import program, run_aligntool
@@ -69,6 +70,19 @@ def test_the_first_line_is_the_verdict(tmp_path: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
     fine = run_aligntool("fleet", tmp_path / "d-fine", code=0)
     assert fine.stdout.splitlines()[0] == "OK: every partition of 1 machine starts on its boundaries"
+
+
+def test_errors_of_another_kind_are_in_the_verdict() -> None:
+    """As in the verdict of an audit: what ends with 1 is not called OK."""
+    said = []
+    for machine in (Machine("a", on_grid=1), Machine("b", on_grid=1, errors=2), Machine("c"), Machine("d", why="torn")):
+        fleet = Fleet()
+        fleet.add(0, machine)
+        said.append(verdict_of(fleet)[0].partition(";")[0])
+    assert said == [
+        "OK: every partition of 1 machine starts on its boundaries", "No partition is misaligned",
+        "No partition to judge", "None of 1 snapshot could be audited",
+    ]  # fmt: skip
 
 
 def test_exit_codes_are_those_of_an_audit(tmp_path: Path) -> None:
@@ -200,7 +214,7 @@ def test_the_page_has_the_verdict_the_ranking_and_no_network(tmp_path: Path) -> 
     parser.feed(page.read_text())
     assert parser.open == []
     text = " ".join(" ".join(parser.text).split())
-    assert text.count("4 of 5 machines have misaligned partitions") == 1
+    assert text.count("4 of 5 machines have misaligned partitions") == 2  # the title, the headline
     assert text.index("c-busy") < text.index("e-quiet") < text.index("b-unknown")
     assert not re.search(r"https?://|<script", page.read_text())
     refused = run_aligntool("fleet", tmp_path / "in", "-o", page, code=3)
@@ -277,7 +291,7 @@ def test_the_memory_of_the_parent_does_not_grow_with_the_snapshots(tmp_path: Pat
 
 
 def test_ctrl_c_ends_it_and_its_children(tmp_path: Path, room: Path) -> None:
-    list(multiplied(tmp_path / "in", 8))
+    list(multiplied(tmp_path / "in", 24))
     child = subprocess.Popen(program("fleet", tmp_path / "in"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              start_new_session=True)  # fmt: skip
     while not any(room.glob("*/*")):  # a child unpacks

@@ -2,19 +2,25 @@
 
 from aligntool.audit.fleet import Fleet
 from aligntool.render import fleet as words
+from aligntool.render.lines import Style
 from aligntool.render.report.disks import when_words
 from aligntool.render.report.page import styled
 
+_TONES = {Style.BAD: "error", Style.DOUBT: "warning", Style.GOOD: "good"}
+
 
 def page_html(fleet: Fleet, date: str) -> str:
+    verdict, style = words.verdict_of(fleet)
     tiles = (
-        ("machines", fleet.snapshots - fleet.not_audited), ("misaligned", fleet.misaligned), ("disks", fleet.disks),
-        ("off the grid", fleet.off_grid), ("on the grid", fleet.on_grid), ("unknown", fleet.unknown),
-        ("not audited", fleet.not_audited),
+        (fleet.snapshots - fleet.not_audited, "machines", "", ""),
+        (fleet.misaligned, "misaligned", "ranking", "error"), (fleet.disks, "disks", "", ""),
+        (fleet.on_grid, "on the grid", "", "good"), (fleet.off_grid, "off the grid", "ranking", "error"),
+        (fleet.unknown, "unknown", "", "warning"), (len(fleet.looks), "need a look", "look", "warning"),
+        (fleet.not_audited, "not audited", "refused", "warning"),
     )  # fmt: skip
     return styled(
-        "fleet.html", fleet=fleet, made=when_words(date), tiles=tiles,
-        verdict=words.verdict_of(fleet)[0], facts=list(words.facts_of(fleet)),
+        "fleet.html", fleet=fleet, made=when_words(date), tiles=tiles, verdict=verdict,
+        tone=_TONES.get(style, "info"), facts=list(words.facts_of(fleet)),
         ranking=[words.disk_cells(row) for row in fleet.ranking], disk_heads=words.DISKS, meaning=words.MEANING,
         groups=[words.group_cells(each) for each in fleet.groups], group_heads=words.GROUPS,
         looks=[words.look_words(row) for row in fleet.looks],
