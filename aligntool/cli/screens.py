@@ -227,7 +227,7 @@ class DiskPage(Screen[None]):
         yield Static(classes="title", markup=False)
         with VerticalScroll():
             yield Static(id="text", markup=False)
-        yield ProgressBar(show_eta=False)
+        yield ProgressBar(total=1, show_eta=False)  # a total that is not known is drawn anew all the time
         yield Static(id="talk", markup=False)
         yield Input()
         yield Footer()
