@@ -57,10 +57,10 @@ typed. A move that was stopped is in flight: nothing is lost, and `resume` or
 
 
 async def start(*words: str, stdin: int = DEVNULL, out: int = PIPE, errors: int = STDOUT, width: int = 80) -> Process:
-    """Start this aligntool, from where it was imported; the current folder is not searched for modules."""
+    """Start this aligntool, from where it was imported; no other folder is searched for modules."""
     code = f"import sys; sys.path[:] = {sys.path!r}; from aligntool.__main__ import main; main()"
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", code, *words, stdin=stdin, stdout=out, stderr=errors, limit=1 << 20,
+        sys.executable, "-I", "-c", code, *words, stdin=stdin, stdout=out, stderr=errors, limit=1 << 20,
         env=os.environ | {"COLUMNS": str(width)},
     )  # fmt: skip
 
