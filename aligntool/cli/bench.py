@@ -23,7 +23,7 @@ from aligntool.linux.users import disk_of, file_extents
 from aligntool.measure import alignment, targets
 from aligntool.measure import run as fio_runs
 from aligntool.measure.fio import ENGINE, fill_job
-from aligntool.measure.results import Conditions, Result, to_json, warnings_of
+from aligntool.measure.results import Conditions, Data, Result, to_json, warnings_of
 from aligntool.measure.schedule import BenchPlan, Target, TargetKind, Wish, plan_bench
 from aligntool.measure.sweeps import Setting, Spans, Starts, piece_words
 from aligntool.recipes.drives import known_of
@@ -99,6 +99,17 @@ def passes(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What CrystalDiskMark has beside its tests."""
+
+    mix: Annotated[
+        int | None, "--mix", "Run each test mixed as well, with this percentage of reads.", "PERCENT", whole(1, 99)
+    ] = None
+    data: Annotated[Data, "--data", "What is written, and read again."] = Data.RANDOM
+    pause: Annotated[float, "--pause", "Pause before each run.", "SECONDS", seconds(0.0, 3600.0)] = 0.0
+
+
 def bench_run(
     target: options.MeasureTargetArgument,
     *,
@@ -115,6 +126,7 @@ def bench_run(
     output: Annotated[File, "--output -o", "Save the result in this file as well."] = None,
     fio_output: options.FioOutputOption = None,
     json_: options.JsonOption = False,
+    load: LoadOptions,
 ) -> None:
     """Measure a drive with fio, and show medians with their range.
 
@@ -131,7 +143,8 @@ def bench_run(
     name, goal = _profile(profile)
     found = targets.find_target(target)
     counts = passes(passes_) if passes_ is not None else ()
-    plan = plan_bench(name, goal, found, Wish(span, runtime, repeats, counts, destructive))
+    wish = Wish(span, runtime, repeats, counts, destructive, load.mix, load.data, load.pause)
+    plan = plan_bench(name, goal, found, wish)
     disk = _refuse(plan, destructive=destructive)
     seen = targets.look_at_conditions(found, plan.room)
     show(shown.plan_words(plan, seen, width=terminal_width()), sys.stderr, color=False)

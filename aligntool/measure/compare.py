@@ -132,6 +132,8 @@ def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
             ("seconds of a run", first.settings.runtime_s, other.settings.runtime_s),
             ("direct I/O", first.settings.direct, other.settings.direct),
             ("preparation", first.settings.prepare, other.settings.prepare),
+            ("data", first.settings.data, other.settings.data),
+            ("pause", first.settings.pause_s, other.settings.pause_s),
         ):  # fmt: skip
             said += [f"they differ in their {what}: {a} and {b}"] if a != b else []
         if first.settings.passes or other.settings.passes:
@@ -344,10 +346,10 @@ def _about_threads(result: Result) -> Iterator[str]:
     """From where on another thread gains nothing. One pass of each has no noise to hold a gain against."""
     if result.settings.passes:
         return
-    groups: dict[tuple[bool, int, int, bool], list[Series]] = {}
+    groups: dict[tuple[bool, int, int, str], list[Series]] = {}
     for each in result.series:
         test = each.test
-        groups.setdefault((test.random, test.block, test.depth, test.write), []).append(each)
+        groups.setdefault((test.random, test.block, test.depth, test.does), []).append(each)
     for group in groups.values():
         if len(group) < 3:
             continue
@@ -466,7 +468,8 @@ def depth_gains(result: Result) -> Iterator[DepthGain]:
     """
     if not result.settings.direct or result.settings.passes:
         return
-    random = [each for each in result.series if each.test.random and each.test.threads == 1]
+    alone = [each for each in result.series if each.test.threads == 1 and each.test.reads is None]
+    random = [each for each in alone if each.test.random]
     known = [each for each in random if each.iops.count >= LEAST_RUNS]
     for one in known:
         kind = (one.test.block, one.test.write)

@@ -33,6 +33,7 @@ class Pattern(StrEnum):
     WRITE = "write"
     RANDOM_READ = "randread"
     RANDOM_WRITE = "randwrite"
+    MIXED = "rw"
     RANDOM_MIXED = "randrw"
 
     @property
@@ -41,7 +42,7 @@ class Pattern(StrEnum):
 
     @property
     def sequential(self) -> bool:
-        return self in (Pattern.READ, Pattern.WRITE)
+        return self in (Pattern.READ, Pattern.WRITE, Pattern.MIXED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,8 @@ class Job:
     runtime_s: float | None = 5.0  # None: once over the span, however long that takes
     ramp_s: float = 0.0  # run before, and not counted
     read_share: int = 100  # percent of reads; of a mixed pattern only
+    together: bool = False  # figures of reads and writes of a mixed pattern as one, which `Measured.write` then is
+    zeros: bool = False  # write zeros instead of random data
     sync_every: int = 0  # fsync after so many writes of a thread; 0: never
     direct: bool = True  # past the page cache
     loops: int = 1  # so many times over the span; only where runtime_s is None
@@ -70,11 +73,11 @@ class Job:
         return self.pattern.writes
 
 
-def fill_job(path: str, span: int, *, offset: int = 0, direct: bool = True, loops: int = 1) -> Job:
-    """Writes the span full of random data, from its start to its end."""
+def fill_job(path: str, span: int, *, offset: int = 0, direct: bool = True, loops: int = 1, zeros: bool = False) -> Job:
+    """Writes the span full of random data, or of zeros, from its start to its end."""
     return Job(
         name="fill", path=path, pattern=Pattern.WRITE, block=min(1 << 20, span), span=span, offset=offset,
-        depth=8, runtime_s=None, direct=direct, loops=loops,
+        depth=8, runtime_s=None, direct=direct, loops=loops, zeros=zeros,
     )  # fmt: skip
 
 
@@ -92,11 +95,14 @@ def fio_words(job: Job) -> tuple[str, ...]:
         *(("--randrepeat=0",) if job.seed is None else ("--randrepeat=1", f"--randseed={job.seed}")),
         "--group_reporting=1", f"--percentile_list={PERCENTILES}",
     ]  # fmt: skip
-    if job.pattern is Pattern.RANDOM_MIXED:
+    if job.pattern in (Pattern.MIXED, Pattern.RANDOM_MIXED):
         words.append(f"--rwmixread={job.read_share}")
+    words += ["--unified_rw_reporting=1"] if job.together else []
     words += [f"--fsync={job.sync_every}"] if job.sync_every else []
     words += ["--end_fsync=1"] if job.writes else ["--readonly"]
-    if job.writes and job.runtime_s is None:
+    if job.writes and job.zeros:
+        words += ["--zero_buffers=1", "--scramble_buffers=0"]
+    elif job.writes and job.runtime_s is None:
         words.append("--refill_buffers=1")  # elsewhere the buffers are random once, and scrambled each time
     return tuple(words)
 
@@ -180,6 +186,7 @@ class _Direction:
 class _Job:
     read: _Direction | None
     write: _Direction | None
+    mixed: _Direction | None
     usr_cpu: float | None
     sys_cpu: float | None
     error: int | None
@@ -206,7 +213,7 @@ def read_fio(text: str) -> Measured:
         raise ValueError("fio gave figures of no job")
     job = found.jobs[0]
     cpu = (job.usr_cpu or 0.0) + (job.sys_cpu or 0.0)
-    return Measured(_side(job.read), _side(job.write), cpu, job.error or 0, found.version or "")
+    return Measured(_side(job.read), _side(job.write) or _side(job.mixed), cpu, job.error or 0, found.version or "")
 
 
 def _side(side: _Direction | None) -> Side | None:

@@ -328,6 +328,13 @@ class Series:
         return Spread(median(values), min(values), max(values), len(values))
 
 
+class Data(StrEnum):
+    """What is written, and read again."""
+
+    RANDOM = "random"
+    ZERO = "zero"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How it was measured. Sizes in bytes."""
@@ -343,6 +350,8 @@ class Settings:
     passes: tuple[int, ...] = field(default=(), metadata={OPTIONAL: True, BOUNDS: (1, MOST)})
     until_steady: bool = False
     score: str | None = None
+    data: Data = field(default=Data.RANDOM, metadata={OPTIONAL: True})
+    pause_s: float = field(default=0.0, metadata={OPTIONAL: True})  # before each run
 
     @property
     def course(self) -> Course:
@@ -395,7 +404,7 @@ def as_ssd_score(series: Sequence[Series]) -> tuple[float, float, float] | None:
     """
     rates = {
         f"{('64' if test.threads == 64 else '4k') if test.random else 'seq'} {'w' if test.write else 'r'}": rate / 1e6
-        for test, rate in ((each.test, each.rate.median) for each in series)
+        for test, rate in ((each.test, each.rate.median) for each in series if each.test.reads is None)
     }
     if set(rates) != {f"{which} {side}" for which in ("seq", "4k", "64") for side in ("r", "w")}:
         return None

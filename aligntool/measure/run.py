@@ -296,6 +296,8 @@ def _bench_cells(plan: BenchPlan, path: str, ran: Ran[Bench], keep: Keep) -> Ite
         if plan.settings.passes and number == 1:
             run_job(warm_up(plan, path), keep=partial(keep, f"warm-up of {tests[0].title}", number))
         for test in tests:
+            if plan.settings.pause_s and (number == 1 or not plan.settings.passes):  # passes follow each other
+                time.sleep(plan.settings.pause_s)
             text = f"{test.title}, {number} of {plan.rounds}"
             yield Cell((test, number), text, job_of(plan, test, path), test.title, number)
         found = [steadiness([sample.iops for sample in each.samples]) for each in series_of(ran)]

@@ -1,14 +1,14 @@
 """Plan a benchmark from its profile: jobs, rounds, time, refusals."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from aligntool.audit.wording import contents, shell_word, unfit, uses, where
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, Partition
 from aligntool.measure.fio import ENGINE, Job, Pattern, fill_job
-from aligntool.measure.results import Course, Settings
+from aligntool.measure.results import Course, Data, Settings
 from aligntool.measure.unit_design import LEAST_RUNS
 from aligntool.recipes.goals import BenchGoal, BenchTest
 from aligntool.units import MIB, align_down, format_about, format_size
@@ -88,6 +88,9 @@ class Wish:
     repeats: int | None = None
     passes: tuple[int, ...] = ()
     destructive: bool = False
+    mix: int | None = None  # percent of reads, of a mixed test beside each
+    data: Data = Data.RANDOM
+    pause_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ class BenchPlan:
     def seconds(self, *, rotational: bool) -> float:
         """Return how long the runs take: timed ones at most, passes at the rates of a usual drive of the kind."""
         if not self.settings.passes:
-            return self.rounds * len(self.measured) * (self.settings.runtime_s + OVERHEAD_S)
+            return self.rounds * len(self.measured) * (self.settings.runtime_s + OVERHEAD_S + self.settings.pause_s)
         passes_s = sum(_pass_s(test, self.settings.span, rotational=rotational) for test in self.tests)
         return len(self.tests) * (WARM_UP_S + self.rounds * OVERHEAD_S) + self.rounds * passes_s
 
@@ -143,7 +146,7 @@ def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: Wish) -> Ben
     """Raises Refused when no test is left, or when there is no room for the requests."""
     may_write = target.kind is TargetKind.FOLDER or wish.destructive
     span = _span(goal, target, wish)
-    tests, skipped = _fitting(goal.tests, target, span, may_write=may_write)
+    tests, skipped = _fitting((*goal.tests, *_mixed(goal.tests, wish.mix)), target, span, may_write=may_write)
     if not tests:
         hint = "a larger --size"
         if target.kind is not TargetKind.FOLDER:
@@ -156,11 +159,17 @@ def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: Wish) -> Ben
         profile=profile, span=span, runtime_s=goal.runtime_s if wish.runtime_s is None else wish.runtime_s,
         repeats=wish.repeats or goal.repeats, direct=target.direct, engine=ENGINE,
         prepare={0: "none", 1: "file", 2: "twice"}[fills], passes=wish.passes,
-        until_steady=goal.until_steady and not wish.passes, score=goal.score,
+        until_steady=goal.until_steady and not wish.passes, score=goal.score, data=wish.data, pause_s=wish.pause_s,
     )  # fmt: skip
     judged = settings.direct and settings.course is Course.REPEATS and settings.repeats >= LEAST_RUNS
     added = depths_between(tests) if judged and not settings.score else ()
     return BenchPlan(target, tests, skipped, settings, fills, added)
+
+
+def _mixed(tests: Sequence[BenchTest], reads: int | None) -> tuple[BenchTest, ...]:
+    """Return each load once more, with that percentage of reads; None: nothing."""
+    alike = (replace(each, write=True, reads=reads) for each in tests)
+    return () if reads is None else tuple(dict.fromkeys(alike))
 
 
 def depths_between(tests: Sequence[BenchTest]) -> tuple[BenchTest, ...]:
@@ -182,7 +191,8 @@ def _span(goal: BenchGoal, target: Target, wish: Wish) -> int:
         return align_down(span, max(target.logical_block, 4096)) or span
     size = target.size or 0
     if wish.passes:
-        tests = sum(wish.destructive or not test.write for test in goal.tests)
+        every = (*goal.tests, *_mixed(goal.tests, wish.mix))
+        tests = sum(wish.destructive or not test.write for test in every)
         size = max(size - WARM_UP_SPAN, 0) // max(tests, 1)
     if wish.size is not None and wish.size > size:
         each = f", {format_about(size)} for each test" if wish.passes else ""
@@ -228,7 +238,8 @@ def job_of(plan: BenchPlan, test: BenchTest, path: str) -> Job:
     passes = bool(plan.settings.passes)
     return Job(
         name=test.title.replace(" ", "-"), path=path, block=test.block,
-        pattern=Pattern(("rand" if test.random else "") + ("write" if test.write else "read")),
+        pattern=Pattern(("rand" if test.random else "") + ("rw" if test.reads else test.does)),
+        read_share=test.reads or 100, together=test.reads is not None, zeros=plan.settings.data is Data.ZERO,
         span=align_down(plan.settings.span, test.block), depth=test.depth, threads=test.threads,
         offset=plan.tests.index(test) * plan.settings.span if passes else 0, direct=plan.settings.direct,
         runtime_s=None if passes else plan.settings.runtime_s, seed=SEED if passes else None,
@@ -244,4 +255,6 @@ def warm_up(plan: BenchPlan, path: str) -> Job:
 
 
 def filling(plan: BenchPlan, path: str) -> Job:
-    return fill_job(path, plan.room, direct=plan.settings.direct, loops=max(plan.fills, 1))
+    return fill_job(
+        path, plan.room, direct=plan.settings.direct, loops=max(plan.fills, 1), zeros=plan.settings.data is Data.ZERO
+    )

@@ -34,6 +34,7 @@ class BenchTest:
     depth: int  # requests in flight, of each thread
     threads: int
     write: bool
+    reads: int | None = None  # percent of the requests, of a mixed test, whose `write` is True
 
     @property
     def name(self) -> str:
@@ -42,7 +43,12 @@ class BenchTest:
 
     @property
     def title(self) -> str:
-        return f"{self.name} {'write' if self.write else 'read'}"
+        return f"{self.name} {self.does}"
+
+    @property
+    def does(self) -> str:
+        """ "read", "write", or "mix70" for 70 % of reads."""
+        return f"mix{self.reads}" if self.reads is not None else "write" if self.write else "read"
 
 
 @dataclass(frozen=True, slots=True)

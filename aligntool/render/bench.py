@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from math import ceil
+from math import ceil, log10
 from shlex import quote
 
 from aligntool.measure import compare
 from aligntool.measure.compare import Verdict
 from aligntool.measure.fio import fio_words
-from aligntool.measure.results import Conditions, DriveState, Kept, Result, Series, Settings, Spread, warnings_of
+from aligntool.measure.results import Conditions, Data, DriveState, Kept, Result, Series, Settings, Spread, warnings_of
 from aligntool.measure.schedule import BenchPlan, filling, job_of, warm_up
 from aligntool.measure.unit_design import LEAST_RUNS
 from aligntool.render.json import Value, document_text, dumps
@@ -21,6 +21,7 @@ from aligntool.units import counted, format_about, format_size, mb_s
 FIGURES = ("MB/s", "range", "IOPS", "p50 µs", "p99 µs", "p99.9 µs", "CPU", "busy")
 """Heads of the columns."""
 _LATENCIES = slice(4, 7)  # with a title before them
+LEAST_BAR, MOST_BAR = 1e5, 2e10  # bytes a second at the ends of a bar: a hard disk at random, PCIe 5.0 x4 and more
 
 
 def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Line]:
@@ -42,7 +43,9 @@ def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Lin
     filled = {0: "", 1: " after filling the file", 2: " after writing everything twice"}[plan.fills]
     if plan.added:
         tests += f" and {len(plan.added)} for the verdict on command queueing"
-    yield from paragraph(f"  {tests}, {times}, {run}{over}{filled}{about}", width)
+    zeros = ", data of zeros" if settings.data is Data.ZERO else ""
+    pauses = f", pauses of {settings.pause_s:g} s" if settings.pause_s else ""
+    yield from paragraph(f"  {tests}, {times}{pauses}, {run}{over}{filled}{zeros}{about}", width)
     if not plan.writes:
         yield plain("  nothing is written")
     if plan.makes_file:
@@ -85,19 +88,34 @@ def figure_lines(series: Sequence[Series], *, width: int) -> Iterator[Line]:
     for gap in (2, 1):
         texts = list(columns(rows, gap=gap))
         if max(map(len, texts)) <= width:
-            yield from _noted(texts, notes, width)
+            yield from _noted(texts, notes, width, series)
             return
     others = [(*row[: _LATENCIES.start], *row[_LATENCIES.stop :]) for row in rows]
-    yield from _noted(columns(others), notes, width)
+    yield from _noted(list(columns(others)), notes, width, series)
     yield EMPTY
-    yield from _noted(columns([(row[0], *row[_LATENCIES]) for row in rows]), [""] * len(rows), width)
+    yield from _noted(list(columns([(row[0], *row[_LATENCIES]) for row in rows])), [""] * len(rows), width, ())
 
 
-def _noted(texts: Iterable[str], notes: Sequence[str], width: int) -> Iterator[Line]:
-    """The first text is the heads. A note that does not fit beside its row stands below it."""
+def _barred(text: str, begin: int, end: int, each: Series) -> Line:
+    """A row with a bar behind its rate and range, as KDiskMark has one behind each figure; on a terminal without colour
+    none is seen. Its scale is logarithmic, from LEAST_BAR to MOST_BAR, so that 30 MB/s are seen beside 7000.
+    """
+    share = log10(max(each.rate.median, LEAST_BAR) / LEAST_BAR) / log10(MOST_BAR / LEAST_BAR)
+    reach = begin + round(min(share, 1.0) * (end - begin))
+    style = {"read": Style.READ, "write": Style.WRITE}.get(each.test.does, Style.MIXED)
+    return ((text[:begin], Style.PLAIN), (text[begin:reach], style), (text[reach:], Style.PLAIN))
+
+
+def _noted(texts: Sequence[str], notes: Sequence[str], width: int, series: Sequence[Series]) -> Iterator[Line]:
+    """The first text is the heads. A note that does not fit beside its row stands below it. `series`: whose rates have
+    a bar, up to the end of their range.
+    """
+    begin, end = max((len(each.test.title) + 3 for each in series), default=0), texts[0].find("range") + len("range")
     for number, (text, note) in enumerate(zip(texts, notes, strict=True)):
         beside = bool(note) and len(text) + 1 + len(note) <= width
-        yield ((text, Style.PLAIN if number else Style.DIM), (f" {note}" if beside else "", Style.DOUBT))
+        row: Line = ((text, Style.PLAIN if number else Style.DIM),)
+        row = _barred(text, begin, end, series[number - 1]) if number and series else row
+        yield (*row, (f" {note}" if beside else "", Style.DOUBT))
         if note and not beside:
             yield ((f"    {note}", Style.DOUBT),)
 
@@ -153,6 +171,7 @@ def machine_lines(seen: Conditions, *, width: int, settings: Settings | None = N
     if settings:
         facts += [f"{format_about(seen.free)} free" if seen.free else "", f"over {format_size(settings.span)}"]
         facts[-1] += " of its own for each test" if settings.passes else ""
+        facts += ["data of zeros" if settings.data is Data.ZERO else ""]
         facts += ["" if seen.caches_dropped else "caches not dropped (needs root)"]
     if any(facts):
         yield from _facts("", facts, width)

@@ -23,6 +23,9 @@ class Style(StrEnum):
     DOUBT = "yellow"
     NOTE = "cyan"
     TYPE = "bold cyan"  # something to type
+    READ = "white on blue"  # a bar behind a figure
+    WRITE = "black on yellow"
+    MIXED = "white on magenta"
 
 
 Piece = tuple[str, Style]

@@ -62,6 +62,30 @@ def test_a_file_is_filled_with_what_no_packer_makes_smaller(sparse: Callable[...
 
 
 @fio
+def test_data_of_zeros_is_zeros_in_a_file_that_had_other_data(sparse: Callable[..., Path]) -> None:
+    path = sparse(SIZE)
+    path.write_bytes(b"x" * SIZE)
+    run_job(fill_job(str(path), SIZE, direct=False, zeros=True))
+    assert not any(path.read_bytes())
+    run_job(job(path, pattern=Pattern.RANDOM_WRITE, zeros=True))
+    assert not any(path.read_bytes())
+
+
+@fio
+def test_reads_and_writes_of_a_mixed_job_together_are_those_that_fio_counts_apart(sparse: Callable[..., Path]) -> None:
+    """One pass over the file in one order: as many requests, of which about 70 % are reads."""
+    kept: list[str] = []
+    mixed = job(sparse(SIZE), pattern=Pattern.RANDOM_MIXED, read_share=70, runtime_s=None, seed=1)
+    for together in (False, True):
+        measured = run_job(replace(mixed, together=together), keep=kept.append)
+    told = json.loads(kept[0])["jobs"][0]
+    assert measured.read is None and measured.write is not None
+    assert measured.write.moved == told["read"]["io_bytes"] + told["write"]["io_bytes"] == SIZE
+    assert told["read"]["total_ios"] / (SIZE / (4 * KIB)) == pytest.approx(0.7, abs=0.05)
+    assert measured.write.p50_us is not None and measured.write.iops > 0
+
+
+@fio
 def test_threads_that_go_on_each_have_a_part_of_the_span(tmp_path: Path, sparse: Callable[..., Path]) -> None:
     """fio's own iolog says where each of them was."""
     path, log = sparse(SIZE), tmp_path / "log"

@@ -9,6 +9,7 @@ import pytest
 
 from aligntool.errors import Refused
 from aligntool.measure.fio import fio_words
+from aligntool.measure.results import Data
 from aligntool.measure.schedule import (
     SPAN_OF_PASSES,
     BenchPlan,
@@ -202,6 +203,38 @@ def test_a_device_is_only_read_unless_it_was_given_up() -> None:
     assert all("--readonly" in fio_words(job_of(plan, test, "/dev/sdx")) for test in plan.tests)
     given = plan_of("crystaldiskmark", DISK, Wish(destructive=True))
     assert given.writes and len(given.tests) == 8 and not given.skipped
+
+
+def test_mixed_tests_stand_beside_the_others_and_write() -> None:
+    """CrystalDiskMark's mix is 70 % reads and 30 % writes."""
+    plan = plan_of("crystaldiskmark", wish=Wish(mix=70))
+    mixed = [test for test in plan.tests if test.reads is not None]
+    assert [test.title for test in mixed] == [
+        "SEQ1M Q8T1 mix70", "SEQ1M Q1T1 mix70", "RND4K Q32T1 mix70", "RND4K Q1T1 mix70",
+    ]  # fmt: skip
+    assert plan.tests[:-4] == plan_of("crystaldiskmark").tests
+    words = [fio_words(job_of(plan, test, "/srv/x")) for test in mixed]
+    assert all({"--rwmixread=70", "--unified_rw_reporting=1"} <= set(each) for each in words)
+    patterns = [word for each in words for word in each if word.startswith("--rw=")]
+    assert patterns == ["--rw=rw"] * 2 + ["--rw=randrw"] * 2
+    assert all("--readonly" not in each for each in words)
+    read_only = plan_of("crystaldiskmark", DISK, Wish(mix=70))
+    assert not any(test.reads for test in read_only.tests) and any("mix70" in each for each in read_only.skipped)
+
+
+def test_zeros_are_written_where_they_were_asked_for_and_nowhere_else() -> None:
+    for data in Data:
+        plan = plan_of("crystaldiskmark", wish=Wish(data=data))
+        jobs = [filling(plan, "/srv/x"), *(job_of(plan, test, "/srv/x") for test in plan.tests)]
+        for job in jobs:
+            assert ("--zero_buffers=1" in fio_words(job)) is (data is Data.ZERO and job.writes)
+            assert ("--readonly" in fio_words(job)) is not job.writes
+
+
+def test_pauses_are_in_the_time_that_is_announced() -> None:
+    plain, paused = (plan_of("real-world", wish=Wish(pause_s=pause)) for pause in (0, 5))
+    runs = plain.rounds * len(plain.measured)
+    assert paused.seconds(rotational=False) - plain.seconds(rotational=False) == pytest.approx(5 * runs)
 
 
 def test_a_file_that_is_there_is_only_read() -> None:

@@ -11,11 +11,11 @@ from aligntool.measure.fio import Pattern
 from aligntool.measure.results import Conditions, DriveState, Kept, Result, Sample, Series
 from aligntool.measure.sweeps import Spans, Starts
 from aligntool.recipes.goals import BenchTest
-from aligntool.render.bench import figure_lines, list_lines, picture, plan_words, result_lines
+from aligntool.render.bench import LEAST_BAR, MOST_BAR, figure_lines, list_lines, picture, plan_words, result_lines
 from aligntool.render.experiments import alignment_lines, span_lines
-from aligntool.render.lines import text_of
+from aligntool.render.lines import Style, text_of
 from aligntool.units import GIB, KIB, MIB, Extent
-from tests.bench_runs.made import result
+from tests.bench_runs.made import result, series
 from tests.bench_runs.test_profiles import plan_of
 
 
@@ -50,6 +50,32 @@ def test_no_line_of_a_result_is_wider_than_the_terminal(scale: float, width: int
     for words in ("MB/s", "range", "IOPS", "p50 µs", "p99 µs", "p99.9 µs", "CPU", "busy"):
         assert words in table
     assert table.count("CPU-bound") == 2
+
+
+def test_bars_behind_rates_are_as_long_as_their_logarithm() -> None:
+    """From 0.1 MB/s to 20 GB/s: half of the way is the geometric mean. Their colour says what was done."""
+    half = (LEAST_BAR * MOST_BAR) ** 0.5
+    found = [series(rate, rate, depth=depth) for depth, rate in ((1, LEAST_BAR / 2), (2, half), (4, MOST_BAR * 2))]
+    mixed = Series(replace(found[1].test, write=True, reads=70), found[1].samples)
+    lines = list(figure_lines([*found, series(half, half, write=True), mixed], width=120))[1:]
+    bars = [
+        next((len(text), style) for text, style in line if style in (Style.READ, Style.WRITE, Style.MIXED))
+        for line in lines
+    ]
+    assert [style for _, style in bars] == [Style.READ, Style.READ, Style.READ, Style.WRITE, Style.MIXED]
+    none, middle, whole, *others = (cells for cells, _ in bars)
+    assert none == 0 and whole > 10 and abs(middle - whole / 2) <= 0.5 and others == [middle, middle]
+    columns = {sum(len(text) for text, _ in line[:1]) for line in lines}
+    assert len(columns) == 1, "all begin in one column"
+    texts = list(text_of(lines))
+    assert max(map(len, texts)) <= 121 and "\x1b" not in "".join(texts)
+
+
+def test_a_table_with_mixed_tests_fits_80_columns() -> None:
+    found = [series(9e8, 9.1e8, 9.2e8, depth=depth, write=True) for depth in (1, 32)]
+    found += [Series(replace(each.test, reads=70), each.samples) for each in found]
+    texts = list(text_of(figure_lines(found, width=80)))
+    assert max(map(len, texts)) <= 81 and any("RND4K Q32T1 mix70" in text for text in texts)
 
 
 @pytest.mark.parametrize("profile", ["crystaldiskmark", "steady", "atto"])

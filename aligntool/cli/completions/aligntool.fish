@@ -351,6 +351,9 @@ complete -c aligntool -n '__aligntool_is bench run' -l dry-run -d 'Show the fio 
 complete -c aligntool -n '__aligntool_is bench run' -l output -s o -d 'Save the result in this file as well' -r -F
 complete -c aligntool -n '__aligntool_is bench run' -l fio-output -d 'Save fio\'s own JSON of every run in this folder' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is bench run' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is bench run' -l mix -d 'Run each test mixed as well, with this percentage of reads' -x
+complete -c aligntool -n '__aligntool_is bench run' -l data -d 'What is written, and read again' -r -f -a 'random zero'
+complete -c aligntool -n '__aligntool_is bench run' -l pause -d 'Pause before each run' -x
 complete -c aligntool -n '__aligntool_is bench run' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is bench list' -l json -d 'As JSON'
 complete -c aligntool -n '__aligntool_is bench list' -l help -s h -d 'Show the options and an example'

@@ -401,6 +401,9 @@ _aligntool_bench_run() {
         '(--output -o)-o+[Save the result in this file as well]:FILE:_files' \
         '(--fio-output)--fio-output=[Save fio'\''s own JSON of every run in this folder]:DIR:_files -/' \
         '(--json)--json[As JSON]' \
+        '(--mix)--mix=[Run each test mixed as well, with this percentage of reads]:PERCENT: ' \
+        '(--data)--data=[What is written, and read again]:WORD:(random zero)' \
+        '(--pause)--pause=[Pause before each run]:SECONDS: ' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:run:_aligntool_devices'

@@ -16,7 +16,7 @@ from aligntool.audit.report import MeasuredDisk
 from aligntool.measure import compare
 from aligntool.measure.alignment import Row, Word
 from aligntool.measure.fio import Pattern
-from aligntool.measure.results import Conditions, Result, warnings_of
+from aligntool.measure.results import Conditions, Data, Result, warnings_of
 from aligntool.measure.results import Series as Figures
 from aligntool.measure.sweeps import Spans, Starts
 from aligntool.raid.chunks import ceiling_words
@@ -196,6 +196,8 @@ def _one(result: Result, number: int) -> Measured:
         when_words(result.when),
         f"{format_size(settings.span)} {'past the page cache' if settings.direct else 'BUFFERED'}",
         f"{max(passes)} passes over the same data" if passes else runs,
+        "data of zeros" if settings.data is Data.ZERO else "",
+        f"pauses of {settings.pause_s:g} s" if settings.pause_s else "",
         "" if result.complete else "not complete: it was interrupted, or fio failed",
     ]  # fmt: skip
     notes = (
@@ -249,13 +251,14 @@ def _groups(
     """Tests that differ in one thing, and their direction, alone."""
     found: Groups = {}
     for each in result.series:
-        found.setdefault(alike(each.test), []).append(each)
+        if each.test.reads is None:
+            found.setdefault(alike(each.test), []).append(each)
     return {key: group for key, group in found.items() if len({swept(each.test) for each in group}) >= ENOUGH}
 
 
 def _bar(each: Figures, *, random: bool) -> svg.Bar:
     value, low, high, text, range_ = _amount(each, rate=not random)
-    kind = "write" if each.test.write else "read"
+    kind = each.test.does if each.test.reads is None else "plain"
     return svg.Bar(each.test.title, value, text, low, high, kind, each.held_back, range_)
 
 
@@ -300,7 +303,7 @@ def _courses(result: Result, name: str) -> Iterator[svg.CurveChart]:
         values = [(one.number, one.bytes_per_s / 1e6 if passes else one.iops) for one in each.samples]
         points = tuple(svg.Point(at, str(at), value, f"{value:,.1f} {unit}") for at, value in values)
         title = f"{each.test.title}, {word} by {word}"
-        series = (svg.Series(each.test.title, points, each.test.write),)
+        series = (svg.Series(each.test.title, points, each.test.write if each.test.reads is None else None),)
         yield svg.CurveChart(f"{name}-{word}-{number}", title, word, unit, series, doubling=False)
 
 
