@@ -264,21 +264,28 @@ def look(cells: Cells, way: Way) -> list[Level]:
 
 
 def centred(cells: Cells) -> Cells:
-    """Return the pairs without what all of a quarter have in common: the first request of a pair may take longer, and
-    the median of both orders together would then be the one or the other by chance.
+    """Return the pairs with the same mean difference in each quarter.
+
+    The first request of a pair may take longer, and half of the quarters have the dear one first: without this, the
+    median of all quarters together would be that of one order or the other, by chance.
     """
     if not cells:
         return cells
-    strata = len(next(iter(cells.values())))
-    quarters = []
-    for quarter in range(QUARTERS):
-        of_levels = (chain(*strata_of[quarter::QUARTERS]) for strata_of in cells.values())
-        quarters.append(fmean(middle([dear - cheap for dear, cheap in pairs])[0] for pairs in of_levels))
-    off = [quarters[index % QUARTERS] - fmean(quarters) for index in range(strata)]
-    return {
-        level: tuple([(dear - off[index], cheap) for dear, cheap in pairs] for index, pairs in enumerate(of_level))
-        for level, of_level in cells.items()
-    }
+    usual = [_mean_difference(cells, quarter) for quarter in range(QUARTERS)]
+    excess = [difference - fmean(usual) for difference in usual]
+    return {level: tuple(_without_excess(strata, excess)) for level, strata in cells.items()}
+
+
+def _mean_difference(cells: Cells, quarter: int) -> float:
+    """Return the mean over all levels of the median difference in this quarter, on both sides of the boundary."""
+    levels = (chain(*strata[quarter::QUARTERS]) for strata in cells.values())
+    return fmean(middle([dear - cheap for dear, cheap in pairs])[0] for pairs in levels)
+
+
+def _without_excess(strata: Sequence[Sequence[TimedPair]], excess: Sequence[float]) -> Iterator[list[TimedPair]]:
+    """Yield each stratum with its dear requests shorter by the excess of its quarter."""
+    for index, pairs in enumerate(strata):
+        yield [(dear - excess[index % QUARTERS], cheap) for dear, cheap in pairs]
 
 
 def typical(pairs: Sequence[TimedPair]) -> View:

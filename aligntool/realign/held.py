@@ -57,16 +57,17 @@ class View:
 
 def signs_of(view: View, *others: View) -> Signs:
     """Return the signatures in the view. `others`: views of the same bytes from elsewhere; what is recognised from
-    there is redundant.
+    there is redundant, unless it shares a sector with what goes last.
     """
-    found = [(signature, at) for signature in SIGNATURES for at in _found(view, signature)]
-    elsewhere = {at for other in others for signature in SIGNATURES for at in _found(other, signature)}
-    vital = frozenset({at for _, at in found} | elsewhere)
     size = len(view.sign)
-    level_of = {sector: index for index, level in enumerate(_last(view, found)) for sector in sectors_of(level, size)}
-    levels = sorted(set(level_of.values()))
-    last = tuple(frozenset(at for at in vital if level_of.get(align_down(at, size)) == index) for index in levels)
-    return Signs(sectors_of(vital, size) - level_of.keys(), last, vital)
+    own = [(signature, at) for signature in SIGNATURES for at in _found(view, signature)]
+    elsewhere = [at for other in others for signature in SIGNATURES for at in _found(other, signature)]
+    vital = frozenset((*(at for _, at in own), *elsewhere))
+    levels = [sectors_of(level, size) for level in _last(view, own)]
+    # A sector with bytes of two levels goes with the later one.
+    levels = [sectors.difference(*levels[number:]) for number, sectors in enumerate(levels, start=1)]
+    last = tuple(frozenset(at for at in vital if align_down(at, size) in sectors) for sectors in levels if sectors)
+    return Signs(sectors_of(vital, size).difference(*levels), last, vital)
 
 
 def veiled(view: View, sectors: Bytes, hidden: Bytes) -> tuple[bytes, ...]:
