@@ -212,7 +212,7 @@ def read_bytes(device: Device, at: int, length: int) -> bytes | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class JudgedCopy:
     """The state of one copy of a GPT."""
 
     name: str
@@ -236,13 +236,13 @@ class Copy:
         return TableCopy(self.name, self.at, self.state)
 
 
-def judge_copy(reader: Reader, name: str, lba: int, sector_size: int) -> Copy:
+def judge_copy(reader: Reader, name: str, lba: int, sector_size: int) -> JudgedCopy:
     """Return what is at `lba`: a copy of a GPT, or its faults."""
     sector = peek(reader, lba * sector_size, sector_size)
     if sector is None:
-        return Copy(name, lba, sector_size, TableCopyState.UNREADABLE, "cannot be read: I/O error")
+        return JudgedCopy(name, lba, sector_size, TableCopyState.UNREADABLE, "cannot be read: I/O error")
     if len(sector) < sector_size or not sector.startswith(SIGNATURE):
-        return Copy(name, lba, sector_size, TableCopyState.MISSING, "is not there")
+        return JudgedCopy(name, lba, sector_size, TableCopyState.MISSING, "is not there")
     header = Header.unpack(sector)
     crc_good, state, why = _judge_header(sector, header, lba, reader.size // sector_size - 1)
     entries = b""
@@ -252,7 +252,7 @@ def judge_copy(reader: Reader, name: str, lba: int, sector_size: int) -> Copy:
         entries = (found or b"")[: len(found or b"") // header.entry_size * header.entry_size]
         if state is TableCopyState.GOOD:
             state, why = _judge_entries(found, header)
-    return Copy(name, lba, sector_size, state, why, header, crc_good, entries)
+    return JudgedCopy(name, lba, sector_size, state, why, header, crc_good, entries)
 
 
 def _judge_entries(found: bytes | None, header: Header) -> tuple[TableCopyState, str]:
@@ -276,7 +276,7 @@ _BASIC_DATA_FLAGS = {60: "read-only", 61: "shadow-copy", 62: "hidden", 63: "no-a
 _LINUX_FLAGS = {59: "grow-file-system", 60: "read-only", 63: "no-automount"}
 
 
-def read_entries(copy: Copy) -> tuple[list[Partition], list[TableFault]]:
+def read_entries(copy: JudgedCopy) -> tuple[list[Partition], list[TableFault]]:
     """Return every used entry. One that ends before it starts is a fault and not a partition."""
     partitions: list[Partition] = []
     faults: list[TableFault] = []
@@ -310,7 +310,7 @@ def _flags(attributes: int, type_guid: str, type_name: str) -> tuple[str, ...]:
     return tuple(words.get(bit, f"guid:{bit}") for bit in range(64) if attributes >> bit & 1)
 
 
-def entry_faults(copy: Copy, other: Copy, partitions: list[Partition], disk_size: int) -> list[TableFault]:
+def entry_faults(copy: JudgedCopy, other: JudgedCopy, partitions: list[Partition], disk_size: int) -> list[TableFault]:
     """Return what is wrong with the entries and their number."""
     header = copy.header
     if header is None:
@@ -339,7 +339,7 @@ def entry_faults(copy: Copy, other: Copy, partitions: list[Partition], disk_size
     return faults
 
 
-def _outside_usable(copy: Copy, header: Header, partitions: list[Partition]) -> list[TableFault]:
+def _outside_usable(copy: JudgedCopy, header: Header, partitions: list[Partition]) -> list[TableFault]:
     size = copy.sector_size
     usable = header.usable(size)
     why = f"this GPT has its usable sectors from {header.first_usable} to {header.last_usable}"
@@ -350,7 +350,7 @@ def _outside_usable(copy: Copy, header: Header, partitions: list[Partition]) -> 
     ]
 
 
-def table_places(copy: Copy, other: Copy, disk_size: int) -> tuple[tuple[str, Extent], ...]:
+def table_places(copy: JudgedCopy, other: JudgedCopy, disk_size: int) -> tuple[tuple[str, Extent], ...]:
     """Return where both copies of the table are, and where the backup belongs: the end of the disk.
 
     A header can call these places usable. `copy`: the one that is believed.

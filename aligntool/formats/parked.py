@@ -6,7 +6,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from aligntool.device import Device
-from aligntool.formats.gpt import Copy, GptCopy, GptEntry, read_bytes, read_copy, read_entries
+from aligntool.formats.gpt import GptCopy, GptEntry, JudgedCopy, read_bytes, read_copy, read_entries
 from aligntool.formats.mbr import MbrEntry, MbrSector, entries_of
 from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.inventory import Disk, InFlight, Partition
@@ -222,7 +222,7 @@ def parked_in_mbr(table: MbrSector, disk_size: int) -> InFlight | None:
     return replace(next(iter(marks.values())), partitions=tuple(marks)) if marks else None
 
 
-def parked_in_gpt(believed: Copy, other: Copy) -> InFlight | None:
+def parked_in_gpt(believed: JudgedCopy, other: JudgedCopy) -> InFlight | None:
     """Return the parked entries of the valid copy, otherwise those of the other copy.
 
     The mover writes the backup copy first: a cut between the two leaves parked entries in the backup copy alone.

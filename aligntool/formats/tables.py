@@ -4,7 +4,15 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from aligntool.formats.gpt import SIGNATURE, Copy, Header, entry_faults, header_crc_is_good, judge_copy, read_entries
+from aligntool.formats.gpt import (
+    SIGNATURE,
+    Header,
+    JudgedCopy,
+    entry_faults,
+    header_crc_is_good,
+    judge_copy,
+    read_entries,
+)
 from aligntool.formats.mbr import MbrSector, hybrid_entries, parse_sector, protective_faults
 from aligntool.formats.numbers import le32, le64
 from aligntool.formats.other_tables import boot_sector, is_partition_table, read_apm, read_mbr, starts_at
@@ -38,11 +46,11 @@ _UNREPORTED_ORDER = (4096, 512, 2048, 1024)
 class GptPair:
     """The copies of a GPT that were found, valid or not."""
 
-    primary: Copy
-    backup: Copy
+    primary: JudgedCopy
+    backup: JudgedCopy
 
     @property
-    def believed(self) -> Copy | None:
+    def believed(self) -> JudgedCopy | None:
         """Return the primary when it is valid, otherwise the backup when it is; otherwise the remains of either whose
         entries could be partitions: at least one, and none that ends before it starts.
         """
@@ -76,7 +84,7 @@ def _written_for(reader: Reader, reported: int | None) -> int | None:
     return reported if reported in checked else next(iter(checked), None) or next(signed, None)
 
 
-def _find_backup(reader: Reader, primary: Copy, protective_end: int | None) -> Copy:
+def _find_backup(reader: Reader, primary: JudgedCopy, protective_end: int | None) -> JudgedCopy:
     """Return the backup at the primary's address, and in the last sector; after a copy to a larger disk, where the 0xEE
     entry ends.
     """
@@ -91,7 +99,7 @@ def _find_backup(reader: Reader, primary: Copy, protective_end: int | None) -> C
     return next((copy for copy in mine if copy.is_good), next((copy for copy in mine if copy.header), last_resort))
 
 
-def _same_disk(primary: Copy, backup: Copy) -> bool:
+def _same_disk(primary: JudgedCopy, backup: JudgedCopy) -> bool:
     """Return whether both belong together: a good primary is not repaired from an older table's remains, which are in
     the last sector with another GUID.
     """
@@ -144,7 +152,7 @@ def copy_faults(pair: GptPair, last_lba: int) -> list[TableFault]:
     return faults
 
 
-def _misplaced(primary: Copy, backup: Copy, last_lba: int) -> list[TableFault]:
+def _misplaced(primary: JudgedCopy, backup: JudgedCopy, last_lba: int) -> list[TableFault]:
     named = primary.header.other_lba if primary.header and primary.header_crc_good else backup.lba
     if named == last_lba and (backup.lba == last_lba or not backup.header):
         return []
@@ -161,7 +169,7 @@ def _misplaced(primary: Copy, backup: Copy, last_lba: int) -> list[TableFault]:
     return [TableFault(Fault.GPT_BACKUP_MISPLACED, detail, named * primary.sector_size)]
 
 
-def _differences(primary: Copy, backup: Copy, one: Header, two: Header) -> list[TableFault]:
+def _differences(primary: JudgedCopy, backup: JudgedCopy, one: Header, two: Header) -> list[TableFault]:
     """Return what compare_gpts() of the kernel warns of."""
     wrong = []
     if two.other_lba != primary.lba:
@@ -179,7 +187,7 @@ def _differences(primary: Copy, backup: Copy, one: Header, two: Header) -> list[
     return [TableFault(Fault.GPT_COPIES_DIFFER, detail, backup.at, tuple(numbers))] if wrong else []
 
 
-def _differing_numbers(primary: Copy, backup: Copy, step: int) -> list[int]:
+def _differing_numbers(primary: JudgedCopy, backup: JudgedCopy, step: int) -> list[int]:
     longest = max(len(primary.entries), len(backup.entries))
     pairs = ((at, primary.entries[at : at + step], backup.entries[at : at + step]) for at in range(0, longest, step))
     return [at // step + 1 for at, one, two in pairs if one != two and (any(one) or any(two))]

@@ -20,7 +20,7 @@ from aligntool.errors import Refused, refuse_folder_name
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.files import sync_folder, volatile_kind
 from aligntool.realign import journal_format
-from aligntool.realign.journal_format import BODY_AT, COPIES, RECORD_SLOTS, SLOT, Head, Piece, Position, Record
+from aligntool.realign.journal_format import BODY_AT, COPIES, RECORD_SLOTS, SLOT, DamagedPart, Head, Position, Record
 from aligntool.realign.table import TableImages
 from aligntool.steps import JournalPlace
 from aligntool.units import Extent, format_about
@@ -120,7 +120,7 @@ class Journal:
         self._newest = newest
         self.damage: tuple[str, ...] = ()
         self.lost_slots: tuple[int, ...] = ()  # bytes in the first copy: damaged in both
-        self._damaged: tuple[Piece, ...] = ()
+        self._damaged: tuple[DamagedPart, ...] = ()
 
     @property
     def id(self) -> bytes:
@@ -174,11 +174,11 @@ class Journal:
 
         Where `lost_slots` is not empty there may have been a newer one, and nobody may go on from this one.
 
-        Raises Refused when there is no journal at `at`, or when it is damaged so that a piece of it is nowhere.
+        Raises Refused when there is no journal at `at`, or when it is damaged so that a part of it is nowhere.
         """
-        pieces = journal_format.read_pieces(device, at)
-        journal = cls(device, at, pieces.head, unpack(pieces.body), Record(0, Position(0)))
-        journal.damage, journal._damaged = pieces.sentences, pieces.damaged
+        parts = journal_format.read_parts(device, at)
+        journal = cls(device, at, parts.head, unpack(parts.body), Record(0, Position(0)))
+        journal.damage, journal._damaged = parts.sentences, parts.damaged
         slots = {slot: journal._records(slot) for slot in range(1, 1 + RECORD_SLOTS)}
         journal.lost_slots = tuple(at + slot * SLOT for slot, found in slots.items() if found == [None] * len(COPIES))
         journal._damaged += tuple(journal._lost_records(slots))
@@ -200,9 +200,9 @@ class Journal:
 
         As far as the medium takes it, except for the newest record.
         """
-        for piece in self._damaged:
+        for part in self._damaged:
             with suppress(OSError):
-                self._write_differing(piece)
+                self._write_differing(part)
         self.record(self.position)
 
     def close(self) -> None:
@@ -212,13 +212,13 @@ class Journal:
         """
         self._write_to_either(0, bytes(SLOT))
 
-    def _write_differing(self, piece: Piece) -> None:
-        """Write the damaged sectors of a piece only: the other copy may have lost a sector that is good here."""
+    def _write_differing(self, part: DamagedPart) -> None:
+        """Write the damaged sectors of a part only: the other copy may have lost a sector that is good here."""
         size = self._device.sector_size
-        for at in range(0, len(piece.content), size):
-            content = piece.content[at : at + size]
-            if journal_format.read_or_nothing(self._device, piece.at + at, size) != content:
-                self._device.write(piece.at + at, content)
+        for at in range(0, len(part.content), size):
+            content = part.content[at : at + size]
+            if journal_format.read_or_nothing(self._device, part.at + at, size) != content:
+                self._device.write(part.at + at, content)
         self._device.flush()
 
     def _write_to_either(self, slot: int, raw: bytes) -> None:
@@ -240,20 +240,20 @@ class Journal:
     def _records(self, slot: int) -> list[Record | None]:
         return [journal_format.read_record(self._device, self._place(copy, slot), self.id) for copy in COPIES]
 
-    def _lost_records(self, slots: Mapping[int, list[Record | None]]) -> Iterator[Piece]:
+    def _lost_records(self, slots: Mapping[int, list[Record | None]]) -> Iterator[DamagedPart]:
         """Yield each record that one copy has lost, as the other one has it."""
         for slot, found in slots.items():
             for copy in COPIES:
                 other = found[1 - copy]
                 if found[copy] is None and other is not None:
-                    yield Piece("record", self._place(copy), self._place(copy, slot), other.sealed(self.id))
+                    yield DamagedPart("record", self._place(copy), self._place(copy, slot), other.sealed(self.id))
 
     def _reads_back(self, body: bytes, records: list[Record]) -> bool:
         try:
-            pieces = journal_format.read_pieces(self._device, self._at)
+            parts = journal_format.read_parts(self._device, self._at)
         except Refused:
             return False
-        whole = pieces.head == self._head and pieces.body == body and not pieces.damaged
+        whole = parts.head == self._head and parts.body == body and not parts.damaged
         return whole and all(self._records(record.slot) == [record] * len(COPIES) for record in records)
 
 

@@ -1,4 +1,4 @@
-"""Heads, records and pieces of a journal: bytes to values, damage and recovery."""
+"""Heads, records and parts of a journal: bytes to values, damage and recovery."""
 
 import hashlib
 import struct
@@ -128,19 +128,19 @@ def _unsealed(raw: bytes) -> bytes | None:
 
 # A journal put together again from what is left of its two copies.
 #
-# Damage is not tidy: the head of one copy and the body of the other may be gone, and then every piece is there once.
+# Damage is not tidy: the head of one copy and the body of the other may be gone, and then every part is there once.
 
 COPIES = (0, 1)
 _BLOCK = 512
 _MOST_CHOICES = 8  # places at which the two bodies differ: 256 digests to try
 
 
-class LostPiece(Refused):
-    """A journal exists, and a piece of it is lost in both copies."""
+class LostPart(Refused):
+    """A journal exists, and a part of it is lost in both copies."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DamagedPart:
     """A damaged head, body or record, and its right content."""
 
     name: str
@@ -150,20 +150,20 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class JournalParts:
     head: Head
     body: bytes
-    damaged: tuple[Piece, ...]  # bodies before heads
+    damaged: tuple[DamagedPart, ...]  # bodies before heads
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Return one sentence for each damaged piece."""
-        where = [f"the {piece.name} of the copy of the journal at byte {piece.copy_at}" for piece in self.damaged]
+        """Return one sentence for each damaged part."""
+        where = [f"the {part.name} of the copy of the journal at byte {part.copy_at}" for part in self.damaged]
         return tuple(f"{each} is damaged; the other copy has it" for each in where)
 
 
-def read_pieces(device: Device, at: int) -> Pieces:
-    """Return the journal at `at` with what is damaged of it. Raises Refused where a piece is lost in both copies."""
+def read_parts(device: Device, at: int) -> JournalParts:
+    """Return the journal at `at` with what is damaged of it. Raises Refused where a part is lost in both copies."""
     found = False
     for head in _heads(device, at):
         found = True
@@ -171,9 +171,9 @@ def read_pieces(device: Device, at: int) -> Pieces:
         whole = [_is_body(body, head) for body in bodies]
         body = bodies[whole.index(True)] if any(whole) else _put_together(bodies, head)
         if body is not None:
-            return Pieces(head, body, tuple(_damaged(device, at, head, body, whole)))
+            return JournalParts(head, body, tuple(_damaged(device, at, head, body, whole)))
     if found:
-        raise LostPiece(f"there is no readable journal at byte {at}: both of its copies are damaged at the same place",
+        raise LostPart(f"there is no readable journal at byte {at}: both of its copies are damaged at the same place",
                       hint="keep the disk as it is; a copy made with ddrescue may have what is missing",
                         code="journal-damaged")  # fmt: skip
     raise Refused(f"there is no readable journal at byte {at}")
@@ -237,15 +237,15 @@ def _put_together(bodies: list[bytes], head: Head) -> bytes | None:
     return None
 
 
-def _damaged(device: Device, at: int, head: Head, body: bytes, whole: list[bool]) -> Iterator[Piece]:
+def _damaged(device: Device, at: int, head: Head, body: bytes, whole: list[bool]) -> Iterator[DamagedPart]:
     copies = [at + copy * head.copy_length for copy in COPIES]
     for copy_at, is_whole in zip(copies, whole, strict=True):
         if not is_whole:
-            yield Piece("body", copy_at, copy_at + BODY_AT, padded(body))
+            yield DamagedPart("body", copy_at, copy_at + BODY_AT, padded(body))
     for copy, copy_at in zip(COPIES, copies, strict=True):
         found = head_or_none(device, copy_at, copy)
         if found is None or not found.is_twin_of(head):
-            yield Piece("head", copy_at, copy_at, replace(head, copy=copy).sealed())
+            yield DamagedPart("head", copy_at, copy_at, replace(head, copy=copy).sealed())
 
 
 def head_or_none(device: Device, at: int, copy: int) -> Head | None:

@@ -10,7 +10,7 @@ from aligntool.formats.parked import ParkedMark, entry_starts, find_parked, is_s
 from aligntool.realign import table
 from aligntool.realign.held import marker, read_held
 from aligntool.realign.journal import GRID, Contents, Journal, new_id, pack
-from aligntool.realign.journal_format import BODY_AT, SLOT, LostPiece, Position, head_or_none, is_head
+from aligntool.realign.journal_format import BODY_AT, SLOT, LostPart, Position, head_or_none, is_head
 from aligntool.realign.standing import MARKER, Standing, has_markers, index_of, is_complete, place_of, standing
 from aligntool.realign.steps import Kernel, Walk, patched, progress
 from aligntool.realign.table import TableState, is_ours, is_readable, table_state, write_table
@@ -74,7 +74,7 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
     return None
 
 
-def _search_for(device: Device, mark: ParkedMark | None, *, sound: bool, any_table: bool) -> Journal | LostPiece | None:
+def _search_for(device: Device, mark: ParkedMark | None, *, sound: bool, any_table: bool) -> Journal | LostPart | None:
     """Return the journal to which no entry leads. Raises Refused where a piece of it is lost.
 
     One whose markers are on the disk goes before all others. Raises Refused where several may be meant.
@@ -85,7 +85,7 @@ def _search_for(device: Device, mark: ParkedMark | None, *, sound: bool, any_tab
         try:
             journal = Journal.open(device, at)
             _checked(journal, device, mark.journal_id if mark and mark.sound else None)
-        except LostPiece as error:
+        except LostPart as error:
             lost = lost or (None if sound else error)
             continue
         except Refused:

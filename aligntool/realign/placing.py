@@ -227,7 +227,7 @@ def _blocked(number: int, waiting: Mapping[int, tuple[Extent, Extent]]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RowItem:
     """A partition, an EBR, or the end of a container; sizes in bytes."""
 
     extent: Extent
@@ -249,13 +249,13 @@ class Movable:
     lengths: Mapping[int, int]  # of those that are shrunk
 
 
-def pieces_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[Piece, ...]:
+def row_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[RowItem, ...]:
     """Return everything that takes space on the disk, in the order of the disk. `roomy`: EBRs keep their distance.
 
     A container that none of whose logical partitions must move is one thing that stays. Else its first sector, the
     first EBR, stays and its end may grow.
     """
-    pieces: list[Piece] = []
+    items: list[RowItem] = []
     for part in disk.partitions:
         match part.role:
             case Role.NESTED | Role.MAP:
@@ -263,15 +263,15 @@ def pieces_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[Pie
             case Role.EXTENDED:
                 inside = logicals_of(disk, part)
                 if any(one.number in movable.must for one in inside):
-                    pieces += _opened(disk, part, movable, roomy=roomy)
+                    items += _opened(disk, part, movable, roomy=roomy)
                 else:
-                    pieces.append(Piece(part.extent))
+                    items.append(RowItem(part.extent))
             case Role.LOGICAL:
                 if not any(one.extent.contains(part.extent) for one in containers(disk)):
-                    pieces.append(Piece(part.extent))
+                    items.append(RowItem(part.extent))
             case Role.PRIMARY:
-                pieces.append(_piece(part, movable))
-    return tuple(sorted(pieces, key=lambda piece: (piece.extent.start, piece.extent.end)))
+                items.append(_item(part, movable))
+    return tuple(sorted(items, key=lambda item: (item.extent.start, item.extent.end)))
 
 
 def containers(disk: Disk) -> tuple[Partition, ...]:
@@ -289,20 +289,20 @@ def lead_of(part: Partition, sector_size: int) -> int:
     return max(part.extent.start - part.record_at, sector_size) if part.record_at is not None else sector_size
 
 
-def _opened(disk: Disk, container: Partition, movable: Movable, *, roomy: bool) -> list[Piece]:
+def _opened(disk: Disk, container: Partition, movable: Movable, *, roomy: bool) -> list[RowItem]:
     sector, chain = disk.sector_size, logicals_of(disk, container)
-    pieces = [Piece(Extent(container.extent.start, sector)), _piece(chain[0], movable)]
+    items = [RowItem(Extent(container.extent.start, sector)), _item(chain[0], movable)]
     for part in chain[1:]:
-        pieces.append(replace(_piece(part, movable), lead=lead_of(part, sector) if roomy else sector))
-    return [*pieces, Piece(Extent(container.extent.end, 0), gives_way=True)]
+        items.append(replace(_item(part, movable), lead=lead_of(part, sector) if roomy else sector))
+    return [*items, RowItem(Extent(container.extent.end, 0), gives_way=True)]
 
 
-def _piece(part: Partition, movable: Movable) -> Piece:
+def _item(part: Partition, movable: Movable) -> RowItem:
     number = part.number
     extent = Extent(part.extent.start, movable.lengths.get(number, part.extent.length))
     must = movable.must.get(number)
     start_grids = must if must is not None else movable.may.get(number, ())
-    return Piece(extent, number, start_grids, must is None, movable.cost.get(number, extent.length))
+    return RowItem(extent, number, start_grids, must is None, movable.cost.get(number, extent.length))
 
 
 # The cheapest places: an exact search over who moves and how finely, from left to right.
@@ -358,12 +358,12 @@ class _State:
     before: "_State | None"
 
 
-def choose(row: Sequence[Piece], room: Room) -> Choice | None:
+def choose(row: Sequence[RowItem], room: Room) -> Choice | None:
     """Return the cheapest choice for which there is room; None when there is none."""
     states = [_State((0, 0, 0), room.extent.start, _STAYS, None)]
     keep = _MOST_STATES if len(row) <= EXACT_UP_TO else _STATES_OF_LONG_ROWS
-    for piece in row:
-        states = _best([after for state in states for after in _after(state, piece, room)], keep)
+    for item in row:
+        states = _best([after for state in states for after in _after(state, item, room)], keep)
     if not states:
         return None
     last: _State | None = min(states, key=lambda state: (state.cost, state.end))
@@ -374,42 +374,42 @@ def choose(row: Sequence[Piece], room: Room) -> Choice | None:
     return Choice(cost, tuple(reversed(picks)))
 
 
-def place(row: Sequence[Piece], room: Room, choice: Choice, lean: Lean) -> dict[int, Extent]:
-    """Return the place of every numbered piece. There is room: `choose` has found it."""
+def place(row: Sequence[RowItem], room: Room, choice: Choice, lean: Lean) -> dict[int, Extent]:
+    """Return the place of every numbered item. There is room: `choose` has found it."""
     latest = _latest(row, room, choice)
     places: dict[int, Extent] = {}
     end = room.extent.start
-    for piece, pick, last in zip(row, choice.picks, latest, strict=True):
-        start = piece.extent.start
+    for item, pick, last in zip(row, choice.picks, latest, strict=True):
+        start = item.extent.start
         if pick != _STAYS:
-            start_grid = piece.start_grids[pick]
-            first = first_place(piece, start_grid, end, room)
-            start = _pick(piece, start_grid, first, last, lean)
-        end = max(end, start + piece.extent.length)
-        if piece.number is not None:
-            places[piece.number] = piece.extent.moved_to(start)
+            start_grid = item.start_grids[pick]
+            first = first_place(item, start_grid, end, room)
+            start = _pick(item, start_grid, first, last, lean)
+        end = max(end, start + item.extent.length)
+        if item.number is not None:
+            places[item.number] = item.extent.moved_to(start)
     return places
 
 
-def _after(state: _State, piece: Piece, room: Room) -> Iterator[_State]:
-    if piece.gives_way:
-        yield _State(state.cost, max(state.end, piece.extent.end), _STAYS, state)
+def _after(state: _State, item: RowItem, room: Room) -> Iterator[_State]:
+    if item.gives_way:
+        yield _State(state.cost, max(state.end, item.extent.end), _STAYS, state)
         return
-    if piece.may_stay and state.end + piece.lead <= piece.extent.start:
-        yield _State(state.cost, piece.extent.end, _STAYS, state)
+    if item.may_stay and state.end + item.lead <= item.extent.start:
+        yield _State(state.cost, item.extent.end, _STAYS, state)
     size, count, steps = state.cost
-    for pick, start_grid in enumerate(piece.start_grids):
-        start = first_place(piece, start_grid, state.end, room)
-        if start + piece.extent.length <= room.extent.end:
-            cost = (size + piece.cost, count + 1, steps + pick)
-            yield _State(cost, start + piece.extent.length, pick, state)
+    for pick, start_grid in enumerate(item.start_grids):
+        start = first_place(item, start_grid, state.end, room)
+        if start + item.extent.length <= room.extent.end:
+            cost = (size + item.cost, count + 1, steps + pick)
+            yield _State(cost, start + item.extent.length, pick, state)
 
 
-def first_place(piece: Piece, start_grid: StartGrid, end: int, room: Room) -> int:
-    """Return the first place after `end`; none to the left of the piece is below the room's floor."""
-    start = start_grid.up(max(end + piece.lead, room.least_start))
-    if start < min(piece.extent.start, room.floor):
-        start = start_grid.up(min(piece.extent.start, room.floor))
+def first_place(item: RowItem, start_grid: StartGrid, end: int, room: Room) -> int:
+    """Return the first place after `end`; none to the left of the item is below the room's floor."""
+    start = start_grid.up(max(end + item.lead, room.least_start))
+    if start < min(item.extent.start, room.floor):
+        start = start_grid.up(min(item.extent.start, room.floor))
     return start
 
 
@@ -423,25 +423,25 @@ def _best(states: list[_State], keep: int) -> list[_State]:
     return kept if len(kept) <= keep else [*kept[: keep - 1], kept[-1]]
 
 
-def _latest(row: Sequence[Piece], room: Room, choice: Choice) -> list[int]:
-    """Return how far right each piece could go without pushing one that stays."""
+def _latest(row: Sequence[RowItem], room: Room, choice: Choice) -> list[int]:
+    """Return how far right each item could go without pushing one that stays."""
     latest: list[int] = []
     limit = room.extent.end
-    for piece, pick in zip(reversed(row), reversed(choice.picks), strict=True):
-        start = piece.extent.start
+    for item, pick in zip(reversed(row), reversed(choice.picks), strict=True):
+        start = item.extent.start
         if pick != _STAYS:
-            start = piece.start_grids[pick].down(limit - piece.extent.length)
+            start = item.start_grids[pick].down(limit - item.extent.length)
         latest.append(start)
-        if not piece.gives_way:
-            limit = start - piece.lead
+        if not item.gives_way:
+            limit = start - item.lead
     return latest[::-1]
 
 
-def _pick(piece: Piece, start_grid: StartGrid, first: int, last: int, lean: Lean) -> int:
+def _pick(item: RowItem, start_grid: StartGrid, first: int, last: int, lean: Lean) -> int:
     if last <= first or lean is Lean.LEFT:
         return first
     if lean is Lean.RIGHT:
         return last
-    here = piece.extent.start
+    here = item.extent.start
     near = {min(max(point, first), last) for point in (start_grid.down(here), start_grid.up(here))}
     return min(near, key=lambda point: (abs(point - here), point))

@@ -11,7 +11,7 @@ from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
 from aligntool.realign import wanted as wishes
-from aligntool.realign.placing import Movable, containers, first_place, hold, kind_of, logicals_of, pieces_of
+from aligntool.realign.placing import Movable, containers, first_place, hold, kind_of, logicals_of, row_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons
 from aligntool.realign.search import SHORT, Found, Patching, boot_floor, needed_for, patching, room_of, search
 from aligntool.realign.wanted import SHRINKABLE, Patched, Shrinks, Shrunk, Uses, Wanted, room_by_shrinking, wanted
@@ -360,12 +360,12 @@ def _search(judged: Judged, wish: Wanted) -> _Room:
 
 def _beside(disk: Disk, wish: Wanted) -> frozenset[int]:
     """Return those with enough free space at their left or right while all others stay."""
-    row, room, found = pieces_of(disk, movable(disk, wish, {}, {})), room_of(disk, _GOAL), set()
+    row, room, found = row_of(disk, movable(disk, wish, {}, {})), room_of(disk, _GOAL), set()
     end = room.extent.start
-    for piece, free_to in zip(row, [*(one.extent.start for one in row[1:]), room.extent.end], strict=False):
-        if piece.number is not None and piece.number in wish.must:
-            start = first_place(piece, wish.start_grids[-1], end, room)
-            if start + piece.extent.length <= free_to:
-                found.add(piece.number)
-        end = max(end, piece.extent.end)
+    for item, free_to in zip(row, [*(one.extent.start for one in row[1:]), room.extent.end], strict=False):
+        if item.number is not None and item.number in wish.must:
+            start = first_place(item, wish.start_grids[-1], end, room)
+            if start + item.extent.length <= free_to:
+                found.add(item.number)
+        end = max(end, item.extent.end)
     return frozenset(found)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from aligntool.change import RealignGoal
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
 from aligntool.realign import placing
-from aligntool.realign.placing import BOOT_LOADERS, Choice, Lean, Movable, Piece, Room, containers, logicals_of
+from aligntool.realign.placing import BOOT_LOADERS, Choice, Lean, Movable, Room, RowItem, containers, logicals_of
 from aligntool.steps import EntryChange, JournalPlace, Patch
 from aligntool.units import KIB, MIB, Extent, align_down, align_up
 
@@ -338,7 +338,7 @@ def _finer(movable: Movable) -> Iterator[Movable]:
 
 def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> Found | None:
     best: Found | None = None
-    rows = dict.fromkeys(placing.pieces_of(disk, movable, roomy=roomy) for roomy in (True, False))
+    rows = dict.fromkeys(placing.row_of(disk, movable, roomy=roomy) for roomy in (True, False))
     for row, choice in _choices(rows, room, movable):
         for lean in Lean:
             found = _settle(disk, row, placing.place(row, room, choice, lean), goal)
@@ -350,7 +350,9 @@ def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> Foun
     return best
 
 
-def _choices(rows: Iterable[Sequence[Piece]], room: Room, movable: Movable) -> Iterator[tuple[Sequence[Piece], Choice]]:
+def _choices(
+    rows: Iterable[Sequence[RowItem]], room: Room, movable: Movable
+) -> Iterator[tuple[Sequence[RowItem], Choice]]:
     """Yield rows unchanged; where that is impossible or moves what could stay, with one partition placed elsewhere."""
     found = [(row, choice) for row in rows if (choice := placing.choose(row, room))]
     if all(choice.cost[1] > len(movable.must) for _, choice in found):
@@ -363,31 +365,31 @@ _MOST_TRIED = 8
 _JUMPS_UP_TO = 24  # things: an MBR with 3 primary partitions and some 15 logical ones
 
 
-def _with_a_jump(row: Sequence[Piece], room: Room) -> Iterator[Sequence[Piece]]:
-    """Yield every row in which one piece that must move is elsewhere in the order; never into or out of a container."""
+def _with_a_jump(row: Sequence[RowItem], room: Room) -> Iterator[Sequence[RowItem]]:
+    """Yield every row in which one item that must move is elsewhere in the order; never into or out of a container."""
     if len(row) > _JUMPS_UP_TO:
         return
     inside = _inside(row)
-    for index, piece in enumerate(row):
-        if piece.may_stay or inside[index]:
+    for index, item in enumerate(row):
+        if item.may_stay or inside[index]:
             continue
         rest = [*row[:index], *row[index + 1 :]]
         rest_inside = _inside(rest)
         for slot in range(len(rest) + 1):
-            if slot != index and not (slot < len(rest) and rest_inside[slot]) and _fits(piece, rest, slot, room):
-                yield [*rest[:slot], piece, *rest[slot:]]
+            if slot != index and not (slot < len(rest) and rest_inside[slot]) and _fits(item, rest, slot, room):
+                yield [*rest[:slot], item, *rest[slot:]]
 
 
-def _fits(piece: Piece, rest: Sequence[Piece], slot: int, room: Room) -> bool:
+def _fits(item: RowItem, rest: Sequence[RowItem], slot: int, room: Room) -> bool:
     """Return whether the gap before `rest[slot]` is long enough now."""
     start = rest[slot - 1].extent.end if slot else room.extent.start
     end = rest[slot].extent.start if slot < len(rest) else room.extent.end
-    return end - start >= piece.extent.length
+    return end - start >= item.extent.length
 
 
-def _inside(row: Sequence[Piece]) -> list[bool]:
-    """Return for each piece whether it is after a container's first EBR, its end included."""
-    ends = [index for index, piece in enumerate(row) if piece.gives_way]
+def _inside(row: Sequence[RowItem]) -> list[bool]:
+    """Return for each item whether it is after a container's first EBR, its end included."""
+    ends = [index for index, item in enumerate(row) if item.gives_way]
     found = [False] * len(row)
     for end in ends:
         start = max(index for index in range(end) if row[index].number is None and not row[index].gives_way)
@@ -395,8 +397,8 @@ def _inside(row: Sequence[Piece]) -> list[bool]:
     return found
 
 
-def _settle(disk: Disk, row: Sequence[Piece], places: Mapping[int, Extent], goal: RealignGoal) -> Found | None:
-    lengths = {piece.number: piece.extent for piece in row if piece.number is not None}
+def _settle(disk: Disk, row: Sequence[RowItem], places: Mapping[int, Extent], goal: RealignGoal) -> Found | None:
+    lengths = {item.number: item.extent for item in row if item.number is not None}
     before = {part.number: lengths.get(part.number, part.extent) for part in disk.partitions}
     after = {number: places.get(number, extent) for number, extent in before.items()}
     moves = {number: (before[number], after[number]) for number in before if before[number] != after[number]}

@@ -83,7 +83,7 @@ Work = tuple[Position, Batch]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Transfer:
     length: int
     from_: Device
     source: int  # absolute, on its device
@@ -101,14 +101,14 @@ class Places:
     stash_on: Device
     stash: int
 
-    def pieces(self, batch: Batch, *, back: bool) -> Iterator[Piece]:
+    def transfers(self, batch: Batch, *, back: bool) -> Iterator[Transfer]:
         for copy in batch:
             from_, source = self._end(copy.source, self.old, stash=copy.from_stash)
             to, target = self._end(copy.target, self.new, stash=copy.to_stash)
             if back:
                 from_, source, to, target = to, target, from_, source
             for at in range(0, copy.length, PIECE):
-                yield Piece(min(PIECE, copy.length - at), from_, source + at, to, target + at)
+                yield Transfer(min(PIECE, copy.length - at), from_, source + at, to, target + at)
 
     def _end(self, offset: int, start: int, *, stash: bool) -> tuple[Device, int]:
         return (self.stash_on, self.stash + offset) if stash else (self.disk, start + offset)
@@ -116,38 +116,38 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """A batch in progress. `read` is filled and emptied piece by piece."""
+    """A batch in progress. `read` is filled and emptied transfer by transfer."""
 
     after: Position
     batch: Batch
-    pieces: tuple[Piece, ...]
+    transfers: tuple[Transfer, ...]
     read: list[bytes | memoryview]
 
     def reading(self) -> Jobs:
-        return (partial(self._read, index) for index in range(len(self.pieces)))
+        return (partial(self._read, index) for index in range(len(self.transfers)))
 
     def writing(self) -> Jobs:
-        return (partial(self._write, index) for index in range(len(self.pieces)))
+        return (partial(self._write, index) for index in range(len(self.transfers)))
 
     def comparing(self) -> Jobs:
-        return (partial(self._compare, index) for index in range(len(self.pieces)))
+        return (partial(self._compare, index) for index in range(len(self.transfers)))
 
     def flush(self) -> None:
-        for device in {id(piece.to): piece.to for piece in self.pieces}.values():
+        for device in {id(transfer.to): transfer.to for transfer in self.transfers}.values():
             device.flush()
 
     def _read(self, index: int) -> None:
-        piece = self.pieces[index]
-        self.read[index] = piece.from_.read(piece.source, piece.length)
+        transfer = self.transfers[index]
+        self.read[index] = transfer.from_.read(transfer.source, transfer.length)
 
     def _write(self, index: int) -> None:
-        piece = self.pieces[index]
-        piece.to.write(piece.target, self.read[index])
+        transfer = self.transfers[index]
+        transfer.to.write(transfer.target, self.read[index])
 
     def _compare(self, index: int) -> None:
-        piece = self.pieces[index]
-        if not same(piece.to.read(piece.target, piece.length), self.read[index]):
-            text = f"{piece.length} bytes written at byte {piece.target} read back as something else"
+        transfer = self.transfers[index]
+        if not same(transfer.to.read(transfer.target, transfer.length), self.read[index]):
+            text = f"{transfer.length} bytes written at byte {transfer.target} read back as something else"
             raise Stopped(text, hint="the disk is failing; aligntool rollback DISK takes the move back")
         self.read[index] = b""  # its memory is free for the next batch
 
@@ -187,19 +187,19 @@ def copy_batches(
 
 
 def _load(places: Places, after: Position, batch: Batch, *, back: bool) -> _Load:
-    pieces = tuple(piece for piece in places.pieces(batch, back=back) if not _is_there(piece))
-    return _Load(after, batch, pieces, [b""] * len(pieces))
+    transfers = tuple(transfer for transfer in places.transfers(batch, back=back) if not _is_there(transfer))
+    return _Load(after, batch, transfers, [b""] * len(transfers))
 
 
-def _is_there(piece: Piece) -> bool:
-    return piece.from_.is_hole(piece.source, piece.length) and piece.to.is_hole(piece.target, piece.length)
+def _is_there(one: Transfer) -> bool:
+    return one.from_.is_hole(one.source, one.length) and one.to.is_hole(one.target, one.length)
 
 
 def _next(loads: Iterator[_Load]) -> tuple[_Load | None, list[_Load]]:
     """Return the next batch with something to write, and those before it that have nothing."""
     there: list[_Load] = []
     for load in loads:
-        if load.pieces:
+        if load.transfers:
             return load, there
         there.append(load)
     return None, there

@@ -10,7 +10,7 @@ import pytest
 
 from aligntool.errors import Stopped
 from aligntool.realign.journal import Journal, pack
-from aligntool.realign.journal_format import BODY_AT, Position, Record, copy_lengths, read_pieces
+from aligntool.realign.journal_format import BODY_AT, Position, Record, copy_lengths, read_parts
 from aligntool.realign.move import MoveContext, find_journal, resume, rollback
 from aligntool.steps import WriteJournal
 from tests.golden import make
@@ -121,9 +121,9 @@ def test_a_journal_of_version_1_is_read_and_written_again_the_same(of: str, name
         part.number: tuple(content(part, part.before)[one.start : one.end] for one in make.HELD.ranges)
         for part in case.parts
     }
-    pieces = read_pieces(device, at)
-    assert zlib.decompress(pack(journal.contents)) == zlib.decompress(pieces.body)
-    assert raw[at : at + SLOT] == pieces.head.sealed()
+    parts = read_parts(device, at)
+    assert zlib.decompress(pack(journal.contents)) == zlib.decompress(parts.body)
+    assert raw[at : at + SLOT] == parts.head.sealed()
     newest = max(number for number, *_ in records(raw, at))
     record = Record(newest, journal.position)
     if stage.name != "torn":
@@ -150,12 +150,12 @@ def test_a_journal_is_begun_as_version_1_began_it(name: str) -> None:
 
 def zlib_is_the_same(raw: bytes, at: int, made: bytes) -> bool:
     """Not every zlib compresses to the same bytes; a journal need not either."""
-    body = zlib.compress(zlib.decompress(read_pieces(SimulatedDisk(raw), at).body), 1)
-    return body == read_pieces(SimulatedDisk(raw), at).body
+    body = zlib.compress(zlib.decompress(read_parts(SimulatedDisk(raw), at).body), 1)
+    return body == read_parts(SimulatedDisk(raw), at).body
 
 
 def test_the_body_of_a_journal_has_the_names_of_version_1() -> None:
-    raw = zlib.decompress(read_pieces(SimulatedDisk(kept("gpt-up")[0].disk), 192 * 1024).body)
+    raw = zlib.decompress(read_parts(SimulatedDisk(kept("gpt-up")[0].disk), 192 * 1024).body)
     index = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
     assert list(index) == ["plan", "images", "runs", "held"]
     assert list(index["images"]) == ["before", "parked", "after"]

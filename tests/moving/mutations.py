@@ -113,7 +113,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a hole is passed over whatever its target holds", "aligntool/realign/steps.py",
-        " and piece.to.is_hole(piece.target, piece.length)", "",
+        " and one.to.is_hole(one.target, one.length)", "",
         "old bytes stay where zeros belong",
         f"{EVERY_CUT}[gpt-2]",
     ),

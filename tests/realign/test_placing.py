@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.realign.placing import Lean, Piece, Room, StartGrid, choose, place
+from aligntool.realign.placing import Lean, Room, RowItem, StartGrid, choose, place
 from aligntool.units import Extent
 
 LATTICES = (StartGrid(16), StartGrid(8))
@@ -14,7 +14,7 @@ ROOM = Room(Extent(1, 139))
 
 
 @st.composite
-def rows(draw: st.DrawFn) -> tuple[Piece, ...]:
+def rows(draw: st.DrawFn) -> tuple[RowItem, ...]:
     at, things = 1, []
     for number in range(1, draw(st.integers(1, 4)) + 1):
         at += draw(st.integers(0, 12))
@@ -22,14 +22,14 @@ def rows(draw: st.DrawFn) -> tuple[Piece, ...]:
         must = draw(st.booleans())
         start_grids = LATTICES if must or draw(st.booleans()) else ()
         lead = draw(st.sampled_from([0, 0, 1, 5])) if number > 1 else 0
-        things.append(Piece(Extent(at + lead, length), number, start_grids, not must, length, lead))
+        things.append(RowItem(Extent(at + lead, length), number, start_grids, not must, length, lead))
         at += lead + length
     return tuple(things)
 
 
 @given(rows(), st.sampled_from(Lean))
 def test_places_keep_their_leads_and_stay_in_the_room_whichever_way_they_lean(
-    row: tuple[Piece, ...], lean: Lean
+    row: tuple[RowItem, ...], lean: Lean
 ) -> None:
     choice = choose(row, ROOM)
     if choice is None:
@@ -44,7 +44,7 @@ def test_places_keep_their_leads_and_stay_in_the_room_whichever_way_they_lean(
 
 
 @given(rows())
-def test_there_is_no_way_that_costs_less(row: tuple[Piece, ...]) -> None:
+def test_there_is_no_way_that_costs_less(row: tuple[RowItem, ...]) -> None:
     """Compared with trying every place for every thing that could move."""
     choice = choose(row, ROOM)
     tried = [
@@ -59,13 +59,13 @@ def test_there_is_no_way_that_costs_less(row: tuple[Piece, ...]) -> None:
     assert (choice.cost[0] if choice else None) == min(tried, default=None)
 
 
-def _starts(thing: Piece) -> list[int]:
+def _starts(thing: RowItem) -> list[int]:
     stays = [thing.extent.start] if thing.may_stay or thing.extent.start % 8 == 0 else []
     # Nothing moves left here: all of it lies in the first MiB.
     return stays + [at for at in range(0, 140, 8) if thing.start_grids and at > thing.extent.start]
 
 
-def _is_possible(row: tuple[Piece, ...], starts: tuple[int, ...]) -> bool:
+def _is_possible(row: tuple[RowItem, ...], starts: tuple[int, ...]) -> bool:
     end = ROOM.extent.start
     for thing, start in zip(row, starts, strict=True):
         if start < end + thing.lead:
@@ -77,7 +77,7 @@ def _is_possible(row: tuple[Piece, ...], starts: tuple[int, ...]) -> bool:
 @pytest.mark.parametrize("count", [20, 200])
 def test_a_long_row_finds_a_way_where_there_is_one(count: int) -> None:
     """Everybody has to go right by one step of the lattice, and there is just room for it."""
-    row = tuple(Piece(Extent(1 + 16 * index, 16), index + 1, (StartGrid(16),), False, 16) for index in range(count))
+    row = tuple(RowItem(Extent(1 + 16 * index, 16), index + 1, (StartGrid(16),), False, 16) for index in range(count))
     exact = Room(Extent(0, 16 * (count + 1)))
     choice = choose(row, exact)
     assert choice is not None
