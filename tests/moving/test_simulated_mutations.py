@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -55,8 +56,9 @@ def run_cuts() -> Iterator[RunCuts]:
 
 
 def copy_to(folder: Path) -> None:
-    """The program and what its cuts need; the copy is what gets imported there."""
-    shutil.copytree(ROOT / "aligntool", folder / "aligntool", ignore=shutil.ignore_patterns("__pycache__"))
+    """The program, with its bytecode, and what its cuts need; the copy is what gets imported there."""
+    unfinished = shutil.ignore_patterns("*.pyc.*")
+    shutil.copytree(ROOT / "aligntool", folder / "aligntool", ignore=unfinished)
     shutil.copytree(ROOT / "recipes", folder / "recipes")
     shutil.copy(ROOT / "pyproject.toml", folder)
     (folder / "tests" / "moving").mkdir(parents=True)
@@ -85,6 +87,7 @@ def test_the_cuts_catch_it(mutation: Mutation, tmp_path: Path, run_cuts: RunCuts
     text = source.read_text()
     assert text.count(mutation.right) == 1, f"{mutation.file} has changed; say the mutation anew"
     source.write_text(text.replace(mutation.right, mutation.wrong))
+    Path(cache_from_source(source)).unlink(missing_ok=True)
     code, output = run_cuts(tmp_path, CUTS if THOROUGH else (f"tests/moving/{mutation.caught_by}",))
     assert code == 1, f"{mutation.name}: not noticed\n{output[-3000:]}"
     assert "= FAILURES =" in output
