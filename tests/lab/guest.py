@@ -43,6 +43,7 @@ class Guest:
     drives: Sequence[Drive]
     memory_mib: int = 1536
     kvm: bool | None = None  # None: if it works
+    cpus: int = 2
 
     def run(self, script: str, *, limit_s: float = LIMIT_S) -> Path:
         """Run this script in a fresh guest, ended by the first command that fails; the folder it wrote to.
@@ -66,7 +67,7 @@ class Guest:
         return [
             *_virtme(kernel),
             *(() if kvm else ("--disable-kvm",)),
-            *("--memory", f"{self.memory_mib}M", "--cpus", "2", "--rwdir", f"/lab={self.folder / 'lab'}"),
+            *("--memory", f"{self.memory_mib}M", "--cpus", str(self.cpus), "--rwdir", f"/lab={self.folder / 'lab'}"),
             *(word for option in KERNEL_OPTIONS for word in ("-a", option)),
             *options,
             *(f"-q={word}" for word in (*qemu, *(() if kvm else ("-cpu", CPU)))),
