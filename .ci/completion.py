@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 Words: TypeAlias = tuple[tuple[str, str], ...]  # with what they mean, or ""
 Kind: TypeAlias = str | Words  # what a value may be: words, or what is looked for: "disks", "files" ...
 KINDS = {
-    "TARGET": "disks", "DISK": "disks", "[DISK]": "disks", "DEV": "disks", "DEV...": "disks",
-    "ARRAY": "arrays", "[ARRAY...]": "arrays", "N[,N]": "partitions",
+    "TARGET": "disks", "[TARGET...]": "disks", "DISK": "disks", "[DISK]": "disks", "DEVICE": "disks",
+    "DEVICE...": "disks", "ARRAY": "arrays", "[ARRAY...]": "arrays", "N[,N]": "partitions",
     "FILE": "files", "FILE...": "files", "IMAGE": "files", "LOG": "files", "RESULT...": "files", "CMD...": "files",
     "SNAPSHOT...": "files",
 }  # fmt: skip

@@ -31,6 +31,7 @@ def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 
 
 COMMANDS = dict(_commands(whole_program()))
+EVERYWHERE = ("help", "color", "no_pager")
 
 
 def section(page: str, title: str) -> str:
@@ -46,11 +47,20 @@ def section(page: str, title: str) -> str:
 def test_every_option_of_every_command_is_documented(name: str) -> None:
     text = section((DOCS / "cli.md").read_text(), f"aligntool {name}")
     for parameter in COMMANDS[name].params:
-        if parameter.name == "help":
+        if parameter.name in EVERYWHERE:
             continue
         words = parameter.opts if parameter.param_type_name == "option" else [name.split()[-1]]
         for word in [*words, *parameter.secondary_opts]:
             assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text), f"{word} of {name} is not in docs/cli.md"
+
+
+def test_the_options_of_every_command_are_documented_once() -> None:
+    text = section((DOCS / "cli.md").read_text(), "Options of every command")
+    shared = [parameter for parameter in COMMANDS["audit"].params if parameter.name in EVERYWHERE]
+    assert [f"| `{parameter.opts[0]}" in text for parameter in shared] == [True] * (len(EVERYWHERE) - 1)
+    for name, command in COMMANDS.items():
+        if not hasattr(command, "commands"):
+            assert {"color", "no_pager"} <= {parameter.name for parameter in command.params}, name
 
 
 def test_rich_takes_no_words_of_a_help_text_for_a_style() -> None:
@@ -177,7 +187,8 @@ def test_man_shows_a_page_without_a_warning_and_with_all_its_options(page: Path)
     word = page.stem.removeprefix("aligntool").removeprefix("-")
     if page.suffix == ".1" and word:
         own = [command for name, command in COMMANDS.items() if name.split(" ")[0] == word]
-        options = {text for command in own for each in command.params for text in each.opts if text.startswith("--")}
-        # What a page does not list, docs/cli.md documents elsewhere: a group's options, and --help.
+        own_options = [each for command in own for each in command.params if each.name not in EVERYWHERE]
+        options = {text for each in own_options for text in each.opts if text.startswith("--")}
+        # What a page does not list, docs/cli.md documents elsewhere: the options of every command.
         listed = set(re.findall(r"--[a-z][a-z-]*", shown))
-        assert options - {"--help"} <= listed
+        assert options <= listed

@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from copy import copy
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from importlib.machinery import ModuleSpec
@@ -25,7 +26,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from aligntool import __version__
 from aligntool.errors import ExitCode, Refused, Stopped
-from aligntool.render.lines import harmless
+from aligntool.render.lines import FORCE_COLOR, NO_COLOR, harmless
 
 # What is typed: module in aligntool.cli, function, first line of its docstring.
 COMMANDS = {
@@ -140,10 +141,14 @@ class LateCommand(TyperCommand):
         function = getattr(import_module(f"aligntool.cli.{self._module}"), self._function)
         alone = typer.Typer(add_completion=False)
         alone.command(self.name)(spread_options(function))
-        loaded = typer.main.get_command(alone)
+        command = typer.main.get_command(alone)
+        for each in command.params:
+            if each.param_type_name == "argument":  # its help shows its own word, and no <str> or TEXT beside it
+                each.type = kind = copy(each.type)
+                kind.__dict__.update(name="", get_metavar=lambda *_, **__: "")
         gc.freeze()  # the collector leaves out what is loaded, here, in the children and at exit: a fifth of an audit
         gc.enable()
-        return loaded  # type: ignore[return-value] # a single command is not a group
+        return command  # type: ignore[return-value] # a single command is not a group
 
     def make_context(  # type: ignore[override] # click's Context, which some versions of typer bring along
         self, info_name: str | None, args: list[str], parent: typer.Context | None = None, **extra: object
@@ -163,8 +168,14 @@ def spread_options(command: Callable[..., None]) -> Callable[..., None]:
             for field in (fields(groups[name]) if name in groups else ())
         ]
         spread += group or [each.replace(annotation=_declared(each.annotation))]
+    spread += [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=_declared(kind))
+        for name, kind in _EVERYWHERE.items()
+    ]
 
     def typed(**given: object) -> None:
+        for name in _EVERYWHERE:
+            del given[name]
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
         command(**given)
@@ -249,8 +260,9 @@ class Program(TyperGroup):
         if not args and not ctx.resilient_parsing:  # which is what completing the first word does
             print(FIRST_PAGE, end="")
             ctx.exit()
-        if args[:2] == ["plan", "raid"]:  # beside `plan realign` and `plan layout` it is what one types
-            args = ["raid", "plan", *args[2:]]
+        at = next((at for at, word in enumerate(args) if word in self.commands), 0)
+        if args[at : at + 2] == ["plan", "raid"]:  # beside `plan realign` and `plan layout` it is what one types
+            args = [*args[:at], "raid", "plan", *args[at + 2 :]]
         return super().parse_args(ctx, args)
 
 
@@ -264,6 +276,35 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _color(when: str | None) -> None:
+    """Let the option count more than the environment, also for what rich and typer write."""
+    if when is None:
+        return
+    if when not in ("auto", "always", "never"):
+        raise typer.BadParameter(f"{when!r} is not auto, always or never")
+    for name in (NO_COLOR, *FORCE_COLOR):
+        os.environ.pop(name, None)
+    if when != "auto":
+        os.environ.update(dict.fromkeys(FORCE_COLOR if when == "always" else (NO_COLOR,), "1"))
+
+
+def _no_pager(wanted: bool) -> None:
+    if wanted:
+        os.environ["ALIGNTOOL_PAGER"] = ""
+
+
+def _first(callback: Callable[..., None]) -> dict[str, object]:
+    """Return arguments of typer.Option for one that is read before the others."""
+    return {"callback": callback, "is_eager": True}
+
+
+_EVERYWHERE = {
+    "color": Annotated[str | None, "--color", "When to colour the output.", "auto|always|never", _first(_color)],
+    "no_pager": Annotated[bool, "--no-pager", "Do not show long text in a pager.", _first(_no_pager)],
+}
+"""Options of every command, which may also stand before it."""
 
 
 def _version(wanted: bool) -> None:
@@ -280,23 +321,16 @@ def _completion(shell: str | None) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
-    version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
+    version: Annotated[bool, "--version -V", "Print the version and exit.", _first(_version)] = False,
     completion: Annotated[
-        str | None,
-        typer.Option(
-            "--show-completion",
-            metavar="SHELL",
-            callback=_completion,
-            is_eager=True,
-            help="Print the completion file of bash, zsh or fish.",
-        ),
+        str | None, "--show-completion", "Print the completion file of bash, zsh or fish.", "SHELL", _first(_completion)
     ] = None,
 ) -> None:
     """Options before the command."""
+
+
+app.callback()(spread_options(_options))
 
 
 def main() -> None:

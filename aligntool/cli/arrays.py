@@ -37,7 +37,7 @@ from aligntool.realign.move import Status
 from aligntool.realign.planning import on_captured_machine
 from aligntool.realign.request import refuse_in_flight
 from aligntool.recipes.drives import known_of
-from aligntool.render.lines import Line, wants_color
+from aligntool.render.lines import Line, redraws
 from aligntool.render.plan import array_lines, raid_plan_lines
 from aligntool.render.progress import bench_bar, bench_lines, resync_progress
 from aligntool.steps import FileStep, MakeArray, MakeMember, Step
@@ -328,7 +328,7 @@ def tell_resync(device: str) -> None:
 
 def wait_for_resync(device: str) -> None:
     """Returns when nothing runs any more. Ctrl-C ends the waiting, and not the resynchronisation."""
-    on_terminal = wants_color(sys.stderr, dict(os.environ))
+    on_terminal = redraws(sys.stderr, os.environ)
     try:
         with bench_bar(sys.stderr) if on_terminal else bench_lines(sys.stderr, tenths=True) as tell:
             while facts := _resync(device):

@@ -82,9 +82,12 @@ def audit(
     map_: Annotated[bool, "--map", "Draw each disk to scale, and the blocks of each partition over sectors."] = False,
     json_: Annotated[bool, "--json", "The same as --format json."] = False,
     host: Annotated[bool, "--host", "Put the name of this machine into the JSON."] = False,
-    format_: Annotated[Format, "--format", "Format of the report."] = Format.TEXT,
+    format_: Annotated[Format, "--format", "Format of the report.", "text|json|prometheus"] = Format.TEXT,
     fail_on: Annotated[
-        FailOn | None, "--fail-on", "Exit 1 from this severity on [default: error], 3 where a disk was not judged."
+        FailOn | None,
+        "--fail-on",
+        "Exit 1 from this severity on [default: error], 3 where a disk was not judged.",
+        "error|warning|never",
     ] = None,
     quiet: Annotated[bool, "--quiet -q", "Show only errors and warnings, one line each."] = False,
     verbose: Annotated[bool, "--verbose -v", "Show every disk and every note in full."] = False,

@@ -14,7 +14,7 @@ from aligntool import __version__
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Severity, Wishes
 from aligntool.cli import options, probe
-from aligntool.cli.options import File, Grid, Size, print_lines, read_text, remark, seconds, terminal_width, whole
+from aligntool.cli.options import Grid, Size, print_lines, read_text, remark, seconds, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk, Inventory
 from aligntool.linux.lock import lock_for_others
@@ -113,8 +113,8 @@ class LoadOptions:
 def bench_run(
     target: options.MeasureTargetArgument,
     *,
-    profile: Annotated[str, "--profile -p", "A name of `recipes list`, or a file.", "NAME"] = "crystaldiskmark",
-    span: Annotated[Size, "--size", "Range of the requests."] = None,
+    profile: Annotated[str, "--profile", "A name of `recipes list`, or a file.", "NAME"] = "crystaldiskmark",
+    span: Annotated[Size, "--span", "Range of the requests; in a folder the size of the file."] = None,
     runtime: Annotated[float | None, "--runtime", "Duration of each run.", "SECONDS", seconds(0.1, _LONGEST_S)] = None,
     repeats: Annotated[int | None, "--repeats", "Runs of each test.", "N", whole(1, 1000)] = None,
     passes_: Annotated[
@@ -123,7 +123,7 @@ def bench_run(
     destructive: options.DestructiveOption = False,
     yes: options.YesOption = False,
     dry_run: Annotated[bool, "--dry-run", "Show the fio command lines, and stop."] = False,
-    output: Annotated[File, "--output -o", "Save the result in this file as well."] = None,
+    kept: options.Kept,
     fio_output: options.FioOutputOption = None,
     json_: options.JsonOption = False,
     load: LoadOptions,
@@ -136,7 +136,7 @@ def bench_run(
 
     Exit code: 0 measured; 3 refused; 4 fio failed, or it was interrupted, after something was written; 130 before.
     """
-    probe.refuse_to_overwrite(output)
+    kept.refuse("measured")
     if passes_ is not None and (repeats is not None or runtime is not None):
         other = "--repeats" if repeats is not None else "--runtime"
         raise typer.BadParameter(f"--passes and {other} contradict each other: a pass goes once over the data")
@@ -147,7 +147,7 @@ def bench_run(
     plan = plan_bench(name, goal, found, wish)
     disk = _refuse(plan, destructive=destructive)
     seen = targets.look_at_conditions(found, plan.room)
-    show(shown.plan_words(plan, seen, width=terminal_width()), sys.stderr, color=False)
+    show(shown.plan_words(plan, seen, width=terminal_width()), sys.stderr, color=options.colored(sys.stderr))
     if dry_run:
         print_lines(shown.command_lines(plan))
         return
@@ -155,9 +155,8 @@ def bench_run(
     _confirm(plan, seen, disk if destructive else None, counted=counted, yes=yes)
     result, ran = _measured(plan, seen, fio_output)
     probe.keep_among_results(result.when, result.settings.profile, to_json(result))
-    if output is not None:
-        fio_runs.keep_result(output, to_json(result))
-    print_lines(to_json(result) if json_ else shown.result_lines(result, width=terminal_width()))
+    kept.write(to_json(result))
+    print_lines(to_json(result) if json_ or kept.piped else shown.result_lines(result, width=terminal_width()))
     _end(ran, wrote=plan.writes and not plan.makes_file)
 
 
@@ -184,7 +183,7 @@ def _profile(name: str) -> tuple[str, BenchGoal]:
 def _refuse(plan: BenchPlan, *, destructive: bool) -> str:
     """Return the name of the device that is overwritten. Raise Refused where there is no room, or data."""
     if plan.target.kind is TargetKind.FOLDER:
-        probe.refuse_no_room(plan.target, plan.room)
+        probe.refuse_no_room(plan.target, plan.room, "--span")
     if not destructive:
         return ""
     probe.refuse_unless_device(plan.target)
@@ -234,14 +233,13 @@ RuntimeOption = Annotated[float, "--runtime", "Duration of each run.", "SECONDS"
 
 
 @dataclass(frozen=True, slots=True)
-class SweepOptions:
+class SweepOptions(options.Kept):
     """Options of both."""
 
     span: Annotated[Size, "--size", "Size of the file in a folder."] = None
     repeats: Annotated[int, "--repeats", "Number of runs.", "N", whole(5, 1000)] = 5
     destructive: options.DestructiveOption = False
     yes: options.YesOption = False
-    output: Annotated[File, "--output -o", "Save the result as JSON."] = None
     fio_output: options.FioOutputOption = None
     json_: options.JsonOption = False
 
@@ -331,11 +329,10 @@ def _report(text: str, lines: Iterator[Line], asked: SweepOptions, when: str, na
 
     Raises Refused.
     """
-    print_lines(text if asked.json_ else lines)
+    print_lines(text if asked.json_ or asked.piped else lines)
     sys.stdout.flush()
     probe.keep_among_results(when, name, text)
-    if asked.output is not None:
-        options.keep(asked.output, text)
+    asked.write(text)
 
 
 def _end(swept: fio_runs.Ran[fio_runs.Key], *, wrote: bool) -> None:
@@ -371,7 +368,7 @@ def bench_alignment(
     """
     if every and start is not None:
         raise typer.BadParameter("--start tries one start, --every all of them: give one of the two")
-    probe.refuse_to_overwrite(asked.output)
+    asked.refuse("measured")
     found = targets.find_target(target)
     span = asked.span or 256 * MIB
     if unit is not None:
@@ -439,7 +436,7 @@ def bench_span(
     least = smallest or 64 * MIB
     if least < alignment.BLOCK:
         raise typer.BadParameter("--from is less than a request of 4KiB")
-    probe.refuse_to_overwrite(asked.output)
+    asked.refuse("measured")
     found = targets.find_target(target)
     span = asked.span or 4 * GIB
     _whole(found.size or span, least, largest)

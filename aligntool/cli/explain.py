@@ -21,7 +21,7 @@ from aligntool.render import recipes as shown
 def drives(
     model: Annotated[str | None, "MODEL", "Model as the kernel or the label prints it [default: every row]."] = None,
     *,
-    firmware: Annotated[str | None, "--firmware", "Show only rows that fit this firmware revision."] = None,
+    firmware: Annotated[str | None, "--firmware", "Show only rows that fit this firmware revision.", "REVISION"] = None,
 ) -> None:
     """Show what is known of a drive, with the source of every fact.
 

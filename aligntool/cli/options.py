@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple
 from datetime import UTC, datetime
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, TextIO
 
 import typer
 
@@ -133,9 +134,9 @@ def place(text: str) -> str:
     return os.path.realpath(text) if text.startswith("/") else text
 
 
-def keep(path: str, text: str) -> None:
-    """A file of the user's choosing; never over another one. Raises Refused."""
-    write_file(path, text.encode(), other=f"rm {shell_word(path)}")
+def resolved(name: str) -> str:
+    """Where a link such as /dev/disk/by-id/... leads; a kernel name as it is."""
+    return str(Path(name).resolve()) if "/" in name else name
 
 
 def read_text(path: str, *, hint: str = "", most: int = 1 << 26) -> str:
@@ -156,7 +157,7 @@ def print_lines(lines: str | Iterable[Line]) -> None:
     if isinstance(lines, str):
         sys.stdout.write(lines)
     else:
-        show(lines, sys.stdout, color=colored())
+        show(lines, sys.stdout, color=colored(sys.stdout))
 
 
 def say(words: str) -> None:
@@ -179,8 +180,8 @@ def terminal_width() -> int:
     return max(shutil.get_terminal_size((80, 24)).columns, 40)
 
 
-def colored() -> bool:
-    return wants_color(sys.stdout, dict(os.environ))
+def colored(stream: TextIO) -> bool:
+    return wants_color(stream, os.environ)
 
 
 _SECTOR_SIZES = ("sector_size", "physical_sector_size")
@@ -211,15 +212,17 @@ HIDDEN = {"hidden": True}
 _GEOMETRY = {"rich_help_panel": "Geometry, where the device does not report it"}
 _SECTORS = _GEOMETRY | {"metavar": "SIZE", "parser": sector, "callback": _ordered_sectors}
 
-TargetsArgument = Annotated[list[str] | None, "TARGET", "Devices or image files [default: this machine's disks]."]
+TargetsArgument = Annotated[list[str] | None, "[TARGET...]", "Devices or image files [default: this machine's disks]."]
 DiskArgument = Annotated[str, "DISK", "A whole disk, or a disk image file."]
 MeasureTargetArgument = Annotated[str, "TARGET", "A folder (for a temporary file), a file, or a device."]
 JsonOption = Annotated[bool, "--json", "As JSON."]
 EventsOption = Annotated[bool, "--json", "Report events as JSON lines."]
 YesOption = Annotated[bool, "--yes", "Do not ask for confirmation; overrides no refusal."]
 DryRunOption = Annotated[bool, "--dry-run", "Show the plan and stop."]
-PlanOutputOption = Annotated[File, "--output -o", "Save the plan, for `aligntool apply FILE`."]
 SysrootOption = Annotated[Folder, "--sysroot", "Use a captured machine: a snapshot or its folder."]
+WipeOption = Annotated[
+    list[str] | None, "--wipe", "Allow the loss of everything on this one; may be given again.", "DEVICE"
+]
 OverwriteOption = Annotated[bool, "--overwrite", "Replace existing files."]
 RecipeOption = Annotated[Name, "--recipe", "Use a goal that comes with aligntool."]
 DestructiveOption = Annotated[bool, "--destructive", "Write to the device itself, which must be empty."]
@@ -235,6 +238,53 @@ PhysicalOption = Annotated[
 PageOption = Annotated[Grid, "--page-size", "NAND page or internal unit, such as 16KiB.", _GEOMETRY]
 WishedGrainOption = Annotated[Grid, "--grain", "Boundary that partitions should start on [default: 1MiB].", _GEOMETRY]
 MeasuredOption = Annotated[Files, "--measured", "Compare with the result of `aligntool probe -o FILE`.", _GEOMETRY]
+
+
+_STDOUT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Where a result is written beside the text of it."""
+
+    output: Annotated[File, "--output -o", "Save the result as JSON; - is standard output."] = None
+    overwrite: OverwriteOption = False
+
+    @property
+    def file(self) -> str | None:
+        """Return the file that was named; None also where it is standard output."""
+        return None if self.output == _STDOUT else self.output
+
+    @property
+    def piped(self) -> bool:
+        """Return whether the result is all that standard output gets."""
+        return self.output == _STDOUT
+
+    def refuse(self, undone: str) -> None:
+        """Raise Refused, before anything was done, where the result could not be written. `undone`: "measured"."""
+        file = self.file
+        if file is None:
+            return
+        folder = os.path.dirname(file) or "."  # noqa: PTH120 - the user's own spelling
+        if os.path.isdir(file):  # noqa: PTH112
+            raise Refused(f"{file} is a folder; nothing was {undone}", hint="-o with the name of a file")
+        if os.path.lexists(file) and not self.overwrite:
+            raise Refused(f"{file} is there already; nothing was {undone}", hint="another name for -o, or --overwrite")
+        if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):  # noqa: PTH112
+            why = "may not be written to" if os.path.isdir(folder) else "is not a folder"  # noqa: PTH112
+            raise Refused(f"{folder} {why}, so {file} cannot be kept; nothing was {undone}")
+
+    def write(self, text: str) -> None:
+        """Write the file, whole or not at all. Raises Refused."""
+        if self.file is not None:
+            write_file(self.file, text.encode(), overwrite=self.overwrite)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPlan(Kept):
+    """Where a plan is written."""
+
+    output: Annotated[File, "--output -o", "Save the plan, for `aligntool apply FILE`; - is standard output."] = None
 
 
 @dataclass(frozen=True, slots=True)

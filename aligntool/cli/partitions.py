@@ -2,9 +2,10 @@
 
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -62,7 +63,7 @@ def plan_realign(
     disk: options.DiskArgument,
     *,
     asked: RealignOptions,
-    output: options.PlanOutputOption = None,
+    kept: options.KeptPlan,
     json_: options.JsonOption = False,
     geometry: options.Geometry,
 ) -> None:
@@ -75,7 +76,7 @@ def plan_realign(
     Exit code: 0 planned, or nothing to do; 3 refused, with every reason.
     """
     operation = Realign(disk, asked.request(geometry))
-    show_only(operation, operation.make_plan(), json_=json_, output=output)
+    show_only(operation, operation.make_plan(), json_=json_, kept=kept)
 
 
 # `aligntool layout` and `aligntool plan layout`: a new partition table for an empty disk.
@@ -96,30 +97,41 @@ class LayoutOptions:
     """Options of a new partition table, beside the geometry."""
 
     parts: Annotated[list[str] | None, "--part", _PART, "SIZE:ROLE[:NAME]"] = None
-    label: Annotated[str | None, "--label", "gpt, or dos for an MBR [default: gpt].", "gpt|dos"] = None
+    label: Annotated[str | None, "--table", "gpt, or dos for an MBR [default: gpt].", "gpt|dos"] = None
     recipe: options.RecipeOption = None
     grain: Annotated[Grid, "--grain", "Boundary to start on [default: 1MiB]."] = None
     spare_end: Annotated[Size, "--spare-end", "Free space to leave at the end."] = None
-    wipe: Annotated[bool, "--wipe", "Allow the loss of everything on a disk that is not empty."] = False
+    wipe: options.WipeOption = None
 
-    def goal_and_request(self, geometry: options.Geometry) -> tuple[LayoutGoal, Request]:
+    def goal_and_request(self, disk: str, geometry: options.Geometry) -> tuple[LayoutGoal, Request]:
         """Return the goal, and the geometry that was given. What is typed beside a recipe comes before the recipe's
         own. Raises Refused.
         """
+        wipe = _is_named(disk, self.wipe or ())
         goal = _goal(tuple(_part(text) for text in self.parts or ()), self.recipe)
-        goal = replace(goal, label=self.label or goal.label, grain=self.grain or goal.grain, wipe=self.wipe,
+        goal = replace(goal, label=self.label or goal.label, grain=self.grain or goal.grain, wipe=wipe,
                        spare_end=goal.spare_end if self.spare_end is None else self.spare_end)  # fmt: skip
-        own = {"--recipe": self.recipe, "--label": self.label, "--grain": self.grain, "--spare-end": self.spare_end}
+        own = {"--recipe": self.recipe, "--table": self.label, "--grain": self.grain, "--spare-end": self.spare_end}
         typed = [*(f"--part {shell_word(part)}" for part in self.parts or ()), *typed_words(own | geometry.typed)]
         wishes = RealignGoal(grain=goal.grain)  # the audit beside it asks for this grain
-        return goal, Request(wishes, **asdict(geometry), typed=(*typed, *(["--wipe"] if self.wipe else [])))
+        return goal, Request(
+            wishes, **asdict(geometry), typed=(*typed, *([f"--wipe {shell_word(disk)}"] if wipe else []))
+        )
+
+
+def _is_named(disk: str, wiped: Sequence[str]) -> bool:
+    """Return whether the loss of what is on the disk is allowed. Raises a usage error where another one is named."""
+    at, *others = (Path("/dev" if "/" not in name and not Path(name).exists() else "", name) for name in (disk, *wiped))
+    if others := [name for name in others if name.resolve() != at.resolve()]:
+        raise typer.BadParameter(f"--wipe {others[0]}: the disk is {disk}")
+    return bool(wiped)
 
 
 def plan_layout_command(
     disk: options.DiskArgument,
     *,
     asked: LayoutOptions,
-    output: options.PlanOutputOption = None,
+    kept: options.KeptPlan,
     json_: options.JsonOption = False,
     geometry: options.Geometry,
 ) -> None:
@@ -129,8 +141,8 @@ def plan_layout_command(
 
     Exit code: 0 planned; 3 refused, with every reason.
     """
-    operation = Layout(disk, *asked.goal_and_request(geometry))
-    show_only(operation, operation.make_plan(), json_=json_, output=output)
+    operation = Layout(disk, *asked.goal_and_request(disk, geometry))
+    show_only(operation, operation.make_plan(), json_=json_, kept=kept)
 
 
 @ends_stream
@@ -151,7 +163,7 @@ def layout_command(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the table was finished.
     """
-    run_change(Layout(disk, *asked.goal_and_request(geometry)), yes=yes, json_=json_, dry_run=dry_run)
+    run_change(Layout(disk, *asked.goal_and_request(disk, geometry)), yes=yes, json_=json_, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +190,15 @@ class Layout(Operation):
     def locked(self, plan: Plan) -> Iterator[Applying]:
         path = plan.disk.path
         with options.naming(path):
-            yield Applying(make_layout(plan, _look_again(plan)), command("layout", path, "--wipe"))
+            yield Applying(make_layout(plan, _look_again(plan)), command("layout", path, "--wipe", shell_word(path)))
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         path = plan.disk.path
         if [part.extent for part in _look_again(plan).partitions] != [place.after for place in plan.places]:
-            raise Stopped(f"{path} reads back otherwise than it was planned", hint=command("layout", path, "--wipe"))
+            raise Stopped(
+                f"{path} reads back otherwise than it was planned",
+                hint=command("layout", path, "--wipe", shell_word(path)),
+            )
         seen = command("audit", path)
         if json_:
             write_end("new", changed=True, sentences=("the new table reads back as planned",), hint=seen)

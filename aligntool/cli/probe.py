@@ -16,7 +16,7 @@ import typer
 
 from aligntool.audit.wording import shell_word
 from aligntool.cli import options
-from aligntool.cli.options import File, Size, command, print_lines, remark, say, sector, terminal_width, whole
+from aligntool.cli.options import Size, command, print_lines, remark, say, sector, terminal_width, whole
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import ExitCode, Refused, failing_as
 from aligntool.inventory import Disk
@@ -31,7 +31,7 @@ from aligntool.measure.targets import history_folder
 from aligntool.measure.unit import Probed, ProbeResult, infer
 from aligntool.realign.request import refuse_in_flight
 from aligntool.render.experiments import probe_json, probe_lines
-from aligntool.render.lines import wants_color
+from aligntool.render.lines import redraws
 from aligntool.render.plan import time_words
 from aligntool.render.progress import bench_bar, bench_lines
 from aligntool.units import GIB, MIB, format_size
@@ -48,10 +48,10 @@ def refuse_unless_device(target: Target) -> None:
         raise Refused(f"--destructive is for devices, and {target.named} is a {target.kind}", hint=hint)
 
 
-def refuse_no_room(target: Target, size: int) -> None:
+def refuse_no_room(target: Target, size: int, option: str = "--size") -> None:
     """Raise Refused where a file of `size` does not fit."""
     if target.free is not None and (words := room_words(size, target.free)):
-        raise Refused(f"there is too little room in {target.path}: {words}", hint="--size with less")
+        raise Refused(f"there is too little room in {target.path}: {words}", hint=f"{option} with less")
 
 
 def refuse_data(target: Target) -> str:
@@ -74,24 +74,9 @@ def refuse_data(target: Target) -> str:
 # `bench`, `probe` and `trace record` share it.
 
 
-def refuse_to_overwrite(output: str | None) -> None:
-    """Raise Refused, before anything is measured, where the result could not be kept."""
-    if output is None:
-        return
-    folder = os.path.dirname(output) or "."  # noqa: PTH120 - the user's own spelling
-    if os.path.isdir(output):  # noqa: PTH112
-        raise Refused(f"{output} is a folder; nothing was measured", hint="-o with the name of a file")
-    if os.path.lexists(output):
-        hint = f"another name for -o, or rm {shell_word(output)}"
-        raise Refused(f"{output} is there already; nothing was measured", hint=hint)
-    if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):  # noqa: PTH112
-        why = "may not be written to" if os.path.isdir(folder) else "is not a folder"  # noqa: PTH112
-        raise Refused(f"{folder} {why}, so {output} cannot be kept; nothing was measured")
-
-
 def bench_progress(*, still: bool = False) -> AbstractContextManager[Callable[[str, float, float | None], None]]:
     """`still`: redrawn only when progress is reported."""
-    on_terminal = wants_color(sys.stderr, dict(os.environ))
+    on_terminal = redraws(sys.stderr, os.environ)
     return bench_bar(sys.stderr, still=still) if on_terminal else bench_lines(sys.stderr)
 
 
@@ -158,7 +143,7 @@ def probe(
     largest: Annotated[Size, "--largest", "The largest unit to look for [default: 8MiB]."] = None,
     sector_size: Annotated[int | None, "--sector-size", "The smallest request to time.", "SIZE", sector] = None,
     seed: Annotated[int, "--seed", "Seed of the random places and order.", "N", whole(0)] = 1,
-    output: Annotated[File, "--output -o", "Save the result, for `audit --measured FILE`."] = None,
+    kept: options.Kept,
     verbose: Annotated[bool, "--verbose -v", "Show the penalty of every size."] = False,
     json_: Annotated[bool, "--json", "As JSON; sizes are bytes, times µs."] = False,
 ) -> None:
@@ -173,7 +158,7 @@ def probe(
 
     Exit code: 0 measured, also when the unit is unknown; 3 refused.
     """
-    refuse_to_overwrite(output)
+    kept.refuse("measured")
     asked = _Asked(limit, most or GIB, largest or 8 * MIB, sector_size, seed)
     if Path(target).is_dir():
         if destructive:
@@ -181,7 +166,7 @@ def probe(
         result = _in_folder(target, file_size or GIB // 2, asked)
     else:
         result = _on_disk(target, asked, destructive=destructive, yes=yes)
-    _tell(result, output, verbose=verbose, json_=json_)
+    _tell(result, kept, verbose=verbose, json_=json_ or kept.piped)
     if result.interrupted:
         raise typer.Exit(ExitCode.STOPPED if destructive and result.written else ExitCode.INTERRUPTED)
 
@@ -291,12 +276,12 @@ def _progress(what: str) -> Iterator[Callable[[float], None]]:
         yield say
 
 
-def _tell(result: ProbeResult, output: str | None, *, verbose: bool, json_: bool) -> None:
+def _tell(result: ProbeResult, kept: options.Kept, *, verbose: bool, json_: bool) -> None:
     print_lines(probe_json(result) if json_ else probe_lines(result, width=terminal_width(), verbose=verbose))
-    if output is None:
+    if kept.file is None:
         return
 
     sys.stdout.flush()
-    options.keep(output, probe_json(result))
+    kept.write(probe_json(result))
     if result.inference.boundaries:
-        say(command("audit", result.disk.path, "--measured", shell_word(output)))
+        say(command("audit", result.disk.path, "--measured", shell_word(kept.file)))

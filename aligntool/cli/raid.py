@@ -17,8 +17,8 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import RAID_WORDS, Plan, RaidGoal, Wanted, to_json, with_asked
 from aligntool.cli import arrays as acting
 from aligntool.cli import options
-from aligntool.cli.options import File, Name, Size, place, print_lines, terminal_width
-from aligntool.cli.probe import bench_progress, ended_by_signals, refuse_to_overwrite
+from aligntool.cli.options import File, Name, Size, place, print_lines, resolved, terminal_width
+from aligntool.cli.probe import bench_progress, ended_by_signals
 from aligntool.cli.run_change import Applying, ends_stream, pipes_may_break, run_change, show_only
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.lock import locked
@@ -33,9 +33,9 @@ from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
 from aligntool.raid.running import PersistGoal, find_array, plan_persist
 from aligntool.recipes.goals import recipe
 from aligntool.render import plan as shown
-from aligntool.render.lines import Line, Style, plain
+from aligntool.render.lines import Line, Style, plain, show
 
-DrivesArgument = Annotated[list[str], "DEV...", "Drives, or one partition of each drive."]
+DrivesArgument = Annotated[list[str], "DEVICE...", "Drives, or one partition of each drive."]
 LEVELS = ("0", "1", "10", "5", "6")
 
 
@@ -64,12 +64,10 @@ class ArrayOptions:
     name: Annotated[Name, "--name", "The array's name [default: data]."] = None
     mount: Annotated[str | None, "--mount", "Mount point, or none [default: /srv/NAME].", "DIR", place] = None
     database_page: Annotated[Size, "--database-page", "Page size for --workload database [default: 16KiB]."] = None
-    spare_room: Annotated[Size, "--spare-room", "Free space to leave at the end of each drive."] = None
+    spare_room: Annotated[Size, "--spare-end", "Free space to leave at the end, of each drive."] = None
     whole: Annotated[bool, "--whole-drives", "Make the drives themselves the members, without tables."] = False
-    wipe: Annotated[
-        list[str] | None, "--wipe", "Allow the loss of what is on this member; may be given again.", "DEV"
-    ] = None
-    measured: Annotated[File, "--measured", "Use what `raid tune` measured on these drives."] = None
+    wipe: options.WipeOption = None
+    measured: Annotated[File, "--tuned", "Use what `raid tune` measured on these drives."] = None
     system: options.SystemOption = None
 
     def goal(self) -> RaidGoal:
@@ -114,11 +112,6 @@ def _goal(level: str | None, name: str | None) -> RaidGoal:
     return replace(goal, level=level or goal.level, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4()))
 
 
-def resolved(name: str) -> str:
-    """Where a link such as /dev/disk/by-id/... leads; a kernel name as it is."""
-    return str(Path(name).resolve()) if "/" in name else name
-
-
 # `aligntool raid persist`: an array that is there starts at every boot.
 
 
@@ -130,7 +123,7 @@ def persist_command(
     mount: Annotated[str | None, "--mount", "Mount point, used now and at every start.", "DIR", place] = None,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
-    output: options.PlanOutputOption = None,
+    kept: options.KeptPlan,
     json_: options.EventsOption = False,
     sysroot: options.SysrootOption = None,
 ) -> None:
@@ -145,10 +138,10 @@ def persist_command(
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
     operation = Persist(array, PersistGoal(system, mount), sysroot)
-    if not (dry_run or output is not None or sysroot is not None):
+    if not (dry_run or kept.output is not None or sysroot is not None):
         return run_change(operation, yes=yes, json_=json_)
     # The arrays of a captured machine are not here.
-    show_only(operation, operation.make_plan(), json_=json_, output=output, applicable=sysroot is None)
+    show_only(operation, operation.make_plan(), json_=json_, kept=kept, applicable=sysroot is None)
 
 
 def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None) -> Plan:
@@ -178,7 +171,7 @@ class Persist:
             yield plain("Nothing is to be done.")
 
     def next_command(self) -> str:
-        return carried_out("raid persist", sys.argv[3:])
+        return carried_out("raid persist", _typed())
 
     def refuse_changed(self, plan: Plan) -> None:
         acting.refuse_changed(plan, self.make_plan())
@@ -200,11 +193,7 @@ class Persist:
 
 
 def plan_command(
-    drives: DrivesArgument,
-    *,
-    asked: ArrayOptions,
-    output: options.PlanOutputOption = None,
-    json_: options.JsonOption = False,
+    drives: DrivesArgument, *, asked: ArrayOptions, kept: options.KeptPlan, json_: options.JsonOption = False
 ) -> None:
     """Plan an array, and show how it would be made.
 
@@ -215,7 +204,12 @@ def plan_command(
     Exit code: 0 planned; 3 refused, with every reason.
     """
     operation = CreateArray(tuple(drives), asked.goal())
-    show_only(operation, operation.make_plan(), json_=json_, output=output)
+    show_only(operation, operation.make_plan(), json_=json_, kept=kept)
+
+
+def _typed() -> list[str]:
+    """Return what was typed behind `raid plan` or the like, which is also typed as `plan raid`."""
+    return sys.argv[next(at for at, word in enumerate(sys.argv) if word in ("raid", "plan")) + 2 :]
 
 
 def carried_out(name: str, words: Sequence[str]) -> str:
@@ -300,7 +294,7 @@ class CreateArray:
         return acting.array_plan_lines(plan, type_next)
 
     def next_command(self) -> str:
-        return carried_out("raid create", sys.argv[3:])
+        return carried_out("raid create", _typed())
 
     def refuse_changed(self, plan: Plan) -> None:
         acting.refuse_changed(plan, self.make_plan())
@@ -331,7 +325,7 @@ def _workload(text: str) -> str:
 
 
 def tune_command(
-    drives: Annotated[list[str], "DEV...", "Empty drives, or one empty partition of each drive."],
+    drives: Annotated[list[str], "DEVICE...", "Empty drives, or one empty partition of each drive."],
     *,
     level: Annotated[str | None, "--level -l", "RAID level.", "0|10|5|6", level_word] = None,
     workload: Annotated[str, "--workload", "As for `raid plan`.", "NAME", _workload] = "general",
@@ -342,9 +336,7 @@ def tune_command(
     span: Annotated[Size, "--span", "How much of each array to use."] = None,
     runtime: Annotated[float, "--runtime", "Duration of each load.", "SECONDS", options.seconds(0.1, 86400)] = 5.0,
     repeats: Annotated[int, "--repeats", "Rounds over all chunks.", "N", options.whole(1, 1000)] = 5,
-    output: Annotated[
-        File, "--output -o", "Save the result in this new file, for `raid plan --measured FILE`; required to measure."
-    ] = None,
+    kept: options.Kept,
     clear: Annotated[bool, "--clear", "Only remove test arrays of an earlier sweep from these members."] = False,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
@@ -366,20 +358,21 @@ def tune_command(
     goal = _test_goal(level, workload, layout, bitmap, page)
     find = partial(_find_sweep, drives, goal, _sizes(chunks), repeats, runtime, span)
     sweep = find()
-    print_lines(shown.sweep_lines(sweep, width=terminal_width()))
+    on_screen = sys.stderr if kept.piped else sys.stdout
+    show(shown.sweep_lines(sweep, width=terminal_width()), on_screen, color=options.colored(on_screen))
     sys.stdout.flush()
     if dry_run:
         return
-    if output is None:  # a result that cannot be kept would be minutes of wear for nothing
+    if kept.output is None:  # a result that cannot be kept would be minutes of wear for nothing
         raise Refused("no file given for the result; nothing was written", hint="-o chunks.json")
-    refuse_to_overwrite(output)
+    kept.refuse("measured")
     _confirm(sweep.members, yes)
 
     def look_again() -> None:
         if find() != sweep:
             raise Refused("the drives have changed since they were looked at; nothing was written", hint="try again")
 
-    _run(sweep, goal, output, look_again)
+    _run(sweep, goal, kept, look_again)
 
 
 def _test_goal(level: str, workload: str, layout: str | None, bitmap: str | None, page: int | None) -> RaidGoal:
@@ -412,7 +405,7 @@ def _confirm(devices: Sequence[str], yes: bool) -> None:
     options.confirm_disk(", ".join(devices), names, "the members' names", yes)
 
 
-def _run(sweep: Sweep, goal: RaidGoal, output: str, look_again: Callable[[], None]) -> None:
+def _run(sweep: Sweep, goal: RaidGoal, kept: options.Kept, look_again: Callable[[], None]) -> None:
     """Measure, keep, report; also what there is when it ends early. Raises Stopped then."""
     measuring = Measuring(sweep)
     said, hint = [], ""
@@ -429,7 +422,7 @@ def _run(sweep: Sweep, goal: RaidGoal, output: str, look_again: Callable[[], Non
         said += ["the sweep ended early"] if said and not measuring.complete else []
         tuning = measuring.tuning(complete=measuring.complete)
         if tuning.samples:
-            said = keep_and_tell(tuning, sweep, goal, output, said)
+            said = keep_and_tell(tuning, sweep, goal, kept, said)
     if said:
         raise Stopped("; ".join(said), hint=hint)
 
@@ -460,22 +453,23 @@ def _say_no_more() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-def keep_and_tell(tuning: Tuning, sweep: Sweep, goal: RaidGoal, output: str, said: list[str]) -> list[str]:
+def keep_and_tell(tuning: Tuning, sweep: Sweep, goal: RaidGoal, kept: options.Kept, said: list[str]) -> list[str]:
     """Kept before it is shown, because the reader may be gone. `said`: what went wrong until then; with what went
     wrong here and where the result is, or nothing where all went well.
     """
     choice = tuned.choose(tuning.samples, sweep.recommended)
     text = tuned.tuning_text(tuning, _verdict(choice, sweep.recommended))
-    where = f"what was measured is in {output}"
+    where = f"what was measured is in {kept.file}" if kept.file else ""
     try:
-        options.keep(output, text)
+        kept.write(text)
     except Refused as error:  # minutes of measuring are not thrown away because a disk is full
         said, where = [*said, str(error)], ""
     try:
-        print_lines(shown.tuning_lines(tuning, choice, sweep.recommended, width=terminal_width()))
-        if where:
-            typed = (("→ ", Style.DIM), (shown.plan_command(sweep, goal, output), Style.TYPE))
-            print_lines([plain(f"Kept in {output}. An array that goes by it:"), typed])
+        if not kept.piped:
+            print_lines(shown.tuning_lines(tuning, choice, sweep.recommended, width=terminal_width()))
+        if where and kept.file:
+            typed = (("→ ", Style.DIM), (shown.plan_command(sweep, goal, kept.file), Style.TYPE))
+            print_lines([plain(f"Kept in {kept.file}. An array that goes by it:"), typed])
         else:
             sys.stdout.write(text)
         sys.stdout.flush()
@@ -519,7 +513,7 @@ def clear_members(drives: list[str], *, yes: bool) -> None:
     sys.stdout.write(
         f"Removed: the test arrays on {', '.join(ours)}.\n"
         f"What their loads wrote is still there: aligntool raid create takes these members with {wiped}; blkdiscard "
-        "--zeroout DEV empties one for another sweep.\n"
+        "--zeroout DEVICE empties one for another sweep.\n"
     )
 
 

@@ -210,7 +210,7 @@ def _goes_on(disk: str, found: Status, asked: Recovery, *, back: bool, json_: bo
         return False
     lines = (*status_lines(disk, found, width=terminal_width()), *steps_left(found, back=back))
     on_screen = sys.stdout if asked.dry_run else sys.stderr
-    show(lines, on_screen, color=options.colored())
+    show(lines, on_screen, color=options.colored(on_screen))
     if not asked.dry_run and found.plan:
         options.confirm_disk(disk, *identity(found.plan), asked.yes)
     return not asked.dry_run
@@ -264,7 +264,9 @@ def confirm_restoring(disk: str, journal_file: str | None, plan: Plan, *, yes: b
         found = read_found(device, plan)
         written = read_table(overlay(device, journal), sector_size=plan.disk.sector_size)
     for which, table in (("found", found), ("to be written", written)):
-        show(table_lines(f"the partition table {which}", table.partitions), sys.stderr, color=options.colored())
+        show(
+            table_lines(f"the partition table {which}", table.partitions), sys.stderr, color=options.colored(sys.stderr)
+        )
     refuse(_overwritten(disk, plan, found.partitions, written.partitions))
     options.confirm_disk(disk, *identity(plan), yes)
     return found

@@ -16,7 +16,7 @@ from aligntool.cli import options
 from aligntool.cli.options import File, Files, Name, print_lines, say
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Inventory
-from aligntool.linux.files import png_of, write_pages, write_snapshot
+from aligntool.linux.files import archive_of, png_of, write_pages, write_snapshot
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.snapshot import collect
@@ -137,7 +137,7 @@ def _write(pages: list[tuple[str, bytes]], *, overwrite: bool) -> None:
 
 
 def snapshot(
-    output: Annotated[str, "--output -o", "The file to write: .tar.xz or .tar.gz.", "FILE"],
+    output: Annotated[str, "--output -o", "The file to write: .tar.xz or .tar.gz; - is standard output.", "FILE"],
     *,
     serials: Annotated[bool, "--serials", "Keep serial numbers, UUIDs and labels."] = False,
     host: Annotated[bool, "--host", "Put the name of this machine into the manifest."] = False,
@@ -151,5 +151,10 @@ def snapshot(
 
     The file is audited with: aligntool audit --sysroot server7.tar.xz
     """
-    write_snapshot(output, collect(Tree(""), serials=serials, host=host), overwrite=overwrite)
+    entries = collect(Tree(""), serials=serials, host=host)
+    if output == _STDOUT:
+        sys.stdout.buffer.write(archive_of(entries, "w:xz"))
+        sys.stdout.buffer.flush()
+        return
+    write_snapshot(output, entries, overwrite=overwrite)
     print_lines([plain(f"{output} written; audit it with: aligntool audit --sysroot {shell_word(output)}")])

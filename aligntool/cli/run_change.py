@@ -17,7 +17,7 @@ from typing import ParamSpec, Protocol, TextIO
 
 from aligntool.audit.wording import shell_word, sudo
 from aligntool.change import Plan, to_json
-from aligntool.cli.options import colored, confirm_disk, keep, print_lines, terminal_width
+from aligntool.cli.options import KeptPlan, colored, confirm_disk, print_lines, terminal_width
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.linux.process import STOPPING
 from aligntool.linux.systemd_journal import record
@@ -25,7 +25,7 @@ from aligntool.realign.applying import Applying as Applying
 from aligntool.realign.applying import apply_events
 from aligntool.realign.applying import ways_on as ways_on
 from aligntool.realign.layout import require_libparted
-from aligntool.render.lines import EMPTY, Line, show, text_of, wants_color
+from aligntool.render.lines import EMPTY, Line, redraws, show, text_of
 from aligntool.render.plan import attention_lines
 from aligntool.render.progress import OnEvent, begin_json, end_json, progress_bar, progress_json, progress_lines
 from aligntool.steps import EditFile, MakeMember, WriteFile
@@ -58,6 +58,9 @@ class Operation(Protocol):
         """Look at the result and report it. Raises Stopped where it cannot be looked at, or is not as planned."""
 
 
+NOT_KEPT = KeptPlan()
+
+
 def run_change(
     operation: Operation, *, yes: bool, json_: bool, dry_run: bool = False, kept: Plan | None = None
 ) -> None:
@@ -86,22 +89,21 @@ def apply_plan(operation: Operation, plan: Plan, *, json_: bool) -> None:
 
 
 def show_only(
-    operation: Operation, plan: Plan, *, json_: bool, output: str | None = None, applicable: bool = True
+    operation: Operation, plan: Plan, *, json_: bool, kept: KeptPlan = NOT_KEPT, applicable: bool = True
 ) -> None:
-    """Show a plan that is not applied now, and keep it in the file `output`. `applicable`: on this machine."""
-    if output is not None:
-        keep(output, operation.document(plan))
-    if json_:
+    """Show a plan that is not applied now, and keep it where it is asked for. `applicable`: on this machine."""
+    kept.write(operation.document(plan))
+    if json_ or kept.piped:
         sys.stdout.write(operation.document(plan))
         return
     # It is the disk, and not the file, that may need root.
-    next_ = f"{sudo(plan.disk.path)}aligntool apply {shell_word(output)}" if output else operation.next_command()
+    next_ = f"{sudo(plan.disk.path)}aligntool apply {shell_word(kept.file)}" if kept.file else operation.next_command()
     show_plan(operation, plan, sys.stdout, type_next=next_ if applicable else "")
 
 
 def show_plan(operation: Operation, plan: Plan, stream: TextIO, *, type_next: str = "") -> None:
     """Write the plan as text."""
-    show(operation.lines(plan, type_next), stream, color=colored() and stream is sys.stdout)
+    show(operation.lines(plan, type_next), stream, color=colored(stream))
     stream.flush()
 
 
@@ -163,7 +165,7 @@ def _reporter(plan: Plan, *, json_: bool) -> AbstractContextManager[OnEvent]:
     """JSON is data; a bar and its sentences are talk."""
     if json_:
         return progress_json(plan, sys.stdout)
-    if wants_color(sys.stderr, dict(os.environ)):
+    if redraws(sys.stderr, os.environ):
         return progress_bar(plan, sys.stderr, time.monotonic)
     return progress_lines(plan, sys.stderr, time.monotonic)
 

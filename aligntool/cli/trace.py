@@ -4,6 +4,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ import typer
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Severity, Wishes
-from aligntool.cli.options import File, Grid, print_lines, say, size, terminal_width, whole
+from aligntool.cli.options import File, Grid, Kept, print_lines, say, size, terminal_width, whole
 from aligntool.cli.probe import ended_by_signals
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.look import look
@@ -106,7 +107,7 @@ _GRID = {"rich_help_panel": "Alignment"}
 def trace(
     log: Annotated[str, "LOG", "Text of blkparse, a blktrace file, an iolog of fio, CSV; - for stdin."],
     *,
-    format_: Annotated[TraceFormat, "--format", "Format of the log."] = TraceFormat.AUTO,
+    format_: Annotated[TraceFormat, "--log-format", "Format of the log.", "auto|blkparse|iolog|csv"] = TraceFormat.AUTO,
     grid_: Annotated[Grid, "--grid", "Compare the requests with boundaries of this size, such as 4KiB.", _GRID] = None,
     phase_: Annotated[int | None, "--phase", "Where the first boundary of --grid lies.", "N", phase, _GRID] = None,
     disk: Annotated[
@@ -165,11 +166,18 @@ def boundaries_of(
 # `aligntool trace record DISK -- CMD`: what a disk is asked while a command runs.
 
 
+@dataclass(frozen=True, slots=True)
+class KeptLog(Kept):
+    """Where the log is written."""
+
+    output: Annotated[File, "--output -o", "Save the log, as text of blkparse; - is standard output."] = None
+
+
 def record_command(
     disk: Annotated[str, "DISK", "The disk or partition to record."],
     cmd: Annotated[list[str], "CMD...", "The command to run, with its arguments; after --."],
     *,
-    output: Annotated[File, "--output -o", "Save the log, as text of blkparse."] = None,
+    kept: KeptLog,
     grid_: Annotated[Grid, "--grid", "Compare the requests with such boundaries [default: the audit's]."] = None,
     phase_: Annotated[int | None, "--phase", "Where the first boundary of --grid lies.", "N", phase] = None,
     json_: Annotated[bool, "--json", "As JSON; CMD's standard output then goes to standard error."] = False,
@@ -182,18 +190,23 @@ def record_command(
 
     Exit code: that of CMD (128 + N when signal N ended it), once it ran; 3 refused, before it did; 130 interrupted.
     """
+    if json_ and kept.piped:
+        raise typer.BadParameter("--json and -o - contradict each other: both write to standard output")
     if not cmd or shutil.which(cmd[0]) is None:
         raise Refused(f"{cmd[0] if cmd else 'nothing'}: command not found; nothing was recorded")
     found = record_trace.find_traceable(disk)
     boundaries = _boundaries(found, grid_, phase_)
-    with _log(found, output) as folder:
-        recorded = _recorded(found, cmd, folder, json_=json_)
+    with _log(found, kept.file, overwrite=kept.overwrite) as folder:
+        recorded = _recorded(found, cmd, folder, piped=json_ or kept.piped)
         try:
             with open_log(str(recorded.text), LogFormat.BLKPARSE) as opened:
                 pattern = traces.read_pattern(opened.events, boundaries)
         except traces.NoCommands:
             pattern = traces.Pattern(traces.Moment.ISSUED, 0, (), None)
-        _tell(found.path, pattern, json_=json_)
+        if kept.piped:
+            sys.stdout.write(recorded.text.read_text())
+        else:
+            _tell(found.path, pattern, json_=json_)
     say(f"{cmd[0]} ended with {recorded.code} after {recorded.seconds:.1f} s")
     raise typer.Exit(ExitCode.INTERRUPTED if recorded.interrupted else recorded.code)
 
@@ -210,9 +223,9 @@ def _boundaries(found: record_trace.Traceable, grid_: int | None, phase_: int | 
 
 
 @contextmanager
-def _log(found: record_trace.Traceable, output: str | None) -> Iterator[Path]:
+def _log(found: record_trace.Traceable, output: str | None, *, overwrite: bool) -> Iterator[Path]:
     """A folder for it; a warning where it lies on the disk that is traced; kept at the end when it shall be."""
-    record_trace.refuse_name(output)
+    record_trace.refuse_name(output, overwrite=overwrite)
     with ended_by_signals(), record_trace.log_folder(output) as folder:
         if record_trace.lies_on(str(folder), found):
             where = "-o FILE on another disk" if output else "-o FILE, or TMPDIR, on another disk"
@@ -220,12 +233,12 @@ def _log(found: record_trace.Traceable, output: str | None) -> Iterator[Path]:
         try:
             yield folder
         finally:
-            record_trace.keep_log(folder, output)
+            record_trace.keep_log(folder, output, overwrite=overwrite)
 
 
-def _recorded(found: record_trace.Traceable, cmd: list[str], folder: Path, *, json_: bool) -> record_trace.Recorded:
+def _recorded(found: record_trace.Traceable, cmd: list[str], folder: Path, *, piped: bool) -> record_trace.Recorded:
     sys.stdout.flush()
-    output = sys.stderr.fileno() if json_ else None
+    output = sys.stderr.fileno() if piped else None
     recorded = record_trace.record(found.path, found.debugfs, cmd, folder, output=output)
     if recorded.complaint:
         say(f"blktrace: {recorded.complaint}")

@@ -193,11 +193,16 @@ def write_snapshot(path: str, entries: Iterable[tuple[str, str, bytes]], *, over
     if mode is None:
         raise Refused(f"{path} names no format of an archive", hint=f"name it like {name}.tar.xz")
     refuse_existing(path, overwrite=overwrite)
+    write_file(path, archive_of(entries, mode), overwrite=overwrite, mode=0o600)
+
+
+def archive_of(entries: Iterable[tuple[str, str, bytes]], mode: Literal["w", "w:gz", "w:xz"]) -> bytes:
+    """Return linux.snapshot's entries as a tar file."""
     archive = BytesIO()
     with tarfile.open(fileobj=archive, mode=mode, format=tarfile.PAX_FORMAT) as tar:
         for entry in entries:
             _add(tar, *entry)
-    write_file(path, archive.getvalue(), overwrite=overwrite, mode=0o600)
+    return archive.getvalue()
 
 
 def _add(tar: "tarfile.TarFile", path: str, kind: str, content: bytes) -> None:

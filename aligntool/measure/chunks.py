@@ -242,7 +242,7 @@ def _decided(members: Sequence[Judged], goal: RaidGoal) -> Decided:
     except Refused as error:
         hints = [line for line in error.hint.split("\n") if line and not line.startswith("--wipe")]
         if any(one.code == "not-empty" for one in error.refusals):
-            hints.append("only empty drives or partitions are measured: wipefs DEV shows what is recognised there")
+            hints.append("only empty drives or partitions are measured: wipefs DEVICE shows what is recognised there")
         error.hint = "\n".join(hints)
         raise
 

@@ -116,7 +116,7 @@ def _area_words(job: Job) -> list[str]:
     each = job.span // job.threads // job.block * job.block
     if each < job.block:
         threads = f"{job.threads} threads with requests of {job.block} bytes"
-        raise Refused(f"{job.span} bytes are too few for {threads}", hint="--size with a larger one")
+        raise Refused(f"{job.span} bytes are too few for {threads}", hint="a larger --span")
     return [f"--offset={job.offset}", f"--size={each}", f"--offset_increment={each}"]
 
 

@@ -31,15 +31,15 @@ LOG = "log"
 """The text's name in the folder."""
 
 
-def refuse_name(output: str | None) -> None:
+def refuse_name(output: str | None, *, overwrite: bool = False) -> None:
     """Raise Refused, before anything runs, where no new file can have that name."""
     if output is None:
         return
     refuse_folder_name(output)
     if not Path(output).absolute().parent.is_dir():
         raise Refused(f"{output}: folder not found; nothing was recorded")
-    if os.path.lexists(output):
-        raise Refused(f"{output} is there already; nothing was recorded", hint=f"rm {shell_word(output)}")
+    if os.path.lexists(output) and not overwrite:
+        raise Refused(f"{output} is there already; nothing was recorded", hint="another name for -o, or --overwrite")
 
 
 @contextmanager
@@ -78,18 +78,18 @@ def _maps(folder: Path) -> bool:
     return True
 
 
-def keep_log(folder: Path, output: str | None) -> None:
+def keep_log(folder: Path, output: str | None, *, overwrite: bool = False) -> None:
     """If one was recorded, and shall be kept. Raises Refused."""
     text = folder / LOG
     if output is None or not text.exists():
         return
     try:
         try:
-            os.link(text, output)  # whole or not at all, and never over another file
+            (os.replace if overwrite else os.link)(text, output)  # whole or not at all
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            with text.open("rb") as made, Path(output).open("xb") as file:
+            with text.open("rb") as made, Path(output).open("wb" if overwrite else "xb") as file:
                 shutil.copyfileobj(made, file)
     except OSError as error:
         raise Refused(f"{output} cannot be kept: {error.strerror}") from error

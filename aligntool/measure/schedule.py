@@ -148,7 +148,7 @@ def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: Wish) -> Ben
     span = _span(goal, target, wish)
     tests, skipped = _fitting((*goal.tests, *_mixed(goal.tests, wish.mix)), target, span, may_write=may_write)
     if not tests:
-        hint = "a larger --size"
+        hint = "a larger --span"
         if target.kind is not TargetKind.FOLDER:
             hint = "name a folder: a file is made in it and removed again"
         raise Refused(f"no test of {profile} can be run on {target.named}:\n" + "\n".join(skipped), hint=hint)
@@ -197,7 +197,7 @@ def _span(goal: BenchGoal, target: Target, wish: Wish) -> int:
     if wish.size is not None and wish.size > size:
         each = f", {format_about(size)} for each test" if wish.passes else ""
         has = f"{target.named} has {format_size(target.size or 0)}{each}"
-        raise Refused(f"{has}, and --size says {format_size(wish.size)}")
+        raise Refused(f"{has}, and --span says {format_size(wish.size)}")
     whole = goal.prepare == "twice" and wish.destructive and not wish.passes
     span = wish.size or (size if whole else min(usual, size))
     return align_down(span, max(target.logical_block, 4096)) or align_down(span, target.logical_block)

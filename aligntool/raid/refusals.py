@@ -303,7 +303,7 @@ def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], geometry: ArrayGeom
     if goal.spare_room and not (goal.whole_drives and geometry.level.redundant):
         what = "whole drives of a RAID0 are" if goal.whole_drives else "partitions that are there are"
         text = f"no room can be left free: {what} used as they are"
-        yield Refusal("invalid-option", "--spare-room", text, "leave --spare-room out")
+        yield Refusal("invalid-option", "--spare-end", text, "leave --spare-end out")
     if geometry.level.redundant or not geometry.chunk:
         return
     if goal.member_size is not None:

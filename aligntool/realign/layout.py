@@ -236,7 +236,7 @@ def _beyond_mbr(disk: Disk, extents: Sequence[Extent], sector_size: int) -> Iter
         if each.end > limit or each.length >= limit:
             end = f"partition {number} would end at byte {each.end} of {disk.name}"
             text = f"{end}, and an MBR reaches no farther than {format_size(limit)}"
-            yield Refusal("table-limit", f"partition {number}", text, "--label gpt")
+            yield Refusal("table-limit", f"partition {number}", text, "--table gpt")
 
 
 def _entries(goal: LayoutGoal, extents: Sequence[Extent]) -> tuple[NewEntry, ...]:
@@ -280,7 +280,7 @@ def _exactly(size: int) -> str:
 # It is the one thing that aligntool does to a disk without a journal: there is nothing on the disk that a journal could
 # bring back.
 
-_AGAIN = "aligntool layout DISK --wipe"
+_AGAIN = "aligntool layout DISK --wipe DISK"
 
 
 def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:

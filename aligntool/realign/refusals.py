@@ -68,20 +68,20 @@ def _way_on(disk: Disk) -> str:
         return next_command(disk, "plan realign")
     if disk.content or disk.content_hint or disk.gpt_headers:
         return next_command(disk, "audit")
-    return "--wipe overwrites the empty table"
+    return f"--wipe {shell_word(disk.path)} overwrites the empty table"
 
 
 def _about_goal(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
     if goal.label not in TABLE_NAMES:
         text = f"{goal.label!r} is not a table that is made here"
-        yield Refusal("invalid-option", "--label", text, "--label gpt, or --label dos for an MBR")
+        yield Refusal("invalid-option", "--table", text, "--table gpt, or --table dos for an MBR")
         return
     if not goal.parts:
         hint = "--part 512MiB:esp --part rest:linux, or --recipe NAME"
         yield Refusal("invalid-option", "--part", "a layout needs partitions", hint)
     if len(goal.parts) > (most := MOST_ENTRIES[goal.label]):
         text = f"{len(goal.parts)} partitions are more than the {most} of this table"
-        yield Refusal("table-limit", "--part", text, "--label gpt")
+        yield Refusal("table-limit", "--part", text, "--table gpt")
     if sum(part.size is None for part in goal.parts) > 1:
         yield Refusal("invalid-option", "--part", "only one partition can take the rest")
     sector_size = disk.limits.logical_block_size or disk.sector_size
@@ -98,7 +98,7 @@ def _about_part(part: PartWish, label: str) -> Iterator[tuple[str, str]]:
     if role is None:
         yield f"{part.role!r} is not a role", role_list()
     elif label == "dos" and role.mbr is None:
-        yield f"an MBR has no type for {role.title}", "leave it out, or --label gpt"
+        yield f"an MBR has no type for {role.title}", "leave it out, or --table gpt"
     if part.size is not None and part.size <= 0:
         yield "a partition needs a size", ""
     if len(part.name.encode("utf-16-le", "surrogatepass")) > 2 * LONGEST_NAME:

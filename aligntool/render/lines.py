@@ -5,7 +5,7 @@ labels and file names come from disks that a stranger may have written; then it 
 or through rich on a terminal. rich is imported only for the terminal and for pictures.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TextIO
 
@@ -68,16 +68,29 @@ def show(lines: Iterable[Line], stream: TextIO, *, color: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(file=stream, highlight=False, soft_wrap=True)
+    console = Console(file=stream, highlight=False, soft_wrap=True, force_terminal=True, color_system="standard")
     for line in lines:
         console.print(Text.assemble(*((harmless(piece), style.value) for piece, style in line)), soft_wrap=True)
 
 
-def wants_color(stream: TextIO, environment: dict[str, str]) -> bool:
-    """NO_COLOR set to anything, TERM=dumb or no terminal: no colour (https://no-color.org)."""
-    if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
+NO_COLOR = "NO_COLOR"
+FORCE_COLOR = ("CLICOLOR_FORCE", "FORCE_COLOR")
+
+
+def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Return whether text is coloured there: https://no-color.org, then https://bixense.com/clicolors and
+    https://force-color.org, then whether it is a terminal that can.
+    """
+    if environment.get(NO_COLOR):
         return False
-    return stream.isatty()
+    if any(environment.get(name, "0") not in ("", "0") for name in FORCE_COLOR):
+        return True
+    return environment.get("TERM") != "dumb" and stream.isatty()
+
+
+def redraws(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Return whether a bar may be drawn there over and over."""
+    return stream.isatty() and environment.get("TERM") != "dumb" and wants_color(stream, environment)
 
 
 def save_svg(lines: Iterable[Line], path: str, *, title: str, width: int) -> None:

@@ -480,7 +480,7 @@ def plan_command(sweep: Sweep, goal: RaidGoal, kept: str) -> str:
     options += [("--layout", goal.layout)] if goal.layout else []
     options += [("--bitmap", goal.bitmap)] if goal.bitmap else []
     options += [("--database-page", format_size(goal.database_page))] if goal.workload == "database" else []
-    words = [word for option in (*options, ("--measured", kept)) for word in option]
+    words = [word for option in (*options, ("--tuned", kept)) for word in option]
     return " ".join(("sudo aligntool raid plan", *map(shell_word, (*words, *sweep.members))))
 
 

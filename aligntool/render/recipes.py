@@ -165,7 +165,7 @@ def list_lines(*, width: int) -> Iterator[Line]:
 
 # Recipes for people, and as JSON.
 
-_COMMANDS = {"realign": "realign DISK", "layout": "layout DISK", "raid": "raid plan DEV...", "bench": "bench TARGET"}
+_COMMANDS = {"realign": "realign DISK", "layout": "layout DISK", "raid": "raid plan DEVICE...", "bench": "bench TARGET"}
 
 
 def recipe_rows(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:

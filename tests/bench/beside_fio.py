@@ -115,7 +115,7 @@ def measured(repeats: int, runtime_s: float, size: int = SIZE) -> list[tuple[Onc
     with tempfile.TemporaryDirectory(prefix="aligntool-beside-fio-") as name, drive_of_memory(size) as device:
         folder = Path(name)
         (folder / "beside.toml").write_text(PROFILE)
-        words = [device, "-p", str(folder / "beside.toml"), "--runtime", str(runtime_s)]
+        words = [device, "--profile", str(folder / "beside.toml"), "--runtime", str(runtime_s)]
         jobs = jobs_of(words, folder)
         pairs = [(with_aligntool(words, folder), with_fio_alone(jobs)) for _ in range(repeats + 1)]
     return pairs[1:]

@@ -28,7 +28,7 @@ def test_passes_contradict_repeats_and_seconds(tmp_path: Path, other: tuple[str,
 @pytest.mark.parametrize("words", [("--passes", "1,500"), ("--repeats", "1000"), ("--runtime", "3000")])
 def test_a_measurement_of_hours_is_asked_about(tmp_path: Path, words: tuple[str, str]) -> None:
     """Standard input is not a terminal here: there is nobody to agree."""
-    done = CliRunner().invoke(app, ["bench", "run", str(tmp_path), "--size", "1MiB", *words])
+    done = CliRunner().invoke(app, ["bench", "run", str(tmp_path), "--span", "1MiB", *words])
     assert done.exit_code != 0 and not isinstance(done.exception, AssertionError)
     assert "this takes about" in str(done.exception)
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ from tests.run_aligntool import program
 @pytest.mark.parametrize(
     "words",
     [
-        ("bench", "run", "-p", "boot", "--runtime", "0.5", "--repeats", "1", "--size", "1MiB"),
+        ("bench", "run", "--profile", "boot", "--runtime", "0.5", "--repeats", "1", "--span", "1MiB"),
         ("bench", "alignment", "--runtime", "0.5", "--size", "8MiB"),
         ("bench", "span", "--runtime", "0.5", "--size", "8MiB", "--from", "1MiB"),
         ("probe", "--size", "64MiB", "--limit", "2"),

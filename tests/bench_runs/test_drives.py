@@ -75,7 +75,7 @@ def test_passes_over_the_same_data_show_a_cache_and_nothing_else(
     tmp_path: Path, drive: tuple[str, ...], right: str, wrong: str
 ) -> None:
     out, fio = tmp_path / "out.json", tmp_path / "fio"
-    words = ("-p", "boot", "--passes", "1,5", "--size", "512KiB", "--destructive", "--yes")
+    words = ("--profile", "boot", "--passes", "1,5", "--span", "512KiB", "--destructive", "--yes")
 
     def measure() -> str:
         """On a drive of its own: a second one would find the cache full."""
@@ -104,7 +104,7 @@ def test_passes_over_the_same_data_show_a_cache_and_nothing_else(
 def test_what_one_test_read_is_new_to_the_next_one(tmp_path: Path) -> None:
     """Two tests that read, on a hybrid drive: each has a first pass that the cache does not answer."""
     (tmp_path / "two.toml").write_text(PROFILE)
-    words = ("-p", tmp_path / "two.toml", "--passes", "1,5", "--size", "512KiB")
+    words = ("--profile", tmp_path / "two.toml", "--passes", "1,5", "--span", "512KiB")
 
     def measure() -> str:
         with nbdkit_file(tmp_path, *CACHED) as file, device_over(file) as device:
@@ -139,7 +139,7 @@ def _gains(folder: Path, device: Path, right: str, wrong: str) -> None:
 
     def measure() -> str:
         out.unlink(missing_ok=True)
-        told(device, "-p", folder / "queue.toml", "--size", "8MiB", "--fio-output", fio, "-o", out)
+        told(device, "--profile", folder / "queue.toml", "--span", "8MiB", "--fio-output", fio, "-o", out)
         return aligntool("bench", "show", as_on_an_idle_machine(out))[0]
 
     said = " ".join(right_or_unknown(measure, says(right, wrong)).split())

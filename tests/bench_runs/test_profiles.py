@@ -259,7 +259,7 @@ def test_a_device_with_blocks_of_4_kib_gets_no_smaller_requests() -> None:
 @pytest.mark.parametrize(
     ("name", "target", "wish", "why"),
     [
-        ("boot", replace(DISK, size=GIB), Wish(size=2 * GIB), "has 1GiB, and --size says 2GiB"),
+        ("boot", replace(DISK, size=GIB), Wish(size=2 * GIB), "has 1GiB, and --span says 2GiB"),
         ("boot", replace(FOLDER), Wish(size=512), "do not fit into 512B"),
         ("peak", Target("x", TargetKind.FILE, "x", size=100), Wish(), "do not fit"),
     ],
@@ -305,7 +305,7 @@ def test_passes_share_what_a_device_or_a_file_has() -> None:
     only = plan_of("boot", disk, Wish(passes=(5,)))
     assert (both.settings.span, both.room) == (4 * MIB, 9 * MIB)
     assert (only.settings.span, only.room) == (8 * MIB, 9 * MIB)
-    with pytest.raises(Refused, match="has 9MiB, 4MiB for each test, and --size says 5MiB"):
+    with pytest.raises(Refused, match="has 9MiB, 4MiB for each test, and --span says 5MiB"):
         plan_of("boot", disk, Wish(size=5 * MIB, passes=(5,), destructive=True))
     with pytest.raises(Refused, match="do not fit"):
         plan_of("boot", replace(disk, size=MIB), Wish(passes=(5,)))

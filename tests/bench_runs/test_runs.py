@@ -41,7 +41,7 @@ block = "64KiB"
 threads = 2
 do = "read"
 """
-QUICK = ("-p", "boot", "--runtime", "0.1", "--repeats", "1", "--size", "1MiB")
+QUICK = ("--profile", "boot", "--runtime", "0.1", "--repeats", "1", "--span", "1MiB")
 fio = pytest.mark.needs_tools("fio")
 
 
@@ -145,7 +145,17 @@ def test_results_are_listed_shown_and_compared(place: Path) -> None:
 @fio
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_leaves_nothing_behind_and_keeps_what_was_measured(place: Path, number: signal.Signals) -> None:
-    words = (place / "drive", "-p", place / "short.toml", "--runtime", "0.2", "--repeats", "500", "-o", place / "out")
+    words = (
+        place / "drive",
+        "--profile",
+        place / "short.toml",
+        "--runtime",
+        "0.2",
+        "--repeats",
+        "500",
+        "-o",
+        place / "out",
+    )
     made: list[Path] = []
     told, _ = interrupted(
         place, *words, at="2 of 500", by=number, before=lambda: made.extend((place / "drive").iterdir())
@@ -158,7 +168,7 @@ def test_an_interruption_leaves_nothing_behind_and_keeps_what_was_measured(place
 
 
 def test_a_dry_run_shows_what_fio_would_be_told_and_makes_nothing(place: Path) -> None:
-    told = bench(place, place / "drive", "-p", "boot", "--dry-run")
+    told = bench(place, place / "drive", "--profile", "boot", "--dry-run")
     lines = told.stdout.splitlines()
     assert len(lines) == 3 and all(line.startswith("fio --name=") for line in lines)
     assert list((place / "drive").iterdir()) == [] and not (place / "state").exists()
@@ -167,7 +177,7 @@ def test_a_dry_run_shows_what_fio_would_be_told_and_makes_nothing(place: Path) -
 @fio
 def test_before_the_first_pass_of_a_test_the_drive_is_woken_elsewhere(place: Path) -> None:
     """By what fio was told in each run, in the order in which it ended."""
-    words = ("-p", "boot", "--passes", "1,2", "--size", "256KiB", "--fio-output", place / "fio")
+    words = ("--profile", "boot", "--passes", "1,2", "--span", "256KiB", "--fio-output", place / "fio")
     told = bench(place, place / "drive", *words)
     assert "a file that was just written" in told.stderr and "each test over 256KiB of its own" in told.stderr
     runs = [json.loads(file.read_text()) for file in (place / "fio").iterdir()]
@@ -188,9 +198,9 @@ def test_before_the_first_pass_of_a_test_the_drive_is_woken_elsewhere(place: Pat
 def test_what_is_there_is_never_written_over(place: Path) -> None:
     precious = place / "drive" / "precious"
     precious.write_bytes(b"mine" * 4096)
-    said = bench(place, precious, "--destructive", "--yes", "-p", "boot", code=3).stderr
+    said = bench(place, precious, "--destructive", "--yes", "--profile", "boot", code=3).stderr
     assert "--destructive is for devices" in said
-    told = bench(place, precious, "-p", "boot", "--dry-run").stdout
+    told = bench(place, precious, "--profile", "boot", "--dry-run").stdout
     assert "--rw=randread" in told and "--rw=randwrite" not in told
     bench(place, place / "drive" / "sub" / "file", code=3)
     bench(place, "/dev/null", code=3)
@@ -242,10 +252,12 @@ def test_a_hole_between_data_counts_as_far_as_it_is_read(tmp_path: Path) -> None
 
 @fio
 def test_a_size_of_no_whole_blocks_is_rounded_down(place: Path) -> None:
-    told = bench(place, place / "drive", "-p", "boot", "--runtime", "0.1", "--repeats", "1", "--size", "9000", "--json")
+    told = bench(
+        place, place / "drive", "--profile", "boot", "--runtime", "0.1", "--repeats", "1", "--span", "9000", "--json"
+    )
     assert json.loads(told.stdout)["settings"]["span"] == 8192
-    said = bench(place, place / "drive", "-p", "boot", "--size", "1000", code=3).stderr
-    assert "do not fit into 1000B" in said and "a larger --size" in said
+    said = bench(place, place / "drive", "--profile", "boot", "--span", "1000", code=3).stderr
+    assert "do not fit into 1000B" in said and "a larger --span" in said
 
 
 @fio
@@ -257,7 +269,7 @@ def test_a_name_that_is_not_there_yet_is_made_and_goes_again(place: Path) -> Non
 def test_memory_is_no_drive_and_too_little_room_is_said(place: Path) -> None:
     if "tmpfs" in run("stat", "-f", "-c", "%T", "/dev/shm"):
         assert "/dev/shm is in memory (" in bench(place, "/dev/shm", code=3).stderr
-    said = bench(place, place / "drive", "--size", "900PiB", code=3).stderr
+    said = bench(place, place / "drive", "--span", "900PiB", code=3).stderr
     assert "too little room" in said
     assert list((place / "drive").iterdir()) == []
 
@@ -272,9 +284,9 @@ def test_a_result_that_is_there_is_kept(place: Path) -> None:
 
 def test_slips_of_the_keyboard_are_said(place: Path) -> None:
     assert "lst is not there" in bench(place, "lst", code=3).stderr
-    assert "there is no recipe 'cristal'" in bench(place, place / "drive", "-p", "cristal", code=3).stderr
-    assert "is for a layout" in bench(place, place / "drive", "-p", "desktop-uefi", code=3).stderr
-    for words in (("--passes", "0,5"), ("--passes", "x"), ("--runtime", "0"), ("--repeats", "0"), ("--size", "1G")):
+    assert "there is no recipe 'cristal'" in bench(place, place / "drive", "--profile", "cristal", code=3).stderr
+    assert "is for a layout" in bench(place, place / "drive", "--profile", "desktop-uefi", code=3).stderr
+    for words in (("--passes", "0,5"), ("--passes", "x"), ("--runtime", "0"), ("--repeats", "0"), ("--span", "1G")):
         bench(place, place / "drive", *words, code=2)
 
 
@@ -290,7 +302,7 @@ def test_an_error_of_fio_is_one_sentence_and_what_was_measured_is_kept(place: Pa
         "main()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, "bench", str(place / "drive"), "-p", str(place / "short.toml")],
+        [sys.executable, "-c", code, "bench", str(place / "drive"), "--profile", str(place / "short.toml")],
         capture_output=True, text=True, check=False, env=environment(place), timeout=120,
     )  # fmt: skip
     assert done.returncode == 3 and "8MiB cannot be allocated" in done.stderr and "Traceback" not in done.stderr
@@ -375,7 +387,7 @@ def test_steady_state_goes_over_the_whole_device_in_rounds(
     (place / "steady.toml").write_text(head + steady + rows)
     image = sparse(16 * MIB)
     device = loop(image)
-    told = bench(place, device, "-p", place / "steady.toml", "--destructive", "--yes", "-o", place / "out")
+    told = bench(place, device, "--profile", place / "steady.toml", "--destructive", "--yes", "-o", place / "out")
     document = json.loads((place / "out").read_text())
     assert document["settings"]["span"] == 16 * MIB and document["settings"]["prepare"] == "twice"
     (row,) = document["series"]

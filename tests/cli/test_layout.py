@@ -79,12 +79,12 @@ def test_planning_and_a_dry_run_write_nothing(sparse: MakeImage, tmp_path: Path)
 
 def test_what_a_plan_says_to_type_next_is_the_same_wish(sparse: MakeImage) -> None:
     image = sparse(256 * MIB)
-    wish = ["--part", "64MiB:linux:my root", "--label", "gpt", "--grain", "2MiB", "--spare-end", "8MiB"]
+    wish = ["--part", "64MiB:linux:my root", "--table", "gpt", "--grain", "2MiB", "--spare-end", "8MiB"]
     wish += ["--sector-size", "4KiB", "--wipe"]
     planned = run_aligntool("plan", "layout", image, *wish)
     line = next(line for line in planned.stdout.splitlines() if line.startswith("→ "))
     assert line.endswith(
-        "--part '64MiB:linux:my root' --label gpt --grain 2MiB --spare-end 8MiB --sector-size 4KiB --wipe"
+        "--part '64MiB:linux:my root' --table gpt --grain 2MiB --spare-end 8MiB --sector-size 4KiB --wipe"
     )
 
 
@@ -118,7 +118,7 @@ def test_yes_overrides_no_refusal(sparse: MakeImage) -> None:
         (("--recipe", "data-disc"), 3, "aligntool recipes show data-disk"),
         (("--recipe", "data-disk", "--part", "rest:linux"), 3, "already has partitions"),
         (("--recipe", "sector-63"), 3, "the recipe sector-63 is for a realign"),
-        (("--part", "rest:linux", "--label", "mbr"), 3, "--label dos"),
+        (("--part", "rest:linux", "--table", "mbr"), 3, "--table dos"),
     ],
 )
 def test_a_wish_that_cannot_be_is_refused_in_words(
@@ -131,7 +131,7 @@ def test_a_wish_that_cannot_be_is_refused_in_words(
 def test_a_recipe_and_what_is_typed_beside_it(sparse: MakeImage) -> None:
     image = sparse(4 * GIB)
     done = run_aligntool(
-        "plan", "layout", image, "--recipe", "data-disk", "--label", "dos", "--grain", "8MiB", "--json"
+        "plan", "layout", image, "--recipe", "data-disk", "--table", "dos", "--grain", "8MiB", "--json"
     )
     plan = from_json(done.stdout)
     assert plan.steps[0].label == "dos"  # type: ignore[union-attr]

@@ -78,7 +78,7 @@ def carried_out(case: Case) -> dict[str, object]:
     names = old if case.new == "taken" else list(drives())
     order = names[::-1] if case.how == "backwards" else names
     words = ["--level", "1", "--name", "new", "--fs", "none", "--mount", "none", "--system", "debian"]
-    words += [] if case.new == "taken" else ["--spare-room", "1MiB"]
+    words += [] if case.new == "taken" else ["--spare-end", "1MiB"]
     words += ["--whole-drives"] if case.new == "whole" else []
     words += [word for name in order for word in ("--wipe", name)]
     before = run("mdadm", "--examine", "--export", old[0])

@@ -27,7 +27,7 @@ cd /lab
 export XDG_STATE_HOME=/tmp/state
 bench() {{ # name, words: its answer, its complaints, its exit code
     name=$1; shift
-    {ROOT}/.venv/bin/aligntool bench "$@" --runtime 0.5 --repeats 1 --size 8MiB > $name.out 2> $name.err
+    {ROOT}/.venv/bin/aligntool bench "$@" --runtime 0.5 --repeats 1 --span 8MiB > $name.out 2> $name.err
     echo $? > $name.code
 }}
 for each in a b free; do
@@ -42,13 +42,13 @@ echo 10 > /sys/block/md0/md/sync_speed_max
 echo check > /sys/block/md0/md/sync_action
 cat /sys/block/md0/md/sync_action > sync_action
 cat /sys/block/${{free#/dev/}}/queue/scheduler > scheduler
-bench folder /tmp/mounted -p boot --json
+bench folder /tmp/mounted --profile boot --json
 ls -A /tmp/mounted > left
-bench array /dev/md0 -p boot --json
-bench member $a -p boot --destructive --yes
-bench mounted /dev/md0 -p boot --destructive --yes
-bench free $free -p boot --destructive --yes --json
-bench again $free -p boot --json
+bench array /dev/md0 --profile boot --json
+bench member $a --profile boot --destructive --yes
+bench mounted /dev/md0 --profile boot --destructive --yes
+bench free $free --profile boot --destructive --yes --json
+bench again $free --profile boot --json
 umount /tmp/mounted
 mdadm --stop /dev/md0
 exit 0

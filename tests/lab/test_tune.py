@@ -63,7 +63,7 @@ left > clear.left 2>&1
 
 for each in $drives; do blkdiscard --zeroout $each; done # what the killed sweep's loads wrote
 umount /etc/fstab || true # one of the guest's own is mounted over it
-$tool raid plan --level 5 --fs ext4 --measured whole.json $drives > plan.txt 2>&1; echo "exit $?" >> plan.txt
+$tool raid plan --level 5 --fs ext4 --tuned whole.json $drives > plan.txt 2>&1; echo "exit $?" >> plan.txt
 exit 0
 """
 EMPTY = "No md superblock detected"

@@ -121,7 +121,7 @@ def test_a_plan_that_is_only_shown_ends_with_what_carries_it_out(tmp_path: Path)
 
 def test_recipes_for_arrays_are_listed_shown_and_checked() -> None:
     listed = run_aligntool("recipes", "list").stdout
-    assert "aligntool raid plan DEV... --recipe NAME" in listed and "raid6-archive" in listed
+    assert "aligntool raid plan DEVICE... --recipe NAME" in listed and "raid6-archive" in listed
     shown = run_aligntool("recipes", "show", "nvme-raid0-scratch").stdout
     assert "chunk 256KiB" in shown and "mounted noatime,logbufs=8" in shown
     assert run_aligntool("recipes", "check", ROOT / "recipes" / "raid" / "raid1-system.toml").returncode == 0

@@ -146,18 +146,18 @@ def test_what_plans_by_the_result_asks_for_what_was_measured() -> None:
     asked = goal("raid10", layout="f2", bitmap="none", workload="database", database_page=8 * KIB)
     assert plan_command(sweep(asked), asked, "my chunks.json") == (
         "sudo aligntool raid plan --level 10 --workload database --layout f2 --bitmap none --database-page 8KiB "
-        "--measured 'my chunks.json' /dev/nvme0n1 /dev/nvme1n1 /dev/nvme2n1 /dev/nvme3n1"
+        "--tuned 'my chunks.json' /dev/nvme0n1 /dev/nvme1n1 /dev/nvme2n1 /dev/nvme3n1"
     )
     plain = goal("raid5")
     assert plan_command(sweep(plain, 3), plain, "chunks.json") == (
-        "sudo aligntool raid plan --level 5 --workload general --measured chunks.json "
+        "sudo aligntool raid plan --level 5 --workload general --tuned chunks.json "
         "/dev/nvme0n1 /dev/nvme1n1 /dev/nvme2n1"
     )
 
 
 def test_the_help_says_what_the_file_of_a_result_is_for() -> None:
     said = " ".join(run_aligntool("raid", "tune", "--help").stdout.replace("│", " ").split())
-    assert "Save the result in this new file, for `raid plan --measured FILE`; required to measure." in said
+    assert "Save the result in this new file, for `raid plan --tuned FILE`; required to measure." in said
 
 
 def test_a_load_says_what_it_is() -> None:
@@ -192,7 +192,7 @@ def test_a_measurement_that_is_none_is_refused_before_anything_is_looked_at(
     file = tmp_path / "chunks.json"
     if text is not None:
         file.write_text(text)
-    done = run_aligntool("raid", "plan", "--level", "0", "--measured", file, "/nowhere/a", "/nowhere/b")
+    done = run_aligntool("raid", "plan", "--level", "0", "--tuned", file, "/nowhere/a", "/nowhere/b")
     assert done.returncode == 3 and said in done.stderr and "/nowhere" not in done.stderr
 
 

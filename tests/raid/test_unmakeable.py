@@ -225,7 +225,7 @@ def test_a_drive_that_only_root_may_look_at_sends_to_sudo_and_another_to_the_aud
 def test_the_command_that_a_recipe_tells_is_understood_as_it_stands() -> None:
     """Its partitions are somebody else's; only those are another name here, which no machine has."""
     shown = " ".join(run_aligntool("recipes", "show", "partition-level").stdout.split())
-    assert "→ sudo aligntool raid plan DEV... --recipe partition-level" in shown
+    assert "→ sudo aligntool raid plan DEVICE... --recipe partition-level" in shown
     note = shown.partition("note: ")[2].partition("source: ")[0]
     words = note.partition("sudo aligntool ")[2].replace("/dev/", "/nowhere/").split()
     done = run_aligntool(*words)

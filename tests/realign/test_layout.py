@@ -267,7 +267,7 @@ def test_a_disk_that_is_too_small_says_by_how_much() -> None:
 def test_an_mbr_that_would_have_to_reach_too_far_is_refused_for_a_gpt(sector: int, reach: int) -> None:
     goal = LayoutGoal((REST,), label="dos")
     said = refusal(empty(sector=sector, size=reach + GIB), goal)
-    assert [one.code for one in said.refusals] == ["table-limit"] and said.hint == "--label gpt"
+    assert [one.code for one in said.refusals] == ["table-limit"] and said.hint == "--table gpt"
     plan_layout(empty(sector=sector, size=reach), goal)
     plan_layout(empty(sector=sector, size=reach + GIB), replace(goal, label="gpt"))
 
@@ -276,9 +276,9 @@ def test_an_mbr_that_would_have_to_reach_too_far_is_refused_for_a_gpt(sector: in
     ("goal", "subject", "evidence", "hint"),
     [
         (LayoutGoal(()), "--part", "", "--part"),
-        (LayoutGoal((REST,), label="mbr"), "--label", "'mbr'", "--label dos"),
-        (LayoutGoal((ESP,) * 5, label="dos"), "--part", "5 partitions", "--label gpt"),
-        (LayoutGoal((PartWish(MIB, "bios-boot"), REST), label="dos"), "partition 1", "BIOS boot", "--label gpt"),
+        (LayoutGoal((REST,), label="mbr"), "--table", "'mbr'", "--table dos"),
+        (LayoutGoal((ESP,) * 5, label="dos"), "--part", "5 partitions", "--table gpt"),
+        (LayoutGoal((PartWish(MIB, "bios-boot"), REST), label="dos"), "partition 1", "BIOS boot", "--table gpt"),
         (LayoutGoal((PartWish(0, "linux"),)), "partition 1", "size", ""),
         (LayoutGoal((REST,), grain=1000), "--grain", "512-byte", "--grain 1MiB"),
         (LayoutGoal((PartWish(MIB, "linux", "x" * 37),)), "partition 1", "36", ""),

@@ -22,7 +22,7 @@ _TITLES = {"realign": "Realign", "layouts": "Layouts", "raid": "Arrays", "bench"
 COMMANDS = {
     "realign": "aligntool realign DISK",
     "layouts": "aligntool layout DISK",
-    "raid": "aligntool raid plan DEV...",
+    "raid": "aligntool raid plan DEVICE...",
     "bench": "aligntool bench TARGET",
 }
 OPTIONS = {"bench": "--profile"}

@@ -49,8 +49,8 @@ def test_standard_input_is_read_as_a_file_is(log: Path) -> None:
 
 
 def test_a_format_that_is_given_is_not_guessed(log: Path) -> None:
-    assert rows(log, "--format", "csv") == rows(log)
-    assert run_aligntool("trace", log, "--format", "iolog").returncode == 3
+    assert rows(log, "--log-format", "csv") == rows(log)
+    assert run_aligntool("trace", log, "--log-format", "iolog").returncode == 3
 
 
 def test_a_grid_that_is_given_is_what_requests_are_held_against(log: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_log_of_a_partition_is_off_the_grid_as_the_partition_is(
         ("trace", "log", "--phase", "512"),
         ("trace", "log", "-p", "1"),
         ("trace", "log", "--grid", "4KiB", "--disk", "disk"),
-        ("trace", "log", "--format", "pcap"),
+        ("trace", "log", "--log-format", "pcap"),
         ("trace",),
         ("estimate", "boot"),
         ("estimate", "boot", "--rate-a", "fast"),

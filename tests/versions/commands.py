@@ -194,19 +194,19 @@ def _changing() -> Iterator[dict[str, object]]:
             yield scenario(
                 "table",
                 step(f"layout --yes --json --recipe {recipe} {name}"),
-                step(f"layout --yes --wipe --recipe {recipe} {name}"),
+                step(f"layout --yes --wipe {name} --recipe {recipe} {name}"),
                 step(f"audit --json {name}"),
                 files=[name],
             )
     for parts in (
-        "--label dos --part 8MiB:fat32:x --part rest:linux",
+        "--table dos --part 8MiB:fat32:x --part rest:linux",
         "--part 4MiB:esp --part 4MiB:swap:s --part rest:linux-raid",
         "--sector-size 4096 --part rest:linux",
         "--grain 4MiB --spare-end 8MiB --part rest:linux",
     ):
         yield scenario(
             "table",
-            step(f"layout --yes --json --wipe {parts} empty.img"),
+            step(f"layout --yes --json --wipe empty.img {parts} empty.img"),
             step("audit --json empty.img"),
             files=["empty.img"],
         )
@@ -283,14 +283,14 @@ def _all_on(name: str) -> tuple[Step, ...]:
         "audit --format prometheus",
         "plan realign",
         "plan realign --json",
-        "plan layout --wipe --recipe data-disk",
+        "plan layout --recipe data-disk --wipe",
         "realign --yes",
-        "layout --yes --wipe --recipe data-disk",
+        "layout --yes --recipe data-disk --wipe",
         "report -o -",
         "resume --restore-table",
         "rollback",
     )
-    return tuple(step(f"{line} {name}") for line in lines)
+    return tuple(step(f"{line} {name} {name}" if line.endswith("--wipe") else f"{line} {name}") for line in lines)
 
 
 def _demo() -> Iterator[dict[str, object]]:

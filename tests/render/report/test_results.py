@@ -32,7 +32,7 @@ def aligntool(folder: Path, *words: str | Path) -> None:
 @pytest.mark.on_disk
 def test_the_figures_on_the_page_are_those_of_fio(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir()
-    words = ("--profile", "real-world", "--size", "8MiB", "--runtime", "0.1", "--repeats", "3")
+    words = ("--profile", "real-world", "--span", "8MiB", "--runtime", "0.1", "--repeats", "3")
     aligntool(tmp_path, "bench", "target", *words, "-o", "result.json", "--fio-output", "fio")
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(MIB))
