@@ -109,6 +109,15 @@ def format_about(size: int) -> str:
     return f"{size}B"
 
 
+def format_start(start: int, sector_size: int) -> str:
+    """Return where a partition starts, rounded beside its exact sector: 31.50KiB, 1.00MiB. A byte within a sector is
+    exact, because it has none.
+    """
+    if start == 0 or start % sector_size:
+        return format_size(start)
+    return f"{start / MIB:.2f}MiB" if start >= MIB else f"{start / KIB:.2f}KiB"
+
+
 def significant(value: float, digits: int = 3) -> str:
     """Return a number with at least so many significant digits and never an exponent: 0.312, 41.5, 1,520."""
     places = digits - 1 - floor(log10(abs(value))) if value else 0

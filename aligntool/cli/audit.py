@@ -3,9 +3,10 @@
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from itertools import chain
 from pathlib import PurePath
 from typing import Annotated
 
@@ -16,10 +17,11 @@ from aligntool.audit.judge import audit as judge
 from aligntool.audit.report import MeasuredDisk, Report, Severity, Wishes, read_measured
 from aligntool.audit.wording import shell_word
 from aligntool.cli import options
-from aligntool.cli.options import command, print_lines, say, terminal_width
+from aligntool.cli.options import command, say, terminal_width
+from aligntool.cli.pager import page_lines
 from aligntool.errors import ExitCode, Refusal, Refused, refuse
 from aligntool.inventory import Gap, Inventory
-from aligntool.linux.files import refuse_existing, write_file
+from aligntool.linux.files import refuse_existing
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import Given
@@ -28,8 +30,9 @@ from aligntool.recipes.drives import known_of
 from aligntool.render import disk_map, prometheus
 from aligntool.render.audit import audit_lines
 from aligntool.render.json import audit_json
-from aligntool.render.lines import Line, text_of
+from aligntool.render.lines import EMPTY, Line, Style, text_of
 from aligntool.units import MIB
+from aligntool.values import dataclass
 
 # What was measured before, for an audit.
 #
@@ -76,6 +79,15 @@ class FailOn(StrEnum):
     NEVER = "never"
 
 
+@dataclass(frozen=True, slots=True)
+class KeptReport(options.Kept):
+    """Where the report is written."""
+
+    output: Annotated[
+        options.File, "--output -o", "Write the report to this file, whole or not at all; - is standard output."
+    ] = None
+
+
 def audit(
     targets: options.TargetsArgument = None,
     *,
@@ -93,15 +105,14 @@ def audit(
     verbose: Annotated[bool, "--verbose -v", "Show every disk and every note in full."] = False,
     wake: options.WakeOption = False,
     timeout: options.TimeoutOption = SILENCE_S,
-    sysroot: options.SysrootOption = None,
+    sysroot: options.SysrootsOption = None,
     sector_size: options.SectorOption = None,
     physical_sector_size: options.PhysicalOption = None,
     page_size: options.PageOption = None,
     measured: options.MeasuredOption = None,
     grain: options.WishedGrainOption = None,
     serials: Annotated[bool, "--serials", "Add serial numbers to the metrics of --format prometheus."] = False,
-    output: Annotated[options.File, "--output -o", "Write the report to this file, whole or not at all."] = None,
-    overwrite: options.OverwriteOption = False,
+    kept: KeptReport,
 ) -> None:
     """Judge every partition: on the grid, off the grid, or unknown.
 
@@ -112,34 +123,45 @@ def audit(
     Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a target could not be judged, or a disk gave no answer.
     """
     began_s = time.monotonic()
-    if output is not None:
-        refuse_existing(output, overwrite=overwrite)
-    given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
-    inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake, silence_s=timeout, keep_going=True)
-    inventory = _named(inventory) if host else inventory
+    if kept.file is not None:
+        refuse_existing(kept.file, overwrite=kept.overwrite)
     form = Format.JSON if json_ else format_
-    if targets and not inventory.disks and form is Format.TEXT:
-        refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
-    wishes = Wishes(page_size=page_size, grain=grain or MIB, measured=measured_on(measured or (), inventory))
-    report = judge(inventory, known_of(inventory), wishes)
-    lines: Iterable[Line] = ()
+    roots: Sequence[str | None] = sysroot or (None,)
+    if len(roots) > 1 and form is Format.PROMETHEUS:
+        raise typer.BadParameter("metrics are of one machine: give one --sysroot")
+    given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
+    reports, named = [], tuple(targets or ())
+    for root in roots:
+        inventory = look(named, sysroot=root, given=given, wake=wake, silence_s=timeout, keep_going=True)
+        inventory = _named(inventory) if host else inventory
+        if named and not inventory.disks and form is Format.TEXT:
+            refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
+        wishes = Wishes(page_size=page_size, grain=grain or MIB, measured=measured_on(measured or (), inventory))
+        reports.append(judge(inventory, known_of(inventory), wishes))
     match form:
         case Format.JSON:
-            pieces = audit_json(*with_mends(report))
+            _write(chain.from_iterable(audit_json(*with_mends(report)) for report in reports), kept)
         case Format.PROMETHEUS:
             run = prometheus.Run(time.time(), time.monotonic() - began_s)
-            pieces = prometheus.audit_prometheus(report, run, serials=serials)
+            _write(prometheus.audit_prometheus(reports[0], run, serials=serials), kept)
         case Format.TEXT:
-            lines = _lines(report, map_=map_, quiet=quiet, verbose=verbose)
-            pieces = text_of(lines)
-    if output is not None:
-        write_file(output, "".join(pieces).encode(), overwrite=overwrite)
-    elif lines:
-        print_lines(lines)
-    else:
+            texts = [_lines(report, map_=map_, quiet=quiet, verbose=verbose) for report in reports]
+            lines = texts[0] if len(texts) == 1 else _titled(roots, texts)
+            page_lines(lines) if kept.output is None else _write(text_of(lines), kept)
+    raise typer.Exit(max(_exit_code(report, fail_on, named=bool(named)) for report in reports))
+
+
+def _titled(roots: Sequence[str | None], texts: Iterable[Iterable[Line]]) -> Iterator[Line]:
+    for root, lines in zip(roots, texts, strict=True):
+        yield from (((f"{root}:", Style.TITLE),), EMPTY, *lines, EMPTY)
+
+
+def _write(pieces: Iterable[str], kept: KeptReport) -> None:
+    if kept.file is None:
         sys.stdout.writelines(pieces)
-    sys.stdout.flush()
-    raise typer.Exit(_exit_code(report, fail_on, named=bool(targets)))
+        sys.stdout.flush()
+    else:
+        kept.write("".join(pieces))
 
 
 def _named(inventory: Inventory) -> Inventory:

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import Annotated, TypeVar
 
@@ -15,6 +15,7 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Severity, Wishes
 from aligntool.cli import options, probe
 from aligntool.cli.options import Grid, Size, print_lines, read_text, remark, seconds, terminal_width, whole
+from aligntool.cli.pager import page_lines
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk, Inventory
 from aligntool.linux.lock import lock_for_others
@@ -33,6 +34,7 @@ from aligntool.render.experiments import alignment_json, alignment_lines, span_j
 from aligntool.render.lines import Line, show
 from aligntool.render.plan import time_words
 from aligntool.units import GIB, MIB, Extent, format_about
+from aligntool.values import dataclass
 
 # `aligntool bench list`, `show` and `compare`: results that were kept.
 #
@@ -45,7 +47,7 @@ def list_results_command(*, json_: options.JsonOption = False) -> None:
     Example: aligntool bench list
     """
     kept = targets.list_results(targets.history_folder(dict(os.environ), root=os.geteuid() == 0))
-    print_lines(shown.list_json(kept) if json_ else shown.list_lines(kept, width=terminal_width()))
+    page_lines(shown.list_json(kept) if json_ else shown.list_lines(kept, width=terminal_width()))
 
 
 def show_command(file: Annotated[str, "FILE", "A result named by `aligntool bench list`."]) -> None:
@@ -61,7 +63,7 @@ def show_command(file: Annotated[str, "FILE", "A result named by `aligntool benc
             lines = span_lines(found, width=width)
         case found:
             lines = shown.result_lines(found, width=width)
-    print_lines(lines)
+    page_lines(lines)
 
 
 def compare_command(
@@ -79,7 +81,7 @@ def compare_command(
         raise typer.BadParameter("name two results or more")
     results = [targets.read_result(file) for file in files]
     lines = shown.compare_lines(results, files, width=terminal_width())
-    print_lines(shown.compare_json(results, files) if json_ else lines)
+    page_lines(shown.compare_json(results, files) if json_ else lines)
 
 
 # `aligntool bench TARGET`: measure, report, keep.
@@ -106,7 +108,7 @@ class LoadOptions:
     mix: Annotated[
         int | None, "--mix", "Run each test mixed as well, with this percentage of reads.", "PERCENT", whole(1, 99)
     ] = None
-    data: Annotated[Data, "--data", "What is written, and read again."] = Data.RANDOM
+    data: Annotated[Data, "--data", "What is written, and read again.", "random|zero"] = Data.RANDOM
     pause: Annotated[float, "--pause", "Pause before each run.", "SECONDS", seconds(0.0, 3600.0)] = 0.0
 
 

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.report import Code, findings_markdown
-from aligntool.cli.options import HIDDEN, JsonOption, print_lines, read_text, terminal_width
+from aligntool.cli.options import HIDDEN, JsonOption, read_text, terminal_width
+from aligntool.cli.pager import page_lines
 from aligntool.documents import schema_texts
 from aligntool.errors import Refused
 from aligntool.recipes.drives import load_drives
@@ -29,12 +30,12 @@ def drives(
     """
     database = load_drives()
     if model is None:
-        print_lines(shown.row_lines([row.geometry for row in database.rows]))
+        page_lines(shown.row_lines([row.geometry for row in database.rows]))
         return
     found = database.search(model, firmware=firmware)
     if not found:
         raise Refused(f"the drive database has no row for {model!r}", hint="aligntool drives lists every row")
-    print_lines(shown.drive_lines(found, width=terminal_width()))
+    page_lines(shown.drive_lines(found, width=terminal_width()))
 
 
 # `aligntool explain`: what a finding code means, and what stands behind some of the figures.
@@ -56,17 +57,17 @@ def explain(
         return
     width = terminal_width()
     if code is None:
-        print_lines(shown.list_lines(width=width))
+        page_lines(shown.list_lines(width=width))
         return
     if code.lower() == shown.TOPIC:
-        print_lines(shown.explain_topic(width=width))
+        page_lines(shown.explain_topic(width=width))
         return
     known = {one.value: one for one in Code}
     if code.upper() not in known:
         near = get_close_matches(code.upper(), known, n=1, cutoff=0.7)
-        hint = f"aligntool explain {near[0]}" if near else "aligntool explain lists them"
-        raise Refused(f"there is no finding {code!r}", hint=hint)
-    print_lines(shown.explain_lines(known[code.upper()], width=width))
+        hint = f"the nearest is {near[0]}" if near else "aligntool explain lists them"
+        raise typer.BadParameter(f"there is no finding {code!r}; {hint}")
+    page_lines(shown.explain_lines(known[code.upper()], width=width))
 
 
 # `aligntool schema`: what the JSON documents are made of.
@@ -99,7 +100,7 @@ def list_recipes(*, json_: JsonOption = False) -> None:
     Example: aligntool recipes list
     """
     found = load_recipes()
-    print_lines(shown.recipes_json(found) if json_ else shown.recipe_rows(found, width=terminal_width()))
+    page_lines(shown.recipes_json(found) if json_ else shown.recipe_rows(found, width=terminal_width()))
 
 
 def show_recipe(
@@ -125,4 +126,4 @@ def check_recipe(file: Annotated[str, "FILE", "A recipe of your own, in TOML."],
 
 
 def _show(found: tuple[Recipe, ...], *, json_: bool) -> None:
-    print_lines(shown.recipes_json(found) if json_ else shown.recipe_lines(found, width=terminal_width()))
+    page_lines(shown.recipes_json(found) if json_ else shown.recipe_lines(found, width=terminal_width()))

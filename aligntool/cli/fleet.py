@@ -14,9 +14,10 @@ from aligntool.audit.fleet import Fleet, Machine, machine_of
 from aligntool.audit.judge import audit as judge
 from aligntool.cli import options
 from aligntool.cli.audit import FailOn
-from aligntool.cli.options import File, now, print_lines, say, terminal_width
+from aligntool.cli.options import File, now, say, terminal_width
+from aligntool.cli.pager import page_lines
 from aligntool.errors import ExitCode, Refused
-from aligntool.linux.files import refuse_existing, write_file
+from aligntool.linux.files import refuse_existing
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S, Pulse, answers_of
 from aligntool.linux.sysfs import read_written
@@ -24,17 +25,24 @@ from aligntool.linux.targets import open_sysroot
 from aligntool.recipes.drives import known_of, load_drives
 from aligntool.render.fleet import fleet_json, fleet_lines, machine_json
 from aligntool.render.report import fleet as page
+from aligntool.values import dataclass
 
 _ARCHIVES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPage(options.Kept):
+    """Where the page is written."""
+
+    output: Annotated[File, "--output -o", "Also write the report as an HTML page; - is standard output."] = None
 
 
 def fleet(
     snapshots: Annotated[list[str], "SNAPSHOT...", "Files of `aligntool snapshot`, or folders of them."],
     *,
     json_: options.JsonOption = False,
-    output: Annotated[File, "--output -o", "Also write the report as an HTML page to this file."] = None,
-    overwrite: options.OverwriteOption = False,
-    fail_on: Annotated[FailOn, "--fail-on", "Exit 1 from this severity on."] = FailOn.ERROR,
+    kept: KeptPage,
+    fail_on: Annotated[FailOn, "--fail-on", "Exit 1 from this severity on.", "error|warning|never"] = FailOn.ERROR,
     timeout: options.TimeoutOption = SILENCE_S,
 ) -> None:
     """Audit many captured machines in one report.
@@ -45,8 +53,10 @@ def fleet(
 
     Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a snapshot could not be audited.
     """
-    if output is not None:
-        refuse_existing(output, overwrite=overwrite)
+    if json_ and kept.piped:
+        raise typer.BadParameter("--json and -o - contradict each other: both write to standard output")
+    if kept.file is not None:
+        refuse_existing(kept.file, overwrite=kept.overwrite)
     names = [name for given in snapshots for name in _snapshots_in(given)]
     found = Fleet()
     room = tempfile.TemporaryDirectory(prefix="aligntool-", ignore_cleanup_errors=True)
@@ -59,13 +69,15 @@ def fleet(
                 places[number] = spool.tell()
                 spool.write(machine_json(machine).encode() + b"\n")
         tempfile.tempdir = None
-        if output is not None:
-            write_file(output, page.page_html(found, now()).encode(), overwrite=overwrite)
-            say(f"{output} written")
-        if json_:
+        if kept.file is not None:
+            kept.write(page.page_html(found, now()))
+            say(f"{kept.file} written")
+        if kept.piped:
+            sys.stdout.write(page.page_html(found, now()))
+        elif json_:
             sys.stdout.writelines(fleet_json(found, _spooled(spool, places), now()))
         else:
-            print_lines(fleet_lines(found, width=terminal_width()))
+            page_lines(fleet_lines(found, width=terminal_width()))
     sys.stdout.flush()
     raise typer.Exit(_exit_code(found, fail_on))
 

@@ -27,15 +27,17 @@ from aligntool.values import dataclass
 # fingers type by themselves.
 
 
-def confirm_disk(path: str, word: str, what: str, yes: bool) -> None:
-    """Return when the user typed `word`, or gave --yes. Raises Refused."""
+def confirm_disk(path: str, word: str, what: str, yes: bool, about: Iterable[Line] = ()) -> None:
+    """Return when the user typed `word`, or gave --yes. `about`: what stands between what is written to and the
+    question. Raises Refused.
+    """
     if yes:
         return
     word = harmless(word)
     if not _can_ask():
         text, hint = "no terminal to ask on; nothing was written", "add --yes to the command"
         raise Refused(text, hint=hint, code="not-confirmed", subject=path)
-    if _answer(f"This writes to {harmless(path)}.", f"{what}, {word},") != " ".join(word.split()):
+    if _answer(f"This writes to {harmless(path)}.", f"{what}, {word},", about) != " ".join(word.split()):
         raise Refused(f"that was not {word}; nothing was written", code="not-confirmed", subject=path)
 
 
@@ -50,9 +52,12 @@ def confirm_long(about: str, yes: bool) -> None:
         raise Refused("that was not yes; nothing was measured")
 
 
-def _answer(why: str, what: str) -> str:
+def _answer(why: str, what: str, about: Iterable[Line] = ()) -> str:
     """Return what the user types, with single spaces."""
-    print(f"\n{harmless(why)}\n{harmless(f'Type {what} to go on:')} ", end="", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    print(f"\n{harmless(why)}", file=sys.stderr)
+    show(about, sys.stderr, color=colored(sys.stderr))
+    print(f"{harmless(f'Type {what} to go on:')} ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
     if not answer.endswith("\n"):
         print(file=sys.stderr)
@@ -108,6 +113,17 @@ def whole(least: int, most: int | None = None) -> Callable[[object], int]:
         return found
 
     return number
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """Return a parser of one of these words."""
+
+    def word(text: str) -> str:
+        if text not in words:
+            raise typer.BadParameter(f"{text!r} is none of {', '.join(words)}")
+        return text
+
+    return word
 
 
 def seconds(least: float, most: float) -> Callable[[object], float]:
@@ -219,6 +235,9 @@ JsonOption = Annotated[bool, "--json", "As JSON."]
 EventsOption = Annotated[bool, "--json", "Report events as JSON lines."]
 YesOption = Annotated[bool, "--yes", "Do not ask for confirmation; overrides no refusal."]
 DryRunOption = Annotated[bool, "--dry-run", "Show the plan and stop."]
+SysrootsOption = Annotated[
+    list[str] | None, "--sysroot", "Use a captured machine: a snapshot or its folder; may be given again.", "DIR"
+]
 SysrootOption = Annotated[Folder, "--sysroot", "Use a captured machine: a snapshot or its folder."]
 WipeOption = Annotated[
     list[str] | None, "--wipe", "Allow the loss of everything on this one; may be given again.", "DEVICE"
@@ -228,7 +247,10 @@ RecipeOption = Annotated[Name, "--recipe", "Use a goal that comes with aligntool
 DestructiveOption = Annotated[bool, "--destructive", "Write to the device itself, which must be empty."]
 FioOutputOption = Annotated[Folder, "--fio-output", "Save fio's own JSON of every run in this folder."]
 RateOption = Annotated[Size, "--rate", "Copy at most this much per second, such as 50MiB."]
-SystemOption = Annotated[Name, "--system", "debian, debian-dracut, fedora, opensuse or arch [default: this system]."]
+SystemOption = Annotated[
+    str | None, "--system", "debian, debian-dracut, fedora, opensuse or arch [default: this system].", "NAME",
+    one_of("debian", "debian-dracut", "fedora", "opensuse", "arch"),
+]  # fmt: skip
 WakeOption = Annotated[bool, "--wake", "Also read disks that are asleep."]
 TimeoutOption = Annotated[float, "--timeout", "After how long a silent disk is skipped.", "SECONDS", seconds(0.1, 3600)]
 SectorOption = Annotated[int | None, "--sector-size", "Logical sector size, such as 4096.", _SECTORS]

@@ -97,7 +97,9 @@ class LayoutOptions:
     """Options of a new partition table, beside the geometry."""
 
     parts: Annotated[list[str] | None, "--part", _PART, "SIZE:ROLE[:NAME]"] = None
-    label: Annotated[str | None, "--table", "gpt, or dos for an MBR [default: gpt].", "gpt|dos"] = None
+    label: Annotated[
+        str | None, "--table", "gpt, or dos for an MBR [default: gpt].", "gpt|dos", options.one_of("gpt", "dos")
+    ] = None
     recipe: options.RecipeOption = None
     grain: Annotated[Grid, "--grain", "Boundary to start on [default: 1MiB]."] = None
     spare_end: Annotated[Size, "--spare-end", "Free space to leave at the end."] = None
@@ -121,8 +123,11 @@ class LayoutOptions:
 
 def _is_named(disk: str, wiped: Sequence[str]) -> bool:
     """Return whether the loss of what is on the disk is allowed. Raises a usage error where another one is named."""
-    at, *others = (Path("/dev" if "/" not in name and not Path(name).exists() else "", name) for name in (disk, *wiped))
-    if others := [name for name in others if name.resolve() != at.resolve()]:
+
+    def place(name: str) -> Path:
+        return Path("/dev" if "/" not in name and not Path(name).exists() else "", name).resolve()
+
+    if others := [name for name in wiped if place(name) != place(disk)]:
         raise typer.BadParameter(f"--wipe {others[0]}: the disk is {disk}")
     return bool(wiped)
 

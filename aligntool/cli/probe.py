@@ -16,7 +16,7 @@ import typer
 
 from aligntool.audit.wording import shell_word
 from aligntool.cli import options
-from aligntool.cli.options import Size, command, print_lines, remark, say, sector, terminal_width, whole
+from aligntool.cli.options import File, Size, command, print_lines, remark, say, sector, terminal_width, whole
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import ExitCode, Refused, failing_as
 from aligntool.inventory import Disk
@@ -35,6 +35,7 @@ from aligntool.render.lines import redraws
 from aligntool.render.plan import time_words
 from aligntool.render.progress import bench_bar, bench_lines
 from aligntool.units import GIB, MIB, format_size
+from aligntool.values import dataclass
 
 # Targets of measurements: a file that is made, or a device; signals; files of results.
 
@@ -132,6 +133,13 @@ def identity(disk: Disk) -> Probed:
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class KeptProbe(options.Kept):
+    """Where the result is written."""
+
+    output: Annotated[File, "--output -o", "Save the result, for `audit --measured FILE`; - is standard output."] = None
+
+
 def probe(
     target: Annotated[str, "TARGET", "A disk or image file, which is only read; or a folder, for a temporary file."],
     *,
@@ -143,7 +151,7 @@ def probe(
     largest: Annotated[Size, "--largest", "The largest unit to look for [default: 8MiB]."] = None,
     sector_size: Annotated[int | None, "--sector-size", "The smallest request to time.", "SIZE", sector] = None,
     seed: Annotated[int, "--seed", "Seed of the random places and order.", "N", whole(0)] = 1,
-    kept: options.Kept,
+    kept: KeptProbe,
     verbose: Annotated[bool, "--verbose -v", "Show the penalty of every size."] = False,
     json_: Annotated[bool, "--json", "As JSON; sizes are bytes, times µs."] = False,
 ) -> None:

@@ -5,7 +5,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Annotated
@@ -17,7 +17,8 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import RAID_WORDS, Plan, RaidGoal, Wanted, to_json, with_asked
 from aligntool.cli import arrays as acting
 from aligntool.cli import options
-from aligntool.cli.options import File, Name, Size, place, print_lines, resolved, terminal_width
+from aligntool.cli.options import File, Name, Size, one_of, place, print_lines, resolved, terminal_width
+from aligntool.cli.pager import page_lines
 from aligntool.cli.probe import bench_progress, ended_by_signals
 from aligntool.cli.run_change import Applying, ends_stream, pipes_may_break, run_change, show_only
 from aligntool.errors import Refused, Stopped
@@ -34,8 +35,13 @@ from aligntool.raid.running import PersistGoal, find_array, plan_persist
 from aligntool.recipes.goals import recipe
 from aligntool.render import plan as shown
 from aligntool.render.lines import Line, Style, plain, show
+from aligntool.values import dataclass
 
 DrivesArgument = Annotated[list[str], "DEVICE...", "Drives, or one partition of each drive."]
+WORKLOAD = one_of(*RAID_WORDS["workload"])
+BitmapOption = Annotated[
+    str | None, "--bitmap", "The write-intent bitmap.", "internal|none", one_of(*RAID_WORDS["bitmap"])
+]
 LEVELS = ("0", "1", "10", "5", "6")
 
 
@@ -54,12 +60,21 @@ class ArrayOptions:
     level: Annotated[str | None, "--level -l", "RAID level.", "0|1|10|5|6", level_word] = None
     recipe: options.RecipeOption = None
     chunk: Annotated[Size, "--chunk", "The chunk [default: as recommended]."] = None
-    workload: Annotated[Name, "--workload", "general, boot, database, sequential, lsm, vm [default: general]."] = None
-    filesystem: Annotated[Name, "--fs", "File system: xfs, ext4, btrfs, swap, none [default: xfs]."] = None
+    workload: Annotated[
+        str | None, "--workload", "general, boot, database, sequential, lsm, vm [default: general].", "NAME", WORKLOAD
+    ] = None
+    filesystem: Annotated[
+        str | None, "--fs", "File system: xfs, ext4, btrfs, swap, none [default: xfs].", "NAME",
+        one_of(*RAID_WORDS["filesystem"]),
+    ] = None  # fmt: skip
     layout: Annotated[Name, "--layout", "Layout: RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ..."] = None
-    bitmap: Annotated[str | None, "--bitmap", "The write-intent bitmap.", "internal|none"] = None
+    bitmap: BitmapOption = None
     metadata: Annotated[
-        str | None, "--metadata", "Metadata version: 1.2, or 1.0 (at the end, RAID1 only) [default: 1.2].", "1.2|1.0"
+        str | None,
+        "--metadata",
+        "Metadata version: 1.2, or 1.0 (at the end, RAID1 only) [default: 1.2].",
+        "1.2|1.0",
+        one_of(*RAID_WORDS["metadata"]),
     ] = None
     name: Annotated[Name, "--name", "The array's name [default: data]."] = None
     mount: Annotated[str | None, "--mount", "Mount point, or none [default: /srv/NAME].", "DIR", place] = None
@@ -77,7 +92,7 @@ class ArrayOptions:
         """
         goal = _goal(self.level, self.recipe)
         if self.database_page and (self.workload or goal.workload) != "database":
-            raise Refused("--database-page needs --workload database", hint="--workload database")
+            raise typer.BadParameter("--database-page needs --workload database")
         mount_at = "" if self.mount == "none" else self.mount
         measured = options.read_text(self.measured, most=tuned.LONGEST) if self.measured else goal.measured
         if self.measured:
@@ -106,7 +121,7 @@ def _goal(level: str | None, name: str | None) -> RaidGoal:
     """From a recipe, or all recommended; with new UUIDs."""
     goal = recipe(name, "raid").goal if name else RaidGoal(level or "")
     if not isinstance(goal, RaidGoal) or not (level or name):
-        raise Refused("no RAID level given", hint="--level 1, or --recipe NAME: aligntool recipes list")
+        raise typer.BadParameter("no RAID level given: --level 1, or --recipe NAME of aligntool recipes list")
     array = uuid.uuid4().hex
     words = (array[at : at + 8] for at in range(0, 32, 8))
     return replace(goal, level=level or goal.level, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4()))
@@ -246,7 +261,7 @@ def show_command(
     Exit code: 0 shown; 3 array not found.
     """
     views = acting.look_at_arrays([resolved(name) if sysroot is None else name for name in arrays or ()], sysroot)
-    print_lines(shown.arrays_json(views) if json_ else shown.array_lines(views, width=terminal_width()))
+    page_lines(shown.arrays_json(views) if json_ else shown.array_lines(views, width=terminal_width()))
 
 
 # `aligntool raid create`: an array made of drives, with everything that makes it come back after a reboot.
@@ -318,25 +333,28 @@ def _sizes(text: str | None) -> tuple[int, ...]:
     return tuple(options.size(word) for word in text.split(",")) if text else ()
 
 
-def _workload(text: str) -> str:
-    if text not in RAID_WORDS["workload"]:
-        raise typer.BadParameter(f"{text!r} is not a workload; there are {', '.join(RAID_WORDS['workload'])}")
-    return text
+@dataclass(frozen=True, slots=True)
+class KeptTuning(options.Kept):
+    """Where the result of a sweep is written."""
+
+    output: Annotated[File, "--output -o", "Save the result, for `raid plan --tuned FILE`; - is standard output."] = (
+        None
+    )
 
 
 def tune_command(
     drives: Annotated[list[str], "DEVICE...", "Empty drives, or one empty partition of each drive."],
     *,
     level: Annotated[str | None, "--level -l", "RAID level.", "0|10|5|6", level_word] = None,
-    workload: Annotated[str, "--workload", "As for `raid plan`.", "NAME", _workload] = "general",
+    workload: Annotated[str, "--workload", "As for `raid plan`.", "NAME", WORKLOAD] = "general",
     chunks: Annotated[str | None, "--chunks", "The chunks to try, such as 64KiB,128KiB.", "SIZE,..."] = None,
     layout: Annotated[Name, "--layout", "As for `raid plan`."] = None,
-    bitmap: Annotated[str | None, "--bitmap", "As for `raid plan`.", "internal|none"] = None,
+    bitmap: BitmapOption = None,
     page: Annotated[Size, "--database-page", "Page size of the database [default: 16KiB]."] = None,
     span: Annotated[Size, "--span", "How much of each array to use."] = None,
     runtime: Annotated[float, "--runtime", "Duration of each load.", "SECONDS", options.seconds(0.1, 86400)] = 5.0,
     repeats: Annotated[int, "--repeats", "Rounds over all chunks.", "N", options.whole(1, 1000)] = 5,
-    kept: options.Kept,
+    kept: KeptTuning,
     clear: Annotated[bool, "--clear", "Only remove test arrays of an earlier sweep from these members."] = False,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
@@ -354,7 +372,9 @@ def tune_command(
         clear_members(drives, yes=yes)
         return
     if level is None:
-        raise Refused("no RAID level given", hint="--level 0, 10, 5 or 6")
+        raise typer.BadParameter("no RAID level given: --level 0, 10, 5 or 6")
+    if kept.output is None and not dry_run:  # a result that cannot be kept would be minutes of wear for nothing
+        raise typer.BadParameter("no file given for the result: -o chunks.json")
     goal = _test_goal(level, workload, layout, bitmap, page)
     find = partial(_find_sweep, drives, goal, _sizes(chunks), repeats, runtime, span)
     sweep = find()
@@ -363,8 +383,6 @@ def tune_command(
     sys.stdout.flush()
     if dry_run:
         return
-    if kept.output is None:  # a result that cannot be kept would be minutes of wear for nothing
-        raise Refused("no file given for the result; nothing was written", hint="-o chunks.json")
     kept.refuse("measured")
     _confirm(sweep.members, yes)
 

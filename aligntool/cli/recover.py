@@ -212,7 +212,7 @@ def _goes_on(disk: str, found: Status, asked: Recovery, *, back: bool, json_: bo
     on_screen = sys.stdout if asked.dry_run else sys.stderr
     show(lines, on_screen, color=options.colored(on_screen))
     if not asked.dry_run and found.plan:
-        options.confirm_disk(disk, *identity(found.plan), asked.yes)
+        options.confirm_disk(disk, *identity(found.plan, disk), asked.yes)
     return not asked.dry_run
 
 
@@ -268,7 +268,7 @@ def confirm_restoring(disk: str, journal_file: str | None, plan: Plan, *, yes: b
             table_lines(f"the partition table {which}", table.partitions), sys.stderr, color=options.colored(sys.stderr)
         )
     refuse(_overwritten(disk, plan, found.partitions, written.partitions))
-    options.confirm_disk(disk, *identity(plan), yes)
+    options.confirm_disk(disk, *identity(plan, disk), yes)
     return found
 
 

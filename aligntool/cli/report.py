@@ -8,6 +8,8 @@ from os import uname
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from aligntool.audit.drives import unjudged
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Wishes
@@ -82,14 +84,14 @@ def report(
 
 def _check_words(output: str | None, chart: str | None, svg: str | None, png: str | None) -> None:
     if chart is not None and not (svg or png):
-        raise Refused("no file given for the picture", hint="--svg FILE or --png FILE")
+        raise typer.BadParameter("no file given for the picture: --svg FILE or --png FILE")
     if (svg or png) and chart is None:
-        raise Refused("no picture named", hint="--chart NAME; a name that there is not lists them all")
+        raise typer.BadParameter("no picture named: --chart NAME; an unknown name lists them all")
     if not (output or svg or png):
-        raise Refused("no file given for the page", hint="aligntool report -o report.html")
+        raise typer.BadParameter("no file given for the page: -o report.html")
     named = [name for name in (output, svg, png) if name]
     if len(set(named)) < len(named):
-        raise Refused("two files of the same name were asked for")
+        raise typer.BadParameter("two files of the same name were asked for")
 
 
 def _content(inventory: Inventory, wishes: Wishes, measured: tuple[Measured, ...]) -> Content:

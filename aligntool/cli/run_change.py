@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import FrameType
 from typing import ParamSpec, Protocol, TextIO
 
 from aligntool.audit.wording import shell_word, sudo
 from aligntool.change import Plan, to_json
 from aligntool.cli.options import KeptPlan, colored, confirm_disk, print_lines, terminal_width
+from aligntool.cli.pager import page_lines
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.linux.process import STOPPING
 from aligntool.linux.systemd_journal import record
@@ -26,7 +27,7 @@ from aligntool.realign.applying import apply_events
 from aligntool.realign.applying import ways_on as ways_on
 from aligntool.realign.layout import require_libparted
 from aligntool.render.lines import EMPTY, Line, redraws, show, text_of
-from aligntool.render.plan import attention_lines
+from aligntool.render.plan import attention_lines, summary_lines
 from aligntool.render.progress import OnEvent, begin_json, end_json, progress_bar, progress_json, progress_lines
 from aligntool.steps import EditFile, MakeMember, WriteFile
 
@@ -77,7 +78,8 @@ def run_change(
             write_end("new", changed=False, sentences=("nothing to do",))
         return
     require_libparted(plan)
-    confirm_disk(_written_to(plan), *identity(plan), yes)  # the plan is on the screen already
+    about = summary_lines(plan, width=terminal_width())  # the plan may have left the screen
+    confirm_disk(_written_to(plan), *identity(plan, plan.disk.path), yes, about)
     apply_plan(operation, plan, json_=json_)
 
 
@@ -98,20 +100,25 @@ def show_only(
         return
     # It is the disk, and not the file, that may need root.
     next_ = f"{sudo(plan.disk.path)}aligntool apply {shell_word(kept.file)}" if kept.file else operation.next_command()
-    show_plan(operation, plan, sys.stdout, type_next=next_ if applicable else "")
+    page_lines(operation.lines(plan, next_ if applicable else ""))
 
 
-def show_plan(operation: Operation, plan: Plan, stream: TextIO, *, type_next: str = "") -> None:
+def show_plan(operation: Operation, plan: Plan, stream: TextIO) -> None:
     """Write the plan as text."""
-    show(operation.lines(plan, type_next), stream, color=colored(stream))
+    show(operation.lines(plan, ""), stream, color=colored(stream))
     stream.flush()
 
 
-def identity(plan: Plan) -> tuple[str, str]:
-    """What the user types, and what that is: the serial, else the disk's id, else the image file's name."""
-    disk, name = plan.disk, PurePath(plan.disk.path).name
+def identity(plan: Plan, path: str) -> tuple[str, str]:
+    """What the user types, and what that is: an image file's name, a disk's serial, else its id, else its name.
+
+    `path`: where the disk is now.
+    """
+    disk, name = plan.disk, PurePath(path).name
     if plan.purpose in ("raid", "persist"):
         return name, "the array's name"
+    if Path(path).is_file():
+        return name, "the file's name"
     if serial := (disk.serial or "").strip():
         return serial, "the disk's serial number"
     return (disk.disk_id, "the disk's id") if disk.disk_id else (name, "its name")

@@ -321,7 +321,7 @@ class DiskPage(Screen[None]):
         if change is None:
             self._settle()
             return
-        word, what = identity(change.plan)
+        word, what = identity(change.plan, self._disk.path)
         self.query_one(Input).value = ""
         talk = f"This writes to {harmless(self._disk.path)}.\nType {what}, {harmless(word)}, to go on, or press Esc:"
         self._settle(talk, asked=change)
@@ -329,7 +329,7 @@ class DiskPage(Screen[None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if self._asked is None:
             return
-        word = harmless(identity(self._asked.plan)[0])
+        word = harmless(identity(self._asked.plan, self._disk.path)[0])
         if event.value.split() != word.split():
             self._settle(f"that was not {word}; nothing was written")
             return

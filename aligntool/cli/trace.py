@@ -4,7 +4,6 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -25,6 +24,7 @@ from aligntool.measure.targets import read_result
 from aligntool.recipes.drives import known_of
 from aligntool.render.lines import plain
 from aligntool.render.trace import Counted, Rated, Source, boot_json, boot_lines, trace_json, trace_lines
+from aligntool.values import dataclass
 
 # `aligntool estimate boot`: what the storage's part of a boot takes, from the rates of a drive.
 

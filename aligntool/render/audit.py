@@ -5,8 +5,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from aligntool.audit.drives import unjudged
 from aligntool.audit.report import Answer, Check, Code, Finding, Judged, Mend, Report, Severity, Verdict, explanations
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
-from aligntool.render.lines import EMPTY, Line, Style, columns, harmless, paragraph, plain, wrapped
-from aligntool.units import counted, format_about, format_size
+from aligntool.render.lines import (
+    EMPTY,
+    Line,
+    Piece,
+    Style,
+    cell_width,
+    columns,
+    fit,
+    harmless,
+    paragraph,
+    plain,
+    wrapped,
+)
+from aligntool.units import counted, format_about, format_size, format_start
 
 # What a drive says of itself, for `-v`: firmware, queues, NVMe formats and buffers, links up to the
 # processor.
@@ -219,8 +231,8 @@ def mend_lines(mends: Sequence[Mend], *, width: int) -> Iterator[Line]:
 # An audit as a table that a person reads in ten seconds: disks, their partitions, what is wrong, what to
 # type.
 
-FEW_DISKS = 24
-"""Up to so many disks, each gets its table; beyond, only those that are not simply fine."""
+FEW_DISKS = 4
+"""Up to so many disks, each gets its table; beyond, a line."""
 
 NO_MENDS: Mends = {}
 
@@ -237,16 +249,24 @@ def audit_lines(
     if quiet:
         yield from finding_lines(report, width=width, verbose=False, quiet=True)
         return
-    shown, fine = _split(report, verbose=verbose)
-    for judged in shown:
+    images = () if verbose else _squashed(report)
+    disks = [judged for judged in report.judged if judged not in images]
+    brief = len(disks) > FEW_DISKS and not verbose
+    if brief:
+        yield from _brief_lines(report, disks, width)
+    for judged in () if brief else disks:
         yield from disk_lines(judged, width=width)
         yield from mend_lines(mends.get(judged.disk.name, ()), width=width)
         if verbose:
             for word, text in facts_of(judged.disk):
                 yield from dim_lines(f"  {word}: {text}", width)
         yield EMPTY
-    if fine:
-        yield ((f"{len(fine)} more disks with every partition on the grid", Style.GOOD), ("; -v shows them", Style.DIM))
+    if images:
+        names = f"{images[0].disk.name} to {images[-1].disk.name}"
+        yield (
+            (f"{len(images)} loop devices of squashfs images, as snaps have ({names})", Style.PLAIN),
+            ("; -v shows them", Style.DIM),
+        )
         yield EMPTY
     if verbose and report.inventory.uplinks:
         for uplink in report.inventory.uplinks:
@@ -260,13 +280,52 @@ def audit_lines(
     yield summary_line(report)
 
 
-def _split(report: Report, *, verbose: bool) -> tuple[Sequence[Judged], Sequence[Judged]]:
-    """Disks to show and disks to count."""
-    if verbose or len(report.judged) <= FEW_DISKS:
-        return report.judged, ()
-    troubled = {finding.disk for finding in report.findings if finding.severity is not Severity.INFO}
-    shown = [judged for judged in report.judged if judged.disk.name in troubled]
-    return shown, [judged for judged in report.judged if judged.disk.name not in troubled]
+def _squashed(report: Report) -> Sequence[Judged]:
+    """Return loop devices of read-only images, of which a machine with snaps has dozens, where there are several and
+    none is off a boundary.
+    """
+    found = [
+        judged
+        for judged in report.judged
+        if judged.disk.kind is DiskKind.LOOP
+        and [layer.kind for layer in judged.disk.content] == ["squashfs"]
+        and all(verdict.answer is not Answer.OFF for verdict in judged.verdicts)
+    ]
+    return found if len(found) > 1 else ()
+
+
+def _brief_lines(report: Report, disks: Sequence[Judged], width: int) -> Iterator[Line]:
+    """A line a disk: its name, its verdict, what it is."""
+    moving = in_flight(report)
+    verdicts = [_disk_verdict(judged, moving=judged.disk.name in moving) for judged in disks]
+    names = max(cell_width(harmless(judged.disk.name)) for judged in disks)
+    words = max(len(text) for text, _ in verdicts)
+    for judged, (text, style) in zip(disks, verdicts, strict=True):
+        about = fit(disk_words(judged.disk), max(width - names - words - 4, 8)).rstrip()
+        yield (
+            (fit(judged.disk.name, names) + "  ", Style.TITLE), (fit(text, words) + "  ", style), (about, Style.PLAIN),
+        )  # fmt: skip
+    yield (
+        ("  → ", Style.DIM),
+        ("aligntool audit DISK", Style.TYPE),
+        (" shows its partitions, -v all of them", Style.DIM),
+    )
+    yield EMPTY
+
+
+def _disk_verdict(judged: Judged, *, moving: bool) -> Piece:
+    answers = [verdict.answer for verdict in judged.verdicts if verdict.matters]
+    if moving:
+        return "move in flight", Style.BAD
+    for answer, word in ((Answer.OFF, "off"), (Answer.UNKNOWN, "unknown")):
+        if count := answers.count(answer):
+            return f"{count} of {len(answers)} {word}", _ANSWERS[answer]
+    return (f"{len(answers)} on the grid", Style.GOOD) if answers else ("no partitions", Style.DIM)
+
+
+def in_flight(report: Report) -> list[str]:
+    """Return the names of the disks with a move in flight."""
+    return list(dict.fromkeys(each.disk for each in report.findings if each.code is Code.IN_FLIGHT and each.disk))
 
 
 def disk_lines(judged: Judged, *, width: int) -> Iterator[Line]:
@@ -361,8 +420,8 @@ def _row(disk: Disk, partition: Partition, verdict: Verdict | None) -> Row:
     sector = str(start // sector_size) if start % sector_size == 0 else "–"
     content = "extended" if partition.role is Role.EXTENDED else _contents(partition.content, partition.content_hint)
     return (
-        str(partition.number), partition.node or "", sector, format_size(start), format_about(partition.extent.length),
-        content or partition.type_name, verdict,
+        str(partition.number), partition.node or "", sector, format_start(start, sector_size),
+        format_about(partition.extent.length), content or partition.type_name, verdict,
     )  # fmt: skip
 
 
@@ -420,6 +479,9 @@ def verdict_line(report: Report) -> Line:
     """Return the verdict of all disks in words."""
     disks, errors = report.judged, report.count(Severity.ERROR)
     off = [each for each in disks if any(one.matters and one.answer is Answer.OFF for one in each.verdicts)]
+    if moving := in_flight(report):
+        names = ", ".join(moving[:MOST_OF_A_KIND]) + (" ..." if len(moving) > MOST_OF_A_KIND else "")
+        return ((f"A move is in flight on {names}: finish it or undo it first", Style.BAD),)
     if off and len(disks) == 1:
         starts = [one.answer for one in off[0].verdicts if one.matters]
         return ((f"{starts.count(Answer.OFF)} of {counted(len(starts), 'partition')} misaligned", Style.BAD),)

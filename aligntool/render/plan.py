@@ -18,7 +18,7 @@ from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.json import document_text
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, columns, paragraph, plain
 from aligntool.steps import MakeMember
-from aligntool.units import Extent, format_about, format_rate, format_size, significant
+from aligntool.units import Extent, counted, format_about, format_rate, format_size, format_start, significant
 
 # The steps that make an array, in words.
 
@@ -268,6 +268,43 @@ def plan_lines(
         yield (("→ ", Style.DIM), (type_next, Style.TYPE))
 
 
+def summary_lines(plan: Plan, *, width: int) -> Iterator[Line]:
+    """Yield the few lines before the question: which disk, how much, how long, and what is at risk."""
+    disk = plan.disk
+    known = identity_words(("", disk.model), ("serial ", disk.serial))
+    yield from paragraph("  " + " · ".join(word for word in (known, size_words(disk.size)) if word), width, "  ")
+    for sentence in _summary(plan):
+        yield from paragraph(f"  {sentence}", width, "  ")
+
+
+def _summary(plan: Plan) -> Iterator[str]:
+    match plan.purpose:
+        case "realign":
+            moving = sum(place.before is not None and place.before.start != place.after.start for place in plan.places)
+            estimate = plan.estimate
+            copied = f", {size_words(estimate.bytes_to_copy)} to copy" if estimate else ""
+            time = (
+                f", about {time_words(estimate.seconds)}"
+                if estimate and estimate.seconds is not None
+                else ", for an unknown time"
+            )
+            yield f"{moving} of {counted(len(plan.places), 'partition')} to move{copied}{time}."
+            yield (
+                "At risk: the partitions that move, if the drive fails or the journal is lost meanwhile. Ctrl-C or a "
+                "power cut loses nothing: resume or rollback goes on from there."
+            )
+        case "layout":
+            wiped = any(isinstance(step, steps.MakeTable) and step.wipe for step in plan.steps)
+            yield f"A new partition table: {counted(len(plan.places), 'partition')}."
+            yield f"At risk: {'everything on it is lost.' if wiped else 'nothing was recognised on it.'}"
+        case "raid":
+            members = [step for step in plan.steps if isinstance(step, MakeMember) and step.holds]
+            held = ", ".join(f"{step.device} ({'; '.join(step.holds)})" for step in members)
+            yield f"At risk: {f'everything on {held} is lost.' if held else 'nothing was recognised there.'}"
+        case _:
+            yield "At risk: how the system starts; what each file was is kept beside it."
+
+
 def attention_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     """What the user has to do afterwards; shown before the move and after it."""
     yield from sentence_lines("Afterwards", plan.attention, Style.DOUBT, width)
@@ -314,8 +351,8 @@ def _moves(place: Place) -> str:
 def _row(place: Place, sector_size: int) -> tuple[str, ...]:
     before, after = place.before, place.after
     stays = before is not None and before.start == after.start
-    old = (sector_words(before.start, sector_size), format_size(before.start)) if before else ("", "")
-    new = ("stays", "") if stays else (sector_words(after.start, sector_size), format_size(after.start))
+    old = (sector_words(before.start, sector_size), format_start(before.start, sector_size)) if before else ("", "")
+    new = ("stays", "") if stays else (sector_words(after.start, sector_size), format_start(after.start, sector_size))
     return str(place.number), *old, *new, format_about(after.length), place.what
 
 

@@ -111,7 +111,7 @@ def test_one_missing_target_is_refused_and_the_other_audited_all_the_same(old_di
         (("audit", "--sector-size", "1000", "x"), 2),
         (("audit", "--fail-on", "sometimes"), 2),
         (("audit", "--no-such-option"), 2),
-        (("explain", "AT999"), 3),
+        (("explain", "AT999"), 2),
         (("drives", "no such drive at all"), 3),
         (("nonsense",), 2),
     ],

@@ -34,7 +34,7 @@ def test_a_layout_is_shown_and_made(sparse: MakeImage) -> None:
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_a_second_run_has_nothing_to_do_unless_it_is_to_wipe(sparse: MakeImage, label: str) -> None:
     image = sparse(64 * MIB)
-    wish = ("layout", image, "--label", label, "--part", "16MiB:swap", "--part", "rest:linux", "--json")
+    wish = ("layout", image, "--table", label, "--part", "16MiB:swap", "--part", "rest:linux", "--json")
     assert run_aligntool(*wish, "--yes").returncode == 0
     before = hashed(image)
     plan = json.loads(run_aligntool(*wish, "--dry-run").stdout)["plan"]
@@ -42,7 +42,7 @@ def test_a_second_run_has_nothing_to_do_unless_it_is_to_wipe(sparse: MakeImage, 
     again = run_aligntool(*wish)
     assert again.returncode == 0 and json.loads(again.stdout.splitlines()[-1])["changed"] is False
     assert hashed(image) == before
-    assert run_aligntool(*wish, "--wipe", "--yes").returncode == 0
+    assert run_aligntool(*wish, "--wipe", image, "--yes").returncode == 0
     assert hashed(image) != before, "the new table has another identifier"
 
 
@@ -65,7 +65,7 @@ def test_a_table_that_differs_in_anything_is_refused_as_before(sparse: MakeImage
 @pytest.mark.on_disk
 def test_planning_and_a_dry_run_write_nothing(sparse: MakeImage, tmp_path: Path) -> None:
     image = sparse(64 * MIB)
-    wish = ("--part", "rest:linux", "--wipe")
+    wish = ("--part", "rest:linux", "--wipe", image)
     kept = tmp_path / "plan.json"
     planned = run_aligntool("plan", "layout", image, *wish, "-o", kept)
     dry = run_aligntool("layout", image, *wish, "--dry-run")
@@ -80,11 +80,11 @@ def test_planning_and_a_dry_run_write_nothing(sparse: MakeImage, tmp_path: Path)
 def test_what_a_plan_says_to_type_next_is_the_same_wish(sparse: MakeImage) -> None:
     image = sparse(256 * MIB)
     wish = ["--part", "64MiB:linux:my root", "--table", "gpt", "--grain", "2MiB", "--spare-end", "8MiB"]
-    wish += ["--sector-size", "4KiB", "--wipe"]
+    wish += ["--sector-size", "4KiB", "--wipe", str(image)]
     planned = run_aligntool("plan", "layout", image, *wish)
     line = next(line for line in planned.stdout.splitlines() if line.startswith("→ "))
     assert line.endswith(
-        "--part '64MiB:linux:my root' --table gpt --grain 2MiB --spare-end 8MiB --sector-size 4KiB --wipe"
+        f"--part '64MiB:linux:my root' --table gpt --grain 2MiB --spare-end 8MiB --sector-size 4KiB --wipe {image}"
     )
 
 
@@ -104,7 +104,7 @@ def test_yes_overrides_no_refusal(sparse: MakeImage) -> None:
     assert done.returncode == 3
     assert 'ext4 "photos" on the whole disk' in done.stderr and "--wipe" not in done.stderr
     assert hashed(image) == before
-    wiped = run_aligntool("layout", image, "--part", "rest:linux", "--yes", "--wipe")
+    wiped = run_aligntool("layout", image, "--part", "rest:linux", "--yes", "--wipe", image)
     assert wiped.returncode == 0 and 'lost: ext4 "photos" on the whole disk' in wiped.stdout
 
 
@@ -118,7 +118,7 @@ def test_yes_overrides_no_refusal(sparse: MakeImage) -> None:
         (("--recipe", "data-disc"), 3, "aligntool recipes show data-disk"),
         (("--recipe", "data-disk", "--part", "rest:linux"), 3, "already has partitions"),
         (("--recipe", "sector-63"), 3, "the recipe sector-63 is for a realign"),
-        (("--part", "rest:linux", "--table", "mbr"), 3, "--table dos"),
+        (("--part", "rest:linux", "--table", "mbr"), 2, "gpt, dos"),
     ],
 )
 def test_a_wish_that_cannot_be_is_refused_in_words(
@@ -178,9 +178,12 @@ def test_a_partition_is_no_disk_to_make_a_table_for(sparse: MakeImage, loop: Cal
     try:
         before = hashed(image)
         for target in (f"{device}p1", f"{device.name}p1"):
-            done = run_aligntool("layout", target, "--part", "rest:swap", "--yes", "--wipe")
+            done = run_aligntool("layout", target, "--part", "rest:swap", "--yes", "--wipe", target)
             assert done.returncode == 3 and f"give {device}" in done.stderr, done.stderr
         assert hashed(image) == before
-        assert run_aligntool("layout", device.name, "--part", "rest:swap", "--dry-run", "--wipe").returncode == 0
+        assert (
+            run_aligntool("layout", device.name, "--part", "rest:swap", "--dry-run", "--wipe", device.name).returncode
+            == 0
+        )
     finally:
         run("partx", "-d", device, fails=True)

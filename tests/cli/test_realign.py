@@ -280,7 +280,7 @@ def test_a_disk_in_flight_shows_nothing_to_mount_and_is_neither_planned_nor_real
     document = json.loads(run_aligntool("status", "--json", in_flight).stdout)
     check(document)
     assert document["state"] == "in-flight"
-    anew = ("--part", "rest:linux", "--wipe", "--yes")
+    anew = ("--part", "rest:linux", "--wipe", in_flight, "--yes")
     for words in (("plan", "realign"), ("realign", "--yes"), ("layout", *anew)):
         done = run_aligntool(*words, in_flight)
         assert done.returncode == 3 and "in flight" in done.stderr and "aligntool status" in done.stderr

@@ -17,6 +17,7 @@ import pytest
 
 from aligntool.cli.app import Output
 from aligntool.cli.arrays import look_at_members
+from aligntool.cli.options import Kept
 from aligntool.cli.raid import keep_and_tell
 from aligntool.errors import Refused, Stopped
 from aligntool.measure.chunks import Measuring, Sweep, plan_sweep, signals_wait
@@ -184,7 +185,7 @@ def test_a_result_is_kept_before_it_is_shown_to_somebody_who_is_gone(
     )
     with monkeypatch.context() as patched, Output(os.fdopen(writing, "wb"), "utf-8") as output:
         patched.setattr(sys, "stdout", output)
-        said = keep_and_tell(measured, swept, goal("raid0"), str(tmp_path / "out.json"), [])
+        said = keep_and_tell(measured, swept, goal("raid0"), Kept(str(tmp_path / "out.json")), [])
     assert said == ["standard output cannot be written: Broken pipe", f"what was measured is in {tmp_path}/out.json"]
     assert parse_tuning((tmp_path / "out.json").read_text()) == measured
 

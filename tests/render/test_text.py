@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aligntool.audit.report import Answer, Report
-from aligntool.inventory import DiskKind, TableLabel
+from aligntool.inventory import DiskKind, InFlight, Layer, TableLabel
 from aligntool.render.audit import audit_lines
 from aligntool.render.disk_map import map_lines, strip_lines
 from aligntool.render.lines import cell_width, fit, harmless, show, text_of, wants_color, wrapped
 from aligntool.render.prometheus import Run, audit_prometheus
+from aligntool.units import Extent, format_start
 from tests.audit.made import judge, made_disk
 from tests.thorough import examples
 
@@ -32,7 +33,7 @@ def old_disk() -> Report:
 
 def test_a_table_names_sector_bytes_verdict_cause_cost_and_next_command() -> None:
     said = " ".join(text(old_disk()).split())
-    for words in ("63", "32256B", "off 4KiB? by 3584B", "Windows XP", "1/2 of the aligned write rate",
+    for words in ("63", "31.50KiB", "off 4KiB? by 3584B", "Windows XP", "1/2 of the aligned write rate",
                   "reads 8KiB and writes 8KiB", "aligntool plan realign", "on the grid", "2 off"):  # fmt: skip
         assert words in said, words
 
@@ -90,12 +91,49 @@ def test_quiet_is_a_line_for_each_error_and_warning_and_nothing_when_all_is_well
     assert text(judge(made_disk("2048+4096", physical=4096)), quiet=True) == ""
 
 
-def test_many_disks_that_are_fine_are_counted_and_not_listed() -> None:
-    fine = [made_disk("2048+4096", name=f"sd{index}", physical=4096) for index in range(40)]
-    bad = made_disk("63+4096", name="sdbad", physical=4096)
-    said = text(judge(*fine, bad), verbose=False)
-    assert "40 more disks" in said and "sdbad" in said and "sd17 " not in said
-    assert "sd17" in text(judge(*fine, bad), verbose=True)
+def test_more_than_four_disks_have_a_line_each_with_their_verdict() -> None:
+    fine = [made_disk("2048+4096; 8192+4096", name=f"sd{index}", physical=4096) for index in range(4)]
+    bad = made_disk("63+4096; 8192+4096", name="sdbad", physical=4096)
+    blank = made_disk("", name="nvme11n1", physical=4096)
+    lines = text(judge(*fine, bad, blank), verbose=False).splitlines()
+    assert lines[0] == "1 of 6 disks has misaligned partitions"
+    rows = {line.split()[0]: line for line in lines[2:8]}
+    assert [*rows] == ["sd0", "sd1", "sd2", "sd3", "sdbad", "nvme11n1"]
+    assert "  2 on the grid  " in rows["sd0"] and "  1 of 2 off  " in rows["sdbad"]
+    assert "  no partitions  " in rows["nvme11n1"]
+    assert max(map(len, rows.values())) <= 80
+    assert "audit DISK" in lines[8] and not any(line.startswith("  # ") for line in lines)
+    for shown, tables in ((text(judge(*fine, bad, blank), verbose=True), 5), (text(judge(*fine), verbose=False), 4)):
+        assert sum(line.startswith("  # ") for line in shown.splitlines()) == tables
+
+
+def test_loop_devices_of_snaps_are_one_line() -> None:
+    """Each snap is a squashfs on a loop device; a fresh Ubuntu desktop has more than four."""
+    content = (Layer("squashfs", Extent(0, 1 << 20)),)
+    snaps = [replace(made_disk(name=f"loop{number}", kind=DiskKind.LOOP), content=content) for number in range(6)]
+    report = judge(made_disk("2048+4096", physical=4096), *snaps)
+    said = text(report, verbose=False)
+    assert said.count("loop") == 3 and "6 loop devices of squashfs images" in said and "(loop0 to loop5)" in said
+    assert "sector" in said, "the one disk beside them is shown in full"
+    assert all(f"loop{number}  " in text(report, verbose=True) for number in range(6))
+    assert "loop0  " in text(judge(snaps[0]), verbose=False)
+
+
+def test_a_move_in_flight_is_the_first_thing_that_is_said() -> None:
+    flying = made_disk("2048+4096; 8192+4096", physical=4096)
+    assert flying.table
+    flying = replace(flying, table=replace(flying.table, in_flight=InFlight((1,), 0)))
+    lines = text(judge(flying, made_disk("63+4096", name="sdb", physical=4096)), verbose=False).splitlines()
+    assert lines[0] == "A move is in flight on sda: finish it or undo it first"
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [(0, "0B"), (512, "0.50KiB"), (63 * 512, "31.50KiB"), (128 * 512, "64.00KiB"), (2048 * 512, "1.00MiB"),
+     (2049 * 512, "1.00MiB"), (10**12 // 512 * 512, "953674.32MiB"), (63 * 512 + 1, "32257B")],
+)  # fmt: skip
+def test_a_start_is_read_in_two_digits_beside_its_exact_sector(start: int, said: str) -> None:
+    assert format_start(start, 512) == said
 
 
 def test_the_map_draws_the_start_where_it_lies() -> None:

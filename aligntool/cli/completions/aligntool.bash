@@ -33,41 +33,41 @@ aligntool_partitions() { # the words of the command line; the first one that is 
 _aligntool_options() { # COMMAND
     options=--help arguments=
     case $1 in
-    "audit") options="--map --json --host --format --fail-on --quiet -q --verbose -v --wake --timeout --sysroot --sector-size --physical-sector-size --page-size --measured --grain --serials --output -o --overwrite --help -h" arguments=disks ;;
-    "explain") options="--help -h" arguments="=AT101 AT102 AT103 AT104 AT105 AT106 AT107 AT108 AT109 AT110 AT201 AT202 AT203 AT204 AT205 AT206 AT207 AT208 AT209 AT210 AT301 AT302 AT303 AT304 AT305 AT306 AT307 AT308 AT309 AT310 AT311 AT312 AT313 AT314 AT315 AT316 AT317 AT318 AT319 AT401 AT402 AT403 AT404 AT405 AT406 AT407 AT408 AT409 AT501 AT502 AT503 AT504 AT505 AT506 AT507 AT508 AT509 AT510 AT601 AT602 AT603 AT604 AT605 AT606 AT607 AT608 AT609 AT610 AT611 AT612 AT613 AT614 AT615 AT616 AT617 AT618 AT901 AT902 AT903 queue-depth" ;;
-    "drives") options="--firmware --help -h" arguments= ;;
-    "realign") options="--partition -p --grain --recipe --shrink --journal --dry-run --yes --rate --json --sector-size --physical-sector-size --page-size --help -h" arguments=disks ;;
-    "layout") options="--part --label --recipe --grain --spare-end --wipe --dry-run --yes --json --sector-size --physical-sector-size --page-size --help -h" arguments=disks ;;
-    "apply") options="--yes --rate --json --help -h" arguments=files ;;
-    "status") options="--journal --json --help -h" arguments=disks ;;
-    "resume") options="--journal --restore-table --dry-run --yes --rate --json --help -h" arguments=disks ;;
-    "rollback") options="--journal --restore-table --dry-run --yes --rate --json --help -h" arguments=disks ;;
-    "probe") options="--destructive --yes --limit --most --size --largest --sector-size --seed --output -o --verbose -v --json --help -h" arguments=disks ;;
-    "tui") options="--rate --help -h" arguments=disks ;;
-    "schema") options="--help -h" arguments="=audit bench bench.alignment bench.compare bench.list bench.span estimate.boot events fleet plan probe raid-tune raid.show recipes status trace" ;;
-    "report") options="--output -o --chart --svg --png --bench --overwrite --sysroot --wake --timeout --sector-size --physical-sector-size --page-size --grain --help -h" arguments=disks ;;
-    "snapshot") options="--output -o --serials --host --overwrite --help -h" arguments= ;;
-    "fleet") options="--json --output -o --overwrite --fail-on --timeout --help -h" arguments=files ;;
-    "demo") options="--help -h" arguments=files ;;
-    "plan realign") options="--partition -p --grain --recipe --shrink --journal --output -o --json --sector-size --physical-sector-size --page-size --help -h" arguments=disks ;;
-    "plan layout") options="--part --label --recipe --grain --spare-end --wipe --output -o --json --sector-size --physical-sector-size --page-size --help -h" arguments=disks ;;
-    "raid plan") options="--level -l --recipe --chunk --workload --fs --layout --bitmap --metadata --name --mount --database-page --spare-room --whole-drives --wipe --measured --system --output -o --json --help -h" arguments=disks ;;
-    "raid show") options="--sysroot --json --help -h" arguments=arrays ;;
-    "raid create") options="--level -l --recipe --chunk --workload --fs --layout --bitmap --metadata --name --mount --database-page --spare-room --whole-drives --wipe --measured --system --dry-run --yes --wait --json --help -h" arguments=disks ;;
-    "raid persist") options="--system --mount --dry-run --yes --output -o --json --sysroot --help -h" arguments=arrays ;;
-    "raid tune") options="--level -l --workload --chunks --layout --bitmap --database-page --span --runtime --repeats --output -o --clear --dry-run --yes --help -h" arguments=disks ;;
-    "bench run") options="--profile -p --size --runtime --repeats --passes --destructive --yes --dry-run --output -o --fio-output --json --mix --data --pause --help -h" arguments=disks ;;
-    "bench list") options="--json --help -h" arguments= ;;
-    "bench show") options="--help -h" arguments=files ;;
-    "bench compare") options="--json --help -h" arguments=files ;;
-    "bench alignment") options="--unit --start --every --depth --runtime --size --repeats --destructive --yes --output -o --fio-output --json --help -h" arguments=disks ;;
-    "bench span") options="--from --to --write --runtime --size --repeats --destructive --yes --output -o --fio-output --json --help -h" arguments=disks ;;
-    "trace read") options="--format --grid --phase --disk --partition -p --json --help -h" arguments=files ;;
-    "trace record") options="--output -o --grid --phase --json --help -h" arguments=disks ;;
-    "estimate boot") options="--rate-a --rate-b --trace --reads --writes --json --help -h" arguments=files ;;
-    "recipes list") options="--json --help -h" arguments= ;;
-    "recipes show") options="--json --help -h" arguments="=cloned-ssd gpt-34-40 large-unit-qlc sd-card sector-63 data-disk desktop-bios desktop-uefi sd-card server-nvme-raid nvme-raid0-scratch partition-level raid1-data raid1-system raid10-database raid5-archive raid6-archive amorphousdiskmark as-ssd atto boot crystaldiskmark-nvme crystaldiskmark iometer peak real-world steady threads" ;;
-    "recipes check") options="--json --help -h" arguments=files ;;
+    "audit") options="--map --json --host --format --fail-on --quiet -q --verbose -v --wake --timeout --sysroot --sector-size --physical-sector-size --page-size --measured --grain --serials --output -o --overwrite --color --no-pager --help -h" arguments=disks ;;
+    "explain") options="--color --no-pager --help -h" arguments="=AT101 AT102 AT103 AT104 AT105 AT106 AT107 AT108 AT109 AT110 AT201 AT202 AT203 AT204 AT205 AT206 AT207 AT208 AT209 AT210 AT301 AT302 AT303 AT304 AT305 AT306 AT307 AT308 AT309 AT310 AT311 AT312 AT313 AT314 AT315 AT316 AT317 AT318 AT319 AT401 AT402 AT403 AT404 AT405 AT406 AT407 AT408 AT409 AT501 AT502 AT503 AT504 AT505 AT506 AT507 AT508 AT509 AT510 AT601 AT602 AT603 AT604 AT605 AT606 AT607 AT608 AT609 AT610 AT611 AT612 AT613 AT614 AT615 AT616 AT617 AT618 AT901 AT902 AT903 queue-depth" ;;
+    "drives") options="--firmware --color --no-pager --help -h" arguments= ;;
+    "realign") options="--partition -p --grain --recipe --shrink --journal --dry-run --yes --rate --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
+    "layout") options="--part --table --recipe --grain --spare-end --wipe --dry-run --yes --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
+    "apply") options="--yes --rate --json --color --no-pager --help -h" arguments=files ;;
+    "status") options="--journal --json --color --no-pager --help -h" arguments=disks ;;
+    "resume") options="--journal --restore-table --dry-run --yes --rate --json --color --no-pager --help -h" arguments=disks ;;
+    "rollback") options="--journal --restore-table --dry-run --yes --rate --json --color --no-pager --help -h" arguments=disks ;;
+    "probe") options="--destructive --yes --limit --most --size --largest --sector-size --seed --output -o --overwrite --verbose -v --json --color --no-pager --help -h" arguments=disks ;;
+    "tui") options="--rate --color --no-pager --help -h" arguments=disks ;;
+    "schema") options="--color --no-pager --help -h" arguments="=audit bench bench.alignment bench.compare bench.list bench.span estimate.boot events fleet plan probe raid-tune raid.show recipes status trace" ;;
+    "report") options="--output -o --chart --svg --png --bench --overwrite --sysroot --wake --timeout --sector-size --physical-sector-size --page-size --grain --color --no-pager --help -h" arguments=disks ;;
+    "snapshot") options="--output -o --serials --host --overwrite --color --no-pager --help -h" arguments= ;;
+    "fleet") options="--json --output -o --overwrite --fail-on --timeout --color --no-pager --help -h" arguments=files ;;
+    "demo") options="--color --no-pager --help -h" arguments=files ;;
+    "plan realign") options="--partition -p --grain --recipe --shrink --journal --output -o --overwrite --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
+    "plan layout") options="--part --table --recipe --grain --spare-end --wipe --output -o --overwrite --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
+    "raid plan") options="--level -l --recipe --chunk --workload --fs --layout --bitmap --metadata --name --mount --database-page --spare-end --whole-drives --wipe --tuned --system --output -o --overwrite --json --color --no-pager --help -h" arguments=disks ;;
+    "raid show") options="--sysroot --json --color --no-pager --help -h" arguments=arrays ;;
+    "raid create") options="--level -l --recipe --chunk --workload --fs --layout --bitmap --metadata --name --mount --database-page --spare-end --whole-drives --wipe --tuned --system --dry-run --yes --wait --json --color --no-pager --help -h" arguments=disks ;;
+    "raid persist") options="--system --mount --dry-run --yes --output -o --overwrite --json --sysroot --color --no-pager --help -h" arguments=arrays ;;
+    "raid tune") options="--level -l --workload --chunks --layout --bitmap --database-page --span --runtime --repeats --output -o --overwrite --clear --dry-run --yes --color --no-pager --help -h" arguments=disks ;;
+    "bench run") options="--profile --span --runtime --repeats --passes --destructive --yes --dry-run --output -o --overwrite --fio-output --json --mix --data --pause --color --no-pager --help -h" arguments=disks ;;
+    "bench list") options="--json --color --no-pager --help -h" arguments= ;;
+    "bench show") options="--color --no-pager --help -h" arguments=files ;;
+    "bench compare") options="--json --color --no-pager --help -h" arguments=files ;;
+    "bench alignment") options="--unit --start --every --depth --runtime --output -o --overwrite --size --repeats --destructive --yes --fio-output --json --color --no-pager --help -h" arguments=disks ;;
+    "bench span") options="--from --to --write --runtime --output -o --overwrite --size --repeats --destructive --yes --fio-output --json --color --no-pager --help -h" arguments=disks ;;
+    "trace read") options="--log-format --grid --phase --disk --partition -p --json --color --no-pager --help -h" arguments=files ;;
+    "trace record") options="--output -o --overwrite --grid --phase --json --color --no-pager --help -h" arguments=disks ;;
+    "estimate boot") options="--rate-a --rate-b --trace --reads --writes --json --color --no-pager --help -h" arguments=files ;;
+    "recipes list") options="--json --color --no-pager --help -h" arguments= ;;
+    "recipes show") options="--json --color --no-pager --help -h" arguments="=cloned-ssd gpt-34-40 large-unit-qlc sd-card sector-63 data-disk desktop-bios desktop-uefi sd-card server-nvme-raid nvme-raid0-scratch partition-level raid1-data raid1-system raid10-database raid5-archive raid6-archive amorphousdiskmark as-ssd atto boot crystaldiskmark-nvme crystaldiskmark iometer peak real-world steady threads" ;;
+    "recipes check") options="--json --color --no-pager --help -h" arguments=files ;;
     esac
 }
 
@@ -75,15 +75,18 @@ _aligntool_value() { # COMMAND OPTION: whether it has a value, and what that may
     case $1 in
     "audit --format") kind="=text json prometheus" ;;
     "audit --fail-on" | "fleet --fail-on") kind="=error warning never" ;;
-    "audit --timeout" | "drives --firmware" | "realign --rate" | "layout --part" | "layout --spare-end" | "apply --rate" | "resume --rate" | "rollback --rate" | "probe --limit" | "probe --most" | "probe --size" | "probe --largest" | "probe --seed" | "tui --rate" | "report --chart" | "report --timeout" | "fleet --timeout" | "plan layout --part" | "plan layout --spare-end" | "raid plan --name" | "raid plan --database-page" | "raid plan --spare-room" | "raid create --name" | "raid create --database-page" | "raid create --spare-room" | "raid tune --database-page" | "raid tune --span" | "raid tune --runtime" | "raid tune --repeats" | "bench run --size" | "bench run --runtime" | "bench run --repeats" | "bench run --passes" | "bench run --mix" | "bench run --pause" | "bench alignment --unit" | "bench alignment --start" | "bench alignment --depth" | "bench alignment --runtime" | "bench alignment --size" | "bench alignment --repeats" | "bench span --from" | "bench span --to" | "bench span --runtime" | "bench span --size" | "bench span --repeats" | "trace read --grid" | "trace read --phase" | "trace read --partition" | "trace read -p" | "trace record --grid" | "trace record --phase" | "estimate boot --rate-a" | "estimate boot --rate-b" | "estimate boot --reads" | "estimate boot --writes") kind= ;;
-    "audit --sysroot" | "audit --measured" | "audit --output" | "audit -o" | "realign --journal" | "status --journal" | "resume --journal" | "rollback --journal" | "probe --output" | "probe -o" | "report --output" | "report -o" | "report --svg" | "report --png" | "report --bench" | "report --sysroot" | "snapshot --output" | "snapshot -o" | "fleet --output" | "fleet -o" | "plan realign --journal" | "plan realign --output" | "plan realign -o" | "plan layout --output" | "plan layout -o" | "raid plan --measured" | "raid plan --output" | "raid plan -o" | "raid show --sysroot" | "raid create --measured" | "raid persist --output" | "raid persist -o" | "raid persist --sysroot" | "raid tune --output" | "raid tune -o" | "bench run --output" | "bench run -o" | "bench alignment --output" | "bench alignment -o" | "bench span --output" | "bench span -o" | "trace record --output" | "trace record -o" | "estimate boot --trace") kind=files ;;
+    "audit --timeout" | "drives --firmware" | "realign --rate" | "layout --part" | "layout --spare-end" | "apply --rate" | "resume --rate" | "rollback --rate" | "probe --limit" | "probe --most" | "probe --size" | "probe --largest" | "probe --seed" | "tui --rate" | "report --chart" | "report --timeout" | "fleet --timeout" | "plan layout --part" | "plan layout --spare-end" | "raid plan --name" | "raid plan --database-page" | "raid plan --spare-end" | "raid create --name" | "raid create --database-page" | "raid create --spare-end" | "raid tune --database-page" | "raid tune --span" | "raid tune --runtime" | "raid tune --repeats" | "bench run --span" | "bench run --runtime" | "bench run --repeats" | "bench run --passes" | "bench run --mix" | "bench run --pause" | "bench alignment --unit" | "bench alignment --start" | "bench alignment --depth" | "bench alignment --runtime" | "bench alignment --size" | "bench alignment --repeats" | "bench span --from" | "bench span --to" | "bench span --runtime" | "bench span --size" | "bench span --repeats" | "trace read --grid" | "trace read --phase" | "trace read --partition" | "trace read -p" | "trace record --grid" | "trace record --phase" | "estimate boot --rate-a" | "estimate boot --rate-b" | "estimate boot --reads" | "estimate boot --writes") kind= ;;
+    "audit --sysroot" | "audit --measured" | "audit --output" | "audit -o" | "realign --journal" | "status --journal" | "resume --journal" | "rollback --journal" | "probe --output" | "probe -o" | "report --output" | "report -o" | "report --svg" | "report --png" | "report --bench" | "report --sysroot" | "snapshot --output" | "snapshot -o" | "fleet --output" | "fleet -o" | "plan realign --journal" | "plan realign --output" | "plan realign -o" | "plan layout --output" | "plan layout -o" | "raid plan --tuned" | "raid plan --output" | "raid plan -o" | "raid show --sysroot" | "raid create --tuned" | "raid persist --output" | "raid persist -o" | "raid persist --sysroot" | "raid tune --output" | "raid tune -o" | "bench run --output" | "bench run -o" | "bench alignment --output" | "bench alignment -o" | "bench span --output" | "bench span -o" | "trace record --output" | "trace record -o" | "estimate boot --trace") kind=files ;;
     "audit --sector-size" | "audit --physical-sector-size" | "realign --sector-size" | "realign --physical-sector-size" | "layout --sector-size" | "layout --physical-sector-size" | "probe --sector-size" | "report --sector-size" | "report --physical-sector-size" | "plan realign --sector-size" | "plan realign --physical-sector-size" | "plan layout --sector-size" | "plan layout --physical-sector-size") kind="=512 4096" ;;
     "audit --page-size" | "realign --page-size" | "layout --page-size" | "report --page-size" | "plan realign --page-size" | "plan layout --page-size") kind="=4KiB 8KiB 16KiB 32KiB 64KiB" ;;
     "audit --grain" | "realign --grain" | "layout --grain" | "report --grain" | "plan realign --grain" | "plan layout --grain") kind="=1MiB 2MiB 4MiB" ;;
+    "audit --color" | "explain --color" | "drives --color" | "realign --color" | "layout --color" | "apply --color" | "status --color" | "resume --color" | "rollback --color" | "probe --color" | "tui --color" | "report --color" | "snapshot --color" | "fleet --color" | "demo --color" | "plan realign --color" | "plan layout --color" | "raid plan --color" | "raid show --color" | "raid create --color" | "raid persist --color" | "raid tune --color" | "bench run --color" | "bench list --color" | "bench show --color" | "bench compare --color" | "bench alignment --color" | "bench span --color" | "trace read --color" | "trace record --color" | "estimate boot --color" | "recipes list --color" | "recipes show --color" | "recipes check --color") kind="=auto always never" ;;
     "realign --partition" | "realign -p" | "plan realign --partition" | "plan realign -p") kind=partitions ;;
     "realign --recipe" | "plan realign --recipe") kind="=cloned-ssd gpt-34-40 large-unit-qlc sd-card sector-63" ;;
-    "layout --label" | "plan layout --label") kind="=gpt dos" ;;
+    "layout --table" | "plan layout --table") kind="=gpt dos" ;;
     "layout --recipe" | "plan layout --recipe") kind="=data-disk desktop-bios desktop-uefi sd-card server-nvme-raid" ;;
+    "layout --wipe" | "plan layout --wipe" | "raid plan --wipe" | "raid create --wipe" | "trace read --disk") kind=disks ;;
+    "schema --color") kind="=audit bench bench.alignment bench.compare bench.list bench.span estimate.boot events fleet plan probe raid-tune raid.show recipes status trace" ;;
     "raid plan --level" | "raid plan -l" | "raid create --level" | "raid create -l") kind="=0 1 10 5 6" ;;
     "raid plan --recipe" | "raid create --recipe") kind="=nvme-raid0-scratch partition-level raid1-data raid1-system raid10-database raid5-archive raid6-archive" ;;
     "raid plan --chunk" | "raid create --chunk" | "raid tune --chunks") kind="=16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB" ;;
@@ -93,12 +96,11 @@ _aligntool_value() { # COMMAND OPTION: whether it has a value, and what that may
     "raid plan --bitmap" | "raid create --bitmap" | "raid tune --bitmap") kind="=internal none" ;;
     "raid plan --metadata" | "raid create --metadata") kind="=1.2 1.0" ;;
     "raid plan --mount" | "raid create --mount" | "raid persist --mount" | "bench run --fio-output" | "bench alignment --fio-output" | "bench span --fio-output") kind=folders ;;
-    "raid plan --wipe" | "raid create --wipe" | "trace read --disk") kind=disks ;;
     "raid plan --system" | "raid create --system" | "raid persist --system") kind="=debian debian-dracut fedora opensuse arch" ;;
     "raid tune --level" | "raid tune -l") kind="=0 10 5 6" ;;
-    "bench run --profile" | "bench run -p") kind="=amorphousdiskmark as-ssd atto boot crystaldiskmark-nvme crystaldiskmark iometer peak real-world steady threads" ;;
+    "bench run --profile") kind="=amorphousdiskmark as-ssd atto boot crystaldiskmark-nvme crystaldiskmark iometer peak real-world steady threads" ;;
     "bench run --data") kind="=random zero" ;;
-    "trace read --format") kind="=auto blkparse iolog csv" ;;
+    "trace read --log-format") kind="=auto blkparse iolog csv" ;;
     *) return 1 ;;
     esac
 }

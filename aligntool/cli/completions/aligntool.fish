@@ -130,19 +130,25 @@ complete -c aligntool -n '__aligntool_is audit' -l quiet -s q -d 'Show only erro
 complete -c aligntool -n '__aligntool_is audit' -l verbose -s v -d 'Show every disk and every note in full'
 complete -c aligntool -n '__aligntool_is audit' -l wake -d 'Also read disks that are asleep'
 complete -c aligntool -n '__aligntool_is audit' -l timeout -d 'After how long a silent disk is skipped' -x
-complete -c aligntool -n '__aligntool_is audit' -l sysroot -d 'Use a captured machine: a snapshot or its folder' -r -F
+complete -c aligntool -n '__aligntool_is audit' -l sysroot -d 'Use a captured machine: a snapshot or its folder; may be given again' -r -F
 complete -c aligntool -n '__aligntool_is audit' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is audit' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is audit' -l page-size -d 'NAND page or internal unit, such as 16KiB' -r -f -a '4KiB 8KiB 16KiB 32KiB 64KiB'
 complete -c aligntool -n '__aligntool_is audit' -l measured -d 'Compare with the result of `aligntool probe -o FILE`' -r -F
 complete -c aligntool -n '__aligntool_is audit' -l grain -d 'Boundary that partitions should start on [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is audit' -l serials -d 'Add serial numbers to the metrics of --format prometheus'
-complete -c aligntool -n '__aligntool_is audit' -l output -s o -d 'Write the report to this file, whole or not at all' -r -F
+complete -c aligntool -n '__aligntool_is audit' -l output -s o -d 'Write the report to this file, whole or not at all; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is audit' -l overwrite -d 'Replace existing files'
+complete -c aligntool -n '__aligntool_is audit' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is audit' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is audit' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is explain' -f -a 'AT101\\t\'Partition starts off the physical sectors\' AT102\\t\'Partition starts off the NAND page or the drive\\\'s internal unit\' AT103\\t\'Partition starts off the card\\\'s allocation unit\' AT104\\t\'Partition starts off the RAID chunk\' AT105\\t\'Partition starts off the optimal I/O size\' AT106\\t\'Partition does not start on a whole MiB\' AT107\\t\'Partition does not end on a physical sector\' AT108\\t\'Partition starts off the erase block\' AT109\\t\'Alignment cannot be judged\' AT110\\t\'Alignment does not matter here\' AT201\\t\'The members of a stacked device contradict each other\' AT202\\t\'The optimal I/O size is not believable\' AT203\\t\'The drive hides its physical sector size\' AT204\\t\'The physical sector size is assumed\' AT205\\t\'The minimum I/O size is not believable\' AT206\\t\'The drive offers a faster sector format\' AT207\\t\'The drive works in units larger than 4 KiB\' AT208\\t\'The physical sectors do not start at byte 0\' AT209\\t\'The drive and its adapter disagree on the physical sector\' AT210\\t\'The sector size comes from the partition table\' AT301\\t\'The primary GPT is damaged\' AT302\\t\'The backup GPT is damaged or missing\' AT303\\t\'The table was written for another sector size\' AT304\\t\'Partitions overlap\' AT305\\t\'A partition ends beyond the disk\' AT306\\t\'The chain of logical partitions is broken\' AT307\\t\'Hybrid MBR\' AT308\\t\'The kernel has other partitions than the table\' AT309\\t\'A table entry is invalid\' AT310\\t\'The protective MBR is wrong\' AT311\\t\'A partition lies outside the usable area\' AT312\\t\'The backup GPT is not at the end of the disk\' AT313\\t\'The two copies of the GPT differ\' AT314\\t\'Windows dynamic disk\' AT315\\t\'Member of a firmware or whole-disk RAID\' AT316\\t\'The partition table cannot be read\' AT317\\t\'A move of partitions is in flight\' AT318\\t\'A partition covers the partition table\' AT319\\t\'Both copies of the GPT are damaged\' AT401\\t\'Data inside the partition start off the physical sectors\' AT402\\t\'Data inside the partition start off the page, unit or allocation unit\' AT403\\t\'The clusters of a FAT or exFAT file system are off the grid\' AT404\\t\'Data inside start off the array\\\'s chunk or stripe\' AT405\\t\'The file system\\\'s stripe settings do not fit the array\' AT406\\t\'Blocks are smaller than the physical sector\' AT407\\t\'The file system is larger than its partition\' AT408\\t\'More than one thing is recognised here\' AT409\\t\'A superblock is inconsistent\' AT501\\t\'A PCIe link runs below what both its ends can do\' AT502\\t\'Drives share an uplink that is narrower than they are together\' AT503\\t\'The drive is attached to the chipset\' AT504\\t\'Firmware RAID mode hides NVMe drives\' AT505\\t\'The drive is behind Intel VMD\' AT506\\t\'The host memory buffer is smaller than the drive asked for\' AT507\\t\'How much of a DRAM-less drive its buffer can map\' AT508\\t\'The drive takes one command at a time\' AT509\\t\'The drive is faster than its slot\' AT510\\t\'The drive database has a note on this model\' AT601\\t\'An array runs with members missing\' AT602\\t\'An array is being resynchronised, rebuilt or checked\' AT603\\t\'The array\\\'s chunk cuts the pages or units of its members\' AT604\\t\'A full stripe of RAID5 or RAID6 is longer than one request\' AT605\\t\'A redundant array has no write-intent bitmap\' AT606\\t\'The bitmap of RAID5 or RAID6 on flash is too fine\' AT607\\t\'RAID5 or RAID6 on flash passes no discards on\' AT608\\t\'A drive that is a member as a whole still has a GPT header\' AT609\\t\'A member is a drive without a partition table\' AT610\\t\'The members have logical sectors of different sizes\' AT611\\t\'No ARRAY line in mdadm.conf names the array\' AT612\\t\'The array\\\'s line in mdadm.conf does not name it by its UUID\' AT613\\t\'An initramfs does not know the array\' AT614\\t\'The array belongs to another host\' AT615\\t\'Something is named by the number of an array\' AT616\\t\'A data array is mounted without nofail\' AT617\\t\'The creation of an array was interrupted\' AT618\\t\'A data array is not started when a drive is missing\' AT901\\t\'Something could not be read\' AT902\\t\'A disk or target could not be judged\' AT903\\t\'A disk did not answer in time\' queue-depth'
+complete -c aligntool -n '__aligntool_is explain' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is explain' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is explain' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is drives' -l firmware -d 'Show only rows that fit this firmware revision' -x
+complete -c aligntool -n '__aligntool_is drives' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is drives' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is drives' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is realign' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is realign' -l partition -s p -d 'Move only these, such as 1,2 [default: all off the grid]' -r -f -a '(__aligntool_partitions)'
@@ -157,29 +163,37 @@ complete -c aligntool -n '__aligntool_is realign' -l json -d 'Report events as J
 complete -c aligntool -n '__aligntool_is realign' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is realign' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is realign' -l page-size -d 'NAND page or internal unit, such as 16KiB' -r -f -a '4KiB 8KiB 16KiB 32KiB 64KiB'
+complete -c aligntool -n '__aligntool_is realign' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is realign' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is realign' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is layout' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is layout' -l part -d 'A partition, such as 512MiB:esp; may be given again. `rest:linux` takes what the others leave' -x
-complete -c aligntool -n '__aligntool_is layout' -l label -d 'gpt, or dos for an MBR [default: gpt]' -r -f -a 'gpt dos'
+complete -c aligntool -n '__aligntool_is layout' -l table -d 'gpt, or dos for an MBR [default: gpt]' -r -f -a 'gpt dos'
 complete -c aligntool -n '__aligntool_is layout' -l recipe -d 'Use a goal that comes with aligntool' -r -f -a 'data-disk\\t\'a disk for data: one Linux partition over all of it\' desktop-bios\\t\'a PC that boots by BIOS from a GPT: BIOS boot partition for GRUB, root, swap\' desktop-uefi\\t\'a PC that boots by UEFI: EFI system partition, root, swap\' sd-card\\t\'the SD card of a Raspberry Pi or similar: FAT for the firmware, Linux, both on 4 MiB\' server-nvme-raid\\t\'a member of a software RAID on NVMe: EFI system partition, /boot member, data member, room for a smaller spare\''
 complete -c aligntool -n '__aligntool_is layout' -l grain -d 'Boundary to start on [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is layout' -l spare-end -d 'Free space to leave at the end' -x
-complete -c aligntool -n '__aligntool_is layout' -l wipe -d 'Allow the loss of everything on a disk that is not empty'
+complete -c aligntool -n '__aligntool_is layout' -l wipe -d 'Allow the loss of everything on this one; may be given again' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is layout' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is layout' -l yes -d 'Do not ask for confirmation; overrides no refusal'
 complete -c aligntool -n '__aligntool_is layout' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is layout' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is layout' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is layout' -l page-size -d 'NAND page or internal unit, such as 16KiB' -r -f -a '4KiB 8KiB 16KiB 32KiB 64KiB'
+complete -c aligntool -n '__aligntool_is layout' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is layout' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is layout' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is apply' -F
 complete -c aligntool -n '__aligntool_is apply' -l yes -d 'Do not ask for confirmation; overrides no refusal'
 complete -c aligntool -n '__aligntool_is apply' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is apply' -l json -d 'Report events as JSON lines'
+complete -c aligntool -n '__aligntool_is apply' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is apply' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is apply' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is status' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is status' -l journal -d 'The journal file, if it is on another disk' -r -F
 complete -c aligntool -n '__aligntool_is status' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is status' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is status' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is status' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is resume' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is resume' -l journal -d 'The journal file, if it is on another disk' -r -F
@@ -188,6 +202,8 @@ complete -c aligntool -n '__aligntool_is resume' -l dry-run -d 'Show what is in 
 complete -c aligntool -n '__aligntool_is resume' -l yes -d 'Do not ask for confirmation; overrides no refusal'
 complete -c aligntool -n '__aligntool_is resume' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is resume' -l json -d 'Report events as JSON lines'
+complete -c aligntool -n '__aligntool_is resume' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is resume' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is resume' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is rollback' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is rollback' -l journal -d 'The journal file, if it is on another disk' -r -F
@@ -196,6 +212,8 @@ complete -c aligntool -n '__aligntool_is rollback' -l dry-run -d 'Show what is i
 complete -c aligntool -n '__aligntool_is rollback' -l yes -d 'Do not ask for confirmation; overrides no refusal'
 complete -c aligntool -n '__aligntool_is rollback' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is rollback' -l json -d 'Report events as JSON lines'
+complete -c aligntool -n '__aligntool_is rollback' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is rollback' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is rollback' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is probe' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is probe' -l destructive -d 'Also write to the disk itself, which must be empty'
@@ -206,14 +224,21 @@ complete -c aligntool -n '__aligntool_is probe' -l size -d 'Size of the file in 
 complete -c aligntool -n '__aligntool_is probe' -l largest -d 'The largest unit to look for [default: 8MiB]' -x
 complete -c aligntool -n '__aligntool_is probe' -l sector-size -d 'The smallest request to time' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is probe' -l seed -d 'Seed of the random places and order' -x
-complete -c aligntool -n '__aligntool_is probe' -l output -s o -d 'Save the result, for `audit --measured FILE`' -r -F
+complete -c aligntool -n '__aligntool_is probe' -l output -s o -d 'Save the result, for `audit --measured FILE`; - is standard output' -r -F
+complete -c aligntool -n '__aligntool_is probe' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is probe' -l verbose -s v -d 'Show the penalty of every size'
 complete -c aligntool -n '__aligntool_is probe' -l json -d 'As JSON; sizes are bytes, times µs'
+complete -c aligntool -n '__aligntool_is probe' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is probe' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is probe' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is tui' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is tui' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
+complete -c aligntool -n '__aligntool_is tui' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is tui' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is tui' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is schema' -f -a 'audit\\t\'The report of an audit\' bench\\t\'A result of aligntool bench\' bench.alignment\\t\'A result of aligntool bench alignment\' bench.compare\\t\'Compared results of aligntool bench\' bench.list\\t\'The saved results of aligntool bench\' bench.span\\t\'A result of aligntool bench span\' estimate.boot\\t\'The estimate of the storage\\\'s part of a boot\' events\\t\'One line of the events of a change\' fleet\\t\'A report of many machines\' plan\\t\'A plan\' probe\\t\'The result of aligntool probe\' raid-tune\\t\'The result of aligntool raid tune\' raid.show\\t\'The arrays of a machine\' recipes\\t\'Recipes\' status\\t\'The state of a disk or an array\' trace\\t\'The analysis of a log of commands\''
+complete -c aligntool -n '__aligntool_is schema' -l color -d 'When to colour the output' -r -f -a 'audit\\t\'The report of an audit\' bench\\t\'A result of aligntool bench\' bench.alignment\\t\'A result of aligntool bench alignment\' bench.compare\\t\'Compared results of aligntool bench\' bench.list\\t\'The saved results of aligntool bench\' bench.span\\t\'A result of aligntool bench span\' estimate.boot\\t\'The estimate of the storage\\\'s part of a boot\' events\\t\'One line of the events of a change\' fleet\\t\'A report of many machines\' plan\\t\'A plan\' probe\\t\'The result of aligntool probe\' raid-tune\\t\'The result of aligntool raid tune\' raid.show\\t\'The arrays of a machine\' recipes\\t\'Recipes\' status\\t\'The state of a disk or an array\' trace\\t\'The analysis of a log of commands\''
+complete -c aligntool -n '__aligntool_is schema' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is schema' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is report' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is report' -l output -s o -d 'Where to write the page; - is standard output' -r -F
@@ -229,20 +254,28 @@ complete -c aligntool -n '__aligntool_is report' -l sector-size -d 'Logical sect
 complete -c aligntool -n '__aligntool_is report' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is report' -l page-size -d 'NAND page or internal unit, such as 16KiB' -r -f -a '4KiB 8KiB 16KiB 32KiB 64KiB'
 complete -c aligntool -n '__aligntool_is report' -l grain -d 'Boundary that partitions should start on [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
+complete -c aligntool -n '__aligntool_is report' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is report' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is report' -l help -s h -d 'Show the options and an example'
-complete -c aligntool -n '__aligntool_is snapshot' -l output -s o -d 'The file to write: .tar.xz or .tar.gz' -r -F
+complete -c aligntool -n '__aligntool_is snapshot' -l output -s o -d 'The file to write: .tar.xz or .tar.gz; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is snapshot' -l serials -d 'Keep serial numbers, UUIDs and labels'
 complete -c aligntool -n '__aligntool_is snapshot' -l host -d 'Put the name of this machine into the manifest'
 complete -c aligntool -n '__aligntool_is snapshot' -l overwrite -d 'Replace existing files'
+complete -c aligntool -n '__aligntool_is snapshot' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is snapshot' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is snapshot' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is fleet' -F
 complete -c aligntool -n '__aligntool_is fleet' -l json -d 'As JSON'
-complete -c aligntool -n '__aligntool_is fleet' -l output -s o -d 'Also write the report as an HTML page to this file' -r -F
+complete -c aligntool -n '__aligntool_is fleet' -l output -s o -d 'Also write the report as an HTML page; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is fleet' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is fleet' -l fail-on -d 'Exit 1 from this severity on' -r -f -a 'error warning never'
 complete -c aligntool -n '__aligntool_is fleet' -l timeout -d 'After how long a silent disk is skipped' -x
+complete -c aligntool -n '__aligntool_is fleet' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is fleet' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is fleet' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is demo' -F
+complete -c aligntool -n '__aligntool_is demo' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is demo' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is demo' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is plan realign' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is plan realign' -l partition -s p -d 'Move only these, such as 1,2 [default: all off the grid]' -r -f -a '(__aligntool_partitions)'
@@ -250,24 +283,30 @@ complete -c aligntool -n '__aligntool_is plan realign' -l grain -d 'Boundary to 
 complete -c aligntool -n '__aligntool_is plan realign' -l recipe -d 'Use a goal that comes with aligntool' -r -f -a 'cloned-ssd\\t\'an old table that was cloned onto an SSD: 1 MiB or nothing\' gpt-34-40\\t\'a GPT whose first partition begins at sector 34 or 40: old macOS, FreeBSD, storage boxes\' large-unit-qlc\\t\'QLC SSDs with mapping units of 16 to 64 KiB that do not report them\' sd-card\\t\'SD cards and eMMC: every start on 4 MiB, none before it\' sector-63\\t\'a disk partitioned by cylinders: first partition at sector 63 (Windows XP and before, old Linux)\''
 complete -c aligntool -n '__aligntool_is plan realign' -l shrink -d 'Allow file systems to be shrunk with their own tools to make room'
 complete -c aligntool -n '__aligntool_is plan realign' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
-complete -c aligntool -n '__aligntool_is plan realign' -l output -s o -d 'Save the plan, for `aligntool apply FILE`' -r -F
+complete -c aligntool -n '__aligntool_is plan realign' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
+complete -c aligntool -n '__aligntool_is plan realign' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is plan realign' -l json -d 'As JSON'
 complete -c aligntool -n '__aligntool_is plan realign' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan realign' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan realign' -l page-size -d 'NAND page or internal unit, such as 16KiB' -r -f -a '4KiB 8KiB 16KiB 32KiB 64KiB'
+complete -c aligntool -n '__aligntool_is plan realign' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is plan realign' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is plan realign' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is plan layout' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is plan layout' -l part -d 'A partition, such as 512MiB:esp; may be given again. `rest:linux` takes what the others leave' -x
-complete -c aligntool -n '__aligntool_is plan layout' -l label -d 'gpt, or dos for an MBR [default: gpt]' -r -f -a 'gpt dos'
+complete -c aligntool -n '__aligntool_is plan layout' -l table -d 'gpt, or dos for an MBR [default: gpt]' -r -f -a 'gpt dos'
 complete -c aligntool -n '__aligntool_is plan layout' -l recipe -d 'Use a goal that comes with aligntool' -r -f -a 'data-disk\\t\'a disk for data: one Linux partition over all of it\' desktop-bios\\t\'a PC that boots by BIOS from a GPT: BIOS boot partition for GRUB, root, swap\' desktop-uefi\\t\'a PC that boots by UEFI: EFI system partition, root, swap\' sd-card\\t\'the SD card of a Raspberry Pi or similar: FAT for the firmware, Linux, both on 4 MiB\' server-nvme-raid\\t\'a member of a software RAID on NVMe: EFI system partition, /boot member, data member, room for a smaller spare\''
 complete -c aligntool -n '__aligntool_is plan layout' -l grain -d 'Boundary to start on [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is plan layout' -l spare-end -d 'Free space to leave at the end' -x
-complete -c aligntool -n '__aligntool_is plan layout' -l wipe -d 'Allow the loss of everything on a disk that is not empty'
-complete -c aligntool -n '__aligntool_is plan layout' -l output -s o -d 'Save the plan, for `aligntool apply FILE`' -r -F
+complete -c aligntool -n '__aligntool_is plan layout' -l wipe -d 'Allow the loss of everything on this one; may be given again' -r -f -a '(__aligntool_disks)'
+complete -c aligntool -n '__aligntool_is plan layout' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
+complete -c aligntool -n '__aligntool_is plan layout' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is plan layout' -l json -d 'As JSON'
 complete -c aligntool -n '__aligntool_is plan layout' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan layout' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan layout' -l page-size -d 'NAND page or internal unit, such as 16KiB' -r -f -a '4KiB 8KiB 16KiB 32KiB 64KiB'
+complete -c aligntool -n '__aligntool_is plan layout' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is plan layout' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is plan layout' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is raid plan' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is raid plan' -l level -s l -d 'RAID level' -r -f -a '0 1 10 5 6'
@@ -281,17 +320,22 @@ complete -c aligntool -n '__aligntool_is raid plan' -l metadata -d 'Metadata ver
 complete -c aligntool -n '__aligntool_is raid plan' -l name -d 'The array\'s name [default: data]' -x
 complete -c aligntool -n '__aligntool_is raid plan' -l mount -d 'Mount point, or none [default: /srv/NAME]' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is raid plan' -l database-page -d 'Page size for --workload database [default: 16KiB]' -x
-complete -c aligntool -n '__aligntool_is raid plan' -l spare-room -d 'Free space to leave at the end of each drive' -x
+complete -c aligntool -n '__aligntool_is raid plan' -l spare-end -d 'Free space to leave at the end, of each drive' -x
 complete -c aligntool -n '__aligntool_is raid plan' -l whole-drives -d 'Make the drives themselves the members, without tables'
-complete -c aligntool -n '__aligntool_is raid plan' -l wipe -d 'Allow the loss of what is on this member; may be given again' -r -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is raid plan' -l measured -d 'Use what `raid tune` measured on these drives' -r -F
+complete -c aligntool -n '__aligntool_is raid plan' -l wipe -d 'Allow the loss of everything on this one; may be given again' -r -f -a '(__aligntool_disks)'
+complete -c aligntool -n '__aligntool_is raid plan' -l tuned -d 'Use what `raid tune` measured on these drives' -r -F
 complete -c aligntool -n '__aligntool_is raid plan' -l system -d 'debian, debian-dracut, fedora, opensuse or arch [default: this system]' -r -f -a 'debian debian-dracut fedora opensuse arch'
-complete -c aligntool -n '__aligntool_is raid plan' -l output -s o -d 'Save the plan, for `aligntool apply FILE`' -r -F
+complete -c aligntool -n '__aligntool_is raid plan' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
+complete -c aligntool -n '__aligntool_is raid plan' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is raid plan' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is raid plan' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is raid plan' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is raid plan' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is raid show' -f -a '(__aligntool_look aligntool_arrays)'
 complete -c aligntool -n '__aligntool_is raid show' -l sysroot -d 'Use a captured machine: a snapshot or its folder' -r -F
 complete -c aligntool -n '__aligntool_is raid show' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is raid show' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is raid show' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is raid show' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is raid create' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is raid create' -l level -s l -d 'RAID level' -r -f -a '0 1 10 5 6'
@@ -305,62 +349,79 @@ complete -c aligntool -n '__aligntool_is raid create' -l metadata -d 'Metadata v
 complete -c aligntool -n '__aligntool_is raid create' -l name -d 'The array\'s name [default: data]' -x
 complete -c aligntool -n '__aligntool_is raid create' -l mount -d 'Mount point, or none [default: /srv/NAME]' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is raid create' -l database-page -d 'Page size for --workload database [default: 16KiB]' -x
-complete -c aligntool -n '__aligntool_is raid create' -l spare-room -d 'Free space to leave at the end of each drive' -x
+complete -c aligntool -n '__aligntool_is raid create' -l spare-end -d 'Free space to leave at the end, of each drive' -x
 complete -c aligntool -n '__aligntool_is raid create' -l whole-drives -d 'Make the drives themselves the members, without tables'
-complete -c aligntool -n '__aligntool_is raid create' -l wipe -d 'Allow the loss of what is on this member; may be given again' -r -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is raid create' -l measured -d 'Use what `raid tune` measured on these drives' -r -F
+complete -c aligntool -n '__aligntool_is raid create' -l wipe -d 'Allow the loss of everything on this one; may be given again' -r -f -a '(__aligntool_disks)'
+complete -c aligntool -n '__aligntool_is raid create' -l tuned -d 'Use what `raid tune` measured on these drives' -r -F
 complete -c aligntool -n '__aligntool_is raid create' -l system -d 'debian, debian-dracut, fedora, opensuse or arch [default: this system]' -r -f -a 'debian debian-dracut fedora opensuse arch'
 complete -c aligntool -n '__aligntool_is raid create' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is raid create' -l yes -d 'Do not ask for confirmation; overrides no refusal'
 complete -c aligntool -n '__aligntool_is raid create' -l wait -d 'Return when the first resynchronisation is done'
 complete -c aligntool -n '__aligntool_is raid create' -l json -d 'Report events as JSON lines'
+complete -c aligntool -n '__aligntool_is raid create' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is raid create' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is raid create' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is raid persist' -f -a '(__aligntool_look aligntool_arrays)'
 complete -c aligntool -n '__aligntool_is raid persist' -l system -d 'debian, debian-dracut, fedora, opensuse or arch [default: this system]' -r -f -a 'debian debian-dracut fedora opensuse arch'
 complete -c aligntool -n '__aligntool_is raid persist' -l mount -d 'Mount point, used now and at every start' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is raid persist' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is raid persist' -l yes -d 'Do not ask for confirmation; overrides no refusal'
-complete -c aligntool -n '__aligntool_is raid persist' -l output -s o -d 'Save the plan, for `aligntool apply FILE`' -r -F
+complete -c aligntool -n '__aligntool_is raid persist' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
+complete -c aligntool -n '__aligntool_is raid persist' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is raid persist' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is raid persist' -l sysroot -d 'Use a captured machine: a snapshot or its folder' -r -F
+complete -c aligntool -n '__aligntool_is raid persist' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is raid persist' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is raid persist' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is raid tune' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is raid tune' -l level -s l -d 'RAID level' -r -f -a '0 10 5 6'
 complete -c aligntool -n '__aligntool_is raid tune' -l workload -d 'As for `raid plan`' -r -f -a 'general boot database sequential lsm vm'
 complete -c aligntool -n '__aligntool_is raid tune' -l chunks -d 'The chunks to try, such as 64KiB,128KiB' -r -f -a '16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is raid tune' -l layout -d 'As for `raid plan`' -r -f -a 'n2 f2 o2 left-symmetric right-symmetric left-asymmetric right-asymmetric'
-complete -c aligntool -n '__aligntool_is raid tune' -l bitmap -d 'As for `raid plan`' -r -f -a 'internal none'
+complete -c aligntool -n '__aligntool_is raid tune' -l bitmap -d 'The write-intent bitmap' -r -f -a 'internal none'
 complete -c aligntool -n '__aligntool_is raid tune' -l database-page -d 'Page size of the database [default: 16KiB]' -x
 complete -c aligntool -n '__aligntool_is raid tune' -l span -d 'How much of each array to use' -x
 complete -c aligntool -n '__aligntool_is raid tune' -l runtime -d 'Duration of each load' -x
 complete -c aligntool -n '__aligntool_is raid tune' -l repeats -d 'Rounds over all chunks' -x
-complete -c aligntool -n '__aligntool_is raid tune' -l output -s o -d 'Save the result in this new file, for `raid plan --measured FILE`; required to measure' -r -F
+complete -c aligntool -n '__aligntool_is raid tune' -l output -s o -d 'Save the result, for `raid plan --tuned FILE`; - is standard output' -r -F
+complete -c aligntool -n '__aligntool_is raid tune' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is raid tune' -l clear -d 'Only remove test arrays of an earlier sweep from these members'
 complete -c aligntool -n '__aligntool_is raid tune' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is raid tune' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is raid tune' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is raid tune' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is raid tune' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is bench run' -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is bench run' -l profile -s p -d 'A name of `recipes list`, or a file' -r -f -a 'amorphousdiskmark\\t\'AmorphousDiskMark\\\'s tests: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1\' as-ssd\\t\'AS SSD\\\'s tests, with its score; its access time is the median latency of RND4K Q1T1\' atto\\t\'ATTO\\\'s sweep: sequential requests from 512 bytes to 64 MiB at depth 4\' boot\\t\'boot: one random 4 KiB request at a time, and what a boot takes with that\' crystaldiskmark-nvme\\t\'CrystalDiskMark\\\'s tests for NVMe drives: deeper queues and sixteen threads\' crystaldiskmark\\t\'CrystalDiskMark\\\'s default tests: for any drive, and comparable with most reviews\' iometer\\t\'IOMeter evaluation: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning\' peak\\t\'peak: deep queues only, the figures on the box\' real-world\\t\'real world: one request at a time, large and small\' steady\\t\'steady state: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice\' threads\\t\'IOPS against the number of threads: 4 KiB random reads, 1 to 32 threads of depth 32\''
-complete -c aligntool -n '__aligntool_is bench run' -l size -d 'Range of the requests' -x
+complete -c aligntool -n '__aligntool_is bench run' -l profile -d 'A name of `recipes list`, or a file' -r -f -a 'amorphousdiskmark\\t\'AmorphousDiskMark\\\'s tests: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1\' as-ssd\\t\'AS SSD\\\'s tests, with its score; its access time is the median latency of RND4K Q1T1\' atto\\t\'ATTO\\\'s sweep: sequential requests from 512 bytes to 64 MiB at depth 4\' boot\\t\'boot: one random 4 KiB request at a time, and what a boot takes with that\' crystaldiskmark-nvme\\t\'CrystalDiskMark\\\'s tests for NVMe drives: deeper queues and sixteen threads\' crystaldiskmark\\t\'CrystalDiskMark\\\'s default tests: for any drive, and comparable with most reviews\' iometer\\t\'IOMeter evaluation: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning\' peak\\t\'peak: deep queues only, the figures on the box\' real-world\\t\'real world: one request at a time, large and small\' steady\\t\'steady state: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice\' threads\\t\'IOPS against the number of threads: 4 KiB random reads, 1 to 32 threads of depth 32\''
+complete -c aligntool -n '__aligntool_is bench run' -l span -d 'Range of the requests; in a folder the size of the file' -x
 complete -c aligntool -n '__aligntool_is bench run' -l runtime -d 'Duration of each run' -x
 complete -c aligntool -n '__aligntool_is bench run' -l repeats -d 'Runs of each test' -x
 complete -c aligntool -n '__aligntool_is bench run' -l passes -d 'Times to run over the same data, such as 1,5, to reveal a cache' -x
 complete -c aligntool -n '__aligntool_is bench run' -l destructive -d 'Write to the device itself, which must be empty'
 complete -c aligntool -n '__aligntool_is bench run' -l yes -d 'Do not ask for confirmation; overrides no refusal'
 complete -c aligntool -n '__aligntool_is bench run' -l dry-run -d 'Show the fio command lines, and stop'
-complete -c aligntool -n '__aligntool_is bench run' -l output -s o -d 'Save the result in this file as well' -r -F
+complete -c aligntool -n '__aligntool_is bench run' -l output -s o -d 'Save the result as JSON; - is standard output' -r -F
+complete -c aligntool -n '__aligntool_is bench run' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is bench run' -l fio-output -d 'Save fio\'s own JSON of every run in this folder' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is bench run' -l json -d 'As JSON'
 complete -c aligntool -n '__aligntool_is bench run' -l mix -d 'Run each test mixed as well, with this percentage of reads' -x
 complete -c aligntool -n '__aligntool_is bench run' -l data -d 'What is written, and read again' -r -f -a 'random zero'
 complete -c aligntool -n '__aligntool_is bench run' -l pause -d 'Pause before each run' -x
+complete -c aligntool -n '__aligntool_is bench run' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is bench run' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is bench run' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is bench list' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is bench list' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is bench list' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is bench list' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is bench show' -F
+complete -c aligntool -n '__aligntool_is bench show' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is bench show' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is bench show' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is bench compare' -F
 complete -c aligntool -n '__aligntool_is bench compare' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is bench compare' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is bench compare' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is bench compare' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is bench alignment' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is bench alignment' -l unit -d 'The drive\'s unit [default: what the audit finds]' -x
@@ -368,40 +429,51 @@ complete -c aligntool -n '__aligntool_is bench alignment' -l start -d 'Test only
 complete -c aligntool -n '__aligntool_is bench alignment' -l every -d 'Test every sector of the unit, not each eighth; takes long'
 complete -c aligntool -n '__aligntool_is bench alignment' -l depth -d 'Requests in flight' -x
 complete -c aligntool -n '__aligntool_is bench alignment' -l runtime -d 'Duration of each run' -x
+complete -c aligntool -n '__aligntool_is bench alignment' -l output -s o -d 'Save the result as JSON; - is standard output' -r -F
+complete -c aligntool -n '__aligntool_is bench alignment' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is bench alignment' -l size -d 'Size of the file in a folder' -x
 complete -c aligntool -n '__aligntool_is bench alignment' -l repeats -d 'Number of runs' -x
 complete -c aligntool -n '__aligntool_is bench alignment' -l destructive -d 'Write to the device itself, which must be empty'
 complete -c aligntool -n '__aligntool_is bench alignment' -l yes -d 'Do not ask for confirmation; overrides no refusal'
-complete -c aligntool -n '__aligntool_is bench alignment' -l output -s o -d 'Save the result as JSON' -r -F
 complete -c aligntool -n '__aligntool_is bench alignment' -l fio-output -d 'Save fio\'s own JSON of every run in this folder' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is bench alignment' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is bench alignment' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is bench alignment' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is bench alignment' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is bench span' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is bench span' -l from -d 'The smallest span [default: 64MiB]' -x
 complete -c aligntool -n '__aligntool_is bench span' -l to -d 'The largest span [default: the whole target]' -x
 complete -c aligntool -n '__aligntool_is bench span' -l write -d 'Write instead of reading; in a file, or on an empty device'
 complete -c aligntool -n '__aligntool_is bench span' -l runtime -d 'Duration of each run' -x
+complete -c aligntool -n '__aligntool_is bench span' -l output -s o -d 'Save the result as JSON; - is standard output' -r -F
+complete -c aligntool -n '__aligntool_is bench span' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is bench span' -l size -d 'Size of the file in a folder' -x
 complete -c aligntool -n '__aligntool_is bench span' -l repeats -d 'Number of runs' -x
 complete -c aligntool -n '__aligntool_is bench span' -l destructive -d 'Write to the device itself, which must be empty'
 complete -c aligntool -n '__aligntool_is bench span' -l yes -d 'Do not ask for confirmation; overrides no refusal'
-complete -c aligntool -n '__aligntool_is bench span' -l output -s o -d 'Save the result as JSON' -r -F
 complete -c aligntool -n '__aligntool_is bench span' -l fio-output -d 'Save fio\'s own JSON of every run in this folder' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is bench span' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is bench span' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is bench span' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is bench span' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is trace read' -F
-complete -c aligntool -n '__aligntool_is trace read' -l format -d 'Format of the log' -r -f -a 'auto blkparse iolog csv'
+complete -c aligntool -n '__aligntool_is trace read' -l log-format -d 'Format of the log' -r -f -a 'auto blkparse iolog csv'
 complete -c aligntool -n '__aligntool_is trace read' -l grid -d 'Compare the requests with boundaries of this size, such as 4KiB' -x
 complete -c aligntool -n '__aligntool_is trace read' -l phase -d 'Where the first boundary of --grid lies' -x
 complete -c aligntool -n '__aligntool_is trace read' -l disk -d 'Compare them with the boundaries that the audit finds' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is trace read' -l partition -s p -d 'The log counts from this partition' -x
 complete -c aligntool -n '__aligntool_is trace read' -l json -d 'As JSON; sizes are bytes'
+complete -c aligntool -n '__aligntool_is trace read' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is trace read' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is trace read' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is trace record' -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is trace record' -l output -s o -d 'Save the log, as text of blkparse' -r -F
+complete -c aligntool -n '__aligntool_is trace record' -l output -s o -d 'Save the log, as text of blkparse; - is standard output' -r -F
+complete -c aligntool -n '__aligntool_is trace record' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is trace record' -l grid -d 'Compare the requests with such boundaries [default: the audit\'s]' -x
 complete -c aligntool -n '__aligntool_is trace record' -l phase -d 'Where the first boundary of --grid lies' -x
 complete -c aligntool -n '__aligntool_is trace record' -l json -d 'As JSON; CMD\'s standard output then goes to standard error'
+complete -c aligntool -n '__aligntool_is trace record' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is trace record' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is trace record' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is estimate boot' -F
 complete -c aligntool -n '__aligntool_is estimate boot' -l rate-a -d 'Random 4 KiB rate at depth 1: reads, writes' -x
@@ -410,12 +482,20 @@ complete -c aligntool -n '__aligntool_is estimate boot' -l trace -d 'Use the com
 complete -c aligntool -n '__aligntool_is estimate boot' -l reads -d 'Number of reads' -x
 complete -c aligntool -n '__aligntool_is estimate boot' -l writes -d 'Number of writes' -x
 complete -c aligntool -n '__aligntool_is estimate boot' -l json -d 'As JSON; times in seconds'
+complete -c aligntool -n '__aligntool_is estimate boot' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is estimate boot' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is estimate boot' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is recipes list' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is recipes list' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is recipes list' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is recipes list' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is recipes show' -f -a 'cloned-ssd\\t\'an old table that was cloned onto an SSD: 1 MiB or nothing\' gpt-34-40\\t\'a GPT whose first partition begins at sector 34 or 40: old macOS, FreeBSD, storage boxes\' large-unit-qlc\\t\'QLC SSDs with mapping units of 16 to 64 KiB that do not report them\' sd-card\\t\'SD cards and eMMC: every start on 4 MiB, none before it\' sector-63\\t\'a disk partitioned by cylinders: first partition at sector 63 (Windows XP and before, old Linux)\' data-disk\\t\'a disk for data: one Linux partition over all of it\' desktop-bios\\t\'a PC that boots by BIOS from a GPT: BIOS boot partition for GRUB, root, swap\' desktop-uefi\\t\'a PC that boots by UEFI: EFI system partition, root, swap\' sd-card\\t\'the SD card of a Raspberry Pi or similar: FAT for the firmware, Linux, both on 4 MiB\' server-nvme-raid\\t\'a member of a software RAID on NVMe: EFI system partition, /boot member, data member, room for a smaller spare\' nvme-raid0-scratch\\t\'a fast scratch disk of NVMe drives: RAID0, chunk 256 KiB, XFS as the article of 2015 made it\' partition-level\\t\'an array over one partition of each drive, beside whatever else is on them: RAID1, XFS\' raid1-data\\t\'data on two drives that each hold all of it: RAID1, XFS\' raid1-system\\t\'a system that starts from either drive: RAID1 with ext4, and an EFI system partition on each drive\' raid10-database\\t\'a database with pages of 16 KiB: RAID10 with near copies, XFS\' raid5-archive\\t\'an archive on which one drive may fail: RAID5, long writes, XFS\' raid6-archive\\t\'an archive on which two drives may fail: RAID6, long writes, XFS\' amorphousdiskmark\\t\'AmorphousDiskMark\\\'s tests: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1\' as-ssd\\t\'AS SSD\\\'s tests, with its score; its access time is the median latency of RND4K Q1T1\' atto\\t\'ATTO\\\'s sweep: sequential requests from 512 bytes to 64 MiB at depth 4\' boot\\t\'boot: one random 4 KiB request at a time, and what a boot takes with that\' crystaldiskmark-nvme\\t\'CrystalDiskMark\\\'s tests for NVMe drives: deeper queues and sixteen threads\' crystaldiskmark\\t\'CrystalDiskMark\\\'s default tests: for any drive, and comparable with most reviews\' iometer\\t\'IOMeter evaluation: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning\' peak\\t\'peak: deep queues only, the figures on the box\' real-world\\t\'real world: one request at a time, large and small\' steady\\t\'steady state: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice\' threads\\t\'IOPS against the number of threads: 4 KiB random reads, 1 to 32 threads of depth 32\''
 complete -c aligntool -n '__aligntool_is recipes show' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is recipes show' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is recipes show' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is recipes show' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is recipes check' -F
 complete -c aligntool -n '__aligntool_is recipes check' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is recipes check' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is recipes check' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is recipes check' -l help -s h -d 'Show the options and an example'

@@ -37,24 +37,26 @@ _aligntool_audit() {
         '(--map)--map[Draw each disk to scale, and the blocks of each partition over sectors]' \
         '(--json)--json[The same as --format json]' \
         '(--host)--host[Put the name of this machine into the JSON]' \
-        '(--format)--format=[Format of the report]:WORD:(text json prometheus)' \
-        '(--fail-on)--fail-on=[Exit 1 from this severity on \[default\: error\], 3 where a disk was not judged]:WORD:(error warning never)' \
+        '(--format)--format=[Format of the report]:text|json|prometheus:(text json prometheus)' \
+        '(--fail-on)--fail-on=[Exit 1 from this severity on \[default\: error\], 3 where a disk was not judged]:error|warning|never:(error warning never)' \
         '(--quiet -q)--quiet[Show only errors and warnings, one line each]' \
         '(--quiet -q)-q[Show only errors and warnings, one line each]' \
         '(--verbose -v)--verbose[Show every disk and every note in full]' \
         '(--verbose -v)-v[Show every disk and every note in full]' \
         '(--wake)--wake[Also read disks that are asleep]' \
         '(--timeout)--timeout=[After how long a silent disk is skipped]:SECONDS: ' \
-        '(--sysroot)--sysroot=[Use a captured machine\: a snapshot or its folder]:DIR:_files' \
+        '*--sysroot=[Use a captured machine\: a snapshot or its folder; may be given again]:DIR:_files' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
         '*--measured=[Compare with the result of `aligntool probe -o FILE`]:FILE:_files' \
         '(--grain)--grain=[Boundary that partitions should start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--serials)--serials[Add serial numbers to the metrics of --format prometheus]' \
-        '(--output -o)--output=[Write the report to this file, whole or not at all]:FILE:_files' \
-        '(--output -o)-o+[Write the report to this file, whole or not at all]:FILE:_files' \
+        '(--output -o)--output=[Write the report to this file, whole or not at all; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Write the report to this file, whole or not at all; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:audit:_aligntool_devices'
@@ -62,6 +64,8 @@ _aligntool_audit() {
 
 _aligntool_explain() {
     _arguments -s -S \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:explain:((AT101\:"Partition starts off the physical sectors" AT102\:"Partition starts off the NAND page or the drive'\''s internal unit" AT103\:"Partition starts off the card'\''s allocation unit" AT104\:"Partition starts off the RAID chunk" AT105\:"Partition starts off the optimal I/O size" AT106\:"Partition does not start on a whole MiB" AT107\:"Partition does not end on a physical sector" AT108\:"Partition starts off the erase block" AT109\:"Alignment cannot be judged" AT110\:"Alignment does not matter here" AT201\:"The members of a stacked device contradict each other" AT202\:"The optimal I/O size is not believable" AT203\:"The drive hides its physical sector size" AT204\:"The physical sector size is assumed" AT205\:"The minimum I/O size is not believable" AT206\:"The drive offers a faster sector format" AT207\:"The drive works in units larger than 4 KiB" AT208\:"The physical sectors do not start at byte 0" AT209\:"The drive and its adapter disagree on the physical sector" AT210\:"The sector size comes from the partition table" AT301\:"The primary GPT is damaged" AT302\:"The backup GPT is damaged or missing" AT303\:"The table was written for another sector size" AT304\:"Partitions overlap" AT305\:"A partition ends beyond the disk" AT306\:"The chain of logical partitions is broken" AT307\:"Hybrid MBR" AT308\:"The kernel has other partitions than the table" AT309\:"A table entry is invalid" AT310\:"The protective MBR is wrong" AT311\:"A partition lies outside the usable area" AT312\:"The backup GPT is not at the end of the disk" AT313\:"The two copies of the GPT differ" AT314\:"Windows dynamic disk" AT315\:"Member of a firmware or whole-disk RAID" AT316\:"The partition table cannot be read" AT317\:"A move of partitions is in flight" AT318\:"A partition covers the partition table" AT319\:"Both copies of the GPT are damaged" AT401\:"Data inside the partition start off the physical sectors" AT402\:"Data inside the partition start off the page, unit or allocation unit" AT403\:"The clusters of a FAT or exFAT file system are off the grid" AT404\:"Data inside start off the array'\''s chunk or stripe" AT405\:"The file system'\''s stripe settings do not fit the array" AT406\:"Blocks are smaller than the physical sector" AT407\:"The file system is larger than its partition" AT408\:"More than one thing is recognised here" AT409\:"A superblock is inconsistent" AT501\:"A PCIe link runs below what both its ends can do" AT502\:"Drives share an uplink that is narrower than they are together" AT503\:"The drive is attached to the chipset" AT504\:"Firmware RAID mode hides NVMe drives" AT505\:"The drive is behind Intel VMD" AT506\:"The host memory buffer is smaller than the drive asked for" AT507\:"How much of a DRAM-less drive its buffer can map" AT508\:"The drive takes one command at a time" AT509\:"The drive is faster than its slot" AT510\:"The drive database has a note on this model" AT601\:"An array runs with members missing" AT602\:"An array is being resynchronised, rebuilt or checked" AT603\:"The array'\''s chunk cuts the pages or units of its members" AT604\:"A full stripe of RAID5 or RAID6 is longer than one request" AT605\:"A redundant array has no write-intent bitmap" AT606\:"The bitmap of RAID5 or RAID6 on flash is too fine" AT607\:"RAID5 or RAID6 on flash passes no discards on" AT608\:"A drive that is a member as a whole still has a GPT header" AT609\:"A member is a drive without a partition table" AT610\:"The members have logical sectors of different sizes" AT611\:"No ARRAY line in mdadm.conf names the array" AT612\:"The array'\''s line in mdadm.conf does not name it by its UUID" AT613\:"An initramfs does not know the array" AT614\:"The array belongs to another host" AT615\:"Something is named by the number of an array" AT616\:"A data array is mounted without nofail" AT617\:"The creation of an array was interrupted" AT618\:"A data array is not started when a drive is missing" AT901\:"Something could not be read" AT902\:"A disk or target could not be judged" AT903\:"A disk did not answer in time" queue-depth))'
@@ -69,7 +73,9 @@ _aligntool_explain() {
 
 _aligntool_drives() {
     _arguments -s -S \
-        '(--firmware)--firmware=[Show only rows that fit this firmware revision]:WORD: ' \
+        '(--firmware)--firmware=[Show only rows that fit this firmware revision]:REVISION: ' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:drives: '
@@ -90,6 +96,8 @@ _aligntool_realign() {
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:realign:_aligntool_devices'
@@ -98,17 +106,19 @@ _aligntool_realign() {
 _aligntool_layout() {
     _arguments -s -S \
         '*--part=[A partition, such as 512MiB\:esp; may be given again. `rest\:linux` takes what the others leave]:SIZE\:ROLE[\:NAME]: ' \
-        '(--label)--label=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
+        '(--table)--table=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
         '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((data-disk\:"a disk for data\: one Linux partition over all of it" desktop-bios\:"a PC that boots by BIOS from a GPT\: BIOS boot partition for GRUB, root, swap" desktop-uefi\:"a PC that boots by UEFI\: EFI system partition, root, swap" sd-card\:"the SD card of a Raspberry Pi or similar\: FAT for the firmware, Linux, both on 4 MiB" server-nvme-raid\:"a member of a software RAID on NVMe\: EFI system partition, /boot member, data member, room for a smaller spare"))' \
         '(--grain)--grain=[Boundary to start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--spare-end)--spare-end=[Free space to leave at the end]:SIZE: ' \
-        '(--wipe)--wipe[Allow the loss of everything on a disk that is not empty]' \
+        '*--wipe=[Allow the loss of everything on this one; may be given again]:DEVICE:_aligntool_devices' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--json)--json[Report events as JSON lines]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:layout:_aligntool_devices'
@@ -119,6 +129,8 @@ _aligntool_apply() {
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--json)--json[Report events as JSON lines]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:apply:_files'
@@ -128,6 +140,8 @@ _aligntool_status() {
     _arguments -s -S \
         '(--journal)--journal=[The journal file, if it is on another disk]:FILE:_files' \
         '(--json)--json[As JSON]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:status:_aligntool_devices'
@@ -141,6 +155,8 @@ _aligntool_resume() {
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--json)--json[Report events as JSON lines]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:resume:_aligntool_devices'
@@ -154,6 +170,8 @@ _aligntool_rollback() {
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--json)--json[Report events as JSON lines]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:rollback:_aligntool_devices'
@@ -169,11 +187,14 @@ _aligntool_probe() {
         '(--largest)--largest=[The largest unit to look for \[default\: 8MiB\]]:SIZE: ' \
         '(--sector-size)--sector-size=[The smallest request to time]:SIZE:(512 4096)' \
         '(--seed)--seed=[Seed of the random places and order]:N: ' \
-        '(--output -o)--output=[Save the result, for `audit --measured FILE`]:FILE:_files' \
-        '(--output -o)-o+[Save the result, for `audit --measured FILE`]:FILE:_files' \
+        '(--output -o)--output=[Save the result, for `audit --measured FILE`; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Save the result, for `audit --measured FILE`; - is standard output]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
         '(--verbose -v)--verbose[Show the penalty of every size]' \
         '(--verbose -v)-v[Show the penalty of every size]' \
         '(--json)--json[As JSON; sizes are bytes, times µs]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:probe:_aligntool_devices'
@@ -182,6 +203,8 @@ _aligntool_probe() {
 _aligntool_tui() {
     _arguments -s -S \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:tui:_aligntool_devices'
@@ -189,6 +212,8 @@ _aligntool_tui() {
 
 _aligntool_schema() {
     _arguments -s -S \
+        '(--color)--color=[When to colour the output]:auto|always|never:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:schema:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))'
@@ -210,6 +235,8 @@ _aligntool_report() {
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
         '(--grain)--grain=[Boundary that partitions should start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:report:_aligntool_devices'
@@ -217,11 +244,13 @@ _aligntool_report() {
 
 _aligntool_snapshot() {
     _arguments -s -S \
-        '(--output -o)--output=[The file to write\: .tar.xz or .tar.gz]:FILE:_files' \
-        '(--output -o)-o+[The file to write\: .tar.xz or .tar.gz]:FILE:_files' \
+        '(--output -o)--output=[The file to write\: .tar.xz or .tar.gz; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[The file to write\: .tar.xz or .tar.gz; - is standard output]:FILE:_files' \
         '(--serials)--serials[Keep serial numbers, UUIDs and labels]' \
         '(--host)--host[Put the name of this machine into the manifest]' \
         '(--overwrite)--overwrite[Replace existing files]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:snapshot: '
@@ -230,11 +259,13 @@ _aligntool_snapshot() {
 _aligntool_fleet() {
     _arguments -s -S \
         '(--json)--json[As JSON]' \
-        '(--output -o)--output=[Also write the report as an HTML page to this file]:FILE:_files' \
-        '(--output -o)-o+[Also write the report as an HTML page to this file]:FILE:_files' \
+        '(--output -o)--output=[Also write the report as an HTML page; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Also write the report as an HTML page; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
-        '(--fail-on)--fail-on=[Exit 1 from this severity on]:WORD:(error warning never)' \
+        '(--fail-on)--fail-on=[Exit 1 from this severity on]:error|warning|never:(error warning never)' \
         '(--timeout)--timeout=[After how long a silent disk is skipped]:SECONDS: ' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:fleet:_files'
@@ -242,6 +273,8 @@ _aligntool_fleet() {
 
 _aligntool_demo() {
     _arguments -s -S \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:demo:_files'
@@ -255,12 +288,15 @@ _aligntool_plan_realign() {
         '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB or nothing" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on 4 MiB, none before it" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)"))' \
         '(--shrink)--shrink[Allow file systems to be shrunk with their own tools to make room]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
-        '(--output -o)--output=[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
-        '(--output -o)-o+[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
+        '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
         '(--json)--json[As JSON]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:realign:_aligntool_devices'
@@ -269,17 +305,20 @@ _aligntool_plan_realign() {
 _aligntool_plan_layout() {
     _arguments -s -S \
         '*--part=[A partition, such as 512MiB\:esp; may be given again. `rest\:linux` takes what the others leave]:SIZE\:ROLE[\:NAME]: ' \
-        '(--label)--label=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
+        '(--table)--table=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
         '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((data-disk\:"a disk for data\: one Linux partition over all of it" desktop-bios\:"a PC that boots by BIOS from a GPT\: BIOS boot partition for GRUB, root, swap" desktop-uefi\:"a PC that boots by UEFI\: EFI system partition, root, swap" sd-card\:"the SD card of a Raspberry Pi or similar\: FAT for the firmware, Linux, both on 4 MiB" server-nvme-raid\:"a member of a software RAID on NVMe\: EFI system partition, /boot member, data member, room for a smaller spare"))' \
         '(--grain)--grain=[Boundary to start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--spare-end)--spare-end=[Free space to leave at the end]:SIZE: ' \
-        '(--wipe)--wipe[Allow the loss of everything on a disk that is not empty]' \
-        '(--output -o)--output=[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
-        '(--output -o)-o+[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
+        '*--wipe=[Allow the loss of everything on this one; may be given again]:DEVICE:_aligntool_devices' \
+        '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
         '(--json)--json[As JSON]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:layout:_aligntool_devices'
@@ -299,14 +338,17 @@ _aligntool_raid_plan() {
         '(--name)--name=[The array'\''s name \[default\: data\]]:NAME: ' \
         '(--mount)--mount=[Mount point, or none \[default\: /srv/NAME\]]:DIR:_files -/' \
         '(--database-page)--database-page=[Page size for --workload database \[default\: 16KiB\]]:SIZE: ' \
-        '(--spare-room)--spare-room=[Free space to leave at the end of each drive]:SIZE: ' \
+        '(--spare-end)--spare-end=[Free space to leave at the end, of each drive]:SIZE: ' \
         '(--whole-drives)--whole-drives[Make the drives themselves the members, without tables]' \
-        '*--wipe=[Allow the loss of what is on this member; may be given again]:DEV:_aligntool_devices' \
-        '(--measured)--measured=[Use what `raid tune` measured on these drives]:FILE:_files' \
+        '*--wipe=[Allow the loss of everything on this one; may be given again]:DEVICE:_aligntool_devices' \
+        '(--tuned)--tuned=[Use what `raid tune` measured on these drives]:FILE:_files' \
         '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
-        '(--output -o)--output=[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
-        '(--output -o)-o+[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
+        '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
         '(--json)--json[As JSON]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:plan:_aligntool_devices'
@@ -316,6 +358,8 @@ _aligntool_raid_show() {
     _arguments -s -S \
         '(--sysroot)--sysroot=[Use a captured machine\: a snapshot or its folder]:DIR:_files' \
         '(--json)--json[As JSON]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:show:_aligntool_arrays'
@@ -335,15 +379,17 @@ _aligntool_raid_create() {
         '(--name)--name=[The array'\''s name \[default\: data\]]:NAME: ' \
         '(--mount)--mount=[Mount point, or none \[default\: /srv/NAME\]]:DIR:_files -/' \
         '(--database-page)--database-page=[Page size for --workload database \[default\: 16KiB\]]:SIZE: ' \
-        '(--spare-room)--spare-room=[Free space to leave at the end of each drive]:SIZE: ' \
+        '(--spare-end)--spare-end=[Free space to leave at the end, of each drive]:SIZE: ' \
         '(--whole-drives)--whole-drives[Make the drives themselves the members, without tables]' \
-        '*--wipe=[Allow the loss of what is on this member; may be given again]:DEV:_aligntool_devices' \
-        '(--measured)--measured=[Use what `raid tune` measured on these drives]:FILE:_files' \
+        '*--wipe=[Allow the loss of everything on this one; may be given again]:DEVICE:_aligntool_devices' \
+        '(--tuned)--tuned=[Use what `raid tune` measured on these drives]:FILE:_files' \
         '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--wait)--wait[Return when the first resynchronisation is done]' \
         '(--json)--json[Report events as JSON lines]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:create:_aligntool_devices'
@@ -355,10 +401,13 @@ _aligntool_raid_persist() {
         '(--mount)--mount=[Mount point, used now and at every start]:DIR:_files -/' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
-        '(--output -o)--output=[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
-        '(--output -o)-o+[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
+        '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
         '(--json)--json[Report events as JSON lines]' \
         '(--sysroot)--sysroot=[Use a captured machine\: a snapshot or its folder]:DIR:_files' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:persist:_aligntool_arrays'
@@ -371,16 +420,19 @@ _aligntool_raid_tune() {
         '(--workload)--workload=[As for `raid plan`]:NAME:(general boot database sequential lsm vm)' \
         '(--chunks)--chunks=[The chunks to try, such as 64KiB,128KiB]:SIZE,...:(16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB)' \
         '(--layout)--layout=[As for `raid plan`]:NAME:(n2 f2 o2 left-symmetric right-symmetric left-asymmetric right-asymmetric)' \
-        '(--bitmap)--bitmap=[As for `raid plan`]:internal|none:(internal none)' \
+        '(--bitmap)--bitmap=[The write-intent bitmap]:internal|none:(internal none)' \
         '(--database-page)--database-page=[Page size of the database \[default\: 16KiB\]]:SIZE: ' \
         '(--span)--span=[How much of each array to use]:SIZE: ' \
         '(--runtime)--runtime=[Duration of each load]:SECONDS: ' \
         '(--repeats)--repeats=[Rounds over all chunks]:N: ' \
-        '(--output -o)--output=[Save the result in this new file, for `raid plan --measured FILE`; required to measure]:FILE:_files' \
-        '(--output -o)-o+[Save the result in this new file, for `raid plan --measured FILE`; required to measure]:FILE:_files' \
+        '(--output -o)--output=[Save the result, for `raid plan --tuned FILE`; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Save the result, for `raid plan --tuned FILE`; - is standard output]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
         '(--clear)--clear[Only remove test arrays of an earlier sweep from these members]' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:tune:_aligntool_devices'
@@ -388,22 +440,24 @@ _aligntool_raid_tune() {
 
 _aligntool_bench_run() {
     _arguments -s -S \
-        '(--profile -p)--profile=[A name of `recipes list`, or a file]:NAME:((amorphousdiskmark\:"AmorphousDiskMark'\''s tests\: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1" as-ssd\:"AS SSD'\''s tests, with its score; its access time is the median latency of RND4K Q1T1" atto\:"ATTO'\''s sweep\: sequential requests from 512 bytes to 64 MiB at depth 4" boot\:"boot\: one random 4 KiB request at a time, and what a boot takes with that" crystaldiskmark-nvme\:"CrystalDiskMark'\''s tests for NVMe drives\: deeper queues and sixteen threads" crystaldiskmark\:"CrystalDiskMark'\''s default tests\: for any drive, and comparable with most reviews" iometer\:"IOMeter evaluation\: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning" peak\:"peak\: deep queues only, the figures on the box" real-world\:"real world\: one request at a time, large and small" steady\:"steady state\: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice" threads\:"IOPS against the number of threads\: 4 KiB random reads, 1 to 32 threads of depth 32"))' \
-        '(--profile -p)-p+[A name of `recipes list`, or a file]:NAME:((amorphousdiskmark\:"AmorphousDiskMark'\''s tests\: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1" as-ssd\:"AS SSD'\''s tests, with its score; its access time is the median latency of RND4K Q1T1" atto\:"ATTO'\''s sweep\: sequential requests from 512 bytes to 64 MiB at depth 4" boot\:"boot\: one random 4 KiB request at a time, and what a boot takes with that" crystaldiskmark-nvme\:"CrystalDiskMark'\''s tests for NVMe drives\: deeper queues and sixteen threads" crystaldiskmark\:"CrystalDiskMark'\''s default tests\: for any drive, and comparable with most reviews" iometer\:"IOMeter evaluation\: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning" peak\:"peak\: deep queues only, the figures on the box" real-world\:"real world\: one request at a time, large and small" steady\:"steady state\: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice" threads\:"IOPS against the number of threads\: 4 KiB random reads, 1 to 32 threads of depth 32"))' \
-        '(--size)--size=[Range of the requests]:SIZE: ' \
+        '(--profile)--profile=[A name of `recipes list`, or a file]:NAME:((amorphousdiskmark\:"AmorphousDiskMark'\''s tests\: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1" as-ssd\:"AS SSD'\''s tests, with its score; its access time is the median latency of RND4K Q1T1" atto\:"ATTO'\''s sweep\: sequential requests from 512 bytes to 64 MiB at depth 4" boot\:"boot\: one random 4 KiB request at a time, and what a boot takes with that" crystaldiskmark-nvme\:"CrystalDiskMark'\''s tests for NVMe drives\: deeper queues and sixteen threads" crystaldiskmark\:"CrystalDiskMark'\''s default tests\: for any drive, and comparable with most reviews" iometer\:"IOMeter evaluation\: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning" peak\:"peak\: deep queues only, the figures on the box" real-world\:"real world\: one request at a time, large and small" steady\:"steady state\: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice" threads\:"IOPS against the number of threads\: 4 KiB random reads, 1 to 32 threads of depth 32"))' \
+        '(--span)--span=[Range of the requests; in a folder the size of the file]:SIZE: ' \
         '(--runtime)--runtime=[Duration of each run]:SECONDS: ' \
         '(--repeats)--repeats=[Runs of each test]:N: ' \
         '(--passes)--passes=[Times to run over the same data, such as 1,5, to reveal a cache]:N,N: ' \
         '(--destructive)--destructive[Write to the device itself, which must be empty]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--dry-run)--dry-run[Show the fio command lines, and stop]' \
-        '(--output -o)--output=[Save the result in this file as well]:FILE:_files' \
-        '(--output -o)-o+[Save the result in this file as well]:FILE:_files' \
+        '(--output -o)--output=[Save the result as JSON; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Save the result as JSON; - is standard output]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
         '(--fio-output)--fio-output=[Save fio'\''s own JSON of every run in this folder]:DIR:_files -/' \
         '(--json)--json[As JSON]' \
         '(--mix)--mix=[Run each test mixed as well, with this percentage of reads]:PERCENT: ' \
-        '(--data)--data=[What is written, and read again]:WORD:(random zero)' \
+        '(--data)--data=[What is written, and read again]:random|zero:(random zero)' \
         '(--pause)--pause=[Pause before each run]:SECONDS: ' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:run:_aligntool_devices'
@@ -412,6 +466,8 @@ _aligntool_bench_run() {
 _aligntool_bench_list() {
     _arguments -s -S \
         '(--json)--json[As JSON]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:list: '
@@ -419,6 +475,8 @@ _aligntool_bench_list() {
 
 _aligntool_bench_show() {
     _arguments -s -S \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:show:_files'
@@ -427,6 +485,8 @@ _aligntool_bench_show() {
 _aligntool_bench_compare() {
     _arguments -s -S \
         '(--json)--json[As JSON]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:compare:_files'
@@ -439,14 +499,17 @@ _aligntool_bench_alignment() {
         '(--every)--every[Test every sector of the unit, not each eighth; takes long]' \
         '(--depth)--depth=[Requests in flight]:N: ' \
         '(--runtime)--runtime=[Duration of each run]:SECONDS: ' \
+        '(--output -o)--output=[Save the result as JSON; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Save the result as JSON; - is standard output]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
         '(--size)--size=[Size of the file in a folder]:SIZE: ' \
         '(--repeats)--repeats=[Number of runs]:N: ' \
         '(--destructive)--destructive[Write to the device itself, which must be empty]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
-        '(--output -o)--output=[Save the result as JSON]:FILE:_files' \
-        '(--output -o)-o+[Save the result as JSON]:FILE:_files' \
         '(--fio-output)--fio-output=[Save fio'\''s own JSON of every run in this folder]:DIR:_files -/' \
         '(--json)--json[As JSON]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:alignment:_aligntool_devices'
@@ -458,14 +521,17 @@ _aligntool_bench_span() {
         '(--to)--to=[The largest span \[default\: the whole target\]]:SIZE: ' \
         '(--write)--write[Write instead of reading; in a file, or on an empty device]' \
         '(--runtime)--runtime=[Duration of each run]:SECONDS: ' \
+        '(--output -o)--output=[Save the result as JSON; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Save the result as JSON; - is standard output]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
         '(--size)--size=[Size of the file in a folder]:SIZE: ' \
         '(--repeats)--repeats=[Number of runs]:N: ' \
         '(--destructive)--destructive[Write to the device itself, which must be empty]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
-        '(--output -o)--output=[Save the result as JSON]:FILE:_files' \
-        '(--output -o)-o+[Save the result as JSON]:FILE:_files' \
         '(--fio-output)--fio-output=[Save fio'\''s own JSON of every run in this folder]:DIR:_files -/' \
         '(--json)--json[As JSON]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:span:_aligntool_devices'
@@ -473,13 +539,15 @@ _aligntool_bench_span() {
 
 _aligntool_trace_read() {
     _arguments -s -S \
-        '(--format)--format=[Format of the log]:WORD:(auto blkparse iolog csv)' \
+        '(--log-format)--log-format=[Format of the log]:auto|blkparse|iolog|csv:(auto blkparse iolog csv)' \
         '(--grid)--grid=[Compare the requests with boundaries of this size, such as 4KiB]:SIZE: ' \
         '(--phase)--phase=[Where the first boundary of --grid lies]:N: ' \
         '(--disk)--disk=[Compare them with the boundaries that the audit finds]:DISK:_aligntool_devices' \
         '(--partition -p)--partition=[The log counts from this partition]:N: ' \
         '(--partition -p)-p+[The log counts from this partition]:N: ' \
         '(--json)--json[As JSON; sizes are bytes]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:read:_files'
@@ -487,11 +555,14 @@ _aligntool_trace_read() {
 
 _aligntool_trace_record() {
     _arguments -s -S \
-        '(--output -o)--output=[Save the log, as text of blkparse]:FILE:_files' \
-        '(--output -o)-o+[Save the log, as text of blkparse]:FILE:_files' \
+        '(--output -o)--output=[Save the log, as text of blkparse; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Save the log, as text of blkparse; - is standard output]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
         '(--grid)--grid=[Compare the requests with such boundaries \[default\: the audit'\''s\]]:SIZE: ' \
         '(--phase)--phase=[Where the first boundary of --grid lies]:N: ' \
         '(--json)--json[As JSON; CMD'\''s standard output then goes to standard error]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:record:_aligntool_devices'
@@ -505,6 +576,8 @@ _aligntool_estimate_boot() {
         '(--reads)--reads=[Number of reads]:N: ' \
         '(--writes)--writes=[Number of writes]:N: ' \
         '(--json)--json[As JSON; times in seconds]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:boot:_files'
@@ -513,6 +586,8 @@ _aligntool_estimate_boot() {
 _aligntool_recipes_list() {
     _arguments -s -S \
         '(--json)--json[As JSON]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:list: '
@@ -521,6 +596,8 @@ _aligntool_recipes_list() {
 _aligntool_recipes_show() {
     _arguments -s -S \
         '(--json)--json[As JSON]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:show:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB or nothing" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on 4 MiB, none before it" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)" data-disk\:"a disk for data\: one Linux partition over all of it" desktop-bios\:"a PC that boots by BIOS from a GPT\: BIOS boot partition for GRUB, root, swap" desktop-uefi\:"a PC that boots by UEFI\: EFI system partition, root, swap" sd-card\:"the SD card of a Raspberry Pi or similar\: FAT for the firmware, Linux, both on 4 MiB" server-nvme-raid\:"a member of a software RAID on NVMe\: EFI system partition, /boot member, data member, room for a smaller spare" nvme-raid0-scratch\:"a fast scratch disk of NVMe drives\: RAID0, chunk 256 KiB, XFS as the article of 2015 made it" partition-level\:"an array over one partition of each drive, beside whatever else is on them\: RAID1, XFS" raid1-data\:"data on two drives that each hold all of it\: RAID1, XFS" raid1-system\:"a system that starts from either drive\: RAID1 with ext4, and an EFI system partition on each drive" raid10-database\:"a database with pages of 16 KiB\: RAID10 with near copies, XFS" raid5-archive\:"an archive on which one drive may fail\: RAID5, long writes, XFS" raid6-archive\:"an archive on which two drives may fail\: RAID6, long writes, XFS" amorphousdiskmark\:"AmorphousDiskMark'\''s tests\: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1" as-ssd\:"AS SSD'\''s tests, with its score; its access time is the median latency of RND4K Q1T1" atto\:"ATTO'\''s sweep\: sequential requests from 512 bytes to 64 MiB at depth 4" boot\:"boot\: one random 4 KiB request at a time, and what a boot takes with that" crystaldiskmark-nvme\:"CrystalDiskMark'\''s tests for NVMe drives\: deeper queues and sixteen threads" crystaldiskmark\:"CrystalDiskMark'\''s default tests\: for any drive, and comparable with most reviews" iometer\:"IOMeter evaluation\: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning" peak\:"peak\: deep queues only, the figures on the box" real-world\:"real world\: one request at a time, large and small" steady\:"steady state\: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice" threads\:"IOPS against the number of threads\: 4 KiB random reads, 1 to 32 threads of depth 32"))'
@@ -529,6 +606,8 @@ _aligntool_recipes_show() {
 _aligntool_recipes_check() {
     _arguments -s -S \
         '(--json)--json[As JSON]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:check:_files'

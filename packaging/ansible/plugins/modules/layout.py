@@ -41,7 +41,7 @@ options:
     description:
       - A layout that comes with aligntool, in place of I(parts).
     type: str
-  label:
+  table:
     description:
       - The kind of table; C(dos) is an MBR.
     type: str
@@ -124,7 +124,7 @@ def main():
             disk={"type": "path", "required": True},
             parts={"type": "list", "elements": "dict", "options": part},
             recipe={"type": "str"},
-            label={"type": "str", "choices": ["gpt", "dos"]},
+            table={"type": "str", "choices": ["gpt", "dos"]},
             grain={"type": "str"},
             spare_end={"type": "str"},
             wipe={"type": "bool", "default": False},
@@ -134,13 +134,13 @@ def main():
         supports_check_mode=True,
     )
     aligntool, params = Aligntool(module), module.params
-    words = ["layout", params["disk"], *flags(params, ("recipe", "label", "grain", "spare_end"))]
+    words = ["layout", params["disk"], *flags(params, ("recipe", "table", "grain", "spare_end"))]
     for one in params["parts"] or ():
         words += ["--part", ":".join(one[key] for key in ("size", "role", "name") if one[key])]
     plan, refused = aligntool.plan(*words)
     before = ""
     if refused and refused[0] == REFUSED and params["wipe"]:
-        words.append("--wipe")
+        words += ["--wipe", params["disk"]]
         plan, refused = aligntool.plan(*words)
         before = aligntool.table(params["disk"]) if plan and module._diff else ""
     if refused:

@@ -74,7 +74,7 @@ options:
     description:
       - Where to mount it, or C(none); C(/srv/NAME) by default.
     type: str
-  spare_room:
+  spare_end:
     description:
       - Free space to leave at the end of each drive.
     type: str
@@ -88,7 +88,7 @@ options:
       - Members on which everything may be lost.
     type: list
     elements: path
-  measured:
+  tuned:
     description:
       - A file of C(aligntool raid tune) on the managed host.
     type: path
@@ -165,10 +165,10 @@ OPTIONS = {
     "bitmap": {"type": "str", "choices": ["internal", "none"]},
     "metadata": {"type": "str", "choices": ["1.2", "1.0"]},
     "mount": {"type": "str"},
-    "spare_room": {"type": "str"},
+    "spare_end": {"type": "str"},
     "whole_drives": {"type": "bool", "default": False},
     "wipe": {"type": "list", "elements": "path"},
-    "measured": {"type": "path"},
+    "tuned": {"type": "path"},
     "system": {"type": "str", "choices": ["debian", "debian-dracut", "fedora", "opensuse", "arch"]},
 }
 

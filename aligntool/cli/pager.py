@@ -1,0 +1,64 @@
+"""Show a text that is longer than the terminal in a pager, as git and systemctl do (docs/decisions/0028)."""
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+
+from aligntool.cli.options import colored
+from aligntool.linux.process import find_program
+from aligntool.render.lines import Line, show
+
+_NONE = ("", "cat")
+_NOT_RUN = (126, 127)  # of sh: the program cannot be run, or is not there
+
+
+def page_lines(lines: str | Iterable[Line]) -> None:
+    """Write lines, or a text as it is, to standard output; where that is a terminal and the text is longer, by the
+    pager.
+    """
+    shown = sys.stdout if isinstance(lines, str) or not sys.stdout.isatty() else io.StringIO()
+    if isinstance(lines, str):
+        sys.stdout.write(lines)
+    else:
+        show(lines, shown, color=colored(sys.stdout))
+    if isinstance(shown, io.StringIO):
+        text = shown.getvalue()
+        long = text.count("\n") >= shutil.get_terminal_size((80, 24)).lines
+        pager = pager_of(os.environ) if long else None
+        if pager is None or not _paged(text, *pager):
+            sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def pager_of(environment: Mapping[str, str]) -> tuple[str, Mapping[str, str]] | None:
+    """Return the command line of the pager and its environment; None: there is none.
+
+    A pager can start programs and write files. Who may run aligntool as another user, and nothing else, gets one that
+    does neither.
+    """
+    command = next((environment[name] for name in ("ALIGNTOOL_PAGER", "PAGER") if name in environment), "less")
+    if command.strip() in _NONE:
+        return None
+    own = {"LESS": environment.get("LESS", "FRX"), "LV": environment.get("LV", "-c")}
+    if any(environment.get(name) for name in ("SUDO_UID", "PKEXEC_UID")) or os.geteuid() != os.getuid():
+        command, own["LESSSECURE"] = "less", "1"
+    return None if command == "less" and not find_program("less") else (command, own)
+
+
+def _paged(text: str, pager: str, own: Mapping[str, str]) -> bool:
+    """Return whether the pager ran. Ctrl-C is its own meanwhile, and it may end before it has read everything."""
+    sys.stdout.flush()
+    before = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGPIPE)}
+    try:
+        coded = text.encode(sys.stdout.encoding, "backslashreplace")
+        ended = subprocess.run(("sh", "-c", pager), input=coded, env={**os.environ, **own}, check=False)
+    except OSError:
+        return False
+    finally:
+        for each, action in before.items():
+            signal.signal(each, action)
+    return ended.returncode not in _NOT_RUN

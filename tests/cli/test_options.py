@@ -1,0 +1,170 @@
+"""Every option means one thing, every help names its values, and every usage error is exit 2, at every command."""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aligntool.cli.app import COMMANDS
+from tests.commands import whole_program
+from tests.run_aligntool import run_aligntool
+
+
+def _walk(group: Any, before: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    found: dict[tuple[str, ...], Any] = {}
+    for name, command in group.commands.items():
+        below = _walk(command, (*before, name)) if hasattr(command, "commands") else {(*before, name): command}
+        found.update(below)
+    return found
+
+
+ALL = _walk(whole_program())
+OPTIONS = [
+    (words, option) for words, command in ALL.items() for option in command.params if option.param_type_name == "option"
+]
+COLOURED = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def test_the_walk_finds_every_command() -> None:
+    assert {" ".join(words) for words in ALL} == set(COMMANDS)
+
+
+def test_an_option_has_one_kind_of_value_and_one_other_name() -> None:
+    """A flag at one command takes no value at another, a size is no file, and -p is --partition everywhere."""
+    kinds: dict[str, set[tuple[object, ...]]] = defaultdict(set)
+    names: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+    for _, option in OPTIONS:
+        for name in option.opts:
+            kinds[name].add((bool(option.is_flag), (option.metavar or "").replace("N[,N]", "N")))
+            names[name].add(tuple(option.opts))
+    assert {name: found for name, found in names.items() if len(found) > 1} == {}
+    several = {name: found for name, found in kinds.items() if len(found) > 1}
+    assert several == {"--level": several["--level"], "-l": several["-l"]}  # an array of one chunk has no level 1
+
+
+def test_every_file_of_a_result_can_be_standard_output_and_can_be_replaced() -> None:
+    for words, command in ALL.items():
+        names = {name: option for option in command.params for name in option.opts}
+        assert ("--output" in names) == ("--overwrite" in names), words
+        if "--output" in names:
+            assert "- is standard output" in names["--output"].help, words
+
+
+@pytest.mark.parametrize("words", [(), *ALL], ids=" ".join)
+def test_a_help_names_values_and_not_types(words: tuple[str, ...]) -> None:
+    text = run_aligntool(*words, "--help", code=0, env={"COLUMNS": "100"}).stdout
+    assert not re.search(r"<str>|list\[|\bTEXT\b|<[a-z|]+>|\bINTEGER\b|\bFLOAT\b", text), text
+    options = [option for of, option in OPTIONS if of == words and not option.is_flag and not option.hidden]
+    assert all(option.metavar for option in options)
+
+
+def _words_of(words: tuple[str, ...]) -> tuple[str, ...]:
+    """As many arguments as the command wants."""
+    return tuple("/nowhere/x" for each in ALL[words].params if each.param_type_name == "argument" and each.required)
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_an_unknown_option_a_missing_argument_and_a_bad_choice_are_usage_errors(words: tuple[str, ...]) -> None:
+    given = _words_of(words)
+    wrong = [(*given, "--no-such-option"), (*given, "--color", "sometimes")]
+    wrong += [()] if given else []
+    for option in (option for of, option in OPTIONS if of == words):
+        if not option.is_flag:
+            wrong.append((*given, option.opts[0]))
+        if "|" in (option.metavar or "") or option.metavar in ("SIZE", "SECONDS", "N", "N[,N]"):
+            wrong.append((*given, option.opts[0], "no such value"))
+    for each in wrong:
+        done = run_aligntool(*words, *each)
+        assert (done.returncode, done.stdout) == (2, ""), (each, done.stderr)
+        assert "Traceback" not in done.stderr and "Error" in done.stderr, each
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "nonsense", "x"), ("nonsense",),
+        ("raid", "create", "/nowhere/x"), ("raid", "tune", "/nowhere/x"),
+        ("raid", "tune", "/nowhere/x", "--level", "0"),
+        ("raid", "plan", "--level", "1", "--fs", "fat", "/nowhere/x"),
+        ("raid", "plan", "--level", "1", "--workload", "games", "/nowhere/x"),
+        ("raid", "plan", "--level", "1", "--system", "dos", "/nowhere/x"),
+        ("raid", "plan", "--level", "1", "--database-page", "8KiB", "/nowhere/x"),
+        ("layout", "/nowhere/x", "--wipe", "/nowhere/y", "--part", "rest:linux"),
+        ("report",), ("report", "-o", "a", "--chart", "x"),
+        ("report", "--svg", "a"), ("report", "-o", "a", "--svg", "a", "--chart", "x"),
+        ("explain", "AT999"), ("schema", "nonsense"),
+        ("audit", "--format", "prometheus", "--sysroot", "a", "--sysroot", "b"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_words_that_contradict_each_other_are_usage_errors(words: tuple[str, ...]) -> None:
+    done = run_aligntool(*words)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+
+
+PLAIN = {name: "" for name in ("NO_COLOR", "CLICOLOR_FORCE", "FORCE_COLOR")}
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "coloured"),
+    [
+        ((), {}, False),
+        ((), {"FORCE_COLOR": "1"}, True),
+        ((), {"CLICOLOR_FORCE": "1"}, True),
+        ((), {"CLICOLOR_FORCE": "0"}, False),
+        ((), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ((), {"FORCE_COLOR": "1", "TERM": "dumb"}, True),
+        (("--color", "always"), {"NO_COLOR": "1", "TERM": "dumb"}, True),
+        (("--color=never",), {"FORCE_COLOR": "1"}, False),
+        (("--color", "auto"), {"FORCE_COLOR": "1"}, False),
+    ],
+)
+@pytest.mark.parametrize("command", [("explain",), ("explain", "AT101"), ("drives", "WD20EARS"), ("recipes", "list")])
+def test_an_option_counts_more_than_the_environment(
+    command: tuple[str, ...], words: tuple[str, ...], environment: dict[str, str], *, coloured: bool
+) -> None:
+    """In a pipe, where nothing is coloured by itself. The option may stand before the command and after it."""
+    for line in ((*words, *command), (*command, *words)):
+        said = run_aligntool(*line, code=0, env=PLAIN | environment).stdout
+        assert (said != COLOURED.sub("", said)) is coloured
+
+
+def test_json_is_never_coloured(tmp_path: Path) -> None:
+    image = tmp_path / "d.img"
+    image.write_bytes(bytes(4 << 20))
+    for words in (("audit", image, "--json"), ("recipes", "list", "--json"), ("audit", image, "--format=prometheus")):
+        assert "\x1b" not in run_aligntool(*words, "--color", "always").stdout
+
+
+def test_a_captured_machine_that_is_given_twice_is_audited_twice(tmp_path: Path) -> None:
+    root = Path(__file__).parent.parent / "machines"
+    snapshot = next(path for path in sorted(root.iterdir()) if path.suffix in (".xz", ".gz"))
+    one = run_aligntool("audit", "--sysroot", snapshot)
+    two = run_aligntool("audit", "--sysroot", snapshot, "--sysroot", snapshot)
+    assert two.returncode == one.returncode
+    assert two.stdout.count(one.stdout) == 2 and two.stdout.startswith(f"{snapshot}:")
+    single = run_aligntool("audit", "--json", "--sysroot", snapshot).stdout
+    assert run_aligntool("audit", "--json", "--sysroot", snapshot, "--sysroot", snapshot).stdout == 2 * single
+
+
+def test_a_hyphen_is_standard_output_for_a_plan_and_nothing_else_is_there(tmp_path: Path) -> None:
+    image = tmp_path / "d.img"
+    image.write_bytes(bytes(16 << 20))
+    words = ("plan", "layout", image, "--part", "rest:linux")
+    assert run_aligntool(*words, "-o", "-", code=0).stdout == run_aligntool(*words, "--json", code=0).stdout
+    kept = tmp_path / "plan.json"
+    kept.write_text("old")
+    assert run_aligntool(*words, "-o", kept).returncode == 3 and kept.read_text() == "old"
+    assert "aligntool apply" in run_aligntool(*words, "-o", kept, "--overwrite", code=0).stdout
+    assert kept.read_text() == run_aligntool(*words, "--json", code=0).stdout
+
+
+def test_a_disk_is_wiped_only_where_it_is_named_again(tmp_path: Path) -> None:
+    image, link = tmp_path / "d.img", tmp_path / "link"
+    image.write_bytes(bytes(16 << 20))
+    link.symlink_to(image)
+    words = ("plan", "layout", image, "--part", "rest:linux")
+    for named, code in ((tmp_path / "e.img", 2), (image, 0), (link, 0)):
+        assert run_aligntool(*words, "--wipe", named).returncode == code, named
