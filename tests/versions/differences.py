@@ -127,7 +127,14 @@ def _output(command: str, name: str, before: object, after: object) -> Iterator[
         kind = "metrics"
     elif command.startswith("help "):
         kind = "help text"
-    yield Difference(kind, command, name, *_first(before.get("text", []), after.get("text", [])))
+    left, right = (_without_times(each.get("text", [])) for each in (before, after))
+    if left != right or kind != "metrics":
+        yield Difference(kind, command, name, *_first(left, right))
+
+
+def _without_times(lines: list[str]) -> list[str]:
+    """Leave out when a run was and how long it took, of metrics."""
+    return [line for line in lines if not line.startswith("aligntool_last_run_")]
 
 
 def _first(before: list[str], after: list[str]) -> tuple[str, str]:
