@@ -80,7 +80,7 @@ def spans_of(size: int, smallest: int = SMALLEST) -> tuple[int, ...]:
 
 
 def between(knee: Knee) -> int | None:
-    """The span in the middle of the knee, to be measured as well; None: the knee is narrow enough."""
+    """Return the span in bytes in the middle of the knee, to be measured as well; None: the knee is narrow enough."""
     if knee.below is None or knee.above is None or knee.above < knee.below * 3 // 2:
         return None
     return (knee.below + knee.above) // 2 // BLOCK * BLOCK
@@ -202,7 +202,7 @@ def _knee(rates: Mapping[int, float]) -> Knee:
 
 
 def reach(host_memory: int) -> int:
-    """Bytes of the drive that a buffer of so many bytes can hold the map of."""
+    """Return how many bytes of the drive a buffer of so many bytes can hold the mapping table of."""
     return host_memory * MAPPED
 
 
@@ -394,7 +394,7 @@ def _touched(block: int, residue: int, unit: int) -> float:
 
 
 def verdicts(rates: Sequence[Rate], unit: int) -> tuple[Row, ...]:
-    """One row for each load and start that is not the aligned one."""
+    """Return one row for each load and each start except the aligned one."""
     rows: list[tuple[Row, list[float]]] = []
     for load in dict.fromkeys(rate.load for rate in rates):
         of_load = [rate for rate in rates if rate.load == load]
@@ -500,5 +500,5 @@ def matters_for(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def said_of_all(rows: Sequence[Row]) -> str:
-    """The verdict over all rows with the loads that it matters for."""
+    """Return the verdict over all rows, with the loads that it matters for."""
     return ": ".join(word for word in (overall(rows).value, "; ".join(matters_for(rows))) if word)

@@ -55,7 +55,7 @@ def signals_wait() -> Iterator[None]:
 
 
 def make_tuning_array(step: MakeArray) -> str:
-    """The node of the array that now runs; only an array of the step's UUID is ever returned. Raises Stopped."""
+    """Make the array and return its node; only an array with the step's UUID is ever returned. Raises Stopped."""
     said = run_program(*tuning_command(step))
     if said.code:
         raise Stopped(f"mdadm made no array: {said.last_words}", hint="")
@@ -350,7 +350,7 @@ def _array_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[int, int, str]
 
 
 def job_of(load: measured.Load, device: str, span: int, sweep: Sweep) -> Job:
-    """A load as fio is to make it on this device, over `span` bytes from its start."""
+    """Return the fio job of a load on this device, over `span` bytes from its start."""
     return Job(
         name="aligntool-tune", path=device, pattern=Pattern(load.pattern), block=load.block, span=span,
         depth=load.depth, threads=load.threads, runtime_s=sweep.runtime_s, ramp_s=sweep.ramp_s,

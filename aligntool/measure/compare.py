@@ -66,7 +66,7 @@ class Difference:
 
 
 def compare(before: Result, after: Result) -> tuple[Ratio, ...]:
-    """One beside another, where no more are looked at together."""
+    """Return the ratios of one result to another, where no others are compared."""
     return compare_all([(before, after)])[0]
 
 
@@ -142,7 +142,7 @@ def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
 
 
 def doubts(result: Result, sides: Sequence[Series] | None = None) -> Iterator[str]:
-    """Why not to trust it, or these tests of it, a sentence each."""
+    """Yield why the result, or these tests of it, should not be trusted, a sentence each."""
     series = result.series if sides is None else sides
     if not result.complete:
         yield "not complete: it was interrupted, or fio failed"
@@ -215,7 +215,7 @@ def boot_drive(result: Result) -> Drive | None:
 
 
 def boot_doubts(result: Result) -> Iterator[str]:
-    """Why not to trust the estimate from `boot_drive`, a sentence each."""
+    """Return why not to trust the estimate from `boot_drive`, a sentence each."""
     return doubts(result, _boot_sides(result))
 
 
@@ -481,7 +481,7 @@ def depth_gains(result: Result) -> Iterator[DepthGain]:
 
 
 def about_depth(result: Result) -> Iterator[str]:
-    """A sentence for each pair."""
+    """Yield a sentence for each pair."""
     for pair in depth_gains(result):
         what = f"{pair.deep.test.title} has {pair.times:.1f} times the IOPS of {pair.one.test.title}"
         yield f"{what}{_depth_words(pair)}{_offered(result.conditions.drives)}"

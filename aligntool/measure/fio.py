@@ -82,8 +82,8 @@ def fill_job(path: str, span: int, *, offset: int = 0, direct: bool = True, loop
 
 
 def fio_words(job: Job) -> tuple[str, ...]:
-    """The options for fio, without the program and without where its output goes. Raises Refused for a path that fio
-    would read as another one.
+    """Return the options for fio, without the program and without where its output goes. Raises Refused for a path that
+    fio would read as another one.
 
     The file must be there (`allow_file_create=0`): fio makes missing folders as well, and a slip of the keyboard would
     fill the wrong file system. A job that reads says `--readonly`, and fio then refuses every write (fio(1)).
@@ -201,7 +201,7 @@ class _Output:
 
 
 def read_fio(text: str) -> Measured:
-    """The first job of the document, which with group_reporting is all of them. Raises ValueError."""
+    """Return the first job of the document, which with group_reporting is all of them. Raises ValueError."""
     start = 0 if text.startswith("{") else text.find("\n{")
     if start < 0:
         raise ValueError("fio gave no figures")

@@ -59,7 +59,7 @@ def whole(word: bytes) -> int:
 
 
 def bad_line(number: int, line: bytes, expected: str) -> Refused:
-    """A refusal that shows the beginning of the line."""
+    """Return a refusal that shows the beginning of the line."""
     shown = line[:60].decode("utf-8", "backslashreplace")
     return Refused(f"line {number} of the log is not {expected}: {shown!r}", hint="see docs/trace.md, Formats")
 

@@ -293,7 +293,7 @@ def _missing(folder: Path, debugfs: str | None) -> Iterator[Refusal]:
 
 
 def lies_on(path: str, traced: Traceable) -> bool:
-    """Whether what is written at this path ends up on the disk that is traced; False too where that is unknown."""
+    """Return whether data written at this path reaches the traced disk; False also where that is unknown."""
     mount = mount_of(path)
     numbers = [Path(path).stat().st_dev]
     if mount is not None and (number := block_number(mount.source)):  # btrfs shows a number that no device has

@@ -83,7 +83,7 @@ def crowded_words(seen: Conditions) -> str:
 
 
 def warnings_of(conditions: Conditions, *, direct: bool) -> Iterator[str]:
-    """Why not to trust the figures, a sentence each."""
+    """Yield why the figures should not be trusted, a sentence each."""
     if not direct:
         yield "direct I/O is not possible here: these are figures of the page cache as much as of the drive"
     if conditions.hole_share:
@@ -138,7 +138,7 @@ def _about_drive(drive: DriveState) -> Iterator[str]:
 
 
 def room_words(needed: int, free: int) -> str | None:
-    """Why the file does not fit; None: it does. A part of the file system stays free."""
+    """Return why the file does not fit; None: it does. A part of the file system stays free."""
     spare = min(GIB, free // 20)
     if needed + spare <= free:
         return None

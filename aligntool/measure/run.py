@@ -61,7 +61,9 @@ def drop_caches() -> bool:
 
 
 def keep_in_history(folder: Path, when: str, profile: str, text: str) -> str:
-    """The file's name; sorted by it, results stand in the order of their time. Raises Refused."""
+    """Save a result and return the name of its file; sorted by name, results stand in the order of their time. Raises
+    Refused.
+    """
     stem = re.sub(r"[^A-Za-z0-9-]", "", when.replace(":", "")) + "-" + re.sub(r"[^A-Za-z0-9_-]", "_", profile)
     try:
         folder.mkdir(parents=True, exist_ok=True)

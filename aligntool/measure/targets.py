@@ -38,7 +38,7 @@ def read_result(file: str) -> Result:
 
 
 def read_text(file: str) -> str:
-    """Of a file that may be a result. Raises Refused."""
+    """Return the text of a file that may be a result. Raises Refused."""
     try:
         with open(file, "rb") as opened:  # noqa: PTH123 - the user's own spelling
             content = opened.read(LARGEST + 1)
@@ -226,13 +226,13 @@ def look_at_conditions(target: Target, span: int) -> Conditions:
 
 
 def warmed(before: Conditions) -> Conditions:
-    """The same with the temperatures of now as those of after."""
+    """Return the conditions with the present temperatures of the drives as those after the run."""
     drives = tuple(replace(drive, temperature_after_c=temperature_of(drive.name)) for drive in before.drives)
     return replace(before, drives=drives)
 
 
 def disks_below(target: Target, mount: Mount | None) -> tuple[Disk, ...]:
-    """The disk that the target is on, then the members of an array or a volume, down to drives."""
+    """Return the disk that the target is on, then the members of an array or a volume, down to drives."""
     first = _block_name(target, mount)
     if first is None:
         return ()

@@ -62,7 +62,7 @@ def open_target(path: str, *, write: bool) -> int:
 
 
 def smallest_request(descriptor: int, at: int, least: int) -> int:
-    """The smallest unit of direct I/O from `least` on, by trying. Raises Refused."""
+    """Return the smallest unit of direct I/O in bytes from `least` on, found by trying. Raises Refused."""
     size = least
     while size <= 65536:
         try:
@@ -306,7 +306,7 @@ def _placing(runs: Sequence[Run]) -> Callable[[int], int]:
 
 
 def written_shares(target: Target, windows: Sequence[Extent], sector: int) -> tuple[float, ...]:
-    """Of each window, the share of a few looks that found anything but zeros: where a drive has data to read."""
+    """Return for each window the share of sampled blocks with anything but zeros: where a drive has data to read."""
     buffer = Buffers().lend(max(4096, sector))
     return tuple(_share(target, window, buffer) for window in windows)
 

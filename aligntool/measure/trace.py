@@ -264,12 +264,12 @@ class Pattern:
 
 
 def bucket(number: int) -> int:
-    """The bucket of a number from 1 on: 1 → 0, 2 → 1, 3 and 4 → 2, 4096 → 12, 4097 → 13."""
+    """Return the bucket of a number from 1 on: 1 → 0, 2 → 1, 3 and 4 → 2, 4096 → 12, 4097 → 13."""
     return (number - 1).bit_length()
 
 
 def bucket_range(index: int) -> tuple[int, int]:
-    """The first and the last number of a bucket."""
+    """Return the first and the last number of a bucket."""
     return (1 << index - 1) + 1 if index else 1, 1 << index
 
 

@@ -62,7 +62,7 @@ def find(kind: Kind, cells: Cells, control: Cells, request_us: float) -> Steps:
 
 
 def resampled(cells: Cells, dice: Dice) -> Cells:
-    """Each cell drawn again from itself (bootstrap)."""
+    """Return each cell resampled with replacement from itself (bootstrap)."""
     return {level: tuple(dice.choices(one, k=len(one)) for one in strata) for level, strata in cells.items()}
 
 

@@ -87,7 +87,7 @@ def regions(room: Extent) -> Regions:
 
 
 def regions_among(extents: Sequence[Extent]) -> Regions:
-    """The two longest, or two parts of the longest one, whichever gives the longer pair."""
+    """Return the two longest regions, or two parts of the longest one, whichever gives the longer pair."""
     ordered = sorted(extents, key=lambda extent: -extent.length)
     parts = regions(ordered[0])
     if len(ordered) > 1 and min(ordered[1].length, REGION) > parts[0].length:
@@ -109,14 +109,15 @@ def windows(size: int) -> tuple[Extent, ...]:
 
 
 def fullest(of: Sequence[Extent], shares: Sequence[float]) -> Regions:
-    """The two with the largest share of data, the first and the last one among equals."""
+    """Return the two regions with the largest share of data, the first and the last one among equals."""
     first = max(range(len(of)), key=lambda index: (shares[index], -index))
     second = max((index for index in range(len(of)) if index != first), key=lambda index: (shares[index], index))
     return of[min(first, second)], of[max(first, second)]
 
 
 def levels(sector: int, parts: Regions, most: int = MOST) -> tuple[int, ...]:
-    """From one sector up, each twice the one before, as far as both regions have points enough.
+    """Return the sizes that are tested, from one sector up, each twice the one before, as far as both regions have
+    points enough.
 
     A request has two sectors, so that of the first no boundary can be seen: what comes out there is noise, and says how
     much of it there is.
@@ -289,13 +290,13 @@ def _without_excess(strata: Sequence[Sequence[TimedPair]], excess: Sequence[floa
 
 
 def typical(pairs: Sequence[TimedPair]) -> View:
-    """The median of the differences: good where most requests go alike, whatever the few others do."""
+    """Return the median of the differences in µs: good where most requests go alike, whatever the few others do."""
     return View(*middle([dear - cheap for dear, cheap in pairs]))
 
 
 def fast(pairs: Sequence[TimedPair]) -> View:
-    """The difference of the lower quartiles: good where many requests are late for another reason (a busy computer, a
-    mapping table that is not at hand), because what is late is later, never earlier.
+    """Return the difference of the lower quartiles in µs: good where many requests are late for another reason (a busy
+    computer, a mapping table that is not at hand), because what is late is later, never earlier.
     """
     dear, cheap = sorted([one for one, _ in pairs]), sorted([other for _, other in pairs])
     value, error = _apart(dear, cheap, 0.25)
@@ -335,7 +336,7 @@ def middle(values: Sequence[float]) -> tuple[float, float]:
 
 
 def together(errors: Iterable[float]) -> float:
-    """How sure the mean of as many is."""
+    """Return the error of the mean of values with these errors."""
     every = list(errors)
     return hypot(*every) / len(every)
 
@@ -407,7 +408,7 @@ def holm(chances: Sequence[float]) -> tuple[float, ...]:
 
 
 def student_tails(t: float, freedom: int) -> float:
-    """The share of Student's distribution beyond t and -t (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    """Return the share of Student's distribution beyond t and -t (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
     angle = atan(t / sqrt(freedom))
     odd = freedom % 2
     term, total = (cos(angle), cos(angle) if freedom > 1 else 0.0) if odd else (1.0, 1.0)

@@ -97,7 +97,7 @@ PATIENCE = "x-systemd.device-timeout=2min"
 
 
 def default_options(filesystem: str) -> tuple[str, ...]:
-    """What aligntool recommends; `nofail` comes on top for an array that the system can start without."""
+    """Return the recommended mount options; `nofail` comes on top for an array that the system can start without."""
     return ("noatime",) if filesystem in ("xfs", "ext4", "btrfs") else ()
 
 
@@ -166,7 +166,8 @@ def persistence_steps(
 
 
 def conf_steps(array: RunningArray, system: System) -> Iterator[EditFile]:
-    """For the array, and on Debian for every other one that runs, where the file has no line yet.
+    """Yield the steps that give mdadm.conf a line for the array, and on Debian for every other running one without a
+    line.
 
     The first wrong line is replaced; others become comments, so that one array has one line.
     """
@@ -201,7 +202,7 @@ def _lines(arrays: Sequence[RunningArray], new: str = "") -> tuple[str, ...]:
 
 
 def conf_words(array: RunningArray, system: System) -> Iterator[str]:
-    """What is done with mdadm.conf and why, a sentence each."""
+    """Yield what is done with mdadm.conf and why, a sentence each."""
     named = array.lines_in(array.system.mdadm.arrays)
     if named:
         yield f"its line in {named[0].file} is right: {named[0].text}"
@@ -232,7 +233,7 @@ def _file(files: Files, system: System) -> str:
 
 
 def device_of(array: RunningArray) -> str:
-    """The name that it keeps: of the wrong line, of its superblock, else the node that it has now."""
+    """Return the name that the array keeps: of the wrong line, of its superblock, else the node that it has now."""
     names = [node_of(line.device) for line in array.wrong_lines() if line.device and line.device != "<ignore>"]
     name = short_name(array.disk)
     if name.isdecimal():
@@ -284,7 +285,9 @@ def boot_volumes(goal: RaidGoal, placed: Sequence[Placed]) -> tuple[str, ...]:
 
 
 def boot_partition_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[MakeFileSystem]:
-    """An EFI system partition on every drive, each a file system of its own with an id of its own."""
+    """Yield the steps that make an EFI system partition on every drive, each a file system of its own with an id of
+    its own.
+    """
     for each, volume in zip(placed, boot_volumes(goal, placed), strict=False):
         word = volume.replace("-", "").lower()
         device = partition_node(each.member.disk.path, 1)
@@ -292,14 +295,16 @@ def boot_partition_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[M
 
 
 def boot_copy_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[steps.FileStep | EnableUnit]:
-    """What keeps them alike, in the files of the system that is copied onto the array."""
+    """Yield the steps that keep the EFI system partitions alike, in the files of the system that is copied onto the
+    array.
+    """
     if volumes := boot_volumes(goal, placed):
         yield edit(LIST_FILE, "ESP_COPIES=", f'ESP_COPIES="{" ".join(volumes)}"')
         yield from _unit_steps(UNIT, "esp-copies.sh", UNIT)
 
 
 def boot_words(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[str]:
-    """What the user has to see to."""
+    """Yield what the user has to do about the EFI system partitions, a sentence each."""
     if volumes := boot_volumes(goal, placed):
         mount = f"mount one of them (UUID={volumes[0]} /boot/efi vfat umask=0077,nofail 0 2) and put the boot loader"
         copies = f"{UNIT} copies that one to the others at every start and stop, or when restarted"

@@ -40,14 +40,14 @@ LEVELS = {
 
 
 def level_of(word: str) -> Level:
-    """Of an array that runs, whoever made it: also one that is never planned. RAID4 has its parity on one member."""
+    """Return the level of a running array, also one that aligntool never plans. RAID4 has its parity on one member."""
     raid4 = Level("raid4", "RAID4", 3, parity=1)
     other = Level(word, word, 1, striped=False, redundant=False)
     return LEVELS.get(word) or (raid4 if word == "raid4" else other)
 
 
 def layouts_of(level: Level, members: int) -> tuple[str, ...]:
-    """What `--layout` may be, the recommended one first; () where there is no choice. RAID10: n near, f far, o
+    """Return the values of `--layout`, the recommended one first; () where there is no choice. RAID10: n near, f far, o
     offset."""
     if level.parity:
         return PARITY_LAYOUTS
@@ -58,14 +58,14 @@ def layouts_of(level: Level, members: int) -> tuple[str, ...]:
 
 
 def copies_of(level: Level, members: int, layout: str) -> int:
-    """How often every byte is kept, parity aside."""
+    """Return how many copies of every byte the array has, not counting parity."""
     if level.word == "raid1":
         return members
     return int(layout[1:]) if level.word == "raid10" and layout[1:].isdigit() else 1
 
 
 def data_members(level: Level, members: int, layout: str) -> int:
-    """How many members' worth of a full stripe hold data, at least 1.
+    """Return how many members' worth of a full stripe hold data, at least 1.
 
     RAID10 whose copies do not divide its members counts all of them, as the kernel's io_opt does
     (raid10_set_queue_limits), and so does RAID10 in the far and offset layouts, whose copies are none of the near
@@ -80,7 +80,7 @@ def data_members(level: Level, members: int, layout: str) -> int:
 
 
 def capacity(level: Level, members: int, layout: str, each: int) -> int:
-    """Bytes of the array whose members give `each` bytes."""
+    """Return the size of the array in bytes when each member gives `each` bytes."""
     return (members - level.parity) * each // copies_of(level, members, layout)
 
 
@@ -127,7 +127,7 @@ class Ceiling:
 
 
 def known_rates(known: Mapping[str, Sequence[KnownGeometry]]) -> dict[str, DriveRate]:
-    """What the drive database says; the first row that says something counts."""
+    """Return the rates in bytes per second from the drive database; the first row that says something counts."""
     rated = ((name, [row for row in rows if row.read_rate or row.write_rate]) for name, rows in known.items())
     firsts = ((name, rows[0]) for name, rows in rated if rows)
     return {name: DriveRate(row.read_rate, row.write_rate, f"{row.source}: {row.row}") for name, row in firsts}
@@ -136,7 +136,7 @@ def known_rates(known: Mapping[str, Sequence[KnownGeometry]]) -> dict[str, Drive
 def ceiling(
     disks: Sequence[Disk], uplinks: Sequence[Uplink], level: Level, layout: str, rates: Rates = _NO_RATES
 ) -> Ceiling:
-    """Of an array of these drives. A member counts as often as it is named."""
+    """Return the ceiling of an array of these drives. A member counts as often as it is named."""
     links = {disk.name: lane for disk in disks if (lane := narrowest(disk))}
     shared = [uplink for uplink in uplinks if uplink.bandwidth and any(disk.name in uplink.members for disk in disks)]
     reading = dict(_with_drives(links, disks, {name: (one.read, one.by) for name, one in rates.items()}))
@@ -305,7 +305,7 @@ _PARITY: dict[str, _Words] = {
 
 
 def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
-    """The chunk that aligntool would take."""
+    """Return the recommended chunk in bytes, the reason, and how well it is known."""
     if not stripes.level.striped:
         return ChunkAdvice(None, "every member holds everything, so there is no chunk", Evidence.PUBLISHED)
     size, reason, evidence = (_PARITY if stripes.level.parity else _STRIPED)[stripes.workload]
@@ -352,7 +352,9 @@ def _multiple_of(unit: Grid) -> str:
 
 
 def least_chunk(stripes: Stripes) -> int:
-    """A power of two that is below none of the floors; what is not a power of two among them does not count."""
+    """Return the least chunk in bytes: a power of two that is below none of the floors; what is not a power of two
+    among them does not count.
+    """
     return 1 << (min(_binding_floor(stripes)[0], LARGEST) - 1).bit_length()
 
 

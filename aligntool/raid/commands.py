@@ -97,7 +97,9 @@ def tuning_command(step: MakeArray) -> tuple[str, ...]:
 
 
 def bitmap_chunk(geometry: ArrayGeometry) -> int:
-    """What one bit stands for; no more than a member gives, and no less than mdadm has room for."""
+    """Return how many bytes one bit of the bitmap stands for; no more than a member gives, and no less than mdadm has
+    room for.
+    """
     wanted = PARITY_BITMAP_CHUNK if geometry.level.parity else BITMAP_CHUNK
     while wanted > geometry.each and wanted > MIB:
         wanted //= 2
@@ -105,7 +107,8 @@ def bitmap_chunk(geometry: ArrayGeometry) -> int:
 
 
 def least_bitmap_chunk(geometry: ArrayGeometry) -> int:
-    """What mdadm stops below, with "Given bitmap chunk size not supported" (super1.c, add_internal_bitmap1).
+    """Return the least bytes a bit that mdadm accepts; below that it stops with "Given bitmap chunk size not supported"
+    (super1.c, add_internal_bitmap1).
 
     The bits of a RAID10 cover the array, of the others a member (Create.c).
     """
@@ -118,7 +121,7 @@ def least_bitmap_chunk(geometry: ArrayGeometry) -> int:
 
 
 def consistency_notes(geometry: ArrayGeometry) -> Iterator[str]:
-    """What keeps the members alike after a crash, and what that costs."""
+    """Yield what keeps the members alike after a crash, and what that costs."""
     if not geometry.level.redundant:
         yield f"no bitmap: {geometry.level.title} has nothing to resynchronise"
         return
@@ -191,7 +194,7 @@ def _xfs(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
 
 
 def log_unit(chunk: int) -> int:
-    """What XFS pads its log writes to."""
+    """Return the log stripe unit in bytes, to which XFS pads its log writes."""
     return chunk if chunk <= XFS_LOG_UNIT else XFS_LOG_FALLBACK
 
 
@@ -214,7 +217,7 @@ def has_width(geometry: ArrayGeometry) -> bool:
 
 
 def filesystem_notes(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
-    """Why the geometry is what it is, a sentence each."""
+    """Yield why the file system gets these stripe settings, a sentence each."""
     chunk = geometry.chunk
     match goal.filesystem:
         case "xfs" if chunk:

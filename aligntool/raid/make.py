@@ -79,7 +79,7 @@ def forget(record: Record) -> None:
 
 
 def find_records(state: Path = STATE) -> tuple[Record, ...]:
-    """All of them. Raises Refused for one that cannot be read, naming it."""
+    """Return all records. Raises Refused for one that cannot be read, naming it."""
     with failing_as(Refused, str(state)):
         files = sorted((state / "arrays").glob("*.json"))
     return tuple(read_record(file) for file in files)
@@ -290,7 +290,9 @@ def _elsewhere(place: str, paths: Paths) -> str:
 
 
 def begin(plan: Plan, paths: Paths) -> Record:
-    """The record of a plan that is about to be carried out, durable. Raises Refused: no drive was written to."""
+    """Write the record of a plan that is about to be applied, durably, and return it. Raises Refused: no drive was
+    written to.
+    """
     try:
         for step in plan.steps:
             steps.array_step(step)
@@ -305,7 +307,8 @@ def begin(plan: Plan, paths: Paths) -> Record:
 
 
 def go_forward(record: Record, plan: Plan, paths: Paths, locked: LockedMembers | None = None) -> Iterator[Event]:
-    """From where the record stands to the end. `plan`: the record's, with the names that the drives have now.
+    """Apply the plan from the position of its record to the end. `plan`: the record's, with the names that the drives
+    have now.
 
     `locked`: the members, where they are locked already; None: they are locked here. They are unlocked once all of them
     are made. Raises Stopped, or Refused where a drive or file may not be had; the record is kept.

@@ -110,7 +110,7 @@ class Choice:
 
 
 def choose(samples: Sequence[Sample], recommended: int) -> Choice:
-    """The recommended chunk, unless another one is clearly faster."""
+    """Return the recommended chunk, unless another one is clearly faster."""
     scores = scores_of(samples)
     rounds = len(next(iter(scores.values()), ()))
     if recommended not in scores or rounds < FEWEST:
@@ -141,7 +141,9 @@ def _kept(recommended: int, against: Mapping[int, Ratio], apart: frozenset[int],
 
 
 def scores_of(samples: Sequence[Sample]) -> dict[int, tuple[float, ...]]:
-    """Of each chunk the score of every round in which all chunks did all loads; geometric means of bytes per second."""
+    """Return for each chunk the score of every round in which all chunks did all loads; geometric means of bytes per
+    second.
+    """
     chunks = sorted({sample.chunk for sample in samples})
     loads = {sample.load for sample in samples}
     cells: dict[tuple[int, int], dict[str, int]] = {}
@@ -287,7 +289,7 @@ TEST_UUID = "616c6967:6e74756e"  # "aligntun": the first half of every test arra
 
 
 def has_test_array(disk: Disk) -> bool:
-    """A sweep left a test array on it, or on a partition of it; by md's name and UUID both."""
+    """Return whether a sweep left a test array on the disk or a partition of it, by md's name and UUID both."""
     layers = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
     ours = [layer for layer in layers if (layer.label or "").rpartition(":")[2] == TEST_NAME]
     uuids = [(layer.uuid or "").replace("-", "") for layer in ours if layer.kind == "linux_raid_member"]
@@ -326,7 +328,7 @@ class Load:
 
 
 def loads_of(workload: str, database_page: int) -> tuple[Load, ...]:
-    """The loads that stand for a workload; all of them count alike."""
+    """Return the loads that stand for a workload; all of them count alike."""
     page = database_page
     by_workload = {
         "general": (Load("read", MIB, 8), Load("write", MIB, 8), Load("randrw", 16 * KIB, 16, read_share=70)),
@@ -362,6 +364,7 @@ def sweep_order(chunks: Sequence[int], repeats: int) -> tuple[tuple[int, int], .
 
 
 def span_of(size: int, data: int, asked: int | None) -> int:
-    """Bytes of the array that the loads stay in: what was asked for, else 4 GiB of each data member, and never more
-    than there are. A multiple of the largest chunk."""
+    """Return how many bytes of the array the loads stay in: what was asked for, else 4 GiB of each data member, and
+    never more than there are. A multiple of the largest chunk.
+    """
     return align_down(min(asked or SPAN_OF_MEMBER * data, size), LARGEST)

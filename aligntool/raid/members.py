@@ -69,7 +69,7 @@ Known = Mapping[str, Sequence[KnownGeometry]]
 
 
 def member_sentences(member: Member, known: Sequence[KnownGeometry], uplinks: Sequence[Uplink] = ()) -> Iterator[str]:
-    """What it is, its link, its formats, its memory, its wear. A sentence each, with its name before."""
+    """Yield what a member is, its link, its formats, its memory, its wear. A sentence each, with its name before."""
     disk = member.disk
     facts = [disk.model or "a drive without a model", f"firmware {disk.firmware}" if disk.firmware else ""]
     facts += [format_about(disk.size or 0), f"{disk.limits.logical_block_size or '?'}-byte sectors"]
@@ -93,7 +93,7 @@ def shared_words(disk: Disk, uplinks: Sequence[Uplink]) -> Iterator[str]:
 
 
 def dramless_words(disk: Disk) -> str:
-    """Of a drive without DRAM: what it asks of the host's memory instead, and what it got."""
+    """Return, for a drive without DRAM, what it asks of the host's memory instead, and what it got."""
     nvme = disk.nvme
     if nvme is None or not nvme.hmb_preferred:
         return "no DRAM of its own"
@@ -103,7 +103,7 @@ def dramless_words(disk: Disk) -> str:
 
 
 def link_sentences(member: Member) -> Iterator[str]:
-    """Where a drive's link is slower or narrower than the drive could use."""
+    """Yield where a drive's link is slower or narrower than the drive could use."""
     hops = [path[0] for path in member.disk.links if path]
     if hops and all(_is_slowed(hop) for hop in hops):
         yield f"{member.name}: {link_words(member.disk)}; its slot or its link holds it back: aligntool audit -v"
@@ -152,7 +152,7 @@ def _format(member: Member) -> Iterator[str]:
 
 
 def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
-    """Where the members are not alike, a sentence each."""
+    """Yield how the members differ, a sentence each."""
     drives = [member.disk for member in members]
     asked: tuple[tuple[str, Callable[[Disk], object]], ...] = (
         ("models", lambda disk: disk.model),
@@ -209,7 +209,7 @@ class Placed:
 
 
 def own_length(placed: Placed) -> int:
-    """Of the drive, or of the partition that is taken: the member may use less."""
+    """Return the size in bytes of the drive, or of the partition that is taken: the member may use less."""
     part = placed.member.partition
     return part.extent.length if part else placed.member.disk.size or 0
 
@@ -265,7 +265,9 @@ def _new(member: Member, goal: RaidGoal, level: Level) -> Placed:
 
 
 def first_on_grids(grids: Sequence[Grid], least: int) -> int:
-    """The first MiB, shifted as the first grid is, that lies on all the grids; where none soon does, the first MiB."""
+    """Return the first MiB, shifted as the first grid is, that lies on all the grids; where none soon does, the first
+    MiB.
+    """
     phase = grids[0].phase if grids else 0
     first = align_up(least, GRAIN, phase)
     return next((at for at in range(first, first + TRIES * GRAIN, GRAIN) if _on(grids, at)), first)
@@ -285,7 +287,9 @@ class DataOffset:
 
 
 def data_offset(placed: Sequence[Placed], goal: RaidGoal) -> DataOffset:
-    """The least that leaves mdadm's headroom and puts the data of every member on 4 MiB, else on their grids."""
+    """Return the least offset in bytes that leaves mdadm's headroom and puts the data of every member on 4 MiB, else on
+    their grids.
+    """
     if goal.metadata == "1.0":
         return DataOffset(0, 0, _off(placed, 0))
     least = align_up(headroom(min(each.extent.length for each in placed)) + METADATA, MIB)
@@ -351,7 +355,8 @@ def data_area(steps: Sequence[Step]) -> DataArea:
 
 
 def zeroed(disk: Disk, entries: Sequence[NewEntry], taken: Extent | None, area: DataArea) -> tuple[Extent, ...]:
-    """Bytes of the drive: a MiB at both ends of it, of each partition that it has or gets, and of the array's data.
+    """Return the ranges of the drive that are zeroed: a MiB at both ends of it, of each partition that it has or gets,
+    and of the array's data.
 
     `entries`: of the new table, the member last. `taken`: the partition that is taken as it is; nothing beside it is
     zeroed then. Sorted, and no two of them overlap.

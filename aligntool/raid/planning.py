@@ -38,7 +38,7 @@ class Decided:
 
 
 def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str, ...]:
-    """What was decided and why, a sentence each."""
+    """Return what was decided and why, a sentence each."""
     geometry, named = decided.geometry, [each.member for each in decided.placed]
     disks = [member.disk for member in named]
     rates = {**chunks.known_rates({disk.name: known.get(disk.name, ()) for disk in disks}), **decided.measured.rates}
@@ -125,7 +125,7 @@ def _given(decided: Decided) -> Iterator[str]:
 
 
 def attention_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str, ...]:
-    """What needs the user, a sentence each."""
+    """Return what needs the user, a sentence each."""
     hiding = [(one.remapped_nvme, f"{one.name or 'a controller'} at {one.address}") for one in inventory.adapters]
     hidden = [f"{name} hides {count} NVMe drives: the firmware is in RAID mode" for count, name in hiding if count]
     array = (*_array_attention(decided), *_discards(decided, inventory), *_system_attention(decided))
@@ -245,7 +245,7 @@ def needs_of_goal(goal: RaidGoal, *, here: bool) -> Needs:
 
 
 def decide_raid(drives: Sequence[Judged], goal: RaidGoal) -> Decided:
-    """Everything that an array is, without its steps. Raises Refused with every reason."""
+    """Decide everything of an array but its steps. Raises Refused with every reason."""
     named, reasons = _named(drives, goal)
     whole = bool(named) and not reasons and all(member.disk.size for member in named)
     reasons += refusals.member_problems(named, goal, count=len(drives))

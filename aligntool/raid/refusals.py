@@ -245,7 +245,7 @@ def _has_content(member: Member) -> bool:
 
 
 def wiped(member: Member, goal: RaidGoal) -> bool:
-    """The user named it as one whose content may be lost."""
+    """Return whether the user named it with --wipe."""
     return any(_is_named(member, name) for name in goal.wipe)
 
 
@@ -254,7 +254,7 @@ def _is_named(member: Member, name: str) -> bool:
 
 
 def member_holdings(member: Member) -> tuple[str, ...]:
-    """What lies on what would be taken, a phrase each."""
+    """Return what lies on the drive or partition that would be taken, a phrase each."""
     sampled = member.disk.sampled
     found = contents(member.partition) if member.partition else holdings(member.disk, "whole drive")
     if found or not (sampled and sampled.written):

@@ -28,7 +28,7 @@ from aligntool.units import format_about, format_rate, format_size
 
 
 def find_array(disks: Sequence[Disk], name: str, *, command: str) -> Disk:
-    """The array that runs as "md127", "/dev/md127", "/dev/md/data", or has the name "data" or "host:data" in its
+    """Return the array that runs as "md127", "/dev/md127", "/dev/md/data", or has the name "data" or "host:data" in its
     superblock or below /dev/md (mdadm(8), "DEVICE NAMES"). The kernel's own names come first: no two share them.
 
     `command`: what the answer is to be typed behind. Raises Refused for a name of none, or of several.
@@ -89,8 +89,8 @@ class ArrayView:
 def arrays_of(
     report: Report, names: Sequence[str] = (), rates: Rates = MappingProxyType({}), known: Known = MappingProxyType({})
 ) -> tuple[ArrayView, ...]:
-    """The arrays of those names or paths, or all. `rates`: of the drives, where they are known. `known`: what the drive
-    database says of each. Raises Refused for a name of no array, or of several.
+    """Return the arrays of those names or paths, or all. `rates`: of the drives, where they are known. `known`: what
+    the drive database says of each. Raises Refused for a name of no array, or of several.
     """
     disks = [judged.disk for judged in report.judged]
     wanted = {find_array(disks, name, command="aligntool raid show").name for name in names}

@@ -223,7 +223,7 @@ def _problem(disk: Disk, entry: NewEntry) -> str:
 
 
 def is_made(disk: Disk, step: MakeMember) -> bool:
-    """The table that was planned is on the drive, with every entry as planned, in both copies."""
+    """Return whether the planned table is on the drive, with every entry as planned, in both copies."""
     if not is_same_drive(disk, step) or disk.table is None or disk.table.label is not TableLabel.GPT:
         return False
     found = [(part.number, part.extent, part.type_code, part.name or "") for part in disk.partitions]
@@ -319,7 +319,7 @@ def _wipe_taken(disk: Disk, step: MakeMember, members: LockedMembers, *, again: 
 
 
 def part_number(disk: Disk, step: MakeMember) -> int | None:
-    """Of the partition that is taken; None: the drive itself is."""
+    """Return the number of the partition that is taken; None: the drive itself is. Raises Stopped."""
     for part in disk.partitions:
         if step.device in (f"/dev/{part.node}", partition_node(disk.path, part.number)):
             return part.number
@@ -329,7 +329,7 @@ def part_number(disk: Disk, step: MakeMember) -> int | None:
 
 
 def remove_member(step: MakeMember, area: DataArea = _ANYWHERE, *, blank: bool = False) -> Iterator[Said]:
-    """The table that was made goes away again. Without entries there is nothing to remove. `blank`: nothing of the
+    """Remove the table that was made. Without entries there is nothing to remove. `blank`: nothing of the
     plan was written into the member yet, so what lies there is somebody else's.
 
     Raises Refused where somebody uses the drive, Stopped when writing fails.

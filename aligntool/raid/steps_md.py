@@ -76,13 +76,13 @@ _NOT_THERE, _TWO_THINGS = 2, 8  # blkid(8), EXIT STATUS
 
 
 def is_there(step: MakeFileSystem) -> bool:
-    """The file system of the plan, as blkid sees it on the device itself, without its cache."""
+    """Return whether blkid sees the file system of the plan on the device itself, without its cache."""
     found = export_values(run_program("blkid", "-p", "-o", "export", step.device).output)
     return (found.get("TYPE"), found.get("UUID", "").lower()) == (step.kind, step.uuid.lower())
 
 
 def shown_on(device: str) -> str:
-    """What blkid recognises, a partition table too; "": nothing. Raises Stopped where it cannot tell."""
+    """Return what blkid recognises, a partition table too; "": nothing. Raises Stopped where it cannot tell."""
     said = run_program("blkid", "-p", "-o", "value", "-s", "TYPE", "-s", "PTTYPE", device)
     if said.code == _TWO_THINGS:
         return "more than one thing"
@@ -176,7 +176,7 @@ def make_array(step: MakeArray, size: int) -> Iterator[Said]:
 
 
 def start_array(step: MakeArray, *, named: bool) -> Iterator[Said]:
-    """An array that was made runs, also after a reboot; where it is to be `named`, under its own name, not as md127.
+    """Start an array that was made, also after a reboot; where it is to be `named`, under its own name, not as md127.
 
     Raises Stopped.
     """
@@ -202,7 +202,7 @@ def take_apart(step: MakeArray) -> None:
 
 
 def find_running(step: MakeArray) -> str | None:
-    """The kernel's name of the array that runs on the step's members and carries its UUID; "md127"."""
+    """Return the kernel's name of the array that runs on the step's members and carries its UUID; "md127"."""
     for name in sorted(arrays_above(step.members)):
         state = attribute(name, "array_state")
         if state in _RUNS and all(superblock_uuid(f"/dev/{each}") == step.uuid for each in slaves(name)):
@@ -236,7 +236,7 @@ def _leads_to(device: str, name: str) -> bool:
 
 
 def stop_unless_made(step: MakeArray, size: int | None = None) -> None:
-    """The array runs with all its members, its name leads to it, and it is what was planned. Raises Stopped."""
+    """Raise Stopped unless the array runs with all its members, its name leads to it, and it is as planned."""
     name = find_running(step)
     if name is None or slaves(name) != _names(step.members):
         raise Stopped(f"{step.device} does not run with all its members: mdadm --detail {step.device}")

@@ -278,7 +278,9 @@ _UNITS = "/etc/systemd/system"
 
 
 def find_file(paths: Paths, path: str) -> Path:
-    """The file itself, behind all links. Raises Refused: a link leads out of the root, or it is not a regular file."""
+    """Return the path of the file itself, behind all links. Raises Refused: a link leads out of the root, or it is not
+    a regular file.
+    """
     given, root = paths.of(path), paths.root.resolve()
     found = given.resolve()
     if root not in found.parents:
@@ -293,8 +295,8 @@ def find_file(paths: Paths, path: str) -> Path:
 
 
 def edited(before: bytes, step: FileStep) -> bytes:
-    """The file with the lines in it; of a file that is written as a whole nothing else. A comment that names the same
-    thing stays a comment.
+    """Return the file with the lines in it; of a file that is written as a whole nothing else. A comment that names the
+    same thing stays a comment.
     """
     if isinstance(step, steps.WriteFile):
         return "".join(f"{line}\n" for line in step.lines).encode()
@@ -394,7 +396,7 @@ def _before(trace: Trace) -> bytes | None:
 
 
 def refuse_unwritable(step: FileStep, paths: Paths) -> Iterator[str]:
-    """Why the file could not be replaced later, a sentence each."""
+    """Yield why the file could not be replaced later, a sentence each."""
     try:
         "".join((*step.lines, step.instead_of if isinstance(step, EditFile) else "")).encode()
     except UnicodeEncodeError:  # from words of the command line that are not UTF-8
@@ -427,13 +429,13 @@ def _read(file: Path) -> bytes | None:
 
 
 def is_kept(step: FileStep, plan: Plan, traces: Traces) -> bool:
-    """What the file was before this work is kept by an earlier step of it."""
+    """Return whether the former content of the file is kept by an earlier step of it."""
     others = [(plan.steps[at], trace) for at, trace in traces.items()]
     return any(isinstance(other, FileStep) and other.path == step.path and "after" in trace for other, trace in others)
 
 
 def kept_words(plan: Plan, traces: Traces, paths: Paths) -> Iterator[Said]:
-    """Where to find what each file was before, once all is done."""
+    """Yield where the former content of each file is kept."""
     for at, trace in sorted(traces.items()):
         step = plan.steps[at]
         if isinstance(step, FileStep) and (backup := backup_of(step, paths, trace)):
