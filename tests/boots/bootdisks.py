@@ -81,14 +81,17 @@ def _put_esp(folder: Path, disk: Path, start: int) -> None:
     _move_in(content, disk, start)
 
 
-def put_root(folder: Path, tree: Path, disk: Path, start: int, *, length: int = ROOT_LENGTH, menu: str = GRUB) -> None:
+def put_root(
+    folder: Path, tree: Path, disk: Path, start: int, *, length: int = ROOT_LENGTH, menu: str = GRUB,
+    uuid: str = ROOT_UUID,
+) -> None:  # fmt: skip
     """The tree as an ext4 of `length` bytes from sector `start` on, with GRUB's menu."""
     content = folder / "root-content"
     grub = tree / "boot" / "grub"
     grub.mkdir(exist_ok=True)
     (grub / "grub.cfg").write_text(menu)
     empty(content, length)
-    run("mke2fs", "-q", "-F", "-t", "ext4", "-U", ROOT_UUID, "-L", "root", "-d", tree, content)
+    run("mke2fs", "-q", "-F", "-t", "ext4", "-U", uuid, "-L", "root", "-d", tree, content)
     _move_in(content, disk, start)
 
 

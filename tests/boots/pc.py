@@ -4,12 +4,18 @@ An image comes in; what was said on the serial line goes out. By software emulat
 machines' /dev/kvm.
 """
 
+import re
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.lab.emulator import pc_words, started
+from tests.lab.emulator import Running, pc_words, started
+from tests.lab.guest import CPU
 
-LONGEST_S = 180
+LONGEST_S = 600
+LIVE_LONGEST_S = 1800
 
 
 def boot(disk: Path, *, uefi: bool = False) -> str:
@@ -17,3 +23,46 @@ def boot(disk: Path, *, uefi: bool = False) -> str:
     command = (*pc_words(uefi=uefi), "-drive", f"file={disk},format=raw,if=virtio,snapshot=on")
     with tempfile.TemporaryDirectory() as folder, started(command, Path(folder) / "console") as pc:
         return pc.until_off(LONGEST_S)
+
+
+@contextmanager
+def live(disk: Path, stick: Path) -> Iterator["Console"]:
+    """A PC with `disk` as /dev/sda, which has a serial number and is written to, that is started from `stick`."""
+    command = (
+        *pc_words(memory_mib=2048, accelerator=("-accel", "tcg,thread=multi", "-cpu", CPU)),
+        *("-device", "virtio-scsi-pci"),
+        *("-drive", f"file={disk},format=raw,if=none,id=disk", "-device", "scsi-hd,drive=disk,serial=OLD-2005"),
+        *("-drive", f"file={stick},format=raw,if=none,id=stick,snapshot=on"),
+        *("-device", "scsi-hd,drive=stick,bootindex=0,removable=on"),
+    )
+    with tempfile.TemporaryDirectory() as folder, started(command, Path(folder) / "console", keyboard=True) as pc:
+        yield Console(pc)
+
+
+class Console:
+    """The serial line of a PC, and who types there."""
+
+    def __init__(self, pc: Running) -> None:
+        self._pc = pc
+        self._read = 0  # characters of what was said, up to the end of the last answer
+
+    def until(self, end: str) -> str:
+        """What is said from here to the words that this pattern matches, without escape sequences."""
+        until = time.monotonic() + LIVE_LONGEST_S
+        while True:
+            said = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._pc.console())
+            if found := re.search(end, said[self._read :]):
+                text = said[self._read : self._read + found.end()]
+                self._read += found.end()
+                return text
+            assert self._pc.is_on() and time.monotonic() < until, f"{end!r} was not said:\n{said}"
+            time.sleep(0.2)
+
+    def enter(self, line: str, end: str) -> str:
+        """Type a line, and read up to the words that this pattern matches."""
+        time.sleep(1)  # login throws away what is typed before it has turned off the echo
+        self._pc.enter(line)
+        return self.until(end)
+
+    def until_off(self) -> str:
+        return self._pc.until_off(LIVE_LONGEST_S)

@@ -48,12 +48,17 @@ def _firmware() -> Path:
 class Running:
     """An emulated PC that is on. It is off, one way or another, when the `with` block of `started` is left."""
 
-    def __init__(self, command: Sequence[str], console: Path) -> None:
+    def __init__(self, command: Sequence[str], console: Path, *, keyboard: bool = False) -> None:
         self.console_file = console
+        stdin = subprocess.PIPE if keyboard else subprocess.DEVNULL
         with console.open("wb") as said:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
-            )
+            self._process = subprocess.Popen(command, stdin=stdin, stdout=said, stderr=said, start_new_session=True)
+
+    def enter(self, line: str) -> None:
+        """Type a line at the console of a PC with a keyboard."""
+        assert self._process.stdin, "it has no keyboard"
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
 
     def console(self) -> str:
         """Everything said so far."""
@@ -74,6 +79,8 @@ class Running:
 
     def cut(self) -> None:
         """The power is cut: SIGKILL, to the emulator and what started it. Afterwards nobody holds the images open."""
+        if self._process.stdin:
+            self._process.stdin.close()
         if not self.is_on():
             return
         os.killpg(self._process.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
@@ -92,9 +99,9 @@ def _alive(group: int) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def started(command: Sequence[str], console: Path) -> Iterator[Running]:
+def started(command: Sequence[str], console: Path, *, keyboard: bool = False) -> Iterator[Running]:
     """A PC, turned on; its console goes into this file."""
-    running = Running(command, console)
+    running = Running(command, console, keyboard=keyboard)
     try:
         yield running
     finally:
