@@ -24,6 +24,7 @@ START = 2048
 LENGTH = 768 * MIB
 # Where others want this machine, its emulated processors stand still for seconds.
 BUSY = ("nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1")
+PATIENT = "[Manager]\nDefaultDeviceTimeoutSec=15min\nDefaultTimeoutStartSec=15min\n"
 MENU = f"""serial --unit=0
 terminal_input serial
 terminal_output serial
@@ -38,6 +39,8 @@ def stick(folder: Path, file: Path, packages: tuple[str, ...]) -> Path:
     """The image of the stick, with the live system of these packages besides its own, and with this file."""
     root = install(folder / "live-root", ",".join((*LIVE, *packages)))
     (root / "etc/fstab").write_text("")
+    (root / "etc/systemd/system.conf.d").mkdir()
+    (root / "etc/systemd/system.conf.d/patient.conf").write_text(PATIENT)
     run("chroot", root, "update-initramfs", "-u", "-k", "all")
     return pack(folder, root, file)
 
