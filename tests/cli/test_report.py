@@ -58,10 +58,22 @@ def test_nothing_is_replaced_unasked_and_nothing_is_written_when_one_of_two_is_t
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "aligntool report -o report.html"),
+        ((), "-o report.html"),
         (("--chart", "queue-depth"), "--svg FILE or --png FILE"),
         (("--svg", "x.svg"), "--chart NAME"),
         (("--chart", "queue-depth", "--svg", "x", "--png", "x"), "same name"),
+    ],
+)
+def test_files_and_pictures_that_do_not_fit_each_other_are_usage_errors(words: tuple[str, ...], said: str) -> None:
+    before = set(Path.cwd().iterdir())
+    done = report(*words)
+    assert done.returncode == 2 and said in " ".join(done.stderr.replace("│", " ").split()), done.stderr
+    assert set(Path.cwd().iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
         (("no-such.img", "-o", "x.html"), "no-such.img"),
         (("--chart", "queue-depth", "--svg", "no-such-folder/x.svg"), "cannot be written: No such file"),
         (("--chart", "queue-depth", "--svg", "/dev/null", "--overwrite"), "not a regular file"),
