@@ -28,7 +28,7 @@ def page_lines(lines: str | Iterable[Line]) -> None:
     if isinstance(shown, io.StringIO):
         text = shown.getvalue()
         long = text.count("\n") >= shutil.get_terminal_size((80, 24)).lines
-        pager = pager_of(os.environ) if long else None
+        pager = pager_of(os.environ) if long and os.environ.get("TERM", "dumb") != "dumb" else None
         if pager is None or not _paged(text, *pager):
             sys.stdout.write(text)
     sys.stdout.flush()

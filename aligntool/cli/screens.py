@@ -61,7 +61,7 @@ async def start(*words: str, stdin: int = DEVNULL, out: int = PIPE, errors: int 
     code = f"import sys; sys.path[:] = {sys.path!r}; from aligntool.__main__ import main; main()"
     return await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-c", code, *words, stdin=stdin, stdout=out, stderr=errors, limit=1 << 20,
-        env=os.environ | {"COLUMNS": str(width)},
+        env=os.environ | {"COLUMNS": str(width), "ALIGNTOOL_PAGER": ""},
     )  # fmt: skip
 
 

@@ -162,7 +162,7 @@ def test_closed_streams_are_no_bug(closed: str, code: int, said: str) -> None:
 
 
 def test_colour_is_used_on_a_terminal_and_not_with_no_color(old_disk: Path) -> None:
-    command = f"{sys.executable} -m aligntool audit '{old_disk}'"
+    command = f"{sys.executable} -m aligntool --no-pager audit '{old_disk}'"
     terminal = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm-256color"}
     for extra, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         done = subprocess.run(
