@@ -1,6 +1,6 @@
 # Everything a newcomer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all audit bench fuzz lab picture transcript man site dist deb rpm test-packages install uninstall clean
+.PHONY: help demo test test-all audit bench fuzz lab picture transcript man messages site dist deb rpm test-packages install uninstall clean
 
 ALIGNTOOL := .venv/bin/aligntool
 PREFIX ?= /usr/local
@@ -41,6 +41,9 @@ picture: .venv/.ready-demo ## draw docs/pictures/audit.svg anew
 
 transcript: .venv/.ready-demo ## record the demo anew: docs/pictures/demo.cast for asciinema, and demo.svg
 	@.venv/bin/python .ci/transcript.py
+
+messages: .venv/.ready-test ## bring the catalogues of translations in po/ up to date with the sources
+	@.venv/bin/python .ci/messages.py
 
 man: .venv/.ready-test ## write the manual pages anew from docs/cli.md, and the completion files from the options
 	@.venv/bin/python .ci/man.py

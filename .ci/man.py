@@ -25,7 +25,7 @@ FORMATS = {
         ("One transaction", "The journal", "The table of a disk in flight"),
     ),
 }
-ENDING = ("Options of every command", "Shell completion", "Exit codes", "Colour, pipes and fleets")
+ENDING = ("Options of every command", "Shell completion", "Exit codes", "Language", "Colour, pipes and fleets")
 
 
 def sections(page: str) -> dict[str, list[Token]]:

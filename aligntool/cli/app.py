@@ -26,7 +26,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from aligntool import __version__
 from aligntool.errors import ExitCode, Refused, Stopped
-from aligntool.render.lines import FORCE_COLOR, NO_COLOR, harmless
+from aligntool.render.lines import FORCE_COLOR, NO_COLOR, breakable, harmless, wrap_by_cells
+from aligntool.render.translate import language, translated, use_language
 
 # What is typed: module in aligntool.cli, function, first line of its docstring.
 COMMANDS = {
@@ -132,7 +133,7 @@ class LateCommand(TyperCommand):
     """A command by its name and short help; all else is loaded when it is needed."""
 
     def __init__(self, name: str, module: str, function: str, short: str) -> None:
-        super().__init__(name, help=short)
+        super().__init__(name, help=breakable(translated(short)))
         self._module, self._function = module, function
 
     def load(self) -> TyperCommand:
@@ -182,7 +183,9 @@ def spread_options(command: Callable[..., None]) -> Callable[..., None]:
 
     typed.__signature__ = Signature(spread)  # type: ignore[attr-defined]
     typed.__annotations__ = {each.name: each.annotation for each in spread}
-    typed.__doc__, typed.__name__ = command.__doc__, command.__name__
+    paragraphs = (command.__doc__ or "").split("\n\n")
+    typed.__doc__ = "\n\n".join(translated(" ".join(paragraph.split())) for paragraph in paragraphs)
+    typed.__name__ = command.__name__
     return typed
 
 
@@ -195,7 +198,7 @@ def _declared(kind: object) -> object:
     given = {name: value for each in rest if isinstance(each, dict) for name, value in each.items()}
     given["parser"] = next(filter(callable, rest), given.get("parser"))
     given["metavar"] = next(iter(metavar), given.get("metavar"))
-    given["help"] = about.replace("[", "\\[")  # rich takes "[default: 1MiB]" for a style
+    given["help"] = breakable(translated(about)).replace("[", "\\[")  # rich takes "[default: 1MiB]" for a style
     if names.startswith("-"):
         return Annotated[own, typer.Option(*names.split(), **given)]
     return Annotated[own, typer.Argument(**given | {"metavar": names})]
@@ -211,7 +214,9 @@ class Group(TyperGroup):
     """The commands below a word. `bench /srv` is `bench run /srv`."""
 
     def __init__(self, name: str, text: str, example: str) -> None:
-        super().__init__(name=name, help=f"{text}\n\nExample: {example}", no_args_is_help=True)
+        super().__init__(
+            name=name, help=f"{translated(text)}\n\n{translated(f'Example: {example}')}", no_args_is_help=True
+        )
         self.commands.update(_late_commands(f"{name} "))
         self._default = MEANT.get(name)
 
@@ -227,7 +232,7 @@ Audit disks for misaligned partitions, realign them in place, build NVMe RAID.
 
   look      audit, report, status       judge partitions, drives and arrays
             explain, drives, recipes    what is known, with its sources
-            snapshot, fleet, schema     capture a machine; audit many; JSON Schemas
+            snapshot, fleet, schema     capture machines, audit many; schemas
   change    plan realign, realign       move partitions onto the boundary
             plan layout, layout         make a new partition table
             apply, resume, rollback     apply a saved plan; finish or undo
@@ -253,12 +258,15 @@ class Program(TyperGroup):
 
     def __init__(self, **given: object) -> None:
         super().__init__(**given)  # type: ignore[arg-type] # typer's own arguments
+        self.help, self.epilog = translated(self.help or ""), translated(self.epilog or "")
+        for option in self.params:
+            vars(option)["help"] = translated(vars(option).get("help") or "")
         self.commands.update(_late_commands(""))
         self.commands.update({name: Group(name, *row) for name, row in GROUPS.items()})
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override] # click's Context
         if not args and not ctx.resilient_parsing:  # which is what completing the first word does
-            print(FIRST_PAGE, end="")
+            print(translated(FIRST_PAGE), end="")
             ctx.exit()
         at = next((at for at, word in enumerate(args) if word in self.commands), 0)
         if args[at : at + 2] == ["plan", "raid"]:  # beside `plan realign` and `plan layout` it is what one types
@@ -270,8 +278,8 @@ app = typer.Typer(
     name="aligntool",
     cls=Program,
     add_completion=False,  # those of click start the program at each TAB: half a second, and no values
-    help="Audit disks for misaligned partitions, and move them onto the boundary without losing what is on them; "
-    "make arrays that lie on it and start at every boot; measure what a drive is good for.",
+    help="Audit disks for misaligned partitions, and move them onto the boundary without losing what is on them; make "
+    "arrays that lie on it and start at every boot; measure what a drive is good for.",
     epilog="Example: sudo aligntool audit        Without root, the audit has what can be read without root.",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -335,6 +343,9 @@ app.callback()(spread_options(_options))
 
 def main() -> None:
     """Run, and let every way to end become the exit code that docs/cli.md documents."""
+    if code := language(os.environ):
+        use_language(code)
+        wrap_by_cells()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that goes (head, less) ends us as it ends cat
     try:
         prepare_streams()

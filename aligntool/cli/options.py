@@ -17,7 +17,7 @@ from aligntool.audit.wording import naming as naming
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused
 from aligntool.linux.files import write_file
-from aligntool.render.lines import Line, harmless, show, wants_color
+from aligntool.render.lines import Line, escaped, harmless, show, wants_color
 from aligntool.units import format_size, is_power_of_two, parse_size
 from aligntool.values import dataclass
 
@@ -33,11 +33,11 @@ def confirm_disk(path: str, word: str, what: str, yes: bool, about: Iterable[Lin
     """
     if yes:
         return
-    word = harmless(word)
+    word = escaped(word)
     if not _can_ask():
         text, hint = "no terminal to ask on; nothing was written", "add --yes to the command"
         raise Refused(text, hint=hint, code="not-confirmed", subject=path)
-    if _answer(f"This writes to {harmless(path)}.", f"{what}, {word},", about) != " ".join(word.split()):
+    if _answer(f"This writes to {escaped(path)}.", f"{what}, {word},", about) != " ".join(word.split()):
         raise Refused(f"that was not {word}; nothing was written", code="not-confirmed", subject=path)
 
 

@@ -31,7 +31,7 @@ from aligntool.cli.run_change import identity
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.block import look_only
 from aligntool.realign.move import journal_status
-from aligntool.render.lines import Line, fit, harmless
+from aligntool.render.lines import Line, escaped, fit, harmless
 from aligntool.render.plan import attention_lines, plan_lines
 from aligntool.render.progress import Pace
 from aligntool.units import counted, format_size
@@ -323,13 +323,13 @@ class DiskPage(Screen[None]):
             return
         word, what = identity(change.plan, self._disk.path)
         self.query_one(Input).value = ""
-        talk = f"This writes to {harmless(self._disk.path)}.\nType {what}, {harmless(word)}, to go on, or press Esc:"
+        talk = f"This writes to {escaped(self._disk.path)}.\nType {what}, {escaped(word)}, to go on, or press Esc:"
         self._settle(talk, asked=change)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if self._asked is None:
             return
-        word = harmless(identity(self._asked.plan, self._disk.path)[0])
+        word = escaped(identity(self._asked.plan, self._disk.path)[0])
         if event.value.split() != word.split():
             self._settle(f"that was not {word}; nothing was written")
             return

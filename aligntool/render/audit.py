@@ -219,7 +219,8 @@ def mend_lines(mends: Sequence[Mend], *, width: int) -> Iterator[Line]:
         groups.setdefault((mend.answer, mend.why, mend.next), []).append(mend.partition)
     for (answer, why, command), numbers in list(groups.items())[:MOST_ANSWERS]:
         words, style = _WORDS[answer]
-        who = f"partition{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers[:MOST_ANSWERS]))}"
+        named = ", ".join(map(str, numbers[:MOST_ANSWERS]))
+        who = f"partitions {named}" if len(numbers) > 1 else f"partition {named}"
         who += f" and {len(numbers) - MOST_ANSWERS} more" if len(numbers) > MOST_ANSWERS else ""
         yield from paragraph(f"  {who} {words}: {why}", width, style=style)
         if answer != "in-place":  # the finding has that command already

@@ -12,7 +12,7 @@ from aligntool.measure.results import Conditions, Data, DriveState, Kept, Result
 from aligntool.measure.schedule import BenchPlan, filling, job_of, warm_up
 from aligntool.measure.unit_design import LEAST_RUNS
 from aligntool.render.json import Value, document_text, dumps
-from aligntool.render.lines import EMPTY, Line, Style, columns, fit, harmless, paragraph, plain, stacked
+from aligntool.render.lines import EMPTY, Line, Style, columns, escaped, fit, paragraph, plain, stacked
 from aligntool.render.plan import time_words
 from aligntool.units import counted, format_about, format_size, mb_s
 
@@ -250,14 +250,14 @@ def compare_json(results: Sequence[Result], names: Sequence[str]) -> str:
     """Rates in bytes a second."""
     found = compare.compare_all([(results[0], other) for other in results[1:]])
     values = {
-        "first": harmless(names[0]), "first_complete": results[0].complete,
-        "first_warnings": [harmless(each) for each in compare.doubts(results[0])],
+        "first": escaped(names[0]), "first_complete": results[0].complete,
+        "first_warnings": [escaped(each) for each in compare.doubts(results[0])],
         "others": [
             {
-                "name": harmless(name), "complete": other.complete,
-                "warnings": [harmless(each) for each in compare.doubts(other)],
+                "name": escaped(name), "complete": other.complete,
+                "warnings": [escaped(each) for each in compare.doubts(other)],
                 "differences": [
-                    {name: harmless(value) for name, value in asdict(each).items()}
+                    {name: escaped(value) for name, value in asdict(each).items()}
                     for each in compare.differences(results[0], other)
                 ],
                 "tests": [_test(each) for each in ratios],
@@ -298,7 +298,7 @@ def list_lines(kept: Sequence[Kept], *, width: int) -> Iterator[Line]:
 
 
 def list_json(kept: Sequence[Kept]) -> str:
-    rows = [asdict(each) | {"file": harmless(each.file)} for each in kept]
+    rows = [asdict(each) | {"file": escaped(each.file)} for each in kept]
     for row in rows:
         del row["figure"]
         if row["said"] is None:

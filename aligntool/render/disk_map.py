@@ -179,10 +179,10 @@ def _drawing(check: Check, start: int, block: int, width: int) -> Iterator[Line]
     what = f"blocks {format_size(block)}" if request == block else f"requests {format_size(request)}"
     numbers = "".join(f"{first + index * grid.size:<{CELLS_A_UNIT}}" for index in range(units))
     yield ((" " * head + numbers.rstrip(), Style.DIM),)
-    yield ((f"  {label:<{head - 2}}", Style.PLAIN), (("|" + "-" * (CELLS_A_UNIT - 1)) * units + "|", Style.NOTE))
+    yield ((f"  {fit(label, head - 2)}", Style.PLAIN), (("|" + "-" * (CELLS_A_UNIT - 1)) * units + "|", Style.NOTE))
     begin = check.off_by * CELLS_A_UNIT // grid.size or int(not check.on)  # less than a cell off is drawn as off
     bar = _blocks(begin, cells, request * CELLS_A_UNIT / grid.size)
-    yield ((f"  {what:<{head - 2}}", Style.PLAIN), (bar, Style.GOOD if check.on else Style.BAD))
+    yield ((f"  {fit(what, head - 2)}", Style.PLAIN), (bar, Style.GOOD if check.on else Style.BAD))
     if not check.on:
         crossed = crossings(check, request)
         here = "^ starts here; "
@@ -234,7 +234,7 @@ def plan_map_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     end = format_about(plan.disk.size)
     yield ((" " * HEAD + "0" + end.rjust(columns[plan.disk.size] - 1), Style.DIM),)
     for name, bar in bars.items():
-        yield ((f"  {name:<{HEAD - 2}}", Style.PLAIN), *_drawn(bar, columns, plan.disk.size))
+        yield ((f"  {fit(name, HEAD - 2)}", Style.PLAIN), *_drawn(bar, columns, plan.disk.size))
 
 
 def journal_of(plan: Plan) -> JournalPlace | None:

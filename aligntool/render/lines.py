@@ -9,6 +9,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TextIO
 
+from aligntool.render.translate import translated
+
 LONGEST_PIECE = 4096
 
 
@@ -40,8 +42,13 @@ def plain(text: str) -> Line:
 
 def harmless(text: str) -> str:
     r"""Text in which nothing can move the cursor, change colours, reorder or hide: control, format and surrogate
-    characters are shown as escapes (\x1b, \u202e).
+    characters are shown as escapes (\x1b, \u202e); in the user's language.
     """
+    return escaped(translated(text))
+
+
+def escaped(text: str) -> str:
+    """Text made harmless as it is, for what a program reads or a user has to type."""
     if text.isascii() and text.isprintable():
         return text[:LONGEST_PIECE]
     return "".join(char if char.isprintable() else _escape(char) for char in text[:LONGEST_PIECE])
@@ -151,13 +158,49 @@ def wrapped(text: str, width: int, indent: str) -> Iterator[str]:
     """A sentence in lines of at most `width` columns. It keeps its own indent; the lines after it get `indent`."""
     line = text[: len(text) - len(text.lstrip(" "))]
     fresh = True
-    for word in harmless(text.strip(" ")).split(" "):
-        if not fresh and cell_width(line) + 1 + cell_width(word) > width:
+    for space, word in _words(harmless(text.strip(" "))):
+        if not fresh and cell_width(line) + len(space) + cell_width(word) > width:
             yield line
             line, fresh = indent, True
-        line = line + word if fresh else f"{line} {word}"
+        line = line + word if fresh else f"{line}{space}{word}"
         fresh = False
     yield line
+
+
+_NOT_FIRST, _NOT_LAST = "、。」』）〜ーっゃゅょァィゥェォッャュョ,.;:)]}%", "「『（(["
+
+
+def _words(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the pieces that a line may end after, each with the space before it: words, and in Japanese characters,
+    but none that may not begin or end a line (JIS X 4051).
+    """
+    for number, word in enumerate(text.split(" ")):
+        at = 0
+        for end in range(1, len(word)) if not word.isascii() else ():
+            before, after = word[end - 1], word[end]
+            wide = cell_width(before) == 2 or cell_width(after) == 2
+            if wide and after not in _NOT_FIRST and before not in _NOT_LAST:
+                yield " " if number and not at else "", word[at:end]
+                at = end
+        yield " " if number and not at else "", word[at:]
+
+
+def breakable(text: str) -> str:
+    """Text that rich may wrap: it ends lines at spaces only, so Japanese gets some, in places where a line may end."""
+    return text if text.isascii() else " ".join(wrapped(text, 30, ""))
+
+
+def wrap_by_cells() -> None:
+    """Have rich strip the space at the end of a full line by cells. It counts characters (rich 13 to 15), so of a line
+    of wide ones it cuts the end.
+    """
+    from rich.text import Text
+
+    def rstrip_end(text: Text, size: int) -> None:
+        while text.cell_len > size and text.plain.endswith(" "):
+            text.right_crop(1)
+
+    Text.rstrip_end = rstrip_end  # type: ignore[assignment, method-assign]
 
 
 def paragraph(text: str, width: int, indent: str = "    ", style: Style = Style.PLAIN) -> Iterator[Line]:

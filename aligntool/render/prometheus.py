@@ -10,7 +10,7 @@ from aligntool.audit.drives import gap_of
 from aligntool.audit.report import Answer, Report
 from aligntool.inventory import ArrayFacts, Disk, Gap, LinkHop, most_of, port_above
 from aligntool.render.audit import worst_of
-from aligntool.render.lines import harmless
+from aligntool.render.lines import escaped
 
 # The text exposition format 0.0.4. What is not known has no sample. A disk's identity is in one series, and all others
 # have its kernel name only, as `device`, the label of node_exporter's own node_disk_ metrics. All are gauges.
@@ -149,4 +149,4 @@ def _in_braces(labels: dict[str, str | None]) -> str:
 
 
 def _escape(value: str) -> str:
-    return harmless(value.strip()).replace("\\", "\\\\").replace('"', '\\"')
+    return escaped(value.strip()).replace("\\", "\\\\").replace('"', '\\"')

@@ -42,7 +42,7 @@ def text(plan: Plan, *, width: int = 80) -> str:
 
 def test_a_plan_names_every_start_in_sectors_and_bytes_what_moves_how_far_and_every_field() -> None:
     said = text(PLAN, width=100)
-    for words in ("63", "32256B", "2048", "1MiB", "up by 1016320B", "off 4KiB by 3584B", "stays",
+    for words in ("63", "31.50KiB", "2048", "1.00MiB", "up by 1016320B", "off 4KiB by 3584B", "stays",
                   "12345678B", "2min", "partclone.ntfs", "NTFS hidden sectors", "63 → 2048",
                   "bootrec /rebuildbcd", "partition 2 is on the grid and stays", "0x2005c0de"):  # fmt: skip
         assert words in said, words

@@ -8,7 +8,7 @@ from aligntool.audit.report import Answer, Judged, Verdict
 from aligntool.inventory import Disk
 from aligntool.render import audit, svg
 from aligntool.render.disk_map import Stretch, block_of, check_drawn, containers_of, crossings, judgement, stretches_of
-from aligntool.render.lines import Style, harmless
+from aligntool.render.lines import Style, escaped
 from aligntool.render.svg import box, element, fitting, frame, line, path, percent, words, words_width
 from aligntool.units import format_about, format_size
 
@@ -159,7 +159,7 @@ def _sentence(one: Stretch) -> str:
     if one.free:
         return f"free: {size}"
     who = f"partition {one.label}" if one.partition else "the whole disk"
-    return f"{who}, {harmless(one.what)[:60]}, {size}: {audit.verdict_text(one.verdict)}"
+    return f"{who}, {escaped(one.what)[:60]}, {size}: {audit.verdict_text(one.verdict)}"
 
 
 def _alternative(stretches: Sequence[Stretch]) -> str:

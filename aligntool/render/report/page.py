@@ -24,7 +24,7 @@ from aligntool.recipes.goals import BenchTest
 from aligntool.render import svg
 from aligntool.render.bench import FIGURES, drive_facts, figure_cells
 from aligntool.render.experiments import host_memory_words, knee_facts, range_words, setting_words
-from aligntool.render.lines import harmless
+from aligntool.render.lines import escaped
 from aligntool.render.report import disks
 from aligntool.render.report.disks import Loss, Measured, when_words
 from aligntool.units import format_about, format_rate, format_size, significant
@@ -341,7 +341,7 @@ def _signed(value: float) -> str:
     return "0.00" if text[1:] == "0.00" else text
 
 
-# Content -> the page. All text is made harmless first and escaped by the template, so that no name on a disk is ever
+# Content -> the page. All text is made escaped first and escaped by the template, so that no name on a disk is ever
 # markup; the page forbids scripts and the network.
 
 LONGEST = 1200
@@ -384,7 +384,7 @@ def _shown(value: object) -> object:
     """Every value on its way into the page. Markup is ours; all else may have been on a disk."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    return harmless(value if len(value) <= LONGEST else value[:LONGEST] + "…")
+    return escaped(value if len(value) <= LONGEST else value[:LONGEST] + "…")
 
 
 def _svg(picture: svg.Picture) -> Markup:

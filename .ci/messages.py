@@ -1,0 +1,141 @@
+"""Collect the messages of the program, and bring the catalogues up to date: python .ci/messages.py.
+
+Merges them into po/LANGUAGE.po (gettext's msgmerge) and compiles that for the program (msgfmt). A message is a sentence
+of the source, with {0}, {1} where an f-string fills something in; a paragraph of a command's help or of a finding; a
+text of a recipe; or a line of po/words.txt: words that stand alone in tables.
+"""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+from aligntool.audit.report import explanations
+from aligntool.cli.app import COMMANDS, FIRST_PAGE
+from aligntool.render.translate import LANGUAGES
+
+ROOT = Path(__file__).resolve().parent.parent
+PO = ROOT / "po"
+HEADER = r"""msgid ""
+msgstr ""
+"Project-Id-Version: aligntool\n"
+"MIME-Version: 1.0\n"
+"Content-Type: text/plain; charset=UTF-8\n"
+"Content-Transfer-Encoding: 8bit\n"
+"""
+HOLE = r"\{\d+(?::d)?\}"
+RECIPE_TEXTS = ("summary", "note")
+COMMAND = r"(\$ )?(sudo |/|-|(aligntool|mdadm|lsblk|blkid|wipefs|losetup|smartctl|nvme|fio|rm) [-a-z/{])"
+"""Lines to type or run stay as they are."""
+
+
+def template(node: ast.expr) -> str:
+    """Return a string of the source with numbered holes; what is filled in side by side is one hole."""
+    if isinstance(node, ast.Constant):
+        return str(node.value).replace("{", "{{").replace("}", "}}")
+    text, holes, open_ = "", 0, False
+    for part in node.values if isinstance(node, ast.JoinedStr) else ():
+        if isinstance(part, ast.Constant):
+            text, open_ = text + template(part), False
+        elif not open_:
+            text, holes, open_ = text + f"{{{holes}}}", holes + 1, True
+    return text
+
+
+def not_messages(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield docstrings, and what stands inside an f-string's own text or format."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield from (part for part in node.values if isinstance(part, ast.Constant))
+        elif isinstance(node, ast.FormattedValue) and node.format_spec:
+            yield from ast.walk(node.format_spec)
+
+
+def counted(node: ast.AST) -> Iterator[str]:
+    """Yield the singular and the plural of what `counted` counts; their hole is a number."""
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "counted":
+        for arg in ast.walk(node.args[1]):
+            if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
+                yield from (f"{{0:d}} {arg.value}", f"{{0:d}} {arg.value}s")
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the lines of a text that are prose: two words, or one beside a hole."""
+    for line in text.split("\n"):
+        words = re.sub(rf"{HOLE}|\{{\{{|\}}\}}", "", line)
+        if " " in line.strip() and re.search(r"[a-z]{2}|[A-Z]{2}", words) and not re.match(COMMAND, line.strip()):
+            yield line.strip()
+
+
+def of_sources() -> Iterator[tuple[str, str]]:
+    for path in sorted((ROOT / "aligntool").rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        skipped = {id(node) for node in not_messages(tree)}
+        place = path.relative_to(ROOT).as_posix()
+        for node in ast.walk(tree):
+            yield from ((place, text) for text in counted(node))
+            text = isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+            if text and id(node) not in skipped:
+                yield from ((place, line) for line in sentences(template(node)))  # type: ignore[arg-type]
+
+
+def of_help() -> Iterator[tuple[str, str]]:
+    for module, function, _ in COMMANDS.values():
+        for paragraph in re.split(
+            r"\n\s*\n", getattr(import_module(f"aligntool.cli.{module}"), function).__doc__ or ""
+        ):
+            yield f"aligntool/cli/{module}.py", " ".join(paragraph.split())
+
+
+def of_data() -> Iterator[tuple[str, str]]:
+    for explanation in explanations().values():
+        yield from (("aligntool/audit/findings.md", text) for text in (explanation.title, *explanation.answers))
+    for path in sorted((ROOT / "recipes").rglob("*.toml")):
+        tables = [tomllib.loads(path.read_text())]
+        for table in tables:
+            for value in table.values():
+                tables += [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+            yield from ((path.relative_to(ROOT).as_posix(), str(table[key])) for key in RECIPE_TEXTS if key in table)
+    for word in (PO / "words.txt").read_text().splitlines():
+        yield "po/words.txt", word
+
+
+def messages() -> dict[str, set[str]]:
+    """Every message, with the files that have it."""
+    found: dict[str, set[str]] = {FIRST_PAGE: {"aligntool/cli/app.py"}}
+    first_page = {line.strip() for line in FIRST_PAGE.split("\n")}
+    for place, text in (*of_sources(), *of_help(), *of_data()):
+        if text and text not in first_page:
+            found.setdefault(text, set()).add(place)
+    return found
+
+
+def entry(text: str, places: set[str]) -> str:
+    flag = "#, python-brace-format\n" if re.search(HOLE, text) else ""
+    where = "".join(f"#: {place}\n" for place in sorted(places))
+    return f'\n{where}{flag}msgid {json.dumps(text, ensure_ascii=False)}\nmsgstr ""\n'
+
+
+def main() -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".pot") as pot:
+        pot.write(HEADER + "".join(entry(text, places) for text, places in messages().items()))
+        pot.flush()
+        for code in LANGUAGES:
+            po, mo = PO / f"{code}.po", ROOT / f"aligntool/locale/{code}/LC_MESSAGES/aligntool.mo"
+            mo.parent.mkdir(parents=True, exist_ok=True)
+            merge = ("msgmerge", "--quiet", "--no-fuzzy-matching", "--no-wrap", "--update", "--backup=none")
+            subprocess.run([*merge, po, pot.name], check=True)
+            subprocess.run(["msgattrib", "--no-obsolete", "--no-wrap", "-o", po, po], check=True)
+            subprocess.run(["msgfmt", "--check", "--endianness=little", "-o", mo, po], check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""Messages in the user's language. They are English values until they leave: JSON, journals and tests have them so.
+
+A catalogue (gettext's .mo) has for each sentence of the source its translation; what an f-string fills in is {0}, {1}
+there, and {0:d} where it is a number. A text that leaves is taken apart again: into a sentence of the catalogue and
+what fills its holes, or into the parts of a list, each of which is translated in turn. Of all ways the one that leaves
+the fewest English letters is taken. What nothing translates stays as it is: names, commands, units, words in quotes.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from pkgutil import get_data
+from struct import iter_unpack, unpack_from
+
+# As text: compiling them would cost every start of the program a millisecond.
+_HOLE, _WORD = r"\{\d+(?::d)?\}", r"(?<![\dA-Za-z])[A-Za-z]{2,}"
+_FRAMES = (
+    (r"\s*", r"\s*$"),
+    (r"\s*(?:[-·✗!→] |\d+(?:\.|/\d+) |AT\d+ )+\s*", r"\s*$"),
+    (r"\s*", r"[:,]\s*$"),
+    (r"\s*[-·]?\s*\d+ ", r"\s*$"),
+)
+"""What may stand before and after a sentence: spaces; the mark of an item; a colon or a comma; a number."""
+_COMMAND = r"\$ |(?:sudo )?aligntool [a-z]"
+_JOINS = {" and ": "と", ", ": "、", ". ": "。"}
+_SEPARATORS = ("\n", r"(?<!\d)\. ", "; ", ": ", ", ", " and ", " · ", " / ", "  ")
+_PARENTHESES, _SIZE = r"(.+?)( ?\()(.+)(\))", r"(.+?)( )([-+]?\d\S*)"
+_SHORT = 80
+"""So many characters may be split at any space, where both parts are then known."""
+LONGEST = 2000
+"""Longer texts (characters) are no sentences of ours: they stay as they are."""
+LEAST = 7
+"""Shorter sentences (literal characters: "{0} of {1}") are tried after lists."""
+LANGUAGES = ("ja",)
+
+
+class Catalogue:
+    """The sentences of one language."""
+
+    def __init__(self, messages: Mapping[str, str]) -> None:
+        self._sentences = dict(_without_beginnings(messages)) | dict(messages)
+        self._templates: dict[str, list[_Template]] = {}
+        for english, own in self._sentences.items():
+            if re.search(_HOLE, english):
+                template = _Template(english, own)
+                self._templates.setdefault(template.key, []).append(template)
+        self._best = lru_cache(maxsize=4096)(self._search)
+
+    def translate(self, text: str) -> str:
+        """Return the text in this language, with its own spaces at both ends; what is not known stays English."""
+        return self._around(text)[1] if len(text) <= LONGEST else text
+
+    def _around(self, text: str) -> tuple[int, str]:
+        """Return how many English letters are left, and the text: spaces, the mark of a list's item and a colon or
+        comma at the end stay.
+        """
+        best = _letters(text), text
+        if re.search(_WORD, text) and not re.match(_COMMAND, text.strip()):
+            for mark, end in _FRAMES:
+                first = re.match(mark, text)
+                last = re.search(end, text)
+                if first and last and first.end() < last.start():
+                    left, own = self._best(text[first.end() : last.start()])
+                    if left < best[0]:
+                        best = left, text[: first.end()] + own + text[last.start() :]
+        return best
+
+    def _search(self, core: str) -> tuple[int, str]:
+        """Return how many English letters are left in the best translation, and that."""
+        if core in self._sentences:
+            return 0, self._sentences[core]
+        best = _letters(core), core
+        for parts, join in self._ways(core):
+            found = [(_letters(part), part) if quoted else self._around(part) for part, quoted in parts]
+            left = sum(letters for letters, _ in found)
+            if left < best[0]:
+                best = left, join([own for _, own in found])
+        return self._of_two(core) or best if best[0] and len(core) <= _SHORT else best
+
+    def _of_two(self, core: str) -> tuple[int, str] | None:
+        """Return the translation of a text whose two parts, side by side, are both known."""
+        for space in re.finditer(r"(?<=[A-Za-z0-9)]{2}) ", core):
+            (left, first), (right, last) = map(self._around, (core[: space.start()], core[space.end() :]))
+            if not left and not right and re.search(_WORD, core[: space.start()]):
+                return 0, first + (" " if first[-1:].isascii() and last[:1].isascii() else "") + last
+        return None
+
+    def _ways(self, core: str) -> Iterator[tuple[list[tuple[str, bool]], Callable[[list[str]], str]]]:
+        """Yield the ways to take a text apart; True: a part that stands in quotes.
+
+        English branches to the right: a sentence whose own words come first is the outer one.
+        """
+        words = {*re.findall(_WORD, core)}
+        fitting = [(each, holes) for word in words for each in self._templates.get(word, ())
+                   if (holes := each.holes_in(core)) is not None]  # fmt: skip
+        fitting.sort(key=lambda one: (len(one[1][0][0]), -one[0].size))
+        yield from ((holes, template.filled) for template, holes in fitting if template.size >= LEAST)
+        for separator in _SEPARATORS:
+            if found := re.search(separator, core):
+                parts = [(part, False) for part in re.split(separator, core)]
+                yield parts, _JOINS.get(found[0], found[0]).join
+        for pattern in (_PARENTHESES, _SIZE):
+            if found := re.fullmatch(pattern, core):
+                yield [(part, False) for part in found.groups()], "".join
+        yield from ((holes, template.filled) for template, holes in fitting if template.size < LEAST)
+
+
+def _without_beginnings(messages: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield what follows the comma of a sentence's second half: a list is split there first."""
+    for english, own in messages.items():
+        if english[:2] in (", ", "; ", ": "):
+            yield english[2:], own.lstrip("、;:。 ")
+
+
+class _Template:
+    """A sentence with holes."""
+
+    def __init__(self, english: str, own: str) -> None:
+        self._literals = [_plain(each) for each in re.split(_HOLE, english)]
+        self._quoted = [literal.endswith('"') for literal in self._literals[:-1]]
+        self._names = re.findall(_HOLE, english)
+        self._number = "{0:d}" in english
+        self._parts = re.split(f"({_HOLE})", own)
+        self.size = sum(map(len, self._literals))
+        self.key = max(re.findall(_WORD, " ".join(self._literals)) or [""], key=len)
+
+    def holes_in(self, text: str) -> list[tuple[str, bool]] | None:
+        """Return what fills the holes where the text is this sentence, and whether it stands in quotes."""
+        first, *inner, last = self._literals
+        end = len(text) - len(last)
+        if not text.startswith(first) or not text.endswith(last):
+            return None
+        holes, at = [], len(first)
+        for literal in inner:
+            to = text.find(literal, at, end)
+            if to < 0:
+                return None
+            holes.append(text[at:to])
+            at = to + len(literal)
+        found = [*holes, text[at:end]]
+        if at > end or (self._number and not re.fullmatch(r"[\d,]+", found[0])):
+            return None
+        return list(zip(found, self._quoted, strict=True))
+
+    def filled(self, holes: list[str]) -> str:
+        """Return the translation of this sentence with these in its holes."""
+        own = dict(zip(self._names, holes, strict=True))
+        return "".join(own.get(part, _plain(part)) for part in self._parts)
+
+
+def _letters(text: str) -> int:
+    """Count those of words: no units, which stand after a number."""
+    return sum(map(len, re.findall(_WORD, text)))
+
+
+def _plain(text: str) -> str:
+    return text.replace("{{", "{").replace("}}", "}")
+
+
+def read_catalogue(raw: bytes) -> Catalogue:
+    """Read a .mo file of msgfmt, UTF-8 and little-endian (the GNU gettext manual, "The Format of GNU MO Files")."""
+    number, *tables = unpack_from("<3I", raw, 8)
+
+    def texts(at: int) -> Iterator[str]:
+        for length, start in iter_unpack("<2I", raw[at : at + 8 * number]):
+            yield raw[start : start + length].decode()
+
+    return Catalogue({english: own for english, own in zip(*map(texts, tables), strict=True) if english})
+
+
+def language(environment: Mapping[str, str]) -> str | None:
+    """Return the first language of the user that there is a catalogue for, as gettext finds it; None: English."""
+    locale = environment.get("LC_ALL") or environment.get("LC_MESSAGES") or environment.get("LANG") or "C"
+    if locale.partition(".")[0] in ("C", "POSIX"):
+        return None
+    for word in (environment.get("LANGUAGE") or locale).split(":"):
+        code = re.split(r"[_.@]", word)[0]
+        if code in LANGUAGES or code == "en":
+            return None if code == "en" else code
+    return None
+
+
+@lru_cache(maxsize=1)
+def _catalogue(code: str) -> Catalogue:
+    return read_catalogue(get_data("aligntool", f"locale/{code}/LC_MESSAGES/aligntool.mo") or b"")
+
+
+_chosen: str | None = None
+
+
+def use_language(code: str | None) -> None:
+    """Choose what `translated` translates to; None: English."""
+    global _chosen
+    _chosen = code
+
+
+def translated(text: str) -> str:
+    """Return the text in the language that was chosen."""
+    return _catalogue(_chosen).translate(text) if _chosen else text

@@ -1,0 +1,208 @@
+"""The messages in other languages: complete, and of the same program.
+
+The sentences come from the source itself (.ci/messages.py), the checks of the catalogue from gettext.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aligntool.cli.app import COMMANDS
+from aligntool.render.lines import breakable, cell_width, columns, wrapped
+from aligntool.render.translate import Catalogue, language, read_catalogue
+from tests.conftest import run
+from tests.run_aligntool import run_aligntool
+
+ROOT = Path(__file__).parent.parent
+PO, MO = ROOT / "po" / "ja.po", ROOT / "aligntool/locale/ja/LC_MESSAGES/aligntool.mo"
+JA = {"LC_ALL": "ja_JP.UTF-8"}
+MOST_CELLS = 80
+
+pytestmark = pytest.mark.needs_tools("msgfmt")
+
+
+@pytest.fixture(scope="module")
+def old_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A disk of 2005, as `aligntool demo` makes it."""
+    disk = tmp_path_factory.mktemp("messages") / "old.img"
+    run_aligntool("demo", disk, code=0)
+    return disk
+
+
+# The catalogue
+
+
+def test_every_message_of_the_program_is_in_the_catalogue_and_has_a_translation() -> None:
+    """`python .ci/messages.py` adds new messages to po/ja.po; then they want a msgstr."""
+    code = "import json, messages; print(json.dumps([*messages.messages()]))"
+    found = run(sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT / '.ci')!r}); {code}")
+    wanted = set(json.loads(found))
+    assert len(wanted) > 3000
+    read = _entries()
+    assert not sorted(wanted - read.keys())
+    assert not sorted(read.keys() - wanted)
+    assert not sorted(english for english, own in read.items() if not own)
+
+
+def _entries() -> dict[str, str]:
+    text = PO.read_text()
+    found = re.findall(r'^msgid ((?:"[^\n]*"\n)+)msgstr ((?:"[^\n]*"\n)+)', f"{text}\n", re.MULTILINE)
+    read = {_joined(english): _joined(own) for english, own in found}
+    read.pop("")
+    return read
+
+
+def _joined(lines: str) -> str:
+    return "".join(json.loads(line) for line in lines.splitlines())
+
+
+def test_gettext_finds_the_catalogue_in_order_and_the_program_has_the_same(tmp_path: Path) -> None:
+    made = tmp_path / "aligntool.mo"
+    done = subprocess.run(
+        ["msgfmt", "--check", "--endianness=little", "-o", made, PO], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert made.read_bytes() == MO.read_bytes()
+
+
+# The door through which translated text leaves
+
+CATALOGUE = Catalogue(
+    {
+        "{0} starts at {1}, {2}": "{0}は{1}から始まる、{2}",
+        "{0} past a boundary of {1}": "{1}の境界から{0}後ろ",
+        "partition {0}": "パーティション{0}",
+        "sector {0}": "セクタ{0}",
+        "{0:d} errors": "エラー{0:d}件",
+        "{0:d} warnings": "警告{0:d}件",
+        "; and {0} more": "; ほか{0}件",
+        'label "{0}"': 'ラベル"{0}"',
+        "assumed": "仮定",
+        "name: {0}": "名前: {0}",
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("english", "own"),
+    [
+        ("partition 1 starts at sector 63, 512B past a boundary of 4KiB",
+         "パーティション1はセクタ63から始まる、4KiBの境界から512B後ろ"),
+        ("  - partition 1 starts at sector 63, somewhere", "  - パーティション1はセクタ63から始まる、somewhere"),
+        ("3 errors, 10 warnings", "エラー3件、警告10件"),
+        ("AT101 errors", "AT101 errors"),  # a number has to be one
+        ("3 errors; and 2 more", "エラー3件; ほか2件"),
+        ("4KiB (assumed)", "4KiB (仮定)"),
+        ('label "assumed"', 'ラベル"assumed"'),  # what stands in quotes is the user's
+        ("name: {0}", "名前: {0}"),
+        ("name: {braces} {{", "名前: {braces} {{"),
+        ("$ aligntool assumed", "$ aligntool assumed"),
+        ("sudo aligntool resume sector 1", "sudo aligntool resume sector 1"),
+        ("", ""),
+        ("no such sentence", "no such sentence"),
+        ("assumed" * 1000, "assumed" * 1000),
+    ],
+)  # fmt: skip
+def test_a_text_is_taken_apart_and_put_together_in_another_language(english: str, own: str) -> None:
+    assert CATALOGUE.translate(english) == own
+
+
+@pytest.mark.parametrize(
+    ("environment", "wanted"),
+    [
+        ({"LANG": "ja_JP.UTF-8"}, "ja"),
+        ({"LANG": "ja_JP.UTF-8", "LC_ALL": "C.UTF-8"}, None),
+        ({"LANG": "ja_JP.UTF-8", "LC_MESSAGES": "en_US.UTF-8"}, None),
+        ({"LANG": "de_DE.UTF-8", "LANGUAGE": "fr:ja"}, "ja"),
+        ({"LANG": "ja_JP.UTF-8", "LANGUAGE": "en:ja"}, None),
+        ({"LANG": "C", "LANGUAGE": "ja"}, None),  # as in gettext, the C locale has no translations
+        ({"LC_ALL": "", "LANG": "ja"}, "ja"),
+        ({}, None),
+    ],
+)
+def test_the_language_is_chosen_as_gettext_does(environment: dict[str, str], wanted: str | None) -> None:
+    assert language(environment) == wanted
+
+
+def test_wide_characters_fill_lines_and_columns_by_their_cells() -> None:
+    text = "  - パーティション1はセクタ63から始まる(物理セクタ)。GRUBはそのまま残る、これは長い文である。"
+    lines = list(wrapped(text, 30, "    "))
+    assert len(lines) > 2 and "".join(line.strip() for line in lines).replace(" ", "") == text.replace(" ", "")
+    assert max(map(cell_width, lines)) <= 31  # a full stop may hang over by one
+    assert not any(line.strip()[0] in "、。)" or line.endswith("(") for line in lines)
+    assert {cell_width(row) for row in columns([("開始", "63"), ("a", "2048")])} == {10}
+    assert all(cell_width(word) <= 31 for word in breakable(text * 3).split(" "))
+
+
+# The program in Japanese
+
+
+def test_an_audit_and_a_plan_leave_no_english_and_fit_80_cells(old_disk: Path) -> None:
+    for words in (("audit", "-v", "--map", old_disk.name), ("realign", "--dry-run", old_disk.name)):
+        done = run_aligntool(*words, env=JA, cwd=old_disk.parent)
+        assert not list(_english(done.stdout))
+        assert max(map(cell_width, done.stdout.splitlines())) <= MOST_CELLS
+
+
+NAMES = re.compile(
+    r"\$ .*|→ .*|aligntool( [a-z]+)?|\"[^\"]*\"|\S*[/._?=]\S*|hidden sectors|"
+    r"(dos|gpt|ntfs|vfat|ext3|swap|bootrec|bcdboot|dumpe2fs|partclone|info|old|img|AT)"
+)
+
+
+def _english(text: str) -> Iterator[str]:
+    """Yield the lines that have lower-case words which are no names, commands or labels."""
+    for line in text.splitlines():
+        if re.search(r"(?<![\dA-Za-z])[a-z]{3,}", NAMES.sub("", line)):
+            yield line
+
+
+@pytest.mark.parametrize("name", [*COMMANDS])
+def test_the_help_of_every_command_is_translated_and_whole(name: str) -> None:
+    done = run_aligntool(*name.split(), "--help", env=JA | {"COLUMNS": "80"}, code=0)
+    assert COMMANDS[name][2] not in done.stdout  # its first line
+    assert "…" not in done.stdout
+    assert max(map(cell_width, done.stdout.splitlines())) <= MOST_CELLS
+
+
+def test_what_programs_read_is_the_same_in_every_language(old_disk: Path) -> None:
+    cases: list[tuple[str | Path, ...]] = [
+        ("audit", "--json", old_disk), ("audit", "--format", "prometheus", old_disk), ("audit", "-q", "/nonexistent"),
+        ("plan", "realign", "--json", old_disk), ("realign", "--json", "--dry-run", old_disk),
+        ("recipes", "list", "--json"), ("schema", "audit"), ("resume", "--json", "--yes", old_disk),
+        ("audit", "--bogus"),
+    ]  # fmt: skip
+    for words in cases:
+        english, own = run_aligntool(*words), run_aligntool(*words, env=JA)
+        assert english.returncode == own.returncode
+        assert _without_time(english.stdout) == _without_time(own.stdout)
+
+
+def _without_time(text: str) -> str:
+    return re.sub(r'"date": "[^"]*"|"[a-z_]*(id|uuid|guid|created|time)": "[^"]*"|\d+(\.\d+)?(e[+-]?\d+)?$', "",
+                  text, flags=re.MULTILINE)  # fmt: skip
+
+
+def test_errors_and_hints_are_translated_and_commands_stay(old_disk: Path) -> None:
+    done = run_aligntool("resume", old_disk, "--yes", env=JA, code=3)
+    assert "途中の移動はない" in done.stderr and "aligntool" in done.stderr
+    asked = run_aligntool("realign", old_disk, env=JA, code=3)
+    assert "何も書き込んでいない" in asked.stderr and "--yes" in asked.stderr
+
+
+def test_the_catalogue_has_no_word_that_could_be_the_name_of_a_disk() -> None:
+    """A question names the disk in words that are translated; the name itself must stay."""
+    words = (ROOT / "po" / "words.txt").read_text().splitlines()
+    assert not [word for word in words if re.fullmatch(r"(sd|vd|nvme|md|mmcblk|loop)[a-z0-9]+|data|disk\.img", word)]
+
+
+def test_a_made_up_name_never_stops_the_translation() -> None:
+    catalogue = read_catalogue(MO.read_bytes())
+    for name in ("{0}", "{9:d}", "%s", "a; b, c: d. e and f", "\x1b[31m", "\udcff", "(" * 500, "x of " * 300):
+        text = f"partition 1 of {name} starts at sector 63 ({name}), {name} past a boundary of {name}"
+        assert isinstance(catalogue.translate(text), str)
