@@ -207,8 +207,8 @@ RECOGNISED = [
     [
         ("realign",),
         ("plan", "realign"),
-        ("layout", "--part", "rest:linux"),
-        ("plan", "layout", "--part", "rest:linux"),
+        ("layout", "--part", "32MiB:linux"),
+        ("plan", "layout", "--part", "32MiB:linux"),
         ("status",),
         ("resume",),
         ("rollback",),
