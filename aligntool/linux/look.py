@@ -405,12 +405,15 @@ class _Looking:
         return self._look_at(blocks or [], _NOT_NEEDED)
 
     def system(self, disks: Sequence[Disk]) -> tuple[System | None, tuple[Unseen, ...]]:
-        """Return the system's files; only where there is an array, because images are unpacked for it."""
+        """Return the system's files; only where there is an array, because images are unpacked for it. A captured
+        tree may have none.
+        """
         if not any(disk.array for disk in disks) and not self.tree.names(RECORDS):
             return None, ()
-        seen = self._in_time(lambda _: read_system(self.tree), _FILES_S)
+        if seen := self._in_time(lambda _: (read_system(self.tree),), _FILES_S):
+            return seen[0], ()
         why = f"did not answer within {_FILES_S:g} s"
-        return seen, () if seen else (Unseen("mdadm.conf, fstab and initramfs", why, "sudo dmesg", Gap.NO_ANSWER),)
+        return None, (Unseen("mdadm.conf, fstab and initramfs", why, "sudo dmesg", Gap.NO_ANSWER),)
 
     def named(self, targets: Sequence[str]) -> list[Disk | Refused]:
         """Return each target, or why it cannot be read. Every one is tried: all reasons are reported at once."""

@@ -85,3 +85,8 @@ def test_mappings_are_told_apart() -> None:
     assert sum(words[0] == "lvm" for words in kinds) == 9
     assert sum(words[0] == "dm" for words in kinds) == 2
     assert disk(RAID, "bcache0").kind is DiskKind.BCACHE and disk(RAID, "bcache0").slaves == ("vdg3",)
+
+
+def test_a_tree_without_the_system_s_files_is_no_disk_that_did_not_answer() -> None:
+    """Only sysfs, udev's data and sectors were captured of this machine."""
+    assert "AT903" not in {finding.code.value for finding in report(RAID).findings}
