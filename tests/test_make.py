@@ -25,6 +25,7 @@ TARGETS = (
     "lab",
     "picture",
     "transcript",
+    "messages",
     "man",
     "site",
     "dist",

@@ -40,7 +40,7 @@ def old_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_message_of_the_program_is_in_the_catalogue_and_has_a_translation() -> None:
     """`python .ci/messages.py` adds new messages to po/ja.po; then they want a msgstr."""
     code = "import json, messages; print(json.dumps([*messages.messages()]))"
-    found = run(sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT / '.ci')!r}); {code}")
+    found = run(sys.executable, "-B", "-c", f"import sys; sys.path.insert(0, {str(ROOT / '.ci')!r}); {code}")
     wanted = set(json.loads(found))
     assert len(wanted) > 3000
     read = _entries()

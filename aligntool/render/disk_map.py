@@ -296,5 +296,5 @@ def _drawn(bar: Bar, columns: Mapping[int, int], size: int) -> Iterator[Piece]:
 def _part(name: str, width: int) -> str:
     """ "[1=====]", as much of it as there is room for."""
     if width < len(name) + 2:
-        return name[-width:].rjust(width, "|")
+        return name[max(len(name) - width, 0) :].rjust(width, "|")
     return f"[{name}{'=' * (width - len(name) - 2)}]"

@@ -140,13 +140,14 @@ def test_without_wiping_nothing_is_written_but_the_table(sparse: MakeImage) -> N
     assert [layer.kind for layer in seen(image).disk.partitions[0].content] == ["ext4"]
 
 
-def test_a_second_run_is_refused_and_changes_nothing(sparse: MakeImage) -> None:
+def test_a_second_run_has_nothing_to_do_and_an_old_plan_is_refused(sparse: MakeImage) -> None:
     image = sparse(64 * MIB)
     plan, disk = planned(image, LayoutGoal((PartWish(None, "linux"),)))
     list(make_layout(plan, disk))
     before = hashed(image)
+    assert planned(image, LayoutGoal((PartWish(None, "linux"),)))[0].steps == ()
     with pytest.raises(Refused, match="not empty"):
-        planned(image, LayoutGoal((PartWish(None, "linux"),)))
+        planned(image, LayoutGoal((PartWish(8 * MIB, "linux"),)))
     with pytest.raises(Refused, match="not the disk that this plan was made for"):
         list(make_layout(plan, seen(image).disk))
     assert hashed(image) == before

@@ -87,7 +87,7 @@ def test_a_kept_layout_ends_with_what_was_changed(tmp_path: Path) -> None:
         ("rollback", "--json"),
         ("apply", "--yes", "--json"),
         ("raid", "create", "--yes", "--json", "--level", "1"),
-        ("raid", "create", "--yes", "--json"),
+        ("raid", "create", "--yes", "--json", "--level", "5"),
         ("raid", "persist", "--yes", "--json"),
     ],
     ids=" ".join,

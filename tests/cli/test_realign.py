@@ -61,7 +61,7 @@ def test_a_plan_is_shown_with_the_command_that_applies_it_and_the_disk_stays_as_
     before = digest(disk)
     done = run_aligntool("plan", "realign", disk)
     assert done.returncode == 0 and done.stderr == ""
-    for words in ("32256B", "2048", "up by 1016320B", "before", "after", "Journal", f"aligntool realign '{disk}'"):
+    for words in ("31.50KiB", "2048", "up by 1016320B", "before", "after", "Journal", f"aligntool realign '{disk}'"):
         assert words in done.stdout, words
     assert digest(disk) == before
 
@@ -147,8 +147,8 @@ def test_another_answer_than_the_disks_id_writes_nothing(disk: Path, answer: str
 
 
 @pytest.mark.needs_tools("script")
-def test_the_disks_id_typed_at_the_terminal_starts_the_move(disk: Path) -> None:
-    done = answered(disk, "0x2005c0de\n")
+def test_the_name_of_the_image_typed_at_the_terminal_starts_the_move(disk: Path) -> None:
+    done = answered(disk, "old disk.img\n")
     assert done.returncode == 0, done.stdout
     assert first_start(disk) == 2048
 

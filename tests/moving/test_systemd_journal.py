@@ -164,7 +164,7 @@ with listening(folder / "socket") as server:
     told["killed"] = cut(signal.SIGKILL), entries(server)
     told["resume"] = aligntool("resume", image, "--yes"), entries(server)
     told["nothing"] = aligntool("realign", image, "--yes"), entries(server)
-    told["layout"] = aligntool("layout", image, "--part", "rest:linux", "--wipe", "--yes"), entries(server)
+    told["layout"] = aligntool("layout", image, "--part", "rest:linux", "--wipe", image, "--yes"), entries(server)
 print(json.dumps(told))
 """
 
