@@ -42,7 +42,8 @@ def add_menus(app: Sphinx, name: str, source: list[str]) -> None:
         return
     source[0] += menu(
         "For users",
-        ["README.ja", "docs/README", *(f"docs/{page}" for page in use), "recipes/README", "packaging/ansible/README", "CHANGELOG"],
+        ["README.ja", "docs/README", *(f"docs/{page}" for page in use), "recipes/README"]
+        + ["packaging/ansible/README", "CHANGELOG"],
     )
     source[0] += menu("For developers", [*(f"docs/{page}" for page in change), "SECURITY"])
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aligntool.audit.report import Answer, Report
 from aligntool.inventory import DiskKind, InFlight, Layer, TableLabel
 from aligntool.render.audit import audit_lines
-from aligntool.render.disk_map import map_lines, strip_lines
+from aligntool.render.disk_map import _part, map_lines, strip_lines
 from aligntool.render.lines import cell_width, fit, harmless, show, text_of, wants_color, wrapped
 from aligntool.render.prometheus import Run, audit_prometheus
 from aligntool.units import Extent, format_start
@@ -189,3 +189,8 @@ def test_wide_characters_are_measured_as_terminals_do() -> None:
     assert fit("日本語テキスト", 6) == "日本… " or cell_width(fit("日本語テキスト", 6)) == 6
     assert list(wrapped("aa bb cc", 5, "")) == ["aa bb", "cc"]
     assert list(wrapped("  - aa bb cc", 9, "    ")) == ["  - aa bb", "    cc"]
+
+
+def test_a_part_of_a_disk_has_as_many_cells_as_columns() -> None:
+    """A volume at the very end of a disk has none; with its whole name it was drawn beyond the line."""
+    assert [_part("12", width) for width in range(6)] == ["", "2", "12", "|12", "[12]", "[12=]"]
