@@ -40,11 +40,9 @@ def add_menus(app: Sphinx, name: str, source: list[str]) -> None:
     if name == "docs/README":
         source[0] += menu("Decisions", decisions)
         return
-    source[0] += menu(
-        "For users",
-        ["README.ja", "docs/README", *(f"docs/{page}" for page in use), "recipes/README"]
-        + ["packaging/ansible/README", "CHANGELOG"],
-    )
+    pages = (f"docs/{page}" for page in use)
+    others = ("recipes/README", "packaging/ansible/README", "CHANGELOG")
+    source[0] += menu("For users", ["README.ja", "docs/README", *pages, *others])
     source[0] += menu("For developers", [*(f"docs/{page}" for page in change), "SECURITY"])
 
 
