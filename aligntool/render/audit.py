@@ -300,7 +300,7 @@ def _brief_lines(report: Report, disks: Sequence[Judged], width: int) -> Iterato
     moving = in_flight(report)
     verdicts = [_disk_verdict(judged, moving=judged.disk.name in moving) for judged in disks]
     names = max(cell_width(harmless(judged.disk.name)) for judged in disks)
-    words = max(len(text) for text, _ in verdicts)
+    words = max(cell_width(harmless(text)) for text, _ in verdicts)
     for judged, (text, style) in zip(disks, verdicts, strict=True):
         about = fit(disk_words(judged.disk), max(width - names - words - 4, 8)).rstrip()
         yield (
@@ -487,8 +487,9 @@ def verdict_line(report: Report) -> Line:
         starts = [one.answer for one in off[0].verdicts if one.matters]
         return ((f"{starts.count(Answer.OFF)} of {counted(len(starts), 'partition')} misaligned", Style.BAD),)
     if off:
-        have = "has" if len(off) == 1 else "have"
-        return ((f"{len(off)} of {counted(len(disks), 'disk')} {have} misaligned partitions", Style.BAD),)
+        if len(off) == 1:
+            return ((f"1 of {counted(len(disks), 'disk')} has misaligned partitions", Style.BAD),)
+        return ((f"{len(off)} of {counted(len(disks), 'disk')} have misaligned partitions", Style.BAD),)
     if report.count_answers(Answer.UNKNOWN) or unjudged(report):
         return (("No partition is known to be misaligned; not all could be judged", Style.DOUBT),)
     if errors:

@@ -25,8 +25,9 @@ def verdict_of(fleet: Fleet) -> tuple[str, Style]:
     if not audited:
         return f"None of {counted(fleet.snapshots, 'snapshot')} could be audited", Style.BAD
     if fleet.misaligned:
-        have = "has" if fleet.misaligned == 1 else "have"
-        return f"{fleet.misaligned} of {counted(audited, 'machine')} {have} misaligned partitions", Style.BAD
+        if fleet.misaligned == 1:
+            return f"1 of {counted(audited, 'machine')} has misaligned partitions", Style.BAD
+        return f"{fleet.misaligned} of {counted(audited, 'machine')} have misaligned partitions", Style.BAD
     if fleet.unknown or fleet.not_audited:
         return "No machine is known to have misaligned partitions; not all could be judged", Style.DOUBT
     if fleet.errors:

@@ -27,6 +27,8 @@ _SEPARATORS = ("\n", r"(?<!\d)\. ", "; ", ": ", ", ", " and ", " · ", " / ", " 
 _PARENTHESES, _SIZE = r"(.+?)( ?\()(.+)(\))", r"(.+?)( )([-+]?\d\S*)"
 _SHORT = 80
 """So many characters may be split at any space, where both parts are then known."""
+_NAMES = 4
+"""A longer text may be split after one of its first words, which name what it is about."""
 LONGEST = 2000
 """Longer texts (characters) are no sentences of ours: they stay as they are."""
 LEAST = 7
@@ -75,14 +77,16 @@ class Catalogue:
             left = sum(letters for letters, _ in found)
             if left < best[0]:
                 best = left, join([own for _, own in found])
-        return self._of_two(core) or best if best[0] and len(core) <= _SHORT else best
+        return self._of_two(core) or best if best[0] else best
 
     def _of_two(self, core: str) -> tuple[int, str] | None:
         """Return the translation of a text whose two parts, side by side, are both known."""
-        for space in re.finditer(r"(?<=[A-Za-z0-9)]{2}) ", core):
+        spaces = list(re.finditer(r"(?<=[A-Za-z0-9)]{2}) ", core))
+        spaces = spaces if len(core) <= _SHORT else spaces[:_NAMES]
+        for space in sorted(spaces, key=lambda each: abs(2 * each.start() - len(core))):  # from the middle
             (left, first), (right, last) = map(self._around, (core[: space.start()], core[space.end() :]))
             if not left and not right and re.search(_WORD, core[: space.start()]):
-                return 0, first + (" " if first[-1:].isascii() and last[:1].isascii() else "") + last
+                return 0, first + (" " if first[-1:].isascii() else "") + last
         return None
 
     def _ways(self, core: str) -> Iterator[tuple[list[tuple[str, bool]], Callable[[list[str]], str]]]:
@@ -149,8 +153,8 @@ class _Template:
 
 
 def _letters(text: str) -> int:
-    """Count those of words: no units, which stand after a number."""
-    return sum(map(len, re.findall(_WORD, text)))
+    """Count those of words: no units, which stand after a number, and no names that have a digit or a slash."""
+    return sum(map(len, re.findall(_WORD, re.sub(r"\S*[\d/_=]\S*", "", text))))
 
 
 def _plain(text: str) -> str:
