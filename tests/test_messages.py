@@ -149,6 +149,14 @@ def test_an_audit_and_a_plan_leave_no_english_and_fit_80_cells(old_disk: Path) -
         assert max(map(cell_width, done.stdout.splitlines())) <= MOST_CELLS
 
 
+def test_a_captured_machine_with_every_kind_of_layer_leaves_no_english() -> None:
+    capture = ROOT / "tests" / "machines" / "md-on-misaligned-partitions.tar.xz"
+    said = run_aligntool("audit", "-v", "--sysroot", capture, env=JA | {"COLUMNS": "80"}).stdout
+    assert "has no bitmap" in run_aligntool("audit", "-v", "--sysroot", capture, env={"COLUMNS": "200"}).stdout
+    assert len(said.splitlines()) > 300 and "ビットマップがない" in said
+    assert not [line for line in said.splitlines() if re.search(r"[a-z]{3,} [a-z]{3,}(?!_)", line) and "→" not in line]
+
+
 NAMES = re.compile(
     r"\$ .*|→ .*|aligntool( [a-z]+)?|\"[^\"]*\"|\S*[/._?=]\S*|hidden sectors|"
     r"(dos|gpt|ntfs|vfat|ext3|swap|bootrec|bcdboot|dumpe2fs|partclone|info|old|img|AT)"

@@ -101,8 +101,9 @@ class Catalogue:
         yield from ((holes, template.filled) for template, holes in fitting if template.size >= LEAST)
         for separator in _SEPARATORS:
             if found := re.search(separator, core):
-                parts = [(part, False) for part in re.split(separator, core)]
-                yield parts, _JOINS.get(found[0], found[0]).join
+                for most in (0, 1):  # at every one, or at the first
+                    parts = [(part, False) for part in re.split(separator, core, maxsplit=most)]
+                    yield parts, _JOINS.get(found[0], found[0]).join
         for pattern in (_PARENTHESES, _SIZE):
             if found := re.fullmatch(pattern, core):
                 yield [(part, False) for part in found.groups()], "".join
