@@ -1,6 +1,7 @@
 """Collect the messages of the program, and bring the catalogues up to date: python .ci/messages.py.
 
-Merges them into po/LANGUAGE.po (gettext's msgmerge) and compiles that for the program (msgfmt). A message is a sentence
+Merges them into po/LANGUAGE.po (gettext's msgmerge), compiles that for the program (msgfmt), and writes the page of
+findings in that language, docs/LANGUAGE/findings.md. A message is a sentence
 of the source, with {0}, {1} where an f-string fills something in; a paragraph of a command's help or of a finding; a
 text of a recipe; or a line of po/words.txt: words that stand alone in tables.
 """
@@ -16,9 +17,9 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from aligntool.audit.report import explanations
+from aligntool.audit.report import QUESTIONS, explanations, findings_markdown
 from aligntool.cli.app import COMMANDS, FIRST_PAGE
-from aligntool.render.translate import LANGUAGES
+from aligntool.render.translate import LANGUAGES, read_catalogue
 
 ROOT = Path(__file__).resolve().parent.parent
 PO = ROOT / "po"
@@ -96,6 +97,9 @@ def of_help() -> Iterator[tuple[str, str]]:
 
 
 def of_data() -> Iterator[tuple[str, str]]:
+    before = findings_markdown().partition("### ")[0]
+    for line in (*before.splitlines(), *re.findall(r"^## .*", findings_markdown(), re.MULTILINE)):
+        yield "aligntool/audit/findings.md", line.lstrip("# ")
     for explanation in explanations().values():
         yield from (("aligntool/audit/findings.md", text) for text in (explanation.title, *explanation.answers))
     for path in sorted((ROOT / "recipes").rglob("*.toml")):
@@ -124,6 +128,23 @@ def entry(text: str, places: set[str]) -> str:
     return f'\n{where}{flag}msgid {json.dumps(text, ensure_ascii=False)}\nmsgstr ""\n'
 
 
+def findings_page(mo: bytes) -> str:
+    """Return the page of the findings in the language of a catalogue."""
+    own = read_catalogue(mo).translate
+    known = {code.value: explanation for code, explanation in explanations().items()}
+    lines = [own(line) for line in findings_markdown().partition("\n## ")[0].removeprefix("# ").splitlines()]
+    lines[0] = f"# {lines[0]}"
+    for level, title in re.findall(r"^(##+) (.*)", findings_markdown(), re.MULTILINE):
+        code = title.partition(":")[0]
+        if level == "##":
+            lines += ["", f"## {own(title)}"]
+            continue
+        lines += ["", f"### {code}: {own(known[code].title)}", "", own(known[code].severity)]
+        for question, answer in zip(QUESTIONS, known[code].answers, strict=True):
+            lines += ["", f"**{own(question)}:** {own(answer)}"]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".pot") as pot:
         pot.write(HEADER + "".join(entry(text, places) for text, places in messages().items()))
@@ -135,6 +156,9 @@ def main() -> None:
             subprocess.run([*merge, po, pot.name], check=True)
             subprocess.run(["msgattrib", "--no-obsolete", "--no-wrap", "-o", po, po], check=True)
             subprocess.run(["msgfmt", "--check", "--endianness=little", "-o", mo, po], check=True)
+            page = ROOT / f"docs/{code}/findings.md"
+            page.parent.mkdir(exist_ok=True)
+            page.write_text(findings_page(mo.read_bytes()))
 
 
 if __name__ == "__main__":

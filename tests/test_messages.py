@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.audit.report import Code
 from aligntool.cli.app import COMMANDS
 from aligntool.render.lines import breakable, cell_width, columns, wrapped
 from aligntool.render.translate import Catalogue, language, read_catalogue
@@ -47,6 +48,13 @@ def test_every_message_of_the_program_is_in_the_catalogue_and_has_a_translation(
     assert not sorted(wanted - read.keys())
     assert not sorted(read.keys() - wanted)
     assert not sorted(english for english, own in read.items() if not own)
+
+
+def test_the_page_of_the_findings_is_made_of_the_catalogue() -> None:
+    code = f"import messages, pathlib; print(messages.findings_page(pathlib.Path({str(MO)!r}).read_bytes()), end='')"
+    made = run(sys.executable, "-B", "-c", f"import sys; sys.path.insert(0, {str(ROOT / '.ci')!r}); {code}")
+    assert made == (ROOT / "docs" / "ja" / "findings.md").read_text()
+    assert len(re.findall(r"^### AT", made, re.MULTILINE)) == len(Code)
 
 
 def _entries() -> dict[str, str]:
