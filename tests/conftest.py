@@ -117,6 +117,8 @@ def loop() -> Iterator[Callable[..., Path]]:
         attached.append(device)
         assert stat.S_ISBLK(device.stat().st_mode), f"{device} is not a block device"
         run("blockdev", "--setrw", device)  # the number may have been somebody's read-only one
+        if [*Path("/sys/block", device.name).glob(f"{device.name}p*")]:  # and its partitions may still be there
+            run("partx", "-d", device)
         return device
 
     yield attach
