@@ -59,6 +59,7 @@ check)
     expect 1 grep '^ *[^l ][^o:]*:' /proc/net/dev # only lo
     check .deb "dpkg --install /aligntool.deb" "dpkg --purge aligntool"
     mkdir -p /usr/share/licenses # of the package filesystem where .rpm is at home
+    mkdir -p /usr/lib/systemd/catalog # of systemd
     rpm="rpm --dbpath=/tmp/rpmdb --noplugins" # the plugin unshare needs / to be a mount
     check .rpm "$rpm --install --nodeps /aligntool.rpm" "$rpm --erase aligntool"
     ;;
