@@ -1,9 +1,10 @@
 """Collect the messages of the program, and bring the catalogues up to date: python .ci/messages.py.
 
 Merges them into po/LANGUAGE.po (gettext's msgmerge), compiles that for the program (msgfmt), and writes the page of
-findings in that language, docs/LANGUAGE/findings.md. A message is a sentence
-of the source, with {0}, {1} where an f-string fills something in; a paragraph of a command's help or of a finding; a
-text of a recipe; or a line of po/words.txt: words that stand alone in tables.
+findings in that language, docs/LANGUAGE/findings.md.
+
+A message is a sentence of the source, with {0}, {1} where an f-string fills something in; a paragraph of a command's
+help or of a finding; a text of a recipe; or a line of po/words.txt: words that stand alone in tables.
 """
 
 import ast
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from aligntool.audit.report import QUESTIONS, explanations, findings_markdown
 from aligntool.cli.app import COMMANDS, FIRST_PAGE
-from aligntool.render.translate import LANGUAGES, read_catalogue
+from aligntool.render.translate import HOLE, LANGUAGES, read_catalogue
 
 ROOT = Path(__file__).resolve().parent.parent
 PO = ROOT / "po"
@@ -30,7 +31,6 @@ msgstr ""
 "Content-Type: text/plain; charset=UTF-8\n"
 "Content-Transfer-Encoding: 8bit\n"
 """
-HOLE = r"\{\d+(?::d)?\}"
 RECIPE_TEXTS = ("summary", "note")
 COMMAND = r"(\$ )?(sudo |/|-|(aligntool|mdadm|lsblk|blkid|wipefs|losetup|smartctl|nvme|fio|rm) [-a-z/{])"
 """Lines to type or run stay as they are."""

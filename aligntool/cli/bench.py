@@ -138,7 +138,7 @@ def bench_run(
 
     Exit code: 0 measured; 3 refused; 4 fio failed, or it was interrupted, after something was written; 130 before.
     """
-    kept.refuse("measured")
+    kept.refuse()
     if passes_ is not None and (repeats is not None or runtime is not None):
         other = "--repeats" if repeats is not None else "--runtime"
         raise typer.BadParameter(f"--passes and {other} contradict each other: a pass goes once over the data")
@@ -370,7 +370,7 @@ def bench_alignment(
     """
     if every and start is not None:
         raise typer.BadParameter("--start tries one start, --every all of them: give one of the two")
-    asked.refuse("measured")
+    asked.refuse()
     found = targets.find_target(target)
     span = asked.span or 256 * MIB
     if unit is not None:
@@ -438,7 +438,7 @@ def bench_span(
     least = smallest or 64 * MIB
     if least < alignment.BLOCK:
         raise typer.BadParameter("--from is less than a request of 4KiB")
-    asked.refuse("measured")
+    asked.refuse()
     found = targets.find_target(target)
     span = asked.span or 4 * GIB
     _whole(found.size or span, least, largest)

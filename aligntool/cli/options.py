@@ -282,19 +282,19 @@ class Kept:
         """Return whether the result is all that standard output gets."""
         return self.output == _STDOUT
 
-    def refuse(self, undone: str) -> None:
-        """Raise Refused, before anything was done, where the result could not be written. `undone`: "measured"."""
+    def refuse(self) -> None:
+        """Raise Refused, before anything was measured, where the result could not be written."""
         file = self.file
         if file is None:
             return
         folder = os.path.dirname(file) or "."  # noqa: PTH120 - the user's own spelling
         if os.path.isdir(file):  # noqa: PTH112
-            raise Refused(f"{file} is a folder; nothing was {undone}", hint="-o with the name of a file")
+            raise Refused(f"{file} is a folder; nothing was measured", hint="-o with the name of a file")
         if os.path.lexists(file) and not self.overwrite:
-            raise Refused(f"{file} is there already; nothing was {undone}", hint="another name for -o, or --overwrite")
+            raise Refused(f"{file} is there already; nothing was measured", hint="another name for -o, or --overwrite")
         if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):  # noqa: PTH112
             why = "may not be written to" if os.path.isdir(folder) else "is not a folder"  # noqa: PTH112
-            raise Refused(f"{folder} {why}, so {file} cannot be kept; nothing was {undone}")
+            raise Refused(f"{folder} {why}, so {file} cannot be kept; nothing was measured")
 
     def write(self, text: str) -> None:
         """Write the file, whole or not at all. Raises Refused."""

@@ -166,7 +166,7 @@ def probe(
 
     Exit code: 0 measured, also when the unit is unknown; 3 refused.
     """
-    kept.refuse("measured")
+    kept.refuse()
     asked = _Asked(limit, most or GIB, largest or 8 * MIB, sector_size, seed)
     if Path(target).is_dir():
         if destructive:

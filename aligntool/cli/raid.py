@@ -383,7 +383,7 @@ def tune_command(
     sys.stdout.flush()
     if dry_run:
         return
-    kept.refuse("measured")
+    kept.refuse()
     _confirm(sweep.members, yes)
 
     def look_again() -> None:

@@ -487,9 +487,7 @@ def verdict_line(report: Report) -> Line:
         starts = [one.answer for one in off[0].verdicts if one.matters]
         return ((f"{starts.count(Answer.OFF)} of {counted(len(starts), 'partition')} misaligned", Style.BAD),)
     if off:
-        if len(off) == 1:
-            return ((f"1 of {counted(len(disks), 'disk')} has misaligned partitions", Style.BAD),)
-        return ((f"{len(off)} of {counted(len(disks), 'disk')} have misaligned partitions", Style.BAD),)
+        return ((misaligned_words(len(off), counted(len(disks), "disk")), Style.BAD),)
     if report.count_answers(Answer.UNKNOWN) or unjudged(report):
         return (("No partition is known to be misaligned; not all could be judged", Style.DOUBT),)
     if errors:
@@ -497,6 +495,15 @@ def verdict_line(report: Report) -> Line:
     if not report.count_answers(Answer.ON):
         return plain("No partition to judge")
     return ((f"OK: every partition of {counted(len(disks), 'disk')} starts on its boundaries", Style.GOOD),)
+
+
+def misaligned_words(number: int, whole: str) -> str:
+    """Return how many of the whole, such as "3 disks", have misaligned partitions. Each is a sentence of its own, to be
+    translated.
+    """
+    if number == 1:
+        return f"1 of {whole} has misaligned partitions"
+    return f"{number} of {whole} have misaligned partitions"
 
 
 def summary_line(report: Report) -> Line:

@@ -6,7 +6,8 @@ from aligntool import __version__
 from aligntool.audit.fleet import Fleet, Machine, Model, Row
 from aligntool.audit.wording import shell_word
 from aligntool.documents import as_object
-from aligntool.render.json import Value, dumps
+from aligntool.render.audit import misaligned_words
+from aligntool.render.json import Value, as_value, dumps
 from aligntool.render.lines import EMPTY, Line, Style, columns, fit, paragraph, plain
 from aligntool.units import counted, format_about
 
@@ -25,9 +26,7 @@ def verdict_of(fleet: Fleet) -> tuple[str, Style]:
     if not audited:
         return f"None of {counted(fleet.snapshots, 'snapshot')} could be audited", Style.BAD
     if fleet.misaligned:
-        if fleet.misaligned == 1:
-            return f"1 of {counted(audited, 'machine')} has misaligned partitions", Style.BAD
-        return f"{fleet.misaligned} of {counted(audited, 'machine')} have misaligned partitions", Style.BAD
+        return misaligned_words(fleet.misaligned, counted(audited, "machine")), Style.BAD
     if fleet.unknown or fleet.not_audited:
         return "No machine is known to have misaligned partitions; not all could be judged", Style.DOUBT
     if fleet.errors:
@@ -123,7 +122,7 @@ def _more(number: int) -> Iterator[Line]:
 
 def machine_json(machine: Machine) -> str:
     """One machine in one line."""
-    return dumps(_safe(as_object(machine)))
+    return dumps(as_value(as_object(machine)))
 
 
 def fleet_json(fleet: Fleet, machines: Iterable[str], date: str) -> Iterator[str]:
@@ -135,9 +134,9 @@ def fleet_json(fleet: Fleet, machines: Iterable[str], date: str) -> Iterator[str
     }  # fmt: skip
     head: Value = {"schema": "aligntool.fleet", "version": 1, "aligntool": __version__, "date": date}
     yield dumps(head)[:-1] + f',\n"summary": {dumps(summary)}'
-    yield from _list("ranking", (dumps(_safe(_row(row))) for row in fleet.ranking))
-    yield from _list("models", (dumps(_safe(_model(each))) for each in fleet.groups))
-    yield from _list("look", (dumps(_safe(_row(row))) for row in fleet.looks))
+    yield from _list("ranking", (dumps(as_value(_row(row))) for row in fleet.ranking))
+    yield from _list("models", (dumps(as_value(_model(each))) for each in fleet.groups))
+    yield from _list("look", (dumps(as_value(_row(row))) for row in fleet.looks))
     yield from _list("machines", machines)
     yield "}\n"
 
@@ -156,17 +155,3 @@ def _row(row: Row) -> dict[str, object]:
 def _model(model: Model) -> dict[str, object]:
     firmwares = [{"firmware": name or None, "drives": one.drives} for name, one in model.by_number()]
     return {"model": model.name, "drives": model.drives, "misaligned": model.misaligned, "firmwares": firmwares}
-
-
-def _safe(value: object) -> Value:
-    """Names of files may hold bytes that are no text; any JSON reader takes the document all the same."""
-    match value:
-        case str():
-            return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        case dict():
-            return {key: _safe(one) for key, one in value.items()}
-        case list():
-            return [_safe(one) for one in value]
-        case None | bool() | int() | float():
-            return value
-    raise TypeError(f"no JSON for {type(value).__name__}")

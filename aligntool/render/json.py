@@ -35,9 +35,9 @@ def audit_json(report: Report, mends: Mends = NO_MENDS) -> Iterator[str]:
     yield dumps(head)[:-1] + ',\n"disks": ['
     for index, judged in enumerate(report.judged):
         yield ("," if index else "") + "\n" + dumps(_disk(judged, mends.get(judged.disk.name, ())))
-    yield '\n],\n"uplinks": ' + dumps(_value(report.inventory.uplinks))
-    yield ',\n"adapters": ' + dumps(_value(report.inventory.adapters))
-    yield ',\n"unseen": ' + dumps(_value(tuple(unjudged(report))))
+    yield '\n],\n"uplinks": ' + dumps(as_value(report.inventory.uplinks))
+    yield ',\n"adapters": ' + dumps(as_value(report.inventory.adapters))
+    yield ',\n"unseen": ' + dumps(as_value(tuple(unjudged(report))))
     yield ',\n"findings": ['
     for index, finding in enumerate(report.findings):
         yield ("," if index else "") + "\n" + dumps(_finding(finding))
@@ -68,7 +68,7 @@ def _disk(judged: Judged, mends: Sequence[Mend]) -> Value:
     verdicts = {verdict.partition: verdict for verdict in judged.verdicts}
     document = _fields(disk, leave=_ELSEWHERE)
     sector_size = disk.sector_size
-    document["grids"] = _value(judged.grids)
+    document["grids"] = as_value(judged.grids)
     document["verdict"] = _verdict(verdicts.get(None))
     document["partitions"] = [
         _partition(partition, verdicts.get(partition.number), answers.get(partition.number), sector_size)
@@ -107,17 +107,18 @@ def _verdict(verdict: Verdict | None) -> Value:
 def _finding(finding: Finding) -> Value:
     document = _fields(finding, leave=frozenset({"grid", "cost", "start", "sector_size"}))
     document |= _place(finding.start, finding.sector_size)
-    return document | {"grid": _value(finding.grid), "cost": _value(finding.cost)}
+    return document | {"grid": as_value(finding.grid), "cost": as_value(finding.cost)}
 
 
 def _fields(item: object, *, leave: frozenset[str]) -> dict[str, Value]:
     if not is_dataclass(item):
         return {}
     names = wire_names(item).items()
-    return {wire: _value(getattr(item, name)) for wire, name in names if name not in leave}
+    return {wire: as_value(getattr(item, name)) for wire, name in names if name not in leave}
 
 
-def _value(value: object) -> Value:
+def as_value(value: object) -> Value:
+    """Return what JSON has for it. Bytes that were no UTF-8 become U+FFFD. Raises TypeError."""
     match value:
         case Enum():
             return str(value.value)
@@ -131,8 +132,10 @@ def _value(value: object) -> Value:
             return {"start": value.start, "length": value.length}
         case _ if is_dataclass(value):
             return _fields(value, leave=frozenset())
-        case tuple():
-            return [_value(item) for item in value]
+        case tuple() | list():
+            return [as_value(item) for item in value]
+        case dict():
+            return {key: as_value(item) for key, item in value.items()}
         case _:
             raise TypeError(f"no JSON for {type(value).__name__}")
 

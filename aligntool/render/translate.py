@@ -13,7 +13,7 @@ from pkgutil import get_data
 from struct import iter_unpack, unpack_from
 
 # As text: compiling them would cost every start of the program a millisecond.
-_HOLE, _WORD = r"\{\d+(?::d)?\}", r"(?<![\dA-Za-z])[A-Za-z]{2,}"
+HOLE, _WORD = r"\{\d+(?::d)?\}", r"(?<![\dA-Za-z])[A-Za-z]{2,}"
 _FRAMES = (
     (r"\s*", r"\s*$"),
     (r"\s*(?:[-·✗!→] |\d+(?:\.|/\d+) |AT\d+ )+\s*", r"\s*$"),
@@ -43,7 +43,7 @@ class Catalogue:
         self._sentences = dict(_without_beginnings(messages)) | dict(messages)
         self._templates: dict[str, list[_Template]] = {}
         for english, own in self._sentences.items():
-            if re.search(_HOLE, english):
+            if re.search(HOLE, english):
                 template = _Template(english, own)
                 self._templates.setdefault(template.key, []).append(template)
         self._best = lru_cache(maxsize=4096)(self._search)
@@ -77,7 +77,7 @@ class Catalogue:
             left = sum(letters for letters, _ in found)
             if left < best[0]:
                 best = left, join([own for _, own in found])
-        return self._of_two(core) or best if best[0] else best
+        return (best[0] and self._of_two(core)) or best
 
     def _of_two(self, core: str) -> tuple[int, str] | None:
         """Return the translation of a text whose two parts, side by side, are both known."""
@@ -121,11 +121,11 @@ class _Template:
     """A sentence with holes."""
 
     def __init__(self, english: str, own: str) -> None:
-        self._literals = [_plain(each) for each in re.split(_HOLE, english)]
+        self._literals = [_plain(each) for each in re.split(HOLE, english)]
         self._quoted = [literal.endswith('"') for literal in self._literals[:-1]]
-        self._names = re.findall(_HOLE, english)
+        self._names = re.findall(HOLE, english)
         self._number = "{0:d}" in english
-        self._parts = re.split(f"({_HOLE})", own)
+        self._parts = re.split(f"({HOLE})", own)
         self.size = sum(map(len, self._literals))
         self.key = max(re.findall(_WORD, " ".join(self._literals)) or [""], key=len)
 

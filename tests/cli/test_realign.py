@@ -8,34 +8,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from aligntool.units import MIB
-from tests.cli.old_disks import LENGTH, ROOT, SIZE, START, assert_whole, first_start, found_at, make_old_disk
+from tests.cli.old_disks import LENGTH, ROOT, SIZE, START, assert_whole, digest, first_start, found_at, make_old_disk
 from tests.conftest import run
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "e2fsck", "debugfs", "blkid")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_old_disk(tmp_path_factory.mktemp("old") / "old.img")
-
-
-@pytest.fixture
-def disk(model: Path, tmp_path: Path) -> Path:
-    copy = tmp_path / "old disk.img"
-    run("cp", "--sparse=always", model, copy)
-    return copy
-
-
-def digest(image: Path) -> str:
-    return sha256(image.read_bytes()).hexdigest()
 
 
 # The plan

@@ -4,13 +4,12 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from aligntool.units import MIB
-from tests.cli.old_disks import LENGTH, assert_whole, first_start, make_old_disk
+from tests.cli.old_disks import LENGTH, assert_whole, digest, first_start, make_old_disk
 from tests.conftest import run
 from tests.run_aligntool import program, run_aligntool
 
@@ -48,10 +47,6 @@ def kill_while_copying(image: Path) -> None:
             break
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
-
-
-def digest(image: Path) -> str:
-    return sha256(image.read_bytes()).hexdigest()
 
 
 def overwrite(image: Path, *sectors: int) -> None:

@@ -17,25 +17,11 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 
 from aligntool.cli.screens import DiskPage, Screens
-from tests.cli.old_disks import ROOT, assert_whole, first_start, make_old_disk
-from tests.cli.test_realign import digest
-from tests.conftest import run
+from tests.cli.old_disks import ROOT, assert_whole, digest, first_start
 from tests.run_aligntool import program, run_aligntool
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "e2fsck", "debugfs", "blkid")
 LONGEST_S = 60
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_old_disk(tmp_path_factory.mktemp("old") / "old.img")
-
-
-@pytest.fixture
-def disk(model: Path, tmp_path: Path) -> Path:
-    copy = tmp_path / "old disk.img"
-    run("cp", "--sparse=always", model, copy)
-    return copy
 
 
 class User:
