@@ -3,20 +3,27 @@
 import email
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from aligntool import __version__
 from tests.conftest import run
+from tests.thorough import when_thorough
 
 ROOT = Path(__file__).parent.parent
+SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 
 
 @pytest.fixture(scope="module")
@@ -104,10 +111,20 @@ def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "aligntool.pyz"
 
 
-def _alone(pyz: Path, *words: str | Path, python: str | Path = sys.executable) -> subprocess.CompletedProcess[str]:
-    """Run the file with an empty environment, and none of the libraries of this one (-I -S: Python's own only)."""
-    command = ["env", "-i", f"PATH={os.environ['PATH']}", python, "-I", "-S", pyz, *words]
+def _alone(
+    pyz: Path, *words: str | Path, python: Sequence[str] = (sys.executable,), **environment: str
+) -> subprocess.CompletedProcess[str]:
+    command = [*_alone_words(pyz, python, **environment), *words]
     return subprocess.run(command, cwd=pyz.parent, capture_output=True, text=True, check=False, timeout=300)
+
+
+def _alone_words(pyz: Path, python: Sequence[str], **environment: str) -> list[str]:
+    """Return what starts the file with an empty environment, none of the libraries of this one (-I -S: Python's own
+    only) and, where root may say so, no network.
+    """
+    alone = ("unshare", "--net") if os.geteuid() == 0 else ()
+    given = [f"{name}={value}" for name, value in (environment | {"PATH": os.environ["PATH"]}).items()]
+    return [*alone, "env", "-i", *given, python[0], "-I", "-S", *python[1:], str(pyz)]
 
 
 def test_one_file_realigns_the_disk_of_its_demo_with_nothing_installed(pyz: Path) -> None:
@@ -117,10 +134,15 @@ def test_one_file_realigns_the_disk_of_its_demo_with_nothing_installed(pyz: Path
     done = _alone(pyz, "realign", image, "--yes")
     assert done.returncode == 0, done.stderr
     assert _alone(pyz, "audit", image).returncode == 0
+    assert all(start % 8 == 0 for start in _starts(image))
+
+
+def _starts(image: Path) -> list[int]:
+    """Return the first sectors of the partitions of the demo's disk, by sfdisk."""
     parts = json.loads(run("sfdisk", "--json", image))["partitiontable"]["partitions"]
     starts = [part["start"] for part in parts if part["type"] != "5"]
     assert len(starts) == 4
-    assert all(start % 8 == 0 for start in starts)
+    return starts
 
 
 def test_one_file_has_the_recipes_and_the_templates(pyz: Path) -> None:
@@ -146,17 +168,90 @@ def test_one_file_refuses_a_new_table_by_the_name_of_the_package_that_is_missing
     assert image.read_bytes() == before
 
 
-def test_one_file_runs_on_every_python_that_is_here(pyz: Path) -> None:
-    versions = ("3.11", "3.12", "3.13", "3.14")
-    found = [path for path in map(shutil.which, (f"python{version}" for version in versions)) if path]
-    ran = [
-        python
-        for python in found
-        if subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode == 0
-    ]
-    assert sys.version_info[:2] >= (3, 11)
-    for python in (sys.executable, *ran):
-        assert _alone(pyz, "--version", python=python).stdout == f"aligntool {__version__}\n", python
+# Warnings are errors: a deprecation of a new Python is repaired before it is an end. `-X dev` shows all of them.
+STRICT = ("-X", "dev", "-W", "error")
+IMPORT_ALL = """
+import importlib, sys, zipfile
+sys.path.insert(0, sys.argv[1])
+names = [name for name in zipfile.ZipFile(sys.argv[1]).namelist() if name.startswith("aligntool/")]
+for name in names:
+    module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    if name.endswith(".py") and module != "aligntool.cli.screens":  # textual is not in the file
+        importlib.import_module(module)
+        print(module)
+"""
+
+
+@cache
+def _pythons() -> dict[str, str]:
+    """Every Python here by its version: those that ALIGNTOOL_PYTHONS names, the one of the tests, PATH's, pyenv's."""
+    ask = ("-c", "import sys; print('%d.%d' % sys.version_info[:2])")
+    named = [path for path in os.environ.get("ALIGNTOOL_PYTHONS", "").split(os.pathsep) if path]
+    found = {run(path, *ask).strip(): path for path in (sys.executable, *named)}
+    folders = [*map(Path, os.get_exec_path()), *Path.home().glob(".pyenv/versions/*/bin")]
+    for version in SUPPORTED:
+        for path in (folder / f"python{version}" for folder in folders):
+            # A shim of pyenv is there for versions that are not.
+            if version not in found and path.exists() and run(path, *ask, fails=True).strip() == version:
+                found[version] = str(path)
+    return found
+
+
+@pytest.fixture(params=SUPPORTED)
+def python(request: pytest.FixtureRequest) -> str:
+    version = str(request.param)
+    if version not in _pythons():
+        pytest.skip(f"no python{version} on PATH, in ~/.pyenv or in ALIGNTOOL_PYTHONS (docs/contributing.md)")
+    return _pythons()[version]
+
+
+def test_every_supported_python_is_named_by_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert tuple(named) == SUPPORTED and project["requires-python"] == f">={SUPPORTED[0]}"
+
+
+def test_one_file_starts_and_every_module_of_it_loads_without_a_warning(pyz: Path, python: str) -> None:
+    assert _alone(pyz, "--version", python=(python, *STRICT)).stdout == f"aligntool {__version__}\n"
+    loaded = _python(python, "-I", "-S", *STRICT, "-c", IMPORT_ALL, pyz).split()
+    assert {"aligntool.cli.app", "aligntool.realign.move", "aligntool.raid.planning"} < set(loaded)
+
+
+@when_thorough("moves the disk of the demo by each Python")
+def test_one_file_does_its_work_on_every_python(pyz: Path, python: str, tmp_path: Path) -> None:
+    strict, image, page = (python, *STRICT), tmp_path / "old.img", tmp_path / "page.html"
+
+    def works(*words: str | Path, code: int = 0) -> str:
+        done = _alone(pyz, *words, python=strict)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert not re.search("Warning|Exception ignored|Traceback", done.stderr), done.stderr
+        return done.stdout
+
+    works("demo")
+    works("demo", image)
+    works("audit", image, code=1)
+    assert "realign" in works("plan", "realign", image)
+    works("realign", image, "--yes")
+    assert all(start % 8 == 0 for start in _starts(image))
+    english = works("audit", image)
+    works("report", image, "-o", page)
+    assert "<style>" in page.read_text()
+    completion = works("--show-completion", "bash")
+    assert run("bash", "-c", f"{completion}\ncomplete -p aligntool").split()[-1] == "aligntool"
+    for environment in ({"LANG": "ja_JP.UTF-8"}, {"LANG": "en_US.UTF-8", "LANGUAGE": "ja"}):
+        japanese = _alone(pyz, "audit", image, python=strict, **environment)
+        assert japanese.returncode == 0 and japanese.stderr == ""
+        assert re.search("[\u3041-\u30ff]", japanese.stdout) and not re.search("[\u3041-\u30ff]", english)
+
+
+@when_thorough("starts at a terminal by each Python")
+@pytest.mark.needs_tools("script")
+def test_one_file_names_the_library_that_its_screens_need(pyz: Path, python: str) -> None:
+    command = shlex.join((*_alone_words(pyz, (python, *STRICT)), "tui"))
+    done = subprocess.run(
+        ["script", "-qec", command, "/dev/null"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3 and "python3-textual" in done.stdout and "Traceback" not in done.stdout
 
 
 def test_two_checkouts_make_the_same_file(pyz: Path, tmp_path: Path) -> None:
