@@ -4,7 +4,8 @@ Merges them into po/LANGUAGE.po (gettext's msgmerge), compiles that for the prog
 findings in that language, docs/LANGUAGE/findings.md.
 
 A message is a sentence of the source, with {0}, {1} where an f-string fills something in; a paragraph of a command's
-help or of a finding; a text of a recipe; or a line of po/words.txt: words that stand alone in tables.
+help or of a finding; a text of a recipe; a line of po/words.txt: words that stand alone in tables; or one of
+po/typer.txt: what typer and click, from the versions of Debian 12 on, write around a command's own words.
 """
 
 import ast
@@ -108,8 +109,8 @@ def of_data() -> Iterator[tuple[str, str]]:
             for value in table.values():
                 tables += [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
             yield from ((path.relative_to(ROOT).as_posix(), str(table[key])) for key in RECIPE_TEXTS if key in table)
-    for word in (PO / "words.txt").read_text().splitlines():
-        yield "po/words.txt", word
+    for name in ("words.txt", "typer.txt"):
+        yield from ((f"po/{name}", line) for line in (PO / name).read_text().splitlines())
 
 
 def messages() -> dict[str, set[str]]:

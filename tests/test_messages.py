@@ -3,6 +3,7 @@
 The sentences come from the source itself (.ci/messages.py), the checks of the catalogue from gettext.
 """
 
+import ast
 import json
 import re
 import subprocess
@@ -10,11 +11,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+import typer
 
 from aligntool.audit.report import Code
 from aligntool.cli.app import COMMANDS
-from aligntool.render.lines import breakable, cell_width, columns, wrapped
+from aligntool.render.lines import cell_width, columns, wrapped
 from aligntool.render.translate import Catalogue, language, read_catalogue
 from tests.conftest import run
 from tests.run_aligntool import run_aligntool
@@ -144,7 +147,6 @@ def test_wide_characters_fill_lines_and_columns_by_their_cells() -> None:
     assert max(map(cell_width, lines)) <= 31  # a full stop may hang over by one
     assert not any(line.strip()[0] in "、。)" or line.endswith("(") for line in lines)
     assert {cell_width(row) for row in columns([("開始", "63"), ("a", "2048")])} == {10}
-    assert all(cell_width(word) <= 31 for word in breakable(text * 3).split(" "))
 
 
 # The program in Japanese
@@ -187,7 +189,104 @@ def test_the_help_of_every_command_is_translated_and_whole(name: str) -> None:
     done = run_aligntool(*name.split(), "--help", env=JA | {"COLUMNS": "80"}, code=0)
     assert COMMANDS[name][2] not in done.stdout  # its first line
     assert "…" not in done.stdout
+    assert not re.findall(r"Usage:|\[OPTIONS\]|COMMAND|Arguments|Options|Commands|required|default|Show", done.stdout)
+    assert not re.findall(
+        r"(?m)[ぁ-ん] (?=[ぁ-ん]+。)|│ +[。、)]", done.stdout
+    )  # no space within a word, no line of a dot
     assert max(map(cell_width, done.stdout.splitlines())) <= MOST_CELLS
+
+
+def test_the_help_of_the_program_and_of_groups_is_translated() -> None:
+    for words in ((), ("--help",), ("raid",), ("plan", "--help")):
+        said = run_aligntool(*words, env=JA | {"COLUMNS": "80"}).stdout
+        assert not re.findall(r"Usage:|\[OPTIONS\]|COMMAND \[|Options|Commands|Show|Print|Plan|…", said)
+        assert "オプション" in said and max(map(cell_width, said.splitlines())) <= MOST_CELLS
+
+
+@pytest.mark.parametrize(
+    ("words", "own"),
+    [
+        ("audit --bogus", "オプション--bogusはない"),
+        ("audit --chek", "--help"),
+        ("audi", "コマンド'audi'はない。'audit'のことか。"),
+        ("raid bogus", "コマンド'bogus'はない。"),
+        ("layout", "引数'DISK'がない。"),
+        ("resume a b c", "余分な引数がある(b c)"),
+        ("raid create --level", "オプション'--level'には値が必要である。"),
+        ("status --json=1", "オプション'--json'に値は付かない。"),
+        ("fleet --fail-on x y", "'--fail-on'の値が正しくない: 'x'は'error', 'warning', 'never'のどれでもな"),
+        ("report", "値が正しくない: ページのファイルの指定がない"),
+    ],
+)
+def test_a_usage_error_is_translated_and_ends_as_in_english(words: str, own: str) -> None:
+    done = run_aligntool(*words.split(), env=JA | {"COLUMNS": "80"}, code=2)
+    english = run_aligntool(*words.split(), env={"LC_ALL": "C.UTF-8", "COLUMNS": "80"}, code=2)
+    assert own in done.stderr and "─ エラー ─" in done.stderr and "─ Error ─" in english.stderr
+    assert not re.findall(r"(?m)(?<!')\b(?:[A-Z][a-z]+|is|of|for|not|takes?|value|the)\b", done.stderr)
+    assert done.stdout == english.stdout == ""
+    assert max(map(cell_width, done.stderr.splitlines())) <= MOST_CELLS
+
+
+# What typer and click write, in the versions that are installed: typer may bring a click of its own, without gettext.
+PACKAGES = [Path(click.__file__).parent, Path(typer.__file__).parent, Path(typer.__file__).parent / "_click"]
+SHOWN = r"_|ngettext|fail|BadParameter|BadOptionUsage|BadArgumentUsage|UsageError"
+NEVER_SHOWN = (
+    r"(Type|Value|Runtime|Attribute)Error|__repr__|"  # errors of a program
+    r"show|get_help_(record|extra)|_?(typer_)?format_(options|commands|help_text)|_?get_default_string|"  # without rich
+    r".*File|FileError|Path|DateTime|UUIDParameterType"  # kinds of parameters that no command has
+)
+UNSEEN = {
+    "(deprecated) ", "(Deprecated) {text}", "deprecated", "[env var: {}]", "Positional arguments",
+    "DeprecationWarning: The command {name!r} is deprecated.{extra_message}",
+    "DeprecationWarning: The {param_type} {name!r} is deprecated.{extra_message}",
+    "{value!r} is not {choice}.", "Missing {param_type}", "Missing {x}",
+    "Option {x} requires {x}",  # which is "Option {x} requires an argument.": see the usage errors above
+}  # fmt: skip
+"""No command is deprecated, has a choice of one or an environment variable."""
+
+
+def _texts_of_typer(tree: ast.AST) -> Iterator[str]:
+    """Yield texts for gettext, and those in calls that report a usage error."""
+    for node in ast.iter_child_nodes(tree):
+        called = getattr(node, "func", node)
+        name = getattr(called, "id", getattr(called, "attr", getattr(called, "name", "")))
+        if re.fullmatch(NEVER_SHOWN, name or ""):
+            continue
+        if isinstance(node, ast.Call) and re.fullmatch(SHOWN, name):
+            yield from (_english_of(part) for arg in node.args for part in _strings(arg))
+        elif name == "format_message":
+            yield from map(_english_of, _strings(node))
+        yield from _texts_of_typer(node)
+
+
+def _strings(tree: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(tree, ast.JoinedStr) or (isinstance(tree, ast.Constant) and isinstance(tree.value, str)):
+        yield tree
+    elif not (isinstance(tree, ast.Compare) or getattr(getattr(tree, "func", None), "attr", "") == "join"):
+        for node in ast.iter_child_nodes(tree):
+            yield from _strings(node)
+
+
+def _english_of(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    assert isinstance(node, ast.JoinedStr)
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "{x}" for part in node.values)
+
+
+@pytest.mark.parametrize("package", [each for each in PACKAGES if each.is_dir()], ids=lambda path: path.name)
+def test_every_text_of_typer_and_click_that_a_user_can_see_is_translated(package: Path) -> None:
+    """A new version may have new ones: add them to po/typer.txt, then `make messages`."""
+    names = ("core", "exceptions", "parser", "types", "_types", "rich_utils")
+    trees = [ast.parse(path.read_text()) for name in names if (path := package / f"{name}.py").is_file()]
+    found = {text for tree in trees for text in _texts_of_typer(tree)} - UNSEEN
+    assert len(found) > 8
+    known, own = _entries(), read_catalogue(MO.read_bytes()).translate
+    before = {"(": "No such option: '--1' "}  # what stands in parentheses follows something
+    said = {
+        text: known.get(text) or own(before.get(text[:1], "") + re.sub(r"\{\w[^}]*\}", "'1'", text)) for text in found
+    }
+    assert not {text: own for text, own in said.items() if re.search(r"[A-Za-z]{3}", re.sub(r"\[.*\]|\{.*\}", "", own))}
 
 
 def test_what_programs_read_is_the_same_in_every_language(old_disk: Path) -> None:

@@ -26,7 +26,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from aligntool import __version__
 from aligntool.errors import ExitCode, Refused, Stopped
-from aligntool.render.lines import FORCE_COLOR, NO_COLOR, breakable, harmless, wrap_by_cells
+from aligntool.render.lines import FORCE_COLOR, NO_COLOR, harmless, wrap_by_cells
 from aligntool.render.translate import language, translated, use_language
 
 # What is typed: module in aligntool.cli, function, first line of its docstring.
@@ -133,7 +133,7 @@ class LateCommand(TyperCommand):
     """A command by its name and short help; all else is loaded when it is needed."""
 
     def __init__(self, name: str, module: str, function: str, short: str) -> None:
-        super().__init__(name, help=breakable(translated(short)))
+        super().__init__(name, help=translated(short))
         self._module, self._function = module, function
 
     def load(self) -> TyperCommand:
@@ -198,7 +198,7 @@ def _declared(kind: object) -> object:
     given = {name: value for each in rest if isinstance(each, dict) for name, value in each.items()}
     given["parser"] = next(filter(callable, rest), given.get("parser"))
     given["metavar"] = next(iter(metavar), given.get("metavar"))
-    given["help"] = breakable(translated(about)).replace("[", "\\[")  # rich takes "[default: 1MiB]" for a style
+    given["help"] = translated(about).replace("[", "\\[")  # rich takes "[default: 1MiB]" for a style
     if names.startswith("-"):
         return Annotated[own, typer.Option(*names.split(), **given)]
     return Annotated[own, typer.Argument(**given | {"metavar": names})]
@@ -341,11 +341,49 @@ def _options(
 app.callback()(spread_options(_options))
 
 
+# What typer and click write themselves. They have gettext or not, as their version goes, and it reads no single file.
+DRAWN = (
+    "ARGUMENTS_PANEL_TITLE", "OPTIONS_PANEL_TITLE", "COMMANDS_PANEL_TITLE", "ERRORS_PANEL_TITLE", "DEFAULT_STRING",
+    "REQUIRED_LONG_STRING", "ABORTED_TEXT", "RICH_HELP",
+)  # fmt: skip
+USAGE = ("Usage:", "[OPTIONS]", "COMMAND [ARGS]...")
+
+
+def translate_typer() -> None:
+    """Have help and usage errors in the user's language. What they load to draw them is loaded by then."""
+
+    def after(kind: object, method: str, change: Callable[..., object]) -> None:
+        before = getattr(kind, method)
+        setattr(kind, method, lambda *given: change(before(*given)))
+
+    def message(text: str) -> str:
+        wrap_by_cells()
+        drawing = import_module("typer.rich_utils")
+        vars(drawing).update({name: translated(getattr(drawing, name)) for name in DRAWN})
+        return translated(text)
+
+    def usage(text: str) -> str:
+        for word in USAGE:
+            text = text.replace(word, message(word))
+        return text
+
+    def help_option(option: object) -> object:
+        vars(option).update(help=translated("Show this message and exit."))
+        return option
+
+    command = TyperCommand.__base__  # of click, which some versions of typer bring along
+    after(command, "get_usage", usage)
+    after(command, "get_help_option", help_option)
+    for kind in vars(import_module(typer.BadParameter.__module__)).values():
+        if "format_message" in getattr(kind, "__dict__", ()):
+            after(kind, "format_message", message)
+
+
 def main() -> None:
     """Run, and let every way to end become the exit code that docs/cli.md documents."""
     if code := language(os.environ):
         use_language(code)
-        wrap_by_cells()
+        translate_typer()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that goes (head, less) ends us as it ends cat
     try:
         prepare_streams()

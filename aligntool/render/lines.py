@@ -185,21 +185,26 @@ def _words(text: str) -> Iterator[tuple[str, str]]:
         yield " " if number and not at else "", word[at:]
 
 
-def breakable(text: str) -> str:
-    """Text that rich may wrap: it ends lines at spaces only, so Japanese gets some, in places where a line may end."""
-    return text if text.isascii() else " ".join(wrapped(text, 30, ""))
-
-
 def wrap_by_cells() -> None:
-    """Have rich strip the space at the end of a full line by cells. It counts characters (rich 13 to 15), so of a line
-    of wide ones it cuts the end.
+    """Have rich wrap Japanese. It ends lines at spaces only, and to strip the space at the end of a full line it counts
+    characters (rich 13 to 15), so of a line of wide ones it cuts the end.
     """
+    from rich import _wrap
     from rich.text import Text
+
+    def words(text: str) -> Iterator[tuple[int, int, str]]:
+        for at, end, word in by_spaces(text):
+            for space, part in _words(word.rstrip()):
+                to = at + len(space + part)
+                to = to if text[to:end].strip() else end
+                yield at, to, text[at:to]
+                at = to
 
     def rstrip_end(text: Text, size: int) -> None:
         while text.cell_len > size and text.plain.endswith(" "):
             text.right_crop(1)
 
+    by_spaces, _wrap.words = _wrap.words, words
     Text.rstrip_end = rstrip_end  # type: ignore[assignment, method-assign]
 
 

@@ -21,7 +21,7 @@ _FRAMES = (
     (r"\s*[-·]?\s*\d+ ", r"\s*$"),
 )
 """What may stand before and after a sentence: spaces; the mark of an item; a colon or a comma; a number."""
-_COMMAND = r"\$ |(?:sudo )?aligntool [a-z]"
+_COMMAND = r"\$ |(?:sudo )?aligntool [a-z]|'[^']*'$"
 _JOINS = {" and ": "と", ", ": "、", ". ": "。"}
 _SEPARATORS = ("\n", r"(?<!\d)\. ", "; ", ": ", ", ", " and ", " · ", " / ", "  ")
 _PARENTHESES, _SIZE = r"(.+?)( ?\()(.+)(\))", r"(.+?)( )([-+]?\d\S*)"
@@ -56,6 +56,8 @@ class Catalogue:
         """Return how many English letters are left, and the text: spaces, the mark of a list's item and a colon or
         comma at the end stay.
         """
+        if text in self._sentences:  # with its own spaces
+            return 0, self._sentences[text]
         best = _letters(text), text
         if re.search(_WORD, text) and not re.match(_COMMAND, text.strip()):
             for mark, end in _FRAMES:
