@@ -5,14 +5,17 @@ import hashlib
 import os
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import groupby, islice, pairwise
+from heapq import heappop, heappush, merge
+from itertools import chain, groupby, islice, takewhile
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from sys import byteorder
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 
-from aligntool.formats.numbers import be64, le16, le64
+from aligntool.formats.numbers import be32, be64, le16, le64
 from aligntool.formats.reader import LONGEST_READ, Reader
 from aligntool.formats.windows_fs import Boot, read_boot
 from aligntool.inventory import Layer, Sampled
@@ -206,40 +209,31 @@ def everything(length: int, why: str) -> UsedMap:
 
 
 def with_edges(
-    used: Iterable[Extent], length: int, *, known: int, sector_size: int, by: str, most_runs: int = MOST_RUNS
+    used: Iterable[Extent], length: int, *, sector_size: int, by: str, most_runs: int = MOST_RUNS
 ) -> UsedMap:
-    """Return the runs of a partition of `length` bytes, of which the tool covers the first `known`.
+    """Return the runs of a partition of `length` bytes; both edges count as used. `used`: ascending.
 
-    What lies behind these and both edges count as used. Raises NoMap when a run is outside the partition.
+    At most `most_runs`: the shortest gaps are filled. Only the longest gaps are in memory, however many there are.
+    Raises NoMap when a run is outside the partition or out of order.
     """
-    edges = (Extent(0, EDGE), Extent(length - EDGE, EDGE), Extent(known, length - known))
-    spans = []
-    for run in (*used, *edges):
-        start, end = max(run.start, 0), min(run.end, length)
-        if run not in edges and (start, end) != (run.start, run.end):
-            raise NoMap(f"the run from {run.start} to {run.end} is outside the partition")
-        if start < end:
-            spans.append((align_down(start, sector_size), min(align_up(end, sector_size), length)))
-    return UsedMap(_few(_joined(sorted(spans), SMALLEST_GAP), most_runs), by)
-
-
-def _joined(spans: list[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
-    """Return sorted spans; those with less than `gap` between them become one."""
-    joined: list[tuple[int, int]] = []
-    for start, end in spans:
-        if joined and start - joined[-1][1] < gap:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined
-
-
-def _few(spans: list[tuple[int, int]], most: int) -> tuple[Extent, ...]:
-    """Return at most `most` runs: the smallest gaps are filled first."""
-    if len(spans) > most:
-        gaps = sorted(after[0] - before[1] for before, after in pairwise(spans))
-        spans = _joined(spans, gaps[len(spans) - most - 1] + 1)
-    return tuple(Extent(start, end - start) for start, end in spans)
+    gaps: list[tuple[int, int]] = []  # a heap of lengths and starts
+    last = align_down(max(length - EDGE, 0), sector_size)
+    at, before = min(EDGE, length), 0
+    for run in chain(used, [Extent(last, length - last)]):
+        if not before <= run.start <= run.end <= length:
+            raise NoMap(f"the run from {run.start} to {run.end} is outside the partition or out of order")
+        before = min(run.start, last)  # the edge may begin before the last run
+        start = align_down(before, sector_size)
+        if start - at >= SMALLEST_GAP:
+            heappush(gaps, (start - at, at))
+            if len(gaps) >= most_runs:
+                heappop(gaps)
+        at = max(at, align_up(run.end, sector_size))
+    runs, at = [], 0
+    for gap, start in sorted(gaps, key=itemgetter(1)):
+        runs.append(Extent(at, start - at))
+        at = start + gap
+    return UsedMap((*runs, Extent(at, length - at)), by)
 
 
 # What must be known of a btrfs before a map of its used blocks is believed. partclone.btrfs 0.3.23 was seen to lose
@@ -293,42 +287,49 @@ def tree_chunks(device: str) -> tuple[Extent, ...]:
 # without a bitmap (BLOCK_UNINIT) as the library computes them.
 
 PROGRAM = "dumpe2fs"
-DUMPE2FS_S = 1800.0  # the bitmaps of a full disk of 16 TiB are 512 MiB, all over the disk
+MAP_S = 1800.0  # the bitmaps of a full disk of 16 TiB are 512 MiB, all over the disk
 
-_KEPT = (b"Block size:", b"Block count:", b"Cluster size:", b"Free blocks:", b"  Free blocks: ")
-_FREE = re.compile(r"^  Free blocks: (.*)$", re.MULTILINE)
+_FREE = "  Free blocks: "
 
 
-def read_ext(path: str, start: int, claims: int) -> tuple[Extent, ...]:
-    """Return runs counted from the file system's start. Raises NoMap."""
-    if find_program(PROGRAM) is None:
-        raise NoMap(f"{PROGRAM} is not installed")
+def read_ext(path: str, start: int, claims: int) -> Iterator[Extent]:
+    """Yield runs counted from the file system's start. Raises NoMap."""
     if "?" in path:
         raise NoMap("a question mark in the path means something to dumpe2fs")
-    where = f"{Path(path).absolute()}?offset={start}"
-    answer = run_program(PROGRAM, where, only_reads=True, limit_s=DUMPE2FS_S, keep=_KEPT)
-    if answer.code != 0:
-        raise NoMap(f"{PROGRAM} failed: {answer.last_lines}")
-    return used_in_dumpe2fs(answer.output, claims)
+    with _printed(PROGRAM, f"{Path(path).absolute()}?offset={start}") as lines:
+        yield from used_in_dumpe2fs(lines, claims)
 
 
-def used_in_dumpe2fs(report: str, claims: int) -> tuple[Extent, ...]:
-    """Return the used runs in the output of dumpe2fs. Raises NoMap when it is inconsistent.
+@contextmanager
+def _printed(program: str, *words: str) -> Iterator[Iterable[str]]:
+    """Yield what a program printed line by line: it can be hundreds of megabytes. Raises NoMap."""
+    if find_program(program) is None:
+        raise NoMap(f"{program} is not installed")
+    with TemporaryFile("w+", encoding="ascii", errors="replace") as output:
+        answer = run_program(program, *words, only_reads=True, limit_s=MAP_S, output=output)
+        if answer.code != 0:
+            raise NoMap(f"{program} failed: {answer.last_lines}")
+        yield output
+
+
+def used_in_dumpe2fs(report: Iterable[str], claims: int) -> Iterator[Extent]:
+    """Yield the used runs in the output of dumpe2fs. Raises NoMap when it is inconsistent.
 
     The free blocks that are listed must be as many as the superblock counts.
     """
-    block, count = _number(report, "Block size"), _number(report, "Block count")
-    cluster = _number(report, "Cluster size", missing=block)
+    lines = iter(report)
+    header = "".join(takewhile(lambda line: not line.startswith("Group 0:"), lines))
+    block, count, told = (_number(header, name) for name in ("Block size", "Block count", "Free blocks"))
+    cluster = _number(header, "Cluster size", missing=block)
     if count * block != claims or cluster % block:
         raise NoMap(f"{PROGRAM} counts {count} blocks of {block} bytes, the superblock {claims} bytes")
-    items = (item.strip().partition("-") for listed in _FREE.findall(report) for item in listed.split(","))
+    lists = (line.removeprefix(_FREE).split(",") for line in lines if line.startswith(_FREE))
+    items = (item.strip().partition("-") for items in lists for item in items)
     found = (_run(first, last or first, cluster // block) for first, _, last in items if first)
-    free = [(first, min(end, count)) for first, end in found]  # the last cluster may be cut short
-    told = _number(report, "Free blocks")
-    listed_blocks = sum(end - first for first, end in free)
-    if listed_blocks != told:
-        raise NoMap(f"{PROGRAM} lists {listed_blocks} free blocks, the superblock counts {told}")
-    return _between(free, count, block)
+    free = ((first, min(end, count)) for first, end in found)  # the last cluster may be cut short
+    listed = yield from _between(free, count, block, PROGRAM)
+    if listed != told:
+        raise NoMap(f"{PROGRAM} lists {listed} free blocks, the superblock counts {told}")
 
 
 def _run(first: str, last: str, ratio: int) -> tuple[int, int]:
@@ -345,15 +346,54 @@ def _number(report: str, name: str, *, missing: int | None = None) -> int:
     return missing
 
 
-def _between(free: list[tuple[int, int]], count: int, block: int) -> tuple[Extent, ...]:
-    """Return the bytes between free runs of blocks. Raises NoMap when these overlap or are out of order."""
-    used, at = [], 0
-    for first, end in (*free, (count, count)):
+def _between(free: Iterable[tuple[int, int]], count: int, block: int, program: str) -> Generator[Extent, None, int]:
+    """Yield the bytes between free runs of blocks, and return the number of free blocks. Raises NoMap when the runs
+    overlap or are out of order.
+    """
+    at = listed = 0
+    for first, end in chain(free, [(count, count)]):
         if first < at:
-            raise NoMap(f"{PROGRAM} lists block {first} twice or out of order")
-        used.append(Extent(at * block, (first - at) * block))
+            raise NoMap(f"{program} lists block {first} twice or out of order")
+        if first > at:
+            yield Extent(at * block, (first - at) * block)
+        listed += end - first
         at = end
-    return tuple(run for run in used if run.length)
+    return listed
+
+
+# Used blocks of XFS, as xfs_db lists the free ones from each allocation group's tree of them. It keeps nothing in
+# memory: partclone.xfs has a bit for each block, 512 MiB for 16 TiB, and asks the tree for every block.
+
+XFS_DB = "xfs_db"
+XFS_GROUP_AT, XFS_FREE_AT = 84, 144  # sb_agblocks, sb_fdblocks in struct xfs_dsb
+
+
+def read_xfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterator[Extent]:
+    """Yield runs counted from the file system's start. Raises NoMap."""
+    group, told = be32(reader.read(start + XFS_GROUP_AT, 4), 0), be64(reader.read(start + XFS_FREE_AT, 8), 0)
+    block = layer.data_unit or 0
+    with _printed(XFS_DB, "-r", "-c", "freesp -d", device) as lines:
+        listed = yield from _between(_free_in_freesp(lines, group), (layer.claims_size or 0) // block, block, XFS_DB)
+    if listed > told:
+        raise NoMap(f"{XFS_DB} lists {listed} free blocks, the superblock counts {told}")
+
+
+def _free_in_freesp(report: Iterable[str], group: int) -> Iterator[tuple[int, int]]:
+    """Yield free runs of blocks. Raises NoMap for a line that is not one, before the histogram at the end.
+
+    A single block counts as used: those of a group's free list come first, in no order (db/freesp.c, scan_ag).
+    """
+    lines = (line.split() for line in report)
+    if next(lines, None) != ["agno", "agbno", "len"]:
+        raise NoMap(f"{XFS_DB} lists no free blocks")
+    for words in takewhile(lambda words: words[:1] != ["from"], lines):
+        if len(words) != 3 or not all(word.isdecimal() for word in words):
+            raise NoMap(f"{XFS_DB} says {' '.join(words)!r}, which is not a run of blocks")
+        number, first, count = map(int, words)
+        if first + count > group:
+            raise NoMap(f"{XFS_DB} lists blocks behind the end of group {number}")
+        if count > 1:
+            yield number * group + first, number * group + first + count
 
 
 # Used clusters of FAT12, FAT16 and FAT32, from the allocation table itself. The table is simple enough to be read
@@ -364,67 +404,61 @@ FIRST = 2  # the number of the first cluster
 NOT_MIRRORED = 0x80  # in BPB_ExtFlags: only one copy of the table is kept up to date
 
 
-def read_fat(reader: Reader, start: int) -> tuple[Extent, ...]:
-    """Return runs counted from the file system's start. Raises NoMap, and OSError where the medium is unreadable."""
+def read_fat(reader: Reader, start: int) -> Iterator[Extent]:
+    """Yield runs counted from the file system's start. Raises NoMap, and OSError where the medium is unreadable."""
     sector = reader.read(start, 512)
     boot = read_boot(sector)
     if boot is None:
         raise NoMap("its boot sector makes no sense")
     if boot.bits == 32 and le16(sector, 40) & NOT_MIRRORED:
         raise NoMap("only one copy of its allocation table is kept up to date")
-    copy_length = boot.fats // boot.copies * boot.sector
-    table_start = start + boot.reserved * boot.sector
-    length = -(-(boot.clusters + FIRST) * boot.bits // 8)
+    length, copy_length = -(-(boot.clusters + FIRST) * boot.bits // 8), boot.fats // boot.copies * boot.sector
     if length > copy_length:
         raise NoMap(f"its allocation table of {copy_length} bytes is too short for {boot.clusters} clusters")
-    table = _read(reader, table_start, length)
-    for copy in range(1, boot.copies):
-        if _read(reader, table_start + copy * copy_length, length) != table:
-            raise NoMap("the copies of its allocation table differ")
-    return _runs(boot, table)
-
-
-def _read(reader: Reader, at: int, length: int) -> bytes:
-    starts = range(0, length, LONGEST_READ)
-    table = b"".join(reader.read(at + done, min(LONGEST_READ, length - done)) for done in starts)
-    if len(table) != length:
-        raise NoMap("its allocation table is cut off")
-    return table
-
-
-def _runs(boot: Boot, table: bytes) -> tuple[Extent, ...]:
-    """Return everything before the clusters, then each run of clusters that are not free."""
-    runs, at = [Extent(0, boot.data_start)], boot.data_start
+    yield Extent(0, boot.data_start)
+    at, table = boot.data_start, _table(reader, start + boot.reserved * boot.sector, boot, length, copy_length)
     for used, entries in groupby(islice(_entries(boot.bits, table), FIRST, boot.clusters + FIRST), key=bool):
         run = Extent(at, sum(1 for _ in entries) * boot.cluster)
-        runs += [run] if used else []
+        if used:
+            yield run
         at = run.end
-    return tuple(runs)
 
 
-def _entries(bits: int, table: bytes) -> Iterable[int]:
-    if bits == 12:
-        return ((le16(table, at * 3 // 2) >> (4 if at % 2 else 0)) & 0xFFF for at in range(len(table) * 2 // 3))
-    words = array("H" if bits == 16 else "I")
-    words.frombytes(table)
-    if byteorder == "big":
-        words.byteswap()
-    return words if bits == 16 else (word & 0x0FFFFFFF for word in words)
+def _table(reader: Reader, start: int, boot: Boot, length: int, copy_length: int) -> Iterator[bytes]:
+    """Yield the table piece by piece."""
+    for done in range(0, length, LONGEST_READ):
+        size = min(LONGEST_READ, length - done)
+        piece, *others = (reader.read(start + copy * copy_length + done, size) for copy in range(boot.copies))
+        if len(piece) != size:
+            raise NoMap("its allocation table is cut off")
+        if any(other != piece for other in others):
+            raise NoMap("the copies of its allocation table differ")
+        yield piece
+
+
+def _entries(bits: int, table: Iterable[bytes]) -> Iterator[int]:
+    for piece in table:
+        if bits == 12:  # of which the largest table is one piece
+            yield from (le16(piece, at * 3 // 2) >> (4 if at % 2 else 0) & 0xFFF for at in range(len(piece) * 2 // 3))
+            continue
+        words = array("H" if bits == 16 else "I", piece)
+        if byteorder == "big":
+            words.byteswap()
+        yield from words if bits == 16 else (word & 0x0FFFFFFF for word in words)
 
 
 # Used blocks as partclone maps them for ddrescue. "+" is used, "?" is free, anything else is taken for used, and the
 # lines must cover the file system without a hole. Format: GNU ddrescue manual, "Mapfile structure".
 
-PARTCLONE_S = 1800.0
 FREE = "?"
 
 # kind -> program. Each of them passed the test that copies the mapped runs alone and compares every file. Not here is
 # partclone.f2fs: it could be tried on what mkfs.f2fs and sload.f2fs write, and not on what a kernel has written.
-PROGRAMS = {"xfs": "partclone.xfs", "btrfs": "partclone.btrfs", "ntfs": "partclone.ntfs", "exfat": "partclone.exfat"}
+PROGRAMS = {"btrfs": "partclone.btrfs", "ntfs": "partclone.ntfs", "exfat": "partclone.exfat"}
 
 
-def read_partclone(program: str, device: str) -> tuple[tuple[Extent, ...], int]:
-    """Return the used runs, and how many bytes the map covers; both from the device's start. Raises NoMap.
+def read_partclone(program: str, device: str, layer: Layer, least: int) -> Iterator[Extent]:
+    """Yield the used runs, `least` bytes at least, and what the map does not cover. Raises NoMap.
 
     It is not forced: a file system that is mounted or not clean makes partclone fail, and that is right.
     """
@@ -433,20 +467,29 @@ def read_partclone(program: str, device: str) -> tuple[tuple[Extent, ...], int]:
     with TemporaryDirectory(prefix="aligntool-") as folder:
         target, log = Path(folder, "map"), Path(folder, "log")
         words = ("-D", "-q", "-B", "-s", device, "-o", str(target), "-L", str(log))
-        answer = run_program(program, *words, only_reads=True, limit_s=PARTCLONE_S)
+        answer = run_program(program, *words, only_reads=True, limit_s=MAP_S)
         if answer.code != 0:
             raise NoMap(f"{program} failed: {answer.last_lines}")
         try:
-            return used_in_mapfile(target.read_text(encoding="ascii"))
+            with target.open(encoding="ascii") as lines:
+                known, mapped = yield from used_in_mapfile(lines)
         except (OSError, UnicodeDecodeError) as error:
             raise NoMap(f"{program} left no map: {error}") from error
+    claims = layer.claims_size or 0
+    if not claims - 2 * (layer.data_unit or 0) <= known <= claims:
+        raise NoMap(f"{program} maps {known} bytes, the superblock counts {claims}")
+    if mapped < least:
+        raise NoMap(f"{program} finds {mapped} used bytes, the superblock {least}")
+    yield Extent(known, claims - known)
 
 
-def used_in_mapfile(text: str) -> tuple[tuple[Extent, ...], int]:
-    """Return the used runs of a mapfile and its end. Raises NoMap when it has a hole or an invalid line."""
-    lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    used, at = [], 0
-    for words in lines[1:]:  # the first one says where the reading stands
+def used_in_mapfile(text: Iterable[str]) -> Generator[Extent, None, tuple[int, int]]:
+    """Yield the used runs of a mapfile, and return its end and the bytes in use. Raises NoMap when it has a hole or an
+    invalid line.
+    """
+    lines = (line.split() for line in text if line.strip() and not line.startswith("#"))
+    at = mapped = 0
+    for words in islice(lines, 1, None):  # the first one says where the reading stands
         try:
             position, size, status = words
             run = Extent(int(position, 16), int(size, 16))
@@ -455,18 +498,19 @@ def used_in_mapfile(text: str) -> tuple[tuple[Extent, ...], int]:
         if run.start != at or run.length <= 0:
             raise NoMap(f"its map has a hole or an overlap at byte {at}")
         if status != FREE:
-            used.append(run)
+            mapped += run.length
+            yield run
         at = run.end
-    if not used:
+    if not mapped:
         raise NoMap("its map calls nothing used")
-    return tuple(used), at
+    return at, mapped
 
 
 # How much of a partition is used, so that a move copies no more. The runs of bytes that must be copied, and the
 # source. Whenever an answer is in doubt it is "everything", with the reason: copying too much costs time, copying
 # too little costs data.
 
-XFS_FREE_AT = 144  # sb_fdblocks, struct xfs_dsb
+BY = {**dict.fromkeys(EXT, PROGRAM), "vfat": "the allocation table", "xfs": XFS_DB, **PROGRAMS}
 
 
 def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: int) -> UsedMap:
@@ -482,9 +526,8 @@ def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: in
     if doubt:
         return everything(extent.length, doubt)
     try:
-        with fresh_reader(path) as reader:
-            runs, known, by = _ask(path, reader, extent, layer)
-        return with_edges(runs, extent.length, known=known, sector_size=sector_size, by=by)
+        with fresh_reader(path) as reader, closing(_ask(path, reader, extent, layer)) as runs:
+            return with_edges(runs, extent.length, sector_size=sector_size, by=BY[layer.kind])
     except (NoMap, NoLoop) as reason:
         return everything(extent.length, str(reason))
     except OSError as error:
@@ -493,7 +536,7 @@ def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: in
 
 def _doubt(extent: Extent, layer: Layer) -> str | None:
     """Return why no map of this would be accepted."""
-    if layer.kind not in (*EXT, "vfat", *PROGRAMS):
+    if layer.kind not in BY:
         return f"no map for {layer.kind}"
     if layer.unclean:
         return f"the {layer.kind} is unclean: {layer.unclean}"
@@ -504,36 +547,28 @@ def _doubt(extent: Extent, layer: Layer) -> str | None:
     return None
 
 
-def _ask(path: str, reader: Reader, extent: Extent, layer: Layer) -> tuple[tuple[Extent, ...], int, str]:
-    """Return the used runs, the length that they cover, and their source. Raises NoMap, NoLoop, OSError."""
+def _ask(path: str, reader: Reader, extent: Extent, layer: Layer) -> Generator[Extent]:
+    """Yield the used runs, ascending, and what lies behind the file system. Raises NoMap, NoLoop, OSError."""
     claims = layer.claims_size or 0
     if layer.kind in EXT:
-        return read_ext(path, extent.start, claims), claims, PROGRAM
-    if layer.kind == "vfat":
-        return read_fat(reader, extent.start), claims, "the allocation table"
-    if layer.kind == "btrfs":
-        check_devices(reader, extent.start)
-    program = PROGRAMS[layer.kind]
-    trees: tuple[Extent, ...] = ()
-    with read_only_loop(path, extent) as device:
-        if layer.kind == "btrfs":
-            trees = tree_chunks(device)
-        runs, known = read_partclone(program, device)
-    if not claims - 2 * (layer.data_unit or 0) <= known <= claims:
-        raise NoMap(f"{program} maps {known} bytes, the superblock counts {claims}")
-    least, mapped = _least(layer, reader), sum(run.length for run in runs)
-    if mapped < least:
-        raise NoMap(f"{program} finds {mapped} used bytes, the superblock {least}")
-    if layer.kind == "btrfs":
-        trees += tuple(Extent(at, ROOM) for at in SUPERBLOCKS if at + ROOM <= extent.length)
-    return (*runs, *trees), known, program
+        yield from read_ext(path, extent.start, claims)
+    elif layer.kind == "vfat":
+        yield from read_fat(reader, extent.start)
+    else:
+        with read_only_loop(path, extent) as device:
+            if layer.kind == "xfs":
+                yield from read_xfs(reader, device, extent.start, layer)
+            elif layer.kind == "btrfs":
+                yield from _of_btrfs(reader, device, extent.start, layer)
+            else:
+                yield from read_partclone(PROGRAMS[layer.kind], device, layer, 0)
+    yield Extent(claims, extent.length - claims)
 
 
-def _least(layer: Layer, reader: Reader) -> int:
-    """Return the bytes that must be used by the superblock's own count; 0 where it has none."""
-    if layer.kind == "btrfs":
-        return le64(reader.read(layer.extent.start + SUPERBLOCKS[0] + BYTES_USED, 8), 0)
-    if layer.kind == "xfs":
-        free = be64(reader.read(layer.extent.start + XFS_FREE_AT, 8), 0)
-        return (layer.claims_size or 0) - free * (layer.data_unit or 0)
-    return 0
+def _of_btrfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterator[Extent]:
+    """Yield what partclone maps, trees and superblocks; at least what the superblock counts."""
+    check_devices(reader, start)
+    least = le64(reader.read(start + SUPERBLOCKS[0] + BYTES_USED, 8), 0)
+    rooms = (Extent(at, ROOM) for at in SUPERBLOCKS if at + ROOM <= (layer.claims_size or 0))
+    more = sorted((*tree_chunks(device), *rooms))
+    return merge(read_partclone(PROGRAMS["btrfs"], device, layer, least), more, key=attrgetter("start"))

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import IO, TypeVar, cast
 
 from aligntool.errors import Refused, Stopped
 from aligntool.values import dataclass
@@ -83,7 +83,7 @@ def run_program(
     *words: str,
     only_reads: bool = False,
     limit_s: float | None = None,
-    keep: tuple[bytes, ...] = (b"",),
+    output: IO[str] | None = None,
     stdin: bytes = b"",
     pass_fds: tuple[int, ...] = (),
     folder: Path | None = None,
@@ -94,28 +94,28 @@ def run_program(
     Its output goes into a file: a program that writes to a disk must not be ended by a pipe without a reader.
 
     `only_reads`: the program ends when aligntool is killed; where it cannot be started the code is NOT_RUN.
-    `limit_s`: it is ended then, with NOT_RUN. `keep`: how the lines of the output begin that are kept.
+    `limit_s`: it is ended then, with NOT_RUN. `output`: a file for what it prints, to be read line by line.
     """
     program = find_program(words[0])
     if program is None:
         package = PACKAGES.get(words[0], words[0])
         return _not_run(f"{words[0]} is not installed", f"install the package {package}", only_reads)
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
         given.write(stdin)
         given.seek(0)
         try:
             child = subprocess.Popen(  # in a session of its own Ctrl-C on the terminal does not reach it
                 (*(end_with_us("KILL") if only_reads else ()), program, *words[1:]),
-                stdin=given, stdout=output, stderr=errors, cwd=folder, pass_fds=pass_fds,
+                stdin=given, stdout=output or printed, stderr=errors, cwd=folder, pass_fds=pass_fds,
                 env={**os.environ, "LC_ALL": "C", **(environment or {})}, start_new_session=not only_reads,
             )  # fmt: skip
         except OSError as error:
             return _not_run(f"{words[0]} cannot be started: {error.strerror}", "", only_reads)
         if not _wait(child, limit_s, only_reads=only_reads):
             return Ended(NOT_RUN, b"", f"{words[0]} did not end within {limit_s:g} s".encode())
-        output.seek(0)
-        errors.seek(0)
-        return Ended(child.returncode, b"".join(line for line in output if line.startswith(keep)), errors.read())
+        for file in (output or printed, errors):
+            file.seek(0)
+        return Ended(child.returncode, printed.read(), errors.read())
 
 
 def run_or_stop(*words: str) -> Ended:

@@ -61,14 +61,21 @@ def _ext4(folder: Path, image: Path, length: int, *, third: bool) -> None:
     run("e2fsck", "-f", "-n", f"{image}?offset={START}")
 
 
-def make_sparse_disk(folder: Path, size: int) -> OldDisk:
-    """A GPT disk with an empty ext4 from sector 34. Few inodes: their tables count as used."""
+def make_sparse_disk(folder: Path, size: int, kind: str = "ext4") -> OldDisk:
+    """A GPT disk with an empty ext4 or XFS from sector 34. Few inodes: their tables count as used."""
     start, length = 34 * SECTOR, size - TAIL
     image = folder / "sparse.img"
     with image.open("wb") as file:
         file.truncate(size)
     script = f"label: gpt\nfirst-lba: 34\nstart=34, size={length // SECTOR}, type=linux\n"
     run("sfdisk", "-q", image, stdin=script)
+    if kind == "xfs":
+        device = run("losetup", "-f", "--show", "-o", str(start), "--sizelimit", str(length), image).strip()
+        try:
+            run("mkfs.xfs", "-q", "-K", "-l", "size=64m", device)
+        finally:
+            run("losetup", "-d", device)
+        return OldDisk(image, "XFS, nearly empty", length, image.stat().st_blocks * 512)
     run("mkfs.ext4", "-q", "-F", "-m", "0", "-G", "8192", "-N", str(length >> 27), "-J", "size=64",
         "-E", f"offset={start},nodiscard", image, f"{length // 1024}k")  # fmt: skip
     return OldDisk(image, "ext4, nearly empty", length, used_of_ext(image, start))

@@ -4,8 +4,10 @@ Whole means: the file system's own checker finds nothing, and every file has its
 """
 
 import hashlib
+import os
 import random
 import re
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -41,6 +43,7 @@ class Kind:
 EXT_CHECK = ("e2fsck", "-fn")
 NTFS = Kind(("mkfs.ntfs", "-q", "-F", "-f"), ("ntfsfix", "-n"), ("ntfs-3g",))
 EXFAT = Kind(("mkfs.exfat",), ("fsck.exfat", "-n"), ("mount.exfat-fuse",))
+XFS = Kind(("mkfs.xfs", "-q"), ("xfs_repair", "-n"), size=320 * MIB)
 BTRFS_CHECK = ("btrfs", "check", "--check-data-csum", "--readonly")
 MOUNTED = {
     "ext2, 1 KiB": Kind(("mkfs.ext2", "-q", "-F", "-b", "1024"), EXT_CHECK),
@@ -52,7 +55,8 @@ MOUNTED = {
     "ext4, sparse_super2": Kind(("mkfs.ext4", "-q", "-F", "-b", "1024", "-O", "sparse_super2"), EXT_CHECK),
     "ext4, no uninit": Kind(("mkfs.ext4", "-q", "-F", "-O", "^uninit_bg,^metadata_csum"), EXT_CHECK),
     "ext4, bigalloc": Kind(("mkfs.ext4", "-q", "-F", "-O", "bigalloc", "-C", "65536"), EXT_CHECK),
-    "xfs": Kind(("mkfs.xfs", "-q"), ("xfs_repair", "-n"), size=320 * MIB),
+    "xfs": XFS,
+    "xfs, 1 KiB": replace(XFS, make=(*XFS.make, "-b", "size=1024", "-m", "rmapbt=1")),
     "btrfs": Kind(("mkfs.btrfs", "-q"), BTRFS_CHECK, size=160 * MIB),
     "btrfs, no DUP": Kind(("mkfs.btrfs", "-q", "-m", "single"), BTRFS_CHECK, size=160 * MIB),
     "btrfs, mixed": Kind(("mkfs.btrfs", "-q", "--mixed"), BTRFS_CHECK, size=100 * MIB),
@@ -135,7 +139,15 @@ def is_sound(used: UsedMap, length: int) -> bool:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools(
-    "partclone.xfs", "mkfs.ext4", "dumpe2fs", "mkfs.xfs", "mkfs.btrfs", "mkfs.ntfs", "mkfs.exfat", "mount.exfat-fuse"
+    "partclone.btrfs",
+    "xfs_db",
+    "mkfs.ext4",
+    "dumpe2fs",
+    "mkfs.xfs",
+    "mkfs.btrfs",
+    "mkfs.ntfs",
+    "mkfs.exfat",
+    "mount.exfat-fuse",
 )
 @pytest.mark.parametrize("name", MOUNTED)
 def test_a_copy_of_the_used_bytes_alone_is_a_whole_file_system(sparse: Sparse, tmp_path: Path, name: str) -> None:
@@ -261,7 +273,7 @@ def test_the_clusters_of_a_fat_are_those_that_mshowfat_lists(
     run("mdel", "-i", image, *(f"::{name}" for name in names[::2]))
 
     with image.open("rb") as file:
-        runs = content.read_fat(FileReader(file.fileno(), size), 0)
+        runs = tuple(content.read_fat(FileReader(file.fileno(), size), 0))
     report = run("fsck.fat", "-v", "-n", image)
     start = next(int(line.split()[5]) for line in report.splitlines() if "Data area starts at byte" in line)
     listed = run("mshowfat", "-i", image, *(f"::{name}" for name in (*names[1::2], "rest")))
@@ -345,8 +357,11 @@ MAP = """# Mapfile
 
 @pytest.mark.parametrize("status", ["+", "-", "*", "/"])
 def test_what_a_mapfile_does_not_call_untried_is_used(status: str) -> None:
-    runs, end = content.used_in_mapfile(MAP.format(status))
-    assert (runs, end) == ((Extent(0, 0x1000), Extent(0x2000, 0x1000)), 0x3000)
+    found = content.used_in_mapfile(MAP.format(status).splitlines())
+    assert (next(found), next(found)) == (Extent(0, 0x1000), Extent(0x2000, 0x1000))
+    with pytest.raises(StopIteration) as end:
+        next(found)
+    assert end.value.value == (0x3000, 0x2000)
 
 
 @pytest.mark.parametrize(
@@ -358,7 +373,7 @@ def test_a_mapfile_with_a_hole_or_a_strange_line_is_not_believed(line: str, inst
     broken = MAP.format("+").replace(line, instead)
     assert broken != MAP.format("+")
     with pytest.raises(NoMap):
-        content.used_in_mapfile(broken)
+        list(content.used_in_mapfile(broken.splitlines()))
 
 
 REPORT = """Block count:              100
@@ -372,8 +387,8 @@ Group 1: (Blocks 50-99)
 
 
 def test_blocks_that_dumpe2fs_does_not_list_as_free_are_used() -> None:
-    runs = content.used_in_dumpe2fs(REPORT, 409600)
-    assert runs == tuple(Extent(first * 4096, count * 4096) for first, count in ((0, 10), (20, 10), (31, 29), (69, 21)))
+    runs = list(content.used_in_dumpe2fs(REPORT.splitlines(keepends=True), 409600))
+    assert runs == [Extent(first * 4096, count * 4096) for first, count in ((0, 10), (20, 10), (31, 29), (69, 21))]
 
 
 @pytest.mark.parametrize(
@@ -383,38 +398,95 @@ def test_blocks_that_dumpe2fs_does_not_list_as_free_are_used() -> None:
 )  # fmt: skip
 def test_a_report_that_does_not_add_up_is_not_believed(words: str, instead: str) -> None:
     with pytest.raises(NoMap):
-        content.used_in_dumpe2fs(REPORT.replace(words, instead), 409600)
+        list(content.used_in_dumpe2fs(REPORT.replace(words, instead).splitlines(keepends=True), 409600))
+
+
+@pytest.fixture
+def freesp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], UsedMap]:
+    """The map of an XFS of four groups of 4 MiB of which xfs_db prints this."""
+    image, program = tmp_path / "disk.img", tmp_path / "xfs_db"
+    with image.open("wb") as file:
+        file.truncate(16 * MIB)
+        file.seek(84)
+        file.write((1024).to_bytes(4, "big"))
+        file.seek(144)
+        file.write((2048).to_bytes(8, "big"))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    layer = Layer("xfs", Extent(0, 16 * MIB), claims_size=16 * MIB, data_unit=4096)
+
+    def read(lines: str) -> UsedMap:
+        program.write_text(f"#!/bin/sh\ncat <<.\n{lines}\n.\n")
+        program.chmod(0o700)
+        return read_used(str(image), layer.extent, layer, sector_size=512)
+
+    return read
+
+
+FREESP = "agno agbno len\n 1 6 1\n 1 4 1\n 1 100 600\n 2 0 1024\n from to extents blocks pct\n 512 1024 1 1 100"
+
+
+@pytest.mark.needs_root
+def test_of_an_xfs_everything_is_used_but_the_longer_runs_that_xfs_db_lists(freesp: Callable[[str], UsedMap]) -> None:
+    first, second = Extent(0, 1124 * 4096), Extent(1724 * 4096, 324 * 4096)
+    assert freesp(FREESP).runs == (first, second, Extent(3072 * 4096, 4 * MIB))
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [("100 600", "100 1000"), ("2 0", "1 0"), ("2 0", "9 0"), ("2 0 1024", "bad btree"), ("agno", "no"),
+     ("100 600", "0 1024\n 3 0 1024")],
+)  # fmt: skip
+def test_a_list_of_free_blocks_that_does_not_add_up_is_not_believed(
+    freesp: Callable[[str], UsedMap], words: str, instead: str
+) -> None:
+    used = freesp(FREESP.replace(words, instead))
+    assert used.by.startswith("everything: ") and used.runs == (Extent(0, 16 * MIB),)
 
 
 @given(
     pieces=st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 900)), max_size=60),
     sectors=st.integers(20_000 + 900, 60_000),
-    known=st.integers(0, 60_000),
     sector_size=st.sampled_from((512, 4096)),
     most_runs=st.integers(1, 20),
 )
 def test_the_final_map_covers_all_that_was_used_and_both_ends_in_few_runs(
-    pieces: list[tuple[int, int]], sectors: int, known: int, sector_size: int, most_runs: int
+    pieces: list[tuple[int, int]], sectors: int, sector_size: int, most_runs: int
 ) -> None:
     length = sectors * 4096
-    used = [Extent(first * 4096 + 512, count * 512) for first, count in pieces]
-    final = with_edges(
-        used, length, known=min(known * 4096, length), sector_size=sector_size, by="x", most_runs=most_runs
-    )
-    must = [*used, Extent(0, EDGE), Extent(length - EDGE, EDGE), Extent(known * 4096, max(length - known * 4096, 0))]
-    for part in must:
-        assert part.length == 0 or any(one.contains(part) for one in final.runs)
+    used = [Extent(first * 4096 + 512, count * 512) for first, count in sorted(pieces)]
+    final = with_edges(iter(used), length, sector_size=sector_size, by="x", most_runs=most_runs)
+    for part in (*used, Extent(0, EDGE), Extent(length - EDGE, EDGE)):
+        assert any(one.contains(part) for one in final.runs)
     assert is_sound(final, length) and len(final.runs) <= most_runs
     assert all(part.start % sector_size == 0 and part.length % sector_size == 0 for part in final.runs)
-    gaps = [two.start - one.end for one, two in zip(final.runs, final.runs[1:], strict=False)]
-    assert all(gap >= SMALLEST_GAP for gap in gaps)
+    found = gaps(final)
+    assert all(gap >= SMALLEST_GAP for gap in found)
+    all_gaps = gaps(with_edges(used, length, sector_size=sector_size, by="x"))
+    assert sorted(found) == sorted(all_gaps)[max(len(all_gaps) - most_runs + 1, 0) :]
+
+
+def gaps(used: UsedMap) -> list[int]:
+    return [two.start - one.end for one, two in zip(used.runs, used.runs[1:], strict=False)]
+
+
+def test_a_map_of_millions_of_runs_takes_no_memory() -> None:
+    """A disk of 16 TiB of which every other 4 MiB is used; and a map that is never in memory as a whole."""
+    length, count = 16 * TIB, 16 * TIB // (8 * MIB)
+    tracemalloc.start()
+    used = with_edges((Extent(at * 8 * MIB, 4 * MIB) for at in range(count)), length, sector_size=512, by="x")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(used.runs) == MOST_RUNS and used.bytes < length
+    assert peak < 40 * MIB
 
 
 def test_a_partition_shorter_than_its_edges_is_copied_whole() -> None:
-    assert with_edges((), 300 * KIB, known=0, sector_size=512, by="x").runs == (Extent(0, 300 * KIB),)
+    assert with_edges((), 300 * KIB, sector_size=512, by="x").runs == (Extent(0, 300 * KIB),)
     assert MOST_RUNS == 65536
 
 
-def test_a_run_outside_the_partition_is_not_believed() -> None:
+@pytest.mark.parametrize("runs", [[(9, 2)], [(4, 1), (3, 1)]], ids=["outside", "out of order"])
+def test_a_run_outside_the_partition_or_out_of_order_is_not_believed(runs: list[tuple[int, int]]) -> None:
     with pytest.raises(NoMap):
-        with_edges((Extent(9 * MIB, 2 * MIB),), 10 * MIB, known=10 * MIB, sector_size=512, by="x")
+        with_edges((Extent(at * MIB, size * MIB) for at, size in runs), 10 * MIB, sector_size=512, by="x")
