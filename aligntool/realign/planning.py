@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from math import ceil
 
 from aligntool import steps
 from aligntool.audit.report import Answer, Judged, Mend, Report
@@ -13,6 +14,7 @@ from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
 from aligntool.realign import wanted as wishes
 from aligntool.realign.placing import Movable, containers, first_place, hold, kind_of, logicals_of, row_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons
+from aligntool.realign.schedule import Schedule
 from aligntool.realign.search import SHORT, Found, Patching, boot_floor, needed_for, patching, room_of, search
 from aligntool.realign.wanted import SHRINKABLE, Patched, Shrinks, Shrunk, Uses, Wanted, room_by_shrinking, wanted
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
@@ -31,6 +33,9 @@ _LONGEST_STAGED = 16 * MIB
 _BATCH = 16 * MIB  # two of them are in memory at once, and all of it must stay below 100 MB
 # Bytes a second that reading, writing and reading back together may take; a drive of ten years ago does more.
 _ROTATIONAL, _FLASH = 60 * 10**6, 300 * 10**6
+# Seconds that a batch waits for its three flushes: of the data, and of each copy of the record.
+_ROTATIONAL_FLUSHES, _FLASH_FLUSHES = 0.03, 0.003
+_SAMPLE = 64 * MIB  # of what is copied, whose batches are counted
 
 
 def write_plan(disk: Disk, goal: RealignGoal, wish: Wanted, found: Found | None, used: Uses, shrunk: Shrinks) -> Plan:
@@ -43,7 +48,7 @@ def write_plan(disk: Disk, goal: RealignGoal, wish: Wanted, found: Found | None,
     places = tuple(_place(part, wish, after.get(part.number, part.extent)) for part in disk.partitions)
     attention = (*wishes.attention_to(disk, moving, patched), *wishes.attention_to_shrunk(shrunk))
     notes = (*wish.notes, *wishes.notes_on(disk, wish, found, shrunk, patched))
-    estimate = _estimate(disk, moving, used) if moving else Estimate(0, 0)
+    estimate = _estimate(disk, moving, used, done) if moving else Estimate(0, 0)
     return Plan("realign", steps.subject(disk), _goal_words(goal), places, done, attention, notes, estimate)
 
 
@@ -144,13 +149,25 @@ def _goal_words(goal: RealignGoal) -> str:
     return f"{who} on {format_size(goal.grain)}{least}"
 
 
-def _estimate(disk: Disk, moving: frozenset[int], used: Uses) -> Estimate:
+def _estimate(disk: Disk, moving: frozenset[int], used: Uses, done: Sequence[steps.Step]) -> Estimate:
     unread = "everything: what is used was not read"
     parts = parts_of(disk, moving)
     uses = tuple(used.get(part.number, Used(part.number, part.extent.length, unread)) for part in parts)
     total = sum(one.bytes for one in uses)
-    rate = _FLASH if disk.rotational is False else _ROTATIONAL
-    return Estimate(total, None if disk.kind is DiskKind.IMAGE else -(-total // rate), uses)
+    if disk.kind is DiskKind.IMAGE:
+        return Estimate(total, None, uses)
+    flash = disk.rotational is False
+    rate, flushes = (_FLASH, _FLASH_FLUSHES) if flash else (_ROTATIONAL, _ROTATIONAL_FLUSHES)
+    sizes = {one.partition: one.bytes for one in uses}
+    batches = sum(_batches(step, sizes[step.partition]) for step in done if isinstance(step, steps.CopyContent))
+    return Estimate(total, ceil(total / rate + batches * flushes), uses)
+
+
+def _batches(step: steps.CopyContent, size: int) -> float:
+    """Return about how many batches a copy of so many bytes takes: with a small journal, many small ones."""
+    sample = min(size, _SAMPLE)
+    schedule = Schedule((Extent(0, sample),), step.target.start - step.source.start, step.lanes)
+    return sum(1 for _ in schedule.batches()) * size / max(sample, 1)
 
 
 # Inventory + goal -> Plan: the one function that decides what becomes of a disk.

@@ -20,7 +20,8 @@ from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.fuzz import made_layers
 
-SPARES = (600 * KIB, 2 * MIB, 4 * MIB)  # free behind the last partition: for the journal, and to move into
+TIGHT = (300 * KIB, 600 * KIB, 1126 * KIB, 2150 * KIB)
+SPARES = (*TIGHT, 4 * MIB)  # free behind the last partition: for the journal, and to move into
 GAPS = (0, 1, 3, 8, 33, 300)  # sectors
 LENGTHS = (60 * KIB, 200 * KIB, 700 * KIB, 1500 * KIB, 4200 * KIB)
 

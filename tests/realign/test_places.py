@@ -211,3 +211,15 @@ def test_the_estimate_counts_what_is_used_and_says_no_time_for_an_image() -> Non
     assert image and (image.bytes_to_copy, image.seconds) == (3 * MIB, None)
     drive = plan_for(movable_disk("63+100000 ext4"), used=used).estimate
     assert drive and drive.seconds == 1
+
+
+def test_the_estimate_of_a_full_disk_has_the_flushes_of_a_small_journal() -> None:
+    """192 KiB: 64 KiB for what is staged, twice for each of them three flushes of 10 ms; and 60 MB a second."""
+    disk = movable_disk("63+200000 ext4", label=TableLabel.DOS, size=(200063 + 2 * 300) * 512)
+    plan = plan_for(disk)
+    (copy,) = (step for step in plan.steps if isinstance(step, CopyContent))
+    assert copy.lanes.staged and copy.lanes.stash == 64 * KIB and plan.estimate
+    size = 200_000 * 512
+    assert plan.estimate.seconds == pytest.approx(size / 60e6 + size / (64 * KIB) * 2 * 3 * 0.01, abs=2)
+    roomy = plan_for(movable_disk("63+200000 ext4", label=TableLabel.DOS)).estimate
+    assert roomy and roomy.seconds == 3
