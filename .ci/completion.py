@@ -100,7 +100,8 @@ def commands() -> Iterator[Command]:
             elif not getattr(each, "hidden", False):
                 kind = None if getattr(each, "is_flag", False) else kind_of(words, each)
                 about = (getattr(each, "help", "") or "").replace("\\[", "[").rstrip(".")
-                options.append(Option(tuple(each.opts), about, kind, each.metavar or "WORD", bool(each.multiple)))
+                again = each.multiple and ("--sysroot" not in each.opts or words == "audit")  # others refuse a second
+                options.append(Option(tuple(each.opts), about, kind, each.metavar or "WORD", again))
         options.append(Option(("--help", "-h"), "Show the options and an example", None, "", False))
         yield Command(words, tuple(options), arguments)
 

@@ -155,6 +155,13 @@ def resolved(name: str) -> str:
     return str(Path(name).resolve()) if "/" in name else name
 
 
+def one_machine(sysroots: list[str] | None) -> str | None:
+    """Return the one that was given, or None. Raises BadParameter for several, of which click would take the last."""
+    if sysroots and len(sysroots) > 1:
+        raise typer.BadParameter(f"{', '.join(sysroots)}: give one --sysroot, as this command takes one machine")
+    return sysroots[0] if sysroots else None
+
+
 def read_text(path: str, *, hint: str = "", most: int = 1 << 26) -> str:
     """Return the text of a file that the user named. Raises Refused."""
     try:
@@ -238,7 +245,7 @@ DryRunOption = Annotated[bool, "--dry-run", "Show the plan and stop."]
 SysrootsOption = Annotated[
     list[str] | None, "--sysroot", "Use a captured machine: a snapshot or its folder; may be given again.", "DIR"
 ]
-SysrootOption = Annotated[Folder, "--sysroot", "Use a captured machine: a snapshot or its folder."]
+SysrootOption = Annotated[list[str] | None, "--sysroot", "Use a captured machine: a snapshot or its folder.", "DIR"]
 WipeOption = Annotated[
     list[str] | None, "--wipe", "Allow the loss of everything on this one; may be given again.", "DEVICE"
 ]

@@ -152,11 +152,12 @@ def persist_command(
 
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
-    operation = Persist(array, PersistGoal(system, mount), sysroot)
-    if not (dry_run or kept.output is not None or sysroot is not None):
+    root = options.one_machine(sysroot)
+    operation = Persist(array, PersistGoal(system, mount), root)
+    if not (dry_run or kept.output is not None or root is not None):
         return run_change(operation, yes=yes, json_=json_)
     # The arrays of a captured machine are not here.
-    show_only(operation, operation.make_plan(), json_=json_, kept=kept, applicable=sysroot is None)
+    show_only(operation, operation.make_plan(), json_=json_, kept=kept, applicable=root is None)
 
 
 def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None) -> Plan:
@@ -260,7 +261,8 @@ def show_command(
 
     Exit code: 0 shown; 3 array not found.
     """
-    views = acting.look_at_arrays([resolved(name) if sysroot is None else name for name in arrays or ()], sysroot)
+    root = options.one_machine(sysroot)
+    views = acting.look_at_arrays([resolved(name) if root is None else name for name in arrays or ()], root)
     page_lines(shown.arrays_json(views) if json_ else shown.array_lines(views, width=terminal_width()))
 
 

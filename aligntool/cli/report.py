@@ -65,15 +65,16 @@ def report(
     Exit code: 0 written, with or without findings; 3 refused, and nothing was written.
     """
     _check_words(output, chart, svg, png)
+    root = options.one_machine(sysroot)
     if output is None and chart == TOPIC:  # no disk has to be looked at for it
         return _write(_drawn(queue_picture(), svg, png), overwrite=overwrite)
     measured = measured_of([read_any(file) for file in bench or ()])
     given = Given(sector_size=geometry.sector_size, physical_sector_size=geometry.physical_sector_size)
-    inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake, silence_s=timeout)
+    inventory = look(tuple(targets or ()), sysroot=root, given=given, wake=wake, silence_s=timeout)
     if targets:
         refuse(Refusal("not-read", each.what, f"{each.what}: {each.why}", each.hint) for each in inventory.unseen)
     content = _content(inventory, Wishes(page_size=geometry.page_size, grain=grain or MIB), measured)
-    content = _named(content, targets, sysroot)
+    content = _named(content, targets, root)
     pages = _drawn(_find_picture(content, chart), svg, png) if chart else []
     if output is not None:
         pages.insert(0, (output, page_html(content).encode()))

@@ -94,6 +94,15 @@ def test_a_picture_that_there_is_not_lists_those_that_there_are(tmp_path: Path) 
     assert "map-nvme0n1, " in done.stderr and "→ --chart map-nvme0n1" in done.stderr
 
 
+@pytest.mark.parametrize("words", [("report", "-o", "page.html"), ("raid", "show"), ("raid", "persist", "md2")])
+def test_of_two_captured_machines_none_is_dropped_unsaid(words: tuple[str, ...], tmp_path: Path) -> None:
+    first, second = MACHINES / "nvme-behind-switch.tar.xz", MACHINES / "there-is-none.tar.xz"
+    done = run_aligntool(*words, "--sysroot", first, "--sysroot", second, cwd=tmp_path, env={"COLUMNS": "400"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{first}, {second}: give one --sysroot" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_rsvg_convert_a_png_is_refused_with_the_name_of_its_package(tmp_path: Path) -> None:
     done = report("--chart", "queue-depth", "--png", tmp_path / "x.png", path=str(tmp_path))
     assert done.returncode == 3 and "librsvg2-bin" in done.stderr
