@@ -2,6 +2,8 @@
 
 import re
 import tomllib
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
@@ -17,16 +19,51 @@ NEEDED = [
 ]
 
 
+def _text(name: str) -> str:
+    return (PACKAGING / name).read_text()
+
+
 @pytest.mark.parametrize(
     ("file", "pattern"),
     [
         ("debian/changelog", r"^aligntool \(([^)]+)\)"),
         ("packaging/aligntool.spec", r"^Version: +(\S+)$"),
         ("packaging/PKGBUILD", r"^pkgver=(\S+)$"),
+        ("packaging/ansible/galaxy.yml", r"^version: (\S+)$"),
     ],
 )
 def test_every_package_has_the_version_of_the_program(file: str, pattern: str) -> None:
     assert re.findall(pattern, (ROOT / file).read_text(), re.MULTILINE)[0] == __version__
+
+
+def test_every_package_has_the_date_of_the_release() -> None:
+    """Keep a Changelog's heading of a version; debian/changelog and the .rpm's have days of the week too."""
+    released = re.findall(r"^## \[(\S+)\] - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    version, day = released[0]
+    assert version == __version__
+    debian = re.findall(r"^ -- .*>  (.+)$", (ROOT / "debian/changelog").read_text(), re.MULTILINE)[0]
+    assert parsedate_to_datetime(debian) == datetime.fromisoformat(f"{day}T00:00:00+00:00")
+    assert debian.startswith(f"{datetime.fromisoformat(day):%a}, ")
+    rpm = re.findall(r"^%changelog\n\* (\w+ \w+ \d+ \d+) .* - (\S+)-1$", _text("aligntool.spec"), re.MULTILINE)
+    assert rpm == [(f"{datetime.fromisoformat(day):%a %b %d %Y}", __version__)]
+
+
+# A placeholder that nobody can own (RFC 2606), which a release replaces; texts of licences and formats.
+ADDRESSES = {"aligntool@example.org", "https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"}
+LICENCE = re.compile(r"https://www\.gnu\.org/licenses/\S+")
+
+
+def test_no_package_invents_an_address_of_the_project() -> None:
+    assert "urls" not in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    metadata = ("pyproject.toml", "debian/*", "packaging/PKGBUILD", "packaging/*.spec", "packaging/ansible/**/*.*")
+    found = {
+        address
+        for pattern in metadata
+        for path in ROOT.glob(pattern)
+        if path.is_file() and path.suffix != ".pyc"
+        for address in re.findall(r"https?://[^\s)>]+|[\w.+-]+@[\w-]+\.\w+|\(@\w+\)", path.read_text())
+    }
+    assert {address for address in found if not LICENCE.fullmatch(address)} == ADDRESSES
 
 
 def test_every_package_needs_the_libraries_of_pyproject_or_brings_them() -> None:
@@ -36,8 +73,8 @@ def test_every_package_needs_the_libraries_of_pyproject_or_brings_them() -> None
     arch = {"jinja2": "python-jinja"}
     for name in NEEDED:
         assert name in brought or debian.get(name, f"python3-{name}") in (ROOT / "debian" / "control").read_text()
-        assert name in brought or f"python3dist({name})" in (PACKAGING / "aligntool.spec").read_text()
-        assert arch.get(name, f"python-{name}") in (PACKAGING / "PKGBUILD").read_text()
+        assert name in brought or f"python3dist({name})" in _text("aligntool.spec")
+        assert arch.get(name, f"python-{name}") in _text("PKGBUILD")
 
 
 def test_the_pkgbuild_is_a_script_of_bash() -> None:

@@ -164,10 +164,6 @@ def test_an_interrupted_move_is_finished_or_undone_and_other_content_wiped_once(
     assert kept["rc"] == 3 and {one["code"] for one in kept["refusals"]} == {"not-empty"}
 
 
-def test_the_collection_has_the_version_of_the_program() -> None:
-    assert re.findall(r"^version: (\S+)$", (COLLECTION / "galaxy.yml").read_text(), re.MULTILINE) == [__version__]
-
-
 def test_ansible_doc_has_a_page_of_every_module_whose_options_are_those_that_it_takes(tmp_path: Path) -> None:
     names = [f"aligntool.aligntool.{name}" for name in MODULES]
     said = run("env", "-i", *(f"{k}={v}" for k, v in environment(tmp_path).items()), "ansible-doc", "--json", *names)

@@ -16,7 +16,7 @@ options:
 requirements:
   - aligntool 0.1 or newer on the managed host
 author:
-  - The aligntool developers (@aligntool)
+  - The aligntool developers
 """
     CHANGES = r"""
 attributes:
