@@ -1,7 +1,8 @@
 """FAT, exFAT, NTFS and what else Windows keeps on disks: where data begin, whether they are clean."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from aligntool.formats.numbers import be16, be64, guid_at, le16, le32, le64, serial_at, text_at
@@ -233,7 +234,9 @@ def read_ldm(area: Area) -> Layer | None:
 # counts as clean: ntfs_is_logfile_clean() and ntfs_volume_check_hiberfile() of ntfs-3g.
 
 LOG_FILE, VOLUME, ROOT = 2, 3, 5  # numbers of file records
-VOLUME_INFORMATION, DATA, INDEX_ROOT, INDEX_ALLOCATION = 0x70, 0x80, 0x90, 0xA0
+NUMBER, IN_USE = (1 << 48) - 1, 1  # of a reference the bits of the number; a flag of a record
+MFT_RECORD_ROOM = 64 * KIB  # more than a record takes
+ATTRIBUTE_LIST, VOLUME_INFORMATION, DATA, INDEX_ROOT, INDEX_ALLOCATION = 0x20, 0x70, 0x80, 0x90, 0xA0
 MOST_VOLUME_ATTRIBUTES, MOST_RUNS, MOST_ENTRIES, DEEPEST = 64, 256, 4096, 8
 LARGEST_INDEX_BLOCK = 64 * KIB
 
@@ -243,6 +246,13 @@ Runs = tuple[tuple[int, int], ...]  # (first cluster, or -1 for a hole; clusters
 
 
 Attribute = tuple[bytes, Runs]  # of an NTFS file record: the value of a resident one, and where another one lies
+
+
+class Unclear(ValueError):
+    """Something is there and cannot be followed; the words go behind the name of a file."""
+
+
+_LOST = "cannot be followed in the records of the NTFS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +278,64 @@ class Files:
             offset -= size
         return b""
 
+    def parts(self, number: int, kind: int) -> list[bytes]:
+        """Return an attribute in its parts, each as it stands in one of the file's records. Raises Unclear."""
+        record = self.record(number)
+        homes = [record]
+        for listed in _bodies(record, ATTRIBUTE_LIST):
+            homes = [record if home == number else self.record(home, of=number) for home in self._homes(listed, kind)]
+        return sorted((body for home in homes for body in _bodies(home, kind)), key=_first_cluster)
+
+    def record(self, number: int, of: int = 0) -> bytes:
+        """Return a record in use. `of`: the file of which it is a further one. Raises Unclear."""
+        record = _mended(self.read(self.table, number * self.record_size, self.record_size), b"FILE")
+        if not le16(record, 22) & IN_USE or le64(record, 32) & NUMBER != of:
+            raise Unclear(_LOST)
+        return record
+
+    def _homes(self, listed: bytes, kind: int) -> Iterator[int]:
+        """Yield the records with parts of an attribute, by the list of attributes."""
+        entries = value_of(listed) if not listed[8] else self.read(runs_of([listed]), 0, le64(listed, 48))
+        at, seen = 0, set[int]()
+        while at + 26 <= len(entries) and (length := le16(entries, at + 4)) >= 26:
+            number = le64(entries, at + 16) & NUMBER
+            if le32(entries, at) == kind and number not in seen and not (kind == DATA and entries[at + 6]):
+                seen.add(number)
+                yield number
+            at += length
+        if at != len(entries):
+            raise Unclear(_LOST)
+
+
+def _first_cluster(body: bytes) -> int:
+    return le64(body, 16) if body[8] else 0
+
+
+def value_of(body: bytes) -> bytes:
+    """Return the value of an attribute that lies in its record."""
+    begin = le16(body, 20)
+    return body[begin : begin + le32(body, 16)]
+
+
+def runs_of(parts: Sequence[bytes]) -> Runs:
+    """Return where an attribute lies that is not in its record. Raises Unclear where that is not known of all of it."""
+    runs: list[tuple[int, int]] = []
+    for body in parts:
+        before = sum(count for _, count in runs)
+        runs += _runs(body[le16(body, 32) :]) if body[8] else ()
+        if not body[8] or (le64(body, 16), le64(body, 24)) != (before, sum(count for _, count in runs) - 1):
+            raise Unclear(_LOST)
+    return tuple(runs)
+
+
+def files_of(area: Area) -> Files:
+    """Return the files of an NTFS volume. Raises Unclear."""
+    boot = area.head[:512]
+    files = Files(area, _cluster(boot), _record_size(boot, _cluster(boot)), ())
+    first = replace(files, table=((le64(boot, 48), -(-MFT_RECORD_ROOM // files.cluster)),))
+    first = replace(first, table=runs_of([body for body in _bodies(first.record(0), DATA) if not _first_cluster(body)]))
+    return replace(first, table=runs_of(first.parts(0, DATA)))
+
 
 def read_state(area: Area, table_start: int, cluster: int, record_size: int) -> str | None:
     """Return why the volume is not clean; None: no evidence against it. `table_start`: the first cluster of the file
@@ -278,8 +346,10 @@ def read_state(area: Area, table_start: int, cluster: int, record_size: int) -> 
     if table is None:
         return None
     files = Files(area, cluster, record_size, table[1])
-    number = _find(files, "HIBERFIL.SYS")
-    data = files.attribute(number, DATA) if number else None
+    number = None
+    with suppress(Unclear):
+        number = find(files, ROOT, "HIBERFIL.SYS")
+    data = files.attribute(number & NUMBER, DATA) if number else None
     if data and (data[0][:4] or files.read(data[1], 0, 4)) in HIBERNATED:
         return "Windows is hibernated in it, or was shut down by fast startup (hiberfil.sys)"
     volume = files.attribute(VOLUME, VOLUME_INFORMATION)
@@ -302,8 +372,8 @@ def _mended(record: bytes, magic: bytes) -> bytes:
     return bytes(mended)
 
 
-def _attributes(record: bytes, kind: int) -> Iterator[Attribute]:
-    """Yield those of one kind, in the record itself; of data the one without a name."""
+def _bodies(record: bytes, kind: int) -> Iterator[bytes]:
+    """Yield the attributes of one kind that stand in the record itself; of data the one without a name."""
     at = le16(record, 20)
     for _ in range(MOST_VOLUME_ATTRIBUTES):
         found, length = le32(record, at), le32(record, at + 4)
@@ -311,12 +381,13 @@ def _attributes(record: bytes, kind: int) -> Iterator[Attribute]:
             return
         body = record[at : at + length]
         if found == kind and not (kind == DATA and body[9]):
-            if body[8]:
-                yield b"", _runs(body[le16(body, 32) :])
-            else:
-                begin = le16(body, 20)
-                yield body[begin : begin + le32(body, 16)], ()
+            yield body
         at += length
+
+
+def _attributes(record: bytes, kind: int) -> Iterator[Attribute]:
+    for body in _bodies(record, kind):
+        yield (b"", _runs(body[le16(body, 32) :])) if body[8] else (value_of(body), ())
 
 
 def _runs(packed: bytes) -> Runs:
@@ -346,27 +417,29 @@ def _is_clean(files: Files, log: Runs) -> bool:
     return le16(newest, 12) == 0xFFFF or bool(le16(newest, 14) & 0x2)  # no client, or RESTART_VOLUME_IS_CLEAN
 
 
-def _find(files: Files, name: str) -> int | None:
-    """Return the record of a file in the root directory, from its index, which is sorted by name in upper case."""
-    root = files.attribute(ROOT, INDEX_ROOT)
-    if root is None:
-        return None
-    block_size = le32(root[0], 8)
+def find(files: Files, directory: int, name: str) -> int | None:
+    """Return the reference of a file (number of its record, and above it how often that was used), from the directory's
+    index, which is sorted by name in upper case; None: there is none. Raises Unclear.
+    """
+    root = next((value_of(body) for body in files.parts(directory, INDEX_ROOT) if not body[8]), b"")
+    block_size = le32(root, 8)
     unit = files.cluster if files.cluster <= block_size else SECTOR
-    blocks = files.attribute(ROOT, INDEX_ALLOCATION)
-    node = root[0][16:]
+    blocks = runs_of(files.parts(directory, INDEX_ALLOCATION))
+    node = root[16:]
     for _ in range(DEEPEST):
         found, below = _search(node, name)
-        if found is not None or below is None or blocks is None or block_size > LARGEST_INDEX_BLOCK:
+        if found is not None or below is None:
             return found
-        node = _mended(files.read(blocks[1], below * unit, block_size), b"INDX")[24:]
-    return None
+        if not 0 < block_size <= LARGEST_INDEX_BLOCK:
+            break
+        node = _mended(files.read(blocks, below * unit, block_size), b"INDX")[24:]
+    raise Unclear(_LOST)
 
 
 def _search(node: bytes, name: str) -> tuple[int | None, int | None]:
-    """Return (the record, the next node below), each if there is one. `node` begins with its index header.
+    """Return (the reference, the next node below), each if there is one. `node` begins with its index header.
 
-    Only letters of ASCII matter for the names that are searched.
+    Only letters of ASCII matter for the names that are searched. Raises Unclear.
     """
     at = le32(node, 0)
     for _ in range(MOST_ENTRIES):
@@ -380,11 +453,11 @@ def _search(node: bytes, name: str) -> tuple[int | None, int | None]:
         here = entry[82 : 82 + 2 * entry[80]].decode("utf-16-le", "replace") if length > 80 else ""
         here = "".join(letter.upper() if letter.isascii() else letter for letter in here)
         if here == name:
-            return le64(entry, 0) & 0xFFFFFFFFFFFF, None
+            return le64(entry, 0), None
         if here > name:
             return None, below
         at += length
-    return None, None
+    raise Unclear(_LOST)
 
 
 # Windows: NTFS, ReFS and BitLocker.

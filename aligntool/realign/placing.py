@@ -1,13 +1,14 @@
 """Find places for partitions: grids of a disk, free runs, holds, boot loaders at fixed places."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import reduce
 from math import gcd, lcm
 
 from aligntool.audit.report import Grid, Severity
 from aligntool.formats.signatures import SIGNATURES, XFS_LOG_SEARCHED, ZFS_LABEL
+from aligntool.formats.windows_names import Names
 from aligntool.inventory import BootCode, Disk, Layer, Partition, Role
 from aligntool.steps import Held
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged, off_by
@@ -247,6 +248,7 @@ class Movable:
     may: Mapping[int, tuple[StartGrid, ...]]  # these may, to make room
     cost: Mapping[int, int]  # bytes to copy
     lengths: Mapping[int, int]  # of those that are shrunk
+    names: Mapping[int, Names] = field(default_factory=dict)  # starts that their files name
 
 
 def row_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[RowItem, ...]:

@@ -10,13 +10,34 @@ from aligntool.audit.report import Answer, Judged, Mend, Report
 from aligntool.audit.wording import holdings, labelled, next_command, next_look, next_realign
 from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.errors import Refusal, Refused, refuse
+from aligntool.formats.windows_names import Names
 from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
 from aligntool.realign import wanted as wishes
 from aligntool.realign.placing import Movable, containers, first_place, hold, kind_of, logicals_of, row_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons
 from aligntool.realign.schedule import Schedule
-from aligntool.realign.search import SHORT, Found, Patching, boot_floor, needed_for, patching, room_of, search
-from aligntool.realign.wanted import SHRINKABLE, Patched, Shrinks, Shrunk, Uses, Wanted, room_by_shrinking, wanted
+from aligntool.realign.search import (
+    SHORT,
+    Found,
+    Patching,
+    boot_floor,
+    named_patches,
+    needed_for,
+    patching,
+    room_of,
+    search,
+)
+from aligntool.realign.wanted import (
+    SHRINKABLE,
+    Patched,
+    Shrinks,
+    Shrunk,
+    Uses,
+    Wanted,
+    naming_reasons,
+    room_by_shrinking,
+    wanted,
+)
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
 
 # What was decided, written down as a plan.
@@ -44,9 +65,10 @@ def write_plan(disk: Disk, goal: RealignGoal, wish: Wanted, found: Found | None,
     after = {change.number: change.after for change in changes}
     moving = frozenset(found.order if found else ())
     patched = {part.number: _patching(disk, part, changes, shrunk) for part in disk.partitions if part.number in moving}
+    patched = _with_names(wish, found, patched)
     done = tuple(_steps(disk, found, shrunk, changes, patched)) if found and found.journal else ()
     places = tuple(_place(part, wish, after.get(part.number, part.extent)) for part in disk.partitions)
-    attention = (*wishes.attention_to(disk, moving, patched), *wishes.attention_to_shrunk(shrunk))
+    attention = (*wishes.attention_to(disk, moving, patched, wish.names), *wishes.attention_to_shrunk(shrunk))
     notes = (*wish.notes, *wishes.notes_on(disk, wish, found, shrunk, patched))
     estimate = _estimate(disk, moving, used, done) if moving else Estimate(0, 0)
     return Plan("realign", steps.subject(disk), _goal_words(goal), places, done, attention, notes, estimate)
@@ -74,14 +96,22 @@ def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: Shrinks) ->
     return patching(part, change.after, change.record_after, disk.sector_size)
 
 
+def _with_names(wish: Wanted, found: Found | None, patched: Patched) -> dict[int, Patching]:
+    """Return them with the patches of files that name a start, on partitions that stay as well."""
+    moved = found.moved if found else {}
+    named = {number: patches for number, one in wish.names.items() if (patches := named_patches(one, moved))}
+    both = {number: patched.get(number, Patching()) for number in sorted(patched.keys() | named.keys())}
+    return {number: replace(one, patches=(*one.patches, *named.get(number, ()))) for number, one in both.items()}
+
+
 def _steps(disk: Disk, found: Found, shrunk: Shrinks, changes: Changes, patched: Patched) -> Iterator[steps.Step]:
     """Yield the steps in their order: check, shrink, journal, park, hold, copy, release, commit, close."""
     parts = {part.number: part for part in disk.partitions}
     journal = found.journal
     if journal is None or disk.table is None:
         return
-    touched = sorted({*found.order, *shrunk})
-    moves = {number: (found.before[number], found.after[number]) for number in found.order}
+    touched = sorted({*patched, *shrunk})
+    moves = {number: (found.before[number], found.after[number]) for number in patched}
     helds = {number: _held(disk, parts[number], found, patched[number]) for number in moves}
     for number in touched:
         if kind_of(parts[number]) in CHECKED:
@@ -176,16 +206,24 @@ def _batches(step: steps.CopyContent, size: int) -> float:
 # down.
 
 
-def plan_realign(judged: Judged, goal: RealignGoal, used: Uses, *, all_disks: Inventory | None = None) -> Plan:
+def plan_realign(
+    judged: Judged,
+    goal: RealignGoal,
+    used: Uses,
+    *,
+    names: Mapping[int, Names] | None = None,
+    all_disks: Inventory | None = None,
+) -> Plan:
     """Return the cheapest plan that brings every start onto the grids. `used`: what a move of each partition has to
-    copy; missing partitions are copied whole. `all_disks`: the rest of the machine, to name what holds a partition.
+    copy; missing partitions are copied whole. `names`: the starts that files of Windows name. `all_disks`: the rest of
+    the machine, to name what holds a partition.
 
     A disk on which nothing has to move gives a plan without steps. Raises Refused with all reasons, a line each.
     """
     disk = judged.disk
     if not disk.partitions:
         refuse((_nothing_there(disk),))
-    wish = wanted(judged, goal)
+    wish = replace(wanted(judged, goal), names=names or {})
     if not wish.must and not wish.reasons:
         _refuse_if_untold(judged)
         return write_plan(disk, goal, wish, None, used, {})
@@ -196,6 +234,8 @@ def plan_realign(judged: Judged, goal: RealignGoal, used: Uses, *, all_disks: In
     found, shrunk = _find_places(disk, goal, wish, used) if whole else (None, {})
     if whole and wish.must and (found is None or found.journal is None):
         reasons.append(_no_room(disk, goal, wish, used, found))
+    if found is not None:
+        reasons += naming_reasons(disk, wish.names, found, shrunk)
     if reasons or found is None:
         raise _refusal(disk, reasons, standing)
     return write_plan(disk, goal, wish, found, used, shrunk)
@@ -206,7 +246,7 @@ def movable(disk: Disk, wish: Wanted, used: Uses, shrunk: Shrinks) -> Movable:
     may = {number: wish.start_grids for number, reasons in standing.items() if not reasons}
     cost = {part.number: used[part.number].bytes for part in disk.partitions if part.number in used}
     lengths = {number: one.length for number, one in shrunk.items()}
-    return Movable(dict.fromkeys(wish.must, wish.start_grids), may, cost, lengths)
+    return Movable(dict.fromkeys(wish.must, wish.start_grids), may, cost, lengths, wish.names)
 
 
 def _find_places(disk: Disk, goal: RealignGoal, wish: Wanted, used: Uses) -> tuple[Found | None, dict[int, Shrunk]]:

@@ -209,7 +209,7 @@ def partition_reasons(disk: Disk, parts: Iterable[Partition]) -> dict[int, tuple
     """Return the reasons against moving each of these partitions, by number."""
     nested, found = tuple(part for part in disk.partitions if part.role is Role.NESTED), {}
     for part in parts:
-        place, content = _of_the_place(disk, part, nested), _of_the_content(disk, part)
+        place, content = _of_the_place(disk, part, nested), content_reasons(disk, part)
         found[part.number] = (*place, *content, *_of_the_chain(disk, part))
     return found
 
@@ -236,7 +236,8 @@ def _of_the_place(disk: Disk, part: Partition, nested: Sequence[Partition]) -> I
         yield Refusal("bound", what, text, audit)
 
 
-def _of_the_content(disk: Disk, part: Partition) -> Iterator[Refusal]:
+def content_reasons(disk: Disk, part: Partition) -> Iterator[Refusal]:
+    """Yield the reasons against writing into what lies on a partition."""
     what = f"partition {part.number}"
     if not part.content_read:
         text = f"what lies on {what} could not be read"
@@ -278,8 +279,8 @@ _CHECKERS = dict.fromkeys(_EXT, "e2fsck -fn") | {
 
 _CLEANERS = dict.fromkeys(_EXT, "e2fsck -f") | {"vfat": "fsck.fat -a", "exfat": "fsck.exfat -y"}
 
-_WINDOWS = "start Windows and shut it down with: shutdown /s /f /t 0"
-_DEEDS = {"ntfs": _WINDOWS, "swap": "start the suspended system and shut it down"}
+SHUT_DOWN = "start Windows and shut it down with: shutdown /s /f /t 0"
+_DEEDS = {"ntfs": SHUT_DOWN, "swap": "start the suspended system and shut it down"}
 """What only another system can clean."""
 
 

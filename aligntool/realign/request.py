@@ -14,7 +14,9 @@ from aligntool.audit.wording import command, naming, shell_word
 from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import find_parked
-from aligntool.inventory import Disk, Inventory, Layer
+from aligntool.formats.reader import open_area
+from aligntool.formats.windows_names import Names, read_names
+from aligntool.inventory import Disk, Inventory, Layer, TableLabel
 from aligntool.linux.block import Limited, look_only
 from aligntool.linux.commands import asked_health
 from aligntool.linux.content import UsedMap, check_content, read_used
@@ -22,11 +24,12 @@ from aligntool.linux.lock import lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import Given
-from aligntool.linux.users import loops_over, occupants, remaining_occupants
+from aligntool.linux.users import fresh_reader, loops_over, occupants, remaining_occupants
 from aligntool.realign import move
 from aligntool.realign.applying import Applying, ways_on
 from aligntool.realign.journal import open_journal
 from aligntool.realign.move import MoveContext
+from aligntool.realign.placing import kind_of
 from aligntool.realign.planning import plan_realign
 from aligntool.realign.shrink import refuse_unable, shrink_content
 from aligntool.realign.wanted import shrinkable
@@ -164,17 +167,37 @@ def plan_for(judged: Judged, asked: Request) -> Found:
     show another way to be cheaper, so this goes on until every partition that moves has one.
     """
     disk = judged.disk
+    names = _names_on(disk)
     # How far a file system can be shrunk depends on what is used of it.
     maps = {part.number: read_map(disk, part.number, part.extent) for part in shrinkable(disk) if asked.goal.shrink}
     while True:
         used = {number: Used(number, found.bytes, found.by) for number, found in maps.items()}
-        plan = plan_realign(judged, asked.goal, used)
+        plan = plan_realign(judged, asked.goal, used, names=names)
         moves = {step.partition: step for step in plan.steps if isinstance(step, CopyContent)}
         unread = [step for number, step in moves.items() if number not in maps]
         if not unread:
             return Found(plan, judged, {number: maps[number] for number in moves})
         for step in unread:
             maps[step.partition] = read_map(disk, step.partition, step.source)
+
+
+def _names_on(disk: Disk) -> dict[int, Names]:
+    """The starts that files of Windows name, by the partition that the files are on. Those of a GPT are named by GUIDs,
+    and without a signature no file names a disk.
+    """
+    table = disk.table
+    if table is None or table.label is not TableLabel.DOS or not (signature := int(table.disk_id or "0", 16)):
+        return {}
+    found = {}
+    for part in disk.partitions:
+        if kind_of(part) == "ntfs":
+            try:
+                with fresh_reader(disk.path) as reader:
+                    area = open_area(reader, part.extent, disk.sector_size, lambda *_: ())
+                    found[part.number] = read_names(area, signature.to_bytes(4, "little"))
+            except OSError as error:
+                found[part.number] = Names(unclear=f"cannot be read: {error.strerror}")
+    return found
 
 
 def read_map(disk: Disk, number: int, extent: Extent) -> UsedMap:

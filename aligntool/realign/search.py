@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aligntool.change import RealignGoal
+from aligntool.formats.windows_names import LENGTH_OF_START, Names
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
 from aligntool.realign import placing
 from aligntool.realign.placing import BOOT_LOADERS, Choice, Lean, Movable, Room, RowItem, containers, logicals_of
@@ -82,6 +83,7 @@ _LEAST_COPY = 64 * KIB  # the least that a resume looks for
 _LIKED_COPY = 4 * MIB
 _HEADER = 64 * KIB  # positions, records, checksums
 _PLAN = 8 * KIB  # of the plan's text for each partition, about
+_PATCH = 256  # of it for each patch of a file
 _ROOM_LIKED, _ROOM_TIGHT = 256 * KIB, 64 * KIB  # for the runs of used blocks
 # Where there is little room, as measured: a head and two records; text and runs of a partition, compressed; entries.
 _SMALL_HEADER, _SMALL_PLAN, _SMALL_TABLE = 12 * KIB, 4 * KIB, 4 * KIB
@@ -234,6 +236,24 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
     return Patching(_patches(layer, said, new) if new != said else (), note=note)
 
 
+def named_patches(names: Names, moved: Mapping[int, int]) -> tuple[Patch, ...]:
+    """Return the patches of the files of one volume. `moved`: new starts by the old ones, as bytes of the disk.
+
+    Eight bytes that lie in two pieces need two patches.
+    """
+    found: list[Patch] = []
+    for named in names.starts:
+        if named.start in moved:
+            old, new = (start.to_bytes(LENGTH_OF_START, "little") for start in (named.start, moved[named.start]))
+            at = 0
+            for place in named.places:
+                piece = slice(at, at + place.length)
+                values = (int.from_bytes(raw[piece], "little") for raw in (old, new))
+                found.append(Patch(named.what, place.start, place.length, *values))
+                at += place.length
+    return tuple(found)
+
+
 def needed_for(patch: Patch) -> Extent:
     """Return what of the partition must be held to make this patch: for a checksum everything that it covers."""
     if patch.before is None:
@@ -294,6 +314,11 @@ class Found:
     journal_room: int = 0  # bytes of the largest free run
     spots_only: bool = False  # the journal has room for the sectors of signatures only
 
+    @property
+    def moved(self) -> dict[int, int]:
+        """Return the new starts of what moves, by the old ones."""
+        return {self.before[number].start: self.after[number].start for number in self.order}
+
 
 def boot_floor(disk: Disk) -> int:
     """Return the byte below which nothing is moved down: the first MiB, the used part of the gap before the first
@@ -341,7 +366,7 @@ def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> Foun
     rows = dict.fromkeys(placing.row_of(disk, movable, roomy=roomy) for roomy in (True, False))
     for row, choice in _choices(rows, room, movable):
         for lean in Lean:
-            found = _settle(disk, row, placing.place(row, room, choice, lean), goal)
+            found = _settle(disk, row, placing.place(row, room, choice, lean), goal, movable.names)
             if found is None:
                 continue
             if found.journal is not None:
@@ -397,7 +422,9 @@ def _inside(row: Sequence[RowItem]) -> list[bool]:
     return found
 
 
-def _settle(disk: Disk, row: Sequence[RowItem], places: Mapping[int, Extent], goal: RealignGoal) -> Found | None:
+def _settle(
+    disk: Disk, row: Sequence[RowItem], places: Mapping[int, Extent], goal: RealignGoal, names: Mapping[int, Names]
+) -> Found | None:
     lengths = {item.number: item.extent for item in row if item.number is not None}
     before = {part.number: lengths.get(part.number, part.extent) for part in disk.partitions}
     after = {number: places.get(number, extent) for number, extent in before.items()}
@@ -408,7 +435,7 @@ def _settle(disk: Disk, row: Sequence[RowItem], places: Mapping[int, Extent], go
     chain = chain_changes(disk, after)
     if not moves:
         return Found(before, after, (), chain, None)
-    needs = _needs(disk, moves)
+    needs = _needs(disk, before, moves, names)
     runs = tuple(free_runs(_occupied(disk, before, after, chain), _journal_room(disk, goal)))
     journal = in_file(goal.journal_file, needs) if goal.journal_file else lay(runs, needs)
     largest = max((run.length for run in runs), default=0)
@@ -416,19 +443,23 @@ def _settle(disk: Disk, row: Sequence[RowItem], places: Mapping[int, Extent], go
     return Found(before, after, order, chain, journal, least(needs), largest, spots_only)
 
 
-def _needs(disk: Disk, moves: Mapping[int, tuple[Extent, Extent]]) -> Needs:
+def _needs(
+    disk: Disk, before: Mapping[int, Extent], moves: Mapping[int, tuple[Extent, Extent]], names: Mapping[int, Names]
+) -> Needs:
     sector = disk.sector_size
     parts = {part.number: part for part in disk.partitions}
-    held = spots = 0
-    for number, (old, _) in moves.items():
-        held += placing.hold(parts[number], old.length, sector).length
-        spots += placing.hold(parts[number], old.length, sector, spots_only=True).length
+    moved = {old.start: new.start for old, new in moves.values()}
+    patches = {number: found for number, one in names.items() if (found := named_patches(one, moved))}
+    held = spots = sum(map(len, patches.values())) * (2 * sector + _PATCH)
+    for number in moves.keys() | patches.keys():
+        held += placing.hold(parts[number], before[number].length, sector).length
+        spots += placing.hold(parts[number], before[number].length, sector, spots_only=True).length
     if disk.table and disk.table.label is TableLabel.GPT:
         table = 2 * (_GPT_ENTRIES + sector) + sector
     else:
         table = sector * (1 + 2 * sum(part.role is Role.LOGICAL for part in disk.partitions))
     distances = tuple(abs(new.start - old.start) for old, new in moves.values())
-    return Needs(held, table, len(moves), distances, spots)
+    return Needs(held, table, len(moves.keys() | patches.keys()), distances, spots)
 
 
 def _journal_room(disk: Disk, goal: RealignGoal) -> Extent:

@@ -361,8 +361,11 @@ class Walk:
         clear_free(self.device, self._ends(step.partition)[1].start, self._at_source(step)[0], occupied)
 
     def _ends(self, partition: int) -> tuple[Extent, Extent]:
-        copies = (step for step in self.plan.steps if isinstance(step, CopyContent))
-        return next((step.source, step.target) for step in copies if step.partition == partition)
+        of_it = [step for step in self.plan.steps if isinstance(step, HoldContent | ReleaseContent)]
+        old = next(step.source for step in of_it if isinstance(step, HoldContent) and step.partition == partition)
+        return old, next(
+            step.target for step in of_it if isinstance(step, ReleaseContent) and step.partition == partition
+        )
 
     def _moving(self) -> tuple[int, ...]:
         return next(step.partitions for step in self.plan.steps if isinstance(step, ParkEntries))
@@ -378,11 +381,10 @@ class Walk:
             yield KernelBehind(f"the disk is done; only the running kernel does not show its partitions yet: {why}")
 
     def _entries(self, *, before: bool) -> tuple[tuple[int, Extent], ...]:
-        """Return the partitions that moved, without a container: the kernel shows its first sectors, which stay."""
+        """Return the partitions that the kernel forgot. A container is none: it shows its first sectors, which stay."""
         moving = self._moving()
-        rewrite = next(step for step in self.plan.steps if isinstance(step, RewriteTable))
-        moved = (change for change in rewrite.changes if change.number in moving)
-        return tuple((change.number, change.before if before else change.after) for change in moved)
+        places = (place for place in self.plan.places if place.number in moving)
+        return tuple((place.number, (before and place.before) or place.after) for place in places)
 
 
 def schedule_of(journal: Journal, step: CopyContent) -> Schedule:

@@ -8,10 +8,11 @@ from aligntool.audit.wording import layer_name, next_command
 from aligntool.change import RealignGoal, Used
 from aligntool.errors import Refusal
 from aligntool.formats.part_types import EFI_SYSTEM
+from aligntool.formats.windows_names import STORES, SYSTEM, Names
 from aligntool.inventory import Disk, Fault, Partition, Role, TableLabel
 from aligntool.realign.placing import StartGrid, choices, kind_of, needed, on_grain
-from aligntool.realign.refusals import partition_reasons
-from aligntool.realign.search import Found, Patching
+from aligntool.realign.refusals import SHUT_DOWN, content_reasons, partition_reasons
+from aligntool.realign.search import Found, Patching, named_patches
 from aligntool.units import MIB, align_down, align_up, format_about, format_size
 
 # Which file system to shrink, and by how little, so that everything fits.
@@ -126,6 +127,7 @@ class Wanted:
     stays: dict[int, str]  # number -> why it stays
     reasons: list[Refusal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    names: Mapping[int, Names] = field(default_factory=dict)  # starts that files on a partition name
 
 
 def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
@@ -211,10 +213,11 @@ def _sort_by_place(sorting: Wanted, part: Partition, verdict: Verdict, goal: Rea
 # lists of sectors.
 
 _ACTIVE = ("active", "boot")
+_OF_WINDOWS = ("ntfs", "vfat", "exfat", "ReFS", "BitLocker")
 _EXTLINUX = ("ext2", "ext3", "ext4", "btrfs", "xfs")  # it installs itself there, as does LILO
 
 
-def attention_to(disk: Disk, moving: Collection[int], patched: Patched) -> Iterator[str]:
+def attention_to(disk: Disk, moving: Collection[int], patched: Patched, names: Mapping[int, Names]) -> Iterator[str]:
     """Yield what the user may have to do afterwards."""
     dos = disk.table is not None and disk.table.label is TableLabel.DOS
     yield from _boot_sector(disk, moving)
@@ -227,7 +230,7 @@ def attention_to(disk: Disk, moving: Collection[int], patched: Patched) -> Itera
             lost = "firmware entries that name its start may not find it any more; `efibootmgr -v` shows them, and"
             yield f"partition {part.number} is the EFI system partition: {lost} \\EFI\\BOOT is found in any case"
         if dos and kind_of(part) == "ntfs":
-            yield _windows(disk, part)
+            yield from _windows(disk, part, names)
         if dos and _is_active(part) and _may_start_from(disk, part):
             lists = "syslinux, extlinux, LILO or GRUB4DOS start from it, their lists of sectors must be written anew"
             name = layer_name(part.content[0])
@@ -257,17 +260,46 @@ def _may_start_from(disk: Disk, part: Partition) -> bool:
     return kind_of(part) == "vfat" or (kind_of(part) in _EXTLINUX and not grub)
 
 
-def _windows(disk: Disk, part: Partition) -> str:
-    """Return what to do for Windows: for a data partition only the drive letter can be lost, for others the start."""
-    if _is_active(part) or any(_is_active(one) and kind_of(one) == "ntfs" for one in disk.partitions):
-        return (
+def _windows(disk: Disk, part: Partition, names: Mapping[int, Names]) -> Iterator[str]:
+    """Yield what to do for Windows where its files are not on this disk, and so were not changed with the move: for a
+    data partition only the drive letter can be lost, for others the start.
+    """
+    files = {file for one in names.values() for file in one.files}
+    active = _is_active(part) or any(_is_active(one) and kind_of(one) == "ntfs" for one in disk.partitions)
+    if (active or SYSTEM in files) and not files & set(STORES):
+        yield (
             f"partition {part.number} may hold a Windows that starts by the MBR: its boot entries (BCD) name the disk's"
             " signature and the old start. If it does not start, start Windows' repair medium and type:"
             " bootrec /rebuildbcd, then bcdboot C:\\Windows /s C:"
         )
-    where = "by the disk's signature and the partition's start"
-    letter = "it may get another letter, which Disk Management changes back"
-    return f"partition {part.number}: Windows remembers drive letters {where}; {letter}"
+    elif SYSTEM not in files:
+        where = "by the disk's signature and the partition's start"
+        letter = "it may get another letter, which Disk Management changes back"
+        yield f"partition {part.number}: Windows remembers drive letters {where}; {letter}"
+    if any(part.extent.start in one.recovery for one in names.values()):
+        again = "if reagentc /info in Windows says Disabled, type: reagentc /disable, then reagentc /enable"
+        yield f"partition {part.number} has Windows' recovery environment, whose list names the old start; {again}"
+
+
+def naming_reasons(disk: Disk, names: Mapping[int, Names], found: Found, shrunk: Shrinks) -> Iterator[Refusal]:
+    """Yield why files that name a start cannot be changed with the move."""
+    parts = {part.number: part for part in disk.partitions}
+    windows = any(kind_of(parts[number]) in _OF_WINDOWS for number in found.order)
+    for number, one in names.items():
+        what = f"partition {number}"
+        if one.unclear and windows:
+            text = f"{what}: {one.unclear}; it may name a partition that moves"
+            yield Refusal("content-damaged", what, text, "in Windows: chkdsk /f, and compact /u where it is compressed")
+        if not (patches := named_patches(one, found.moved)):
+            continue
+        for file in one.dirty:
+            text = f"{what}: {file} names a partition that moves, and has changes that are in its log only"
+            yield Refusal("unclean", what, text, SHUT_DOWN, lasting=False)
+        if number not in found.order:
+            yield from content_reasons(disk, parts[number])
+        if number in shrunk and any(patch.at + patch.length > shrunk[number].length for patch in patches):
+            text = f"{what}: shrinking it would move a file that names a partition that moves"
+            yield Refusal("no-room", what, text, "shrink it in Windows first: diskmgmt.msc", lasting=False)
 
 
 def _is_active(part: Partition) -> bool:
@@ -293,7 +325,21 @@ def notes_on(disk: Disk, wish: Wanted, found: Found | None, shrunk: Shrinks, pat
             by = format_size(part.extent.length - one.length)
             yield f"partition {part.number}: its {one.kind} is shrunk by {by}, for nothing fits otherwise"
     yield from (each.note for each in patched.values() if each.note)
+    yield from _about_windows(disk, wish, found)
     yield from _about_the_table(disk, found)
+
+
+def _about_windows(disk: Disk, wish: Wanted, found: Found) -> Iterator[str]:
+    if disk.table and disk.table.label is TableLabel.GPT:
+        if any(kind_of(part) == "ntfs" for part in disk.partitions if part.number in found.order):
+            yield "Windows finds the partitions of a GPT by their GUIDs: its boot entries and drive letters stay valid"
+        return
+    for number, one in wish.names.items():
+        for prefix, words in (("BCD", "boot entries (BCD)"), ("MountedDevices", "drive letters (MountedDevices)")):
+            count = sum(each.start in found.moved for each in one.starts if each.what.startswith(prefix))
+            if count:
+                named = f"Windows' {words} name starts that change, and follow them"
+                yield f"partition {number}: {named}; values changed: {count}"
 
 
 def _where_to(wish: Wanted, found: Found, number: int) -> Iterator[str]:

@@ -1,0 +1,301 @@
+"""A Windows on an MBR disk finds its partitions after a move: its boot store and its drive letters follow."""
+
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aligntool.change import Plan, from_json
+from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.realign.request import Request, find_plan
+from aligntool.steps import CopyContent, HoldContent, ReleaseContent
+from aligntool.units import Extent
+from tests.conftest import run
+from tests.moving import mover, windows
+from tests.moving.attached import mounted
+from tests.moving.entries import entries
+from tests.moving.planned import Planned
+from tests.moving.simulated import PowerCut, SimulatedDisk
+from tests.moving.test_simulated_cuts import NoKernel
+from tests.moving.windows import SECTOR, Values
+from tests.thorough import THOROUGH
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools(
+        "hivexml", "hivexsh", "mkntfs", "ntfs-3g", "ntfscat", "ntfsinfo", "partclone.ntfs", "sfdisk"
+    ),
+]
+
+SIZE = 6000  # sectors of a partition; no multiple of a cluster
+BOOT, WINDOWS = 2048, 8192 + 63  # the partition that stays, and the one that moves
+STORE, SYSTEM = "Boot/BCD", "Windows/System32/config/SYSTEM"
+
+
+def put(store: Path | None, system: Path | None) -> Callable[[Path], None]:
+    def fill(folder: Path) -> None:
+        for path, source in ((STORE, store), (SYSTEM, system)):
+            if source:
+                (folder / path).parent.mkdir(parents=True)
+                (folder / path).write_bytes(source.read_bytes())
+
+    return fill
+
+
+def hives(folder: Path, windows_at: int, boot_at: int) -> tuple[Path, Path]:
+    store = windows.make_hive(folder / "BCD", windows.boot_store(windows_at * SECTOR, boot_at * SECTOR))
+    values = {
+        **windows.mounted_devices(windows_at * SECTOR, boot_at * SECTOR),
+        **windows.elsewhere(windows_at * SECTOR),
+    }
+    return store, windows.make_hive(folder / "SYSTEM", values)
+
+
+def two_partitions(folder: Path, *, label: str = "dos", change: Callable[[Path], None] = lambda _: None) -> Path:
+    """The partition with the boot store on the grid, and that with Windows off it. `change`: of the hives."""
+    made = hives(folder, WINDOWS, BOOT)
+    for hive in made:
+        change(hive)
+    parts = {
+        BOOT: windows.make_ntfs(folder / "boot.ntfs", SIZE, put(made[0], None), start=BOOT),
+        WINDOWS: windows.make_ntfs(folder / "windows.ntfs", SIZE, put(None, made[1]), start=WINDOWS),
+    }
+    windows.make_disk(folder / "disk.img", parts, 22000, label=label)
+    return folder / "disk.img"
+
+
+def file_on(image: Path, start: int, path: str) -> bytes:
+    """A file as ntfscat reads it, of the partition that begins at this sector."""
+    content = image.with_suffix(".part")
+    with image.open("rb") as file:
+        file.seek(start * SECTOR)
+        content.write_bytes(file.read(SIZE * SECTOR))
+    target = image.with_suffix(".file")
+    with mounted(content, "ntfs-3g", "-o", "ro") as folder:
+        target.write_bytes((folder / path).read_bytes())
+    return target.read_bytes()
+
+
+def values_on(image: Path, start: int, path: str) -> Values:
+    file_on(image, start, path)
+    return windows.read_hive(image.with_suffix(".file"))
+
+
+def plan_of(image: Path) -> Plan:
+    mover.aligntool("plan", "realign", image, "-o", image.with_suffix(".json"))
+    return from_json(image.with_suffix(".json").read_text())
+
+
+def new_start(image: Path, number: int) -> int:
+    return entries(image.read_bytes(), SECTOR)[number].extent.start // SECTOR
+
+
+def test_only_what_names_a_start_that_changes_differs_afterwards(tmp_path: Path) -> None:
+    image = two_partitions(tmp_path)
+    before = values_on(image, BOOT, STORE), values_on(image, WINDOWS, SYSTEM)
+    old = file_on(image, BOOT, STORE)
+    said = mover.realign(image)
+    assert "name starts that change, and follow them; values changed: 4" in " ".join(said.split())
+    new = new_start(image, 2)
+    assert (new % 8, new_start(image, 1)) == (0, BOOT)
+    expected = windows.changed_in_store(new * SECTOR, BOOT * SECTOR)
+    assert values_on(image, BOOT, STORE) == {**before[0], **expected}
+    expected = windows.mounted_devices(new * SECTOR, BOOT * SECTOR)
+    assert values_on(image, new, SYSTEM) == {**before[1], **expected}
+    # Four elements: a header, a checksum or a sequence number that differed would be more.
+    differing = sum(one != other for one, other in zip(old, file_on(image, BOOT, STORE), strict=True))
+    each = sum(
+        one != two for one, two in zip(*(at.to_bytes(8, "little") for at in (WINDOWS * 512, new * 512)), strict=True)
+    )
+    assert differing == 4 * each
+    assert "Nothing to do" in mover.aligntool("plan", "realign", image)
+
+
+def test_a_windows_in_one_partition_takes_its_names_along(tmp_path: Path) -> None:
+    store, system = hives(tmp_path, 63, 63)
+    content = windows.make_ntfs(tmp_path / "one.ntfs", SIZE, put(store, system), start=63)
+    windows.make_disk(tmp_path / "disk.img", {63: content}, 22000)
+    image = tmp_path / "disk.img"
+    before = values_on(image, 63, STORE), values_on(image, 63, SYSTEM)
+    mover.realign(image)
+    new = new_start(image, 1)
+    assert new == 2048
+    store_values, names = (
+        windows.changed_in_store(new * SECTOR, new * SECTOR),
+        windows.mounted_devices(new * SECTOR, new * SECTOR),
+    )
+    assert values_on(image, new, STORE) == {**before[0], **store_values}
+    assert values_on(image, new, SYSTEM) == {**before[1], **names}
+
+
+def test_a_hive_in_many_pieces_is_changed_across_them(tmp_path: Path) -> None:
+    """Clusters of a sector, each chunk of the hive between those of another file: with a list of attributes."""
+    loaders = [f"{{{number:08x}-1d81-11e3-806a-cb00aeb9e05c}}" for number in range(160)]
+    old, new = 63 * SECTOR, 2048 * SECTOR
+    values: Values = {("Objects", one, "Elements", "11000001", "Element"): windows.device(old) for one in loaders}
+    store = windows.make_hive(tmp_path / "BCD", values)
+
+    def fill(folder: Path) -> None:
+        (folder / "Boot").mkdir()
+        raw = store.read_bytes()
+        with (folder / STORE).open("wb", buffering=0) as hive, (folder / "other").open("wb", buffering=0) as other:
+            for at in range(0, len(raw), SECTOR):
+                hive.write(raw[at : at + SECTOR])
+                other.write(b"other" * 100)
+
+    content = windows.make_ntfs(tmp_path / "one.ntfs", SIZE, fill, "-c", "512", start=63)
+    assert "$ATTRIBUTE_LIST" in run("ntfsinfo", "-f", "-F", STORE, tmp_path / "one.ntfs")
+    windows.make_disk(tmp_path / "disk.img", {63: content}, 22000)
+    release = next(step for step in plan_of(tmp_path / "disk.img").steps if isinstance(step, ReleaseContent))
+    assert {patch.length for patch in release.patches if patch.what.startswith("BCD")} == {4, 8}
+    mover.realign(tmp_path / "disk.img")
+    assert set(values_on(tmp_path / "disk.img", 2048, STORE).values()) == {windows.device(new)}
+    assert len(values_on(tmp_path / "disk.img", 2048, STORE)) == len(loaders)
+
+
+def test_the_plan_shows_every_value_and_its_document_has_them(tmp_path: Path) -> None:
+    image = two_partitions(tmp_path)
+    said = mover.aligntool("plan", "realign", image)
+    for words in ("boot entries (BCD) name starts", "drive letters (MountedDevices) name starts",
+                  f"BCD {windows.LOADER} osdevice", "MountedDevices \\DosDevices\\C:"):  # fmt: skip
+        assert words in " ".join(said.split()), said
+    steps = json.loads(mover.aligntool("plan", "realign", image, "--json").partition("\n")[2])["plan"]["steps"]
+    named = [patch["what"] for step in steps for patch in step.get("patches", ()) if "NTFS" not in patch["what"]]
+    assert sorted(one.split()[0] for one in named) == ["BCD"] * 4 + ["MountedDevices"] * 2
+
+
+def test_a_gpt_needs_nothing_and_the_plan_says_so(tmp_path: Path) -> None:
+    image = two_partitions(tmp_path, label="gpt")
+    before = file_on(image, BOOT, STORE), file_on(image, WINDOWS, SYSTEM)
+    assert "by their GUIDs" in mover.realign(image)
+    assert (file_on(image, BOOT, STORE), file_on(image, new_start(image, 2), SYSTEM)) == before
+
+
+def test_names_of_another_disk_stay(tmp_path: Path) -> None:
+    image = two_partitions(tmp_path)
+    run("sfdisk", "-q", "--disk-id", image, f"0x{windows.SIGNATURE + 1:08x}")
+    before = file_on(image, BOOT, STORE), file_on(image, WINDOWS, SYSTEM)
+    mover.realign(image)
+    assert (file_on(image, BOOT, STORE), file_on(image, new_start(image, 2), SYSTEM)) == before
+
+
+def dirty(hive: Path) -> None:
+    raw = bytearray(hive.read_bytes())
+    raw[4] += 1  # the first sequence number; the checksum follows
+    raw[508] ^= raw[4] ^ (raw[4] - 1)
+    hive.write_bytes(raw)
+
+
+def torn(hive: Path) -> None:
+    raw = bytearray(hive.read_bytes())
+    raw[4096 + 35] ^= 0x80  # the length of the first cell: free
+    hive.write_bytes(raw)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [(dirty, "changes that are in its log only"), (torn, "is no hive of the registry")]
+)
+def test_a_hive_that_is_not_whole_is_refused(tmp_path: Path, change: Callable[[Path], None], words: str) -> None:
+    image = two_partitions(tmp_path, change=change)
+    before = image.read_bytes()
+    assert words in mover.realign(image, code=mover.REFUSED)
+    assert image.read_bytes() == before
+
+
+def test_a_hibernated_partition_that_stays_is_not_written_to(tmp_path: Path) -> None:
+    """Today's rule for one that moves holds for one whose files have to change."""
+    store, system = hives(tmp_path, WINDOWS, BOOT)
+
+    def fill(folder: Path) -> None:
+        put(store, None)(folder)
+        (folder / "hiberfil.sys").write_bytes(b"HIBR" + bytes(8192))
+
+    parts = {
+        BOOT: windows.make_ntfs(tmp_path / "boot.ntfs", SIZE, fill, start=BOOT),
+        WINDOWS: windows.make_ntfs(tmp_path / "windows.ntfs", SIZE, put(None, system), start=WINDOWS),
+    }
+    windows.make_disk(tmp_path / "disk.img", parts, 22000)
+    said = mover.realign(tmp_path / "disk.img", code=mover.REFUSED)
+    assert "partition 1: Windows is hibernated in it" in " ".join(said.split())
+
+
+def test_a_compressed_hive_is_refused(tmp_path: Path) -> None:
+    store, _ = hives(tmp_path, WINDOWS, BOOT)
+
+    def fill(folder: Path) -> None:
+        (folder / "Boot").mkdir()
+        os.setxattr(folder / "Boot", "system.ntfs_attrib_be", bytes((0, 0, 8, 0x10)))  # compressed, a folder
+        (folder / STORE).write_bytes(store.read_bytes())
+
+    parts = {
+        BOOT: windows.make_ntfs(tmp_path / "boot.ntfs", SIZE, fill, start=BOOT),
+        WINDOWS: windows.make_ntfs(tmp_path / "windows.ntfs", SIZE, lambda _: None, start=WINDOWS),
+    }
+    windows.make_disk(tmp_path / "disk.img", parts, 22000)
+    assert "is stored compressed" in " ".join(mover.realign(tmp_path / "disk.img", code=mover.REFUSED).split())
+
+
+# A cut before every write, then on or back.
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
+    image = two_partitions(tmp_path_factory.mktemp("windows"))
+    found = find_plan(str(image), Request())
+    stays = {number: (Extent(0, SIZE * SECTOR),) for number in (1,)}
+    return Planned(image.read_bytes(), SECTOR, found.plan, {**found.runs, **stays})
+
+
+def parts_after(planned: Planned, platter: bytes, *, new: bool) -> None:
+    """Both partitions as they were, or with every name changed and nothing else."""
+    seen = entries(platter, SECTOR)
+    assert not any(entry.parked for entry in seen.values())
+    copy = next(step for step in planned.plan.steps if isinstance(step, CopyContent))
+    old, now = copy.source.start, (copy.target if new else copy.source).start
+    assert [seen[number].extent.start for number in (1, 2)] == [BOOT * SECTOR, now]
+    for step in planned.plan.steps:
+        if isinstance(step, HoldContent):
+            was = planned.platter[step.source.start : step.source.end]
+            for each in (windows.partition, windows.mounted_device):
+                was = was.replace(each(old), each(now)).replace(windows.DECOY + each(now), windows.DECOY + each(old))
+            if step.partition == 2:
+                for at in (0x1C, was.rindex(b"\xeb\x52\x90NTFS") + 0x1C):
+                    was = was[:at] + (now // SECTOR).to_bytes(4, "little") + was[at + 4 :]
+            start = now if step.partition == 2 else step.source.start
+            for extent in (*planned.runs[step.partition], *step.held.ranges):
+                assert platter[start + extent.start : start + extent.end] == was[extent.start : extent.end]
+
+
+FIRST_SEEN = 40  # operations: before the entries are parked, a resume has nothing to go on with
+
+
+def act(planned: Planned, how: str, platter: bytes, cut: int | None, luck: random.Random) -> tuple[bytes, int]:
+    disk = SimulatedDisk(platter, cut=cut, sector=SECTOR)
+    context = MoveContext(disk, NoKernel(), None)
+    try:
+        if how == "realign":
+            for _ in realign(planned.plan, context, planned.runs):
+                pass
+        elif find_journal(disk, None) is not None:
+            for _ in resume(context) if how == "resume" else rollback(context):
+                pass
+    except PowerCut:
+        pass
+    return disk.after_the_cut(luck, torn=False), disk.operations
+
+
+def test_a_cut_anywhere_leaves_the_old_names_or_the_new(planned: Planned) -> None:
+    luck = random.Random(39)
+    done, operations = act(planned, "realign", planned.platter, None, luck)
+    parts_after(planned, done, new=True)
+    for cut in range(0, operations, 1 if THOROUGH else 9):
+        left, _ = act(planned, "realign", planned.platter, cut, luck)
+        for how in ("resume", "rollback"):
+            again, _ = act(planned, how, left, luck.randrange(60), luck)
+            done, _ = act(planned, how, again, None, luck)
+            new = entries(done, SECTOR)[2].extent.start != WINDOWS * SECTOR
+            assert new or how == "rollback" or cut < FIRST_SEEN
+            parts_after(planned, done, new=new)
