@@ -3,6 +3,7 @@
 A command's module is imported when the command runs or its help is shown, and not before.
 """
 
+import errno
 import gc
 import io
 import os
@@ -89,7 +90,7 @@ MEANT = {"bench": "run", "trace": "read"}
 
 # Modules that a command imports and seldom needs: they run when something in them is first used.
 LATE_MODULES = {
-    "aligntool.realign.planning", "aligntool.render.disk_map", "aligntool.render.prometheus",
+    "aligntool.linux.virtual", "aligntool.realign.planning", "aligntool.render.disk_map", "aligntool.render.prometheus",
     "aligntool.render.report.fleet",
     "fractions", "gzip", "hashlib", "lzma", "tarfile", "tempfile",
 }  # fmt: skip
@@ -396,7 +397,10 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOTCONN:  # a move that was begun raises Stopped
+            _print_error(f"the program that shows the disk ended: {error}", "type the same again")
+            sys.exit(ExitCode.REFUSED)
         traceback.print_exc()
         print("aligntool: this is a bug in aligntool. Please report it with the lines above.", file=sys.stderr)
         print("  → aligntool snapshot -o snapshot.tar.xz   captures this machine for the report", file=sys.stderr)

@@ -20,7 +20,7 @@ from aligntool.cli import options
 from aligntool.cli.options import command, say, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.errors import ExitCode, Refusal, Refused, refuse
-from aligntool.inventory import Gap, Inventory
+from aligntool.inventory import Gap, Inventory, Unseen
 from aligntool.linux.files import refuse_existing
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
@@ -131,9 +131,10 @@ def audit(
         raise typer.BadParameter("metrics are of one machine: give one --sysroot")
     given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
     reports, named = [], tuple(targets or ())
+    named, missing = _readable(named) if sysroot is None else (named, ())
     for root in roots:
         inventory = look(named, sysroot=root, given=given, wake=wake, silence_s=timeout, keep_going=True)
-        inventory = _named(inventory) if host else inventory
+        inventory = replace(_named(inventory) if host else inventory, unseen=(*inventory.unseen, *missing))
         if named and not inventory.disks and form is Format.TEXT:
             refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
         wishes = Wishes(page_size=page_size, grain=grain or MIB, measured=measured_on(measured or (), inventory))
@@ -149,6 +150,17 @@ def audit(
             lines = texts[0] if len(texts) == 1 else _titled(roots, texts)
             page_lines(lines) if kept.output is None else _write(text_of(lines), kept)
     raise typer.Exit(max(_exit_code(report, fail_on, named=bool(named)) for report in reports))
+
+
+def _readable(targets: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Unseen, ...]]:
+    """Let virtual disks be read. Return the targets that can be, and why the others cannot. Raises Refused where none
+    can.
+    """
+    refusals = options.show_inside(*targets)
+    left = tuple(target for target in targets if target not in {one.subject for one in refusals})
+    if not left:
+        refuse(refusals)
+    return left, tuple(Unseen(one.subject, one.text, one.hint, Gap.DISK) for one in refusals)
 
 
 def _titled(roots: Sequence[str | None], texts: Iterable[Iterable[Line]]) -> Iterator[Line]:

@@ -15,8 +15,10 @@ import typer
 from aligntool.audit.wording import command as command
 from aligntool.audit.wording import naming as naming
 from aligntool.audit.wording import shell_word
-from aligntool.errors import Refused
+from aligntool.errors import Refusal, Refused
+from aligntool.linux import virtual
 from aligntool.linux.files import write_file
+from aligntool.linux.targets import find_virtual
 from aligntool.render.lines import Line, escaped, harmless, show, wants_color
 from aligntool.units import format_size, is_power_of_two, parse_size
 from aligntool.values import dataclass
@@ -173,6 +175,14 @@ def read_text(path: str, *, hint: str = "", most: int = 1 << 26) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a text file"
         raise Refused(f"{path} cannot be read: {why}", hint=hint) from error
+
+
+def show_inside(*targets: str, writes: bool = False) -> tuple[Refusal, ...]:
+    """Let those of the targets that are virtual disks be read as the disks in them from now on, and written where
+    `writes`. Return why not, for each that is refused.
+    """
+    found = find_virtual(targets)
+    return virtual.show_disks(found, say, writes=writes) if found else ()
 
 
 def print_lines(lines: str | Iterable[Line]) -> None:

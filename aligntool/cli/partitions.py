@@ -19,7 +19,7 @@ from aligntool.cli.options import HIDDEN, File, Grid, Size, command, print_lines
 from aligntool.cli.plan import Realign, RealignOptions, disk_plan_lines
 from aligntool.cli.run_change import Applying, Operation, apply_plan, ends_stream, run_change, show_only, write_end
 from aligntool.demo_disk import make_demo_image
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Refused, Stopped, refuse
 from aligntool.inventory import Disk
 from aligntool.linux.look import look
 from aligntool.realign.layout import make_layout, plan_layout
@@ -56,6 +56,7 @@ def realign(
 
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
+    refuse(options.show_inside(disk, writes=not dry_run))
     run_change(Realign(disk, asked.request(geometry), rate), yes=yes, json_=json_, dry_run=dry_run)
 
 
@@ -75,6 +76,7 @@ def plan_realign(
 
     Exit code: 0 planned, or nothing to do; 3 refused, with every reason.
     """
+    refuse(options.show_inside(disk))
     operation = Realign(disk, asked.request(geometry))
     show_only(operation, operation.make_plan(), json_=json_, kept=kept)
 
@@ -180,7 +182,7 @@ class Layout(Operation):
     given: Request  # the geometry
 
     def make_plan(self) -> Plan:
-        judged = look_at(self.disk, self.given, "audit")[0]
+        judged = look_at(self.disk, self.given)[0]
         refuse_part(self.disk, judged.disk, "a table is made for a whole disk")
         refuse_in_flight(judged.disk.path)
         return plan_layout(judged, self.goal)

@@ -65,6 +65,7 @@ def apply(
     """
     text = read_text(file, hint="aligntool audit")
     operation, plan = _kept(text, rate)
+    refuse(options.show_inside(plan.disk.path, writes=True))
     run_change(operation, yes=yes, json_=json_, kept=plan)
 
 
@@ -121,6 +122,7 @@ def status(
         disk, found = record.plan.disk.path, array_status(record)
         following = tuple(ways_on(disk).split("\n"))
     elif disk is not None:
+        refuse(options.show_inside(disk))
         found = _standing(disk, journal)
         following = _next(found, disk, journal)
     else:
@@ -182,6 +184,7 @@ def _recover(disk: str | None, asked: Recovery, *, back: bool, json_: bool) -> N
         if _goes_on(record.plan.disk.path, array_status(record), asked, back=back, json_=json_):
             recover_array(record, json_=json_, back=back)
         return
+    refuse(options.show_inside(disk, writes=not asked.dry_run))
     found = _standing(disk, journal, any_table=asked.restore_table)
     plan = _in_flight(found, disk)
     restore = asked.restore_table and found.restore_table

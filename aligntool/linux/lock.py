@@ -10,7 +10,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -322,7 +322,8 @@ def _taken(path: str, *, whole: bool | None = True, and_posix: bool = True) -> I
         _flock(descriptor, path, and_posix=and_posix)
         yield descriptor
     finally:
-        os.close(descriptor)
+        with suppress(OSError):  # as in DiskDevice.close
+            os.close(descriptor)
 
 
 def _open(path: str, whole: bool | None) -> int:

@@ -35,6 +35,10 @@ PACKAGES = {
     "lsinitrd": "dracut",
     "mkinitcpio": "mkinitcpio",
     "lsinitcpio": "mkinitcpio",
+    "qemu-img": "qemu-utils (Fedora, Arch: qemu-img, openSUSE: qemu-tools)",
+    "qemu-storage-daemon": "qemu-utils or qemu-system-common (Fedora: qemu-img, openSUSE: qemu-tools)",
+    "setpriv": "util-linux",
+    "unshare": "util-linux",
     "rsvg-convert": "librsvg2-bin (Fedora: librsvg2-tools, openSUSE: rsvg-convert, Arch: librsvg)",
 }
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -8,7 +8,7 @@ import stat
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -45,25 +45,27 @@ def override(limits: IoLimits, given: Given) -> tuple[IoLimits, tuple[str, ...]]
 # A file that a user names: a disk image, or the reason why it is not one. A file reports nothing: its limits are
 # empty but for what the user gives, and containers and compressed images look like files of bytes and are not.
 
-_NBD = "sudo modprobe nbd && sudo qemu-nbd -r -c /dev/nbd0 {path} && sudo aligntool audit /dev/nbd0"
 _EWF = "sudo ewfmount {path} /mnt && sudo aligntool audit /mnt/ewf1"
-_UNPACK = "{tool} -dc {path} > disk.img && aligntool audit disk.img"
+_UNPACK = "{way} -dc {path} > disk.img && aligntool audit disk.img"
+_CONVERT = "qemu-img convert -f {way} -O raw {path} disk.img"
+UNPACKERS = ("xz", "gzip", "zstd", "bzip2", "lz4")
+QEMU_DRIVERS = ("qcow2", "vmdk", "vdi", "vhdx", "vpc")
 
-# (offset, magic, what it is, how to get at the disk inside)
+# (offset, magic, what it is, who opens it: a driver of QEMU, a program that unpacks it, or a command)
 _CONTAINERS = (
-    (0, b"QFI\xfb", "a QEMU copy-on-write image (qcow2)", _NBD),
-    (0, b"KDMV", "a VMware disk (vmdk)", _NBD),
-    (0, b"# Disk DescriptorFile", "the descriptor of a VMware disk (vmdk)", _NBD),
-    (0x40, b"\x7f\x10\xda\xbe", "a VirtualBox disk (vdi)", _NBD),
-    (0, b"vhdxfile", "a Hyper-V disk (vhdx)", _NBD),
-    (0, b"conectix", "a dynamic Virtual PC disk (vhd)", _NBD),
-    (0, b"QED\0", "a QEMU enhanced disk (qed)", _NBD),
-    (0, b"WithoutFreeSpace", "a Parallels disk", _NBD),
-    (0, b"\xfd7zXZ\0", "compressed with xz", _UNPACK),
-    (0, b"\x1f\x8b", "compressed with gzip", _UNPACK),
-    (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", _UNPACK),
-    (0, b"BZh", "compressed with bzip2", _UNPACK),
-    (0, b"\x04\x22\x4d\x18", "compressed with lz4", _UNPACK),
+    (0, b"QFI\xfb", "a QEMU copy-on-write image (qcow2)", "qcow2"),
+    (0, b"KDMV", "a VMware disk (vmdk)", "vmdk"),
+    (0, b"# Disk DescriptorFile", "the descriptor of a VMware disk (vmdk)", _CONVERT.replace("{way}", "vmdk")),
+    (0x40, b"\x7f\x10\xda\xbe", "a VirtualBox disk (vdi)", "vdi"),
+    (0, b"vhdxfile", "a Hyper-V disk (vhdx)", "vhdx"),
+    (0, b"conectix", "a dynamic Virtual PC disk (vhd)", "vpc"),
+    (0, b"QED\0", "a QEMU enhanced disk (qed)", _CONVERT.replace("{way}", "qed")),
+    (0, b"WithoutFreeSpace", "a Parallels disk", _CONVERT.replace("{way}", "parallels")),
+    (0, b"\xfd7zXZ\0", "compressed with xz", "xz"),
+    (0, b"\x1f\x8b", "compressed with gzip", "gzip"),
+    (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", "zstd"),
+    (0, b"BZh", "compressed with bzip2", "bzip2"),
+    (0, b"\x04\x22\x4d\x18", "compressed with lz4", "lz4"),
     (0, b"PK\x03\x04", "a zip archive", "unzip {path}"),
     (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "7z x {path}"),
     (0, b"\x3a\xff\x26\xed", "an Android sparse image", "simg2img {path} disk.img && aligntool audit disk.img"),
@@ -99,7 +101,7 @@ def read_image(path: str, given: Given, pulse: Pulse = SILENT, *, known: bool = 
         size=size,
         limits=limits,
         limits_given=limits_given,
-        read_only=not os.access(path, os.W_OK),
+        read_only=not os.access(path, os.W_OK, effective_ids=True),  # by capabilities, too: linux/virtual.py
         table=seen.table,
         table_read=seen.table_read,
         partitions=seen.partitions,
@@ -140,11 +142,34 @@ def refuse_containers(path: str, reader: Reader) -> None:
     """Raise Refused for a file that holds a disk in another form: its bytes are not those of the disk."""
     if reader.size == 0:
         raise Refused(f"{path} is empty", hint="give a disk image or a block device")
-    head = reader.read(0, _HEAD)
-    for offset, magic, what, hint in _CONTAINERS:
-        if head.startswith(magic, offset):
-            hint = hint.format(path=shell_word(path), tool=what.split()[-1])
-            raise Refused(f"{path} is {what}, not the bytes of a disk", hint=hint)
+    if found := _container(reader.read(0, _HEAD)):
+        what, way = found
+        hint = _CONVERT if way in QEMU_DRIVERS else _UNPACK if way in UNPACKERS else way
+        raise Refused(f"{path} is {what}, not the bytes of a disk", hint=hint.format(path=shell_word(path), way=way))
+
+
+def _container(head: bytes) -> tuple[str, str] | None:
+    return next(((what, way) for at, magic, what, way in _CONTAINERS if head.startswith(magic, at)), None)
+
+
+def find_virtual(targets: Sequence[str], silence_s: float = SILENCE_S) -> dict[str, str]:
+    """Return those of the targets that are files with a disk inside, each with the driver of QEMU or the program that
+    opens it. A target that is not there, or gives no answer, is none of them.
+    """
+
+    def read(_: Pulse) -> dict[str, str]:
+        return {target: way for target in targets if (way := _way_into(target)) in QEMU_DRIVERS + UNPACKERS}
+
+    return (answer_of(read, silence_s) if targets else None) or {}
+
+
+def _way_into(file: str) -> str:
+    with suppress(OSError, ValueError):
+        if stat.S_ISREG(os.stat(file).st_mode):  # noqa: PTH116
+            with opened(file) as descriptor:
+                found = _container(os.pread(descriptor, _HEAD, 0))
+                return found[1] if found else ""
+    return ""
 
 
 # Where to look: this machine, a folder with another one's files, or the archive that `aligntool snapshot` wrote. An

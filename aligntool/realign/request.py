@@ -71,17 +71,10 @@ class Found:
         return {number: used.runs for number, used in self.maps.items()}
 
 
-def look_at(target: str, asked: Request, then: str = "plan realign") -> tuple[Judged, Inventory]:
-    """The one disk, judged. Raises Refused where it cannot be looked at. `then`: the command for a disk that has to be
-    attached first.
-    """
+def look_at(target: str, asked: Request) -> tuple[Judged, Inventory]:
+    """The one disk, judged. Raises Refused where it cannot be looked at."""
     given = Given(sector_size=asked.sector_size, physical_sector_size=asked.physical_sector_size)
-    try:
-        inventory = look((target,), given=given)
-    except Refused as refusal:  # what is to be changed is attached for writing
-        refusal.hint = refusal.hint.replace("qemu-nbd -r ", "qemu-nbd ")
-        refusal.hint = refusal.hint.replace("aligntool audit /dev/nbd0", f"aligntool {then} /dev/nbd0")
-        raise
+    inventory = look((target,), given=given)
     wishes = Wishes(page_size=asked.page_size, grain=asked.goal.grain)
     report = audit(inventory, known_of(inventory), wishes)
     if len(report.judged) != 1:

@@ -1,0 +1,249 @@
+"""Virtual disks are judged as their bytes are, and no image makes QEMU open another file, or is taken for what it is
+not.
+
+The images are qemu-img's own; what is judged is compared with the audit of the raw file that they were made from.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aligntool.api import apply, plan_realign
+from aligntool.inventory import Inventory
+from aligntool.linux.look import look
+from aligntool.linux.targets import Given, find_virtual, read_image
+from aligntool.linux.virtual import show_disks
+from aligntool.units import MIB
+from tests.conftest import find_tool, run
+from tests.probe.test_look import as_nobody
+from tests.run_aligntool import program, run_aligntool
+
+pytestmark = pytest.mark.needs_tools("qemu-img", "qemu-storage-daemon", "unshare", "setpriv", "sfdisk", "mkfs.ext4")
+START = 35 * 512
+CREATED = {"qcow2": (), "vmdk": (), "vdi": (), "vhdx": (), "vhd": ("-o", "force_size")}
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    """A GPT whose one partition is off every grid."""
+    tmp_path.chmod(0o755)
+    path = tmp_path / "disk.img"
+    with path.open("wb") as file:
+        file.truncate(64 * MIB)
+    run("sfdisk", "-q", path, stdin="label: gpt\nfirst-lba: 34\nstart=35, size=30000\n")
+    run("mkfs.ext4", "-q", "-E", f"offset={START}", path, "15000k")
+    return path
+
+
+def made(raw: Path, kind: str, *options: str) -> Path:
+    path = raw.with_suffix(f".{kind}")
+    driver = "vpc" if kind == "vhd" else kind
+    run("qemu-img", "convert", "-f", "raw", "-O", driver, *CREATED[kind], *options, raw, path)
+    return path
+
+
+def audited(path: Path) -> dict[str, Any]:
+    """Everything but the name and the time."""
+    done = run_aligntool("audit", "--json", path, code=1)
+    document: dict[str, Any] = json.loads(done.stdout.replace(str(path), "DISK"))
+    return document | {"date": None}
+
+
+@contextmanager
+def in_use(image: Path) -> Iterator[None]:
+    """As a machine has it that runs from it."""
+    ready = image.with_suffix(".pid")
+    daemon = subprocess.Popen(
+        [find_tool("qemu-storage-daemon") or "", "--nbd-server", f"addr.type=unix,addr.path={image}.socket",
+         "--blockdev", f"driver=file,node-name=file,filename={image}",
+         "--blockdev", "driver=qcow2,node-name=disk,file=file",
+         "--export", "type=nbd,id=export,node-name=disk,writable=on", "--pidfile", str(ready)],
+    )  # fmt: skip
+    try:
+        while not ready.exists():
+            assert daemon.poll() is None
+            time.sleep(0.01)
+        yield
+    finally:
+        daemon.terminate()
+        daemon.wait()
+
+
+def test_each_format_is_judged_as_its_bytes_are(raw: Path) -> None:
+    expected = audited(raw)
+    assert expected["disks"][0]["partitions"]
+    for kind in CREATED:
+        assert audited(made(raw, kind)) == expected, kind
+
+
+@pytest.mark.needs_tools("xz", "gzip", "zstd")
+def test_a_packed_image_is_judged_as_its_bytes_are(raw: Path) -> None:
+    expected = audited(raw)
+    for tool in ("xz", "gzip", "zstd"):
+        packed = raw.with_suffix(f".img.{tool}")
+        run("sh", "-c", f"{tool} -c {raw} > {packed}")
+        assert audited(packed) == expected, tool
+
+
+def test_nothing_is_left_of_an_audit_and_the_image_is_as_it_was(raw: Path) -> None:
+    image = made(raw, "qcow2")
+    before = hashlib.sha256(image.read_bytes()).digest()
+    run_aligntool("plan", "realign", image, code=0)
+    run_aligntool("report", image, "-o", raw.with_suffix(".html"), code=0)
+    assert str(image) not in Path("/proc/self/mounts").read_text()
+    assert hashlib.sha256(image.read_bytes()).digest() == before
+    with in_use(image):  # which takes its lock
+        pass
+
+
+def test_a_name_that_says_another_format_is_answered_with_the_one_that_is_read(raw: Path) -> None:
+    image = made(raw, "qcow2").rename(raw.with_name("other.img"))
+    done = run_aligntool("audit", image, code=1)
+    assert done.stderr.startswith(f"aligntool: {image} begins as qcow2 does")
+
+
+def test_an_image_in_use_is_read_with_a_remark_and_not_written_to(raw: Path) -> None:
+    image = made(raw, "qcow2")
+    with in_use(image):
+        assert "in use by another program" in run_aligntool("audit", image, code=1).stderr
+        refused = run_aligntool("realign", "--yes", image, code=3)
+    assert "in use by another program" in refused.stderr and f"fuser -v {image}" in refused.stderr
+
+
+def test_one_that_cannot_be_opened_does_not_stop_the_audit_of_the_others(raw: Path) -> None:
+    image, broken = made(raw, "qcow2"), raw.with_name("broken.qcow2")
+    broken.write_bytes(b"QFI\xfb\0\0\0\3".ljust(4096, b"\0"))
+    done = run_aligntool("audit", "--json", broken, image, code=3)
+    found = json.loads(done.stdout)
+    assert [disk["path"] for disk in found["disks"]] == [str(image)]
+    assert [one["what"] for one in found["unseen"]] == [str(broken)]
+
+
+# What a header may hold. Offsets: docs/interop/qcow2.txt of QEMU; VMware's Virtual Disk Format 5.0; Microsoft's Virtual
+# Hard Disk Image Format.
+
+
+def with_bytes(image: Path, at: int, content: bytes) -> Path:
+    with image.open("r+b") as file:
+        file.seek(at)
+        file.write(content)
+    return image
+
+
+def hostile(raw: Path, name: str) -> Path:
+    image = raw.with_suffix(".qcow2")
+    create = ("qemu-img", "create", "-q", "-f", "qcow2")
+    match name:
+        case "a file of this machine behind it":
+            run(*create, "-u", "-b", "/etc/passwd", "-F", "raw", image, "64M")
+        case "a server behind it":
+            server = '{"driver":"nbd","host":"127.0.0.1","port":"1"}'
+            run(*create, "-u", "-b", f"json:{server}", "-F", "raw", image, "64M")
+        case "data in another file":
+            run(*create, "-o", f"data_file={raw}.data,data_file_raw=on", image, "64M")
+        case "encrypted":
+            secret = ("--object", "secret,id=key,data=secret", "-o")
+            run(*create, *secret, "encrypt.format=luks,encrypt.key-secret=key,encrypt.iter-time=10", image, "64M")
+        case "clusters of 2^64 bytes":
+            with_bytes(made(raw, "qcow2"), 20, b"\0\0\0\x40")
+        case "a huge table":
+            with_bytes(made(raw, "qcow2"), 36, b"\xff\xff\xff\xff")
+        case "a huge disk":
+            with_bytes(made(raw, "qcow2"), 24, b"\x7f" + b"\xff" * 7)
+        case "its end missing":
+            os.truncate(made(raw, "qcow2"), 4096)
+        case "a descriptor in place of data":
+            return with_bytes(made(raw, "vmdk"), 12, bytes(8))
+        case "a disk of differences":
+            return with_bytes(made(raw, "vhd"), 60, b"\0\0\0\4")
+    return image
+
+
+HOSTILE = {
+    "a file of this machine behind it": "holds only what differs from /etc/passwd",
+    "a server behind it": "holds only what differs from json:",
+    "data in another file": "keeps its data in other files",
+    "encrypted": "is encrypted",
+    "clusters of 2^64 bytes": "Unsupported cluster size",
+    "a huge table": "L1 table too large",
+    "a huge disk": "too big",
+    "its end missing": "is damaged, by qemu-img check",
+    "a descriptor in place of data": "keeps its data in other files",
+    "a disk of differences": "holds only what differs from another disk",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_header_that_leads_elsewhere_or_nowhere_is_one_clear_refusal(raw: Path, name: str) -> None:
+    image = hostile(raw, name)
+    for words in (("audit",), ("realign", "--yes")):
+        done = run_aligntool(*words, image, code=3)
+        reason, *hints = done.stderr.splitlines()
+        assert HOSTILE[name] in reason and done.stdout == ""
+        assert hints and all(hint.startswith("  → ") for hint in hints)
+
+
+def test_what_is_looked_at_is_not_always_written_to(raw: Path) -> None:
+    snapshot, dirty = made(raw, "qcow2"), raw.with_name("dirty.qcow2")
+    dirty.write_bytes(snapshot.read_bytes())
+    with_bytes(dirty, 79, b"\1")  # incompatible features, bit 0
+    run("qemu-img", "snapshot", "-c", "before", snapshot)
+    for image, reason in (
+        (snapshot, "internal snapshots"),
+        (dirty, "was not closed"),
+        (made(raw, "vdi"), "of virtual disks only qcow2 is"),
+    ):
+        before = image.read_bytes()
+        run_aligntool("plan", "realign", image, code=0)
+        assert reason in run_aligntool("realign", "--yes", image, code=3).stderr
+        assert image.read_bytes() == before
+
+
+def test_without_the_programs_the_package_is_named(raw: Path, tmp_path: Path) -> None:
+    image = made(raw, "qcow2")
+    done = run_aligntool("audit", image, code=3, env={"PATH": str(tmp_path)})
+    assert "qemu-img is not installed" in done.stderr and "qemu-utils" in done.stderr
+
+
+@pytest.mark.needs_root
+def test_without_fuse_the_command_that_helps_is_named(raw: Path) -> None:
+    image = made(raw, "qcow2")
+    without = 'mount --bind /dev/null /dev/fuse && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", without, "sh", *program("audit", image)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert f"qemu-img convert -f qcow2 -O raw {image} disk.img" in done.stderr
+
+
+@pytest.mark.needs_root
+def test_without_root_a_virtual_disk_is_judged_and_realigned_alike(raw: Path) -> None:
+    image, vdi = made(raw, "qcow2"), made(raw, "vdi")
+    for path in (raw, image, vdi):
+        os.chown(path, 65534, 65534)
+
+    def looked(path: Path, *, writes: bool = False) -> Inventory:
+        assert show_disks(find_virtual([str(path)]), str, writes=writes) == ()
+        if writes:
+            apply(plan_realign(path))
+        return look([str(path)])
+
+    read_image(str(raw), Given())  # which loads what the child may not read
+    plan_realign(raw)
+    (expected,) = as_nobody(lambda: looked(raw)).disks
+    for path in (image, vdi):
+        (disk,) = as_nobody(lambda path=path: looked(path)).disks  # type: ignore[misc]
+        assert disk == replace(expected, name=str(path), path=str(path))
+    (disk,) = as_nobody(lambda: looked(image, writes=True)).disks
+    assert disk.partitions[0].extent.start == MIB
+    run("qemu-img", "check", "-q", image)

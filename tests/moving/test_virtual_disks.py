@@ -1,0 +1,133 @@
+"""A qcow2 is realigned as its bytes are, and killed at any moment, with or without the server, it loses nothing.
+
+The moments are spread evenly over what the server writes. `ALIGNTOOL_KILLS=300` makes 300 of them; `ALIGNTOOL_SEED`
+repeats a run, and every failure prints its own.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import run
+from tests.moving.conftest import MakeDisk
+from tests.moving.disks import Row, content_of
+from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
+from tests.moving.in_flight import Journey, arrived, copy, nothing_or_the_whole, trial, whole
+from tests.moving.mover import DONE, REFUSED, STOPPED, aligntool, begin, realign, resume, rollback
+from tests.thorough import THOROUGH
+
+pytestmark = [
+    pytest.mark.needs_tools("qemu-img", "qemu-storage-daemon", "unshare", "setpriv"),
+    pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid"),
+]
+NAMED = {kind.name: kind for kind in FILESYSTEMS}
+KILLS = int(os.environ.get("ALIGNTOOL_KILLS") or (40 if THOROUGH else 3))
+SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
+SERVER = "qemu-storage-da"  # as much of its name as the kernel keeps
+
+
+def packed(disk: Path, qcow2: Path) -> Path:
+    run("qemu-img", "convert", "-f", "raw", "-O", "qcow2", disk, qcow2)
+    return qcow2
+
+
+def unpacked(qcow2: Path, disk: Path) -> Path:
+    """Its bytes, once the server is gone and qemu-img finds no error; clusters that nothing uses (3) are none."""
+    checked = subprocess.run(["qemu-img", "check", "-q", str(qcow2)], capture_output=True, text=True, check=False)
+    assert checked.returncode in (0, 3), checked.stdout + checked.stderr
+    run("qemu-img", "convert", "-f", "qcow2", "-O", "raw", qcow2, disk)
+    return disk
+
+
+@pytest.mark.parametrize("kind", [NAMED[name].parameter() for name in ("ext4", "ntfs", *(NAMED if THOROUGH else ()))])
+def test_a_qcow2_is_realigned_as_its_bytes_are(kind: Kind, make: MakeDisk, tmp_path: Path) -> None:
+    disk = make("dos", Row(kind, 63), free=12 * 2048)
+    qcow2 = packed(disk.image, tmp_path / "disk.qcow2")
+    realign(copy(disk.image, trial(disk)))
+    trip = arrived(disk)
+    realign(qcow2)
+    assert "No errors" in run("qemu-img", "check", qcow2)
+    moved = unpacked(qcow2, tmp_path / "moved.img")
+    assert whole(trip, moved) == "new"
+    with content_of(moved, trip.new[1]) as one, content_of(trial(disk), trip.new[1]) as other:
+        pairs = zip(sectors(one), sectors(other), strict=True)
+        differing = [sector for pair in pairs if pair[0] != pair[1] for sector in pair]
+    # What is left of the old place in blocks that nothing uses has the number of the move in it.
+    assert all(sector.startswith(b"aligntool: a partition was") for sector in differing)
+
+
+def sectors(content: Path) -> list[bytes]:
+    read = content.read_bytes()
+    return [read[at : at + SECTOR] for at in range(0, len(read), SECTOR)]
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "debugfs", "e2fsck")
+def test_killed_at_any_moment_a_qcow2_loses_nothing(make: MakeDisk, tmp_path: Path) -> None:
+    disk = make("gpt", Row(NAMED["ext4"], 35), free=12 * 2048)
+    qcow2 = packed(disk.image, tmp_path / "disk.qcow2")
+    whole_run = tmp_path / "whole.qcow2"
+    whole_run.write_bytes(qcow2.read_bytes())
+    total = killed("realign", whole_run, limit=1 << 40)[1]
+    unpacked(whole_run, trial(disk))
+    trip, chance, told = arrived(disk), random.Random(SEED), []
+    for number in range(KILLS):
+        image = tmp_path / "killed.qcow2"
+        image.write_bytes(qcow2.read_bytes())
+        try:
+            told.append(one_story(trip, image, total, chance))
+        except BaseException as error:
+            error.add_note(f"ALIGNTOOL_SEED={SEED}, story {number} of {KILLS}; told so far: {told}")
+            raise
+    print(f"seed {SEED}:", *told, sep="\n")
+    assert sum("killed" in story for story in told) >= KILLS // 2, told
+
+
+def one_story(trip: Journey, image: Path, total: int, chance: random.Random) -> str:
+    """Kill, look, kill the resume or the rollback too, and bring it to an end."""
+    story, command, raw = [], "realign", image.with_suffix(".img")
+    for _ in range(chance.choice((1, 1, 2))):
+        victims = chance.choice(("both", "server", "aligntool"))
+        code, _ = killed(command, image, limit=chance.randrange(total), victims=victims)
+        story.append(f"{command}: {f'killed {victims}' if code else 'done'}")
+        nothing_or_the_whole(trip, unpacked(image, raw))
+        if not code or '"in-flight"' not in aligntool("status", image, "--json"):
+            break
+        command = chance.choice(("resume", "rollback"))
+    finish = rollback if chance.random() < 0.3 else resume
+    finish(image, code=None)
+    state = whole(trip, unpacked(image, raw))
+    assert '"in-flight"' not in aligntool("status", image, "--json")
+    return ", ".join((*story, state))
+
+
+def killed(command: str, image: Path, *, limit: int, victims: str = "") -> tuple[int, int]:
+    """Kill when the server has written so many bytes. The exit code, and what was seen written."""
+    process, server, done = begin(command, str(image), "--yes"), 0, 0
+    while process.poll() is None and done <= limit:
+        server = server or child_of(process.pid)
+        with suppress(OSError):  # it has just ended
+            done = max(done, int(Path(f"/proc/{server}/io").read_text().split()[3]) if server else 0)
+        time.sleep(0.0005)
+    if process.poll() is None:
+        for victim in {"both": (server, process.pid), "server": (server,), "aligntool": (process.pid,)}[victims]:
+            os.kill(victim, signal.SIGKILL)
+    code = process.wait(timeout=60)
+    assert code in {DONE, REFUSED, STOPPED, -9}, code
+    while server and Path(f"/proc/{server}/cmdline").exists() and Path(f"/proc/{server}/cmdline").read_bytes():
+        time.sleep(0.01)
+    return code, done
+
+
+def child_of(pid: int) -> int:
+    """The server of a process; 0 while it has none."""
+    with suppress(OSError):
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            if Path(f"/proc/{child}/comm").read_text().strip() == SERVER:
+                return int(child)
+    return 0
