@@ -131,7 +131,7 @@ def audit(
         raise typer.BadParameter("metrics are of one machine: give one --sysroot")
     given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
     reports, named = [], tuple(targets or ())
-    named, missing = _readable(named) if sysroot is None else (named, ())
+    named, missing = _readable(named, timeout) if sysroot is None else (named, ())
     for root in roots:
         inventory = look(named, sysroot=root, given=given, wake=wake, silence_s=timeout, keep_going=True)
         inventory = replace(_named(inventory) if host else inventory, unseen=(*inventory.unseen, *missing))
@@ -152,11 +152,11 @@ def audit(
     raise typer.Exit(max(_exit_code(report, fail_on, named=bool(named)) for report in reports))
 
 
-def _readable(targets: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Unseen, ...]]:
+def _readable(targets: tuple[str, ...], silence_s: float) -> tuple[tuple[str, ...], tuple[Unseen, ...]]:
     """Let virtual disks be read. Return the targets that can be, and why the others cannot. Raises Refused where none
     can.
     """
-    refusals = options.show_inside(*targets)
+    refusals = options.show_inside(*targets, silence_s=silence_s)
     left = tuple(target for target in targets if target not in {one.subject for one in refusals})
     if not left:
         refuse(refusals)

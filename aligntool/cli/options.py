@@ -18,6 +18,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.errors import Refusal, Refused
 from aligntool.linux import virtual
 from aligntool.linux.files import write_file
+from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import find_virtual
 from aligntool.render.lines import Line, escaped, harmless, show, wants_color
 from aligntool.units import format_size, is_power_of_two, parse_size
@@ -177,11 +178,11 @@ def read_text(path: str, *, hint: str = "", most: int = 1 << 26) -> str:
         raise Refused(f"{path} cannot be read: {why}", hint=hint) from error
 
 
-def show_inside(*targets: str, writes: bool = False) -> tuple[Refusal, ...]:
+def show_inside(*targets: str, writes: bool = False, silence_s: float = SILENCE_S) -> tuple[Refusal, ...]:
     """Let those of the targets that are virtual disks be read as the disks in them from now on, and written where
     `writes`. Return why not, for each that is refused.
     """
-    found = find_virtual(targets)
+    found = find_virtual(targets, silence_s)
     return virtual.show_disks(found, say, writes=writes) if found else ()
 
 

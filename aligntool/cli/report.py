@@ -71,7 +71,7 @@ def report(
     measured = measured_of([read_any(file) for file in bench or ()])
     given = Given(sector_size=geometry.sector_size, physical_sector_size=geometry.physical_sector_size)
     if targets and root is None:
-        refuse(options.show_inside(*targets))
+        refuse(options.show_inside(*targets, silence_s=timeout))
     inventory = look(tuple(targets or ()), sysroot=root, given=given, wake=wake, silence_s=timeout)
     if targets:
         refuse(Refusal("not-read", each.what, f"{each.what}: {each.why}", each.hint) for each in inventory.unseen)

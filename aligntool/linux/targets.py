@@ -152,7 +152,7 @@ def _container(head: bytes) -> tuple[str, str] | None:
     return next(((what, way) for at, magic, what, way in _CONTAINERS if head.startswith(magic, at)), None)
 
 
-def find_virtual(targets: Sequence[str], silence_s: float = SILENCE_S) -> dict[str, str]:
+def find_virtual(targets: Sequence[str], silence_s: float) -> dict[str, str]:
     """Return those of the targets that are files with a disk inside, each with the driver of QEMU or the program that
     opens it. A target that is not there, or gives no answer, is none of them.
     """

@@ -233,7 +233,7 @@ def test_without_root_a_virtual_disk_is_judged_and_realigned_alike(raw: Path) ->
         os.chown(path, 65534, 65534)
 
     def looked(path: Path, *, writes: bool = False) -> Inventory:
-        assert show_disks(find_virtual([str(path)]), str, writes=writes) == ()
+        assert show_disks(find_virtual([str(path)], 10), str, writes=writes) == ()
         if writes:
             apply(plan_realign(path))
         return look([str(path)])
