@@ -12,6 +12,7 @@ from aligntool.change import LayoutGoal, Moment, Plan, Wanted, asked_of, from_js
 from aligntool.cli import options
 from aligntool.cli.arrays import array_status, record_of, recover_array, unfinished
 from aligntool.cli.options import File, command, naming, print_lines, read_text, remark, terminal_width
+from aligntool.cli.partition import Partition
 from aligntool.cli.partitions import Layout
 from aligntool.cli.plan import Realign, report_result
 from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
@@ -29,7 +30,8 @@ from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.reader import TableReading
 from aligntool.formats.tables import read_table
-from aligntool.inventory import Partition, Role
+from aligntool.inventory import Partition as TableEntry
+from aligntool.inventory import Role
 from aligntool.linux.block import look_only
 from aligntool.linux.lock import refuse_partition
 from aligntool.linux.targets import refuse_ambiguous, refuse_containers, refuse_silent
@@ -38,6 +40,7 @@ from aligntool.raid.running import PersistGoal
 from aligntool.realign import move
 from aligntool.realign.move import Status, find_journal
 from aligntool.realign.move import journal_status as find_status
+from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import Request, hurrying, journal_words, locked_disk
 from aligntool.realign.standing import Laid, overlay, places_in_use
 from aligntool.render.lines import plain, show
@@ -79,6 +82,8 @@ def _kept(text: str, rate: int | None) -> tuple[Operation, Plan]:
             return CreateArray(wanted.drives, wanted.goal), plan
         case "persist":
             return Persist(path, asked_of(text, "persist", PersistGoal)), plan
+        case "partition" | "unpartition":
+            return Partition(path, asked_of(text, "partition", WholeDisk), rate), plan
         case "layout":
             return Layout(path, LayoutGoal(()), Request()), plan
     return Realign(path, asked_of(text, "asked", Request), rate), plan
@@ -286,7 +291,9 @@ def refuse_another(device: Device, plan: Plan, shown: TableReading) -> None:
         raise Refused(text, hint="type the same again", code="table-changed")
 
 
-def _overwritten(disk: str, plan: Plan, found: Sequence[Partition], written: Sequence[Partition]) -> Iterator[Refusal]:
+def _overwritten(
+    disk: str, plan: Plan, found: Sequence[TableEntry], written: Sequence[TableEntry]
+) -> Iterator[Refusal]:
     """Of each partition that the table to be written lacks and that lies where the move still reads or writes."""
     known = {part.extent for part in written} | set(places_in_use(plan, with_journal=False))
     for part in found:

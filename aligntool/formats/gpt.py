@@ -185,6 +185,35 @@ class GptCopy:
         return GptCopy(self.sector_size, bytes(sector), bytes(entries), replace(self.header, entries_crc=crc))
 
 
+_COUNT = _SIZE = 128  # entries and the bytes of one: UEFI 5.3.1
+
+
+def table_sizes(sector_size: int) -> tuple[int, int]:
+    """Return the bytes that a new GPT takes at the start of a disk, with its MBR, and at the end."""
+    copy = align_up(_COUNT * _SIZE, sector_size) + sector_size
+    return sector_size + copy, copy
+
+
+def new_pair(
+    sectors: int, sector_size: int, disk_guid: bytes, entry: tuple[bytes, bytes, Extent, str]
+) -> tuple[GptCopy, GptCopy]:
+    """Return a new GPT with one partition: its type, its GUID, its place and its name. The primary copy comes first."""
+    array = align_up(_COUNT * _SIZE, sector_size)
+    blocks, last = array // sector_size, sectors - 1
+    type_guid, unique, extent, name = entry
+    first, end = extent.start // sector_size, extent.end // sector_size - 1
+    made = GptEntry(1, bytes(_SIZE), type_guid, unique, first, end, 0, name.encode("utf-16-le"))
+    copies = []
+    for own, other, entries_at in ((1, last, 2), (last, 1, last - blocks)):
+        sector = bytearray(sector_size)
+        struct.pack_into("<8sIII", sector, 0, SIGNATURE, 0x00010000, _SHORTEST_HEADER, 0)
+        usable = (2 + blocks, last - blocks - 1)
+        _FIELDS.pack_into(sector, _FIELDS_AT, own, other, *usable, disk_guid, entries_at, _COUNT, _SIZE, 0)
+        empty = GptCopy(sector_size, bytes(sector), bytes(array), Header.unpack(bytes(sector)))
+        copies.append(empty.with_entries({1: made}))
+    return copies[0], copies[1]
+
+
 def read_copy(device: Device, lba: int, sector_size: int) -> GptCopy | None:
     """Return the copy at `lba`, or None where its header is not sound; the checksum of the entries is `sound`.
 

@@ -151,7 +151,8 @@ class _Reached:
 
     def way_on(self, hint: str, own: str = "") -> str:
         """Without a journal there is nothing to resume: what the error itself hints at, or all from the beginning."""
-        again = command("plan realign", self._plan.disk.path, "--shrink")
+        name = "plan partition" if self._plan.purpose == "partition" else "plan realign"
+        again = command(name, self._plan.disk.path, "--shrink")
         return own or again if self._shrunk_only else hint
 
 

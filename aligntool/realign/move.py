@@ -7,14 +7,22 @@ from aligntool.change import Event, Plan, Said, StepBegun, StepDone
 from aligntool.device import Device
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import ParkedMark, entry_starts, find_parked, is_sound, or_nothing, places_in_torn_entries
-from aligntool.realign import table
-from aligntool.realign.held import marker, read_held
+from aligntool.realign import table, whole_disk
+from aligntool.realign.held import read_held
 from aligntool.realign.journal import GRID, Contents, Journal, new_id, pack
 from aligntool.realign.journal_format import BODY_AT, SLOT, LostPart, Position, head_or_none, is_head
 from aligntool.realign.standing import MARKER, Standing, has_markers, index_of, is_complete, place_of, standing
 from aligntool.realign.steps import Kernel, Walk, patched, progress
 from aligntool.realign.table import TableState, is_ours, is_readable, table_state, write_table
-from aligntool.steps import CopyContent, HoldContent, ParkEntries, ReleaseContent, RewriteTable, WriteJournal
+from aligntool.steps import (
+    CloseJournal,
+    CopyContent,
+    HoldContent,
+    ParkEntries,
+    ReleaseContent,
+    RewriteTable,
+    WriteJournal,
+)
 from aligntool.units import GIB, KIB, Extent, align_down
 
 # Where a disk stands, from the disk alone.
@@ -41,6 +49,11 @@ class Status:
     total: int = 0
     forward: bool = True  # False: it was being taken back
     restore_table: bool = False  # another program changed the table
+
+
+def _stands(device: Device, journal: Journal) -> Standing:
+    whole = journal.contents.images.of_whole_disk
+    return whole_disk.standing_of(device, journal) if whole else standing(device, journal)
 
 
 def find_journal(device: Device, file: Device | None, *, any_table: bool = False) -> Journal | None:
@@ -117,6 +130,8 @@ def _is_begun(journal: Journal) -> bool:
 def _counts(device: Device, journal: Journal, *, sound: bool, is_marked: bool, any_table: bool) -> bool:
     """Return whether this journal, to which no entry led, is that of a move in flight."""
     images = journal.contents.images
+    if images.of_whole_disk:
+        return is_marked or (any_table and _is_begun(journal)) or whole_disk.is_unsettled(device, journal)
     state = table_state(device, images)
     if state is not TableState.OTHER or is_ours(device, images):
         whole = sound and state in (TableState.BEFORE, TableState.AFTER)
@@ -156,7 +171,7 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     if journal is None:
         return Status("old", ("nothing is in flight on this disk", *_unsearched(device)))
     position, plan = journal.position, journal.contents.plan
-    stands = standing(device, journal)
+    stands = _stands(device, journal)
     if stands is Standing.LEFT:
         return Status("old", ("the move is complete, and the partition table was changed since",))
     done, total = progress(journal)
@@ -228,7 +243,7 @@ def _candidates(device: Device, *, sound: bool) -> Iterator[tuple[int, bool]]:
     if not sound:
         places = places_in_torn_entries(device)
         yield from ((at, False) for at in places if at is not None and at % GRID == 0)
-    for start in entry_starts(device):
+    for start in (0, *entry_starts(device)):  # byte 0: of a disk whose content begins there
         if start + 4096 <= device.size:
             found = MARKER.match(or_nothing(device, start, 4096))
             if found and found[2]:
@@ -313,24 +328,33 @@ def status(context: MoveContext) -> Status:
     return journal_status(context.device, context.journal)
 
 
+_NOTHING_BEGUN = "nothing was in flight: every partition is where it was, and whole"
+
+
+def _complete(*, back: bool) -> Stopped:
+    text = "the move is complete, and the partition table was changed since; it stays as it is"
+    if back:
+        text = "the move is complete, and there is nothing to take back; what was left of it is closed"
+    return Stopped(text, hint="aligntool plan realign DISK shows where things stand")
+
+
 def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterator[Event]:
     device = context.device
-    journal = find_journal(device, context.journal, any_table=restore_table)
-    if journal is None:
-        hint = "aligntool audit DISK shows where things stand"
-        raise Refused("nothing is in flight on this disk", hint=hint, code="not-in-flight")
-    walk, images, stands = _walk(context, journal), journal.contents.images, standing(device, journal)
+    journal = _found(context, any_table=restore_table)
+    walk, images, stands = _walk(context, journal), journal.contents.images, _stands(device, journal)
     if stands is Standing.CHANGED and not restore_table:
         hint = f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
         raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=hint, code="table-changed")
     for damage in journal.damage:
         yield Said(damage)
+    if images.of_whole_disk and stands in (Standing.NOT_BEGUN, Standing.COMPLETE):
+        return (yield from _settled(walk, stands, back=back))
     complete = is_complete(journal) or stands in (Standing.COMPLETE, Standing.LEFT)
     match stands:
         case Standing.NOT_BEGUN:
             write_table(device, images, TableState.BEFORE)
             journal.close()
-            yield Said("nothing was in flight: every partition is where it was, and whole")
+            yield Said(_NOTHING_BEGUN)
             return
         case Standing.COMPLETE:
             write_table(device, images, TableState.AFTER, first=() if is_complete(journal) else None)
@@ -343,19 +367,41 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
         case Standing.IN_FLIGHT:
             journal.restore()
             if journal.position.step > index_of(journal.contents.plan, ParkEntries):
-                write_table(device, images, TableState.PARKED)
+                write_table(device, images, TableState.PARKED, first=() if images.of_whole_disk else None)
     if complete and (back or stands is Standing.LEFT):
         journal.close()
-        raise Stopped("the move is complete, and there is nothing to take back; what was left of it is closed" if back
-                      else "the move is complete, and the partition table was changed since; it stays as it is",
-                      hint="aligntool plan realign DISK shows where things stand")  # fmt: skip
+        raise _complete(back=back)
     yield from walk.back() if back else walk.forward()
+
+
+def _found(context: MoveContext, *, any_table: bool) -> Journal:
+    journal = find_journal(context.device, context.journal, any_table=any_table)
+    if journal is None:
+        hint = "aligntool audit DISK shows where things stand"
+        raise Refused("nothing is in flight on this disk", hint=hint, code="not-in-flight")
+    return journal
+
+
+def _settled(walk: Walk, stands: Standing, *, back: bool) -> Iterator[Event]:
+    """Finish a disk whose table appears or vanishes, where a cut left it as it was, or complete."""
+    journal = walk.journal
+    journal.restore()
+    whole_disk.settle(walk.device, journal, TableState.AFTER if stands is Standing.COMPLETE else TableState.BEFORE)
+    if stands is Standing.NOT_BEGUN:
+        journal.close()
+        yield Said(_NOTHING_BEGUN)
+        return
+    if back:
+        journal.close()
+        raise _complete(back=True)
+    journal.record(Position(index_of(journal.contents.plan, CloseJournal)))
+    yield from walk.forward()
 
 
 def _walk(context: MoveContext, journal: Journal) -> Walk:
     contents = journal.contents
     place = place_of(contents.plan)
-    sign = marker(contents.plan.disk.sector_size, None if place.file else place.extent.start, journal.id)
+    sign = whole_disk.sign_of(journal)
     return Walk(context.device, context.journal_on, context.kernel, journal, place, sign)
 
 
@@ -366,8 +412,13 @@ def _contents(
     device = context.device
     park = next(step for step in plan.steps if isinstance(step, ParkEntries))
     rewrite = next(step for step in plan.steps if isinstance(step, RewriteTable))
-    images = table.table_images(device, park, rewrite, journal_at=at, journal_id=id_)
-    if table_state(device, images) is not TableState.BEFORE:
+    if whole_disk.appears(plan) is None:
+        images = table.table_images(device, park, rewrite, journal_at=at, journal_id=id_)
+        now = table_state(device, images)
+    else:
+        images = whole_disk.whole_images(device, plan, journal_at=at, journal_id=id_)
+        now = table_state(device, images.beside(TableState.BEFORE))
+    if now is not TableState.BEFORE:
         text = "the partition table is not as it was when the plan was made"
         raise Refused(text, hint="make the plan anew", code="plan-stale")
     held = {step.partition: read_held(device, step.source.start, step.held)

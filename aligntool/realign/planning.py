@@ -70,8 +70,8 @@ def write_plan(disk: Disk, goal: RealignGoal, wish: Wanted, found: Found | None,
     places = tuple(_place(part, wish, after.get(part.number, part.extent)) for part in disk.partitions)
     attention = (*wishes.attention_to(disk, moving, patched, wish.names), *wishes.attention_to_shrunk(shrunk))
     notes = (*wish.notes, *wishes.notes_on(disk, wish, found, shrunk, patched))
-    estimate = _estimate(disk, moving, used, done) if moving else Estimate(0, 0)
-    return Plan("realign", steps.subject(disk), _goal_words(goal), places, done, attention, notes, estimate)
+    cost = estimate(disk, moving, used, done) if moving else Estimate(0, 0)
+    return Plan("realign", steps.subject(disk), _goal_words(goal), places, done, attention, notes, cost)
 
 
 def _changes(disk: Disk, found: Found | None) -> Changes:
@@ -179,7 +179,8 @@ def _goal_words(goal: RealignGoal) -> str:
     return f"{who} on {format_size(goal.grain)}{least}"
 
 
-def _estimate(disk: Disk, moving: frozenset[int], used: Uses, done: Sequence[steps.Step]) -> Estimate:
+def estimate(disk: Disk, moving: frozenset[int], used: Uses, done: Sequence[steps.Step]) -> Estimate:
+    """Return what copying the partitions of these numbers costs. `done`: the steps of the plan."""
     unread = "everything: what is used was not read"
     parts = parts_of(disk, moving)
     uses = tuple(used.get(part.number, Used(part.number, part.extent.length, unread)) for part in parts)

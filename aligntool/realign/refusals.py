@@ -209,7 +209,7 @@ def partition_reasons(disk: Disk, parts: Iterable[Partition]) -> dict[int, tuple
     """Return the reasons against moving each of these partitions, by number."""
     nested, found = tuple(part for part in disk.partitions if part.role is Role.NESTED), {}
     for part in parts:
-        place, content = _of_the_place(disk, part, nested), content_reasons(disk, part)
+        place, content = _of_the_place(disk, part, nested), content_reasons(disk, part, f"partition {part.number}")
         found[part.number] = (*place, *content, *_of_the_chain(disk, part))
     return found
 
@@ -236,9 +236,8 @@ def _of_the_place(disk: Disk, part: Partition, nested: Sequence[Partition]) -> I
         yield Refusal("bound", what, text, audit)
 
 
-def content_reasons(disk: Disk, part: Partition) -> Iterator[Refusal]:
-    """Yield the reasons against writing into what lies on a partition."""
-    what = f"partition {part.number}"
+def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]:
+    """Yield the reasons against moving what lies on a partition. `what`: its name in them."""
     if not part.content_read:
         text = f"what lies on {what} could not be read"
         yield Refusal("not-read", what, text, next_command(disk, "plan realign"), lasting=False)

@@ -199,9 +199,13 @@ def read_map(disk: Disk, number: int, extent: Extent) -> UsedMap:
 
 
 def layer_of(disk: Disk, number: int) -> Layer | None:
-    """What lies on a partition; None where nothing was recognised, or more than one thing."""
-    content = next((part.content for part in disk.partitions if part.number == number), ())
+    """What lies on a partition, or on a whole disk; None where nothing was recognised, or more than one thing."""
+    content = next((part.content for part in disk.partitions if part.number == number), disk.content)
     return content[0] if len(content) == 1 else None
+
+
+Finder = Callable[[str, Request], Found]
+"""What plans again: `find_plan`, or the like for another operation."""
 
 
 # Lock the disk, and apply the plan.
@@ -209,14 +213,14 @@ def layer_of(disk: Disk, number: int) -> Layer | None:
 
 @contextmanager
 def locked_realign(
-    plan: Plan, asked: Request, *, rate: int | None, on_note: Callable[[str], object]
+    plan: Plan, asked: Request, *, rate: int | None, on_note: Callable[[str], object], find: Finder = find_plan
 ) -> Iterator[Applying]:
     """Lock the disk, and see that the plan is still true. Raises Refused."""
     path = plan.disk.path
     journal = next((step.journal for step in plan.steps if isinstance(step, WriteJournal)), None)
     file, length = (journal.file, journal.extent.end) if journal else (None, None)
     with locked_disk(plan, path, on_note=on_note, journal_file=file, new_journal=length, rate=rate) as context:
-        events = _events(plan, asked, still_true(plan, asked), context)
+        events = _events(plan, asked, still_true(plan, asked, find), context)
         yield Applying(events, ways_on(path, *journal_words(file)), hurrying(context))
 
 
@@ -258,9 +262,12 @@ _OF_DISK = {
 }  # fmt: skip
 
 
-def still_true(plan: Plan, asked: Request) -> Found:
+_PLANNING = dict.fromkeys(("partition", "unpartition"), "plan partition")
+
+
+def still_true(plan: Plan, asked: Request, find: Finder = find_plan) -> Found:
     """Plan again: the same disk, table and steps. Raises Refused with what changed."""
-    found = find_plan(plan.disk.path, asked)
+    found = find(plan.disk.path, asked)
     now = found.plan
     if is_same_disk(plan.disk, now.disk) and plan.steps == now.steps:
         return found
@@ -268,7 +275,7 @@ def still_true(plan: Plan, asked: Request) -> Found:
     if not is_same_disk(plan.disk, now.disk):
         changed = [word for name, word in _OF_DISK.items() if getattr(plan.disk, name) != getattr(now.disk, name)]
         text = f"{plan.disk.path} is not as it was when the plan was made: another {', '.join(changed)}"
-    again = command("plan realign", plan.disk.path, *asked.typed)
+    again = command(_PLANNING.get(plan.purpose, "plan realign"), plan.disk.path, *asked.typed)
     raise Refused(text, hint=f"make the plan anew: {again}", code="plan-stale")
 
 

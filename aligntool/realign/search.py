@@ -222,7 +222,7 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
     if layer is None or layer.hidden_sectors is None:
         return Patching()
     said, number = layer.hidden_sectors, partition.number
-    if said == 0:
+    if said == 0 and partition.extent.start:
         return Patching(note=f"partition {number}: its boot sector names no start of the partition; that stays so")
     new = _new_value(partition, said, after, record_after, sector_size)
     if new is None:

@@ -135,7 +135,8 @@ def _after_failure(path: str, step: ShrinkContent) -> tuple[str, str]:
     root = sudo(path)
     match step.kind:
         case "btrfs":
-            again = f"sudo aligntool plan realign {shell_word(path)} --shrink"
+            name = "realign" if step.extent.start else "partition"  # that of a whole disk
+            again = " ".join(("sudo aligntool plan", name, shell_word(path), "--shrink"))
             return "the btrfs is whole: it never writes over what counts", again
         case "ntfs":
             lost = "if ntfsresize ended in the middle, only chkdsk can tell what is left"

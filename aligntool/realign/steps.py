@@ -18,7 +18,7 @@ from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import Position
 from aligntool.realign.schedule import Batch, Schedule
 from aligntool.realign.standing import index_of
-from aligntool.realign.table import TableState, write_table
+from aligntool.realign.table import TableImages, TableState, write_table
 from aligntool.steps import CopyContent, HoldContent, MoveStep, ParkEntries, ReleaseContent, RewriteTable, WriteJournal
 from aligntool.units import MIB, Extent
 
@@ -232,6 +232,8 @@ class Kernel(Protocol):
 
     def tell(self, partitions: tuple[tuple[int, Extent], ...]) -> None: ...
 
+    def show(self, partitions: tuple[tuple[int, Extent], ...]) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Walk:
@@ -277,7 +279,7 @@ class Walk:
         contents = self.journal.contents
         match step:
             case ParkEntries():
-                write_table(self.device, contents.images, TableState.PARKED)
+                write_table(self.device, self._images(TableState.BEFORE), TableState.PARKED)
             case HoldContent():
                 if self.journal.position.forward:  # what was being put back may be half there
                     found = contents.held[step.partition]
@@ -289,7 +291,7 @@ class Walk:
             case ReleaseContent():
                 release(self.device, step.target.start, *self._at_target(step))
             case RewriteTable():
-                write_table(self.device, contents.images, TableState.AFTER)
+                write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)
             case steps.CloseJournal():
                 self.journal.close()
                 yield from self._update_kernel(before=False)
@@ -301,16 +303,15 @@ class Walk:
         self.journal.record(Position(index + 1))
 
     def _undo(self, step: MoveStep) -> None:
-        contents = self.journal.contents
         match step:
             case ParkEntries():
-                write_table(self.device, contents.images, TableState.BEFORE)
+                write_table(self.device, self._images(TableState.BEFORE), TableState.BEFORE)
             case HoldContent():
                 release(self.device, step.source.start, *self._at_source(step))
             case ReleaseContent():
                 take_away(self.device, step.target.start, *self._at_target(step))
             case RewriteTable():
-                write_table(self.device, contents.images, TableState.PARKED)
+                write_table(self.device, self._images(TableState.AFTER), TableState.PARKED)
             case steps.CloseJournal():
                 pass
             case steps.CheckContent() | steps.ShrinkContent() | WriteJournal() | steps.MakeTable() | CopyContent():
@@ -336,6 +337,11 @@ class Walk:
         for batch in copy_batches(self._copy_places(step), work, self.journal.record, back=True):
             left += bytes_arriving(batch)
             yield Progress(index, left, total)
+
+    def _images(self, state: TableState) -> TableImages:
+        """Return the images without markers over content: of a whole disk that has no table in `state`."""
+        images = self.journal.contents.images
+        return images.beside(state) if images.of_whole_disk else images
 
     def _copy_places(self, step: CopyContent) -> Places:
         stash = self.place.extent.start + self.place.stash.start
@@ -375,7 +381,11 @@ class Walk:
         to stop.
         """
         try:
-            self.kernel.tell(self._entries(before=before))
+            entries = self._entries(before=before)
+            if self.journal.contents.images.of_whole_disk:
+                self.kernel.show(tuple(entry for entry in entries if entry[1].start))
+            else:
+                self.kernel.tell(entries)
         except OSError as error:
             why = error.strerror
             yield KernelBehind(f"the disk is done; only the running kernel does not show its partitions yet: {why}")

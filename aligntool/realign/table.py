@@ -223,6 +223,19 @@ class TableImages:
         """Yield the sectors of all three."""
         return chain.from_iterable(chain(self.before, self.parked, self.after))
 
+    def has_table(self, state: TableState) -> bool:
+        """Return whether sector 0 is a part of the image of a state."""
+        return any(sectors.at == 0 for sectors in all_sectors(self.of(state)))
+
+    @property
+    def of_whole_disk(self) -> bool:
+        """Return whether there is a table only before, or only after: realign/whole_disk.py."""
+        return self.has_table(TableState.BEFORE) != self.has_table(TableState.AFTER)
+
+    def beside(self, state: TableState) -> "TableImages":
+        """Return the images for a disk whose start has content, where `state` has no table there."""
+        return self if self.has_table(state) else replace(self, parked=self.parked[:1])
+
 
 _KNOWN = (TableState.PARKED, TableState.BEFORE, TableState.AFTER)
 
@@ -234,6 +247,9 @@ def table_state(device: Device, images: TableImages) -> TableState:
     Raises OSError where the table cannot be read.
     """
     last_group = images.parked[-1]
+    if images.of_whole_disk:  # a state with a table is known by its sector 0, the others by the end of the disk
+        states = sorted(_KNOWN, key=lambda state: images.of(state)[-1][-1].at != 0)
+        return next((state for state in states if _holds(device, images.of(state)[-1])), TableState.OTHER)
     if any(sectors.at == 0 for sectors in last_group):
         return _state_of_mbr(device, images)
     sector_size = min(sectors.at for sectors in last_group)  # the primary header is sector 1
@@ -406,7 +422,7 @@ def gpt_images(
     device: Device, park: ParkEntries, rewrite: RewriteTable, *, journal_at: int | None, journal_id: bytes
 ) -> TableImages:
     """Return the images of a GPT, like `table_images`."""
-    pair = _sound_pair(device)
+    pair = sound_pair(device)
     sector_size = device.sector_size
     old = {entry.number: entry for entry in pair[0].used_entries()}
     found = {number: entry.extent(sector_size) for number, entry in old.items()}
@@ -433,7 +449,7 @@ def _backup_first(pair: Iterable[GptCopy]) -> Writing:
     return backup.group, primary.group
 
 
-def _sound_pair(device: Device) -> tuple[GptCopy, GptCopy]:
+def sound_pair(device: Device) -> tuple[GptCopy, GptCopy]:
     """Return both copies, whole and equal; raises Refused otherwise."""
     sector_size = device.sector_size
     _check_protective(entries_of(bytes(device.read(0, sector_size))))
@@ -492,7 +508,7 @@ def table_images(
 
 # What another table leaves beside the one that is written over it.
 
-_CHS_FIRST, _CHS_BEYOND = b"\x00\x02\x00", b"\xff\xff\xff"  # UEFI specification 2.10, table 5-4
+CHS_FIRST, CHS_BEYOND = b"\x00\x02\x00", b"\xff\xff\xff"  # UEFI specification 2.10, table 5-4
 
 
 def leftovers(device: Device, images: TableImages) -> Writing:
@@ -521,7 +537,7 @@ def protective(device: Device, images: TableImages) -> Writing:
     if any(entry.code == GPT_PROTECTIVE for entry in entries_of(sector) or ()):
         return ()
     count = min(device.size // device.sector_size - 1, 2**32 - 1)
-    whole = MbrEntry(0, _CHS_FIRST, GPT_PROTECTIVE, _CHS_BEYOND, 1, count)
+    whole = MbrEntry(0, CHS_FIRST, GPT_PROTECTIVE, CHS_BEYOND, 1, count)
     made = with_entries(sector, {1: whole, 2: NO_ENTRY, 3: NO_ENTRY, 4: NO_ENTRY})
     return ((Sectors(0, made),),)
 

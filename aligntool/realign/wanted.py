@@ -44,7 +44,7 @@ Fits = Callable[[Shrinks], Found | None]
 def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[Found, dict[int, Shrunk]] | None:
     """Return the first file system, from the end of the disk, that can give enough; by the least number of MiB."""
     for part in shrinkable(disk):
-        most = _most(part, used)
+        most = most_shrinkable(part, used)
         if most < MIB or _try(part, most, fits) is None:
             continue
         low, high = 0, most // MIB  # `low` MiB are too few, `high` are enough
@@ -93,7 +93,7 @@ def shrinkable(disk: Disk) -> tuple[Partition, ...]:
     return tuple(sorted(found, key=lambda part: -part.extent.start))
 
 
-def _most(part: Partition, used: Uses) -> int:
+def most_shrinkable(part: Partition, used: Uses) -> int:
     """Return the bytes that can be removed: the used part stays, an eighth more and 1 MiB, for tables and fragments.
 
     Half of it where nobody asked what is used; the file system's own tool refuses when that is too much.
@@ -296,7 +296,7 @@ def naming_reasons(disk: Disk, names: Mapping[int, Names], found: Found, shrunk:
             text = f"{what}: {file} names a partition that moves, and has changes that are in its log only"
             yield Refusal("unclean", what, text, SHUT_DOWN, lasting=False)
         if number not in found.order:
-            yield from content_reasons(disk, parts[number])
+            yield from content_reasons(disk, parts[number], f"partition {number}")
         if number in shrunk and any(patch.at + patch.length > shrunk[number].length for patch in patches):
             text = f"{what}: shrinking it would move a file that names a partition that moves"
             yield Refusal("no-room", what, text, "shrink it in Windows first: diskmgmt.msc", lasting=False)

@@ -117,13 +117,20 @@ def step_title(step: steps.Step) -> str:
         case steps.ReleaseContent():
             return f"put the recognisable parts of partition {step.partition} at the new place"
         case steps.RewriteTable():
-            return f"write the {LABELS.get(step.label, step.label)} table: from here on the new places are true"
+            return _commit_title(step)
         case steps.CloseJournal():
             return "wipe the journal's head"
         case steps.MakeTable():
             return f"make {'an' if step.label == 'dos' else 'a'} {LABELS.get(step.label, step.label)} table"
         case _:
             assert_never(step)
+
+
+def _commit_title(step: steps.RewriteTable) -> str:
+    label = LABELS.get(step.label, step.label)
+    if step.changes and step.changes[0].after.start == 0:
+        return f"clear what is left of the {label} at the end of the disk"
+    return f"write the {label} table: from here on the new places are true"
 
 
 ContentStep = steps.CheckContent | steps.ShrinkContent | steps.HoldContent | steps.CopyContent | steps.ReleaseContent
@@ -279,7 +286,7 @@ def summary_lines(plan: Plan, *, width: int) -> Iterator[Line]:
 
 def _summary(plan: Plan) -> Iterator[str]:
     match plan.purpose:
-        case "realign":
+        case "realign" | "partition" | "unpartition":
             moving = sum(place.before is not None and place.before.start != place.after.start for place in plan.places)
             estimate = plan.estimate
             copied = f", {size_words(estimate.bytes_to_copy)} to copy" if estimate else ""

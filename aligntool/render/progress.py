@@ -241,6 +241,9 @@ def result_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
         if place.before == place.after:
             continue
         part = parts.get(place.number)
+        if not parts and judged.disk.content:
+            yield (("the whole disk, without a table: ", Style.PLAIN), *verdict_words(verdicts.get(None)))
+            continue
         if part is None:
             yield ((f"partition {place.number} is not in the table", Style.BAD),)
             continue

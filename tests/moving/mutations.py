@@ -179,7 +179,7 @@ MUTATIONS = (
     Mutation(
         "nothing is parked", "aligntool/realign/steps.py",
         "            case ParkEntries():\n"
-        "                write_table(self.device, contents.images, TableState.PARKED)\n",
+        "                write_table(self.device, self._images(TableState.BEFORE), TableState.PARKED)\n",
         "            case ParkEntries():\n                pass\n",
         "a kernel offers a partition that is half moved",
         f"{EVERY_CUT}[gpt-0]",
@@ -187,7 +187,7 @@ MUTATIONS = (
     Mutation(
         "the table is rewritten before the content is put back", "aligntool/realign/steps.py",
         "                release(self.device, step.target.start, *self._at_target(step))\n",
-        "                write_table(self.device, contents.images, TableState.AFTER)\n"
+        "                write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)\n"
         "                release(self.device, step.target.start, *self._at_target(step))\n",
         "a kernel offers a partition without its head",
         f"{EVERY_CUT}[gpt-0]",

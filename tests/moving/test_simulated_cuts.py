@@ -29,6 +29,9 @@ class NoKernel:
     def tell(self, partitions: tuple[tuple[int, Extent], ...]) -> None:
         pass
 
+    def show(self, partitions: tuple[tuple[int, Extent], ...]) -> None:
+        pass
+
 
 def act(crowd: Crowd, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
     """Run to the end, or to the cut; the disk tells which."""

@@ -183,6 +183,9 @@ def test_a_kernel_that_does_not_listen_is_told_apart_from_a_disk_that_is_not_don
         def tell(self, partitions: tuple[tuple[int, Extent], ...]) -> None:
             raise OSError(16, "Device or resource busy")
 
+        def show(self, partitions: tuple[tuple[int, Extent], ...]) -> None:
+            raise OSError(16, "Device or resource busy")
+
     crowd = make_crowd(6004, "gpt")
     disk = SimulatedDisk(crowd.platter)
     events = list(realign(crowd.plan, MoveContext(disk, Deaf()), crowd.runs))

@@ -37,7 +37,7 @@ function __aligntool_is
     set -l command "$words[2]"
     switch "$command"
         case plan
-            contains -- "$words[3]" realign layout raid; and set command "$words[2] $words[3]"; or set command "plan "
+            contains -- "$words[3]" realign layout partition raid; and set command "$words[2] $words[3]"; or set command "plan "
         case raid
             contains -- "$words[3]" plan show create persist tune; and set command "$words[2] $words[3]"; or set command "raid "
         case bench
@@ -83,6 +83,7 @@ complete -c aligntool -n '__aligntool_words 1' -a explain -d 'Explain a finding:
 complete -c aligntool -n '__aligntool_words 1' -a drives -d 'Show what is known of a drive, with the source of every fact'
 complete -c aligntool -n '__aligntool_words 1' -a realign -d 'Move partitions onto the boundary'
 complete -c aligntool -n '__aligntool_words 1' -a layout -d 'Give an empty disk a new partition table, every start on its grids'
+complete -c aligntool -n '__aligntool_words 1' -a partition -d 'Put a whole-disk file system, LUKS or LVM volume into a partition'
 complete -c aligntool -n '__aligntool_words 1' -a apply -d 'Apply a plan that was saved in a file'
 complete -c aligntool -n '__aligntool_words 1' -a status -d 'Show how far an interrupted move or array has come, and the next command'
 complete -c aligntool -n '__aligntool_words 1' -a resume -d 'Finish an interrupted move or array'
@@ -102,6 +103,7 @@ complete -c aligntool -n '__aligntool_words 1' -a estimate -d 'Estimate from mea
 complete -c aligntool -n '__aligntool_words 1' -a recipes -d 'List, show and check goals for usual cases'
 complete -c aligntool -n '__aligntool_words 2 plan' -a realign -d 'Plan the moves to the boundary, and show every step'
 complete -c aligntool -n '__aligntool_words 2 plan' -a layout -d 'Plan a new partition table for an empty disk, and show it'
+complete -c aligntool -n '__aligntool_words 2 plan' -a partition -d 'Plan a partition for what lies on a whole disk'
 complete -c aligntool -n '__aligntool_words 2 plan' -a raid -d 'Plan an array, and show how it would be made'
 complete -c aligntool -n '__aligntool_words 2 raid' -a plan -d 'Plan an array, and show how it would be made'
 complete -c aligntool -n '__aligntool_words 2 raid' -a show -d 'Show arrays: members, links, state, and the offset of the data'
@@ -182,6 +184,22 @@ complete -c aligntool -n '__aligntool_is layout' -l page-size -d 'NAND page or i
 complete -c aligntool -n '__aligntool_is layout' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is layout' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is layout' -l help -s h -d 'Show the options and an example'
+complete -c aligntool -n '__aligntool_is partition' -f -a '(__aligntool_disks)'
+complete -c aligntool -n '__aligntool_is partition' -l undo -d 'Take the table of a disk with one partition away'
+complete -c aligntool -n '__aligntool_is partition' -l table -d 'gpt, or dos for an MBR [default: gpt]' -r -f -a 'gpt dos'
+complete -c aligntool -n '__aligntool_is partition' -l grain -d 'Boundary to start on [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
+complete -c aligntool -n '__aligntool_is partition' -l shrink -d 'Allow the file system to be shrunk with its own tool to make room'
+complete -c aligntool -n '__aligntool_is partition' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
+complete -c aligntool -n '__aligntool_is partition' -l dry-run -d 'Show the plan and stop'
+complete -c aligntool -n '__aligntool_is partition' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is partition' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
+complete -c aligntool -n '__aligntool_is partition' -l json -d 'Report events as JSON lines'
+complete -c aligntool -n '__aligntool_is partition' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
+complete -c aligntool -n '__aligntool_is partition' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
+complete -c aligntool -n '__aligntool_is partition' -l page-size -d 'NAND page or internal unit, such as 16KiB' -r -f -a '4KiB 8KiB 16KiB 32KiB 64KiB'
+complete -c aligntool -n '__aligntool_is partition' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is partition' -l no-pager -d 'Do not show long text in a pager'
+complete -c aligntool -n '__aligntool_is partition' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is apply' -F
 complete -c aligntool -n '__aligntool_is apply' -l yes -d 'Do not ask for confirmation; overrides no refusal'
 complete -c aligntool -n '__aligntool_is apply' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
@@ -308,6 +326,21 @@ complete -c aligntool -n '__aligntool_is plan layout' -l page-size -d 'NAND page
 complete -c aligntool -n '__aligntool_is plan layout' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is plan layout' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is plan layout' -l help -s h -d 'Show the options and an example'
+complete -c aligntool -n '__aligntool_is plan partition' -f -a '(__aligntool_disks)'
+complete -c aligntool -n '__aligntool_is plan partition' -l undo -d 'Take the table of a disk with one partition away'
+complete -c aligntool -n '__aligntool_is plan partition' -l table -d 'gpt, or dos for an MBR [default: gpt]' -r -f -a 'gpt dos'
+complete -c aligntool -n '__aligntool_is plan partition' -l grain -d 'Boundary to start on [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
+complete -c aligntool -n '__aligntool_is plan partition' -l shrink -d 'Allow the file system to be shrunk with its own tool to make room'
+complete -c aligntool -n '__aligntool_is plan partition' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
+complete -c aligntool -n '__aligntool_is plan partition' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
+complete -c aligntool -n '__aligntool_is plan partition' -l overwrite -d 'Replace existing files'
+complete -c aligntool -n '__aligntool_is plan partition' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is plan partition' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
+complete -c aligntool -n '__aligntool_is plan partition' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
+complete -c aligntool -n '__aligntool_is plan partition' -l page-size -d 'NAND page or internal unit, such as 16KiB' -r -f -a '4KiB 8KiB 16KiB 32KiB 64KiB'
+complete -c aligntool -n '__aligntool_is plan partition' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is plan partition' -l no-pager -d 'Do not show long text in a pager'
+complete -c aligntool -n '__aligntool_is plan partition' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is raid plan' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is raid plan' -l level -s l -d 'RAID level' -r -f -a '0 1 10 5 6'
 complete -c aligntool -n '__aligntool_is raid plan' -l recipe -d 'Use a goal that comes with aligntool' -r -f -a 'nvme-raid0-scratch\\t\'a fast scratch disk of NVMe drives: RAID0, chunk 256 KiB, XFS as the article of 2015 made it\' partition-level\\t\'an array over one partition of each drive, beside whatever else is on them: RAID1, XFS\' raid1-data\\t\'data on two drives that each hold all of it: RAID1, XFS\' raid1-system\\t\'a system that starts from either drive: RAID1 with ext4, and an EFI system partition on each drive\' raid10-database\\t\'a database with pages of 16 KiB: RAID10 with near copies, XFS\' raid5-archive\\t\'an archive on which one drive may fail: RAID5, long writes, XFS\' raid6-archive\\t\'an archive on which two drives may fail: RAID6, long writes, XFS\''

@@ -124,6 +124,27 @@ _aligntool_layout() {
         '*:layout:_aligntool_devices'
 }
 
+_aligntool_partition() {
+    _arguments -s -S \
+        '(--undo)--undo[Take the table of a disk with one partition away]' \
+        '(--table)--table=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
+        '(--grain)--grain=[Boundary to start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--shrink)--shrink[Allow the file system to be shrunk with its own tool to make room]' \
+        '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
+        '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--json)--json[Report events as JSON lines]' \
+        '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
+        '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
+        '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:partition:_aligntool_devices'
+}
+
 _aligntool_apply() {
     _arguments -s -S \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
@@ -322,6 +343,27 @@ _aligntool_plan_layout() {
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:layout:_aligntool_devices'
+}
+
+_aligntool_plan_partition() {
+    _arguments -s -S \
+        '(--undo)--undo[Take the table of a disk with one partition away]' \
+        '(--table)--table=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
+        '(--grain)--grain=[Boundary to start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--shrink)--shrink[Allow the file system to be shrunk with its own tool to make room]' \
+        '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
+        '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
+        '(--json)--json[As JSON]' \
+        '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
+        '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
+        '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:partition:_aligntool_devices'
 }
 
 _aligntool_raid_plan() {
@@ -617,9 +659,10 @@ _aligntool_plan() {
     local -a found=(
         'realign:Plan the moves to the boundary, and show every step'
         'layout:Plan a new partition table for an empty disk, and show it'
+        'partition:Plan a partition for what lies on a whole disk'
         'raid:Plan an array, and show how it would be made'
     )
-    if ((CURRENT > 2)) && [[ $words[2] == (realign|layout|raid) ]]; then
+    if ((CURRENT > 2)) && [[ $words[2] == (realign|layout|partition|raid) ]]; then
         local word=$words[2]
         shift words
         ((CURRENT--))
@@ -726,6 +769,7 @@ _aligntool() {
         'drives:Show what is known of a drive, with the source of every fact'
         'realign:Move partitions onto the boundary'
         'layout:Give an empty disk a new partition table, every start on its grids'
+        'partition:Put a whole-disk file system, LUKS or LVM volume into a partition'
         'apply:Apply a plan that was saved in a file'
         'status:Show how far an interrupted move or array has come, and the next command'
         'resume:Finish an interrupted move or array'

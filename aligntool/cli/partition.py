@@ -1,0 +1,118 @@
+"""`aligntool partition` and `plan partition`: what lies on a whole disk becomes a partition, and the way back."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from aligntool.change import Plan, RealignGoal, with_asked
+from aligntool.cli import options
+from aligntool.cli.options import File, Grid, command
+from aligntool.cli.plan import disk_plan_lines, report_result
+from aligntool.cli.run_change import Applying, Operation, ends_stream, pipes_may_break, run_change, show_only
+from aligntool.realign.partition_request import WholeDisk
+from aligntool.realign.request import Request, locked_realign, still_true
+from aligntool.render.lines import Line
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOptions:
+    """Options of a table for a whole disk, beside the geometry."""
+
+    undo: Annotated[bool, "--undo", "Take the table of a disk with one partition away."] = False
+    label: Annotated[
+        str | None, "--table", "gpt, or dos for an MBR [default: gpt].", "gpt|dos", options.one_of("gpt", "dos")
+    ] = None
+    grain: Annotated[Grid, "--grain", "Boundary to start on [default: 1MiB]."] = None
+    shrink: Annotated[bool, "--shrink", "Allow the file system to be shrunk with its own tool to make room."] = False
+    journal: Annotated[File, "--journal", "Write the journal to this file on another disk, not to free space."] = None
+
+    def request(self, geometry: options.Geometry) -> WholeDisk:
+        """Return the options as one value."""
+        journal = None if self.journal is None else str(Path(self.journal).absolute())
+        goal = RealignGoal(shrink=self.shrink, journal_file=journal)
+        if self.grain is not None:
+            goal = RealignGoal(grain=self.grain, grain_given=True, shrink=self.shrink, journal_file=journal)
+        own = {"--table": self.label, "--grain": self.grain, "--journal": self.journal}
+        flags = {"--undo": self.undo, "--shrink": self.shrink}
+        typed = (*(word for word, given in flags.items() if given), *options.typed_words(own | geometry.typed))
+        return WholeDisk(Request(goal, **asdict(geometry), typed=typed), self.label or "gpt", self.undo)
+
+
+@ends_stream
+def partition(
+    disk: options.DiskArgument,
+    *,
+    asked: PartitionOptions,
+    dry_run: options.DryRunOption = False,
+    yes: options.YesOption = False,
+    rate: options.RateOption = None,
+    json_: options.EventsOption = False,
+    geometry: options.Geometry,
+) -> None:
+    """Put a whole-disk file system, LUKS or LVM volume into a partition.
+
+    What begins at byte 0 of a disk without a table moves up, and a new table with one partition is written before it.
+    UUID and label stay. `--undo` takes the table of a disk with one partition away.
+
+    The plan is shown and confirmed first. It may be interrupted at any moment, as a realign may.
+
+    Example: sudo aligntool partition /dev/sdb --shrink
+
+    Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
+    """
+    run_change(Partition(disk, asked.request(geometry), rate), yes=yes, json_=json_, dry_run=dry_run)
+
+
+def plan_partition(
+    disk: options.DiskArgument,
+    *,
+    asked: PartitionOptions,
+    kept: options.KeptPlan,
+    json_: options.JsonOption = False,
+    geometry: options.Geometry,
+) -> None:
+    """Plan a partition for what lies on a whole disk.
+
+    It shows before and after, and every byte range.
+
+    Example: sudo aligntool plan partition /dev/sdb --shrink
+
+    Exit code: 0 planned; 3 refused, with every reason.
+    """
+    operation = Partition(disk, asked.request(geometry))
+    show_only(operation, operation.make_plan(), json_=json_, kept=kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition(Operation):
+    """Give the content of a whole disk a table, or take the table away."""
+
+    disk: str
+    asked: WholeDisk
+    rate: int | None = None  # bytes a second at most
+
+    def make_plan(self) -> Plan:
+        return self.asked.find_plan(self.disk, self.asked.request).plan
+
+    def document(self, plan: Plan) -> str:
+        return with_asked(plan, "partition", self.asked) + "\n"
+
+    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
+        return disk_plan_lines(plan, type_next)
+
+    def next_command(self) -> str:
+        return command("partition", self.disk, *self.asked.request.typed)
+
+    def refuse_changed(self, plan: Plan) -> None:
+        still_true(plan, self.asked.request, self.asked.find_plan)
+
+    @contextmanager
+    def locked(self, plan: Plan) -> Iterator[Applying]:
+        asked, find = self.asked.request, self.asked.find_plan
+        with pipes_may_break(), locked_realign(plan, asked, rate=self.rate, on_note=options.say, find=find) as applying:
+            yield applying
+
+    def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
+        report_result(plan, plan.disk.path, self.asked.request, json_=json_, kernel_behind=kernel_behind)

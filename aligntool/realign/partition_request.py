@@ -1,0 +1,95 @@
+"""Plan a partition for a whole disk as requested: look at the disk, read its used blocks and the system's files."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aligntool.audit.report import Judged
+from aligntool.change import Plan, Used
+from aligntool.inventory import Disk, DiskKind, Layer
+from aligntool.linux.commands import asked_health
+from aligntool.linux.content import UsedMap, read_used
+from aligntool.realign.partitioning import as_partition, plan_partition, plan_unpartition
+from aligntool.realign.request import Found, Request, look_at, refuse_in_flight, refuse_part
+from aligntool.steps import CopyContent
+from aligntool.system import TableLine, parse_crypttab, parse_fstab
+from aligntool.units import Extent
+
+_ETC = Path("/etc")
+_LVM = ("lvm/lvm.conf", "lvm/lvmlocal.conf", "lvm/devices/system.devices")
+
+
+@dataclass(frozen=True, slots=True)
+class WholeDisk:
+    """What was asked of a plan: a table of which kind, or that none is left."""
+
+    request: Request
+    label: str = "gpt"
+    undo: bool = False
+
+    def find_plan(self, target: str, asked: Request) -> Found:
+        """Return the plan, and what it was made from. Raises Refused with every reason."""
+        judged, _ = look_at(target, asked, "plan partition")
+        disk = judged.disk
+        refuse_part(target, disk, "what gets a table, or loses it, is a whole disk")
+        refuse_in_flight(disk.path)
+        judged = replace(judged, disk=replace(disk, failing=asked_health(disk).failing))
+        found: dict[int, UsedMap] = {}
+        if asked.goal.shrink and not self.undo and disk.table is None and len(disk.content) == 1:
+            part = as_partition(disk)
+            found[part.number] = _used(disk, part.extent, part.content[0])
+        step = next(step for step in self._plan(judged, asked, found).steps if isinstance(step, CopyContent))
+        if step.partition not in found:
+            layers = disk.partitions[0].content if self.undo else disk.content
+            found[step.partition] = _used(disk, step.source, layers[0])
+        plan = self._plan(judged, asked, found)
+        return Found(replace(plan, attention=(*plan.attention, *_named_in_files(disk, self.undo))), judged, found)
+
+    def _plan(self, judged: Judged, asked: Request, found: dict[int, UsedMap]) -> Plan:
+        used = {number: Used(number, one.bytes, one.by) for number, one in found.items()}
+        if self.undo:
+            return plan_unpartition(judged, asked.goal, used)
+        return plan_partition(judged, asked.goal, self.label, used)
+
+
+def _used(disk: Disk, extent: Extent, layer: Layer) -> UsedMap:
+    return read_used(disk.path, extent, layer, sector_size=disk.sector_size)
+
+
+# Lines of this system that name the disk, or its partition, by a path: they are shown with what replaces them, and
+# never edited.
+
+
+def _named_in_files(disk: Disk, undo: bool) -> Iterator[str]:
+    """Yield a sentence for each line that names what has another name afterwards."""
+    if disk.kind is DiskKind.IMAGE:
+        return
+    part = disk.partitions[0] if undo else None
+    layers = part.content if part else disk.content
+    after = disk.path if part else f"{disk.path}{'p' if disk.path[-1].isdigit() else ''}1"
+    new = f"UUID={layers[0].uuid}" if layers and layers[0].uuid else after
+    old = Path("/dev", part.node) if part and part.node else Path(disk.path)
+    for name, parse in (("fstab", parse_fstab), ("crypttab", parse_crypttab)):
+        for line in parse(_text(name)):
+            if _names(line, old, part.uuid if part else None):
+                instead = line.text.strip().replace(line.spec, new, 1)
+                yield f"/etc/{name} names it by its path; in place of the line `{line.text.strip()}` write: {instead}"
+    for name in _LVM:
+        for text in _text(name).splitlines():
+            if f"{old}" in text.replace('"', " ").replace("|", " ").split() and not text.strip().startswith("#"):
+                yield f"/etc/{name} names {old}; afterwards it is {after}: {text.strip()}"
+
+
+def _text(name: str) -> str:
+    with suppress(OSError, UnicodeDecodeError):
+        return (_ETC / name).read_text()
+    return ""
+
+
+def _names(line: TableLine, node: Path, part_uuid: str | None) -> bool:
+    if part_uuid and line.spec.lower() == f"partuuid={part_uuid.lower()}":
+        return True
+    with suppress(OSError):
+        return line.spec.startswith("/dev/") and Path(line.spec).resolve() == node.resolve()
+    return False

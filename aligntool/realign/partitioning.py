@@ -1,0 +1,304 @@
+"""Plan a partition table for a disk whose content begins at byte 0, and the way back."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from aligntool import steps
+from aligntool.audit.report import Judged
+from aligntool.audit.wording import as_root, labelled, layer_name, next_command, shell_word
+from aligntool.change import Place, Plan, RealignGoal
+from aligntool.errors import Refusal, Refused, refuse
+from aligntool.inventory import Disk, DiskKind, Inventory, Layer, Partition, Role
+from aligntool.realign.placing import hold, needed, on_grain
+from aligntool.realign.planning import CHECKED, estimate, lanes_for
+from aligntool.realign.refusals import TABLE_NAMES, content_reasons, disk_reasons, partition_reasons
+from aligntool.realign.search import (
+    Needs,
+    Patching,
+    free_runs,
+    holds_all,
+    in_file,
+    lay,
+    least,
+    needed_for,
+    patching,
+    sizes,
+)
+from aligntool.realign.wanted import SHRINKABLE, Uses, most_shrinkable
+from aligntool.realign.whole_disk import NUMBER, places, role_of
+from aligntool.steps import EntryChange, JournalPlace
+from aligntool.units import MIB, Extent, align_down, align_up, format_about, format_size
+
+# What is known to work from another byte of the disk on, found by its UUID or label.
+
+KINDS = frozenset({
+    "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "swap", "vfat", "exfat", "ntfs", "crypto_LUKS", "LVM2_member",
+})  # fmt: skip
+_MOST_SECTORS = 2**32 - 1  # of an MBR
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """What moves, how far, and how it is kept."""
+
+    disk: Disk
+    part: Partition  # as it is, or will be when it was shrunk
+    target: Extent
+    journal: JournalPlace
+    needs: Needs
+    shrunk_from: Extent | None = None
+
+
+def plan_partition(
+    judged: Judged, goal: RealignGoal, label: str, used: Uses, *, all_disks: Inventory | None = None
+) -> Plan:
+    """Return the plan by which what lies on the whole disk gets into a partition of a new table of the kind `label`.
+
+    Raises Refused with all reasons, a line each.
+    """
+    disk = judged.disk
+    refuse((*disk_reasons(judged, all_disks), *_about_content(disk)))
+    part, size = as_partition(disk), disk.sector_size
+    need = needed(judged.grids, size)
+    if need is None:
+        text, hint = "no place is on all the grids at once", next_command(disk, "audit")
+        raise Refused(text, hint=hint, code="grids-exclude", subject=disk.name)
+    start = on_grain(need, goal.grain).up(places(disk.size or 0, size)[0].end)
+    move = _fitting(disk, part, goal, start, part.extent.length)
+    if move is None and goal.shrink:
+        move = _shortened(disk, part, goal, start, used)
+    if move is None:
+        raise _too_long(disk, part, goal, start, used)
+    if label == "dos" and move.target.end // size > _MOST_SECTORS:
+        text = f"an MBR counts up to sector {_MOST_SECTORS}, and the content would end behind it"
+        raise Refused(text, hint=next_command(disk, "plan partition"), code="table-limit", subject=disk.name)
+    return _plan(move, judged, label, used)
+
+
+def plan_unpartition(judged: Judged, goal: RealignGoal, used: Uses, *, all_disks: Inventory | None = None) -> Plan:
+    """Return the plan by which the only partition of a disk becomes its content from byte 0 on, without a table.
+
+    Raises Refused with all reasons, a line each.
+    """
+    disk = judged.disk
+    refuse((*disk_reasons(judged, all_disks), *_about_table(disk)))
+    part, size = disk.partitions[0], disk.sector_size
+    target = part.extent.moved_to(0)
+    needs = _needs(disk, part, part.extent.start)
+    room = Extent(0, places(disk.size or 0, size)[1].start)
+    journal = _journal(goal, needs, (part.extent, target), room)
+    if journal is None:
+        most = max((run.length for run in free_runs((part.extent, target), room)), default=0)
+        room_words = f"it needs {format_about(least(needs))} behind the partition, and there are {format_about(most)}"
+        text = f"there is no room for the journal: {room_words}; a file on another disk does as well"
+        hint = next_command(disk, "partition", "--undo --journal FILE")
+        raise Refused(text, hint=hint, code="no-journal-room", subject=disk.name)
+    return _plan(_Move(disk, part, target, journal, needs), judged, disk.table.label.value if disk.table else "", used)
+
+
+def as_partition(disk: Disk) -> Partition:
+    """Return the content of the whole disk as if it were a partition: as long as its superblock states."""
+    layer = disk.content[0]
+    length = align_up(layer.claims_size or disk.size or 0, disk.sector_size)
+    node = None if disk.kind is DiskKind.IMAGE else disk.name
+    return Partition(NUMBER, Extent(0, length), content=(layer,), content_read=True, node=node)
+
+
+def _about_content(disk: Disk) -> Iterator[Refusal]:
+    """Yield why what lies on the disk gets no table."""
+    name = disk.name
+    if disk.table is not None:
+        text = f"{name} has a partition table already ({disk.table.label})"
+        yield Refusal("has-table", name, text, next_command(disk, "plan realign"))
+    elif not disk.content_read:
+        text = f"what lies on {name} could not be read"
+        yield Refusal("not-read", name, text, next_command(disk, "audit"), False)
+    elif not disk.content:
+        text = f"nothing is recognised on {name} as a whole" + (f": {disk.content_hint}" if disk.content_hint else "")
+        yield Refusal("no-content", name, text, next_command(disk, "plan layout", "--part rest:linux"))
+    else:
+        yield from content_reasons(disk, as_partition(disk), name)
+        for layer in disk.content:
+            if layer.kind not in KINDS and not layer.kind.endswith("_member"):
+                yield _unknown(disk, layer, name)
+            elif layer.kind not in KINDS and not layer.kind.endswith("_raid_member"):
+                text = f"{name} is a {layer.kind}: the table belongs to what it is a member of"
+                yield Refusal("array-member", name, text, next_command(disk, "audit"))
+
+
+def _about_table(disk: Disk) -> Iterator[Refusal]:
+    """Yield why the table is not taken away."""
+    name, table = disk.name, disk.table
+    if table is None:
+        yield Refusal("no-partition", name, f"{name} has no partition table", next_command(disk, "audit"))
+        return
+    if len(disk.partitions) != 1 or disk.partitions[0].role is not Role.PRIMARY:
+        text = f"{name} has {len(disk.partitions)} partitions; only a single primary one can take the whole disk"
+        yield Refusal("not-single", name, text, next_command(disk, "audit"))
+        return
+    part, what = disk.partitions[0], f"partition {disk.partitions[0].number}"
+    yield from partition_reasons(disk, (part,))[part.number]
+    if part.content and part.content[0].kind not in KINDS:
+        yield _unknown(disk, part.content[0], what)
+    elif not part.content and part.content_read:
+        text = f"nothing is recognised on {what}"
+        yield Refusal("no-content", what, text, next_command(disk, "audit"))
+    tail = places(disk.size or 0, disk.sector_size)[1]
+    if part.extent.end > tail.start:
+        late, last = part.extent.end - tail.start, tail.length
+        text = (
+            f"{what} ends {late} bytes too late: the last {last} bytes of the disk have to state that it is in flight"
+        )
+        yield Refusal("no-room", what, text, next_command(disk, "audit"))
+
+
+def _unknown(disk: Disk, layer: Layer, what: str) -> Refusal:
+    text = f"{what} holds {layer_name(layer)}, which is not known to work from another byte of the disk on"
+    return Refusal("content-kind", what, text, next_command(disk, "audit"))
+
+
+# How long the content may be.
+
+
+def _needs(disk: Disk, part: Partition, distance: int) -> Needs:
+    size = disk.sector_size
+    head, tail = places(disk.size or 0, size)
+    held, spots = (
+        hold(part, part.extent.length, size, (head,), spots_only=spots_only).length for spots_only in (False, True)
+    )
+    return Needs(held, head.length + tail.length, 1, (distance,), spots)
+
+
+def _journal(goal: RealignGoal, needs: Needs, taken: tuple[Extent, ...], room: Extent) -> JournalPlace | None:
+    return in_file(goal.journal_file, needs) if goal.journal_file else lay(free_runs(taken, room), needs)
+
+
+def _fitting(disk: Disk, part: Partition, goal: RealignGoal, start: int, length: int) -> _Move | None:
+    """Return the move of content of this length; None where it does not fit."""
+    tail = places(disk.size or 0, disk.sector_size)[1]
+    source, target = Extent(0, length), Extent(start, length)
+    part = replace(part, extent=source)
+    needs = _needs(disk, part, start)
+    journal = _journal(goal, needs, (source, target), Extent(0, tail.start)) if target.end <= tail.start else None
+    return None if journal is None else _Move(disk, part, target, journal, needs)
+
+
+def _longest(disk: Disk, part: Partition, goal: RealignGoal, start: int, journal: int) -> int:
+    """Return the bytes that the content may have beside a journal of this length."""
+    end = places(disk.size or 0, disk.sector_size)[1].start - start
+    return align_down(max(end if goal.journal_file else end - align_up(journal, MIB), 0), MIB)
+
+
+def _shortened(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: Uses) -> _Move | None:
+    """Return the move of the content once it was shrunk, as little as leaves room for the best journal possible."""
+    if part.content[0].kind not in SHRINKABLE:
+        return None
+    least_length = part.extent.length - most_shrinkable(part, used)
+    for pair in sizes(_needs(disk, part, start)):
+        length = _longest(disk, part, goal, start, 2 * pair[0] + pair[1])
+        if length >= least_length and (move := _fitting(disk, part, goal, start, length)):
+            return replace(move, shrunk_from=part.extent)
+    return None
+
+
+def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: Uses) -> Refused:
+    """Return by how much the content is too long, and the command that makes it shorter."""
+    name, layer = disk.name, part.content[0]
+    most = _longest(disk, part, goal, start, least(_needs(disk, part, start)))
+    length, what = part.extent.length, layer_name(layer)
+    beside = "beside the table" if goal.journal_file else "beside the table and the journal"
+    text = f"the {what} on {name} takes {length} bytes, and {beside} there is room for {most}, {length - most} fewer"
+    if goal.shrink and layer.kind in SHRINKABLE:
+        by = format_size(most_shrinkable(part, used))
+        text = f"{text}; it can be shrunk by {by} at most, as far as is known before it is tried"
+    elif layer.kind in _CANNOT:
+        text = f"{text}; {_CANNOT[layer.kind]}"
+    return Refused(text, hint=_shrinking(disk, part, most), code="no-room", subject=name)
+
+
+_CANNOT = {
+    "xfs": "XFS cannot be shrunk (xfs_growfs(8)); copy its files to another disk",
+    "crypto_LUKS": "its header does not state its length, so all of the disk counts as in use",
+    "vfat": "no tool here shrinks a FAT",
+    "exfat": "no tool here shrinks an exFAT",
+    "f2fs": "no tool here shrinks an F2FS",
+}
+
+
+def _shrinking(disk: Disk, part: Partition, most: int) -> str:
+    """Return the command after which the content is short enough."""
+    path, layer = shell_word(disk.path), part.content[0]
+    match layer.kind:
+        case "LVM2_member":
+            return as_root(disk, f"pvresize --setphysicalvolumesize {most}B {path}")
+        case "swap":
+            label = f" -L {shell_word(layer.label)}" if layer.label else ""
+            return as_root(disk, f"mkswap -U {layer.uuid}{label} {path} {most // 1024}")
+        case kind if kind in SHRINKABLE:
+            return next_command(disk, "plan partition", "--shrink")
+    return next_command(disk, "audit")
+
+
+# The plan, written down.
+
+
+def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
+    disk, part = move.disk, move.part
+    back = move.target.start == 0
+    if move.shrunk_from:
+        last = part.extent.length - disk.sector_size  # where ntfsresize puts the copy of the boot sector
+        content = tuple(replace(layer, backup_boot=layer.backup_boot and last) for layer in part.content)
+        part = replace(part, content=content)
+    patched = patching(part, move.target, None, disk.sector_size)
+    before = move.shrunk_from or part.extent
+    why = "becomes the whole disk" if back else f"gets a partition of the type {role_of(part.content[0].kind).title}"
+    place = Place(part.number, before, move.target, labelled(part.content[0]), why)
+    table = TABLE_NAMES.get(label, label)
+    words = "the only partition becomes the whole disk" if back else f"content into a partition of a new {table}"
+    notes = (*_notes(move), *((patched.note,) if patched.note else ()))
+    attention = (patched.attention,) if patched.attention else ()
+    done = tuple(_steps(move, part, label, patched))
+    cost = estimate(replace(disk, partitions=(part,)), frozenset({part.number}), used, done)
+    purpose = "unpartition" if back else "partition"
+    return Plan(purpose, steps.subject(disk), words, (place,), done, attention, notes, cost)
+
+
+def _steps(move: _Move, part: Partition, label: str, patched: Patching) -> Iterator[steps.Step]:
+    disk, number, kind, target = move.disk, part.number, part.content[0].kind, move.target
+    source, journal, size = part.extent, move.journal, disk.sector_size
+    more = (places(disk.size or 0, size)[0], *(needed_for(patch) for patch in patched.patches))
+    held = hold(part, source.length, size, more, spots_only=not holds_all(journal, move.needs))
+    if kind in CHECKED:
+        yield steps.CheckContent(number, move.shrunk_from or source, kind)
+    if move.shrunk_from:
+        yield steps.ShrinkContent(number, move.shrunk_from, kind, source.length)
+    yield steps.WriteJournal(journal)
+    yield steps.ParkEntries((number,), (number,))
+    yield steps.HoldContent(number, source, held)
+    lanes = lanes_for(abs(target.start - source.start), journal, size)
+    yield steps.CopyContent(number, kind, source, target, held, lanes)
+    yield steps.ReleaseContent(number, kind, target, held, patched.patches)
+    yield steps.RewriteTable(label, (EntryChange(number, source, target),))
+    yield steps.CloseJournal(journal)
+
+
+def _notes(move: _Move) -> Iterator[str]:
+    disk, target, journal = move.disk, move.target, move.journal
+    back, layer = target.start == 0, move.part.content[0]
+    yield f"UUID and label of the {layer_name(layer)} stay: what goes by them finds it"
+    if back:
+        yield "the table goes, with PARTUUID, name and type of the partition and boot code in sector 0"
+    elif any(disk.gpt_headers):
+        yield "what is left of an old GPT on this disk is overwritten by the new table"
+    if move.shrunk_from:
+        by = format_size(move.shrunk_from.length - move.part.extent.length)
+        yield f"its {layer.kind} is shrunk by {by}: for the start, the table, and the journal"
+    if journal.file is None:
+        size, start = format_about(journal.extent.length), format_size(journal.extent.start)
+        yield f"the journal takes {size} of free space at {start} until all is done"
+        if not holds_all(journal, move.needs):
+            yield "the journal is small: it holds only the sectors of signatures; more flushes are slower, and as safe"
+    free = places(disk.size or 0, disk.sector_size)[1].start - target.end
+    if not back and free >= MIB:
+        grow = as_root(disk, f"sfdisk -N {NUMBER} {shell_word(disk.path)}")
+        yield f"{format_about(free)} at the end stay free; afterwards the partition can take them: echo ,+ | {grow}"

@@ -1,0 +1,258 @@
+"""Give a disk whose content begins at byte 0 a partition table, or take its table away: tables and states in flight."""
+
+import secrets
+from dataclasses import replace
+from uuid import UUID
+
+from aligntool import steps
+from aligntool.change import Plan
+from aligntool.device import Device, Sectors, Writing
+from aligntool.formats.gpt import GptCopy, new_pair, table_sizes
+from aligntool.formats.mbr import NO_ENTRY, USUAL, MbrEntry, entries_of, with_entries
+from aligntool.formats.parked import or_nothing, parked_gpt_entry
+from aligntool.formats.part_types import GPT_PROTECTIVE, ROLES, PartRole
+from aligntool.realign.held import View, marker, signs_of
+from aligntool.realign.journal import Journal
+from aligntool.realign.standing import Standing, index_of, is_complete, place_of
+from aligntool.realign.steps import patched
+from aligntool.realign.table import (
+    CHS_BEYOND,
+    CHS_FIRST,
+    TableImages,
+    TableState,
+    check_before,
+    is_ours,
+    refused,
+    sound_pair,
+    table_state,
+    unsound,
+    write_table,
+)
+from aligntool.units import Extent, align_down
+
+# A table that appears lies where the content was, and one that vanishes where it will be. So in flight there is no
+# table: markers are in its place, and what says that the disk is in flight is a backup GPT with a parked entry in its
+# last sectors, which no system uses without a protective MBR in sector 0. docs/decisions/0038 has the argument.
+#
+# The groups of an image are in the order in which they are written: a table's sector 0 comes last, markers over it
+# come before those over the rest.
+
+NUMBER = 1  # of the one partition
+_ROLES = {
+    "swap": "swap", "LVM2_member": "lvm", "crypto_LUKS": "luks", "vfat": "fat", "ntfs": "windows", "exfat": "windows",
+}  # fmt: skip
+
+
+def role_of(kind: str) -> PartRole:
+    """Return the role of a partition with this content."""
+    return ROLES[_ROLES.get(kind, "linux")]
+
+
+def appears(plan: Plan) -> bool | None:
+    """Return whether the plan makes a table: False where it takes one away, None where it moves partitions."""
+    changes = next((step.changes for step in plan.steps if isinstance(step, steps.RewriteTable)), ())
+    at_start = [(change.before.start == 0, change.after.start == 0) for change in changes]
+    return {(True, False): True, (False, True): False}.get(at_start[0]) if at_start else None
+
+
+def places(size: int, sector_size: int) -> tuple[Extent, Extent]:
+    """Return the sectors that a table takes at the start of the disk and at its end."""
+    head, tail = table_sizes(sector_size)
+    end = align_down(size, sector_size)
+    return Extent(0, head), Extent(end - tail, tail)
+
+
+def whole_images(device: Device, plan: Plan, *, journal_at: int | None, journal_id: bytes) -> TableImages:
+    """Return the images of such a plan. Writes nothing.
+
+    Raises Refused when the table is not the one that the plan was made for, or one that is not taken away.
+    """
+    rewrite = next(step for step in plan.steps if isinstance(step, steps.RewriteTable))
+    kind = next(step.kind for step in plan.steps if isinstance(step, steps.ReleaseContent))
+    change, size = rewrite.changes[0], device.sector_size
+    head, tail = places(plan.disk.size, size)
+    sign = marker(size, journal_at, journal_id)
+    found = Sectors(tail.start, bytes(device.read(tail.start, tail.length)))
+    whole = Extent(head.end, tail.start - head.end)
+    gpt = _gpt(plan.disk.size, size, whole, role_of(kind))
+    entry = parked_gpt_entry(next(gpt[1].used_entries()), journal_at, journal_id)
+    parked = gpt[1].with_entries({entry.number: entry})
+    hidden: Writing = (
+        (Sectors(tail.start, _raw(parked)),),
+        (Sectors(0, sign),),
+        (Sectors(size, sign * (head.length // size - 1)),),
+    )
+    if appears(plan):
+        return TableImages(((found,),), hidden, _new_table(device, plan.disk.size, rewrite.label, change.after, kind))
+    _refuse_other_table(device, plan, rewrite)
+    old = Sectors(size, bytes(device.read(size, head.length - size))), Sectors(0, bytes(device.read(0, size)))
+    return TableImages(((found,), (old[0],), (old[1],)), hidden, ((Sectors(tail.start, bytes(tail.length)),),))
+
+
+def _gpt(size: int, sector_size: int, extent: Extent, role: PartRole) -> tuple[GptCopy, GptCopy]:
+    disk, part = (_random_guid() for _ in range(2))
+    return new_pair(size // sector_size, sector_size, disk, (UUID(role.gpt).bytes_le, part, extent, ""))
+
+
+def _random_guid() -> bytes:
+    return UUID(bytes=secrets.token_bytes(16), version=4).bytes_le
+
+
+def _raw(copy: GptCopy) -> bytes:
+    """Return a backup copy as it lies on the disk."""
+    return copy.entries + copy.sector
+
+
+def _new_table(device: Device, disk_size: int, label: str, extent: Extent, kind: str) -> Writing:
+    size, role = device.sector_size, role_of(kind)
+    head, tail = places(disk_size, size)
+    if label == "gpt":
+        primary, backup = _gpt(disk_size, size, extent, role)
+        count = min(disk_size // size - 1, 2**32 - 1)
+        entry = MbrEntry(0, CHS_FIRST, GPT_PROTECTIVE, CHS_BEYOND, 1, count)
+        rest, end, sector = primary.sector + primary.entries, _raw(backup), bytes(size)
+    else:
+        first, count = extent.start // size, extent.length // size
+        chs = USUAL.nearest(first), USUAL.nearest(first + count - 1)
+        entry = MbrEntry(0, chs[0], int(role.mbr or "0", 16), chs[1], first, count)
+        rest, end, sector = bytes(head.length - size), bytes(tail.length), bytes(size)
+        sector = sector[:440] + secrets.token_bytes(4) + sector[444:]
+    mbr = with_entries(sector, {1: entry, 2: NO_ENTRY, 3: NO_ENTRY, 4: NO_ENTRY})
+    return (Sectors(tail.start, end),), (Sectors(size, rest),), (Sectors(0, mbr),)
+
+
+def _refuse_other_table(device: Device, plan: Plan, rewrite: steps.RewriteTable) -> None:
+    """Raise Refused unless the table has the usual size and place, and nothing in it but the one partition."""
+    size = device.sector_size
+    head, tail = places(plan.disk.size, size)
+    changes = {change.number: change for change in rewrite.changes}
+    if rewrite.label == "gpt":
+        primary, backup = sound_pair(device)
+        found = {entry.number: entry.extent(size) for entry in primary.used_entries()}
+        if primary.entries_extent != Extent(2 * size, head.end - 2 * size) or backup.entries_extent.start != tail.start:
+            raise unsound("its copies are not in the usual places, the first and the last sectors of the disk")
+    else:
+        entries = entries_of(bytes(device.read(0, size))) or ()
+        found = {entry.slot: entry.extent(size) for entry in entries if entry.sectors}
+    check_before(found, changes)
+    if len(found) > 1:
+        raise refused("there is another partition now")
+
+
+# Where the disk stands. What counts at the start of the disk is what is recognised there: a system may have used it
+# after a cut, so what the journal holds is never written over content that is recognised.
+
+
+def standing_of(device: Device, journal: Journal) -> Standing:
+    """Return the state of a disk whose table appears or vanishes. Raises OSError."""
+    plan, images, step = journal.contents.plan, journal.contents.images, journal.position.step
+    visible, table = _is_visible(device, journal), table_state(device, images)
+    prepared = step <= index_of(plan, steps.HoldContent)
+    if appears(plan):
+        if prepared and visible:
+            return Standing.NOT_BEGUN
+        if table is TableState.AFTER and step >= index_of(plan, steps.RewriteTable):
+            return Standing.COMPLETE
+        if is_complete(journal):
+            return Standing.LEFT
+        released = False
+    else:
+        if table is TableState.BEFORE and step <= index_of(plan, steps.ParkEntries):
+            return Standing.NOT_BEGUN
+        released = step >= index_of(plan, steps.ReleaseContent)
+        if is_complete(journal) or (released and visible):
+            return Standing.COMPLETE
+    if _is_ours(device, journal):
+        return Standing.IN_FLIGHT
+    if not _is_hidden(device, journal):  # nothing was yet, or nothing is any more: the disk was used since
+        if released:
+            return Standing.LEFT
+        if prepared and appears(plan):
+            return Standing.NOT_BEGUN
+    return Standing.CHANGED
+
+
+def is_unsettled(device: Device, journal: Journal) -> bool:
+    """Return whether there is anything to do with this journal, although no entry led to it."""
+    stands = standing_of(device, journal)
+    goal = {Standing.NOT_BEGUN: TableState.BEFORE, Standing.COMPLETE: TableState.AFTER}.get(stands)
+    if goal is None:
+        return stands is Standing.IN_FLIGHT
+    beside = journal.contents.images.beside(goal)
+    state = table_state(device, beside)
+    return state is TableState.PARKED or (state is TableState.OTHER and is_ours(device, beside))
+
+
+def settle(device: Device, journal: Journal, goal: TableState) -> None:
+    """Write what a cut left undone of a disk that is old or new already; what is in use since stays as it is."""
+    images = journal.contents.images
+    if not images.has_table(goal) and _is_visible(device, journal):
+        unveil(device, 0, view_at_start(journal))
+    beside = images.beside(goal)
+    if table_state(device, beside) is not TableState.OTHER or is_ours(device, beside):
+        write_table(device, beside, goal)
+
+
+def unveil(device: Device, start: int, view: View) -> None:
+    """Write the redundant signatures back that are still hidden, beside content that is recognised."""
+    size = len(view.sign)
+    for at in sorted(signs_of(view).redundant):
+        if bytes(device.read(start + at, size)) == view.sign:
+            device.write(start + at, view.read(at, size))
+    device.flush()
+
+
+def sign_of(journal: Journal) -> bytes:
+    """Return the marker of a move."""
+    plan = journal.contents.plan
+    place = place_of(plan)
+    return marker(plan.disk.sector_size, None if place.file else place.extent.start, journal.id)
+
+
+def view_at_start(journal: Journal) -> View:
+    """Return what is held of the content that was at byte 0, or that will be."""
+    contents, sign = journal.contents, sign_of(journal)
+    for step in contents.plan.steps:
+        if isinstance(step, steps.HoldContent) and step.source.start == 0:
+            return View(step.held, contents.held[step.partition], step.source.length, sign)
+        if isinstance(step, steps.ReleaseContent) and step.target.start == 0:
+            content = patched(step.held, contents.held[step.partition], step.patches)
+            return View(step.held, content, step.target.length, sign)
+    raise ValueError("nothing of this plan lies at byte 0")
+
+
+def _is_visible(device: Device, journal: Journal) -> bool:
+    """Return whether the signature that counts is at the start of the disk."""
+    view = view_at_start(journal)
+    there = replace(view, content=[_read(device, extent) for extent in view.held.ranges])
+    last = signs_of(view).last
+    return bool(last) and signs_of(there).last == last
+
+
+def _read(device: Device, extent: Extent) -> bytes:
+    """An unreadable place is not recognised."""
+    return or_nothing(device, extent.start, extent.length) or bytes(extent.length)
+
+
+def _is_hidden(device: Device, journal: Journal) -> bool:
+    """Return whether a marker is in place of content at the start of the disk."""
+    view = view_at_start(journal)
+    size = len(view.sign)
+    found = (_read(device, extent) for extent in view.held.ranges)
+    return any(part[at : at + size] == view.sign for part in found for at in range(0, len(part), size))
+
+
+def _is_ours(device: Device, journal: Journal) -> bool:
+    """Return whether every byte where a table is or will be is one that this move put there."""
+    view, images = view_at_start(journal), journal.contents.images
+    size = len(view.sign)
+    known: dict[int, list[bytes]] = {}
+    for one in images.sectors:
+        for at in range(0, len(one.data), size):
+            known.setdefault(one.at + at, [view.sign]).append(one.data[at : at + size])
+    for at, states in known.items():
+        states += [found] if (found := view.read(at, size)) else []
+        sector = bytes(device.read(at, size))
+        if not all(byte in those for byte, *those in zip(sector, *states, strict=True)):
+            return False
+    return True

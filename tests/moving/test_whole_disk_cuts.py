@@ -1,0 +1,222 @@
+"""What lies on a whole disk gets a table or loses it, and the power is cut before every operation: nothing is lost."""
+
+import random
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from aligntool.change import Plan, RealignGoal
+from aligntool.errors import Stopped
+from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.realign.partition_request import WholeDisk
+from aligntool.realign.request import Request
+from aligntool.units import KIB, MIB, Extent
+from tests.conftest import run
+from tests.moving.simulated import PowerCut, SimulatedDisk, crashes
+from tests.moving.test_simulated_cuts import NoKernel, final
+from tests.thorough import THOROUGH
+
+pytestmark = pytest.mark.needs_tools("mke2fs", "mkswap", "mkfs.vfat", "blkid", "sfdisk", "cryptsetup")
+
+EVERY = 1 if THOROUGH else 7
+LUKS = "--type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --luks2-metadata-size 16k --luks2-keyslots-size 128k"
+MAKE = {
+    "ext2": "mke2fs -q -F -t ext2 -b 1024 {path} {kib}",
+    "swap": "mkswap {path} {kib}",
+    "vfat": "mkfs.vfat -F 12 --mbr=n {path} {kib}",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A disk and what is to happen to it."""
+
+    kind: str
+    platter: bytes
+    plan: Plan
+    runs: dict[int, tuple[Extent, ...]]
+    sector: int = 512
+
+    @property
+    def source(self) -> Extent:
+        place = self.plan.places[0].before
+        assert place is not None
+        return place
+
+    @property
+    def target(self) -> Extent:
+        return self.plan.places[0].after
+
+    def act(self, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
+        disk = SimulatedDisk(platter, cut=cut, sector=self.sector)
+        context = MoveContext(disk, NoKernel())
+        events = {
+            "move": lambda: realign(self.plan, context, self.runs),
+            "resume": lambda: resume(context),
+            "rollback": lambda: rollback(context),
+        }[how]()
+        try:
+            for _ in events:
+                pass
+        except PowerCut:
+            pass
+        return disk
+
+
+def make(
+    folder: Path, kind: str, *, label: str = "gpt", grain: int = MIB, undo: bool = False, old: bytes = b""
+) -> Case:
+    """A file system of 600 KiB on a disk of 3 MiB, with a file in it where that is possible; `old`: instead of that."""
+    path = folder / "disk.img"
+    noise = random.Random(kind).randbytes(3 * MIB)
+    if old:
+        path.write_bytes(old)
+    else:
+        path.write_bytes(bytes(600 * KIB) + noise[: 3 * MIB - 600 * KIB])
+        run(*MAKE[kind].format(path=path, kib=600).split())
+    request = Request(RealignGoal(grain=grain))
+    found = WholeDisk(request, label, undo).find_plan(str(path), request)
+    return Case(kind, path.read_bytes(), found.plan, found.runs)
+
+
+def seen(folder: Path, platter: bytes) -> dict[str, str]:
+    """What libblkid sees on the disk."""
+    path = folder / "seen.img"
+    path.write_bytes(platter)
+    done = subprocess.run(["blkid", "-p", "-o", "export", path], capture_output=True, text=True, check=False)
+    return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+
+
+def is_whole_at(case: Case, platter: bytes, place: Extent) -> bool:
+    return used_bytes(case, platter, place) == used_bytes(case, case.platter, case.source)
+
+
+def used_bytes(case: Case, platter: bytes, place: Extent) -> bytes:
+    held = next(step.held for step in case.plan.steps if hasattr(step, "held"))
+    runs = (*case.runs[case.plan.places[0].number], *held.ranges)
+    content = bytearray(platter[place.start : place.end])
+    if case.kind == "vfat":
+        content[0x1C:0x20] = bytes(4)
+    return b"".join(bytes(content[run.start : run.end]) for run in sorted(runs))
+
+
+def check_seen(case: Case, folder: Path, platter: bytes) -> None:
+    """Everybody sees the old content whole, nothing, or the new content whole."""
+    facts = seen(folder, platter)
+    has_table = "PTTYPE" in facts and not ("TYPE" in facts and facts["PTTYPE"] == "dos")
+    if "TYPE" in facts:
+        assert facts["TYPE"] == case.kind
+        whole = case.target if case.target.start == 0 else case.source
+        assert is_whole_at(case, platter, whole), "half a file system is recognised at the start of the disk"
+    elif has_table:
+        place = case.target if case.target.start else case.source
+        assert is_whole_at(case, platter, place), "a table shows half a file system"
+
+
+def end(case: Case, folder: Path, platter: bytes) -> str:
+    """Old or new; the disk must be exactly the one or the other, and nothing in flight."""
+    assert find_journal(SimulatedDisk(platter, sector=case.sector), None) is None
+    facts = seen(folder, platter)
+    at_start = facts.get("TYPE") == case.kind
+    place = case.source if at_start == (case.source.start == 0) else case.target
+    assert is_whole_at(case, platter, place)
+    if not at_start:
+        assert facts.get("PTTYPE") in ("gpt", "dos")
+        listed = run("sfdisk", "--dump", str(folder / "seen.img"))
+        assert f"start={place.start // case.sector:>12}, size={place.length // case.sector:>12}" in listed
+        assert "No errors detected" in run("sfdisk", "--verify", str(folder / "seen.img"))
+    if place == case.source:
+        head, tail = 34 * case.sector, 33 * case.sector
+        assert platter[:head] == case.platter[:head]
+        assert platter[-tail:] == case.platter[-tail:]
+    return "old" if place == case.source else "new"
+
+
+def recovered(case: Case, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
+    disk = SimulatedDisk(platter, sector=case.sector)
+    if find_journal(disk, None) is None:
+        return disk
+    try:
+        return case.act(platter, how, cut)
+    except Stopped as stop:
+        assert "complete" in str(stop)
+        assert how == "rollback"
+        return case.act(platter, "resume", cut) if find_journal(disk, None) else disk
+
+
+@pytest.mark.parametrize("kind", MAKE)
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+@pytest.mark.parametrize("undo", [False, True])
+@pytest.mark.parametrize("grain", [64 * KIB, MIB])
+def test_a_cut_before_every_operation_loses_nothing(
+    tmp_path: Path, kind: str, label: str, undo: bool, grain: int
+) -> None:
+    case = make(tmp_path, kind, label=label, grain=grain)
+    whole = case.act(case.platter, "move")
+    assert end(case, tmp_path, final(whole)) == "new"
+    if undo:
+        case = make(tmp_path, kind, undo=True, old=final(whole))
+        whole = case.act(case.platter, "move")
+        assert end(case, tmp_path, final(whole)) == "new"
+    states = set()
+    for number, platter in enumerate(crashes(case.platter, whole.log, random.Random(number_of(kind)))):
+        if number % EVERY:
+            continue
+        check_seen(case, tmp_path, platter)
+        for how in ("resume", "rollback"):
+            states.add((how, end(case, tmp_path, final(recovered(case, platter, how)))))
+    assert {("resume", "new"), ("rollback", "old")} <= states
+
+
+def number_of(kind: str) -> int:
+    return list(MAKE).index(kind)
+
+
+@pytest.mark.parametrize("seed", range(200 if THOROUGH else 12))
+def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, seed: int) -> None:
+    """Resume and rollback in turn, each cut again and again."""
+    luck = random.Random(seed)
+    kind, label, grain = luck.choice(list(MAKE)), luck.choice(("gpt", "dos")), luck.choice((64 * KIB, MIB))
+    case = make(tmp_path, kind, label=label, grain=grain)
+    if luck.random() < 0.5:
+        case = make(tmp_path, kind, undo=True, old=final(case.act(case.platter, "move")))
+    operations = case.act(case.platter, "move").operations
+    disk = case.act(case.platter, "move", luck.randrange(operations))
+    for _ in range(luck.randint(1, 8)):
+        platter = disk.after_the_cut(luck)
+        check_seen(case, tmp_path, platter)
+        disk = recovered(case, platter, luck.choice(("resume", "resume", "rollback")), luck.randint(0, 60))
+    platter = disk.after_the_cut(luck)
+    check_seen(case, tmp_path, platter)
+    end(case, tmp_path, final(recovered(case, platter, luck.choice(("resume", "rollback")))))
+
+
+USED = 1024 + 44  # s_mtime of an ext2 superblock: linux/fs/ext4/ext4.h
+
+
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+@pytest.mark.parametrize("undo", [False, True])
+def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, label: str, undo: bool) -> None:
+    """A system that starts after a cut mounts what it sees; no recovery writes the journal's superblock over that."""
+    case = make(tmp_path, "ext2", label=label)
+    if undo:
+        case = make(tmp_path, "ext2", undo=True, old=final(case.act(case.platter, "move")))
+    count = 0
+    for number, platter in enumerate(
+        crashes(case.platter, case.act(case.platter, "move").log, random.Random(number_of("ext2")))
+    ):
+        if seen(tmp_path, platter).get("TYPE") != "ext2":
+            continue
+        used = bytearray(platter)
+        used[USED : USED + 4] = b"used"
+        count += 1
+        for how in ("resume", "rollback"):
+            try:
+                done = final(recovered(case, bytes(used), how))
+            except Stopped:
+                done = bytes(used)
+            assert seen(tmp_path, done)["TYPE"] == "ext2", f"cut {number}, {how}"
+            assert done[USED : USED + 4] == b"used", f"cut {number}, {how}"
+    assert count
