@@ -11,6 +11,7 @@ from aligntool.cli import options
 from aligntool.cli.options import File, Grid, command
 from aligntool.cli.plan import disk_plan_lines, report_result
 from aligntool.cli.run_change import Applying, Operation, ends_stream, pipes_may_break, run_change, show_only
+from aligntool.errors import refuse
 from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import Request, locked_realign, still_true
 from aligntool.render.lines import Line
@@ -62,6 +63,7 @@ def partition(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
+    refuse(options.show_inside(disk, writes=not dry_run))
     run_change(Partition(disk, asked.request(geometry), rate), yes=yes, json_=json_, dry_run=dry_run)
 
 
@@ -81,6 +83,7 @@ def plan_partition(
 
     Exit code: 0 planned; 3 refused, with every reason.
     """
+    refuse(options.show_inside(disk))
     operation = Partition(disk, asked.request(geometry))
     show_only(operation, operation.make_plan(), json_=json_, kept=kept)
 

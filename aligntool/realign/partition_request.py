@@ -30,7 +30,7 @@ class WholeDisk:
 
     def find_plan(self, target: str, asked: Request) -> Found:
         """Return the plan, and what it was made from. Raises Refused with every reason."""
-        judged, _ = look_at(target, asked, "plan partition")
+        judged, _ = look_at(target, asked)
         disk = judged.disk
         refuse_part(target, disk, "what gets a table, or loses it, is a whole disk")
         refuse_in_flight(disk.path)
