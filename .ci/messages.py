@@ -16,8 +16,11 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from html import unescape
 from importlib import import_module
 from pathlib import Path
+
+from jinja2 import Environment
 
 from aligntool.audit.report import QUESTIONS, explanations, findings_markdown
 from aligntool.cli.app import COMMANDS, FIRST_PAGE
@@ -89,6 +92,25 @@ def of_sources() -> Iterator[tuple[str, str]]:
                 yield from ((place, line) for line in sentences(template(node)))  # type: ignore[arg-type]
 
 
+def of_templates() -> Iterator[tuple[str, str]]:
+    """Yield what stands between the tags of HTML templates, in their labels, and in strings of their expressions."""
+    for path in sorted((ROOT / "aligntool").rglob("*.html")):
+        page, shown = "", False
+        for _, kind, value in Environment().lex(path.read_text()):
+            shown = kind == "variable_begin" or (shown and kind != "variable_end")
+            if kind == "string":
+                yield from ((path.relative_to(ROOT).as_posix(), one) for one in sentences(value[1:-1]))
+            elif kind == "name" and not shown and value in ("else", "for", "endfor", "macro"):
+                page += "<>"
+            page += value if kind == "data" else "\0" * (kind == "variable_begin")
+        page = re.sub(r"<(code|style)\b.*?</\1>", "<>", page, flags=re.DOTALL)
+        for text in (*re.split(r"<[^>]*>", page), *re.findall(r'aria-label="([^"]*)"', page)):
+            first, *rest = re.split("\0+", unescape(" ".join(text.split())))
+            line = first + "".join(f"{{{number}}}{part}" for number, part in enumerate(rest))
+            if re.search(r"[A-Za-z]{2}", line) and line != "data":  # which is also what an array is named
+                yield path.relative_to(ROOT).as_posix(), line
+
+
 def of_help() -> Iterator[tuple[str, str]]:
     for module, function, _ in COMMANDS.values():
         for paragraph in re.split(
@@ -117,7 +139,7 @@ def messages() -> dict[str, set[str]]:
     """Every message, with the files that have it."""
     found: dict[str, set[str]] = {FIRST_PAGE: {"aligntool/cli/app.py"}}
     first_page = {line.strip() for line in FIRST_PAGE.split("\n")}
-    for place, text in (*of_sources(), *of_help(), *of_data()):
+    for place, text in (*of_sources(), *of_templates(), *of_help(), *of_data()):
         if text and text not in first_page:
             found.setdefault(text, set()).add(place)
     return found

@@ -8,7 +8,9 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from html import unescape
 from pathlib import Path
 
 import click
@@ -305,6 +307,51 @@ def test_what_programs_read_is_the_same_in_every_language(old_disk: Path) -> Non
 def _without_time(text: str) -> str:
     return re.sub(r'"date": "[^"]*"|"[a-z_]*(id|uuid|guid|created|time)": "[^"]*"|\d+(\.\d+)?(e[+-]?\d+)?$', "",
                   text, flags=re.MULTILINE)  # fmt: skip
+
+
+TEXTS = re.compile(r"<(?:code|style)\b.*?</(?:code|style)>|<[^>]*>", re.DOTALL)
+CAPTURES = [ROOT / "tests" / "machines" / f"{name}.tar.xz" for name in ("nvme-behind-switch", "sata-usb-and-sd-card")]
+
+
+def _page(*words: str | Path, env: Mapping[str, str], cwd: Path) -> tuple[str, Counter[str], list[str]]:
+    """Return a page as it is written, its numbers but for those in pictures, and its tags outside of these."""
+    page = run_aligntool(*words, "-o", "-", env=env, cwd=cwd, code=0).stdout
+    outside = re.sub(r"<svg.*?</svg>|\d\d:\d\d UTC", "", page, flags=re.DOTALL)
+    tags = [re.sub(r' aria-label="[^"]*"| lang="\w+"', "", tag) for tag in TEXTS.findall(outside)]
+    return page, Counter(re.findall(r"\d[\d,.]*\d", unescape(TEXTS.sub(" ", outside)))), tags
+
+
+def test_a_page_is_translated_and_has_the_same_parts_and_numbers(old_disk: Path) -> None:
+    bench = (word for kind in ("-alignment", "-span", "")
+             for word in ("--bench", ROOT / "tests" / "golden" / "v1" / f"bench{kind}.json"))  # fmt: skip
+    cases: list[tuple[str | Path, ...]] = [
+        ("report", old_disk.name), ("report", "--sysroot", CAPTURES[0], *bench),
+        ("fleet", "--fail-on", "never", *CAPTURES),
+    ]  # fmt: skip
+    for words in cases:
+        _, english, parts = _page(*words, env={"LC_ALL": "C.UTF-8"}, cwd=old_disk.parent)
+        page, own, own_parts = _page(*words, env=JA, cwd=old_disk.parent)
+        assert page.startswith('<!DOCTYPE html>\n<html lang="ja">') and own_parts == parts
+        assert not english - own
+        assert all(text.isascii() for text in re.findall(r"<code>([^<]*)</code>", page))  # what is typed
+        texts = [unescape(text).strip() for text in (*TEXTS.split(page), *re.findall(r'aria-label="([^"]*)"', page))]
+        left = [text for text in texts if re.search(r"[a-z]{3,} [a-z]{3,}", MADE_UP.sub("", NAMES.sub("", text)))]
+        assert not left
+        alone = {word for text in texts for word in re.findall(r"(?<![\w-])[a-z]{4,}\b", text)}
+        assert not alone & {"page", "partition", "disks", "findings", "starts", "size", "range", "error", "halves"}
+
+
+# Names: of commands, of devices, and those that are made up for the results.
+MADE_UP = re.compile(r"bench [a-z]+|(QEMU|Virtio|PCI|XIO3130|MegaRAID|ICH9R).*|a test|A processor")
+
+
+def test_a_picture_is_translated_and_words_of_a_long_title_stay_in_it(old_disk: Path) -> None:
+    done = run_aligntool(
+        "report", old_disk.name, "--chart", "start-old-img-1", "--svg", "-", env=JA, cwd=old_disk.parent, code=0
+    )
+    lines = re.findall(r'<text x="14"[^>]*>([^<]*)</text>', done.stdout)
+    assert "パーティション1の開始位置" in lines[0] and len(lines) > 2
+    assert max(map(cell_width, lines)) * 0.58 * 11.5 <= 460
 
 
 def test_errors_and_hints_are_translated_and_commands_stay(old_disk: Path) -> None:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 from xml.etree.ElementTree import Element, tostring
 
-from aligntool.render.lines import cell_width, escaped
+from aligntool.render.lines import cell_width, harmless, wrapped
 from aligntool.render.recipes import BUSY_US, COMMANDS, LATENCY_US, TOPIC, Run, runs
 
-# SVG as values, written by an XML writer. Words in a picture come from disks: here they are made escaped and escaped.
+# SVG as values, written by an XML writer. Words in a picture come from disks: here they are made harmless and escaped.
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 LONGEST_WORDS = 120  # characters of one text in a picture
@@ -39,7 +39,7 @@ def element(tag: str, text: str = "", children: Iterable[Element] = (), **attrib
     """Attributes that are "" are left out. Words may have been on a disk."""
     named = ((name.rstrip("_").replace("_", "-"), _number(value)) for name, value in attributes.items())
     made = Element(tag, {name: value for name, value in named if value})
-    made.text = escaped(text) or None
+    made.text = harmless(text) or None
     made.extend(children)
     return made
 
@@ -73,12 +73,12 @@ def percent(share: float) -> str:
 
 def words_width(text: str, size: Number) -> float:
     """About how wide a text is, in pixels."""
-    return cell_width(escaped(text)) * LETTER * size
+    return cell_width(harmless(text)) * LETTER * size
 
 
 def fitting(text: str, width: float, size: Number) -> str:
     """As much of it as has room, with an ellipsis; nothing, where not even a letter has."""
-    text = escaped(text)[:LONGEST_WORDS]
+    text = harmless(text)[:LONGEST_WORDS]
     if words_width(text, size) <= width:
         return text
     while text and words_width(text + "…", size) > width:
@@ -122,15 +122,10 @@ def _headed(picture: Picture) -> tuple[int, list[Element]]:
 
 def folded(text: str, width: float, size: Number) -> list[str]:
     """A text in lines of that width in pixels, at most MOST_LINES; the last one ends with an ellipsis if need be."""
-    made: list[str] = []
-    rest = escaped(text)[: MOST_LINES * LONGEST_WORDS].split()
-    while rest and len(made) < MOST_LINES - 1:
-        count = 1
-        while count < len(rest) and words_width(" ".join(rest[: count + 1]), size) <= width:
-            count += 1
-        made.append(fitting(" ".join(rest[:count]), width, size))
-        rest = rest[count:]
-    return [*made, fitting(" ".join(rest), width, size)] if rest else made
+    rest = " ".join(harmless(text)[: MOST_LINES * LONGEST_WORDS].split())
+    made = list(wrapped(rest, int(width / LETTER / size), "")) if rest else []
+    made[MOST_LINES - 1 :] = [" ".join(made[MOST_LINES - 1 :])] if made[MOST_LINES - 1 :] else []
+    return [fitting(each, width, size) for each in made]
 
 
 def style_sheet(name: str) -> str:

@@ -15,15 +15,19 @@ from struct import iter_unpack, unpack_from
 # As text: compiling them would cost every start of the program a millisecond.
 HOLE, _WORD = r"\{\d+(?::d)?\}", r"(?<![\dA-Za-z])[A-Za-z]{2,}"
 _FRAMES = (
-    (r"\s*", r"\s*$"),
     (r"\s*(?:[-·✗!→] |\d+(?:\.|/\d+) |AT\d+ )+\s*", r"\s*$"),
+    (r"\s*", r"\s*$"),
     (r"\s*", r"[:,]\s*$"),
     (r"\s*[-·]?\s*\d+ ", r"\s*$"),
 )
 """What may stand before and after a sentence: spaces; the mark of an item; a colon or a comma; a number."""
 _COMMAND = r"\$ |(?:sudo )?aligntool [a-z]|'[^']*'$"
 _JOINS = {" and ": "と", ", ": "、", ". ": "。"}
-_SEPARATORS = ("\n", r"(?<!\d)\. ", "; ", ": ", ", ", " and ", " · ", " / ", "  ")
+_SEPARATORS = ("\n", " · ", " – ", " ← ", r"(?<!\d)\. ", "; ", ": ", ", ", " and ", " / ", "  ")
+_STRONG = r"\n|; | · | – | ← "
+"""A sentence does not reach across these, but where they are its own."""
+_NOUN = r"[a-z]+ \{0\} of \{1\}"
+"""A part of something that is named: the name is one word, and what follows is the sentence about it."""
 _PARENTHESES, _SIZE = r"(.+?)( ?\()(.+)(\))", r"(.+?)( )([-+]?\d\S*)"
 _SHORT = 80
 """So many characters may be split at any space, where both parts are then known."""
@@ -100,7 +104,8 @@ class Catalogue:
         fitting = [(each, holes) for word in words for each in self._templates.get(word, ())
                    if (holes := each.holes_in(core)) is not None]  # fmt: skip
         fitting.sort(key=lambda one: (len(one[1][0][0]), -one[0].size))
-        yield from ((holes, template.filled) for template, holes in fitting if template.size >= LEAST)
+        first = [one for one in fitting if one[0].size >= LEAST and not one[0].reaches_far(one[1])]
+        yield from ((holes, template.filled) for template, holes in first)
         for separator in _SEPARATORS:
             if found := re.search(separator, core):
                 for most in (0, 1):  # at every one, or at the first
@@ -109,7 +114,7 @@ class Catalogue:
         for pattern in (_PARENTHESES, _SIZE):
             if found := re.fullmatch(pattern, core):
                 yield [(part, False) for part in found.groups()], "".join
-        yield from ((holes, template.filled) for template, holes in fitting if template.size < LEAST)
+        yield from ((holes, template.filled) for template, holes in fitting if (template, holes) not in first)
 
 
 def _without_beginnings(messages: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -127,6 +132,7 @@ class _Template:
         self._quoted = [literal.endswith('"') for literal in self._literals[:-1]]
         self._names = re.findall(HOLE, english)
         self._number = "{0:d}" in english
+        self._noun = bool(re.fullmatch(_NOUN, english))
         self._parts = re.split(f"({HOLE})", own)
         self.size = sum(map(len, self._literals))
         self.key = max(re.findall(_WORD, " ".join(self._literals)) or [""], key=len)
@@ -145,9 +151,19 @@ class _Template:
             holes.append(text[at:to])
             at = to + len(literal)
         found = [*holes, text[at:end]]
-        if at > end or (self._number and not re.fullmatch(r"[\d,]+", found[0])):
+        if at > end or (self._number and not re.fullmatch(r"[\d,]+", found[0])) or (self._noun and " " in found[-1]):
+            return None
+        if any(
+            hole.startswith("of ") or (hole.endswith((":", ",")) and after)
+            for hole, after in zip(found, [*inner, last], strict=True)
+        ):
             return None
         return list(zip(found, self._quoted, strict=True))
+
+    def reaches_far(self, holes: list[tuple[str, bool]]) -> bool:
+        """Return whether one of the holes has more than a part of a sentence."""
+        before = holes if self._literals[-1] else holes[:-1]
+        return any(re.search(_STRONG, text) for text, _ in holes) or any(": " in text for text, _ in before)
 
     def filled(self, holes: list[str]) -> str:
         """Return the translation of this sentence with these in its holes."""
@@ -199,6 +215,11 @@ def use_language(code: str | None) -> None:
     """Choose what `translated` translates to; None: English."""
     global _chosen
     _chosen = code
+
+
+def chosen_language() -> str:
+    """Return its code, as HTML has it."""
+    return _chosen or "en"
 
 
 def translated(text: str) -> str:

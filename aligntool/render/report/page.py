@@ -1,9 +1,11 @@
 """The HTML report: measurements as it shows them, and the page put together."""
 
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from html import escape, unescape
 from math import log10
 from statistics import median
 
@@ -27,6 +29,7 @@ from aligntool.render.experiments import host_memory_words, knee_facts, range_wo
 from aligntool.render.lines import escaped
 from aligntool.render.report import disks
 from aligntool.render.report.disks import Loss, Measured, when_words
+from aligntool.render.translate import chosen_language, translated
 from aligntool.units import format_about, format_rate, format_size, significant
 
 # Under which conditions something was measured, as words for the page.
@@ -341,7 +344,7 @@ def _signed(value: float) -> str:
     return "0.00" if text[1:] == "0.00" else text
 
 
-# Content -> the page. All text is made escaped first and escaped by the template, so that no name on a disk is ever
+# Content -> the page. All text is made harmless first and escaped by the template, so that no name on a disk is ever
 # markup; the page forbids scripts and the network.
 
 LONGEST = 1200
@@ -351,7 +354,7 @@ LONGEST = 1200
 def page_html(content: disks.Content) -> str:
     styles = svg.style_sheet("page.css") + svg.style_sheet("picture.css")
     report = content.report
-    return (
+    return _in_own_language(
         _environment()
         .get_template("page.html")
         .render(
@@ -401,4 +404,19 @@ def styled(template: str, **values: object) -> str:
     """Return another page in the style of this one."""
     styles = svg.style_sheet("page.css")
     made = _environment().get_template(template)
-    return made.render(version=__version__, styles=Markup(styles), policy=_policy(styles), **values)
+    return _in_own_language(made.render(version=__version__, styles=Markup(styles), policy=_policy(styles), **values))
+
+
+def _in_own_language(page: str) -> str:
+    """Return the page with what stands between its tags, and in labels, in the user's language; commands stay."""
+    if chosen_language() == "en":
+        return page
+    pieces = re.split(r"(<(code|style)\b.*?</\2>|<[^>]*>)", page, flags=re.DOTALL)
+    texts, tags = pieces[::3], [*pieces[1::3], ""]
+    label = re.compile(r'(?<= aria-label=")[^"]*')
+    made = zip(map(_own, texts), (label.sub(lambda found: _own(found[0]), tag) for tag in tags), strict=True)
+    return "".join(map("".join, made)).replace('lang="en"', f'lang="{chosen_language()}"', 1)
+
+
+def _own(text: str) -> str:
+    return escape(translated(unescape(text))) if text.strip() else text
