@@ -4,6 +4,7 @@ The sentences come from the source itself (.ci/messages.py), the checks of the c
 """
 
 import ast
+import hashlib
 import json
 import re
 import subprocess
@@ -60,6 +61,24 @@ def test_the_page_of_the_findings_is_made_of_the_catalogue() -> None:
     made = run(sys.executable, "-B", "-c", f"import sys; sys.path.insert(0, {str(ROOT / '.ci')!r}); {code}")
     assert made == (ROOT / "docs" / "ja" / "findings.md").read_text()
     assert len(re.findall(r"^### AT", made, re.MULTILINE)) == len(Code)
+
+
+PAGES = [page for page in sorted((ROOT / "docs" / "ja").glob("*.md")) if page.name != "findings.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_in_japanese_follows_the_english_page_of_today(page: Path) -> None:
+    source = ROOT / "docs" / page.name
+    english, own = source.read_text(), page.read_text()
+    wanted = f"<!-- follows docs/{page.name} sha256:{hashlib.sha256(source.read_bytes()).hexdigest()} -->"
+    assert own.split("\n")[0] == wanted, (
+        f"docs/{page.name} has changed: translate what is new (git log -p docs/{page.name}), "
+        f"then write the first line of docs/ja/{page.name} anew"
+    )
+    for part in (r"^```.*?^```$", r"^#+ ", r"^\|(?=[^\n]*\|$)", r"^\d+\. |^- ", r"^!\["):  # each in the same order
+        assert re.findall(part, own, re.MULTILINE | re.DOTALL) == re.findall(part, english, re.MULTILINE | re.DOTALL)
+    words = [set(re.findall(r"`[^`\n]+`|AT\d{3}", text)) for text in (english, own)]
+    assert words[0] == words[1]  # commands, options, names
 
 
 def _entries() -> dict[str, str]:
