@@ -141,7 +141,7 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A field in a boot sector that says where the partition begins.
+    """A field in a boot sector or a file that says where a partition begins.
 
     `at` is counted from the start of the partition. `before` and `after` are the field's values; a checksum over
     patched sectors has neither, because it is computed from what is found there.
@@ -209,7 +209,7 @@ class ParkEntries:
     Logical partitions are parked by their container: the whole chain is out of sight.
     """
 
-    partitions: tuple[int, ...]  # those that move or were shrunk
+    partitions: tuple[int, ...]  # those that move, were shrunk, or hold a file that names one
     parked: tuple[int, ...]  # the entries that change: the same, or the container in place of its logicals
 
 

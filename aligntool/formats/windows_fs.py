@@ -239,6 +239,8 @@ MFT_RECORD_ROOM = 64 * KIB  # more than a record takes
 ATTRIBUTE_LIST, VOLUME_INFORMATION, DATA, INDEX_ROOT, INDEX_ALLOCATION = 0x20, 0x70, 0x80, 0x90, 0xA0
 MOST_VOLUME_ATTRIBUTES, MOST_RUNS, MOST_ENTRIES, DEEPEST = 64, 256, 4096, 8
 LARGEST_INDEX_BLOCK = 64 * KIB
+LONGEST_LIST = 256 * KIB  # of attributes, as Windows limits it
+MOST_PIECES = 4096  # of a file that is followed
 
 HIBERNATED = (b"hibr", b"HIBR")  # b"wake" and b"RSTR" stand there once it was resumed
 
@@ -295,7 +297,9 @@ class Files:
 
     def _homes(self, listed: bytes, kind: int) -> Iterator[int]:
         """Yield the records with parts of an attribute, by the list of attributes."""
-        entries = value_of(listed) if not listed[8] else self.read(runs_of([listed]), 0, le64(listed, 48))
+        entries = (
+            value_of(listed) if not listed[8] else self.read(runs_of([listed]), 0, min(le64(listed, 48), LONGEST_LIST))
+        )
         at, seen = 0, set[int]()
         while at + 26 <= len(entries) and (length := le16(entries, at + 4)) >= 26:
             number = le64(entries, at + 16) & NUMBER
@@ -325,6 +329,8 @@ def runs_of(parts: Sequence[bytes]) -> Runs:
         runs += _runs(body[le16(body, 32) :]) if body[8] else ()
         if not body[8] or (le64(body, 16), le64(body, 24)) != (before, sum(count for _, count in runs) - 1):
             raise Unclear(_LOST)
+        if len(runs) > MOST_PIECES:
+            raise Unclear(_LOST)
     return tuple(runs)
 
 
@@ -332,6 +338,8 @@ def files_of(area: Area) -> Files:
     """Return the files of an NTFS volume. Raises Unclear."""
     boot = area.head[:512]
     files = Files(area, _cluster(boot), _record_size(boot, _cluster(boot)), ())
+    if not files.cluster:
+        raise Unclear(_LOST)
     first = replace(files, table=((le64(boot, 48), -(-MFT_RECORD_ROOM // files.cluster)),))
     first = replace(first, table=runs_of([body for body in _bodies(first.record(0), DATA) if not _first_cluster(body)]))
     return replace(first, table=runs_of(first.parts(0, DATA)))

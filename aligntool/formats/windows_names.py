@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import field
+from itertools import islice
 
 from aligntool.formats.numbers import le16, le32, le64
 from aligntool.formats.reader import Area
@@ -83,7 +84,8 @@ def open_file(files: Files, path: str) -> File | None:
 _DAMAGED = "is no hive of the registry that is whole"
 _HEADER = 4096
 _LARGEST_CELL = 64 * KIB
-_MOST_CELLS = 20_000  # that are read of one hive
+_MOST_NAMES = 1000  # of one hive
+_MOST_CELLS = 10_000  # that are read of one hive
 _IN_THE_VALUE = 1 << 31  # of the size of data: it stands in the value's own cell
 _ASCII_NAME = {b"nk": 0x20, b"vk": 0x01}  # flags: the name has one byte a letter
 
@@ -244,7 +246,9 @@ def read_names(area: Area, signature: bytes) -> Names:
 
 
 def _with(names: Names, path: str, hive: Hive, signature: bytes) -> Names:
-    named = _mounted(hive, signature) if path == SYSTEM else _devices(hive, signature)
+    named = [*islice(_mounted(hive, signature) if path == SYSTEM else _devices(hive, signature), _MOST_NAMES + 1)]
+    if len(named) > _MOST_NAMES:
+        raise Unclear(_DAMAGED)
     starts = tuple(NamedStart(what, start, hive.file.places(at, LENGTH_OF_START)) for what, start, at in named)
     dirty = () if hive.is_clean else (path,)
     return Names((*names.files, path), (*names.starts, *starts), (*names.dirty, *dirty))

@@ -68,7 +68,11 @@ def write_plan(disk: Disk, goal: RealignGoal, wish: Wanted, found: Found | None,
     patched = _with_names(wish, found, patched)
     done = tuple(_steps(disk, found, shrunk, changes, patched)) if found and found.journal else ()
     places = tuple(_place(part, wish, after.get(part.number, part.extent)) for part in disk.partitions)
-    attention = (*wishes.attention_to(disk, moving, patched, wish.names), *wishes.attention_to_shrunk(shrunk))
+    attention = (
+        *wishes.attention_to(disk, moving, patched, wish.names),
+        *wishes.letters_taken(disk, wish.names, found),
+        *wishes.attention_to_shrunk(shrunk),
+    )
     notes = (*wish.notes, *wishes.notes_on(disk, wish, found, shrunk, patched))
     cost = estimate(disk, moving, used, done) if moving else Estimate(0, 0)
     return Plan("realign", steps.subject(disk), _goal_words(goal), places, done, attention, notes, cost)

@@ -281,6 +281,16 @@ def _windows(disk: Disk, part: Partition, names: Mapping[int, Names]) -> Iterato
         yield f"partition {part.number} has Windows' recovery environment, whose list names the old start; {again}"
 
 
+def letters_taken(disk: Disk, names: Mapping[int, Names], found: Found | None) -> Iterator[str]:
+    """Yield a warning for each letter that Windows remembers for a place where nothing begins, and soon something."""
+    present = {part.extent.start for part in disk.partitions}
+    coming = {found.after[number].start: number for number in found.order} if found else {}
+    for letter in (each for one in names.values() for each in one.starts if "\\DosDevices\\" in each.what):
+        if letter.start in coming.keys() - present:
+            by = f"{letter.what} names its new start already, for a partition that is gone"
+            yield f"partition {coming[letter.start]}: {by}; Windows may give it that letter"
+
+
 def naming_reasons(disk: Disk, names: Mapping[int, Names], found: Found, shrunk: Shrinks) -> Iterator[Refusal]:
     """Yield why files that name a start cannot be changed with the move."""
     parts = {part.number: part for part in disk.partitions}

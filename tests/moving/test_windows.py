@@ -100,7 +100,8 @@ def test_only_what_names_a_start_that_changes_differs_afterwards(tmp_path: Path)
     said = mover.realign(image)
     assert "name starts that change, and follow them; values changed: 4" in " ".join(said.split())
     new = new_start(image, 2)
-    assert (new % 8, new_start(image, 1)) == (0, BOOT)
+    assert (new * SECTOR, new_start(image, 1)) == (windows.FORMER, BOOT)
+    assert "DosDevices\\F: names its new start already" in " ".join(said.split())
     expected = windows.changed_in_store(new * SECTOR, BOOT * SECTOR)
     assert values_on(image, BOOT, STORE) == {**before[0], **expected}
     expected = windows.mounted_devices(new * SECTOR, BOOT * SECTOR)
@@ -285,6 +286,30 @@ def act(planned: Planned, how: str, platter: bytes, cut: int | None, luck: rando
     except PowerCut:
         pass
     return disk.after_the_cut(luck, torn=False), disk.operations
+
+
+class Seen(NoKernel):
+    """A kernel that remembers which partitions it shows."""
+
+    def __init__(self) -> None:
+        self.forgotten: tuple[int, ...] = ()
+        self.shown: dict[int, Extent] = {}
+
+    def forget(self, numbers: tuple[int, ...]) -> None:
+        self.forgotten = numbers
+
+    def tell(self, partitions: tuple[tuple[int, Extent], ...]) -> None:
+        self.shown = dict(partitions)
+
+
+def test_the_kernel_shows_the_partition_that_stayed_again(planned: Planned) -> None:
+    kernel = Seen()
+    for _ in realign(
+        planned.plan, MoveContext(SimulatedDisk(planned.platter, sector=SECTOR), kernel, None), planned.runs
+    ):
+        pass
+    assert kernel.forgotten == (1, 2)
+    assert [kernel.shown[number].start for number in (1, 2)] == [BOOT * SECTOR, windows.FORMER]
 
 
 def test_a_cut_anywhere_leaves_the_old_names_or_the_new(planned: Planned) -> None:

@@ -18,6 +18,7 @@ LOADER, OTHER_LOADER = "{40a5a38d-1d81-11e3-806a-cb00aeb9e05c}", "{40a5a38e-1d81
 MANAGER, RECOVERY = "{9dea862c-5cdd-4e70-acc1-f32b344d4795}", "{3c32c4e7-f36e-11e2-8548-986c4e43b52a}"
 
 Values = Mapping[tuple[str, ...], bytes]  # the last name is the value's, those before it are keys
+FORMER = 4 << 20  # a start of a partition that is gone; another one comes there
 DECOY = b"\xff" * 16  # before what looks like a name and is none
 NONE, BACKSLASH = 0xFFFFFFFF, "\\"
 
@@ -80,6 +81,7 @@ def elsewhere(windows: int) -> Values:
     """Values of the same hive that stay: those of another disk, of a CD-ROM, and of another key."""
     return {
         ("MountedDevices", "\\DosDevices\\D:"): mounted_device(windows, OTHER_DISK),
+        ("MountedDevices", "\\DosDevices\\F:"): mounted_device(FORMER),
         ("MountedDevices", "\\DosDevices\\E:"): "\\??\\IDE#CdRom".encode("utf-16-le"),
         ("Select", "Current"): DECOY + mounted_device(windows),
     }
