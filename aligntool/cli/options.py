@@ -246,7 +246,9 @@ HIDDEN = {"hidden": True}
 _GEOMETRY = {"rich_help_panel": "Geometry, where the device does not report it"}
 _SECTORS = _GEOMETRY | {"metavar": "SIZE", "parser": sector, "callback": _ordered_sectors}
 
-TargetsArgument = Annotated[list[str] | None, "[TARGET...]", "Devices or image files [default: this machine's disks]."]
+TargetsArgument = Annotated[
+    list[str] | None, "[TARGET...]", "Devices, images or virtual disks [default: this machine's disks]."
+]
 DiskArgument = Annotated[str, "DISK", "A whole disk, or a disk image file."]
 MeasureTargetArgument = Annotated[str, "TARGET", "A folder (for a temporary file), a file, or a device."]
 JsonOption = Annotated[bool, "--json", "As JSON."]

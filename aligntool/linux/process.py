@@ -37,6 +37,7 @@ PACKAGES = {
     "lsinitcpio": "mkinitcpio",
     "qemu-img": "qemu-utils (Fedora, Arch: qemu-img, openSUSE: qemu-tools)",
     "qemu-storage-daemon": "qemu-utils or qemu-system-common (Fedora: qemu-img, openSUSE: qemu-tools)",
+    "xz": "xz-utils (others: xz)",
     "setpriv": "util-linux",
     "unshare": "util-linux",
     "rsvg-convert": "librsvg2-bin (Fedora: librsvg2-tools, openSUSE: rsvg-convert, Arch: librsvg)",

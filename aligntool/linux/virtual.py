@@ -41,11 +41,12 @@ _DAMAGED, _LEAKS_ONLY = 2, 3  # qemu-img(1), check
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """A file that is open, and how QEMU opens it: `node` is its BlockdevOptions."""
+    """An open file. `node`: QEMU's BlockdevOptions for it. `plain`: the command that makes a raw image of it."""
 
     path: str
     descriptor: int
     node: Mapping[str, object]
+    plain: str
 
 
 def show_disks(ways: Mapping[str, str], say: Callable[[str], object], *, writes: bool) -> tuple[Refusal, ...]:
@@ -111,7 +112,7 @@ def _looked_into(
         node |= {"backing": None, "lazy-refcounts": False}
     if not path.lower().endswith((f".{driver}", ".vhd")):
         say(f"{path} begins as {driver} does, and is read as such")
-    yield _Image(path, descriptor, node)
+    yield _Image(path, descriptor, node, f"qemu-img convert -f {driver} -O raw {word} disk.img")
 
 
 def _refuse_other_files(path: str, driver: str, head: bytes, to_qcow2: str) -> None:
@@ -189,7 +190,7 @@ def _refuse_unsound(
 # A packed image: it is unpacked once, into a file without a name, with holes for zeros.
 
 _MOST_WRITTEN = 64 * GIB  # data that are not zeros
-_LONGEST = 16 * TIB
+_LONGEST = 2 * TIB
 _PIECE = MIB
 _OPTIONS = {"xz": ("--memlimit-decompress=1GiB",)}  # others have limits of their own
 
@@ -198,8 +199,9 @@ _OPTIONS = {"xz": ("--memlimit-decompress=1GiB",)}  # others have limits of thei
 def _unpacked(path: str, descriptor: int, tool: str, say: Callable[[str], object], *, writes: bool) -> Iterator[_Image]:
     """Yield the disk in a packed file. Raises Refused, to write in any case."""
     word = shell_word(path)
+    plain = f"{tool} -dc {word} > disk.img"
     if writes:
-        raise Refused(f"{path} is not written to: it is packed", hint=f"{tool} -dc {word} > disk.img")
+        raise Refused(f"{path} is not written to: it is packed", hint=plain)
     _refuse_missing(tool)
     folder = os.environ.get("TMPDIR") or "/var/tmp"  # /tmp is often in memory
     say(f"{path} is unpacked with {tool} into a temporary file in {folder}")
@@ -218,7 +220,7 @@ def _unpacked(path: str, descriptor: int, tool: str, say: Callable[[str], object
             raise Refused(f"{tool} cannot unpack {path}: {words}", hint=f"{tool} -t {word}")
         filename = f"/proc/self/fd/{file.fileno()}"
         node = {"driver": "raw", "read-only": True, "file": {"driver": "file", "filename": filename}}
-        yield _Image(path, file.fileno(), node)
+        yield _Image(path, file.fileno(), node, plain)
 
 
 def _spread(stream: IO[bytes], file: IO[bytes], path: str) -> None:
@@ -266,14 +268,11 @@ def _serve(images: tuple[_Image, ...], *, writes: bool) -> "subprocess.Popen[byt
             return server
         _end(server)
         errors.seek(0)
-        said = errors.read(4096).decode("utf-8", "replace").strip().replace("\n", " / ")
-    for image in images:
-        said = _named(said, image.path, image.descriptor)
+        said = errors.read(4096).decode("utf-8", "replace").strip().rpartition("}: ")[2]  # without the options
     path = shell_word(images[0].path)
     raise Refused(
         f"qemu-storage-daemon cannot show the disk in {path}: {said or 'it gave no answer'}",
-        hint=f"qemu-img convert -f {images[0].node['driver']} -O raw {path} disk.img"
-        + ("\nor type the same after sudo" if user else ""),
+        hint=images[0].plain + ("\nor type the same after sudo" if user else ""),
     )
 
 
