@@ -124,7 +124,13 @@ class _Group:
     pe_start: int
     pe_count: int
     own_name: str  # what the metadata calls this physical volume, "pv0"
+    size: int  # of this physical volume: pvresize changes it here and not in the label; 0: not stated
     volumes: dict[str, Section]
+
+    @property
+    def end(self) -> int:
+        """Return where the last extent ends."""
+        return self.pe_start + self.pe_count * self.extent_size
 
 
 def read_lvm(area: Area) -> Layer | None:
@@ -143,6 +149,9 @@ def read_lvm(area: Area) -> Layer | None:
         area.layer("LVM2_member", le64(header, 32) or None), version=LABEL_TYPE.decode(), uuid=_dashed(raw_uuid),
         data_start=area.start + data_areas[0][0] if data_areas else None, problems=tuple(problems),
     )  # fmt: skip
+    if group and group.size:
+        claims = max(group.size, group.end, *(offset + size for offset, size in metadata_areas))
+        layer = replace(layer, extent=Extent(area.start, claims), claims_size=claims)
     return _with_group(area, layer, group) if group else layer
 
 
@@ -198,7 +207,8 @@ def _read_group(text: str, uuid: str) -> _Group | None:
             if volume.get("id") == uuid and extent_size:
                 volumes = {lv: one for lv, one in _sections(section, "logical_volumes") if len(lv) <= LONGEST_NAME}
                 start, count = _number(volume, "pe_start") * SECTOR, _number(volume, "pe_count")
-                return _Group(name, extent_size, start, count, own_name, volumes)
+                size = _number(volume, "dev_size") * SECTOR
+                return _Group(name, extent_size, start, count, own_name, size, volumes)
     return None
 
 
@@ -210,9 +220,8 @@ def _with_group(area: Area, layer: Layer, group: _Group) -> Layer:
         problems += (
             f"the label puts the first data at byte {layer.data_start}, the metadata of {group.name} at {data_start}",
         )
-    end = group.pe_start + group.pe_count * group.extent_size
-    if end > area.size:
-        problems += (f"{group.name} has extents up to byte {end} of this volume, which has {area.size}",)
+    if group.end > area.size:
+        problems += (f"{group.name} has extents up to byte {group.end} of this volume, which has {area.size}",)
     return replace(
         layer, data_start=data_start, data_unit=group.extent_size, segments=segments,
         inner=tuple(_inner(area, group, segments)), problems=problems,

@@ -70,6 +70,16 @@ def signs_of(view: View, *others: View) -> Signs:
     return Signs(sectors_of(vital, size).difference(*levels), last, vital)
 
 
+def first_sign(view: View) -> int | None:
+    """Return the byte of the signature that blkid reports; None where nothing is recognised."""
+    return next((at for signature in SIGNATURES for at in _found(view, signature)), None)
+
+
+def is_there(view: View, signature: Signature) -> bool:
+    """Return whether a signature is in the view."""
+    return any(True for _ in _found(view, signature))
+
+
 def veiled(view: View, sectors: Bytes, hidden: Bytes) -> tuple[bytes, ...]:
     """Return the held bytes, with these sectors and these bytes replaced by those of the marker."""
     size = len(view.sign)

@@ -8,10 +8,12 @@ from pathlib import Path
 from aligntool.audit.report import Judged
 from aligntool.change import Plan, Used
 from aligntool.inventory import Disk, DiskKind, Layer
+from aligntool.linux.block import look_only
 from aligntool.linux.commands import asked_health
 from aligntool.linux.content import UsedMap, read_used
 from aligntool.realign.partitioning import as_partition, plan_partition, plan_unpartition
 from aligntool.realign.request import Found, Request, look_at, refuse_in_flight, refuse_part
+from aligntool.realign.whole_disk import other_kinds
 from aligntool.steps import CopyContent
 from aligntool.system import TableLine, parse_crypttab, parse_fstab
 from aligntool.units import Extent
@@ -50,7 +52,11 @@ class WholeDisk:
         used = {number: Used(number, one.bytes, one.by) for number, one in found.items()}
         if self.undo:
             return plan_unpartition(judged, asked.goal, used)
-        return plan_partition(judged, asked.goal, self.label, used)
+        disk, others = judged.disk, tuple[str, ...]()
+        if disk.content:
+            with look_only(disk.path) as device:
+                others = other_kinds(device, disk.content[0].kind)
+        return plan_partition(judged, asked.goal, self.label, used, others=others)
 
 
 def _used(disk: Disk, extent: Extent, layer: Layer) -> UsedMap:

@@ -1,6 +1,6 @@
 """Plan a partition table for a disk whose content begins at byte 0, and the way back."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from aligntool import steps
@@ -8,7 +8,7 @@ from aligntool.audit.report import Judged
 from aligntool.audit.wording import as_root, labelled, layer_name, next_command, shell_word
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.inventory import Disk, DiskKind, Inventory, Layer, Partition, Role
+from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role
 from aligntool.realign.placing import hold, needed, on_grain
 from aligntool.realign.planning import CHECKED, estimate, lanes_for
 from aligntool.realign.refusals import TABLE_NAMES, content_reasons, disk_reasons, partition_reasons
@@ -49,15 +49,14 @@ class _Move:
     shrunk_from: Extent | None = None
 
 
-def plan_partition(
-    judged: Judged, goal: RealignGoal, label: str, used: Uses, *, all_disks: Inventory | None = None
-) -> Plan:
+def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *, others: Collection[str] = ()) -> Plan:
     """Return the plan by which what lies on the whole disk gets into a partition of a new table of the kind `label`.
+    `others`: kinds of which a signature is there as well.
 
     Raises Refused with all reasons, a line each.
     """
     disk = judged.disk
-    refuse((*disk_reasons(judged, all_disks), *_about_content(disk)))
+    refuse((*disk_reasons(judged, None), *_about_content(disk, others)))
     part, size = as_partition(disk), disk.sector_size
     need = needed(judged.grids, size)
     if need is None:
@@ -75,13 +74,13 @@ def plan_partition(
     return _plan(move, judged, label, used)
 
 
-def plan_unpartition(judged: Judged, goal: RealignGoal, used: Uses, *, all_disks: Inventory | None = None) -> Plan:
+def plan_unpartition(judged: Judged, goal: RealignGoal, used: Uses) -> Plan:
     """Return the plan by which the only partition of a disk becomes its content from byte 0 on, without a table.
 
     Raises Refused with all reasons, a line each.
     """
     disk = judged.disk
-    refuse((*disk_reasons(judged, all_disks), *_about_table(disk)))
+    refuse((*disk_reasons(judged, None), *_about_table(disk)))
     part, size = disk.partitions[0], disk.sector_size
     target = part.extent.moved_to(0)
     needs = _needs(disk, part, part.extent.start)
@@ -98,13 +97,12 @@ def plan_unpartition(judged: Judged, goal: RealignGoal, used: Uses, *, all_disks
 
 def as_partition(disk: Disk) -> Partition:
     """Return the content of the whole disk as if it were a partition: as long as its superblock states."""
-    layer = disk.content[0]
-    length = align_up(layer.claims_size or disk.size or 0, disk.sector_size)
+    length = align_up(disk.content[0].claims_size or disk.size or 0, disk.sector_size)
     node = None if disk.kind is DiskKind.IMAGE else disk.name
-    return Partition(NUMBER, Extent(0, length), content=(layer,), content_read=True, node=node)
+    return Partition(NUMBER, Extent(0, length), content=disk.content, content_read=True, node=node)
 
 
-def _about_content(disk: Disk) -> Iterator[Refusal]:
+def _about_content(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
     """Yield why what lies on the disk gets no table."""
     name = disk.name
     if disk.table is not None:
@@ -118,6 +116,11 @@ def _about_content(disk: Disk) -> Iterator[Refusal]:
         yield Refusal("no-content", name, text, next_command(disk, "plan layout", "--part rest:linux"))
     else:
         yield from content_reasons(disk, as_partition(disk), name)
+        if others and len(disk.content) == 1:
+            text = (
+                f"{name} is ambiguous: beside the {disk.content[0].kind} there is the signature of {', '.join(others)}"
+            )
+            yield Refusal("ambiguous", name, text, as_root(disk, f"wipefs --no-act {shell_word(disk.path)}"))
         for layer in disk.content:
             if layer.kind not in KINDS and not layer.kind.endswith("_member"):
                 yield _unknown(disk, layer, name)

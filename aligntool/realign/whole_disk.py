@@ -11,8 +11,11 @@ from aligntool.formats.gpt import GptCopy, new_pair, table_sizes
 from aligntool.formats.mbr import NO_ENTRY, USUAL, MbrEntry, entries_of, with_entries
 from aligntool.formats.parked import or_nothing, parked_gpt_entry
 from aligntool.formats.part_types import GPT_PROTECTIVE, ROLES, PartRole
-from aligntool.realign.held import View, marker, signs_of
+from aligntool.formats.signatures import FILE_SYSTEM_SIGNATURES, OWNER_SIGNATURES
+from aligntool.inventory import Partition
+from aligntool.realign.held import View, first_sign, is_there, marker, read_held, signs_of
 from aligntool.realign.journal import Journal
+from aligntool.realign.placing import hold
 from aligntool.realign.standing import Standing, index_of, is_complete, place_of
 from aligntool.realign.steps import patched
 from aligntool.realign.table import (
@@ -37,6 +40,7 @@ from aligntool.units import Extent, align_down
 # The groups of an image are in the order in which they are written: a table's sector 0 comes last, markers over it
 # come before those over the rest.
 
+_LONG = 6  # bytes of a signature
 NUMBER = 1  # of the one partition
 _ROLES = {
     "swap": "swap", "LVM2_member": "lvm", "crypto_LUKS": "luks", "vfat": "fat", "ntfs": "windows", "exfat": "windows",
@@ -46,6 +50,18 @@ _ROLES = {
 def role_of(kind: str) -> PartRole:
     """Return the role of a partition with this content."""
     return ROLES[_ROLES.get(kind, "linux")]
+
+
+def other_kinds(device: Device, kind: str) -> tuple[str, ...]:
+    """Return the kinds whose signature is on a disk beside that of its content: its length, which decides what is
+    free, may be that of an older file system. Short signatures are chance.
+    """
+    size = device.sector_size
+    held = hold(Partition(NUMBER, Extent(0, device.size)), device.size, size, spots_only=True)
+    view = View(held, read_held(device, 0, held), device.size, bytes(size))
+    family = "ext" if kind.startswith("ext") else kind
+    there = (one for one in (*OWNER_SIGNATURES, *FILE_SYSTEM_SIGNATURES) if one.width >= _LONG and one.kind != family)
+    return tuple(dict.fromkeys(one.kind for one in there if is_there(view, one)))
 
 
 def appears(plan: Plan) -> bool | None:
@@ -194,11 +210,19 @@ def settle(device: Device, journal: Journal, goal: TableState) -> None:
 
 
 def unveil(device: Device, start: int, view: View) -> None:
-    """Write the redundant signatures back that are still hidden, beside content that is recognised."""
-    size = len(view.sign)
-    for at in sorted(signs_of(view).redundant):
+    """Write signatures back that are still hidden beside content that is recognised: redundant ones, and bytes of the
+    sector of the one that counts, if that was torn.
+    """
+    size, signs = len(view.sign), signs_of(view)
+    for at in sorted(signs.redundant):
         if bytes(device.read(start + at, size)) == view.sign:
             device.write(start + at, view.read(at, size))
+    for byte in sorted(frozenset().union(*signs.last)):
+        at = align_down(byte, size)
+        sector = bytearray(device.read(start + at, size))
+        if sector[byte - at] == view.sign[byte - at]:
+            sector[byte - at : byte - at + 1] = view.read(byte, 1)
+            device.write(start + at, bytes(sector))
     device.flush()
 
 
@@ -225,8 +249,8 @@ def _is_visible(device: Device, journal: Journal) -> bool:
     """Return whether the signature that counts is at the start of the disk."""
     view = view_at_start(journal)
     there = replace(view, content=[_read(device, extent) for extent in view.held.ranges])
-    last = signs_of(view).last
-    return bool(last) and signs_of(there).last == last
+    counts = first_sign(view)
+    return counts is not None and first_sign(there) == counts
 
 
 def _read(device: Device, extent: Extent) -> bytes:

@@ -1,0 +1,238 @@
+"""Real file systems on a whole disk become a partition and a whole disk again: the same files, and nobody objects."""
+
+import json
+import random
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aligntool.units import KIB, MIB, align_up
+from tests.conftest import run
+from tests.moving.containers import CONTAINERS, every_byte
+from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
+from tests.moving.mover import REFUSED, aligntool
+from tests.moving.test_kills import killed
+
+pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "blkid", "mke2fs", "e2fsck", "debugfs", "mkswap")
+
+NAMED = {kind.name: kind for kind in (*FILESYSTEMS, *CONTAINERS)}
+MOVED = ("ext2", "ext4", "xfs", "btrfs", "ntfs", "fat12", "fat32", "exfat", "swap")
+TYPES = {"swap": "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F", "ntfs": "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7"}
+FREE = 4 * MIB
+
+
+def parameters(names: tuple[str, ...]) -> list[object]:
+    return [NAMED[name].parameter() for name in names if name in NAMED]
+
+
+def facts(image: Path, start: int = 0, length: int = 0) -> dict[str, str]:
+    """What libblkid says of a place, but for what the table says of it."""
+    where = ("-O", str(start), "-S", str(length)) if length else ()
+    said = run("blkid", "-p", "-o", "export", *where, image)
+    pairs = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+    return {name: value for name, value in pairs.items() if name in ("UUID", "TYPE", "LABEL", "VERSION")}
+
+
+def partition_of(image: Path) -> tuple[int, int, str]:
+    """Start and length in bytes, and the type."""
+    table = json.loads(run("sfdisk", "--json", image))["partitiontable"]
+    (part,) = table["partitions"]
+    size = table["sectorsize"]
+    return part["start"] * size, part["size"] * size, part["type"]
+
+
+def cut_out(image: Path, to: Path, start: int, length: int) -> Path:
+    with image.open("rb") as file, to.open("wb") as out:
+        file.seek(start)
+        out.write(file.read(length))
+    return to
+
+
+def check_table(image: Path, label: str) -> None:
+    assert "No errors detected" in run("sfdisk", "--verify", image)
+    if label == "gpt":
+        assert "No problems found" in run("sgdisk", "--verify", image)
+    assert aligntool("audit", "--json", image)
+
+
+@pytest.mark.parametrize("kind", parameters(MOVED))
+def test_a_file_system_keeps_its_files_and_its_uuid(kind: Kind, tmp_path: Path) -> None:
+    content, image = tmp_path / "content", tmp_path / "disk.img"
+    with content.open("wb") as file:
+        file.truncate(kind.length)
+    kind.make(content)
+    files = kind.read(content)
+    shutil.copy(content, image)
+    with image.open("r+b") as file:
+        file.truncate(align_up(kind.length, MIB) + FREE)
+    before = facts(image)
+    label = random.Random(kind.name).choice(("gpt", "dos"))
+    aligntool("partition", image, "--table", label, "--yes")
+    start, length, type_ = partition_of(image)
+    assert start == MIB
+    if label == "gpt" and kind.name in TYPES:
+        assert type_ == TYPES[kind.name]
+    assert facts(image, start, length) == before
+    check_table(image, label)
+    part = cut_out(image, tmp_path / "part", start, length)
+    kind.check(part)
+    assert kind.read(part) == files
+    aligntool("partition", image, "--undo", "--yes")
+    assert facts(image) == before
+    assert "start=" not in run("sfdisk", "--dump", image, fails=True)
+    back = cut_out(image, tmp_path / "back", 0, length)
+    kind.check(back)
+    assert kind.read(back) == files
+
+
+@pytest.mark.parametrize("name", ["LUKS1", "LUKS2"])
+@pytest.mark.needs_tools("cryptsetup")
+def test_luks_is_refused_on_a_full_disk_and_taken_out_of_a_partition(name: str, tmp_path: Path) -> None:
+    """Its header does not say how long it is, so nothing behind it is free; downwards nothing is in the way."""
+    luks, image = tmp_path / "luks", tmp_path / "disk.img"
+    luks.write_bytes(bytes(20 * MIB))
+    fast = ("--pbkdf-force-iterations", "1000")
+    run("cryptsetup", "luksFormat", "-q", "--type", name.lower(), *(("--pbkdf", "pbkdf2") if name == "LUKS2" else ()),
+        *fast, luks, "-", stdin="secret")  # fmt: skip
+    said = aligntool("plan", "partition", luks, code=REFUSED)
+    found = re.search(r"takes 20971520 bytes, .* there is room for (\d+), (\d+) fewer", said)
+    assert found
+    room, fewer = map(int, found.groups())
+    assert room + fewer == 20 * MIB
+    assert 0 < room < 20 * MIB - MIB - 33 * SECTOR
+    image.write_bytes(bytes(24 * MIB))
+    run("sfdisk", "-q", image, stdin=f"label: gpt\nstart=1MiB, size={20 * MIB // SECTOR}\n")
+    with image.open("r+b") as file:
+        file.seek(MIB)
+        file.write(luks.read_bytes())
+    uuid = run("cryptsetup", "luksUUID", luks)
+    aligntool("partition", image, "--undo", "--yes")
+    assert every_byte(cut_out(image, tmp_path / "back", 0, 20 * MIB)) == every_byte(luks)
+    assert run("cryptsetup", "luksUUID", image) == uuid
+
+
+def ext4(path: Path, size: int, *, disk: int = 0) -> Path:
+    with path.open("wb") as file:
+        file.truncate(disk or size)
+    run("mke2fs", "-q", "-F", "-t", "ext4", path, str(size // KIB) + "k")
+    return path
+
+
+def swap(path: Path, size: int) -> Path:
+    path.write_bytes(bytes(size))
+    run("mkswap", path)
+    return path
+
+
+def both(path: Path) -> Path:
+    """An XFS with the header of a swap space behind its superblock."""
+    path.write_bytes(b"")
+    with path.open("r+b") as file:
+        file.truncate(320 * MIB)
+        run("mkfs.xfs", "-q", "-d", "size=300m", path)
+        file.seek(KIB)
+        file.write(swap(path.with_name("swap"), MIB).read_bytes()[KIB : 4 * KIB])
+    assert not run("blkid", "-p", path, fails=True)  # "ambivalent result" is all that it says
+    return path
+
+
+def gpt(path: Path) -> Path:
+    ext4(path, 16 * MIB, disk=32 * MIB)
+    run("sfdisk", "-q", "-w", "never", path, stdin="label: gpt\n,8MiB\n,\n")
+    return path
+
+
+CASES: tuple[tuple[Callable[[Path], Path], tuple[str, ...], str], ...] = (
+    (lambda path: ext4(path, 32 * MIB), (), "33554432 bytes, and beside the table and the journal there is room for"),
+    (lambda path: ext4(path, 32 * MIB), ("--undo",), "has no partition table"),
+    (lambda path: swap(path, 8 * MIB), (), "mkswap -U "),
+    (gpt, (), "has a partition table already"),
+    (gpt, ("--undo",), "has 2 partitions; only a single primary one"),
+    (lambda path: (path.write_bytes(bytes(MIB * 8)), path)[1], (), "nothing is recognised"),
+)
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_what_cannot_be_moved_is_refused_with_the_reason(case: int, tmp_path: Path) -> None:
+    make, options, said = CASES[case]
+    image = make(tmp_path / "disk.img")
+    before = every_byte(image)
+    assert said in aligntool("partition", image, "--yes", *options, code=REFUSED)
+    assert every_byte(image) == before
+
+
+@pytest.mark.needs_tools("mkfs.xfs")
+def test_two_signatures_are_refused(tmp_path: Path) -> None:
+    image = both(tmp_path / "disk.img")
+    before = every_byte(image)
+    assert "ambiguous: " in aligntool("partition", image, "--yes", code=REFUSED)
+    assert every_byte(image) == before
+
+
+@pytest.mark.on_disk
+def test_a_journal_in_a_file_leaves_only_the_table_to_make_room_for(tmp_path: Path) -> None:
+    """The last 33 sectors are 16.5 KiB; the blocks of this file system have 1 KiB."""
+    longest = 31 * MIB - 17 * KIB
+    image, journal = ext4(tmp_path / "disk.img", longest + KIB, disk=32 * MIB), tmp_path / "journal"
+    aligntool("partition", image, "--yes", "--journal", journal, code=REFUSED)
+    ext4(image, longest, disk=32 * MIB)
+    aligntool("partition", image, "--yes", code=REFUSED)
+    aligntool("partition", image, "--yes", "--journal", journal)
+    assert partition_of(image)[:2] == (MIB, longest)
+    check_table(image, "gpt")
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("resize2fs", "losetup")
+def test_shrinking_makes_room_on_a_full_disk(tmp_path: Path) -> None:
+    image = ext4(tmp_path / "disk.img", 128 * MIB)
+    run("debugfs", "-w", "-R", f"write {__file__} kept", image)
+    uuid = facts(image)["UUID"]
+    aligntool("partition", image, "--yes", code=REFUSED)
+    aligntool("partition", image, "--yes", "--shrink")
+    start, length, _ = partition_of(image)
+    assert facts(image, start, length)["UUID"] == uuid
+    part = cut_out(image, tmp_path / "part", start, length)
+    run("e2fsck", "-fn", part)
+    assert run("debugfs", "-R", "cat kept", part) == Path(__file__).read_text()
+    check_table(image, "gpt")
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("sector", [512, 4096])
+@pytest.mark.parametrize("undo", [False, True])
+def test_a_kill_at_any_moment_leaves_nothing_half(
+    tmp_path: Path, loop: Callable[..., Path], sector: int, undo: bool
+) -> None:
+    """SIGKILL on a real block device; the kernel shows the partition afterwards, or none."""
+    made, luck = NAMED["ext4"], random.Random(sector)
+    image = tmp_path / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(made.length)
+    made.make(image)
+    files = made.read(image)
+    with image.open("r+b") as file:
+        file.truncate(align_up(made.length, MIB) + FREE)
+    if undo:
+        aligntool("partition", image, "--yes", "--sector-size", str(sector))
+    device = loop(image, sector_size=sector)
+    words = ("partition", str(device), "--yes", *(("--undo",) if undo else ()))
+    for _ in range(3):
+        was_killed = killed(device, luck.randrange(2000, 30_000), *words)
+        if not was_killed:
+            break
+        said = aligntool("status", device)
+        if "in flight:" in said:
+            aligntool("resume", device, "--yes")
+            break
+    place = (0, made.length) if undo else (MIB, made.length)
+    if not was_killed or "in flight:" in said:
+        seen = facts(device, *(() if undo else place))
+        assert seen["TYPE"] == "ext4"
+        assert Path("/sys/block", device.name, f"{device.name}p1").exists() is not undo
+        part = cut_out(device, tmp_path / "part", *place)
+        made.check(part)
+        assert made.read(part) == files
