@@ -24,6 +24,7 @@ from aligntool.render.lines import cell_width, columns, wrapped
 from aligntool.render.translate import Catalogue, language, read_catalogue
 from tests.conftest import run
 from tests.run_aligntool import run_aligntool
+from tests.test_docs import section
 
 ROOT = Path(__file__).parent.parent
 PO, MO = ROOT / "po" / "ja.po", ROOT / "aligntool/locale/ja/LC_MESSAGES/aligntool.mo"
@@ -68,13 +69,19 @@ PAGES = [page for page in sorted((ROOT / "docs" / "ja").glob("*.md")) if page.na
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_in_japanese_follows_the_english_page_of_today(page: Path) -> None:
-    source = ROOT / "docs" / page.name
-    english, own = source.read_text(), page.read_text()
-    wanted = f"<!-- follows docs/{page.name} sha256:{hashlib.sha256(source.read_bytes()).hexdigest()} -->"
-    assert own.split("\n")[0] == wanted, (
-        f"docs/{page.name} has changed: translate what is new (git log -p docs/{page.name}), "
-        f"then write the first line of docs/ja/{page.name} anew"
-    )
+    """Its first lines name the page, or some sections of one, with their SHA-256."""
+    own, english = page.read_text(), ""
+    followed = r"^<!-- follows docs/(\S+)(?: \((.*)\))? sha256:(\S+) -->$"
+    for name, sections, digest in re.findall(followed, own, re.MULTILINE):
+        text = (ROOT / "docs" / name).read_text()
+        if sections:
+            text = "".join(f"## {title}\n{section(text, title)}" for title in sections.split(", "))
+        now = hashlib.sha256(text.encode()).hexdigest()
+        assert digest == now, (
+            f"docs/{name} has changed: translate what is new (git log -p docs/{name}) in docs/ja/{page.name}, "
+            f"then write sha256:{now} there"
+        )
+        english += text if not sections or english else f"# \n{text}"
     for part in (r"^```.*?^```$", r"^#+ ", r"^\|(?=[^\n]*\|$)", r"^\d+\. |^- ", r"^!\["):  # each in the same order
         assert re.findall(part, own, re.MULTILINE | re.DOTALL) == re.findall(part, english, re.MULTILINE | re.DOTALL)
     words = [set(re.findall(r"`[^`\n]+`|AT\d{3}", text)) for text in (english, own)]
