@@ -219,6 +219,7 @@ _EXTLINUX = ("ext2", "ext3", "ext4", "btrfs", "xfs")  # it installs itself there
 
 def attention_to(disk: Disk, moving: Collection[int], patched: Patched, names: Mapping[int, Names]) -> Iterator[str]:
     """Yield what the user may have to do afterwards."""
+    with_windows = any(SYSTEM in one.files for one in names.values())
     dos = disk.table is not None and disk.table.label is TableLabel.DOS
     yield from _boot_sector(disk, moving)
     for part in disk.partitions:
@@ -229,7 +230,7 @@ def attention_to(disk: Disk, moving: Collection[int], patched: Patched, names: M
         if part.type_code in EFI_SYSTEM:
             lost = "firmware entries that name its start may not find it any more; `efibootmgr -v` shows them, and"
             yield f"partition {part.number} is the EFI system partition: {lost} \\EFI\\BOOT is found in any case"
-        if dos and kind_of(part) == "ntfs":
+        if dos and (kind_of(part) == "ntfs" or (with_windows and _is_active(part) and kind_of(part) == "vfat")):
             yield from _windows(disk, part, names)
         if dos and _is_active(part) and _may_start_from(disk, part):
             lists = "syslinux, extlinux, LILO or GRUB4DOS start from it, their lists of sectors must be written anew"

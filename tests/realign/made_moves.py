@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from aligntool.audit.report import Judged
 from aligntool.change import Plan, RealignGoal, Used
+from aligntool.formats.windows_names import Names
 from aligntool.inventory import Disk, DiskKind, Partition, Role, TableLabel
 from aligntool.realign.planning import plan_realign
 from aligntool.units import MIB, Extent
@@ -61,8 +62,13 @@ def judged(disk: Disk) -> Judged:
     return judge(disk).judged[0]
 
 
-def plan_for(disk: Disk, goal: RealignGoal | None = None, used: dict[int, Used] | None = None) -> Plan:
-    return plan_realign(judged(disk), goal or RealignGoal(), used or {})
+def plan_for(
+    disk: Disk,
+    goal: RealignGoal | None = None,
+    used: dict[int, Used] | None = None,
+    names: dict[int, Names] | None = None,
+) -> Plan:
+    return plan_realign(judged(disk), goal or RealignGoal(), used or {}, names=names)
 
 
 def starts(plan: Plan) -> list[int]:

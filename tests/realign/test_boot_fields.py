@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.change import Plan
+from aligntool.change import Plan, RealignGoal
+from aligntool.errors import Refused
+from aligntool.formats.windows_names import STORES, SYSTEM, NamedStart, Names
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
 from aligntool.realign.placing import hold
 from aligntool.realign.search import needed_for, patching
-from aligntool.steps import Patch, ReleaseContent
+from aligntool.steps import Patch, ReleaseContent, ShrinkContent
 from aligntool.units import MIB, Extent
 from tests.realign.made_moves import movable_disk, plan_for
 
@@ -146,3 +148,51 @@ def test_what_is_said_to_stay_untouched_ends_where_the_first_partition_will_begi
 def test_a_windows_on_gpt_goes_by_guids_and_needs_nothing() -> None:
     disk = first(movable_disk("63+100000 ntfs"), flags=("active",))
     assert plan_for(disk).attention == ()
+
+
+# What files of Windows name
+
+
+BOTH = Names(files=(STORES[0], SYSTEM))
+WINDOWS: list[tuple[str, Names, str, bool]] = [
+    ("63+100000 ntfs", BOTH, "bootrec", False),
+    ("63+100000 ntfs", BOTH, "another letter", False),
+    ("63+100000 ntfs", Names(files=(SYSTEM,)), "bootrec", True),  # its boot store is elsewhere
+    ("63+100000 ntfs", Names(files=STORES[:1]), "another letter", True),
+    ("63+100000 ntfs", replace(BOTH, recovery=frozenset({63 * 512})), "reagentc /disable", True),
+    ("63+100000 ntfs", replace(BOTH, recovery=frozenset({64 * 512})), "reagentc /disable", False),
+]
+
+
+@pytest.mark.parametrize(("text", "names", "words", "is_said"), WINDOWS)
+def test_what_a_move_changes_itself_needs_nobody(text: str, names: Names, words: str, is_said: bool) -> None:
+    disk = first(movable_disk(text, label=TableLabel.DOS), flags=("active",))
+    assert (words in said(plan_for(disk, names={1: names}))) == is_said
+
+
+def test_a_boot_store_on_fat_is_left_to_windows() -> None:
+    disk = first(movable_disk("63+100000 vfat; 204800+100000 ntfs", label=TableLabel.DOS), flags=("active",))
+    assert "bootrec" in said(plan_for(disk, names={2: Names(files=(SYSTEM,))}))
+    assert "bootrec" not in said(plan_for(disk, names={2: Names()}))
+
+
+def test_a_file_that_cannot_be_followed_stands_against_moves_that_matter_to_windows() -> None:
+    names = {1: Names(unclear="\\Boot\\BCD is damaged")}
+    plan_for(movable_disk("2048+100000 ntfs; 204801+100000 ext4", label=TableLabel.DOS), names=names)
+    with pytest.raises(Refused, match="BCD is damaged; it may name"):
+        plan_for(movable_disk("2048+100000 ntfs; 204801+100000 ntfs", label=TableLabel.DOS), names=names)
+
+
+def test_a_shrink_that_would_move_the_file_is_refused() -> None:
+    """ntfsresize moves clusters behind the new end, and only these."""
+    tight = "63+60000 ext4; 60063+400000 ntfs"
+    size = 460063 * 512 + 64 * 512
+    goal = RealignGoal(shrink=True)
+    for at, is_refused in ((MIB, False), (400000 * 512 - 4096, True)):
+        names = {2: Names((SYSTEM,), (NamedStart("MountedDevices C:", 60063 * 512, (Extent(at, 8),)),))}
+        disk = movable_disk(tight, label=TableLabel.DOS, size=size)
+        if is_refused:
+            with pytest.raises(Refused, match="shrinking it would move a file"):
+                plan_for(disk, goal, names=names)
+        else:
+            assert any(isinstance(step, ShrinkContent) for step in plan_for(disk, goal, names=names).steps)
