@@ -151,8 +151,7 @@ def hostile(raw: Path, name: str) -> Path:
         case "data in another file":
             run(*create, "-o", f"data_file={raw}.data,data_file_raw=on", image, "64M")
         case "encrypted":
-            secret = ("--object", "secret,id=key,data=secret", "-o")
-            run(*create, *secret, "encrypt.format=luks,encrypt.key-secret=key,encrypt.iter-time=10", image, "64M")
+            with_bytes(made(raw, "qcow2"), 32, b"\0\0\0\1")  # AES
         case "clusters of 2^64 bytes":
             with_bytes(made(raw, "qcow2"), 20, b"\0\0\0\x40")
         case "a huge table":
@@ -235,6 +234,7 @@ def test_without_root_a_virtual_disk_is_judged_and_realigned_alike(raw: Path) ->
     def looked(path: Path, *, writes: bool = False) -> Inventory:
         assert show_disks(find_virtual([str(path)], 10), str, writes=writes) == ()
         if writes:
+            os.close(os.open(path, os.O_RDWR))  # at once: the kernel does not know the owner yet
             apply(plan_realign(path))
         return look([str(path)])
 

@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid"),
 ]
 NAMED = {kind.name: kind for kind in FILESYSTEMS}
-KILLS = int(os.environ.get("ALIGNTOOL_KILLS") or (40 if THOROUGH else 3))
+KILLS = int(os.environ.get("ALIGNTOOL_KILLS") or (40 if THOROUGH else 2))
 SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 SERVER = "qemu-storage-da"  # as much of its name as the kernel keeps
 
