@@ -1,10 +1,11 @@
 """`raid create --wipe` over drives that were an array before, under a real udev, which assembles what it finds.
 
-`old_arrays` runs in the guest. ALIGNTOOL_THOROUGH=1 tries every kind of old array, each with a cut as well, and drives
-that another array took after a cut; else there is one old array.
+`old_arrays` runs in the guest. ALIGNTOOL_THOROUGH=1 tries every kind of old array but with one level each, also with a
+cut, and drives that another array took after a cut; else there is one old array.
 """
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ pytestmark = [
     pytest.mark.needs_root,
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "mdadm", "sfdisk", "udevadm"),
 ]
+LEVELS = ("0", "1", "5")
+METADATA = ("0.90", "1.0", "1.2")
+PLACES = (("whole", "partitions"), ("whole", "whole"), ("same", "partitions"), ("same", "taken"), ("other", "whole"))
+HOW = ("", "backwards", "cut")
+# Each metadata with each place in each way; the levels in turn, so that each meets each of the others.
 EVERY = [
-    Case(level, metadata, old, new, how)
-    for level in ("0", "1", "5")
-    for metadata in ("0.90", "1.0", "1.2")
-    for old, news in (("whole", ("partitions", "whole")), ("same", ("partitions", "taken")), ("other", ("whole",)))
-    for new in news
-    for how in ("", "backwards", "cut")
+    Case(LEVELS[(m + p + h) % len(LEVELS)], metadata, *place, how)
+    for (m, metadata), (p, place), (h, how) in product(enumerate(METADATA), enumerate(PLACES), enumerate(HOW))
 ]
 SOME = [Case("1", "1.2", "same", "partitions")]
 ANOTHER = Case("1", "1.0", "same", "partitions", "another")
