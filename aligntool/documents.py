@@ -6,7 +6,7 @@ documents are frozen is renamed like this: `new_name: int = field(metadata={WIRE
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import Field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from types import MappingProxyType, NoneType, UnionType
@@ -30,6 +30,11 @@ _NO_TAGS: Tags = MappingProxyType({})
 
 def wire_names(kind: object) -> dict[str, str]:
     """Return the fields of a dataclass, or of an instance of one: the name in a document, and the name in Python."""
+    return _wire_names(kind if isinstance(kind, type) else type(kind))
+
+
+@cache
+def _wire_names(kind: type) -> dict[str, str]:
     if not is_dataclass(kind):
         raise TypeError(f"{kind!r} is not a dataclass")
     return {each.metadata.get(WIRE, each.name): each.name for each in fields(kind)}
@@ -129,6 +134,18 @@ def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
+@cache
+def _shape(kind: Any) -> tuple[Any, tuple[Any, ...], bool]:
+    """Return the origin and the arguments of an annotation, and whether it is a dataclass."""
+    return get_origin(kind), get_args(kind), is_dataclass(kind)
+
+
+@cache
+def _places(kind: Any) -> dict[str, Field[Any]]:
+    """Return the fields of a dataclass by their names in a document."""
+    return {each.metadata.get(WIRE, each.name): each for each in fields(kind)}
+
+
 @dataclass(frozen=True, slots=True)
 class _Decoder:
     """Decode JSON values into dataclasses; `exact` refuses unknown keys."""
@@ -137,7 +154,7 @@ class _Decoder:
     tags: Tags
 
     def value(self, kind: Any, value: object, path: str, bounds: tuple[float, float]) -> Any:
-        origin, args = get_origin(kind), get_args(kind)
+        origin, args, is_object = _shape(kind)
         if origin in (Union, UnionType):
             return None if value is None and NoneType in args else self._union(args, value, path, bounds)
         if origin is tuple or origin is list:
@@ -146,7 +163,7 @@ class _Decoder:
             return origin(self.value(args[0], one, f"{path}[{at}]", bounds) for at, one in enumerate(value))
         if kind is object:
             return value
-        if origin is dict or is_dataclass(kind):
+        if origin is dict or is_object:
             if not isinstance(value, dict):
                 raise ValueError(f"{path or 'the document'}: not an object")
             if origin is dict:
@@ -171,8 +188,7 @@ class _Decoder:
         raise ValueError(f"{path}: unknown kind")
 
     def _object(self, kind: Any, value: Mapping[str, object], path: str) -> Any:
-        hints, found = _hints(kind), {}
-        places = {each.metadata.get(WIRE, each.name): each for each in fields(kind)}
+        hints, places, found = _hints(kind), _places(kind), {}
         if self.exact and set(value) != set(places):
             odd = ", ".join(sorted(set(value) ^ set(places)))
             raise ValueError(f"{path or 'the document'}: fields missing or unknown: {odd:.200}")

@@ -1,9 +1,9 @@
 """MBR and EBR: entries, CHS addresses, chains of logical partitions, the protective MBR."""
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import product
+from itertools import chain, product
 
 from aligntool.formats.part_types import EXTENDED_TYPES, GPT_PROTECTIVE, mbr_type_name
 from aligntool.formats.reader import Reader, peek, unreadable
@@ -43,11 +43,18 @@ USUAL = Geometry(255, 63)
 def geometry_of(addresses: Sequence[tuple[bytes, int]]) -> Geometry:
     """Return the geometry that fits all usable `addresses` (CHS, LBA); the usual one where several do, or none."""
     known = [(chs, lba) for chs, lba in addresses if _is_set(chs)]
-    others = (Geometry(heads, sectors) for heads, sectors in product(range(256, 0, -1), range(63, 0, -1)))
-    for geometry in (USUAL, *others):
+    for geometry in chain((USUAL,), _geometries(*known[0]) if known else ()):
         if all(geometry.reaches(lba) and geometry.address(lba) == chs for chs, lba in known):
             return geometry
     return USUAL
+
+
+def _geometries(chs: bytes, lba: int) -> Iterator[Geometry]:
+    """Yield those by which the address would be this LBA, the one with most heads first."""
+    head, sector, cylinder = chs[0], chs[1] & 0x3F, chs[2] | (chs[1] & 0xC0) << 2
+    for heads, sectors in product(range(256, 0, -1), range(63, 0, -1)):
+        if (cylinder * heads + head) * sectors + sector - 1 == lba:
+            yield Geometry(heads, sectors)
 
 
 def moved_address(chs: bytes, old_lba: int, new_lba: int, geometry: Geometry) -> bytes:

@@ -1,8 +1,10 @@
 """Remove and restore the signatures by which content is recognised while it moves."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 
 from aligntool.device import Device
@@ -60,8 +62,8 @@ def signs_of(view: View, *others: View) -> Signs:
     there is redundant, unless it shares a sector with what goes last.
     """
     size = len(view.sign)
-    own = [(signature, at) for signature in SIGNATURES for at in _found(view, signature)]
-    elsewhere = [at for other in others for signature in SIGNATURES for at in _found(other, signature)]
+    own = list(_found(view))
+    elsewhere = [at for other in others for _, at in _found(other)]
     vital = frozenset((*(at for _, at in own), *elsewhere))
     levels = [sectors_of(level, size) for level in _last(view, own)]
     # A sector with bytes of two levels goes with the later one.
@@ -72,12 +74,12 @@ def signs_of(view: View, *others: View) -> Signs:
 
 def first_sign(view: View) -> int | None:
     """Return the byte of the signature that blkid reports; None where nothing is recognised."""
-    return next((at for signature in SIGNATURES for at in _found(view, signature)), None)
+    return next((at for _, at in _found(view)), None)
 
 
 def is_there(view: View, signature: Signature) -> bool:
     """Return whether a signature is in the view."""
-    return any(True for _ in _found(view, signature))
+    return any(found is signature for found, _ in _found(view))
 
 
 def veiled(view: View, sectors: Bytes, hidden: Bytes) -> tuple[bytes, ...]:
@@ -125,18 +127,31 @@ def _transaction(view: View, at: int) -> int:
     return int.from_bytes(view.read(start + 16, 8), "little" if is_little else "big")
 
 
-def _found(view: View, signature: Signature) -> Iterator[int]:
-    """Yield the vital byte of each signature that is present."""
-    pattern = signature.pattern
-    for place in places(signature, view.length):
+def _found(view: View) -> Iterator[tuple[Signature, int]]:
+    """Yield each signature that is present with its vital byte."""
+    parts = [(extent.start, extent.end, part) for extent, part in zip(view.held.ranges, view.content, strict=True)]
+    for signature, pattern, place, end in _every_place(view.length):
         at = view.base + place
-        match = pattern.match(view.read(at, signature.width))
-        if match:
-            # A byte that differs from the marker's, so that hiding changes it.
-            found, sign = match[0], view.sign
-            candidates = range(len(found)) if signature.vital is None else (signature.vital,)
-            differing = (at + index for index in candidates if found[index] != sign[(at + index) % len(sign)])
-            yield from islice(differing, 1)
+        for first, last, part in parts:
+            if first <= at and view.base + end <= last:
+                match = pattern.match(part, at - first, view.base + end - first)
+                if match:
+                    # A byte that differs from the marker's, so that hiding changes it.
+                    found, sign = match[0], view.sign
+                    candidates = range(len(found)) if signature.vital is None else (signature.vital,)
+                    differing = (at + index for index in candidates if found[index] != sign[(at + index) % len(sign)])
+                    yield from ((signature, vital) for vital in islice(differing, 1))
+                break
+
+
+@lru_cache(maxsize=32)
+def _every_place(length: int) -> tuple[tuple[Signature, re.Pattern[bytes], int, int], ...]:
+    """Return where a partition of this length may have a signature: its pattern, the offset, and that of its end.
+
+    Kept, since a move asks a thousand times, at each of some 800 places.
+    """
+    found = ((signature, signature.pattern, at) for signature in SIGNATURES for at in places(signature, length))
+    return tuple((signature, pattern, at, at + signature.width) for signature, pattern, at in found)
 
 
 # What would be recognised is taken off the disk while a partition is in flight, and put back last.

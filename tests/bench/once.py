@@ -3,10 +3,8 @@
 In: a command. Out: its wall time and peak memory. Alone because everything on docs/benchmarks.md is measured like this.
 """
 
-import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +16,23 @@ class Run:
     peak: int  # bytes, the largest single process
 
 
+# A process begins with the peak of the one that starts it (setmax_mm_hiwater_rss in Linux), so that is a small one.
+_STARTER = """
+import os, subprocess, sys, time
+begin = time.perf_counter()
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+_, status, usage = os.wait4(child.pid, 0)
+print(os.waitstatus_to_exitcode(status), usage.ru_maxrss, time.perf_counter() - begin)
+"""
+
+
 def once(command: Sequence[str]) -> Run:
     """One run of a command: its wall time and the peak memory of its largest process. Fails when the command does."""
-    begin = time.perf_counter()
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode not in (0, 1):  # 1: findings
-        raise SystemExit(f"{' '.join(command)} ended with {child.returncode}")
-    return Run(time.perf_counter() - begin, usage.ru_maxrss * 1024)
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", _STARTER, *command], stdout=subprocess.PIPE, check=True)
+    code, peak_kib, wall_s = done.stdout.split()
+    if code not in (b"0", b"1"):  # 1: findings
+        raise SystemExit(f"{' '.join(command)} ended with {code.decode()}")
+    return Run(float(wall_s), int(peak_kib) * 1024)
 
 
 def aligntool(*words: str) -> list[str]:

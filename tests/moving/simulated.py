@@ -62,9 +62,8 @@ class SimulatedDisk:
         self._cache = {}
 
     def is_hole(self, offset: int, length: int) -> bool:
-        return self._written.isdisjoint(range(offset, offset + length, self._sector)) and not any(
-            self._first[offset : offset + length]
-        )
+        written = not self._written.isdisjoint(range(offset, offset + length, self._sector))
+        return not written and self._first.count(0, offset, offset + length) == length
 
     def together(self, jobs: Iterable[Callable[[], None]], meanwhile: Callable[[], None] | None = None) -> None:
         if meanwhile:
