@@ -4,6 +4,7 @@ import pytest
 
 from aligntool.units import MIB
 from tests.bench.beside_fio import MEMORY, Once, measured, table
+from tests.thorough import when_thorough
 
 
 def test_rounds_are_compared_pair_by_pair() -> None:
@@ -21,6 +22,7 @@ def test_rounds_are_compared_pair_by_pair() -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("fio", "losetup")
+@when_thorough("is a benchmark")
 def test_both_ways_run_the_same_jobs() -> None:
     if not MEMORY.is_dir():
         pytest.skip("there is no /dev/shm here")

@@ -19,6 +19,7 @@ from aligntool.units import GIB, KIB, MIB, Extent
 from tests.bench_runs.test_runs import bench, interrupted
 from tests.conftest import run
 from tests.schemas import check
+from tests.thorough import when_thorough
 
 ROOT = Path(__file__).parents[2]
 ALIGNMENT = ("alignment", "--unit", "4KiB", "--start", "32256", "--runtime", "0.1", "--size", "32MiB")
@@ -40,7 +41,9 @@ def valid(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.needs_tools("fio", "findmnt")
-@both
+@pytest.mark.parametrize(
+    "words", [pytest.param(ALIGNMENT, marks=when_thorough("runs fio 80 times")), SPAN], ids=["alignment", "span"]
+)
 def test_what_was_so_meanwhile_is_kept_with_the_result(place: Path, words: tuple[str, ...]) -> None:
     """Beside what the system's own tools say of it."""
     found = valid(bench(place, *words, place / "drive", "--json", "-o", place / "kept.json").stdout)

@@ -13,6 +13,7 @@ from aligntool.measure.unit_design import ROUNDS, Dice, Kind, Pair, design, leve
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.inference.drives import LOUD, QUIET, USUAL, Drive, population
 from tests.inference.study import Outcome, judge, probe_simulated
+from tests.thorough import THOROUGH
 
 SIZES = [4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB]
 
@@ -72,15 +73,17 @@ def _of_a_short_experiment(drive: Drive) -> Outcome:
     return judge(drive, probe_simulated(drive, 2, 20))
 
 
-def test_two_hundred_simulated_drives_give_no_false_answer() -> None:
-    """Every kind and noise of the study; short experiments, which are the harder ones. The page has the long ones."""
+def test_simulated_drives_give_no_false_answer() -> None:
+    """Kinds and noises of the study, 200 drives or each third; short experiments, which are the harder ones. The
+    page has the long ones.
+    """
     drives = [drive for _, drive in population(1)]
     again = [replace(drive, seed=drive.seed + 10_000) for drive in drives[::6]]
     with ProcessPoolExecutor() as pool:
-        outcomes = Counter(pool.map(_of_a_short_experiment, drives + again, chunksize=8))
-    assert outcomes.total() >= 200
+        outcomes = Counter(pool.map(_of_a_short_experiment, (drives + again)[:: 1 if THOROUGH else 3], chunksize=8))
+    assert outcomes.total() >= (200 if THOROUGH else 67)
     assert outcomes[Outcome.FALSE] == 0
-    assert outcomes[Outcome.HIT] > 70
+    assert outcomes[Outcome.HIT] > outcomes.total() / 3
 
 
 def test_the_same_seed_makes_the_same_experiment_and_the_same_answer() -> None:

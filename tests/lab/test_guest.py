@@ -106,6 +106,7 @@ def _running(word: bytes) -> Iterator[Path]:
                 yield path
 
 
+@when_thorough("makes an initramfs twice")
 def test_a_guest_can_be_started_again_on_the_same_drives(lab: Lab) -> None:
     """All that comes before a start, twice; what was on a drive stays there."""
     guest, kernel = lab.guest(Nvme("kept", size=MIB)), debian_kernel()

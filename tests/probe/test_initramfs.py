@@ -11,8 +11,10 @@ from aligntool.linux.system import read_initramfs
 from aligntool.system import Initramfs
 from tests.conftest import run
 from tests.probe.initramfs_images import LINE, UUID, by_cpio, by_dracut, by_mkinitramfs
+from tests.thorough import when_thorough
 
 CONF = f"HOMEHOST <system>\n{LINE}"
+LONG = when_thorough("makes an initramfs")
 FILES = {"conf/initramfs.conf": b"x", "etc/mdadm/mdadm.conf": CONF.encode(), "sbin/mdadm": b"\x7fELF" * 3000}
 
 
@@ -36,7 +38,7 @@ def unpacked_conf(image: Path, into: Path) -> str:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkinitramfs", "unmkinitramfs", "lsinitramfs", "unshare", "depmod", "mdadm", "zstd")
-@pytest.mark.parametrize("compress", ["gzip", "zstd"])
+@pytest.mark.parametrize("compress", ["gzip", pytest.param("zstd", marks=LONG)])
 def test_debians_own_image_is_read_as_unmkinitramfs_unpacks_it(tmp_path: Path, compress: str) -> None:
     image = by_mkinitramfs(tmp_path, CONF, compress=compress)
     found = inside(image)
@@ -46,6 +48,7 @@ def test_debians_own_image_is_read_as_unmkinitramfs_unpacks_it(tmp_path: Path, c
     assert found.has_mdadm and "usr/sbin/mdadm" in run("lsinitramfs", image).split()
 
 
+@LONG
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("dracut", "lsinitrd", "mdadm")
 def test_dracuts_image_is_read_as_lsinitrd_prints_it(tmp_path: Path) -> None:
