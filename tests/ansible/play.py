@@ -1,7 +1,6 @@
 """Run a playbook with nothing but this checkout's collection, and read what ansible-playbook prints.
 
-Run as a program it plays a playbook three times and writes what was printed to a folder: in an emulated PC, which
-needs no pytest.
+It needs no pytest, for tests/lab/played.py runs it in an emulated PC.
 """
 
 import json
@@ -9,16 +8,16 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 COLLECTION = Path(__file__).parents[2] / "packaging" / "ansible"
 TASK = re.compile(r"^TASK \[(\w+)\] \*+\n(.*?)(?=^TASK |^PLAY RECAP)", re.MULTILINE | re.DOTALL)
 RESULT = re.compile(r"^(ok|changed|fatal): \[localhost\].*? => (\{.*\})$", re.MULTILINE)
 # With --check, for real, and again; what has the tag is played once.
+Seen = TypeVar("Seen")
 RUNS = (("--check", "--skip-tags", "once"), (), ("--skip-tags", "once"))
 
 
@@ -54,11 +53,18 @@ def environment(folder: Path) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | own
 
 
-def play(folder: Path, playbook: str, variables: dict[str, str], *options: str, limit_s: float = 600) -> str:
+def play(folder: Path, playbook: str, variables: Mapping[str, object], *options: str, limit_s: float = 3600) -> str:
     """What ansible-playbook printed; every task that failed was allowed to."""
     python = Path(sys.executable)
     always = {"aligntool": str(python.with_name("aligntool")), "ansible_python_interpreter": str(python)}
-    words = ("-v", "--diff", *options, "-e", json.dumps(variables | always), str(Path(__file__).with_name(playbook)))
+    words = (
+        "-v",
+        "--diff",
+        *options,
+        "-e",
+        json.dumps({**variables, **always}),
+        str(Path(__file__).with_name(playbook)),
+    )
     command = ["ansible-playbook", "-i", "localhost,", *words]
     done = subprocess.run(
         command, env=environment(folder), capture_output=True, text=True, check=False, timeout=limit_s
@@ -79,23 +85,8 @@ def read(said: str) -> Played:
 
 
 def play_thrice(
-    folder: Path, playbook: str, variables: dict[str, str], look: Callable[[], list[str]]
-) -> Iterator[tuple[str, list[str]]]:
+    folder: Path, playbook: str, variables: Mapping[str, object], look: Callable[[], Seen]
+) -> Iterator[tuple[str, Seen]]:
     """What was printed each time, and what `look` saw afterwards."""
     for options in RUNS:
-        yield play(folder, playbook, variables, *options, limit_s=3600), look()
-
-
-def main() -> None:
-    folder, playbook, variables, *look = sys.argv[1:]
-
-    def looked() -> list[str]:
-        return [subprocess.run(look, capture_output=True, text=True, check=False).stdout]
-
-    with tempfile.TemporaryDirectory() as own:
-        played = list(play_thrice(Path(own), playbook, json.loads(variables), looked))
-    Path(folder, "played.json").write_text(json.dumps(played))
-
-
-if __name__ == "__main__":
-    main()
+        yield play(folder, playbook, variables, *options), look()

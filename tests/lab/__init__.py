@@ -35,6 +35,7 @@ The fixture `said` is one guest that several test modules read, each of which na
     heard.py        what was said of them, read back
     traced.py       a part: recordings of a drive beside dd, fio, signals and another trace
     old_arrays.py   a part: arrays made over earlier arrays
+    played.py       a part: arrays made by ansible-playbook
 
 A start of a guest and of aligntool in it takes most of a minute under software emulation, so what is new becomes a
 part: a function `main` that lets programs write down what they say in /lab, and tests that judge it. Only a test that

@@ -119,8 +119,8 @@ def examined(node: str) -> str:
     return next((line.partition("=")[2] for line in said if line.startswith("MD_UUID=")), "")
 
 
-def cut(*words: str) -> str:
-    """The work, ended after its first member as a power cut ends it; what udev assembles of the rest."""
+def cut(*words: str, done: int = 1) -> str:
+    """The work, ended after so many steps (members first) as a power cut ends it; what udev assembles of the rest."""
     Path("/run/plan.json").unlink(missing_ok=True)
     code, out, err = forked("raid", "plan", *words, "-o", "/run/plan.json")
     if code:
@@ -130,7 +130,8 @@ def cut(*words: str) -> str:
         paths, plan = Paths(), from_json(Path("/run/plan.json").read_text())
         with one_at_a_time(paths.state), lock_members(plan.steps) as locked:
             for event in go_forward(begin(plan, paths), plan, paths, locked):
-                if isinstance(event, StepDone):
+                done -= isinstance(event, StepDone)
+                if not done:
                     os._exit(0)
     os.waitpid(child, 0)
     run("udevadm", "trigger", "--action=add", "--subsystem-match=block")

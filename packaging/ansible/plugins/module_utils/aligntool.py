@@ -58,8 +58,12 @@ class Aligntool:
     def recover(self, status, words, back):
         """Finish, or with `back` undo, what `status` shows to be unfinished. `words` name it. Return the result."""
         how = "rolled back" if back else "finished"
-        before = f"{status['goal']}: {status['state']}, {status['done'] or 0} of {status['total'] or 0} bytes moved\n"
-        result = {"changed": True, "diff": {"before": before, "after": f"{status['goal']}: {how}\n"}}
+        if status["total"] is None:  # an array
+            done = f"at step {(status['index'] or 0) + 1}"
+        else:
+            done = f"{status['done']} of {status['total']} bytes moved"
+        before, after = f"{status['goal']}: {status['state']}, {done}\n", f"{status['goal']}: {how}\n"
+        result = {"changed": True, "diff": {"before": before, "after": after}}
         if not self._module.check_mode:
             result["sentences"] = self.change("rollback" if back else "resume", *words)["sentences"]
         return result

@@ -25,7 +25,7 @@ options:
   state:
     description:
       - C(present) makes the array.
-      - C(rolled_back) undoes an array that is unfinished, and does nothing else.
+      - C(rolled_back) undoes the array of this name if it is unfinished, and does nothing else.
     type: str
     choices: [present, rolled_back]
     default: present
@@ -210,7 +210,7 @@ def main():
     aligntool, params = Aligntool(module), module.params
     back, result = params["state"] == "rolled_back", {"changed": False}
     status = aligntool.document("status")[0]
-    if status["state"] != "old":
+    if status["state"] != "old" and not (back and Path(status["disk"]).name != params["name"]):
         result = aligntool.recover(status, [], back=back)
     if back or (result["changed"] and module.check_mode):
         module.exit_json(**result)
