@@ -1,5 +1,6 @@
 #!/bin/sh
-# Run by .ci/test-packages in a bare system that has /aligntool.deb and .rpm: `prepare` with a network, `check` without.
+# Run by .ci/test-packages in a bare system that has /aligntool.deb, .rpm and .pyz, and on one of them /PKGBUILD with its
+# source archive: `prepare` with a network, `check` without.
 
 files() {
     find / -xdev -path /tmp -prune -o -path /run -prune -o -path /var/log -prune -o -path '/var/lib/dpkg/*-old' -prune -o -print | sort
@@ -47,17 +48,36 @@ check() { # PACKAGE HOW-TO-INSTALL HOW-TO-REMOVE
     echo "test-packages: $1 on $PRETTY_NAME, $(python3 --version): installed, ran, removed; $(wc -l <after) files as before"
 }
 
+# Installed as on Arch, with Debian's names of dependencies and its folder of Python packages; pacman's own files in /tmp.
+make_pkg() {
+    mkdir /tmp/arch /tmp/pacman
+    cp /PKGBUILD /aligntool-*.tar.gz /tmp/arch
+    chown -R nobody /tmp/arch
+    printf '[options]\n%s\n' SigLevel=Never LocalFileSigLevel=Never DBPath=/tmp/pacman CacheDir=/tmp/pacman \
+        HookDir=/tmp/pacman LogFile=/tmp/pacman/log >/tmp/pacman.conf
+    (cd /tmp/arch && setpriv --reuid=nobody --clear-groups env HOME=/tmp/arch DEB_PYTHON_INSTALL_LAYOUT=deb \
+        makepkg --nodeps)
+}
+
 case $1 in
 prepare) # what the package depends on is not part of what it leaves behind
     apt-get -qq update
     apt-get -qq -y --no-install-recommends satisfy \
         "$(dpkg-deb --field /aligntool.deb Depends)" "$(dpkg-deb --field /aligntool.deb Recommends)"
     apt-get -qq -y --no-install-recommends install rpm
+    [ ! -e /PKGBUILD ] || apt-get -qq -y --no-install-recommends install makepkg pacman-package-manager binutils file \
+        libarchive-tools python-is-python3 python3-build python3-hatchling python3-installer python3-typer
     ;;
 check)
     cd /tmp || exit
     expect 1 grep '^ *[^l ][^o:]*:' /proc/net/dev # only lo
+    expect 0 python3 -I -S /aligntool.pyz demo
     check .deb "dpkg --install /aligntool.deb" "dpkg --purge aligntool"
+    if [ -e /PKGBUILD ]; then
+        expect 0 make_pkg
+        pacman="pacman --config /tmp/pacman.conf --noconfirm --nodeps --nodeps"
+        check .pkg "$pacman --upgrade /tmp/arch/aligntool-*.pkg.tar.*" "$pacman --remove aligntool"
+    fi
     mkdir -p /usr/share/licenses # of the package filesystem where .rpm is at home
     mkdir -p /usr/lib/systemd/catalog # of systemd
     rpm="rpm --dbpath=/tmp/rpmdb --noplugins" # the plugin unshare needs / to be a mount
