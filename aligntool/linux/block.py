@@ -25,7 +25,7 @@ from aligntool.units import KIB, MIB, align_down, align_up
 # (measured: filling a fresh mapping takes 10 to 20 times as long as filling one that was used before).
 
 _SPACE = MIB  # of each buffer that is kept
-_KEPT = 40  # two batches of 16 MiB, and one more for each of those who read
+_KEPT = 72  # two batches of 32 MiB, and one more for each of those who read
 _KEPT_SHORT = 8
 _LONG = 768 * KIB  # and more: nearly all of a buffer is used, so it may be taken from huge pages
 _SHORTEST = 64 * KIB  # for less, fresh pages cost nothing that matters

@@ -50,8 +50,8 @@ CHECKED = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "ntfs", "vfat", "ex
 Changes = tuple[steps.EntryChange, ...]
 _PAGE = 4096
 _LONGEST_WINDOW = 8 * MIB
-_LONGEST_STAGED = 16 * MIB
-_BATCH = 16 * MIB  # two of them are in memory at once, and all of it must stay below 100 MB
+_LONGEST_STAGED = 32 * MIB
+_BATCH = 32 * MIB  # two of them are in memory at once, and all of it must stay below 150 MiB
 # Bytes a second that reading, writing and reading back together may take; a drive of ten years ago does more.
 _ROTATIONAL, _FLASH = 60 * 10**6, 300 * 10**6
 # Seconds that a batch waits for its three flushes: of the data, and of each copy of the record.

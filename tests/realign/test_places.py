@@ -197,7 +197,7 @@ def test_a_short_way_is_staged_and_a_long_one_has_windows_no_longer_than_itself(
     short = plan_for(movable_disk("2047+100000"))
     (copy,) = (step for step in short.steps if isinstance(step, CopyContent))
     assert copy.lanes.staged
-    assert copy.lanes.window == 16 * MIB
+    assert copy.lanes.window == 32 * MIB
     long = plan_for(movable_disk("63+100000"))
     (copy,) = (step for step in long.steps if isinstance(step, CopyContent))
     assert not copy.lanes.staged
@@ -222,4 +222,4 @@ def test_the_estimate_of_a_full_disk_has_the_flushes_of_a_small_journal() -> Non
     size = 200_000 * 512
     assert plan.estimate.seconds == pytest.approx(size / 60e6 + size / (64 * KIB) * 2 * 3 * 0.01, abs=2)
     roomy = plan_for(movable_disk("63+200000 ext4", label=TableLabel.DOS)).estimate
-    assert roomy and roomy.seconds == 3
+    assert roomy and roomy.seconds in (2, 3)
