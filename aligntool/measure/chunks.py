@@ -27,7 +27,7 @@ from aligntool.raid.measured import Identity, Sample, Tuning
 from aligntool.raid.members import METADATA
 from aligntool.raid.planning import Decided, decide_raid
 from aligntool.steps import MakeArray, Subject, subject
-from aligntool.units import MIB, Extent, align_up, counted, format_size
+from aligntool.units import MIB, Extent, align_up, format_size
 
 # Test arrays: created, found, removed. Superblocks are zeroed here, only those with the name and UUID of a test array.
 
@@ -255,13 +255,6 @@ def _written(decided: Decided, length: int) -> tuple[Extent, ...]:
     copies = copies_of(geometry.level, count, geometry.layout)
     stride = geometry.each // copies
     return tuple(Extent(geometry.offset + stride * number, min(length, stride)) for number in range(copies))
-
-
-def sweep_words(sweep: Sweep) -> str:
-    """ "the chunks 64KiB, 128KiB, 512KiB; 5 rounds"."""
-    rounds = counted(len(sweep.order) // len(sweep.chunks), "round")
-    chunks = ", ".join(map(format_size, sweep.chunks))
-    return f"{'the chunk' if len(sweep.chunks) == 1 else 'the chunks'} {chunks}; {rounds}"
 
 
 # Running a sweep: every test array is created, filled, measured and removed. However it ends, the members are as
