@@ -51,7 +51,7 @@ def checked(qcow2: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["qemu-img", "check", "-q", str(qcow2)], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("kind", [NAMED[name].parameter() for name in ("ext4", "ntfs", *(NAMED if THOROUGH else ()))])
+@pytest.mark.parametrize("kind", [NAMED[name].parameter() for name in (NAMED if THOROUGH else ("ext4", "ntfs"))])
 def test_a_qcow2_is_realigned_as_its_bytes_are(kind: Kind, make: MakeDisk, tmp_path: Path) -> None:
     disk = make("dos", Row(kind, 63), free=12 * 2048)
     qcow2 = packed(disk.image, tmp_path / "disk.qcow2")
