@@ -12,13 +12,12 @@ from aligntool.linux.block import look_only
 from aligntool.linux.commands import asked_health
 from aligntool.linux.content import UsedMap, read_used
 from aligntool.realign.partitioning import as_partition, plan_partition, plan_unpartition
-from aligntool.realign.request import Found, Request, look_at, refuse_in_flight, refuse_part
+from aligntool.realign.request import Found, Request, look_at, refuse_in_flight, refuse_part, waited
 from aligntool.realign.whole_disk import other_kinds
 from aligntool.steps import CopyContent
 from aligntool.system import TableLine, parse_crypttab, parse_fstab
 from aligntool.units import Extent
 
-_ETC = Path("/etc")
 _LVM = ("lvm/lvm.conf", "lvm/lvmlocal.conf", "lvm/devices/system.devices")
 
 
@@ -33,6 +32,8 @@ class WholeDisk:
     def find_plan(self, target: str, asked: Request) -> Found:
         """Return the plan, and what it was made from. Raises Refused with every reason."""
         judged, _ = look_at(target, asked)
+        if waited(judged.disk.path):
+            judged, _ = look_at(target, asked)
         disk = judged.disk
         refuse_part(target, disk, "what gets a table, or loses it, is a whole disk")
         refuse_in_flight(disk.path)
@@ -46,7 +47,7 @@ class WholeDisk:
             layers = disk.partitions[0].content if self.undo else disk.content
             found[step.partition] = _used(disk, step.source, layers[0])
         plan = self._plan(judged, asked, found)
-        return Found(replace(plan, attention=(*plan.attention, *_named_in_files(disk, self.undo))), judged, found)
+        return Found(replace(plan, attention=(*plan.attention, *named_in_files(disk, undo=self.undo))), judged, found)
 
     def _plan(self, judged: Judged, asked: Request, found: dict[int, UsedMap]) -> Plan:
         used = {number: Used(number, one.bytes, one.by) for number, one in found.items()}
@@ -67,8 +68,8 @@ def _used(disk: Disk, extent: Extent, layer: Layer) -> UsedMap:
 # never edited.
 
 
-def _named_in_files(disk: Disk, undo: bool) -> Iterator[str]:
-    """Yield a sentence for each line that names what has another name afterwards."""
+def named_in_files(disk: Disk, *, undo: bool, etc: Path = Path("/etc")) -> Iterator[str]:
+    """Yield a sentence for each line that names what has another name afterwards. `etc`: the folder of the files."""
     if disk.kind is DiskKind.IMAGE:
         return
     part = disk.partitions[0] if undo else None
@@ -77,19 +78,19 @@ def _named_in_files(disk: Disk, undo: bool) -> Iterator[str]:
     new = f"UUID={layers[0].uuid}" if layers and layers[0].uuid else after
     old = Path("/dev", part.node) if part and part.node else Path(disk.path)
     for name, parse in (("fstab", parse_fstab), ("crypttab", parse_crypttab)):
-        for line in parse(_text(name)):
+        for line in parse(_text(etc / name)):
             if _names(line, old, part.uuid if part else None):
                 instead = line.text.strip().replace(line.spec, new, 1)
                 yield f"/etc/{name} names it by its path; in place of the line `{line.text.strip()}` write: {instead}"
     for name in _LVM:
-        for text in _text(name).splitlines():
+        for text in _text(etc / name).splitlines():
             if f"{old}" in text.replace('"', " ").replace("|", " ").split() and not text.strip().startswith("#"):
                 yield f"/etc/{name} names {old}; afterwards it is {after}: {text.strip()}"
 
 
-def _text(name: str) -> str:
+def _text(path: Path) -> str:
     with suppress(OSError, UnicodeDecodeError):
-        return (_ETC / name).read_text()
+        return path.read_text()
     return ""
 
 

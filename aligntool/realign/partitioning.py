@@ -117,9 +117,8 @@ def _about_content(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
     else:
         yield from content_reasons(disk, as_partition(disk), name)
         if others and len(disk.content) == 1:
-            text = (
-                f"{name} is ambiguous: beside the {disk.content[0].kind} there is the signature of {', '.join(others)}"
-            )
+            what, kinds = name, " and ".join((disk.content[0].kind, *others))
+            text = f"{what} is ambiguous: {kinds} are both there"
             yield Refusal("ambiguous", name, text, as_root(disk, f"wipefs --no-act {shell_word(disk.path)}"))
         for layer in disk.content:
             if layer.kind not in KINDS and not layer.kind.endswith("_member"):

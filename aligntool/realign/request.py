@@ -85,7 +85,7 @@ def look_at(target: str, asked: Request) -> tuple[Judged, Inventory]:
 def find_plan(target: str, asked: Request) -> Found:
     """How the disk gets onto its grids. Raises Refused with every reason."""
     judged, _ = look_at(target, asked)
-    if _waited(judged.disk.path):
+    if waited(judged.disk.path):
         judged, _ = look_at(target, asked)
     refuse_part(target, judged.disk, "a disk is realigned, all of it or some of its partitions", "--partition")
     refuse_in_flight(judged.disk.path)
@@ -110,7 +110,7 @@ def refuse_part(target: str, disk: Disk, rule: str, option: str = "") -> None:
     raise Refused(f"{target} is a part of {disk.path}, and {rule}", hint=f"give {disk.path}{more}")
 
 
-def _waited(path: str) -> bool:
+def waited(path: str) -> bool:
     """Return whether a program was waited for that an aligntool which was killed had started: resize2fs goes on to its
     end, and what it writes is not to be planned with. Raises Refused where it takes long.
     """

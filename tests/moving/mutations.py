@@ -217,4 +217,16 @@ MUTATIONS = (
         "the sector behind the held head stays at the old place",
         f"{EVERY_CUT}[gpt-0]",
     ),
+    Mutation(
+        "markers are written over content that is not hidden yet", "aligntool/realign/table.py",
+        "replace(self, parked=self.parked[:1])", "self",
+        "blkid recognises a file system on a whole disk that has lost its first sectors",
+        "test_whole_disk_cuts.py::test_a_cut_before_every_operation_loses_nothing[ext2-gpt-False-1048576]",
+    ),
+    Mutation(
+        "what a system wrote after a cut is taken for what the journal holds", "aligntool/realign/whole_disk.py",
+        "released and visible", "False",
+        "the superblock of the journal is written over a newer one",
+        "test_whole_disk_cuts.py::test_what_a_system_writes_after_a_cut_stays[True-gpt]",
+    ),
 )  # fmt: skip

@@ -103,18 +103,18 @@ def survivors(platter: bytes, cache: dict[int, bytes], luck: random.Random, *, t
 
 
 def crashes(
-    start: bytes, log: list[tuple[int, bytes] | None], luck: random.Random, *, torn: bool = True
+    start: bytes, log: list[tuple[int, bytes] | None], luck: random.Random, *, torn: bool = True, sector: int = SECTOR
 ) -> Iterable[bytes]:
     """What a cut before each operation of a run would have left, one after the other."""
     platter, cache = bytearray(start), dict[int, bytes]()
     for entry in log:
         yield survivors(bytes(platter), cache, luck, torn=torn)
         if entry is None:
-            for at, sector in cache.items():
-                platter[at : at + SECTOR] = sector
+            for at, found in cache.items():
+                platter[at : at + len(found)] = found
             cache = {}
         else:
             offset, raw = entry
-            for at in range(0, len(raw), SECTOR):
-                cache[offset + at] = raw[at : at + SECTOR]
+            for at in range(0, len(raw), sector):
+                cache[offset + at] = raw[at : at + sector]
     yield survivors(bytes(platter), cache, luck, torn=torn)

@@ -23,6 +23,7 @@ CUTS = (
     "tests/moving/test_simulated_losses.py",
     "tests/moving/test_damaged_records.py",
     "tests/moving/test_lost_tables.py",
+    "tests/moving/test_whole_disk_cuts.py",
 )
 
 
@@ -75,6 +76,7 @@ def copy_to(folder: Path) -> None:
         "test_other_journals.py",
         "test_simulated_media.py",
         "test_simulated_losses.py",
+        "test_whole_disk_cuts.py",
     ):
         shutil.copy(ROOT / "tests" / "moving" / name, folder / "tests" / "moving" / name)
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.units import KIB, MIB, align_up
+from aligntool.inventory import Disk, DiskKind, IoLimits, Layer, Partition
+from aligntool.realign.partition_request import named_in_files
+from aligntool.units import KIB, MIB, Extent, align_up
 from tests.conftest import run
 from tests.moving.containers import CONTAINERS, every_byte
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
@@ -236,3 +238,24 @@ def test_a_kill_at_any_moment_leaves_nothing_half(
         part = cut_out(device, tmp_path / "part", *place)
         made.check(part)
         assert made.read(part) == files
+
+
+def test_lines_that_name_the_disk_are_shown_with_what_replaces_them(tmp_path: Path) -> None:
+    (tmp_path / "fstab").write_text(
+        "# /dev/sdz /old ext4 defaults 0 0\n/dev/sdz /srv ext4 defaults 0 2\nUUID=11-22 /mnt ext4 defaults 0 2\n"
+    )
+    (tmp_path / "crypttab").write_text("data /dev/sdz none luks\nother /dev/sdzz none luks\n")
+    (tmp_path / "lvm").mkdir()
+    (tmp_path / "lvm" / "lvm.conf").write_text('# "/dev/sdz"\n\tpreferred_names = [ "/dev/sdz" ]\n')
+    whole = Layer("ext4", Extent(0, MIB), uuid="ab-cd")
+    disk = Disk("sdz", "/dev/sdz", DiskKind.SCSI, 8 * MIB, IoLimits(), content=(whole,))
+    fstab, crypttab, lvm = named_in_files(disk, undo=False, etc=tmp_path)
+    assert fstab.endswith("`/dev/sdz /srv ext4 defaults 0 2` write: UUID=ab-cd /srv ext4 defaults 0 2")
+    assert crypttab.endswith("write: data UUID=ab-cd none luks")
+    assert "/dev/sdz1" in lvm
+    part = Partition(1, Extent(MIB, MIB), uuid="12-34", node="sdz1", content=(whole,))
+    (tmp_path / "fstab").write_text("PARTUUID=12-34 /srv ext4 defaults 0 2\n/dev/sdz1 /mnt ext4 defaults 0 2\n")
+    parted = Disk("sdz", "/dev/sdz", DiskKind.SCSI, 8 * MIB, IoLimits(), partitions=(part,))
+    assert [line.partition("write: ")[2] for line in named_in_files(parted, undo=True, etc=tmp_path)] == [
+        "UUID=ab-cd /srv ext4 defaults 0 2", "UUID=ab-cd /mnt ext4 defaults 0 2",
+    ]  # fmt: skip
