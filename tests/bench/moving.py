@@ -1,21 +1,25 @@
 """Moving a partition from sector 63 to 2048: aligntool beside the tools that come nearest.
 
 In: the size of the disk and how often. Out: rows for docs/benchmarks.md. Alone because here the disks are large and
-have to be put back before each run.
+have to be put back before each run; `python -m tests.bench.moving --write docs/benchmarks.md` repeats what users get,
+verification included, beside the others for the disk that is a third used.
 
 All commands take turns in each round, so ratios are taken round by round. Every command is timed as a whole process
 with the final flush in it, on a disk of which no cache knows anything.
 """
 
+import argparse
 import os
 import statistics
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.bench.old_disks import ALIGNED, CONTENTS, MIB, START, OldDisk, make_disk, make_sparse_disk, reset, write_out
 from tests.bench.once import Run, aligntool, once
+from tests.bench.page import put
 from tests.conftest import find_tool, run
 
 GIB = 1 << 30
@@ -56,10 +60,10 @@ def moving(folder: Path, size: int, contents: Sequence[str], repeats: int) -> It
     yield from _verified(results)
 
 
-def _rounds(disk: OldDisk, work: Path, medium: str, repeats: int) -> Rounds:
+def _rounds(disk: OldDisk, work: Path, medium: str, repeats: int, left_out: Sequence[str] = ()) -> Rounds:
     runs: dict[str, list[Run]] = {}
     for number in range(repeats):
-        names = list(_commands(disk, ""))
+        names = [name for name in _commands(disk, "") if name not in left_out]
         for name in names if number % 2 == 0 else reversed(names):
             reset(disk, work)
             with attached(work, medium) as target:
@@ -182,3 +186,37 @@ def nearly_empty(folder: Path, size: int) -> Iterator[str]:
         peak = max(plan.peak, move.peak) / MIB
         yield (f"| {size / GIB:,.0f} GiB | {disk.content} | {disk.used / MIB:,.0f} MiB | {plan.wall:.1f} s "
                f"| {move.wall:.1f} s | {alone.wall:.1f} s, `{words[0]}` | {peak:.0f} MiB |")  # fmt: skip
+
+
+def whole_commands(folder: Path, size: int, repeats: int) -> Iterator[str]:
+    """A disk that is a third used: whole commands, with everything read back."""
+    yield f"{size / GIB:.3g} GiB, a third used, {repeats} interleaved rounds; repeat it with"
+    yield "`sudo python -m tests.bench.moving --write docs/benchmarks.md`."
+    yield ""
+    yield "| on | aligntool | beside | its time / aligntool's: median (smallest–largest) |"
+    yield "|---|---|---|---|"
+    work = folder / "moved.img"
+    write_out(work, size)
+    disk = make_disk(folder, size, CONTENTS[0])
+    for medium in ("loop", "file") if os.geteuid() == 0 else ("file",):
+        runs = _rounds(disk, work, medium, repeats, (UNVERIFIED, SFDISK_FSYNC))
+        wall = statistics.median(one.wall for one in runs[OURS])
+        for name in (SFDISK, E2IMAGE, DD):
+            yield f"| {medium} | {wall:.1f} s | `{name}` | {_words(runs[name], runs[OURS])} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=4096, help="MiB")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--write", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="aligntool-bench-") as folder:
+        text = "\n".join(whole_commands(Path(folder), given.size * MIB, given.repeats))
+    print(text)
+    if given.write:
+        put(given.write, "moved", text)
+
+
+if __name__ == "__main__":
+    main()
