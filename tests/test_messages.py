@@ -69,14 +69,14 @@ PAGES = [page for page in sorted((ROOT / "docs" / "ja").glob("*.md")) if page.na
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_in_japanese_follows_the_english_page_of_today(page: Path) -> None:
-    """Its first lines name the page, or some sections of one, with their SHA-256."""
+    """Its first lines name the page, or some sections of one, with the SHA-256 of their words."""
     own, english = page.read_text(), ""
     followed = r"^<!-- follows docs/(\S+)(?: \((.*)\))? sha256:(\S+) -->$"
     for name, sections, digest in re.findall(followed, own, re.MULTILINE):
         text = (ROOT / "docs" / name).read_text()
         if sections:
             text = "".join(f"## {title}\n{section(text, title)}" for title in sections.split(", "))
-        now = hashlib.sha256(text.encode()).hexdigest()
+        now = hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
         assert digest == now, (
             f"docs/{name} has changed: translate what is new (git log -p docs/{name}) in docs/ja/{page.name}, "
             f"then write sha256:{now} there"
