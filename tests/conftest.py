@@ -1,13 +1,16 @@
 """What every test may use: tools that must be there, root, loop devices that are always given back."""
 
+import errno
 import os
 import shutil
 import signal
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -74,6 +77,22 @@ def run(*command: str | Path, stdin: str | None = None, fails: bool = False, lim
     if done.returncode and not fails:
         raise AssertionError(f"{' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def unmount(folder: Path, device: Path, limit_s: float = 60) -> None:
+    """Unmount, and wait until nothing has the device mounted: a mount namespace that another program of this machine
+    began meanwhile has it mounted until that program ends, and until then the file system is not clean.
+    """
+    run("umount", folder)
+    for attempt in count(1):
+        try:
+            os.close(os.open(device, os.O_RDONLY | os.O_EXCL))  # as a mount holds it
+        except OSError as error:
+            if error.errno != errno.EBUSY or attempt > limit_s * 10:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ WORDS = {
     "alone": frozenset({"full_machine"}),
     "timed": frozenset({"right_or_unknown", "slow_drive"}),
     # Some of the file systems that are made are mounted.
-    "mounts": frozenset({"mount", "umount", "unshare", "mounted", "FILESYSTEMS", "CONTAINERS"}),
+    "mounts": frozenset({"mount", "umount", "unmount", "unshare", "mounted", "FILESYSTEMS", "CONTAINERS"}),
 }
 # Locked, never written: any three files that every process of this checkout has.
 GATE, ROOM, ROOM_OF_TIMED = (Path(__file__).with_name(name) for name in ("workers.py", "conftest.py", "thorough.py"))

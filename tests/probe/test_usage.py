@@ -22,7 +22,7 @@ from aligntool.linux import content
 from aligntool.linux.content import EDGE, MOST_RUNS, SMALLEST_GAP, NoMap, UsedMap, read_used, with_edges
 from aligntool.linux.devices import FileReader
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
-from tests.conftest import run
+from tests.conftest import run, unmount
 from tests.probe.layers.placed import layers_of
 
 Sparse = Callable[..., Path]
@@ -98,7 +98,7 @@ def mounted(device: Path, command: tuple[str, ...], folder: Path) -> Iterator[Pa
     try:
         yield folder
     finally:
-        run("umount", folder)
+        unmount(folder, device)
 
 
 @contextmanager

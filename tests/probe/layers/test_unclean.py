@@ -8,7 +8,7 @@ import pytest
 
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB
-from tests.conftest import find_tool, run
+from tests.conftest import find_tool, run, unmount
 from tests.probe.layers.placed import bytes_of, layers_of, place
 
 Sparse = Callable[..., Path]
@@ -111,7 +111,7 @@ def test_a_mounted_file_system_is_unclean_until_it_is_unmounted(
             (folder / f"{turn} {at}").write_bytes(b"some bytes")
         run("sync", "-f", folder)
         run("cp", "--sparse=always", device, cut)
-        run("umount", folder)
+        unmount(folder, device)
         run("blockdev", "--flushbufs", device)
         assert unclean(cut)
         assert layer_of(image).unclean is None
@@ -140,7 +140,7 @@ def test_an_xfs_is_clean_when_unmounted_wherever_in_its_log_that_stands(
             (folder / f"{at}").rmdir()
         run("sync", "-f", folder)
         run("cp", "--sparse=always", device, cut)
-        run("umount", folder)
+        unmount(folder, device)
         run("blockdev", "--flushbufs", device)
         assert "<DIRTY>" in run("xfs_logprint", "-t", cut, fails=True)
         assert unclean(cut)
@@ -182,7 +182,7 @@ def test_a_btrfs_with_a_log_tree_is_unclean(sparse: Sparse, loop: Loop, tmp_path
     (folder / "synced").write_bytes(b"some bytes")
     run("sync", "-d", folder / "synced")
     run("cp", "--sparse=always", device, cut)
-    run("umount", folder)
+    unmount(folder, device)
     told = run("btrfs", "inspect-internal", "dump-super", cut)
     assert int(next(line for line in told.splitlines() if line.startswith("log_root\t")).split()[1]) > 0
     assert unclean(cut) == "needs its log tree replayed (log root set)"
