@@ -238,6 +238,7 @@ Audit disks for misaligned partitions, realign them in place, build NVMe RAID.
             snapshot, fleet, schema     capture machines, audit many; schemas
   change    plan realign, realign       move partitions onto the boundary
             plan layout, layout         make a new partition table
+            plan partition, partition   put a whole disk into a partition
             apply, resume, rollback     apply a saved plan; finish or undo
   arrays    raid plan, create, persist  make an array that starts at every boot
             raid show, tune             show arrays; measure which chunk is best
