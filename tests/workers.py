@@ -14,16 +14,18 @@ import fcntl
 import gc
 import os
 import sys
+import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-FEWEST = 4  # of which some wait for a disk, a lock or a time limit
+FEWEST = 5  # of which some wait for a disk, a lock or a time limit
 ROOT = Path(__file__).parent.parent
 # The files that take longest begin before other files, or the last process would end long after the others.
 LONGEST = (
@@ -85,19 +87,34 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @contextmanager
 def _beside(kind: str) -> Iterator[None]:
-    """Run beside tests of the same kind, when those of the other kind have ended; "alone": beside none.
+    """Run beside tests of the same kind, while none of the other kind runs; "alone": beside none.
 
-    Who comes first goes first.
+    Who comes first goes first, but for the timed ones: they wait until no process has others, or each of them would
+    keep all other processes waiting, one after the other.
     """
     with ROOM.open() as room, ROOM_OF_TIMED.open() as room_of_timed:
-        own, other = (room_of_timed, room) if kind == "timed" else (room, room_of_timed)
-        with GATE.open() as gate:
-            fcntl.flock(gate, fcntl.LOCK_EX)
-            fcntl.flock(other, fcntl.LOCK_EX)
-            fcntl.flock(own, fcntl.LOCK_EX if kind == "alone" else fcntl.LOCK_SH)
-            if kind != "alone":
-                fcntl.flock(other, fcntl.LOCK_UN)
+        if kind == "timed":
+            while not _only_timed(room, room_of_timed):
+                time.sleep(0.1)
+        else:
+            with GATE.open() as gate:
+                fcntl.flock(gate, fcntl.LOCK_EX)
+                fcntl.flock(room_of_timed, fcntl.LOCK_EX)
+                fcntl.flock(room, fcntl.LOCK_EX if kind == "alone" else fcntl.LOCK_SH)
+                if kind != "alone":
+                    fcntl.flock(room_of_timed, fcntl.LOCK_UN)
         yield
+
+
+def _only_timed(room: TextIO, room_of_timed: TextIO) -> bool:
+    """Enter the room of timed tests if the other one is empty."""
+    fcntl.flock(room_of_timed, fcntl.LOCK_SH)
+    with suppress(BlockingIOError):
+        fcntl.flock(room, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(room, fcntl.LOCK_UN)
+        return True
+    fcntl.flock(room_of_timed, fcntl.LOCK_UN)
+    return False
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
