@@ -83,7 +83,7 @@ def _looked_into(
     path: str, descriptor: int, driver: str, say: Callable[[str], object], *, writes: bool
 ) -> Iterator[_Image]:
     """Yield the image. Raises Refused where it must not be opened, with the command that helps."""
-    word = shell_word(path)
+    word = _word(path)
     to_qcow2 = f"qemu-img convert -f {driver} -O qcow2 {word} new.qcow2"
     _refuse_other_files(path, driver, os.pread(descriptor, 512, 0), to_qcow2)
     if writes and driver != "qcow2":
@@ -94,7 +94,7 @@ def _looked_into(
     node: dict[str, object] = {"driver": driver, "file": file, "read-only": not writes}
     facts, shared = _facts(path, descriptor, node, writes=writes)
     if backing := facts.get("backing-filename"):
-        raise Refused(f"{path} holds only what differs from {backing}", hint=to_qcow2)
+        raise Refused(f"{path} holds only what differs from {shell_word(str(backing))}", hint=to_qcow2)
     if facts.get("encrypted"):
         hint = f"qemu-img convert --object secret,id=key,file=KEYFILE --image-opts driver={driver},"
         hint += f"encrypt.key-secret=key,file.filename={word} -O raw disk.img"
@@ -139,7 +139,7 @@ def _facts(
             continue
         if writes:
             raise Refused(f"{path} is in use by another program, such as a running machine",
-                          hint=f"sudo fuser -v {shell_word(path)}")  # fmt: skip
+                          hint=f"sudo fuser -v {_word(path)}")  # fmt: skip
         info = _qemu_img("info", descriptor, node, "--output=json", "--force-share")
         return _decoded(path, descriptor, info), True
     return _decoded(path, descriptor, info), False
@@ -157,7 +157,7 @@ def _decoded(path: str, descriptor: int, info: Ended) -> Mapping[str, object]:
     if info.code:
         _refuse_missing("qemu-img")
         words = _named(info.last_lines, path, descriptor).rpartition("}': ")[2]  # without its own words for the file
-        raise Refused(f"qemu-img cannot open {path}: {words}", hint=f"qemu-img check {shell_word(path)}")
+        raise Refused(f"qemu-img cannot open {path}: {words}", hint=f"qemu-img check {_word(path)}")
     try:
         return load_object(info.output)
     except ValueError as error:
@@ -184,7 +184,7 @@ def _refuse_unsound(
         why = f"{path} cannot be checked by qemu-img: {_named(check.last_lines, path, descriptor)}"
     else:
         return
-    raise Refused(why, hint=f"qemu-img check -r all {shell_word(path)}   after a copy was made of it")
+    raise Refused(why, hint=f"qemu-img check -r all {_word(path)}   after a copy was made of it")
 
 
 # A packed image: it is unpacked once, into a file without a name, with holes for zeros.
@@ -198,7 +198,7 @@ _OPTIONS = {"xz": ("--memlimit-decompress=1GiB",)}  # others have limits of thei
 @contextmanager
 def _unpacked(path: str, descriptor: int, tool: str, say: Callable[[str], object], *, writes: bool) -> Iterator[_Image]:
     """Yield the disk in a packed file. Raises Refused, to write in any case."""
-    word = shell_word(path)
+    word = _word(path)
     plain = f"{tool} -dc {word} > disk.img"
     if writes:
         raise Refused(f"{path} is not written to: it is packed", hint=plain)
@@ -269,7 +269,7 @@ def _serve(images: tuple[_Image, ...], *, writes: bool) -> "subprocess.Popen[byt
         _end(server)
         errors.seek(0)
         said = errors.read(4096).decode("utf-8", "replace").strip().rpartition("}: ")[2]  # without the options
-    path = shell_word(images[0].path)
+    path = _word(images[0].path)
     raise Refused(
         f"qemu-storage-daemon cannot show the disk in {path}: {said or 'it gave no answer'}",
         hint=images[0].plain + ("\nor type the same after sudo" if user else ""),
@@ -300,6 +300,11 @@ def _end(server: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         server.kill()
         server.wait()
+
+
+def _word(path: str) -> str:
+    """Return a path for a shell that no program takes for an option, nor QEMU for a server ("nbd:host:port")."""
+    return shell_word(f"./{path}" if path.startswith("-") or ":" in path.partition("/")[0] else path)
 
 
 def _refuse_missing(program: str) -> None:

@@ -145,6 +145,8 @@ def hostile(raw: Path, name: str) -> Path:
     match name:
         case "a file of this machine behind it":
             run(*create, "-u", "-b", "/etc/passwd", "-F", "raw", image, "64M")
+        case "a line of a terminal behind it":
+            run(*create, "-u", "-b", "/x\nsudo", "-F", "raw", image, "64M")
         case "a server behind it":
             server = '{"driver":"nbd","host":"127.0.0.1","port":"1"}'
             run(*create, "-u", "-b", f"json:{server}", "-F", "raw", image, "64M")
@@ -169,7 +171,8 @@ def hostile(raw: Path, name: str) -> Path:
 
 HOSTILE = {
     "a file of this machine behind it": "holds only what differs from /etc/passwd",
-    "a server behind it": "holds only what differs from json:",
+    "a line of a terminal behind it": r"holds only what differs from $'/x\012sudo'",
+    "a server behind it": "holds only what differs from 'json:",
     "data in another file": "keeps its data in other files",
     "encrypted": "is encrypted",
     "clusters of 2^64 bytes": "Unsupported cluster size",
@@ -189,6 +192,16 @@ def test_a_header_that_leads_elsewhere_or_nowhere_is_one_clear_refusal(raw: Path
         reason, *hints = done.stderr.splitlines()
         assert HOSTILE[name] in reason and done.stdout == ""
         assert hints and all(hint.startswith("  → ") for hint in hints)
+
+
+@pytest.mark.parametrize("name", ["nbd:localhost:1", "-disk"])
+def test_no_command_that_is_named_takes_a_file_for_a_server_or_an_option(
+    raw: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(raw.parent)
+    made(raw, "vdi").rename(raw.with_name(name))
+    done = run_aligntool("realign", "--yes", "--", name, code=3)
+    assert f" ./{name} new.qcow2" in done.stderr
 
 
 def test_what_is_looked_at_is_not_always_written_to(raw: Path) -> None:
