@@ -13,7 +13,7 @@ from aligntool.linux.commands import asked_health
 from aligntool.linux.content import UsedMap, read_used
 from aligntool.realign.partitioning import as_partition, plan_partition, plan_unpartition
 from aligntool.realign.request import Found, Request, look_at, refuse_in_flight, refuse_part, waited
-from aligntool.realign.whole_disk import other_kinds
+from aligntool.realign.whole_disk import other_kinds, table_inside
 from aligntool.steps import CopyContent
 from aligntool.system import TableLine, parse_crypttab, parse_fstab
 from aligntool.units import Extent
@@ -51,9 +51,12 @@ class WholeDisk:
 
     def _plan(self, judged: Judged, asked: Request, found: dict[int, UsedMap]) -> Plan:
         used = {number: Used(number, one.bytes, one.by) for number, one in found.items()}
+        disk, inside, others = judged.disk, None, tuple[str, ...]()
         if self.undo:
-            return plan_unpartition(judged, asked.goal, used)
-        disk, others = judged.disk, tuple[str, ...]()
+            if len(disk.partitions) == 1:
+                with look_only(disk.path) as device:
+                    inside = table_inside(device, disk.partitions[0].extent, disk.sector_size)
+            return plan_unpartition(judged, asked.goal, used, inside=inside)
         if disk.content:
             with look_only(disk.path) as device:
                 others = other_kinds(device, disk.content[0].kind)

@@ -74,13 +74,14 @@ def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *,
     return _plan(move, judged, label, used)
 
 
-def plan_unpartition(judged: Judged, goal: RealignGoal, used: Uses) -> Plan:
+def plan_unpartition(judged: Judged, goal: RealignGoal, used: Uses, *, inside: str | None = None) -> Plan:
     """Return the plan by which the only partition of a disk becomes its content from byte 0 on, without a table.
+    `inside`: the kind of the table that is in the partition's first sectors.
 
     Raises Refused with all reasons, a line each.
     """
     disk = judged.disk
-    refuse((*disk_reasons(judged, None), *_about_table(disk)))
+    refuse((*disk_reasons(judged, None), *_about_table(disk, inside)))
     part, size = disk.partitions[0], disk.sector_size
     target = part.extent.moved_to(0)
     needs = _needs(disk, part, part.extent.start)
@@ -128,7 +129,7 @@ def _about_content(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
                 yield Refusal("array-member", name, text, next_command(disk, "audit"))
 
 
-def _about_table(disk: Disk) -> Iterator[Refusal]:
+def _about_table(disk: Disk, inside: str | None) -> Iterator[Refusal]:
     """Yield why the table is not taken away."""
     name, table = disk.name, disk.table
     if table is None:
@@ -145,6 +146,9 @@ def _about_table(disk: Disk) -> Iterator[Refusal]:
     elif not part.content and part.content_read:
         text = f"nothing is recognised on {what}"
         yield Refusal("no-content", what, text, next_command(disk, "audit"))
+    if inside:
+        text = f"{what} begins with a table of its own ({inside}), which would be that of the disk"
+        yield Refusal("nested-label", what, text, next_command(disk, "audit"))
     tail = places(disk.size or 0, disk.sector_size)[1]
     if part.extent.end > tail.start:
         late, last = part.extent.end - tail.start, tail.length
@@ -211,7 +215,7 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
     beside = "beside the table" if goal.journal_file else "beside the table and the journal"
     text = f"the {what} on {name} takes {length} bytes, and {beside} there is room for {most}, {length - most} fewer"
     if goal.shrink and layer.kind in SHRINKABLE:
-        by = format_size(most_shrinkable(part, used))
+        by = format_size(max(most_shrinkable(part, used), 0))
         text = f"{text}; it can be shrunk by {by} at most, as far as is known before it is tried"
     elif layer.kind in _CANNOT:
         text = f"{text}; {_CANNOT[layer.kind]}"

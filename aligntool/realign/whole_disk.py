@@ -11,7 +11,9 @@ from aligntool.formats.gpt import GptCopy, new_pair, table_sizes
 from aligntool.formats.mbr import NO_ENTRY, USUAL, MbrEntry, entries_of, with_entries
 from aligntool.formats.parked import or_nothing, parked_gpt_entry
 from aligntool.formats.part_types import GPT_PROTECTIVE, ROLES, PartRole
+from aligntool.formats.reader import MappedReader, Reader
 from aligntool.formats.signatures import FILE_SYSTEM_SIGNATURES, OWNER_SIGNATURES
+from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition
 from aligntool.realign.held import View, first_sign, is_there, marker, read_held, signs_of
 from aligntool.realign.journal import Journal
@@ -62,6 +64,13 @@ def other_kinds(device: Device, kind: str) -> tuple[str, ...]:
     family = "ext" if kind.startswith("ext") else kind
     there = (one for one in (*OWNER_SIGNATURES, *FILE_SYSTEM_SIGNATURES) if one.width >= _LONG and one.kind != family)
     return tuple(dict.fromkeys(one.kind for one in there if is_there(view, one)))
+
+
+def table_inside(reader: Reader, extent: Extent, sector_size: int) -> str | None:
+    """Return the kind of the table in the first sectors of a partition: from byte 0 on it would be the disk's own."""
+    inside = MappedReader(reader, ((0, extent.start, extent.length),), extent.length)
+    table = read_table(inside, sector_size=sector_size).table
+    return table.label if table else None
 
 
 def appears(plan: Plan) -> bool | None:

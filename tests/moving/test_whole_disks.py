@@ -147,11 +147,25 @@ def gpt(path: Path) -> Path:
     return path
 
 
+def table_in_it(path: Path) -> Path:
+    """An ext4 in a partition that begins with a table, which ext4 leaves alone in its first 1024 bytes."""
+    part = ext4(path.with_name("part"), 16 * MIB)
+    with path.open("wb") as file:
+        file.truncate(32 * MIB)
+    run("sfdisk", "-q", "-w", "never", path, stdin="label: gpt\nstart=1MiB, size=16MiB\n")
+    sector_0 = path.read_bytes()[:SECTOR]
+    with path.open("r+b") as file:
+        file.seek(MIB)
+        file.write(sector_0 + part.read_bytes()[SECTOR:])
+    return path
+
+
 CASES: tuple[tuple[Callable[[Path], Path], tuple[str, ...], str], ...] = (
     (lambda path: ext4(path, 32 * MIB), (), "33554432 bytes, and beside the table and the journal there is room for"),
     (lambda path: ext4(path, 32 * MIB), ("--undo",), "has no partition table"),
     (lambda path: swap(path, 8 * MIB), (), "mkswap -U "),
     (gpt, (), "has a partition table already"),
+    (table_in_it, ("--undo",), "partition 1 begins with a table of its own"),
     (gpt, ("--undo",), "has 2 partitions; only a single primary one"),
     (lambda path: (path.write_bytes(bytes(MIB * 8)), path)[1], (), "nothing is recognised"),
 )
