@@ -73,6 +73,7 @@ _CONTAINERS = (
     (0, b"partclone-image", "a partclone image", "partclone.restore -s {path} -O disk.img"),
 )
 _HEAD = 512
+_FOOTER = 512  # Virtual Hard Disk Image Format Specification, "Hard Disk Footer Format"
 _SECTOR = 512
 _BLANK = 1024 * 1024  # a new partition begins behind it, and a backup GPT lies in the last so many bytes
 
@@ -142,13 +143,15 @@ def refuse_containers(path: str, reader: Reader) -> None:
     """Raise Refused for a file that holds a disk in another form: its bytes are not those of the disk."""
     if reader.size == 0:
         raise Refused(f"{path} is empty", hint="give a disk image or a block device")
-    if found := _container(reader.read(0, _HEAD)):
+    if found := _container(reader.read(0, _HEAD), reader.read(max(0, reader.size - _FOOTER), _FOOTER)):
         what, way = found
         hint = _CONVERT if way in QEMU_DRIVERS else _UNPACK if way in UNPACKERS else way
         raise Refused(f"{path} is {what}, not the bytes of a disk", hint=hint.format(path=shell_word(path), way=way))
 
 
-def _container(head: bytes) -> tuple[str, str] | None:
+def _container(head: bytes, tail: bytes) -> tuple[str, str] | None:
+    if tail.startswith(b"conectix"):  # its footer is none of the disk's bytes: a backup GPT would overwrite it
+        return "a Virtual PC disk of fixed size (vhd)", "vpc"
     return next(((what, way) for at, magic, what, way in _CONTAINERS if head.startswith(magic, at)), None)
 
 
@@ -167,7 +170,8 @@ def _way_into(file: str) -> str:
     with suppress(OSError, ValueError):
         if stat.S_ISREG(os.stat(file).st_mode):  # noqa: PTH116
             with opened(file) as descriptor:
-                found = _container(os.pread(descriptor, _HEAD, 0))
+                tail = os.pread(descriptor, _FOOTER, max(0, os.fstat(descriptor).st_size - _FOOTER))
+                found = _container(os.pread(descriptor, _HEAD, 0), tail)
                 return found[1] if found else ""
     return ""
 

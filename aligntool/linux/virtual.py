@@ -122,7 +122,7 @@ def _refuse_other_files(path: str, driver: str, head: bytes, to_qcow2: str) -> N
     external = driver == "qcow2" and be32(head, 4) >= 3 and be64(head, 72) & _EXTERNAL_DATA
     if external or (driver == "vmdk" and not le64(head, 12)):  # without a capacity, a descriptor in it names extents
         raise Refused(f"{path} keeps its data in other files", hint=to_qcow2)
-    if driver == "vpc" and be32(head, 60) == _DIFFERENCING:
+    if driver == "vpc" and head.startswith(b"conectix") and be32(head, 60) == _DIFFERENCING:
         raise Refused(f"{path} holds only what differs from another disk", hint="merge it with its parent first")
 
 

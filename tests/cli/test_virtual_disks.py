@@ -85,6 +85,16 @@ def test_each_format_is_judged_as_its_bytes_are(raw: Path) -> None:
         assert audited(made(raw, kind)) == expected, kind
 
 
+def test_the_footer_of_a_fixed_vhd_is_none_of_the_disks_bytes(raw: Path) -> None:
+    expected = audited(raw)
+    with_bytes(raw, 60, b"\0\0\0\4")  # where a VHD with its footer in front has its type
+    image = made(raw, "vhd", "-o", "subformat=fixed")
+    before = image.read_bytes()
+    assert before[-512:].startswith(b"conectix") and audited(image) == expected
+    assert "of virtual disks only qcow2 is" in run_aligntool("partition", "--yes", image, code=3).stderr
+    assert image.read_bytes() == before
+
+
 @pytest.mark.needs_tools("xz", "gzip", "zstd")
 def test_a_packed_image_is_judged_as_its_bytes_are(raw: Path) -> None:
     expected = audited(raw)
