@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -83,16 +82,16 @@ def unmount(folder: Path, device: Path, limit_s: float = 60) -> None:
     """Unmount, and wait until nothing has the device mounted: a mount namespace that another program of this machine
     began meanwhile has it mounted until that program ends, and until then the file system is not clean.
     """
-    run("umount", folder)
-    for attempt in count(1):
+    end = time.monotonic() + limit_s
+    while os.path.ismount(folder):
+        run("umount", folder, fails=time.monotonic() < end)  # busy while a program looks at each mount
+    while True:
         try:
-            os.close(os.open(device, os.O_RDONLY | os.O_EXCL))  # as a mount holds it
+            return os.close(os.open(device, os.O_RDONLY | os.O_EXCL))  # as a mount holds it
         except OSError as error:
-            if error.errno != errno.EBUSY or attempt > limit_s * 10:
+            if error.errno != errno.EBUSY or time.monotonic() > end:
                 raise
             time.sleep(0.1)
-        else:
-            return
 
 
 @pytest.fixture

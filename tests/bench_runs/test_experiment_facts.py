@@ -26,6 +26,9 @@ ALIGNMENT = ("alignment", "--unit", "4KiB", "--start", "32256", "--runtime", "0.
 SPAN = ("span", "--from", "8MiB", "--runtime", "0.1", "--size", "16MiB")
 fio = pytest.mark.needs_tools("fio")
 both = pytest.mark.parametrize("words", [ALIGNMENT, SPAN], ids=["alignment", "span"])
+one = pytest.mark.parametrize(
+    "words", [pytest.param(ALIGNMENT, marks=when_thorough("runs fio 80 times")), SPAN], ids=["alignment", "span"]
+)
 
 
 @pytest.fixture
@@ -41,9 +44,7 @@ def valid(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.needs_tools("fio", "findmnt")
-@pytest.mark.parametrize(
-    "words", [pytest.param(ALIGNMENT, marks=when_thorough("runs fio 80 times")), SPAN], ids=["alignment", "span"]
-)
+@one
 def test_what_was_so_meanwhile_is_kept_with_the_result(place: Path, words: tuple[str, ...]) -> None:
     """Beside what the system's own tools say of it."""
     found = valid(bench(place, *words, place / "drive", "--json", "-o", place / "kept.json").stdout)
@@ -65,7 +66,7 @@ def test_what_was_so_meanwhile_is_kept_with_the_result(place: Path, words: tuple
 
 @fio
 @pytest.mark.needs_root
-@both
+@one
 def test_the_disk_is_named_as_the_system_names_it(place: Path, words: tuple[str, ...], loop: Any, sparse: Any) -> None:
     device = loop(sparse(32 * MIB))
     found = valid(bench(place, *words[:-2], device, "--json").stdout)

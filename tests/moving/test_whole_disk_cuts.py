@@ -20,14 +20,14 @@ from tests.moving.simulated import PowerCut, SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import NoKernel, final
 from tests.thorough import THOROUGH
 
-pytestmark = pytest.mark.needs_tools("mke2fs", "mkswap", "mkfs.vfat", "blkid", "sfdisk", "cryptsetup")
+pytestmark = pytest.mark.needs_tools("mke2fs", "mkswap", "mkfs.fat", "blkid", "sfdisk", "cryptsetup")
 
 EVERY = 1 if THOROUGH else 7
 LUKS = "--type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --luks2-metadata-size 16k --luks2-keyslots-size 128k"
 MAKE = {
     "ext2": "mke2fs -q -F -t ext2 -b 1024 {path} {kib}",
     "swap": "mkswap {path} {kib}",
-    "vfat": "mkfs.vfat -F 12 --mbr=n {path} {kib}",
+    "vfat": "mkfs.fat -F 12 --mbr=n {path} {kib}",
 }
 
 
