@@ -25,7 +25,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-FEWEST = 5  # of which some wait for a disk, a lock or a time limit
+FEWEST = 6  # of which some wait for a disk, a lock or a time limit
 ROOT = Path(__file__).parent.parent
 # The files that take longest begin before other files, or the last process would end long after the others.
 LONGEST = (
@@ -37,6 +37,9 @@ LONGEST = (
     "tests/probe/test_deadline.py",
     "tests/test_architecture.py",
     "tests/fuzz/test_fuzz.py",
+    "tests/test_completion.py",
+    "tests/cli/test_tui.py",
+    "tests/raid/test_sweep_ends.py",
 )
 ORDER = {"lab": 0, "mounts": 1, **dict.fromkeys(LONGEST, 2), "timed": 4, "alone": 5}
 OTHERS = 3

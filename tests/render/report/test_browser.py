@@ -6,6 +6,7 @@ import pytest
 
 from tests.render.report.browser import asked, browse
 from tests.render.report.pages import HOSTILE, array_page, captured_page, named_page
+from tests.thorough import when_thorough
 
 pytestmark = pytest.mark.needs_tools("chromium")
 
@@ -73,8 +74,15 @@ say({
 """
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [PHONE, 1200], ids=["phone", "desktop"])
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [
+        (PHONE, True),
+        (1200, False),
+        *(pytest.param(*each, marks=when_thorough("opens a browser")) for each in ((PHONE, False), (1200, True))),
+    ],
+    ids=["phone, dark", "desktop, light", "phone, light", "desktop, dark"],
+)
 def test_axe_finds_nothing_and_no_word_leaves_its_picture_or_the_window(width: int, dark: bool) -> None:
     axe = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     page = array_page() if width == PHONE else captured_page(MACHINE)
