@@ -9,6 +9,7 @@ What is forked is a small process that was forked before the tests were collecte
 those that it makes take twice as long. It has no threads either, whose locks a fork would have copies of.
 """
 
+import atexit
 import faulthandler
 import fcntl
 import gc
@@ -130,6 +131,7 @@ def _be_aligntool(request: Mapping[str, Any], descriptors: list[int]) -> NoRetur
     *streams, kept = descriptors
     try:
         faulthandler.disable()
+        atexit._clear()
         gc.freeze()  # a file of the test that is collected here would close a number that is used again
         before = set(sys.modules)
         _take_streams(streams, kept)
@@ -139,6 +141,7 @@ def _be_aligntool(request: Mapping[str, Any], descriptors: list[int]) -> NoRetur
         os.chdir(request["cwd"])
         sys.argv = request["argv"]
         status = _exit_code_of_main()
+        atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os.write(kept, "\n".join(sorted(set(sys.modules) - before)).encode())

@@ -37,7 +37,7 @@ COMMANDS = {
     "drives": ("explain", "drives", "Show what is known of a drive, with the source of every fact."),
     "realign": ("partitions", "realign", "Move partitions onto the boundary."),
     "layout": ("partitions", "layout_command", "Give an empty disk a new partition table, every start on its grids."),
-    "partition": ("partition", "partition", "Put a whole-disk file system, LUKS or LVM volume into a partition."),
+    "partition": ("partition", "partition", "Put a whole-disk file system or LVM volume into a partition."),
     "apply": ("recover", "apply", "Apply a plan that was saved in a file."),
     "status": ("recover", "status", "Show how far an interrupted move or array has come, and the next command."),
     "resume": ("recover", "resume", "Finish an interrupted move or array."),

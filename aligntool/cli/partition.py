@@ -52,7 +52,7 @@ def partition(
     json_: options.EventsOption = False,
     geometry: options.Geometry,
 ) -> None:
-    """Put a whole-disk file system, LUKS or LVM volume into a partition.
+    """Put a whole-disk file system or LVM volume into a partition.
 
     What begins at byte 0 of a disk without a table moves up, and a new table with one partition is written before it.
     UUID and label stay. `--undo` takes the table of a disk with one partition away.

@@ -1,5 +1,6 @@
 """What the user names, and what becomes of it; images; no root; nothing opened for writing."""
 
+import atexit
 import os
 import pickle
 import re
@@ -233,12 +234,14 @@ def as_nobody(work: Callable[[], Inventory]) -> Inventory:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
+        atexit._clear()
         try:
             os.setgroups([])
             os.setresgid(65534, 65534, 65534)
             os.setresuid(65534, 65534, 65534)
             with os.fdopen(writing, "wb") as file:
                 pickle.dump(work(), file)
+            atexit._run_exitfuncs()
             os._exit(0)
         except BaseException as error:
             os.write(2, f"{error!r}\n".encode())

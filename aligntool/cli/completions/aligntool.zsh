@@ -769,7 +769,7 @@ _aligntool() {
         'drives:Show what is known of a drive, with the source of every fact'
         'realign:Move partitions onto the boundary'
         'layout:Give an empty disk a new partition table, every start on its grids'
-        'partition:Put a whole-disk file system, LUKS or LVM volume into a partition'
+        'partition:Put a whole-disk file system or LVM volume into a partition'
         'apply:Apply a plan that was saved in a file'
         'status:Show how far an interrupted move or array has come, and the next command'
         'resume:Finish an interrupted move or array'
