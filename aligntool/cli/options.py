@@ -158,6 +158,11 @@ def resolved(name: str) -> str:
     return str(Path(name).resolve()) if "/" in name else name
 
 
+def absolute(file: str | None) -> str | None:
+    """Return the path of a file for a plan, which may be applied from another folder."""
+    return None if file is None else str(Path(file).absolute())
+
+
 def one_machine(sysroots: list[str] | None) -> str | None:
     """Return the one that was given, or None. Raises BadParameter for several, of which click would take the last."""
     if sysroots and len(sysroots) > 1:
@@ -266,6 +271,11 @@ OverwriteOption = Annotated[bool, "--overwrite", "Replace existing files."]
 RecipeOption = Annotated[Name, "--recipe", "Use a goal that comes with aligntool."]
 DestructiveOption = Annotated[bool, "--destructive", "Write to the device itself, which must be empty."]
 FioOutputOption = Annotated[Folder, "--fio-output", "Save fio's own JSON of every run in this folder."]
+TableOption = Annotated[
+    str | None, "--table", "gpt, or dos for an MBR [default: gpt].", "gpt|dos", one_of("gpt", "dos")
+]
+NewGrainOption = Annotated[Grid, "--grain", "Boundary to start on [default: 1MiB]."]
+NewJournalOption = Annotated[File, "--journal", "Write the journal to this file on another disk, not to free space."]
 RateOption = Annotated[Size, "--rate", "Copy at most this much per second, such as 50MiB."]
 SystemOption = Annotated[
     str | None, "--system", "debian, debian-dracut, fedora, opensuse or arch [default: this system].", "NAME",

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 from aligntool.change import Plan, RealignGoal, with_asked
 from aligntool.cli import options
-from aligntool.cli.options import File, Grid, command
+from aligntool.cli.options import command
 from aligntool.cli.plan import disk_plan_lines, report_result
 from aligntool.cli.run_change import Applying, Operation, ends_stream, pipes_may_break, run_change, show_only
 from aligntool.errors import refuse
@@ -22,19 +21,16 @@ class PartitionOptions:
     """Options of a table for a whole disk, beside the geometry."""
 
     undo: Annotated[bool, "--undo", "Take the table of a disk with one partition away."] = False
-    label: Annotated[
-        str | None, "--table", "gpt, or dos for an MBR [default: gpt].", "gpt|dos", options.one_of("gpt", "dos")
-    ] = None
-    grain: Annotated[Grid, "--grain", "Boundary to start on [default: 1MiB]."] = None
+    label: options.TableOption = None
+    grain: options.NewGrainOption = None
     shrink: Annotated[bool, "--shrink", "Allow the file system to be shrunk with its own tool to make room."] = False
-    journal: Annotated[File, "--journal", "Write the journal to this file on another disk, not to free space."] = None
+    journal: options.NewJournalOption = None
 
     def request(self, geometry: options.Geometry) -> WholeDisk:
         """Return the options as one value."""
-        journal = None if self.journal is None else str(Path(self.journal).absolute())
-        goal = RealignGoal(shrink=self.shrink, journal_file=journal)
+        goal = RealignGoal(shrink=self.shrink, journal_file=options.absolute(self.journal))
         if self.grain is not None:
-            goal = RealignGoal(grain=self.grain, grain_given=True, shrink=self.shrink, journal_file=journal)
+            goal = replace(goal, grain=self.grain, grain_given=True)
         own = {"--table": self.label, "--grain": self.grain, "--journal": self.journal}
         flags = {"--undo": self.undo, "--shrink": self.shrink}
         typed = (*(word for word, given in flags.items() if given), *options.typed_words(own | geometry.typed))

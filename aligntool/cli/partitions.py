@@ -15,7 +15,7 @@ from aligntool.audit.report import Answer, Report, Wishes
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal
 from aligntool.cli import options
-from aligntool.cli.options import HIDDEN, File, Grid, Size, command, print_lines, remark, terminal_width, typed_words
+from aligntool.cli.options import HIDDEN, File, Size, command, print_lines, remark, terminal_width, typed_words
 from aligntool.cli.plan import Realign, RealignOptions, disk_plan_lines
 from aligntool.cli.run_change import Applying, Operation, apply_plan, ends_stream, run_change, show_only, write_end
 from aligntool.demo_disk import make_demo_image
@@ -99,11 +99,9 @@ class LayoutOptions:
     """Options of a new partition table, beside the geometry."""
 
     parts: Annotated[list[str] | None, "--part", _PART, "SIZE:ROLE[:NAME]"] = None
-    label: Annotated[
-        str | None, "--table", "gpt, or dos for an MBR [default: gpt].", "gpt|dos", options.one_of("gpt", "dos")
-    ] = None
+    label: options.TableOption = None
     recipe: options.RecipeOption = None
-    grain: Annotated[Grid, "--grain", "Boundary to start on [default: 1MiB]."] = None
+    grain: options.NewGrainOption = None
     spare_end: Annotated[Size, "--spare-end", "Free space to leave at the end."] = None
     wipe: options.WipeOption = None
 

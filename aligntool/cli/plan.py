@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Annotated
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RealignGoal, with_asked
 from aligntool.cli import options
-from aligntool.cli.options import File, Grid, command, remark, say, terminal_width
+from aligntool.cli.options import Grid, command, remark, say, terminal_width
 from aligntool.cli.run_change import Applying, end_change, pipes_may_break
 from aligntool.errors import Refused
 from aligntool.linux.content import CHECKERS, EXT
@@ -32,7 +31,7 @@ class RealignOptions:
     grain: Annotated[Grid, "--grain", "Boundary to start on [default: 1MiB where there is room]."] = None
     recipe: options.RecipeOption = None
     shrink: Annotated[bool, "--shrink", "Allow file systems to be shrunk with their own tools to make room."] = False
-    journal: Annotated[File, "--journal", "Write the journal to this file on another disk, not to free space."] = None
+    journal: options.NewJournalOption = None
 
     def request(self, geometry: options.Geometry) -> Request:
         """The options as one value. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
@@ -44,9 +43,7 @@ class RealignOptions:
             goal = replace(goal, grain=self.grain, grain_given=True)
         if numbers:
             goal = replace(goal, partitions=tuple(sorted(numbers)))
-        # A plan may be applied from another folder.
-        journal = None if self.journal is None else str(Path(self.journal).absolute())
-        goal = replace(goal, shrink=self.shrink or goal.shrink, journal_file=journal)
+        goal = replace(goal, shrink=self.shrink or goal.shrink, journal_file=options.absolute(self.journal))
         own = {"--grain": self.grain, "--recipe": self.recipe, "--journal": self.journal}
         typed = [*(f"-p {number}" for number in numbers), *(["--shrink"] if self.shrink else [])]
         return Request(goal, **asdict(geometry), typed=(*typed, *options.typed_words(own | geometry.typed)))

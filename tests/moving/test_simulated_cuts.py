@@ -1,11 +1,12 @@
 """The power is cut before every single operation, and again during the resume: nothing is ever lost."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from aligntool.change import Plan
 from aligntool.errors import Stopped
 from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
 from aligntool.units import Extent
@@ -35,10 +36,13 @@ class NoKernel:
 
 def act(crowd: Crowd, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
     """Run to the end, or to the cut; the disk tells which."""
-    disk = SimulatedDisk(platter, cut=cut)
+    return act_on(SimulatedDisk(platter, cut=cut), crowd.plan, crowd.runs, how)
+
+
+def act_on(disk: SimulatedDisk, plan: Plan, runs: Mapping[int, tuple[Extent, ...]], how: str) -> SimulatedDisk:
     context = MoveContext(disk, NoKernel())
     events = {
-        "realign": lambda: realign(crowd.plan, context, crowd.runs),
+        "realign": lambda: realign(plan, context, runs),
         "resume": lambda: resume(context),
         "rollback": lambda: rollback(context),
     }[how]()

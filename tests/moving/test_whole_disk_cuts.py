@@ -11,13 +11,13 @@ import pytest
 
 from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.realign.move import find_journal
 from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent, align_up
 from tests.conftest import run
-from tests.moving.simulated import PowerCut, SimulatedDisk, crashes
-from tests.moving.test_simulated_cuts import NoKernel, final
+from tests.moving.simulated import SimulatedDisk, crashes
+from tests.moving.test_simulated_cuts import act_on, final
 from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.needs_tools("mke2fs", "mkswap", "mkfs.fat", "blkid", "sfdisk", "cryptsetup")
@@ -55,18 +55,7 @@ class Case:
         return self.act_on(SimulatedDisk(platter, cut=cut, sector=self.sector), how)
 
     def act_on(self, disk: SimulatedDisk, how: str) -> SimulatedDisk:
-        context = MoveContext(disk, NoKernel())
-        events = {
-            "move": lambda: realign(self.plan, context, self.runs),
-            "resume": lambda: resume(context),
-            "rollback": lambda: rollback(context),
-        }[how]()
-        try:
-            for _ in events:
-                pass
-        except PowerCut:
-            pass
-        return disk
+        return act_on(disk, self.plan, self.runs, how)
 
 
 def make(
@@ -183,11 +172,11 @@ def test_a_cut_before_every_operation_loses_nothing(
     tmp_path: Path, kind: str, label: str, undo: bool, grain: int
 ) -> None:
     case = make(tmp_path, kind, label=label, grain=grain)
-    whole = case.act(case.platter, "move")
+    whole = case.act(case.platter, "realign")
     assert end(case, tmp_path, final(whole)) == "new"
     if undo:
         case = make(tmp_path, kind, undo=True, old=final(whole))
-        whole = case.act(case.platter, "move")
+        whole = case.act(case.platter, "realign")
         assert end(case, tmp_path, final(whole)) == "new"
     check_every_cut(case, tmp_path, whole)
 
@@ -195,10 +184,10 @@ def test_a_cut_before_every_operation_loses_nothing(
 @pytest.mark.parametrize("undo", [False, True])
 def test_a_cut_loses_nothing_on_sectors_of_4096_bytes(tmp_path: Path, undo: bool) -> None:
     case = make(tmp_path, "ext2", sector=4096)
-    whole = case.act(case.platter, "move")
+    whole = case.act(case.platter, "realign")
     if undo:
         case = make(tmp_path, "ext2", undo=True, old=final(whole), sector=4096)
-        whole = case.act(case.platter, "move")
+        whole = case.act(case.platter, "realign")
     assert end(case, tmp_path, final(whole)) == "new"
     check_every_cut(case, tmp_path, whole)
 
@@ -208,13 +197,13 @@ def test_a_cut_loses_nothing_on_sectors_of_4096_bytes(tmp_path: Path, undo: bool
 def test_a_bad_sector_at_the_new_place_is_rolled_back(tmp_path: Path, undo: bool, place: str) -> None:
     case = make(tmp_path, "ext2")
     if undo:
-        case = make(tmp_path, "ext2", undo=True, old=final(case.act(case.platter, "move")))
+        case = make(tmp_path, "ext2", undo=True, old=final(case.act(case.platter, "realign")))
     (runs,) = case.runs.values()
     copied = next(run.end for run in sorted(runs) if run.end > 136 * KIB) - 512
     bad = [case.target.start + {"first": 0, "copied": copied, "last": 600 * KIB - 512}[place]]
     disk = SimulatedDisk(case.platter, bad=bad)
     with pytest.raises((Stopped, Refused)) as stop:
-        case.act_on(disk, "move")
+        case.act_on(disk, "realign")
     platter = final(disk)
     check_seen(case, tmp_path, platter)
     if isinstance(stop.value, Stopped):
@@ -245,9 +234,9 @@ def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, seed: int) -> None:
     kind, label, grain = luck.choice(list(MAKE)), luck.choice(("gpt", "dos")), luck.choice((64 * KIB, MIB))
     case = make(tmp_path, kind, label=label, grain=grain)
     if luck.random() < 0.5:
-        case = make(tmp_path, kind, undo=True, old=final(case.act(case.platter, "move")))
-    operations = case.act(case.platter, "move").operations
-    disk = case.act(case.platter, "move", luck.randrange(operations))
+        case = make(tmp_path, kind, undo=True, old=final(case.act(case.platter, "realign")))
+    operations = case.act(case.platter, "realign").operations
+    disk = case.act(case.platter, "realign", luck.randrange(operations))
     for _ in range(luck.randint(1, 8)):
         platter = disk.after_the_cut(luck)
         check_seen(case, tmp_path, platter)
@@ -266,10 +255,10 @@ def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, label: str, undo
     """A system that starts after a cut mounts what it sees; no recovery writes the journal's superblock over that."""
     case = make(tmp_path, "ext2", label=label)
     if undo:
-        case = make(tmp_path, "ext2", undo=True, old=final(case.act(case.platter, "move")))
+        case = make(tmp_path, "ext2", undo=True, old=final(case.act(case.platter, "realign")))
     count = 0
     for number, platter in enumerate(
-        crashes(case.platter, case.act(case.platter, "move").log, random.Random(number_of("ext2")))
+        crashes(case.platter, case.act(case.platter, "realign").log, random.Random(number_of("ext2")))
     ):
         if seen(tmp_path, platter).get("TYPE") != "ext2":
             continue
