@@ -43,6 +43,7 @@ LONGEST = (
 )
 ORDER = {"lab": 0, "mounts": 1, **dict.fromkeys(LONGEST, 2), "timed": 4, "alone": 5}
 OTHERS = 3
+LONGEST_TIMED = ("test_a_drive_that_maps_32_mib", "test_a_drive_that_reads_more_pages")
 # By what a test is known to belong to a group: names and words that it uses, itself or through others of its file.
 WORDS = {
     "alone": frozenset({"full_machine"}),
@@ -74,7 +75,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: ORDER.get(_kind(item.nodeid), OTHERS))
+    items.sort(key=lambda item: (ORDER.get(_kind(item.nodeid), OTHERS), not item.name.startswith(LONGEST_TIMED)))
 
 
 def pytest_collection_finish() -> None:

@@ -316,9 +316,14 @@ def _hand_out(
 def _start(jobs: Sequence[Callable[[Pulse], object]], job: int) -> _Child:
     theirs, orders = os.pipe()
     answers, back = os.pipe()
+    # A Ctrl-C in between waits: Python would print a trace of its own work after a fork.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     pid = os.fork()
     if pid == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # it reaches the whole group; one trace is enough
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _work(jobs, theirs, back)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.close(theirs)
     os.close(back)
     now = time.monotonic()
@@ -329,7 +334,6 @@ def _work(jobs: Sequence[Callable[[Pulse], object]], orders: int, back: int) -> 
     """Run one job after the other in the child, until there are no more. Never returns."""
     code = 1
     try:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole group; one trace is enough
         _keep_only(orders, back)
         pulse = Pulse(back)
         while order := os.read(orders, _LENGTH):

@@ -50,13 +50,13 @@ class Catalogue:
             if re.search(HOLE, english):
                 template = _Template(english, own)
                 self._templates.setdefault(template.key, []).append(template)
-        self._best = lru_cache(maxsize=4096)(self._search)
+        self._around, self._best = lru_cache(maxsize=16384)(self._framed), lru_cache(maxsize=4096)(self._search)
 
     def translate(self, text: str) -> str:
         """Return the text in this language, with its own spaces at both ends; what is not known stays English."""
         return self._around(text)[1] if len(text) <= LONGEST else text
 
-    def _around(self, text: str) -> tuple[int, str]:
+    def _framed(self, text: str) -> tuple[int, str]:
         """Return how many English letters are left, and the text: spaces, the mark of a list's item and a colon or
         comma at the end stay.
         """

@@ -12,8 +12,10 @@ from aligntool.units import MIB
 from tests.bench.once import Run
 from tests.bench.run import Pair
 from tests.bench.unverified import Trusting
+from tests.thorough import when_thorough
 
 
+@when_thorough("times every program for half a minute")
 @pytest.mark.needs_tools("parted", "sfdisk", "lsblk", "e2image", "mkfs.ext4", "debugfs", "e2fsck", "dumpe2fs")
 def test_the_benchmark_runs_and_fills_its_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"

@@ -21,6 +21,7 @@ from tests.bench_runs.made import result, series
 from tests.conftest import run
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
+from tests.thorough import when_thorough
 
 ROOT = Path(__file__).parents[2]
 PROFILE = """\
@@ -143,7 +144,7 @@ def test_results_are_listed_shown_and_compared(place: Path) -> None:
 
 
 @fio
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=when_thorough("takes 10 s"))])
 def test_an_interruption_leaves_nothing_behind_and_keeps_what_was_measured(place: Path, number: signal.Signals) -> None:
     words = (
         place / "drive",

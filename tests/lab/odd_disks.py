@@ -37,7 +37,7 @@ GEOMETRIES = (
     ),
 )
 
-ALWAYS = ("lowest-aligned-7", "bogus-optimal", "unmap-alignment")  # the others are those of NVMe drives as well
+ALWAYS = ("lowest-aligned-7", "bogus-optimal")  # 512e and 4Kn are those of NVMe drives as well
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,8 +133,8 @@ def test_what_parted_calls_not_optimal_is_noted_at_least_but_for_bogus_sizes(dis
         for start, optimal in disk.parted("optimal").items()
         if not optimal and disk.on_all()[start]
     }
-    assert unnoticed == BOGUS_OPTIMAL
-    for name in {name for name, _ in BOGUS_OPTIMAL}:
+    assert unnoticed == {each for each in BOGUS_OPTIMAL if each[0] in ODD} != set()
+    for name in {name for name, _ in unnoticed}:
         assert "AT202" in disks[name].codes()
         assert "optimal I/O size" not in disks[name].sources
 
@@ -142,7 +142,8 @@ def test_what_parted_calls_not_optimal_is_noted_at_least_but_for_bogus_sizes(dis
 def test_bogus_optimal_sizes_came_through_the_kernel(disks: dict[str, Heard]) -> None:
     """65535 blocks where no physical block contradicts it, 65528 where one does: both reach sysfs, and parted obeys."""
     assert disks["bogus-optimal"].sysfs["queue/optimal_io_size"] == 65535 * 512
-    assert disks["unmap-alignment"].sysfs["queue/optimal_io_size"] == 65528 * 512
+    if "unmap-alignment" in disks:  # make test-all
+        assert disks["unmap-alignment"].sysfs["queue/optimal_io_size"] == 65528 * 512
 
 
 # NVMe

@@ -22,6 +22,7 @@ from tests.moving.mover import aligntool
 from tests.moving.simulated import SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import act
 from tests.run_aligntool import program
+from tests.thorough import THOROUGH
 
 KINDS = {kind.name: kind for kind in FILESYSTEMS}
 
@@ -92,7 +93,7 @@ def body(said: str) -> str:
 
 @pytest.mark.needs_tools("sfdisk")
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(2 if THOROUGH else 1))
 def test_at_every_cut_the_audit_reports_what_is_parked_and_judges_nothing_of_it(
     label: str, seed: int, tmp_path: Path
 ) -> None:
