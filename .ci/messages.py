@@ -35,7 +35,7 @@ msgstr ""
 "Content-Type: text/plain; charset=UTF-8\n"
 "Content-Transfer-Encoding: 8bit\n"
 """
-RECIPE_TEXTS = ("summary", "note")
+RECIPE_TEXTS = ("summary", "note", "defect")
 COMMAND = r"(\$ )?(sudo |/|-|(aligntool|mdadm|lsblk|blkid|wipefs|losetup|smartctl|nvme|fio|rm) [-a-z/{])"
 """Lines to type or run stay as they are."""
 

@@ -187,6 +187,8 @@ class KnownGeometry:
     distrust: tuple[str, ...] = ()  # fields of IoLimits in which this model reports something else than its grid
     read_rate: int | None = None  # bytes per second, large requests in order, as its data sheet says
     write_rate: int | None = None
+    defect: str | None = None  # of the firmware that the row is for
+    fixed_in: str | None = None  # the first firmware without it
 
 
 # What lies on a partition: file systems, RAID members, encryption, volumes.

@@ -212,6 +212,10 @@ def drive_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Findi
     for row in known:
         if row.note and row.source is Source.KNOWN:
             yield note(disk, Code.DRIVE_NOTE, f"{row.row}: {row.note}", next_=f"aligntool drives '{row.row}'")
+        if row.defect:
+            fixed = f"; firmware {row.fixed_in} corrects it" if row.fixed_in else ""
+            text = f"its firmware {disk.firmware} has a known defect: {row.defect}{fixed}"
+            yield tell(disk, Code.FIRMWARE_DEFECT, Severity.WARNING, text, row.citation)
     yield from unseen_findings(disk.unseen, disk)
 
 

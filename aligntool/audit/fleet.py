@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from aligntool.audit.report import Answer, Judged, Report, Severity
+from aligntool.audit.report import Answer, Code, Judged, Report, Severity
 
 # Everything that is kept is bounded, so the report of a hundred thousand machines takes as much memory as that of a
 # hundred.
@@ -32,6 +32,7 @@ class Drive:
     written_a_day: int | None = None  # to the misaligned partitions, on average since the machine started
     extra_a_day: int | None = None  # as much as the drive works more, predicted
     failing: str | None = None
+    defect: str | None = None  # of its firmware
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,8 @@ def machine_of(snapshot: str, report: Report, written: Mapping[str, float]) -> M
         for one in report.findings
         if one.cost is not None and one.start is not None and one.layer is None
     }
-    drives = [_drive(judged, costs, written) for judged in report.judged]
+    defects = {one.disk: one.summary.partition(": ")[2] for one in report.findings if one.code is Code.FIRMWARE_DEFECT}
+    drives = [_drive(judged, costs, written, defects.get(judged.disk.name)) for judged in report.judged]
     drives = [one for one in drives if one.model or one.misaligned or one.failing]
     drives.sort(key=lambda one: not one.misaligned)  # stable, and first what is cut off last
     manifest = report.inventory.manifest
@@ -82,7 +84,12 @@ def _cut(text: str | None) -> str | None:
     return None if text is None else text[:LONGEST]
 
 
-def _drive(judged: Judged, costs: Mapping[tuple[str | None, int | None], float], written: Mapping[str, float]) -> Drive:
+def _drive(
+    judged: Judged,
+    costs: Mapping[tuple[str | None, int | None], float],
+    written: Mapping[str, float],
+    defect: str | None,
+) -> Drive:
     disk = judged.disk
     nodes: dict[int | None, str | None] = {part.number: part.node for part in disk.partitions}
     off = [one.partition for one in judged.verdicts if one.matters and one.answer is Answer.OFF]
@@ -97,7 +104,7 @@ def _drive(judged: Judged, costs: Mapping[tuple[str | None, int | None], float],
         max(known, default=None),
         round(sum(load for load, _ in loads)) if loads else None,
         round(sum(load * more for load, more in loads)) if loads else None,
-        _cut(disk.failing),
+        _cut(disk.failing), defect,
     )  # fmt: skip
 
 
@@ -175,6 +182,7 @@ class Fleet:
     models: dict[str, Model] = field(default_factory=dict)
     _ranked: list[tuple[tuple[float, float, int, int, int], Row]] = field(default_factory=list)
     _failing: list[tuple[tuple[int, int], Row]] = field(default_factory=list)
+    _defects: list[tuple[tuple[int, int], Row]] = field(default_factory=list)
     _refused: list[tuple[int, Machine]] = field(default_factory=list)
 
     def add(self, number: int, machine: Machine) -> None:
@@ -209,6 +217,8 @@ class Fleet:
             _keep(
                 self._failing, place, Row(row.machine, row.snapshot, drive, f"reports that it fails: {drive.failing}")
             )
+        if drive.defect is not None:
+            _keep(self._defects, place, Row(row.machine, row.snapshot, drive, drive.defect))
         if drive.model and (drive.model in self.models or len(self.models) < MOST_MODELS):
             model = self.models.setdefault(drive.model, Model(drive.model))
             model.drives += 1
@@ -236,6 +246,8 @@ class Fleet:
 
     @property
     def looks(self) -> list[Row]:
-        """Drives that need firmware or a look: that fail, then those whose firmware is not that of their model."""
+        """Drives that need firmware or a look: that fail, then those with a known defect, then those whose firmware is
+        not that of their model.
+        """
         lone = [row for name in sorted(self.models) for row in self.models[name].lone()]
-        return [*(row for _, row in self._failing), *lone][:MOST_ROWS]
+        return [*(row for _, row in self._failing), *(row for _, row in self._defects), *lone][:MOST_ROWS]

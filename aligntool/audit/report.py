@@ -85,6 +85,7 @@ class Code(StrEnum):
     NO_QUEUE = "AT508"
     SLOW_SLOT = "AT509"
     DRIVE_NOTE = "AT510"
+    FIRMWARE_DEFECT = "AT511"
 
     ARRAY_DEGRADED = "AT601"
     ARRAY_BUSY = "AT602"

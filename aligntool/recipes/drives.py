@@ -166,7 +166,7 @@ _FACTS = (*_SIZES, "dram", "hybrid", "distrust", "note", "source", "confidence")
 _RATES = ("read_mb_s", "write_mb_s")
 MB = 1_000_000  # as data sheets count
 _SCOPE = ("name", "match", "bus", "capacity_min", "capacity_max")
-_DRIVE_KEYS = (*_SCOPE, "firmware", "examples", "year", *_RATES, *_FACTS)
+_DRIVE_KEYS = (*_SCOPE, "firmware", "examples", "year", "defect", "fixed_in", *_RATES, *_FACTS)
 _CLASS_KEYS = (*_SCOPE, "rotational", *_FACTS)
 _LIMITS = tuple(IoLimits.__dataclass_fields__)
 
@@ -214,6 +214,8 @@ def _row(entry: Entry, makers: tuple[str, ...], *, is_class: bool = False) -> Dr
         raise entry.refusal("match is missing")
     if not (examples or is_class):
         raise entry.refusal("examples is missing", hint="a model name as a drive printed it")
+    if entry.text("defect") and not entry.texts("firmware"):
+        raise entry.refusal("a defect is that of a firmware, and firmware is missing")
     name = entry.required("name")
     source, row = (Source.ASSUMED, f"class: {name}") if is_class else (Source.KNOWN, name)
     return DriveRow(
@@ -238,7 +240,8 @@ def _geometry(entry: Entry, source: Source, row: str) -> KnownGeometry:
     return KnownGeometry(
         source=source, row=row, citation=entry.required("source"),
         confidence=entry.choice("confidence", CONFIDENCE) or CONFIDENCE[-1], dram=dram, hybrid=entry.flag("hybrid"),
-        note=entry.text("note"), hmb=hmb, distrust=entry.choices("distrust", _LIMITS, "a queue limit", "limits"),
+        note=entry.text("note"), hmb=hmb, defect=entry.text("defect"), fixed_in=entry.text("fixed_in"),
+        distrust=entry.choices("distrust", _LIMITS, "a queue limit", "limits"),
         read_rate=_rate(entry, "read_mb_s"), write_rate=_rate(entry, "write_mb_s"),
         **{_SIZES[key]: size for key, size in sizes.items()},
     )  # fmt: skip

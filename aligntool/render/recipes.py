@@ -42,6 +42,9 @@ def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
         yield from (plain(f"  {text}") for text in said if text)
         if row.note:
             yield from paragraph(f"  note: {row.note}", width)
+        if row.defect:
+            fixed = f"; corrected in firmware {row.fixed_in}" if row.fixed_in else ""
+            yield from paragraph(f"  defect: {row.defect}{fixed}", width)
         yield from paragraph(f"  source: {row.citation}", width, style=Style.DIM)
         yield EMPTY
 

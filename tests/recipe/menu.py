@@ -73,6 +73,8 @@ def summary(known: KnownGeometry) -> str:
         words.append("DRAM" if known.dram else "no DRAM, HMB" if known.hmb else "no DRAM")
     if known.hybrid:
         words.append("hybrid")
+    if known.defect:
+        words.append(known.defect + (f"; fixed in {known.fixed_in}" if known.fixed_in else ""))
     words.extend(f"{limit} misleads" for limit in known.distrust)
     return ", ".join(words) or known.note or ""
 
