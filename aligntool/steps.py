@@ -246,11 +246,34 @@ class ReleaseContent:
 
 
 @dataclass(frozen=True, slots=True)
+class RebuildContent:
+    """Write a file system anew in its place, with all of its files, for sectors of another size.
+
+    The journal has the bytes of `held` as they were, and then as they will be.
+    """
+
+    partition: int
+    kind: str
+    extent: Extent
+    sector_size: int
+    held: Held  # what is written, counted from the start of the partition
+
+
+@dataclass(frozen=True, slots=True)
 class RewriteTable:
     """Point the entries at the new place: the moment the move becomes true."""
 
     label: str  # "gpt" or "dos"
     changes: tuple[EntryChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertTable:
+    """Write the table for sectors of another size: the moment the conversion becomes true."""
+
+    label: str  # "gpt"
+    changes: tuple[EntryChange, ...]
+    sector_sizes: tuple[int, ...]  # of the new table, or of two in one place
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,9 +429,12 @@ class Swapon:
     uuid: str
 
 
-ContentStep = CheckContent | ShrinkContent | HoldContent | CopyContent | ReleaseContent
+ContentStep = CheckContent | ShrinkContent | HoldContent | CopyContent | ReleaseContent | RebuildContent
 
-MoveStep = ContentStep | WriteJournal | ParkEntries | RewriteTable | CloseJournal | MakeTable
+Commit = RewriteTable | ConvertTable
+"""The steps from which on the new table counts."""
+
+MoveStep = ContentStep | WriteJournal | ParkEntries | Commit | CloseJournal | MakeTable
 """The steps that change a partition table."""
 
 FileStep = EditFile | WriteFile

@@ -184,6 +184,7 @@ WRITERS = {
     "cli/raid.py": "standard error that is closed, as /dev/null",
     "demo_disk.py": "its image",
     "linux/block.py": "the disk of a move",
+    "linux/fat.py": "copies of a FAT, in a temporary folder",
     "linux/process.py": "/dev/null, for children",
     "linux/files.py": "files that are replaced whole",
     "linux/lock.py": "the disk that linux/block.py writes to, locked",

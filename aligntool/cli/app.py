@@ -38,6 +38,7 @@ COMMANDS = {
     "realign": ("partitions", "realign", "Move partitions onto the boundary."),
     "layout": ("partitions", "layout_command", "Give an empty disk a new partition table, every start on its grids."),
     "partition": ("partition", "partition", "Put a whole-disk file system or LVM volume into a partition."),
+    "convert": ("convert", "convert", "Give a GPT disk or image a table for sectors of another size."),
     "apply": ("recover", "apply", "Apply a plan that was saved in a file."),
     "status": ("recover", "status", "Show how far an interrupted move or array has come, and the next command."),
     "resume": ("recover", "resume", "Finish an interrupted move or array."),
@@ -52,6 +53,7 @@ COMMANDS = {
     "plan realign": ("partitions", "plan_realign", "Plan the moves to the boundary, and show every step."),
     "plan layout": ("partitions", "plan_layout_command", "Plan a new partition table for an empty disk, and show it."),
     "plan partition": ("partition", "plan_partition", "Plan a partition for what lies on a whole disk."),
+    "plan convert": ("convert", "plan_convert", "Plan a table for sectors of another size."),
     "raid plan": ("raid", "plan_command", "Plan an array, and show how it would be made."),
     "raid show": ("raid", "show_command", "Show arrays: members, links, state, and the offset of the data."),
     "raid create": ("raid", "create_command", "Make an array, and configure the system to start it at every boot."),
@@ -239,6 +241,7 @@ Audit disks for misaligned partitions, realign them in place, build NVMe RAID.
   change    plan realign, realign       move partitions onto the boundary
             plan layout, layout         make a new partition table
             plan partition, partition   put a whole disk into a partition
+            plan convert, convert       512-byte sectors to 4096, and back
             apply, resume, rollback     apply a saved plan; finish or undo
   arrays    raid plan, create, persist  make an array that starts at every boot
             raid show, tune             show arrays; measure which chunk is best

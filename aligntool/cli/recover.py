@@ -11,6 +11,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, Moment, Plan, Wanted, asked_of, from_json
 from aligntool.cli import options
 from aligntool.cli.arrays import array_status, record_of, recover_array, unfinished
+from aligntool.cli.convert import Convert
 from aligntool.cli.options import File, command, naming, print_lines, read_text, remark, terminal_width
 from aligntool.cli.partition import Partition
 from aligntool.cli.partitions import Layout
@@ -38,6 +39,7 @@ from aligntool.linux.targets import refuse_ambiguous, refuse_containers, refuse_
 from aligntool.raid.make import Record
 from aligntool.raid.running import PersistGoal
 from aligntool.realign import move
+from aligntool.realign.convert_request import Conversion
 from aligntool.realign.move import Status, find_journal
 from aligntool.realign.move import journal_status as find_status
 from aligntool.realign.partition_request import WholeDisk
@@ -84,6 +86,8 @@ def _kept(text: str, rate: int | None) -> tuple[Operation, Plan]:
             return Persist(path, asked_of(text, "persist", PersistGoal)), plan
         case "partition" | "unpartition":
             return Partition(path, asked_of(text, "partition", WholeDisk), rate), plan
+        case "convert":
+            return Convert(path, asked_of(text, "convert", Conversion), rate), plan
         case "layout":
             return Layout(path, LayoutGoal(()), Request()), plan
     return Realign(path, asked_of(text, "asked", Request), rate), plan

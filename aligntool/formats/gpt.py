@@ -3,7 +3,7 @@
 import struct
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Self
 
@@ -185,7 +185,7 @@ class GptCopy:
         return GptCopy(self.sector_size, bytes(sector), bytes(entries), replace(self.header, entries_crc=crc))
 
 
-_COUNT = _SIZE = 128  # entries and the bytes of one: UEFI 5.3.1
+MOST_ENTRIES = _COUNT = _SIZE = 128  # entries and the bytes of one: UEFI 5.3.1
 
 
 def table_sizes(sector_size: int) -> tuple[int, int]:
@@ -194,24 +194,34 @@ def table_sizes(sector_size: int) -> tuple[int, int]:
     return sector_size + copy, copy
 
 
+def new_copy(
+    sector_size: int, own: int, other: int, entries_lba: int, usable: Extent, disk_guid: bytes, used: Iterable[GptEntry]
+) -> GptCopy:
+    """Return one copy of a new GPT, with 128 entries. `own`, `other`: the sectors of both headers; `usable`: bytes."""
+    sector = bytearray(sector_size)
+    struct.pack_into("<8sIII", sector, 0, SIGNATURE, 0x00010000, _SHORTEST_HEADER, 0)
+    first, last = usable.start // sector_size, usable.end // sector_size - 1
+    _FIELDS.pack_into(sector, _FIELDS_AT, own, other, first, last, disk_guid, entries_lba, _COUNT, _SIZE, 0)
+    array = bytes(align_up(_COUNT * _SIZE, sector_size))
+    empty = GptCopy(sector_size, bytes(sector), array, Header.unpack(bytes(sector)))
+    return empty.with_entries({entry.number: entry for entry in used})
+
+
 def new_pair(
     sectors: int, sector_size: int, disk_guid: bytes, entry: tuple[bytes, bytes, Extent, str]
 ) -> tuple[GptCopy, GptCopy]:
     """Return a new GPT with one partition: its type, its GUID, its place and its name. The primary copy comes first."""
-    array = align_up(_COUNT * _SIZE, sector_size)
-    blocks, last = array // sector_size, sectors - 1
+    head, tail = table_sizes(sector_size)
+    last = sectors - 1
     type_guid, unique, extent, name = entry
     first, end = extent.start // sector_size, extent.end // sector_size - 1
     made = GptEntry(1, bytes(_SIZE), type_guid, unique, first, end, 0, name.encode("utf-16-le"))
-    copies = []
-    for own, other, entries_at in ((1, last, 2), (last, 1, last - blocks)):
-        sector = bytearray(sector_size)
-        struct.pack_into("<8sIII", sector, 0, SIGNATURE, 0x00010000, _SHORTEST_HEADER, 0)
-        usable = (2 + blocks, last - blocks - 1)
-        _FIELDS.pack_into(sector, _FIELDS_AT, own, other, *usable, disk_guid, entries_at, _COUNT, _SIZE, 0)
-        empty = GptCopy(sector_size, bytes(sector), bytes(array), Header.unpack(bytes(sector)))
-        copies.append(empty.with_entries({1: made}))
-    return copies[0], copies[1]
+    usable = Extent(head, sectors * sector_size - tail - head)
+    primary, backup = (
+        new_copy(sector_size, *lbas, usable, disk_guid, (made,))
+        for lbas in ((1, last, 2), (last, 1, sectors - tail // sector_size))
+    )
+    return primary, backup
 
 
 def read_copy(device: Device, lba: int, sector_size: int) -> GptCopy | None:

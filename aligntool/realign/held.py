@@ -252,6 +252,12 @@ def release(device: Device, start: int, view: View, *others: View) -> None:
         _check(device, start, view.held, view.content)
 
 
+def put(device: Device, start: int, held: Held, content: Sequence[bytes]) -> None:
+    """Write bytes, flushed and read back, in a partition that no table shows. Raises Stopped where they differ."""
+    _write(device, start, held, content)
+    _check(device, start, held, content)
+
+
 def _check(device: Device, start: int, held: Held, content: Sequence[bytes]) -> None:
     """Verify what was written; nothing may follow a write that was lost."""
     device.flush()

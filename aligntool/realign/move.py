@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone
 from aligntool.device import Device
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import ParkedMark, entry_starts, find_parked, is_sound, or_nothing, places_in_torn_entries
 from aligntool.realign import table, whole_disk
+from aligntool.realign.conversion import conversion_of, convert_images
 from aligntool.realign.held import read_held
 from aligntool.realign.journal import GRID, Contents, Journal, new_id, pack
 from aligntool.realign.journal_format import BODY_AT, SLOT, LostPart, Position, head_or_none, is_head
@@ -19,6 +21,7 @@ from aligntool.steps import (
     CopyContent,
     HoldContent,
     ParkEntries,
+    RebuildContent,
     ReleaseContent,
     RewriteTable,
     WriteJournal,
@@ -176,6 +179,8 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
         return Status("old", ("the move is complete, and the partition table was changed since",))
     done, total = progress(journal)
     way = "partitions of this disk are being moved" if position.forward else "a move of partitions was being taken back"
+    if conversion_of(plan):
+        way = "the table is being converted" if position.forward else "a conversion of the table was being taken back"
     stopped = f"{way}; the work stopped on the way"
     unreadable = "the partition table cannot be read; it will be written anew from the journal"
     on_table = {Standing.UNREADABLE: (unreadable,), Standing.CHANGED: (CHANGED_TABLE,)}.get(stands, ())
@@ -200,14 +205,20 @@ def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bo
         text = "this journal was written at another place: it is a copy, or that of a disk image inside this disk"
     elif device.size < align_down(subject.size, subject.sector_size):
         text = f"this journal belongs to a disk of {subject.size} bytes; this one has {device.size}"
-    elif device.sector_size > subject.sector_size:
-        text = f"the move was begun with sectors of {subject.sector_size} bytes; here the disk has {device.sector_size}"
+    elif device.sector_size > (begun := _sector_of(journal)):
+        text = f"the move was begun with sectors of {begun} bytes; here the disk has {device.sector_size}"
         hint = "attach the disk as it was attached then: some USB adapters change its sectors"
     elif id_ != journal.id if id_ is not None else _is_marked_by_another(device, journal):
         text, hint = "this journal belongs to another move", "give the journal that was named when the move began"
     if text:
         raise Refused(text, hint=hint, code="wrong-journal")
     return journal
+
+
+def _sector_of(journal: Journal) -> int:
+    """Return the bytes of the shortest write of a move: of a conversion, of which the table had others, of sector 0."""
+    contents = journal.contents
+    return len(contents.images.parked[-1][-1].data) if conversion_of(contents.plan) else contents.plan.disk.sector_size
 
 
 def _is_marked_by_another(device: Device, journal: Journal) -> bool:
@@ -217,7 +228,7 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
     flight.
     """
     contents, size = journal.contents, device.sector_size
-    if journal.position.step > index_of(contents.plan, CopyContent):
+    if conversion_of(contents.plan) or journal.position.step > index_of(contents.plan, CopyContent):
         return False
     for step in contents.plan.steps:
         if isinstance(step, HoldContent):
@@ -285,18 +296,24 @@ class MoveContext:
         return self.journal or self.device
 
 
-def realign(plan: Plan, context: MoveContext, runs: Mapping[int, tuple[Extent, ...]]) -> Iterator[Event]:
+def realign(
+    plan: Plan,
+    context: MoveContext,
+    runs: Mapping[int, tuple[Extent, ...]],
+    rebuilt: Mapping[int, tuple[bytes, ...]] = MappingProxyType({}),
+) -> Iterator[Event]:
     """Execute the plan's steps from WriteJournal on; the caller executes those before it.
 
     `runs`: what each partition uses, counted from its start; the planner's CopyContent steps say for which partitions
-    they are needed. Raises Refused while nothing of the partitions was touched, Stopped after that.
+    they are needed. `rebuilt`: what is to be written of each RebuildContent. Raises Refused while nothing of the
+    partitions was touched, Stopped after that.
     """
     place = place_of(plan)
     id_ = new_id()
     at = None if place.file else place.extent.start
     index = index_of(plan, WriteJournal)
     try:
-        contents = _contents(plan, context, runs, at, id_)
+        contents = _contents(plan, context, runs, rebuilt, at, id_)
         yield StepBegun(index)
         first = Position(index_of(plan, ParkEntries))
         journal = Journal.create(context.journal_on, place, contents, id_, first)
@@ -406,13 +423,21 @@ def _walk(context: MoveContext, journal: Journal) -> Walk:
 
 
 def _contents(
-    plan: Plan, context: MoveContext, runs: Mapping[int, tuple[Extent, ...]], at: int | None, id_: bytes
+    plan: Plan,
+    context: MoveContext,
+    runs: Mapping[int, tuple[Extent, ...]],
+    rebuilt: Mapping[int, tuple[bytes, ...]],
+    at: int | None,
+    id_: bytes,
 ) -> Contents:
     """Return the content of the journal, checked as far as possible before the first write."""
     device = context.device
     park = next(step for step in plan.steps if isinstance(step, ParkEntries))
-    rewrite = next(step for step in plan.steps if isinstance(step, RewriteTable))
-    if whole_disk.appears(plan) is None:
+    rewrite = next((step for step in plan.steps if isinstance(step, RewriteTable)), None)
+    if rewrite is None:
+        images = convert_images(device, plan, journal_at=at, journal_id=id_)
+        now = table_state(device, images)
+    elif whole_disk.appears(plan) is None:
         images = table.table_images(device, park, rewrite, journal_at=at, journal_id=id_)
         now = table_state(device, images)
     else:
@@ -423,6 +448,9 @@ def _contents(
         raise Refused(text, hint="make the plan anew", code="plan-stale")
     held = {step.partition: read_held(device, step.source.start, step.held)
             for step in plan.steps if isinstance(step, HoldContent)}  # fmt: skip
+    for step in plan.steps:
+        if isinstance(step, RebuildContent):
+            held[step.partition] = (*read_held(device, step.extent.start, step.held), *rebuilt[step.partition])
     for step in plan.steps:
         if isinstance(step, ReleaseContent):
             patched(step.held, held[step.partition], step.patches)

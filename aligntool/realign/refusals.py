@@ -243,10 +243,10 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
         yield Refusal("not-read", what, text, next_command(disk, "plan realign"), lasting=False)
     if len(part.content) > 1:
         text = f"{what} is ambiguous: {' and '.join(layer.kind for layer in part.content)} are both there"
-        yield Refusal("ambiguous", what, text, _typed_on(disk, part, "wipefs --no-act"))
+        yield Refusal("ambiguous", what, text, typed_on(disk, part, "wipefs --no-act"))
         return
     for layer in part.content:
-        check = _typed_on(disk, part, _CHECKERS.get(layer.kind, "blkid -p"))
+        check = typed_on(disk, part, _CHECKERS.get(layer.kind, "blkid -p"))
         if layer.kind == "BitLocker":
             text = f"{what} is encrypted by BitLocker: its inner boot sector names its place and cannot be changed"
             yield Refusal("bitlocker", what, f"{text} from outside", "decrypt it in Windows: manage-bde -off C:")
@@ -289,10 +289,10 @@ def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
     if layer.kind in _DEEDS and not shared:
         return _DEEDS[layer.kind]
     cleaner = "tune2fs -O ^mmp" if shared else _CLEANERS.get(layer.kind)
-    return _typed_on(disk, part, cleaner or "mount", "" if cleaner else " /mnt && sudo umount /mnt")
+    return typed_on(disk, part, cleaner or "mount", "" if cleaner else " /mnt && sudo umount /mnt")
 
 
-def _typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:
+def typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:
     """Return a command on one partition; on its bytes where the kernel has no node for it."""
     if part.node:
         return f"sudo {words} /dev/{part.node}{more}"

@@ -64,6 +64,7 @@ class Found:
     plan: Plan
     judged: Judged
     maps: Mapping[int, UsedMap]  # of the partitions that move
+    rebuilt: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)  # what is written of each that is made anew
 
     @property
     def runs(self) -> dict[int, tuple[Extent, ...]]:
@@ -262,7 +263,7 @@ _OF_DISK = {
 }  # fmt: skip
 
 
-_PLANNING = dict.fromkeys(("partition", "unpartition"), "plan partition")
+_PLANNING = dict.fromkeys(("partition", "unpartition"), "plan partition") | {"convert": "plan convert"}
 
 
 def still_true(plan: Plan, asked: Request, find: Finder = find_plan) -> Found:
@@ -288,7 +289,7 @@ def _events(plan: Plan, asked: Request, found: Found, context: MoveContext) -> I
         elif isinstance(step, ShrinkContent):
             yield from _shrink(plan, index, step)
             shrunk = True
-    yield from move.realign(plan, context, _runs_anew(plan, asked) if shrunk else found.runs)
+    yield from move.realign(plan, context, _runs_anew(plan, asked) if shrunk else found.runs, found.rebuilt)
 
 
 def _check(plan: Plan, index: int, step: CheckContent) -> Iterator[Event]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from types import UnionType
 
 from aligntool import steps
 from aligntool.change import Plan
@@ -43,7 +44,7 @@ def standing(device: Device, journal: Journal) -> Standing:
             return Standing.NOT_BEGUN
         if table is TableState.OTHER and complete and is_readable(device):
             return Standing.LEFT  # the MBR is as it was left, the chain of EBRs is not
-        if complete or (table is TableState.AFTER and step >= index_of(plan, steps.RewriteTable)):
+        if complete or (table is TableState.AFTER and step >= index_of(plan, steps.Commit)):
             return Standing.COMPLETE
         return Standing.IN_FLIGHT
     if shown is False or (shown and is_readable(device)):
@@ -53,7 +54,7 @@ def standing(device: Device, journal: Journal) -> Standing:
 
 def is_complete(journal: Journal) -> bool:
     """Return whether the new table was durable once, and not rolled back since."""
-    return journal.position.step > index_of(journal.contents.plan, steps.RewriteTable)
+    return journal.position.step > index_of(journal.contents.plan, steps.Commit)
 
 
 def place_of(plan: Plan) -> steps.JournalPlace:
@@ -75,7 +76,7 @@ def has_markers(device: Device, journal: Journal) -> bool:
     return False
 
 
-def index_of(plan: Plan, kind: type[steps.Step]) -> int:
+def index_of(plan: Plan, kind: type[steps.Step] | UnionType) -> int:
     """Return the index of the plan's first step of this kind."""
     return next(index for index, step in enumerate(plan.steps) if isinstance(step, kind))
 
@@ -146,6 +147,8 @@ def places_in_use(plan: Plan, *, with_journal: bool = True) -> tuple[Extent, ...
                 places.append(step.source)
             case steps.ReleaseContent():
                 places.append(step.target)
+            case steps.RebuildContent():
+                places.append(step.extent)
             case steps.CopyContent():
                 places += (step.source, step.target)
             case steps.WriteJournal() if with_journal and not step.journal.file:

@@ -13,13 +13,24 @@ from aligntool.errors import Refused, Stopped
 from aligntool.formats.reader import rotating_sum
 from aligntool.formats.windows_fs import CHANGING, CHECKED_SECTORS
 from aligntool.linux.block import same
-from aligntool.realign.held import View, check_unchanged, clear_free, mark, release, take_away
+from aligntool.realign.conversion import conversion_of, rebuilt_halves
+from aligntool.realign.held import View, check_unchanged, clear_free, mark, put, release, take_away
 from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import Position
 from aligntool.realign.schedule import Batch, Schedule
 from aligntool.realign.standing import index_of
 from aligntool.realign.table import TableImages, TableState, write_table
-from aligntool.steps import CopyContent, HoldContent, MoveStep, ParkEntries, ReleaseContent, RewriteTable, WriteJournal
+from aligntool.steps import (
+    ConvertTable,
+    CopyContent,
+    HoldContent,
+    MoveStep,
+    ParkEntries,
+    RebuildContent,
+    ReleaseContent,
+    RewriteTable,
+    WriteJournal,
+)
 from aligntool.units import MIB, Extent
 
 # Fields of boot sectors that say where the partition begins, changed in memory.
@@ -268,6 +279,8 @@ class Walk:
             if isinstance(step, CopyContent):
                 done = position.batch if index == position.step else None
                 yield from self._uncopy(index, step, done)
+            elif isinstance(step, RebuildContent) and position == Position(index):
+                pass  # nothing of it was written yet, and another program may have written to it
             else:
                 self.journal.record(Position(index, 0, forward=False))
                 self._undo(steps.move_step(step))
@@ -290,7 +303,9 @@ class Walk:
                 yield from self._copy(index, step, first_batch)
             case ReleaseContent():
                 release(self.device, step.target.start, *self._at_target(step))
-            case RewriteTable():
+            case RebuildContent():
+                self._rebuild(index, step)
+            case RewriteTable() | ConvertTable():
                 write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)
             case steps.CloseJournal():
                 self.journal.close()
@@ -310,7 +325,9 @@ class Walk:
                 release(self.device, step.source.start, *self._at_source(step))
             case ReleaseContent():
                 take_away(self.device, step.target.start, *self._at_target(step))
-            case RewriteTable():
+            case RebuildContent():
+                put(self.device, step.extent.start, step.held, self._halves(step)[0])
+            case RewriteTable() | ConvertTable():
                 write_table(self.device, self._images(TableState.AFTER), TableState.PARKED)
             case steps.CloseJournal():
                 pass
@@ -318,6 +335,17 @@ class Walk:
                 raise ValueError(f"{type(step).__name__} is not undone here")
             case _:
                 assert_never(step)
+
+    def _rebuild(self, index: int, step: RebuildContent) -> None:
+        """Write it anew. Its second batch is the writing: before that it must be as the journal holds it."""
+        was, will_be = self._halves(step)
+        if self.journal.position == Position(index):
+            check_unchanged(self.device, step.extent.start, step.held, was, self.sign)
+            self.journal.record(Position(index, 1))
+        put(self.device, step.extent.start, step.held, will_be)
+
+    def _halves(self, step: RebuildContent) -> tuple[Sequence[bytes], Sequence[bytes]]:
+        return rebuilt_halves(step, self.journal.contents.held[step.partition])
 
     def _copy(self, index: int, step: CopyContent, first: int) -> Iterator[Event]:
         done, total = progress(self.journal)
@@ -380,6 +408,10 @@ class Walk:
         """Update the kernel. The disk is done and its journal closed, so a kernel that refuses is not a reason
         to stop.
         """
+        conversion = conversion_of(self.plan)
+        sizes = (self.plan.disk.sector_size,) if before else conversion.sector_sizes if conversion else ()
+        if conversion and self.device.sector_size not in sizes:
+            return  # no table for this kernel
         try:
             entries = self._entries(before=before)
             if self.journal.contents.images.of_whole_disk:

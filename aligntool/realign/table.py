@@ -8,7 +8,7 @@ from itertools import chain, combinations, zip_longest
 from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused, Stopped
 from aligntool.formats import mbr as mbrs
-from aligntool.formats.gpt import GptCopy, read_copy
+from aligntool.formats.gpt import GptCopy, read_bytes, read_copy
 from aligntool.formats.mbr import NO_ENTRY, Geometry, MbrEntry, entries_of, moved_entry, with_entries
 from aligntool.formats.parked import copies_of, parked_gpt_entry, parked_mbr_entry
 from aligntool.formats.part_types import GPT_PROTECTIVE
@@ -449,10 +449,10 @@ def _backup_first(pair: Iterable[GptCopy]) -> Writing:
     return backup.group, primary.group
 
 
-def sound_pair(device: Device) -> tuple[GptCopy, GptCopy]:
-    """Return both copies, whole and equal; raises Refused otherwise."""
-    sector_size = device.sector_size
-    _check_protective(entries_of(bytes(device.read(0, sector_size))))
+def sound_pair(device: Device, sector_size: int | None = None) -> tuple[GptCopy, GptCopy]:
+    """Return both copies, whole and equal; raises Refused otherwise. `sector_size`: of the table."""
+    sector_size = sector_size or device.sector_size
+    _check_protective(entries_of(read_bytes(device, 0, sector_size) or b""))
     primary = read_copy(device, _PRIMARY_LBA, sector_size)
     if primary is None or not primary.sound:
         raise unsound(f"the primary GPT for sectors of {sector_size} bytes is damaged or missing")

@@ -118,7 +118,7 @@ def step_title(step: steps.Step) -> str:
             return f"copy partition {step.partition}"
         case steps.ReleaseContent():
             return f"put the recognisable parts of partition {step.partition} at the new place"
-        case steps.RewriteTable():
+        case steps.RebuildContent() | steps.RewriteTable() | steps.ConvertTable():
             return _commit_title(step)
         case steps.CloseJournal():
             return "wipe the journal's head"
@@ -128,15 +128,20 @@ def step_title(step: steps.Step) -> str:
             assert_never(step)
 
 
-def _commit_title(step: steps.RewriteTable) -> str:
+def _commit_title(step: steps.Commit | steps.RebuildContent) -> str:
+    if isinstance(step, steps.RebuildContent):
+        return f"write the {step.kind} of partition {step.partition} anew, for sectors of {step.sector_size} bytes"
     label = LABELS.get(step.label, step.label)
     if step.changes and step.changes[0].after.start == 0:
         return f"clear what is left of the {label} at the end of the disk"
+    if isinstance(step, steps.ConvertTable):
+        sizes = " and of ".join(map(str, step.sector_sizes))
+        return f"write the {label} for sectors of {sizes} bytes: from here on it counts"
     return f"write the {label} table: from here on the new places are true"
 
 
-ContentStep = steps.CheckContent | steps.ShrinkContent | steps.HoldContent | steps.CopyContent | steps.ReleaseContent
-TableStep = steps.WriteJournal | steps.CloseJournal | steps.ParkEntries | steps.RewriteTable | steps.MakeTable
+ContentStep = steps.ContentStep
+TableStep = steps.WriteJournal | steps.CloseJournal | steps.ParkEntries | steps.Commit | steps.MakeTable
 
 
 def step_details(step: steps.Step, *, sector_size: int) -> Iterator[str]:
@@ -166,6 +171,8 @@ def _content_details(step: ContentStep) -> Iterator[str]:
         case steps.ReleaseContent():
             yield _held(step.held, step.target.start)
             yield from (_patch(patch, step.target.start) for patch in step.patches)
+        case steps.RebuildContent():
+            yield _held(step.held, step.extent.start)
 
 
 def _table_details(step: TableStep, sector_size: int) -> Iterator[str]:
@@ -180,7 +187,10 @@ def _table_details(step: TableStep, sector_size: int) -> Iterator[str]:
                 yield f"with it {_partitions(hidden)}, whose chain is then out of sight"
         case steps.RewriteTable():
             for change in step.changes:
-                yield from _change(change, sector_size)
+                yield from _change(change, sector_size, sector_size)
+        case steps.ConvertTable():
+            for change in step.changes:
+                yield from _change(change, step.sector_sizes[0], sector_size)
         case steps.MakeTable():
             if step.wipe:
                 yield "signatures that lie on the disk are wiped first"
@@ -224,9 +234,9 @@ def _patch(patch: steps.Patch, start: int) -> str:
     return f"{patch.what}, {where}: {patch.before} → {patch.after}"
 
 
-def _change(change: steps.EntryChange, sector_size: int) -> Iterator[str]:
+def _change(change: steps.EntryChange, new_size: int, sector_size: int) -> Iterator[str]:
     before, after = change.before, change.after
-    sectors = f"sector {sector_words(before.start, sector_size)} → {sector_words(after.start, sector_size)}"
+    sectors = f"sector {sector_words(before.start, sector_size)} → {sector_words(after.start, new_size)}"
     yield f"entry {change.number}: {sectors}, bytes {span(before)} → {span(after)}"
     if change.record_after is not None:
         old = "–" if change.record_before is None else change.record_before
@@ -301,6 +311,13 @@ def _summary(plan: Plan) -> Iterator[str]:
             yield (
                 "At risk: the partitions that move, if the drive fails or the journal is lost meanwhile. Ctrl-C or a "
                 "power cut loses nothing: resume or rollback goes on from there."
+            )
+        case "convert":
+            rebuilt = sum(isinstance(step, steps.RebuildContent) for step in plan.steps)
+            yield f"{counted(len(plan.places), 'partition')} in a new table, {rebuilt} made anew in its place."
+            yield (
+                "At risk: the table and what is made anew, if the drive fails or the journal is lost meanwhile. Ctrl-C "
+                "or a power cut loses nothing: resume or rollback goes on from there."
             )
         case "layout":
             wiped = any(isinstance(step, steps.MakeTable) and step.wipe for step in plan.steps)

@@ -272,7 +272,7 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
         if 0 <= found.step < len(plan.steps):
             title, way = step_title(plan.steps[found.step]), "next" if found.forward else "rollback at"
             yield from paragraph(f"  {way}: step {found.step + 1} of {len(plan.steps)}, {title}", width)
-    if found.state == "in-flight" and plan is not None:
+    if found.state == "in-flight" and plan is not None and found.total:
         yield plain(f"  at their new place: {size_words(found.done)} of {size_words(found.total)}")
     for sentence in found.sentences if plan is not None else ():
         yield from paragraph(f"  - {sentence}", width)

@@ -37,7 +37,7 @@ function __aligntool_is
     set -l command "$words[2]"
     switch "$command"
         case plan
-            contains -- "$words[3]" realign layout partition raid; and set command "$words[2] $words[3]"; or set command "plan "
+            contains -- "$words[3]" realign layout partition convert raid; and set command "$words[2] $words[3]"; or set command "plan "
         case raid
             contains -- "$words[3]" plan show create persist tune; and set command "$words[2] $words[3]"; or set command "raid "
         case bench
@@ -84,6 +84,7 @@ complete -c aligntool -n '__aligntool_words 1' -a drives -d 'Show what is known 
 complete -c aligntool -n '__aligntool_words 1' -a realign -d 'Move partitions onto the boundary'
 complete -c aligntool -n '__aligntool_words 1' -a layout -d 'Give an empty disk a new partition table, every start on its grids'
 complete -c aligntool -n '__aligntool_words 1' -a partition -d 'Put a whole-disk file system or LVM volume into a partition'
+complete -c aligntool -n '__aligntool_words 1' -a convert -d 'Give a GPT disk or image a table for sectors of another size'
 complete -c aligntool -n '__aligntool_words 1' -a apply -d 'Apply a plan that was saved in a file'
 complete -c aligntool -n '__aligntool_words 1' -a status -d 'Show how far an interrupted move or array has come, and the next command'
 complete -c aligntool -n '__aligntool_words 1' -a resume -d 'Finish an interrupted move or array'
@@ -104,6 +105,7 @@ complete -c aligntool -n '__aligntool_words 1' -a recipes -d 'List, show and che
 complete -c aligntool -n '__aligntool_words 2 plan' -a realign -d 'Plan the moves to the boundary, and show every step'
 complete -c aligntool -n '__aligntool_words 2 plan' -a layout -d 'Plan a new partition table for an empty disk, and show it'
 complete -c aligntool -n '__aligntool_words 2 plan' -a partition -d 'Plan a partition for what lies on a whole disk'
+complete -c aligntool -n '__aligntool_words 2 plan' -a convert -d 'Plan a table for sectors of another size'
 complete -c aligntool -n '__aligntool_words 2 plan' -a raid -d 'Plan an array, and show how it would be made'
 complete -c aligntool -n '__aligntool_words 2 raid' -a plan -d 'Plan an array, and show how it would be made'
 complete -c aligntool -n '__aligntool_words 2 raid' -a show -d 'Show arrays: members, links, state, and the offset of the data'
@@ -200,6 +202,16 @@ complete -c aligntool -n '__aligntool_is partition' -l page-size -d 'NAND page o
 complete -c aligntool -n '__aligntool_is partition' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is partition' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is partition' -l help -s h -d 'Show the options and an example'
+complete -c aligntool -n '__aligntool_is convert' -f -a '(__aligntool_disks)'
+complete -c aligntool -n '__aligntool_is convert' -l sector-size -d 'Sectors that the table is to be for: 4096 or 512' -r -f -a '512 4096'
+complete -c aligntool -n '__aligntool_is convert' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
+complete -c aligntool -n '__aligntool_is convert' -l dry-run -d 'Show the plan and stop'
+complete -c aligntool -n '__aligntool_is convert' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is convert' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
+complete -c aligntool -n '__aligntool_is convert' -l json -d 'Report events as JSON lines'
+complete -c aligntool -n '__aligntool_is convert' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is convert' -l no-pager -d 'Do not show long text in a pager'
+complete -c aligntool -n '__aligntool_is convert' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is apply' -F
 complete -c aligntool -n '__aligntool_is apply' -l yes -d 'Do not ask for confirmation; overrides no refusal'
 complete -c aligntool -n '__aligntool_is apply' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
@@ -341,6 +353,15 @@ complete -c aligntool -n '__aligntool_is plan partition' -l page-size -d 'NAND p
 complete -c aligntool -n '__aligntool_is plan partition' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is plan partition' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is plan partition' -l help -s h -d 'Show the options and an example'
+complete -c aligntool -n '__aligntool_is plan convert' -f -a '(__aligntool_disks)'
+complete -c aligntool -n '__aligntool_is plan convert' -l sector-size -d 'Sectors that the table is to be for: 4096 or 512' -r -f -a '512 4096'
+complete -c aligntool -n '__aligntool_is plan convert' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
+complete -c aligntool -n '__aligntool_is plan convert' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
+complete -c aligntool -n '__aligntool_is plan convert' -l overwrite -d 'Replace existing files'
+complete -c aligntool -n '__aligntool_is plan convert' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is plan convert' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is plan convert' -l no-pager -d 'Do not show long text in a pager'
+complete -c aligntool -n '__aligntool_is plan convert' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is raid plan' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is raid plan' -l level -s l -d 'RAID level' -r -f -a '0 1 10 5 6'
 complete -c aligntool -n '__aligntool_is raid plan' -l recipe -d 'Use a goal that comes with aligntool' -r -f -a 'nvme-raid0-scratch\\t\'a fast scratch disk of NVMe drives: RAID0, chunk 256 KiB, XFS as the article of 2015 made it\' partition-level\\t\'an array over one partition of each drive, beside whatever else is on them: RAID1, XFS\' raid1-data\\t\'data on two drives that each hold all of it: RAID1, XFS\' raid1-system\\t\'a system that starts from either drive: RAID1 with ext4, and an EFI system partition on each drive\' raid10-database\\t\'a database with pages of 16 KiB: RAID10 with near copies, XFS\' raid5-archive\\t\'an archive on which one drive may fail: RAID5, long writes, XFS\' raid6-archive\\t\'an archive on which two drives may fail: RAID6, long writes, XFS\''

@@ -145,6 +145,21 @@ _aligntool_partition() {
         '*:partition:_aligntool_devices'
 }
 
+_aligntool_convert() {
+    _arguments -s -S \
+        '(--sector-size)--sector-size=[Sectors that the table is to be for\: 4096 or 512]:BYTES:(512 4096)' \
+        '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
+        '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--json)--json[Report events as JSON lines]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:convert:_aligntool_devices'
+}
+
 _aligntool_apply() {
     _arguments -s -S \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
@@ -364,6 +379,21 @@ _aligntool_plan_partition() {
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:partition:_aligntool_devices'
+}
+
+_aligntool_plan_convert() {
+    _arguments -s -S \
+        '(--sector-size)--sector-size=[Sectors that the table is to be for\: 4096 or 512]:BYTES:(512 4096)' \
+        '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
+        '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
+        '(--json)--json[As JSON]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:convert:_aligntool_devices'
 }
 
 _aligntool_raid_plan() {
@@ -660,9 +690,10 @@ _aligntool_plan() {
         'realign:Plan the moves to the boundary, and show every step'
         'layout:Plan a new partition table for an empty disk, and show it'
         'partition:Plan a partition for what lies on a whole disk'
+        'convert:Plan a table for sectors of another size'
         'raid:Plan an array, and show how it would be made'
     )
-    if ((CURRENT > 2)) && [[ $words[2] == (realign|layout|partition|raid) ]]; then
+    if ((CURRENT > 2)) && [[ $words[2] == (realign|layout|partition|convert|raid) ]]; then
         local word=$words[2]
         shift words
         ((CURRENT--))
@@ -770,6 +801,7 @@ _aligntool() {
         'realign:Move partitions onto the boundary'
         'layout:Give an empty disk a new partition table, every start on its grids'
         'partition:Put a whole-disk file system or LVM volume into a partition'
+        'convert:Give a GPT disk or image a table for sectors of another size'
         'apply:Apply a plan that was saved in a file'
         'status:Show how far an interrupted move or array has come, and the next command'
         'resume:Finish an interrupted move or array'

@@ -1,0 +1,162 @@
+"""Make a FAT anew for sectors of another size, with its files, label and serial number, beside the old one."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from aligntool.audit.wording import shell_word
+from aligntool.errors import Refused
+from aligntool.formats.windows_fs import FAT12_BELOW, FAT16_BELOW, Boot, read_boot
+from aligntool.inventory import Layer
+from aligntool.linux.content import NoMap, read_fat
+from aligntool.linux.process import Ended, run_program
+from aligntool.linux.users import fresh_reader
+from aligntool.units import MIB, Extent, align_down, format_about, merged
+
+# mkfs.fat and mtools, on copies in files: nothing of the disk is written, and what was made is compared with what it
+# was made from, file by file, before anybody uses it. mcopy between two images keeps long names, times and attributes.
+
+_BLOCK = 4096  # sectors of either size
+_LEGAL = {32: range(FAT16_BELOW, 0x0FFFFFF5), 16: range(FAT12_BELOW, FAT16_BELOW), 12: range(1, FAT12_BELOW)}
+_FREE = re.compile(r"^.* bytes free\n", re.MULTILINE)
+_OF_FOLDER = re.compile(r"(<DIR> +)\d{4}-\d\d-\d\d +\d?\d:\d\d")  # mcopy gives folders the present time
+
+
+@dataclass(frozen=True, slots=True)
+class NewFat:
+    """What has to be written, in whole blocks counted from the partition's start, and its FAT32, FAT16 or FAT12."""
+
+    runs: tuple[Extent, ...]
+    parts: tuple[bytes, ...]
+    version: str
+    files: int
+
+
+def sector_of_fat(path: str, start: int) -> int | None:
+    """Return the sector size that a FAT counts in; None where there is none. Raises OSError."""
+    with fresh_reader(path) as reader:
+        boot = read_boot(reader.read(start, 512))
+    return boot.sector if boot else None
+
+
+def new_fat(path: str, extent: Extent, layer: Layer, length: int, sector_size: int, most: int) -> NewFat:
+    """Return a FAT of `length` bytes with all that the one at `extent` of the disk or image has.
+
+    `most`: bytes that it may take in memory. Raises Refused where it cannot be had.
+    """
+    with TemporaryDirectory(prefix="aligntool-") as folder:
+        old, new = Path(folder, "old"), Path(folder, "new")
+        boot = _copy_out(path, extent, old, most)
+        bits = _make(new, boot, layer, extent.start, length, sector_size)
+        files = _fill(Path(folder), path)
+        runs = tuple(_runs(new))
+        content = memoryview(new.read_bytes())
+        parts = tuple(bytes(content[run.start : run.end]) for run in runs)
+    return NewFat(runs, parts, f"FAT{bits}", files)
+
+
+def _copy_out(path: str, extent: Extent, old: Path, most: int) -> Boot:
+    """Copy what is used of the old one into a file."""
+    try:
+        with fresh_reader(path) as reader, old.open("xb") as file:
+            boot = read_boot(reader.read(extent.start, 512))
+            runs = tuple(read_fat(reader, extent.start))
+            used = sum(run.length for run in runs)
+            if used > most:
+                text = f"the FAT at byte {extent.start} has {format_about(used)} in use"
+                raise Refused(f"{text}, and at most {format_about(most)} are rebuilt in place",
+                              hint="aligntool convert DISK --sector-size N -o NEW", code="too-large")  # fmt: skip
+            file.truncate(extent.length)
+            for run in runs:
+                for at in range(run.start, run.end, MIB):
+                    file.seek(at)
+                    file.write(reader.read(extent.start + at, min(MIB, run.end - at)))
+    except (NoMap, OSError) as error:
+        raise _unbuilt(f"the FAT at byte {extent.start} cannot be read: {error}") from error
+    if boot is None:
+        raise _unbuilt(f"the boot sector at byte {extent.start} makes no sense")
+    return boot
+
+
+def _make(new: Path, boot: Boot, layer: Layer, start: int, length: int, sector_size: int) -> int:
+    """Make the new one, of the same kind where it has enough clusters for that; return the bits of an entry."""
+    if layer.label and not layer.label.isascii():
+        raise _unbuilt(f"its label {layer.label!r} has letters that mkfs.fat does not take", "mlabel renames it")
+    size = align_down(length, sector_size)
+    serial = ("-i", layer.uuid.replace("-", "")) if layer.uuid else ()
+    label = ("-n", layer.label) if layer.label else ()
+    form = (f"-S{sector_size}", f"-s{max(boot.cluster, sector_size) // sector_size}", f"-h{start // sector_size}")
+    form = ("--invariant", *form, *serial, *label, "--mbr=n")  # the first has a serial number of its own
+    for bits in dict.fromkeys((boot.bits, 32, 16, 12)):
+        new.unlink(missing_ok=True)
+        with new.open("xb") as file:
+            file.truncate(size)
+        ended = run_program("mkfs.fat", f"-F{bits}", *form, str(new))
+        with new.open("rb") as file:
+            made = read_boot(file.read(512))
+        if ended.code == 0 and made and made.bits == bits and made.clusters in _LEGAL[bits]:
+            return bits
+    raise _unbuilt(f"no FAT of {format_about(size)} has sectors of {sector_size} bytes: {ended.last_words}")
+
+
+def _fill(folder: Path, path: str) -> int:
+    """Copy all files from the old one to the new one, and compare both. Return the number of files."""
+    for name in ("old", "new"):
+        Path(folder, f"{name}.conf").write_text(f'mtools_skip_check=1\ndrive f: file="{folder}/{name}"\n')
+    both = f'mtools_skip_check=1\ndrive f: file="{folder}/old"\ndrive n: file="{folder}/new"\n'
+    Path(folder, "both.conf").write_text(both)
+    if _listing(folder, "old")[0]:
+        _mtools(folder, "both", "mcopy", "-s", "-p", "-m", "-n", "f:/*", "n:/")
+    if _listing(folder, "old") != _listing(folder, "new"):
+        raise _unbuilt("names, sizes, times or attributes of its files differ after they were copied")
+    digests = _digests(folder, "old")
+    if digests != _digests(folder, "new"):
+        raise _unbuilt("its files differ after they were copied")
+    checked = run_program("fsck.fat", "-n", str(Path(folder, "new")), only_reads=True)
+    if checked.code:
+        raise _unbuilt(f"fsck.fat finds what was made for {shell_word(path)} not whole: {checked.last_lines}")
+    return len(digests)
+
+
+def _listing(folder: Path, name: str) -> tuple[str, str, str]:
+    """Return the names in the first folder; and everything that is listed of all files, and of their attributes."""
+    names = _mtools(folder, name, "mdir", "-b", "-a", "f:/", empty=True)
+    details = _mtools(folder, name, "mdir", "-/", "-a", "f:/", empty=True)
+    attributes = _mtools(folder, name, "mattrib", "-/", "f:/") if names else ""
+    return names, _OF_FOLDER.sub(r"\1", _FREE.sub("", details)), attributes
+
+
+def _digests(folder: Path, name: str) -> dict[str, str]:
+    with _extracted(folder, name) as root:
+        files = (one for one in root.rglob("*") if one.is_file())
+        return {str(one.relative_to(root)): hashlib.sha256(one.read_bytes()).hexdigest() for one in files}
+
+
+@contextmanager
+def _extracted(folder: Path, name: str) -> Iterator[Path]:
+    with TemporaryDirectory(dir=folder) as root:
+        if _listing(folder, name)[0]:
+            _mtools(folder, name, "mcopy", "-s", "-n", "f:/*", root)
+        yield Path(root)
+
+
+def _mtools(folder: Path, name: str, *words: str, empty: bool = False) -> str:
+    """Return what a program of mtools prints. `empty`: it may find nothing."""
+    environment = {"MTOOLSRC": str(Path(folder, f"{name}.conf")), "LC_ALL": "C.UTF-8"}
+    ended: Ended = run_program(*words, environment=environment)
+    if ended.code and not (empty and "not found" in ended.errors):
+        raise _unbuilt(f"{words[0]}: {ended.last_words}")
+    return ended.output
+
+
+def _runs(new: Path) -> Iterator[Extent]:
+    with fresh_reader(str(new)) as reader:
+        yield from merged(read_fat(reader, 0), Extent(0, reader.size), _BLOCK)
+
+
+def _unbuilt(text: str, hint: str = "aligntool audit DISK") -> Refused:
+    return Refused(f"a FAT cannot be made anew: {text}", hint=hint, code="not-rebuilt")

@@ -1,0 +1,144 @@
+"""The table of a disk for sectors of another size: its images before, in flight and after."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from aligntool import steps
+from aligntool.change import Plan
+from aligntool.device import Device, Sectors, Writing
+from aligntool.errors import Refused
+from aligntool.formats.gpt import MOST_ENTRIES, GptCopy, GptEntry, new_copy, table_sizes
+from aligntool.formats.mbr import NO_ENTRY, MbrEntry, with_entries
+from aligntool.formats.parked import parked_gpt_entry
+from aligntool.formats.part_types import GPT_PROTECTIVE
+from aligntool.realign.held import marker
+from aligntool.realign.table import CHS_BEYOND, CHS_FIRST, TableImages, check_before, sound_pair, unsound
+from aligntool.units import Extent, align_down, align_up
+
+# The old table and the new one lie in each other's place, so in flight there is none: markers are over both, and a
+# backup GPT with parked entries is in the last sectors, as where a table appears (realign/whole_disk.py). The groups
+# of all three images have the same places, sector 0 last, so the disk is in one of the three states exactly when every
+# byte says so, as of an MBR (realign/table.py). docs/decisions/0042 has the argument.
+
+SIZES = (512, 4096)
+BLOCK = 4096  # what is written, planned and judged: whole sectors of either size
+_BOOT_CODE = 446  # bytes of sector 0 that belong to no table, with the signature of the disk
+_ARRAY = 16 * 1024  # bytes of 128 entries
+
+
+def conversion_of(plan: Plan) -> steps.ConvertTable | None:
+    """Return the step that makes a plan a conversion, None for another plan."""
+    return next((step for step in plan.steps if isinstance(step, steps.ConvertTable)), None)
+
+
+def table_places(size: int, sector_sizes: Sequence[int]) -> tuple[Extent, Extent]:
+    """Return the bytes that the old table and the new one take at the start of the disk and at its end."""
+    head, tail = table_sizes(BLOCK)
+    more = _ARRAY if len(sector_sizes) > 1 else 0
+    end = align_down(size, BLOCK)
+    return Extent(0, head + more), Extent(end - tail - more, tail + more)
+
+
+def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journal_id: bytes) -> TableImages:
+    """Return the images of such a plan. Writes nothing.
+
+    Raises Refused when the table is not the one that the plan was made for, and where its place is used otherwise.
+    """
+    rewrite = next(step for step in plan.steps if isinstance(step, steps.ConvertTable))
+    size, old_size, unit = plan.disk.size, plan.disk.sector_size, device.sector_size
+    pair = sound_pair(device, old_size)
+    changes = {change.number: change for change in rewrite.changes}
+    check_before({entry.number: entry.extent(old_size) for entry in pair[0].used_entries()}, changes)
+    head, tail = table_places(size, rewrite.sector_sizes)
+    before = bytes(device.read(head.start, head.length)), bytes(device.read(tail.start, tail.length))
+    refuse_foreign(pair, (head, tail), before)
+    parked = [parked_gpt_entry(entry, journal_at, journal_id) for entry in pair[0].used_entries()]
+    last, array = size // old_size - 1, align_up(_ARRAY, old_size) // old_size
+    mark = new_copy(old_size, last, 1, last - array, pair[0].usable, pair[0].header.disk_guid, parked)
+    sign = marker(unit, journal_at, journal_id)
+    hidden = sign * (head.length // unit), _laid(tail, [mark])
+    after = new_table(pair[0], before[0], size, rewrite, (head, tail))
+    return TableImages(*(_groups(head, tail, content, unit) for content in (before, hidden, after)))
+
+
+def new_table(
+    primary: GptCopy, sector_0: bytes, size: int, rewrite: steps.ConvertTable, places: tuple[Extent, Extent]
+) -> tuple[bytes, bytes]:
+    """Return what lies at both places afterwards. `sector_0`: of its boot code is kept."""
+    head, tail = places
+    copies = [copy for one in rewrite.sector_sizes for copy in _copies(primary, size, one, rewrite, places)]
+    first, last = bytearray(_laid(head, copies)), _laid(tail, copies)
+    count = 2**32 - 1 if len(rewrite.sector_sizes) > 1 else min(size // rewrite.sector_sizes[0] - 1, 2**32 - 1)
+    whole = MbrEntry(0, CHS_FIRST, GPT_PROTECTIVE, CHS_BEYOND, 1, count)
+    sector = sector_0[:_BOOT_CODE] + bytes(512 - _BOOT_CODE)
+    first[:512] = with_entries(sector, {1: whole, 2: NO_ENTRY, 3: NO_ENTRY, 4: NO_ENTRY})
+    return bytes(first), last
+
+
+def _copies(
+    primary: GptCopy, size: int, sector: int, rewrite: steps.ConvertTable, places: tuple[Extent, Extent]
+) -> Iterator[GptCopy]:
+    """Yield both copies of a table. With two tables the entries of that for 512 bytes lie behind the other's at the
+    start, and before the other's at the end.
+    """
+    head, tail = places
+    beside = len(rewrite.sector_sizes) > 1 and sector != BLOCK
+    start = max(primary.usable.start, head.end)
+    end = min(primary.usable.end, tail.start)
+    usable = Extent(align_up(start, sector), align_down(end, sector) - align_up(start, sector))
+    used = [_moved(entry, rewrite, sector) for entry in primary.used_entries()]
+    last = size // sector - 1
+    arrays = 2 * sector, align_down(size, sector) - sector - align_up(_ARRAY, sector)
+    if beside:
+        arrays = head.end - _ARRAY, tail.start
+    for own, other, at in ((1, last, arrays[0]), (last, 1, arrays[1])):
+        yield new_copy(sector, own, other, at // sector, usable, primary.header.disk_guid, used)
+
+
+def _moved(entry: GptEntry, rewrite: steps.ConvertTable, sector: int) -> GptEntry:
+    after = next(change.after for change in rewrite.changes if change.number == entry.number)
+    return replace(entry, first=after.start // sector, last=after.end // sector - 1)
+
+
+def _laid(place: Extent, copies: Sequence[GptCopy]) -> bytes:
+    """Return the bytes of a place with what of these copies lies in it; the rest is zeros.
+
+    Of a header as many bytes as it has, for another one may lie in the same sector of 4096 bytes.
+    """
+    made = bytearray(place.length)
+    for copy in copies:
+        for sectors in copy.group:
+            if place.start <= sectors.at < place.end:
+                at, data = sectors.at - place.start, sectors.data.rstrip(b"\0")
+                made[at : at + len(data)] = data
+    return bytes(made)
+
+
+def refuse_foreign(pair: Sequence[GptCopy], places: Sequence[Extent], found: Sequence[bytes]) -> None:
+    """Raise Refused where the place of a table has bytes of anything else, or the table has an unusual form."""
+    primary = pair[0]
+    header = primary.header
+    if header.entry_size != MOST_ENTRIES or any(entry.number > MOST_ENTRIES for entry in primary.used_entries()):
+        raise unsound(f"it has {header.entry_count} entries of {header.entry_size} bytes; a usual one has 128 of 128")
+    known = [Extent(0, 512), *(each for copy in pair for each in (copy.header_extent, copy.entries_extent))]
+    for place, content in zip(places, found, strict=True):
+        rest = bytearray(content)
+        for one in known:
+            start, end = max(one.start, place.start), min(one.end, place.end)
+            if start < end:
+                rest[start - place.start : end - place.start] = bytes(end - start)
+        if any(rest):
+            at = place.start + len(rest) - len(bytes(rest).lstrip(b"\0"))
+            text = f"byte {at} is where a table will be, and holds something that is not of the table there now"
+            raise Refused(text, hint="aligntool audit DISK", code="place-taken")
+
+
+def _groups(head: Extent, tail: Extent, content: tuple[bytes, bytes], unit: int) -> Writing:
+    first, last = content
+    return (Sectors(tail.start, last),), (Sectors(unit, first[unit : head.length]),), (Sectors(0, first[:unit]),)
+
+
+def rebuilt_halves(step: steps.RebuildContent, held: Sequence[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    """Return what the journal has of such a partition: the bytes as they were, and as they will be."""
+    count = len(step.held.ranges)
+    return held[:count], held[count:]

@@ -1,0 +1,306 @@
+"""Plan a partition table for sectors of another size: what lies on the disk is judged, and kept, rebuilt or refused."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from aligntool import steps
+from aligntool.audit.report import Judged
+from aligntool.audit.wording import as_root, labelled, layer_name, next_command, shell_word
+from aligntool.change import Place, Plan, RealignGoal
+from aligntool.errors import Refusal, Refused, refuse
+from aligntool.formats.numbers import be16, le16
+from aligntool.formats.reader import Reader
+from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, TableLabel
+from aligntool.realign.conversion import BLOCK, table_places
+from aligntool.realign.placing import kind_of
+from aligntool.realign.refusals import content_reasons, disk_reasons, typed_on
+from aligntool.realign.search import STEP, boot_floor, free_runs
+from aligntool.units import KIB, MIB, Extent, align_down, format_about, format_size
+
+# What lies on a partition counts in a unit of its own: blocks, pages, sectors. On sectors of 4096 bytes nothing shorter
+# can be read. Where each is from: formats/, and the rule for it in the comment at the kind.
+
+_SCALED = frozenset({
+    "ext2", "ext3", "ext4",  # ext4_fill_super() refuses blocks shorter than a sector
+    "xfs",  # xfs_setsize_buftarg() refuses sectors that are not of its own size or longer
+    "btrfs",  # its sectors are what it reads
+    "swap",  # pages
+    "crypto_LUKS",  # dm-crypt's sectors; what is inside sees no shorter ones than these already
+})  # fmt: skip
+_EXACT = frozenset({"ntfs", "exfat"})  # Windows mounts neither where its sectors are not the disk's
+_RAW = frozenset({
+    "21686148-6449-6E6F-744E-656564454649",  # BIOS boot: a program, not a file system
+    "E3C9E316-0B5C-4DB8-817D-F92DF00215AE",  # Microsoft reserved: no content
+})  # fmt: skip
+_BIOS_BOOT = "21686148-6449-6E6F-744E-656564454649"
+_XFS_SECTOR, _XFS_LOG_SECTOR = 102, 194  # struct xfs_dsb, xfs_format.h
+_NTFS_SECTOR, _EXFAT_SHIFT = 11, 108
+_LUKS_HEADER = 4 * MIB  # the longest
+MOST_HELD = 256 * MIB  # of a FAT that is rebuilt: it is in memory, before and after
+_JOURNAL_HEAD, _JOURNAL_TABLE, _JOURNAL_PART = 12 * KIB, 28 * KIB, 2 * KIB  # records; tables and text, compressed
+_LONGEST_COPY = 1 << 30
+_COPY = 32 * KIB  # before the header of a backup GPT: the entries
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilding:
+    """What takes the place of a FAT: whole blocks, counted from the partition's start."""
+
+    runs: tuple[Extent, ...]
+    packed: int  # bytes of it and of what is there now, compressed
+    version: str
+    files: int
+
+
+def unit_of(reader: Reader, part: Partition) -> int | None:
+    """Return the bytes that the content of a partition counts in; None where they are not known. Raises OSError."""
+    layer, start = part.content[0], part.extent.start
+    head = reader.read(start, 512)
+    match layer.kind:
+        case "xfs":
+            return min(size for size in (be16(head, _XFS_SECTOR), be16(head, _XFS_LOG_SECTOR)) if size)
+        case "ntfs" | "vfat":
+            return le16(head, _NTFS_SECTOR)
+        case "exfat":
+            return 1 << min(head[_EXFAT_SHIFT], 16)
+        case "crypto_LUKS":
+            header = reader.read(start, _LUKS_HEADER)
+            moving = b"online-reencrypt" in header or (layer.data_start or 1) % BLOCK
+            return None if moving else layer.data_unit
+    return layer.data_unit
+
+
+def judge(judged: Judged, sizes: tuple[int, ...], units: Mapping[int, int | None]) -> None:
+    """Raise Refused with every reason why this disk gets no table for sectors of these sizes."""
+    disk = judged.disk
+    largest = max(sizes)
+    refuse((*_about_disk(judged, sizes), *(
+        reason for part in disk.partitions for reason in _about_part(disk, part, sizes, largest, units)
+    )))  # fmt: skip
+
+
+def _about_disk(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
+    disk, table = judged.disk, judged.disk.table
+    if table is not None:  # what this is for is no fault here
+        faults = tuple(one for one in table.faults if one.fault is not Fault.OTHER_SECTOR_SIZE)
+        judged = replace(judged, disk=replace(disk, table=replace(table, faults=faults)))
+    yield from disk_reasons(judged, None)
+    audit = next_command(disk, "audit")
+    if table is None:
+        yield Refusal("no-partition", disk.name, f"{disk.name} has no partition table", audit)
+    elif table.label is not TableLabel.GPT:
+        text = f"{disk.name} has a table of kind {table.label}, which does not name the size of its sectors"
+        hint = as_root(disk, f"sgdisk --mbrtogpt {shell_word(disk.path)}")
+        yield Refusal("table-kind", disk.name, text, hint if table.label is TableLabel.DOS else audit)
+    elif sizes == (table.sector_size,):
+        text = f"the table of {disk.name} is for sectors of {table.sector_size} bytes already"
+        yield Refusal("same-size", disk.name, text, audit)
+    if table is not None:
+        for code in table.boot_code:
+            if code.at and code.kind != "GRUB":
+                text = f"{code.kind} was recognised at byte {code.at}: it is found by its place on the disk"
+                yield Refusal("bound", disk.name, text, audit)
+    if (disk.size or 0) % BLOCK:
+        text = f"{disk.name} has {disk.size} bytes, which are no whole sectors of {BLOCK}"
+        longer = f"truncate --size=%{BLOCK} {shell_word(disk.path)}; then sgdisk -e {shell_word(disk.path)}"
+        yield Refusal("odd-size", disk.name, text, longer if disk.kind is DiskKind.IMAGE else audit)
+
+
+def _about_part(
+    disk: Disk, part: Partition, sizes: tuple[int, ...], largest: int, units: Mapping[int, int | None]
+) -> Iterator[Refusal]:
+    what, extent = f"partition {part.number}", part.extent
+    head, tail = table_places(disk.size or 0, sizes)
+    if extent.start % BLOCK:
+        text = f"{what} begins at byte {extent.start}, which is not on {format_size(BLOCK)}"
+        yield Refusal("off-grid", what, text, next_command(disk, "plan realign"))
+    elif extent.start < head.end:
+        text = f"{what} begins at byte {extent.start}, and the new table reaches to byte {head.end}"
+        yield Refusal("no-room", what, text, next_command(disk, "plan realign", "--grain 1MiB"))
+    end = new_extent(part).end
+    if end > tail.start:
+        text = f"{what} ends {end - tail.start} bytes too late: the new table has its backup there"
+        yield Refusal("no-room", what, text, next_command(disk, "convert", f"--sector-size {largest} -o NEW"))
+    yield from content_reasons(disk, part, what)
+    if len(part.content) == 1:
+        yield from _about_content(disk, part, largest, units.get(part.number))
+        yield from _about_end(disk, part)
+    elif not part.content and part.content_read and part.type_code not in _RAW:
+        hint = as_root(disk, f"sfdisk --delete {shell_word(disk.path)} {part.number}")
+        text = f"nothing is recognised on {what}, so the sectors that it needs are not known"
+        yield Refusal("no-content", what, text, f"if nothing in it is needed: {hint}")
+
+
+def new_extent(part: Partition) -> Extent:
+    """Return the place of a partition afterwards: whole blocks."""
+    return Extent(part.extent.start, align_down(part.extent.length, BLOCK))
+
+
+def _about_end(disk: Disk, part: Partition) -> Iterator[Refusal]:
+    """Yield why a partition that does not end on a block may not lose what is behind the last one."""
+    layer, cut = part.content[0], part.extent.length - new_extent(part).length
+    shortened = layer.kind in _SCALED and layer.claims_size and layer.claims_size <= new_extent(part).length
+    if cut and layer.kind != "vfat" and not shortened:
+        what = f"partition {part.number}"
+        text = f"{what} ends {cut} bytes behind a multiple of {BLOCK}, and its {layer_name(layer)} may use them"
+        yield Refusal("off-grid", what, text, next_command(disk, "audit"))
+
+
+def _about_content(disk: Disk, part: Partition, size: int, unit: int | None) -> Iterator[Refusal]:
+    layer, what = part.content[0], f"partition {part.number}"
+    name = layer_name(layer)
+    kind = layer.kind
+    if kind == "vfat" or (kind == "LVM2_member" and size == min(size, 512)):
+        return
+    if kind in _EXACT and unit != size:
+        text = (
+            f"{what} holds {name} with sectors of {unit} bytes, which Windows mounts only on a disk that has the same"
+        )
+        yield Refusal("sector-size", what, text, _way_of(disk, part, layer, size))
+    elif kind in _SCALED and (not unit or unit < size or unit % size):
+        counts = f"counts in {unit} bytes" if unit else "is being re-encrypted, or begins on no block"
+        text = f"{what}: its {name} {counts}, and sectors of {size} bytes are not read in parts"
+        yield Refusal("sector-size", what, text, _way_of(disk, part, layer, size))
+    elif kind not in _SCALED | _EXACT:
+        text = f"{what} holds {name}, which is not known to work on sectors of another size"
+        yield Refusal("content-kind", what, text, _way_of(disk, part, layer, size))
+
+
+_ANEW = {
+    "xfs": "mkfs.xfs -s size={0}", "ntfs": "mkfs.ntfs -s {0}", "exfat": "mkfs.exfat -s {0}",
+    **dict.fromkeys(("ext2", "ext3", "ext4"), "mke2fs -b {0}"),
+}  # fmt: skip
+
+
+def _way_of(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
+    """Return what makes such a content fit."""
+    if layer.kind == "crypto_LUKS":
+        convert = "" if layer.version == "LUKS2" else "cryptsetup convert --type luks2 DEVICE, then "
+        return convert + typed_on(disk, part, f"cryptsetup reencrypt --sector-size {size}")
+    if layer.kind == "LVM2_member":
+        return "make a volume group on a disk with such sectors, and copy the files of each volume into it"
+    if layer.kind in _ANEW:
+        return f"make it anew with {_ANEW[layer.kind].format(size)} and copy its files into it"
+    return next_command(disk, "audit")
+
+
+# The plan, written down.
+
+
+def plan_conversion(
+    judged: Judged,
+    goal: RealignGoal,
+    sizes: tuple[int, ...],
+    units: Mapping[int, int | None],
+    rebuilding: Mapping[int, Rebuilding],
+    *,
+    gap_is_blank: bool,
+) -> Plan:
+    """Return the plan for a disk that was judged. Raises Refused where there is no room for the journal."""
+    disk = judged.disk
+    journal = _journal(disk, goal, sizes, rebuilding, gap_is_blank=gap_is_blank)
+    changes = tuple(steps.EntryChange(part.number, part.extent, new_extent(part)) for part in disk.partitions)
+    places = tuple(
+        Place(part.number, part.extent, new_extent(part), _name(part), _why(part, units, rebuilding))
+        for part in disk.partitions
+    )
+    words = f"a table for sectors of {' and of '.join(map(str, sizes))} bytes"
+    done = tuple(_steps(disk, sizes, changes, journal, rebuilding))
+    notes = tuple(_notes(disk, journal, rebuilding))
+    return Plan("convert", steps.subject(disk), words, places, done, tuple(_attention(disk, sizes)), notes)
+
+
+def _steps(
+    disk: Disk,
+    sizes: tuple[int, ...],
+    changes: tuple[steps.EntryChange, ...],
+    journal: steps.JournalPlace,
+    rebuilding: Mapping[int, Rebuilding],
+) -> Iterator[steps.Step]:
+    numbers = tuple(part.number for part in disk.partitions)
+    parts = [part for part in disk.partitions if part.number in rebuilding]
+    for part in parts:
+        yield steps.CheckContent(part.number, part.extent, kind_of(part))
+    yield steps.WriteJournal(journal)
+    yield steps.ParkEntries(numbers, numbers)
+    for part in parts:
+        held = steps.Held(rebuilding[part.number].runs)
+        yield steps.RebuildContent(part.number, kind_of(part), new_extent(part), max(sizes), held)
+    yield steps.ConvertTable(TableLabel.GPT.value, changes, sizes)
+    yield steps.CloseJournal(journal)
+
+
+def _journal(
+    disk: Disk, goal: RealignGoal, sizes: tuple[int, ...], rebuilding: Mapping[int, Rebuilding], *, gap_is_blank: bool
+) -> steps.JournalPlace:
+    packed = sum(one.packed + one.packed // 16 + 64 * len(one.runs) for one in rebuilding.values())
+    body = _JOURNAL_HEAD + _JOURNAL_TABLE + packed + _JOURNAL_PART * len(disk.partitions)
+    copy = max(STEP, 1 << (body - 1).bit_length())
+    total = 2 * copy + STEP
+    stash = Extent(2 * copy, STEP)
+    if goal.journal_file and copy <= _LONGEST_COPY:
+        return steps.JournalPlace(Extent(0, total), copy, stash, goal.journal_file)
+    head, tail = table_places(disk.size or 0, sizes)
+    first = head.end if gap_is_blank else boot_floor(disk)
+    copies = disk.table.copies if disk.table else ()  # a backup may lie where a smaller disk ended
+    taken = [Extent(max(copy.at - _COPY, 0), _COPY + BLOCK) for copy in copies]
+    taken += [part.extent for part in disk.partitions]
+    runs = [*free_runs(taken, Extent(first, tail.start - first))]
+    place = next((run for run in reversed(runs) if run.length >= total), None)
+    if place is None or copy > _LONGEST_COPY:
+        most = max((run.length for run in runs), default=0)
+        text = f"there is no room for the journal: it needs {format_about(total)}, and {format_about(most)} are free"
+        size = max(sizes)
+        hint = f"{next_command(disk, 'convert', f'--sector-size {size} --journal FILE')}, on another disk"
+        raise Refused(text, hint=hint, code="no-journal-room", subject=disk.name)
+    return steps.JournalPlace(Extent(align_down(place.end - total, STEP), total), copy, stash)
+
+
+def _name(part: Partition) -> str:
+    return labelled(part.content[0]) if part.content else part.type_name or part.type_code
+
+
+def _why(part: Partition, units: Mapping[int, int | None], rebuilding: Mapping[int, Rebuilding]) -> str:
+    if one := rebuilding.get(part.number):
+        return f"made anew as a {one.version} with its {one.files} files"
+    unit = units.get(part.number)
+    return f"stays as it is, counts in {format_size(unit)}" if unit else "stays as it is"
+
+
+def _notes(disk: Disk, journal: steps.JournalPlace, rebuilding: Mapping[int, Rebuilding]) -> Iterator[str]:
+    for part in disk.partitions:
+        cut = part.extent.length - new_extent(part).length
+        one = rebuilding.get(part.number)
+        if cut:
+            yield f"partition {part.number} becomes {cut} bytes shorter, which its content does not use"
+        if one and part.content[0].version != one.version:
+            was = part.content[0].version
+            yield f"partition {part.number}: its {was} becomes a {one.version}, by the number of its clusters"
+    yield "GUIDs, names, types and flags of the partitions stay, so do UUIDs and labels of what lies on them"
+    if journal.file is None:
+        size, start = format_about(journal.extent.length), format_size(journal.extent.start)
+        yield f"the journal takes {size} of free space at {start} until all is done"
+
+
+def _attention(disk: Disk, sizes: tuple[int, ...]) -> Iterator[str]:
+    shown = disk.limits.logical_block_size
+    if disk.kind is not DiskKind.IMAGE and shown not in sizes:
+        text = f"{disk.name} has sectors of {shown} bytes here, so this kernel does not see the new table"
+        yield f"{text}: it is for where the same bytes are shown in sectors of {max(sizes)}"
+        yield from reformatting(disk, max(sizes))
+    if max(sizes) == BLOCK and any(part.type_code == _BIOS_BOOT for part in disk.partitions):
+        yield "no BIOS boots from sectors of 4096 bytes: UEFI does, from the EFI system partition"
+
+
+def reformatting(disk: Disk, size: int) -> Iterator[str]:
+    """Yield the command that gives the drive sectors of this size. It is never run here: it erases the drive."""
+    path = shell_word(disk.path)
+    formats = disk.nvme.formats if disk.nvme else ()
+    for one in formats:
+        if one.data_size == size and one.metadata_size == 0:
+            command = f"sudo nvme format {path} --lbaf={one.index}"
+            yield f"the drive itself can have sectors of {size} bytes; that erases all of it: {command}"
+            return
+    if disk.kind is DiskKind.ATA:
+        command = f"sudo hdparm --set-sector-size {size} --please-destroy-my-drive {path}"
+        yield f"a drive that lists this size in hdparm -I can be made so; that erases all of it: {command}"

@@ -1,0 +1,209 @@
+"""A disk gets a table for sectors of another size, and the power is cut before every operation: nothing is lost."""
+
+import random
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from aligntool.change import Plan
+from aligntool.errors import Stopped
+from aligntool.realign.convert_request import Conversion
+from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.realign.request import Request
+from aligntool.units import KIB, MIB, Extent
+from tests.conftest import run
+from tests.moving.disks import place
+from tests.moving.simulated import PowerCut, SimulatedDisk, crashes
+from tests.moving.test_simulated_cuts import NoKernel, final
+from tests.thorough import THOROUGH
+
+pytestmark = pytest.mark.needs_tools("mke2fs", "mkfs.fat", "mcopy", "fsck.fat", "fdisk")
+
+SIZE = 3 * MIB
+ESP, ROOT = Extent(MIB // 4, 500 * KIB), Extent(MIB, 600 * KIB)
+PARKED = "49D6ADEB-B2C3-4691-8FA8-BFBAC209865B"
+EVERY = 1 if THOROUGH else 5
+
+
+@dataclass(frozen=True)
+class Case:
+    """A disk, the plan of its conversion, and what it is afterwards. `unit`: the device's sectors."""
+
+    platter: bytes
+    plan: Plan
+    rebuilt: dict[int, tuple[bytes, ...]]
+    new: int
+    unit: int
+
+    @property
+    def old(self) -> int:
+        return self.plan.disk.sector_size
+
+    @property
+    def journal(self) -> Extent:
+        return next(step.journal.extent for step in self.plan.steps if hasattr(step, "journal"))
+
+    def act(self, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
+        disk = SimulatedDisk(platter, cut=cut, sector=self.unit)
+        context = MoveContext(disk, NoKernel())
+        events = {
+            "realign": lambda: realign(self.plan, context, {}, self.rebuilt),
+            "resume": lambda: resume(context),
+            "rollback": lambda: rollback(context),
+        }[how]()
+        try:
+            for _ in events:
+                pass
+        except PowerCut:
+            pass
+        return disk
+
+    def bare(self, platter: bytes) -> bytes:
+        """The disk without the free space that the journal took."""
+        return platter[: self.journal.start] + platter[self.journal.end :]
+
+
+def make(folder: Path, old: int, new: int, unit: int) -> Case:
+    """An ESP with files and an ext2, made by mkfs.fat, mke2fs and fdisk for sectors of `old` bytes."""
+    path, esp, root, file = (folder / name for name in ("disk.img", "esp", "root", "file"))
+    for one in (path, esp, root):
+        one.unlink(missing_ok=True)
+    luck = random.Random(old)
+    path.write_bytes(bytes(SIZE))
+    entries = ((ESP, "U"), (ROOT, "L"))
+    lines = "".join(f"start={one.start // old},size={one.length // old},type={kind}\n" for one, kind in entries)
+    first = 24 * KIB // old
+    file.write_text(f"label: gpt\nfirst-lba: {first}\n{lines}")
+    run("fdisk", "-b", str(old), path, stdin=f"I\n{file}\nw\n")
+    for content, extent in ((esp, ESP), (root, ROOT)):
+        content.write_bytes(bytes(extent.length))
+    run("mkfs.fat", "-F", "12", "-S", str(old), "-s", "1", "-n", "ESP", "-i", "feed0123", "--mbr=n", esp)
+    for name, length in (("LOADER.EFI", 70_001), ("a long name.txt", 5_000), ("EMPTY", 0)):
+        file.write_bytes(luck.randbytes(length))
+        run("mcopy", "-m", "-i", esp, file, f"::{name}")
+    run("mke2fs", "-q", "-t", "ext2", "-b", "4096", root)
+    place(esp, path, ESP.start)
+    place(root, path, ROOT.start)
+    request = Request()
+    found = Conversion(request, (new,)).find_plan(str(path), request)
+    return Case(path.read_bytes(), found.plan, dict(found.rebuilt), new, unit)
+
+
+def table(folder: Path, platter: bytes, sector: int) -> dict[Extent, str]:
+    """What fdisk reads on a disk with such sectors: the places and their types."""
+    path = folder / "seen.img"
+    path.write_bytes(platter)
+    words = ["fdisk", "-b", str(sector), "-o", "Start,Sectors,Type-UUID", "-l", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    found = {}
+    for fields in (line.split() for line in done.stdout.splitlines()):
+        if len(fields) == 3 and fields[0].isdecimal():
+            found[Extent(int(fields[0]) * sector, int(fields[1]) * sector)] = fields[2]
+    return found
+
+
+def check_seen(case: Case, folder: Path, platter: bytes, whole: bytes) -> None:
+    """Whoever sees a table sees partitions that are whole, for sectors of that size, or parked ones."""
+    for sector, content in ((case.old, case.platter), (case.new, whole)):
+        for extent, kind in table(folder, platter, sector).items():
+            assert extent in (ESP, ROOT)
+            if kind != PARKED:
+                assert platter[extent.start : extent.end] == content[extent.start : extent.end]
+
+
+def end(case: Case, folder: Path, platter: bytes, whole: bytes) -> str:
+    """Old or new; the disk must be exactly the one or the other, and nothing in flight."""
+    assert find_journal(SimulatedDisk(platter, sector=case.unit), None) is None
+    is_new = case.bare(platter) == case.bare(whole)
+    assert is_new or case.bare(platter) == case.bare(case.platter)
+    seen = table(folder, platter, case.new if is_new else case.old)
+    assert set(seen) == {ESP, ROOT}
+    assert not table(folder, platter, case.old if is_new else case.new)
+    return "new" if is_new else "old"
+
+
+def recovered(case: Case, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
+    disk = SimulatedDisk(platter, sector=case.unit)
+    if find_journal(disk, None) is None:
+        return disk
+    try:
+        return case.act(platter, how, cut)
+    except Stopped as stop:
+        assert "complete" in str(stop)
+        assert how == "rollback"
+        return case.act(platter, "resume", cut) if find_journal(disk, None) else disk
+
+
+KINDS = [(512, 4096, 512), (4096, 512, 512), (512, 4096, 4096), (4096, 512, 4096)]
+
+
+@pytest.mark.parametrize(("old", "new", "unit"), KINDS)
+def test_a_cut_before_every_operation_loses_nothing(tmp_path: Path, old: int, new: int, unit: int) -> None:
+    case = make(tmp_path, old, new, unit)
+    run_whole = case.act(case.platter, "realign")
+    whole = final(run_whole)
+    assert end(case, tmp_path, whole, whole) == "new"
+    assert whole[ROOT.start : ROOT.end] == case.platter[ROOT.start : ROOT.end]
+    states = set()
+    luck = random.Random(old + unit)
+    for number, platter in enumerate(crashes(case.platter, run_whole.log, luck, sector=unit)):
+        if number % EVERY == 0:
+            check_seen(case, tmp_path, platter, whole)
+            for how in ("resume", "rollback"):
+                states.add((how, end(case, tmp_path, final(recovered(case, platter, how)), whole)))
+    assert {("resume", "new"), ("rollback", "old")} <= states
+
+
+@pytest.mark.parametrize("seed", range(200 if THOROUGH else 6))
+def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, seed: int) -> None:
+    """Resume and rollback in turn, each cut again and again."""
+    luck = random.Random(seed)
+    case = make(tmp_path, *luck.choice(KINDS))
+    run_whole = case.act(case.platter, "realign")
+    whole = final(run_whole)
+    disk = case.act(case.platter, "realign", luck.randrange(run_whole.operations))
+    for _ in range(luck.randint(1, 8)):
+        platter = disk.after_the_cut(luck)
+        check_seen(case, tmp_path, platter, whole)
+        disk = recovered(case, platter, luck.choice(("resume", "resume", "rollback")), luck.randint(0, 60))
+    platter = disk.after_the_cut(luck)
+    check_seen(case, tmp_path, platter, whole)
+    end(case, tmp_path, final(recovered(case, platter, luck.choice(("resume", "rollback")))), whole)
+
+
+@pytest.mark.parametrize(("old", "new"), [(512, 4096), (4096, 512)])
+def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, old: int, new: int) -> None:
+    """A system that starts after a cut writes to the ESP that it sees; no recovery puts the journal's back."""
+    case = make(tmp_path, old, new, 512)
+    run_whole = case.act(case.platter, "realign")
+    whole = final(run_whole)
+    count = {old: 0, new: 0}
+    for number, platter in enumerate(crashes(case.platter, run_whole.log, random.Random(new), torn=False)):
+        for sector, content in ((old, case.platter), (new, whole)):
+            if PARKED in (kinds := table(tmp_path, platter, sector).values()) or not kinds:
+                continue
+            at = content.index(b"LOADER  EFI", ESP.start) + 11  # the attributes of a file, in its directory
+            used = bytearray(platter)
+            used[at] ^= 1
+            count[sector] += 1
+            for how in ("resume", "rollback"):
+                done = used_on(case, bytes(used), how)
+                assert done[at] == used[at], f"cut {number}, {how}"
+    assert all(count.values())
+
+
+def used_on(case: Case, platter: bytes, how: str) -> bytes:
+    disk = SimulatedDisk(platter, sector=case.unit)
+    context = MoveContext(disk, NoKernel())
+    if find_journal(disk, None) is not None:
+        try:
+            for _ in resume(context) if how == "resume" else rollback(context):
+                pass
+        except Stopped as stop:
+            assert "changed by another program" in str(stop) or "complete" in str(stop)
+            if "changed" in str(stop):
+                for _ in rollback(context):
+                    pass
+    return final(disk)
