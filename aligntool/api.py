@@ -21,6 +21,7 @@ from aligntool.change import (
     Said,
     StepBegun,
     StepDone,
+    Waiting,
     asked_of,
     from_json,
     with_asked,
@@ -40,7 +41,7 @@ from aligntool.units import MIB, Extent
 __all__ = [
     "Answer", "Applied", "Check", "Disk", "DiskKind", "Event", "Extent", "Finding", "Grid", "Inventory", "Judged",
     "KernelBehind", "Layer", "Partition", "Place", "Plan", "Progress", "RealignPlan", "Refusal", "Refused", "Report",
-    "Said", "Severity", "StepBegun", "StepDone", "Stopped", "Unseen", "Verdict",
+    "Said", "Severity", "StepBegun", "StepDone", "Stopped", "Unseen", "Verdict", "Waiting",
     "apply", "audit", "event_json", "look", "plan_realign", "read_plan", "to_json",
 ]  # fmt: skip
 

@@ -50,7 +50,16 @@ class KernelBehind(Said):
     """Everything is done; the running kernel still shows the partitions as they were, or not at all."""
 
 
-Event = StepBegun | Progress | StepDone | Said
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A disk has not answered a request for so long. The work goes on by itself when it does."""
+
+    disk: str  # or the file of a journal
+    request: str  # "read", "write" or "flush"
+    seconds: int
+
+
+Event = StepBegun | Progress | StepDone | Said | Waiting
 
 
 class Moment(StrEnum):

@@ -1,8 +1,8 @@
 """`aligntool apply`, `status`, `resume` and `rollback`."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -39,6 +39,7 @@ from aligntool.linux.targets import refuse_ambiguous, refuse_containers, refuse_
 from aligntool.raid.make import Record
 from aligntool.raid.running import PersistGoal
 from aligntool.realign import move
+from aligntool.realign.apart import apart
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.move import Status, find_journal
 from aligntool.realign.move import journal_status as find_status
@@ -201,14 +202,18 @@ def _recover(disk: str | None, asked: Recovery, *, back: bool, json_: bool) -> N
     if not _goes_on(disk, found, replace(asked, yes=asked.yes or found.restore_table), back=back, json_=json_):
         return
     shown = confirm_restoring(disk, journal, plan, yes=asked.yes) if restore else None
-    locked = locked_disk(plan, disk, on_note=options.say, journal_file=journal, rate=asked.rate)
-    with pipes_may_break(), locked as context:
-        if shown is not None:
-            refuse_another(context.device, plan, shown)
-        act = move.rollback if back else move.resume
-        events = act(context, restore_table=restore)
-        way, ways = Moment.UNDOING if back else Moment.RESUMED, ways_on(disk, *journal_words(journal))
-        applying = Applying(events, ways, hurrying(context), way, disk)
+
+    @contextmanager
+    def locked(note: Callable[[str], object]) -> Iterator[Applying]:
+        with locked_disk(plan, disk, on_note=note, journal_file=journal, rate=asked.rate) as context:
+            if shown is not None:
+                refuse_another(context.device, plan, shown)
+            act = move.rollback if back else move.resume
+            events = act(context, restore_table=restore)
+            way, ways = Moment.UNDOING if back else Moment.RESUMED, ways_on(disk, *journal_words(journal))
+            yield Applying(events, ways, hurrying(context), way, disk, context.unanswered)
+
+    with pipes_may_break(), apart(locked, plan, disk, options.say) as applying:
         behind = follow(plan, applying, json_=json_, in_flight=True)
     report_result(plan, disk, Request(), json_=json_, back=back, kernel_behind=behind)
     if journal:

@@ -378,6 +378,8 @@ class DiskPage(Screen[None]):
                 heard.log.append(f"{event['index'] + 1}/{heard.steps} {event['title']}")
             case "said":
                 heard.log.append(f"  {event['text']}")
+            case "waiting":
+                self.query_one("#talk", Static).update(harmless(event["text"]))
             case "progress":
                 done = Progress(event["index"], event["done"], event["total"])
                 self.query_one(ProgressBar).update(total=done.total, progress=done.done)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from threading import Lock
+from threading import Lock, get_ident
 
 from aligntool.device import Device, Job, Jobs
 from aligntool.errors import Refused
@@ -143,6 +143,7 @@ class DiskDevice:
         self.size = align_down(os.lseek(descriptor, 0, os.SEEK_END), self.sector_size)
         self._buffers = Buffers()
         self._unflushed = False  # something was written through the page cache
+        self._asked: dict[int, tuple[float, str]] = {}  # by thread: since when it waits, and for what
         # Kept, because beginning four threads for sixteen jobs took a quarter of the processor's time. Twice as many:
         # what is done `meanwhile` may work together, too.
         self._pool = ThreadPoolExecutor(2 * _WORKERS, "disk")
@@ -175,7 +176,7 @@ class DiskDevice:
             # A file system may serve a direct read through its cache without a word (btrfs: fs/btrfs/direct-io.c).
             # The whole file, because of a folio that is larger than the range nothing is dropped.
             os.posix_fadvise(self._buffered, 0, 0, os.POSIX_FADV_DONTNEED)
-        self._transfer(lambda file, done: os.preadv(file, [buffer[done:]], offset + done), offset, length)
+        self._transfer("read", lambda file, done: os.preadv(file, [buffer[done:]], offset + done), offset, length)
         return buffer
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
@@ -189,7 +190,7 @@ class DiskDevice:
             view = self._buffers.lend(length)
             view[:] = data
         try:
-            self._transfer(lambda file, done: os.pwrite(file, view[done:], offset + done), offset, length)
+            self._transfer("write", lambda file, done: os.pwrite(file, view[done:], offset + done), offset, length)
         finally:
             # Afterwards: a flush that came in between has not flushed this.
             self._unflushed |= not self._direct_for(offset, length)
@@ -198,17 +199,27 @@ class DiskDevice:
         """Flush the writes of the file system and the drive's own cache (fdatasync)."""
         self._unflushed = False  # before, so that a write meanwhile is not forgotten
         try:
-            os.fdatasync(self._buffered)
+            with self._asking("flush"):
+                os.fdatasync(self._buffered)
         except OSError:
             self._unflushed = True
             raise
+
+    def unanswered(self) -> tuple[float, str]:
+        """Return for how many seconds the oldest request waits for the medium, and which one it is: "read", "write" or
+        "flush". Any thread may ask.
+        """
+        now = time.monotonic()
+        began, request = min(list(self._asked.values()), default=(now, ""))
+        return now - began, request
 
     def is_hole(self, offset: int, length: int) -> bool:
         """Return whether it is a hole (lseek(2), SEEK_DATA); file systems without holes report everything as data."""
         if self._is_block:
             return False
         try:
-            return os.lseek(self._buffered, offset, os.SEEK_DATA) >= offset + length
+            with self._asking("read"):
+                return os.lseek(self._buffered, offset, os.SEEK_DATA) >= offset + length
         except OSError as error:
             return error.errno == errno.ENXIO  # no data from here to the end of the file
 
@@ -231,13 +242,22 @@ class DiskDevice:
     def _direct_for(self, offset: int, length: int) -> bool:
         return self.direct_grid is not None and offset % self.direct_grid == 0 and length % self.direct_grid == 0
 
-    def _transfer(self, move: Callable[[int, int], int], offset: int, length: int) -> None:
+    @contextmanager
+    def _asking(self, request: str) -> Iterator[None]:
+        self._asked[get_ident()] = time.monotonic(), request
+        try:
+            yield
+        finally:
+            del self._asked[get_ident()]
+
+    def _transfer(self, request: str, move: Callable[[int, int], int], offset: int, length: int) -> None:
         """Transfer all bytes: `move` gets a descriptor and the bytes done, and returns how many more it did."""
         done = 0
         while done < length:
             direct = self._direct if self._direct_for(offset, length) else None
             try:
-                moved = move(self._buffered if direct is None else direct, done)
+                with self._asking(request):
+                    moved = move(self._buffered if direct is None else direct, done)
             except OSError as error:
                 if error.errno != errno.EINVAL or direct is None or self._is_block:
                     raise

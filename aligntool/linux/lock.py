@@ -246,15 +246,15 @@ class LockedDisk:
 
 
 @contextmanager
-def lock_disk(path: str, *, image_sector_size: int = 512, why: str = "changing partitions") -> Iterator[LockedDisk]:
+def lock_disk(path: str, *, image_sector_size: int = 512, why: str = "") -> Iterator[LockedDisk]:
     """Lock a disk: opened exclusively (O_EXCL: no mount, swap, array or mapping, now or later), locked as udev expects
-    (systemd, "Locking Block Device Access"); for a device, sleep and shutdown are inhibited.
+    (systemd, "Locking Block Device Access"). `why`: inhibit sleep and shutdown, for a device.
 
     `image_sector_size` counts for an image file only. Raises Refused, with every reason that can be seen at once.
     """
     with _taken(path) as descriptor, DiskDevice(descriptor, image_sector_size=image_sector_size) as device:
         is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
-        with awake(f"{why}: {path}") if is_block else nullcontext("") as note:
+        with awake(f"{why}: {path}") if is_block and why else nullcontext("") as note:
             battery = "the machine runs on its battery; plug it in" if is_block and on_battery() else ""
             yield LockedDisk(device, KernelView(descriptor), is_block, tuple(filter(None, (note, battery))))
 

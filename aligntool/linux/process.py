@@ -334,7 +334,7 @@ def _work(jobs: Sequence[Callable[[Pulse], object]], orders: int, back: int) -> 
     """Run one job after the other in the child, until there are no more. Never returns."""
     code = 1
     try:
-        _keep_only(orders, back)
+        keep_only(orders, back)
         pulse = Pulse(back)
         while order := os.read(orders, _LENGTH):
             try:
@@ -351,7 +351,7 @@ def _work(jobs: Sequence[Callable[[Pulse], object]], orders: int, back: int) -> 
         os._exit(code)
 
 
-def _keep_only(*kept: int) -> None:
+def keep_only(*kept: int) -> None:
     """Close inherited descriptors: a child that hangs must hold neither our output open nor a lock."""
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
@@ -385,6 +385,17 @@ def _state_of(pid: int) -> tuple[str, str]:
     except OSError:
         return "", ""
     return fields[0].decode(), b" ".join(fields[11:13]).decode()
+
+
+def has_signal(folder: Path, which: str, number: signal.Signals) -> bool:
+    """Return whether a signal is in a set of a process or a thread (proc(5): SigPnd, it waits for it; SigBlk, blocked).
+    `folder`: its folder in /proc. False for one that has ended.
+    """
+    with suppress(OSError):
+        for name, *words in map(str.split, (folder / "status").read_text().splitlines()):
+            if name == f"{which}:":
+                return bool(int(words[0], 16) >> (number - 1) & 1)
+    return False
 
 
 def _answer_in(child: _Child) -> tuple[object] | None:

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import signal
 import stat
 import struct
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.devices import FileReader, forget_cached
+from aligntool.linux.process import has_signal
 from aligntool.linux.sysfs import READ_ONLY, SWAPS, mounts_now, opened, parse_swaps
 from aligntool.units import Extent
 
@@ -34,10 +36,11 @@ def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
     """Return the users of a whole disk and of each of its partitions; of a partition and of its disk as a whole, but of
     no other partition; of an image file, the loop devices over it.
     """
+    others = (*_killed(status), *loops_over(status))
     if not stat.S_ISBLK(status.st_mode):
-        return tuple(loops_over(status))
+        return others
     nodes = nodes_of(status)
-    return tuple(dict.fromkeys([*_mounts(nodes), *_swaps(nodes), *_holders(nodes), *loops_over(status)]))
+    return tuple(dict.fromkeys([*_mounts(nodes), *_swaps(nodes), *_holders(nodes), *others]))
 
 
 def remaining_occupants(status: os.stat_result) -> tuple[Occupant, ...]:
@@ -131,6 +134,17 @@ def _loops(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
                 yield Occupant(what, f"sudo fuser -v {loop}", passing=True)
             else:
                 yield Occupant(f"{name} is attached to {loop}", f"sudo losetup -d {loop}")
+
+
+def _killed(status: os.stat_result) -> Iterator[Occupant]:
+    """Yield programs that were killed and still have the file or node locked: they end when a disk answers them, and
+    what they had begun to write may be written until then.
+    """
+    for pid in _flockers(status):
+        if any(has_signal(task, "SigPnd", signal.SIGKILL) for task in Path(f"/proc/{pid}/task").glob("*")):
+            what = f"process {pid} was interrupted, and still waits for a read or write that the disk has not answered"
+            end = f"ps {pid}   shows whether it has ended; sudo dmesg, why the disk does not answer"
+            yield Occupant(what, end, passing=True)
 
 
 def _is_own(loop: str) -> bool:
@@ -289,12 +303,16 @@ def _is_flocked(descriptor: int) -> bool:
 
 
 def _has_flock(status: os.stat_result) -> bool:
-    """Return whether a line has a flock (proc_locks(5)): "1: FLOCK ADVISORY WRITE 1234 00:05:361 0 EOF"; a waiting
+    return any(pid != str(os.getpid()) for pid in _flockers(status))
+
+
+def _flockers(status: os.stat_result) -> list[str]:
+    """Return the processes with a flock (proc_locks(5)): "1: FLOCK ADVISORY WRITE 1234 00:05:361 0 EOF"; a waiting
     process has "->" before FLOCK.
     """
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     lines = (line.split() for line in Path("/proc/locks").read_text().splitlines())
-    return any((*words[1:2], *words[5:6]) == ("FLOCK", place) and words[4] != str(os.getpid()) for words in lines)
+    return [words[4] for words in lines if (*words[1:2], *words[5:6]) == ("FLOCK", place)]
 
 
 # What the kernel is asked for when a loop device is attached, as the bytes of linux/loop.h.

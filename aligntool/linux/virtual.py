@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -299,7 +299,8 @@ def _end(server: "subprocess.Popen[bytes]") -> None:
         server.wait(_ANSWER_S)
     except subprocess.TimeoutExpired:
         server.kill()
-        server.wait()
+        with suppress(subprocess.TimeoutExpired):  # a disk that does not answer holds it
+            server.wait(_PAUSE_S)
 
 
 def _word(path: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from aligntool.audit.wording import command
-from aligntool.change import Event, KernelBehind, Moment, Plan, Progress, StepBegun
+from aligntool.change import Event, KernelBehind, Moment, Plan, Progress, StepBegun, Waiting
 from aligntool.errors import Refused, Stopped
 from aligntool.steps import CheckContent, MakeMember, ShrinkContent, WriteJournal
 from aligntool.units import format_about
@@ -21,6 +21,7 @@ class Applying:
     on_stop: Callable[[], None] = lambda: None  # called as soon as the user wants it to stop
     way: Moment = Moment.BEGUN  # or RESUMED, UNDOING
     disk: str = ""  # where it is now, if it is not where the plan has it
+    unanswered: Callable[[], Waiting | None] = lambda: None  # see MoveContext
 
 
 def ways_on(disk: str, *words: str) -> str:
@@ -113,7 +114,7 @@ def _apply(
         what = f"{plan.disk.path}: {error.strerror}"
         raise (Stopped(what, hint=far.way_on(hint)) if writing else Refused(what)) from error
     except Exception as error:
-        if writing:
+        if writing and not hasattr(error, "__notes__"):  # by the process in which it happened
             error.add_note(f"aligntool: a bug stopped it {far.words()}; {far.kept()}\n  → {far.way_on(hint)}")
         raise
 

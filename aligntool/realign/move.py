@@ -1,10 +1,10 @@
 """Move, resume, roll back: find the journal, judge it, and walk its steps."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from aligntool.change import Event, Plan, Said, StepBegun, StepDone
+from aligntool.change import Event, Plan, Said, StepBegun, StepDone, Waiting
 from aligntool.device import Device
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import ParkedMark, entry_starts, find_parked, is_sound, or_nothing, places_in_torn_entries
@@ -290,6 +290,7 @@ class MoveContext:
     device: Device
     kernel: Kernel
     journal: Device | None = None
+    unanswered: Callable[[], Waiting | None] = lambda: None  # what a disk has not answered for some seconds
 
     @property
     def journal_on(self) -> Device:

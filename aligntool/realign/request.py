@@ -4,20 +4,21 @@ import os
 import signal
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged, Wishes
 from aligntool.audit.wording import command, naming, shell_word
-from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used
+from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, Waiting
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import find_parked
 from aligntool.formats.reader import open_area
 from aligntool.formats.windows_names import Names, read_names
 from aligntool.inventory import Disk, Inventory, Layer, TableLabel
-from aligntool.linux.block import Limited, look_only
+from aligntool.linux.block import DiskDevice, Limited, look_only
 from aligntool.linux.commands import asked_health
 from aligntool.linux.content import UsedMap, check_content, read_used
 from aligntool.linux.lock import lock_disk
@@ -26,6 +27,7 @@ from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import Given
 from aligntool.linux.users import fresh_reader, loops_over, occupants, remaining_occupants
 from aligntool.realign import move
+from aligntool.realign.apart import STALL_S, apart
 from aligntool.realign.applying import Applying, ways_on
 from aligntool.realign.journal import open_journal
 from aligntool.realign.move import MoveContext
@@ -212,17 +214,22 @@ Finder = Callable[[str, Request], Found]
 # Lock the disk, and apply the plan.
 
 
-@contextmanager
 def locked_realign(
     plan: Plan, asked: Request, *, rate: int | None, on_note: Callable[[str], object], find: Finder = find_plan
-) -> Iterator[Applying]:
-    """Lock the disk, and see that the plan is still true. Raises Refused."""
+) -> AbstractContextManager[Applying]:
+    """Lock the disk, and see that the plan is still true, in a process of its own. Raises Refused."""
     path = plan.disk.path
     journal = next((step.journal for step in plan.steps if isinstance(step, WriteJournal)), None)
     file, length = (journal.file, journal.extent.end) if journal else (None, None)
-    with locked_disk(plan, path, on_note=on_note, journal_file=file, new_journal=length, rate=rate) as context:
-        events = _events(plan, asked, still_true(plan, asked, find), context)
-        yield Applying(events, ways_on(path, *journal_words(file)), hurrying(context))
+
+    @contextmanager
+    def locked(note: Callable[[str], object]) -> Iterator[Applying]:
+        with locked_disk(plan, path, on_note=note, journal_file=file, new_journal=length, rate=rate) as context:
+            events = _events(plan, asked, still_true(plan, asked, find), context)
+            hint = ways_on(path, *journal_words(file))
+            yield Applying(events, hint, hurrying(context), unanswered=context.unanswered)
+
+    return apart(locked, plan, path, on_note)
 
 
 @contextmanager
@@ -248,7 +255,14 @@ def locked_disk(
         device = Limited(locked.device, rate) if rate else locked.device
         opened = open_journal(journal_file, length=new_journal) if journal_file else nullcontext()
         with opened as journal:
-            yield MoveContext(device, locked.kernel, journal)
+            asked = {path: locked.device} | ({journal_file: journal} if journal_file and journal else {})
+            yield MoveContext(device, locked.kernel, journal, partial(_unanswered, asked))
+
+
+def _unanswered(asked: Mapping[str, DiskDevice]) -> Waiting | None:
+    """Return the request that has waited longest, where that is too long."""
+    (seconds, request), path = max((device.unanswered(), path) for path, device in asked.items())
+    return Waiting(path, request, int(seconds)) if seconds >= STALL_S else None
 
 
 def hurrying(context: MoveContext) -> Callable[[], None]:

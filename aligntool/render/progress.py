@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from aligntool.audit.report import Judged
-from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, digest, step_name
+from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, Waiting, digest, step_name
 from aligntool.errors import Refusal
 from aligntool.inventory import Partition
 from aligntool.realign.move import Status
@@ -95,6 +95,11 @@ def begin_json(plan: Plan) -> str:
 def event_json(plan: Plan, event: Event) -> str:
     if isinstance(event, Said):
         return _line({"event": "said", "text": event.text})
+    if isinstance(event, Waiting):
+        return _line({
+            "event": "waiting", "disk": event.disk, "request": event.request, "seconds": event.seconds,
+            "text": ". ".join(waiting_words(event)),
+        })  # fmt: skip
     name = {StepBegun: "step-begun", Progress: "progress", StepDone: "step-done"}[type(event)]
     bytes_ = {"done": event.done, "total": event.total} if isinstance(event, Progress) else {}
     step = plan.steps[event.index] if 0 <= event.index < len(plan.steps) else None
@@ -185,7 +190,14 @@ def progress_lines(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent
             told = part
             write(f"  {words}")
 
-    yield _teller(plan, clock, write, copied)
+    yield _teller(plan, clock, write, copied, lambda words: None)
+
+
+def waiting_words(event: Waiting) -> tuple[str, str]:
+    return (
+        f"{event.disk} has not answered a {event.request} for {event.seconds} s. The move waits; nothing is lost",
+        "Ctrl-C is safe: aligntool resume continues later",
+    )
 
 
 @contextmanager
@@ -199,13 +211,24 @@ def progress_bar(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent]:
         def copied(event: Progress, words: str) -> None:
             bar.update(task, completed=event.done, total=event.total, words=words)
 
-        yield _teller(plan, clock, lambda text: bar.console.print(Text(text), soft_wrap=True), copied)
+        def waits(words: str) -> None:
+            bar.update(task, words=words)
+
+        yield _teller(plan, clock, lambda text: bar.console.print(Text(text), soft_wrap=True), copied, waits)
 
 
-def _teller(plan: Plan, clock: Clock, write: Callable[[str], None], copied: Callable[[Progress, str], None]) -> OnEvent:
+def _teller(
+    plan: Plan,
+    clock: Clock,
+    write: Callable[[str], None],
+    copied: Callable[[Progress, str], None],
+    waits: Callable[[str], None],
+) -> OnEvent:
     pace = Pace(clock)
+    silent = 0  # seconds that were last reported
 
     def tell(event: Event) -> None:
+        nonlocal silent
         match event:
             case StepBegun():
                 index = event.index
@@ -215,6 +238,12 @@ def _teller(plan: Plan, clock: Clock, write: Callable[[str], None], copied: Call
                 write(f"  {harmless(event.text)}")
             case Progress():
                 copied(event, pace.words(event))
+            case Waiting():
+                if not silent <= event.seconds < 2 * silent:  # of a long stall ever fewer lines
+                    silent = event.seconds
+                    for words in waiting_words(event):
+                        write(f"  {harmless(words)}")
+                waits(harmless(f"no answer for {event.seconds} s"))
 
     return tell
 

@@ -220,8 +220,10 @@ def test_a_plan_that_is_no_longer_true_is_refused_and_says_what_changed(
 # Interrupted
 
 
-def interrupted(disk: Path, *words: str | Path, with_signal: signal.Signals = signal.SIGINT) -> tuple[int, str, float]:
-    """Exit code, standard error, and the seconds between the signal and the end."""
+def interrupted(
+    disk: Path, *words: str | Path, with_signal: signal.Signals = signal.SIGINT, mover: bool = False
+) -> tuple[int, str, float]:
+    """Exit code, standard error, and the seconds between the signal and the end. `mover`: signal to the child."""
     process = subprocess.Popen(
         program("realign", "--yes", "--json", "--rate", "2MiB", *words, disk),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
@@ -231,7 +233,8 @@ def interrupted(disk: Path, *words: str | Path, with_signal: signal.Signals = si
         if json.loads(line)["event"] == "step-begun" and json.loads(line)["step"] == "CopyContent":
             break
     time.sleep(0.3)  # into the copy, which takes ten seconds at this rate
-    process.send_signal(with_signal)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(children[-1]) if mover else process.pid, with_signal)
     sent = time.monotonic()
     _, said = process.communicate(timeout=60)
     return process.returncode, said, time.monotonic() - sent
@@ -252,6 +255,14 @@ def test_a_signal_stops_within_a_second_with_exit_code_4_and_prints_what_to_type
     assert code == 4 and "Traceback" not in said
     assert f"aligntool resume '{disk}'" in said and f"aligntool rollback '{disk}'" in said
     assert seconds < 1.5, "a second, and a half for a busy machine"
+
+
+def test_where_the_process_that_moves_is_killed_alone_the_move_is_stopped_and_can_be_finished(disk: Path) -> None:
+    code, said, _ = interrupted(disk, with_signal=signal.SIGKILL, mover=True)
+    assert code == 4 and f"the process that works on {disk} was ended by SIGKILL" in said and "Traceback" not in said
+    assert f"aligntool resume '{disk}'" in said and f"aligntool rollback '{disk}'" in said
+    assert run_aligntool("resume", "--yes", disk).returncode == 0
+    assert_whole(disk)
 
 
 def test_a_disk_in_flight_shows_nothing_to_mount_and_is_neither_planned_nor_realigned_nor_wiped(

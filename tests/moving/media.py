@@ -39,7 +39,9 @@ class Medium:
     faults: Path
 
     def fail(self, *faults: tuple[str, int, int]) -> None:
-        """From now on: ("read" | "write" | "garble" | "flush", byte, bytes). None: the disk is mended."""
+        """From now on: ("read" | "write" | "garble" | "flush", byte, bytes). None: the disk is mended.
+        "stall-read" and so on: it does not answer.
+        """
         making = self.faults.with_suffix(".new")
         making.write_text("".join(f"{what} {start} {length}\n" for what, start, length in faults))
         making.rename(self.faults)

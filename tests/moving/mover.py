@@ -3,7 +3,10 @@
 Alone so that a changed option is changed in one place for all that moves here.
 """
 
+import os
+import select
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from tests.run_aligntool import program, run_aligntool
@@ -41,3 +44,18 @@ def begin(*words: str | Path) -> subprocess.Popen[bytes]:
     """Running on its own, with nobody who reads what it says."""
     quiet = subprocess.DEVNULL
     return subprocess.Popen(program(*words), stdin=quiet, stdout=quiet, stderr=quiet)
+
+
+def kill(process: subprocess.Popen[bytes]) -> int:
+    """Kill it, and wait until the process that moves for it has ended, too. Return its exit code."""
+    movers = []
+    with suppress(OSError):  # it has ended
+        for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            with suppress(ProcessLookupError):
+                movers.append(os.pidfd_open(int(pid)))
+    process.kill()
+    code = process.wait(timeout=60)
+    for mover in movers:
+        assert select.select([mover], [], [], 60)[0], "what moves for a program that was killed has to end"
+        os.close(mover)
+    return code

@@ -1,15 +1,17 @@
 """A disk that writes down what it is asked to do and fails where it is told to. nbdkit runs it, in its own Python.
 
 `nbdkit python THIS image=FILE log=FILE faults=FILE`: reads and writes go to the image; every write and flush goes to
-the log; every range named in the file of faults answers with an I/O error, or takes a write and keeps it with a wrong
-bit. The file of faults is read before every request, so a disk can break, and be mended, while it is in use. There is
-no cache: what is written is in the image at once. What a cache could have lost is for whoever replays the log to say.
+the log; every range named in the file of faults answers with an I/O error, takes a write and keeps it with a wrong bit,
+or ("stall-read") gives no answer as long as it is named there. The file of faults is read before every request, so a
+disk can break, and be mended, while it is in use. There is no cache: what is written is in the image at once. What a
+cache could have lost is for whoever replays the log to say.
 
 Alone because nothing of this checkout can be imported here.
 """
 
 import os
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +60,8 @@ def _note(kind: bytes, offset: int, content: bytes) -> None:
 
 
 def _fail_if_told(what: str, offset: int, length: int) -> None:
+    while next(_told(f"stall-{what}", offset, length), None) is not None:
+        time.sleep(0.05)
     if next(_told(what, offset, length), None) is not None:
         raise OSError(5, f"{what} at {offset}: told to fail")
 

@@ -18,7 +18,7 @@ from tests.moving.containers import CONTAINERS
 from tests.moving.disks import Disk, Row
 from tests.moving.filesystems import FILESYSTEMS, Kind
 from tests.moving.in_flight import Journey, arrived, brought_to_an_end, copy, nothing_or_the_whole, trial
-from tests.moving.mover import DONE, aligntool, begin
+from tests.moving.mover import DONE, aligntool, begin, kill
 from tests.thorough import THOROUGH
 
 Loop = Callable[..., Path]
@@ -65,9 +65,8 @@ def killed(device: Path, limit: int, *words: str) -> bool:
     try:
         while process.poll() is None and written(device) - first < limit:
             time.sleep(0.0002)
-        process.kill()
     finally:
-        code = process.wait(timeout=60)
+        code = kill(process)
     settle(device)
     assert code in {DONE, -9}, f"{words}: exit {code}"
     return code != DONE

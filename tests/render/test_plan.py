@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aligntool.change import STEPS, Place, Plan, Progress, Said, StepBegun, StepDone, digest, to_json
+from aligntool.change import STEPS, Place, Plan, Progress, Said, StepBegun, StepDone, Waiting, digest, to_json
 from aligntool.realign.move import Status
 from aligntool.render.disk_map import plan_map_lines
 from aligntool.render.lines import cell_width, text_of
@@ -164,7 +164,7 @@ def test_every_field_of_an_event_and_of_a_status_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
     documents = [json.loads(line) for line in (
         begin_json(PLAN), event_json(PLAN, Progress(5, 10, 20)), event_json(PLAN, StepBegun(0)),
-        event_json(PLAN, StepDone(0)), event_json(PLAN, Said("so")),
+        event_json(PLAN, StepDone(0)), event_json(PLAN, Said("so")), event_json(PLAN, Waiting("/dev/sdb", "read", 5)),
         end_json(state="new", changed=True, sentences=(), hint=""),
         status_json("x.img", Standing("in-flight")),
     )]  # fmt: skip
@@ -222,13 +222,28 @@ def test_lines_of_progress_are_few_however_many_events_there_are() -> None:
     assert lines[-2].startswith("  2KiB of 2KiB") and "\x1b" not in stream.getvalue()
 
 
+def test_of_a_long_stall_there_are_ever_fewer_lines_and_of_the_next_one_the_first_again() -> None:
+    stream = io.StringIO()
+    with progress_lines(PLAN, stream, lambda: 1.0) as tell:
+        for seconds in (*range(5, 3600, 5), 5):
+            tell(Waiting("/dev/sdb" + HOSTILE, "write", seconds))
+    lines = stream.getvalue().splitlines()
+    assert [int(line.split(" s. ")[0].split()[-1]) for line in lines[::2]] == [
+        5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5,
+    ]  # fmt: skip
+    assert "/dev/sdb" in lines[0] and "a write" in lines[0] and "nothing is lost" in lines[0]
+    assert "Ctrl-C is safe" in lines[1] and "aligntool resume" in lines[1] and "\x1b" not in stream.getvalue()
+
+
 def test_a_bar_is_drawn_and_words_of_a_disk_are_shown_as_they_are() -> None:
     stream = io.StringIO()
     with progress_bar(PLAN, stream, lambda: 1.0) as tell:
         tell(StepBegun(5))
         tell(Progress(5, MIB, 2 * MIB))
+        tell(Waiting("/dev/sdb", "flush", 7))
         tell(Said("[red]no markup[/red]" + HOSTILE))
         tell(StepDone(5))
+    assert "no answer for 7 s" in stream.getvalue()
     assert "[red]no markup[/red]" in stream.getvalue()
     assert "6/9 copy partition 1" in stream.getvalue()
 

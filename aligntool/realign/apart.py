@@ -1,0 +1,208 @@
+"""Let a move happen in a process of its own, so that a disk that does not answer holds that one and nothing else.
+
+A process that waits for a dead disk sleeps in the kernel, where no signal reaches it (state D). Whoever talks to the
+user leaves it behind then. It has the disk locked until the last of its requests is answered, so no other move begins
+while one of them may still be written, and it is killed: to the disk this is a power cut. docs/decisions/0045.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from threading import Event as Flag
+from threading import Lock, Thread
+from types import FrameType
+from typing import NoReturn
+
+from aligntool.change import Event, Moment, Plan, Said, Waiting
+from aligntool.errors import Refused
+from aligntool.linux.lock import awake
+from aligntool.linux.process import STOPPING, has_signal, how_ended, keep_only
+from aligntool.realign.applying import Applying, apply_events
+
+STALL_S = 5.0  # a request that takes longer is reported, again and again
+_GRACE_S = 10.0  # for what is under way when the work is stopped
+_PAUSE_S = 0.5  # the same where a disk is silent already
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, <linux/prctl.h>
+
+OnNote = Callable[[str], object]
+Locked = Callable[[OnNote], AbstractContextManager[Applying]]
+_Begun = tuple[str, Moment, str]  # of Applying, what can be sent
+_Message = Event | _Begun | BaseException | None
+
+
+@contextmanager
+def apart(locked: Locked, plan: Plan, path: str, on_note: OnNote) -> Iterator[Applying]:
+    """Yield what `locked` yields, in a child: it goes on when an event is taken, so it stops where no more are taken.
+    Sleep and shutdown are inhibited as long as it is waited for.
+
+    Raises what is raised in the child, and Refused where it was killed.
+    """
+    with awake(f"changing partitions: {path}") if Path(path).is_block_device() else nullcontext("") as note:
+        if note:
+            on_note(note)
+        parent = os.getpid()
+        ours, theirs = Pipe()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # until both know what to do then
+        pid = os.fork()
+        if pid == 0:
+            _act(locked, plan, theirs, parent, before)
+        theirs.close()
+        mover = _Mover(pid, ours, path, on_note)
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            hint, way, disk = mover.begun()
+            yield Applying(mover.events(), hint, mover.stop, way, disk)
+        finally:
+            mover.end()
+
+
+@dataclass(slots=True)
+class _Mover:
+    """The child as its parent sees it."""
+
+    pid: int  # 0: it has ended, or was left behind
+    connection: Connection
+    path: str
+    on_note: OnNote
+    stopped: bool = False
+    silent: bool = False  # a disk has not answered for some time
+
+    def begun(self) -> _Begun:
+        """Return what it began with, after its notes."""
+        while not isinstance(message := self._receive(), tuple):
+            if isinstance(message, Said):
+                self.on_note(message.text)
+        return message
+
+    def events(self) -> Iterator[Event]:
+        try:
+            while (event := self._receive()) is not None:
+                self.silent = isinstance(event, Waiting)
+                if not isinstance(event, tuple):
+                    yield event
+                if not self.silent:
+                    with suppress(ConnectionError):  # it has ended, which is noticed above
+                        self.connection.send(None)
+        finally:
+            self.end()
+
+    def _receive(self) -> Event | _Begun | None:
+        try:
+            message: _Message = self.connection.recv()
+        except (EOFError, ConnectionError):
+            code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            self.pid = 0
+            raise Refused(f"the process that works on {self.path} {how_ended(code)}") from None
+        if isinstance(message, BaseException):
+            raise message
+        return message
+
+    def stop(self) -> None:
+        """Have it stop; once, because what puts things in order there must not be interrupted again."""
+        if self.pid and not self.stopped:
+            self.stopped = True
+            os.kill(self.pid, signal.SIGTERM)
+
+    def end(self) -> None:
+        """Wait until it has ended, or leave it behind. A program that shrinks a file system is waited for."""
+        self.stop()
+        deadline = time.monotonic() + (_PAUSE_S if self.silent else _GRACE_S)
+        while self.pid:
+            if select.select([self.connection], [], [], _PAUSE_S)[0]:
+                left = b""
+                with suppress(ConnectionError):
+                    left = os.read(self.connection.fileno(), 1 << 16)
+                if not left:
+                    os.waitpid(self.pid, 0)
+                    self.pid = 0
+            elif has_signal(Path(f"/proc/{self.pid}"), "SigBlk", signal.SIGTERM):
+                deadline = time.monotonic() + _GRACE_S
+            elif time.monotonic() > deadline:
+                self._leave()
+        self.connection.close()
+
+    def _leave(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        self.on_note(
+            f"{self.path} has a read or write under way that it does not answer: process {self.pid} waits for that and"
+            " keeps the disk locked until then. Nothing else is written"
+        )
+        self.pid = 0
+
+
+def _act(locked: Locked, plan: Plan, connection: Connection, parent: int, mask: Iterable[int]) -> NoReturn:
+    """Be the child, to the end. `mask`: the signals to be blocked."""
+    stops: list[Callable[[], None]] = []
+    sending = Lock()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for each in stops:
+            each()
+        raise KeyboardInterrupt
+
+    def send(message: _Message) -> None:
+        with sending:
+            connection.send(message)
+
+    def take(event: Event) -> None:
+        send(event)
+        connection.recv()
+
+    end: _Message = None
+    code = 1
+    try:
+        _belong_to(parent)
+        keep_only(connection.fileno())
+        signal.signal(signal.SIGTERM, stop)
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            with locked(lambda text: send(Said(text))) as applying, _watched(applying, send):
+                stops.append(applying.on_stop)
+                send((applying.hint, applying.way, applying.disk))
+                # What undoes `locked` has to know whether something was written.
+                in_flight = applying.way is not Moment.BEGUN
+                apply_events(plan, applying, nullcontext(take), lambda *_: None, in_flight=in_flight)
+        except BaseException as error:
+            error.add_note(traceback.format_exc())
+            end = error
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        send(end)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _belong_to(parent: int) -> None:
+    """End with the parent, however that ends, and leave Ctrl-C on the terminal to it."""
+    os.setsid()
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+@contextmanager
+def _watched(applying: Applying, send: Callable[[Event], None]) -> Iterator[None]:
+    """Report in the meantime what a disk has not answered."""
+    over = Flag()
+
+    def watch() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # while the main thread blocks them, too, they wait
+        while not over.wait(STALL_S):
+            if waiting := applying.unanswered():
+                send(waiting)
+
+    Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
