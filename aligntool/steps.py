@@ -429,6 +429,59 @@ class Swapon:
     uuid: str
 
 
+# The steps that give the members of a running array another size of logical blocks, one after the other.
+#
+# `array` is its UUID, by which it is found; `path` is what it was called when the plan was made.
+
+
+@dataclass(frozen=True, slots=True)
+class CheckArray:
+    """Have md compare all copies, or parity and data. Done when nothing differs and no member is missing."""
+
+    array: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOutMember:
+    """Take a member out of its array; where there is a spare, after that holds everything that the member does."""
+
+    array: str
+    path: str
+    device: str
+    spare: str = ""  # "": the others alone hold the data until the member is back
+
+
+@dataclass(frozen=True, slots=True)
+class FormatMember:
+    """Format the NVMe namespace of a member that was taken out, and write its table again: same bytes, same GUIDs."""
+
+    array: str
+    path: str
+    disk: Subject
+    device: str
+    namespace: int  # its number on its drive
+    format_before: int  # index of the LBA format
+    block_before: int  # bytes of its logical blocks
+    format_after: int
+    block_after: int
+    entries: tuple[NewEntry, ...] = ()  # (): the namespace itself is the member
+    uuids: tuple[str, ...] = ()  # of the entries
+
+
+@dataclass(frozen=True, slots=True)
+class PutBackMember:
+    """Add a member to its array, and wait until it holds everything that it should.
+
+    `block_size`: the array's own logical blocks get at least that large, for which it is assembled again if necessary.
+    """
+
+    array: str
+    path: str
+    device: str
+    block_size: int
+
+
 ContentStep = CheckContent | ShrinkContent | HoldContent | CopyContent | ReleaseContent | RebuildContent
 
 Commit = RewriteTable | ConvertTable
@@ -444,7 +497,13 @@ InitramfsStep = RebuildInitramfs | CheckInitramfs
 SystemStep = SetPartitionType | InitramfsStep | ReloadUnits | EnableUnit | MakeDirectory | Mount | Swapon
 """The steps that run a program of the system which may be run again at any time."""
 
-ArrayStep = MakeMember | MakeArray | MakeFileSystem | FileStep | SystemStep
+MemberStep = CheckArray | TakeOutMember | FormatMember | PutBackMember
+"""The steps that change the members of a running array."""
+
+DriveStep = MakeMember | FormatMember
+"""The steps that hold the identity of a drive of an array."""
+
+ArrayStep = MakeMember | MakeArray | MakeFileSystem | FileStep | SystemStep | MemberStep
 """The steps that make an array or keep one; none of them is ever in a journal."""
 
 Step = MoveStep | ArrayStep

@@ -125,7 +125,7 @@ def _make_image(path: Path) -> None:
         ("aligntool audit --sysroot sn", ("snapshots",), ()),
         ("aligntool explain AT10", ("AT101", "AT102", "AT109"), ("AT301",)),
         ("aligntool explain que", ("queue-depth",), ()),
-        ("aligntool raid ", ("plan", "create", "persist", "show", "tune"), ()),
+        ("aligntool raid ", ("plan", "create", "persist", "reformat", "show", "tune"), ()),
         ("aligntool raid create --level ", ("0", "1", "10", "5", "6"), ("old-disk.img",)),
         ("aligntool raid create --chunk ", ("64KiB", "512KiB"), ("4096",)),
         ("aligntool raid create --recipe ", ("raid1-data", "raid10-database"), ("sector-63",)),

@@ -58,6 +58,11 @@ COMMANDS = {
     "raid show": ("raid", "show_command", "Show arrays: members, links, state, and the offset of the data."),
     "raid create": ("raid", "create_command", "Make an array, and configure the system to start it at every boot."),
     "raid persist": ("raid", "persist_command", "Configure the system to start an existing array at every boot."),
+    "raid reformat": (
+        "reformat",
+        "reformat_command",
+        "Give the NVMe members of an array another LBA format, one after the other.",
+    ),
     "raid tune": ("raid", "tune_command", "Measure which chunk is the fastest on empty drives."),
     "bench run": ("bench", "bench_run", "Measure a drive with fio, and show medians with their range."),
     "bench list": ("bench", "list_results_command", "List saved results, oldest first."),
@@ -244,7 +249,7 @@ Audit disks for misaligned partitions, realign them in place, build NVMe RAID.
             plan convert, convert       512-byte sectors to 4096, and back
             apply, resume, rollback     apply a saved plan; finish or undo
   arrays    raid plan, create, persist  make an array that starts at every boot
-            raid show, tune             show arrays; measure which chunk is best
+            raid show, tune, reformat   show; measure chunks; another LBA format
   measure   bench, probe                what a drive is good for, and its unit
             trace, estimate             what a load is made of, and its cost
   screen    tui                         look and change step by step, by keys

@@ -30,7 +30,7 @@ from aligntool.raid.chunks import known_rates
 from aligntool.raid.make import Record, find_records, plan_here
 from aligntool.raid.members import Known
 from aligntool.raid.planning import Needs, data_begins
-from aligntool.raid.running import ArrayView, arrays_of
+from aligntool.raid.running import ArrayView, arrays_of, find_array
 from aligntool.raid.steps_drives import lock_members, look_around
 from aligntool.raid.steps_system import Paths
 from aligntool.realign.move import Status
@@ -40,7 +40,7 @@ from aligntool.recipes.drives import known_of
 from aligntool.render.lines import Line, redraws
 from aligntool.render.plan import array_lines, raid_plan_lines
 from aligntool.render.progress import bench_bar, bench_lines, resync_progress
-from aligntool.steps import FileStep, MakeArray, MakeMember, Step
+from aligntool.steps import DriveStep, FileStep, MakeArray, MakeMember, Step
 from aligntool.units import Extent
 
 # Making an array of a plan, going on with one, taking one back: what the commands have in common.
@@ -53,6 +53,10 @@ _ANEW = "aligntool raid create shows how it would be made now"
 
 def members_of(plan: Plan) -> list[MakeMember]:
     return [step for step in plan.steps if isinstance(step, MakeMember)]
+
+
+def drives_of(plan: Plan) -> list[DriveStep]:
+    return [step for step in plan.steps if isinstance(step, DriveStep)]
 
 
 def array_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
@@ -101,12 +105,13 @@ def go_on(record: Record, *, back: bool, json_: bool) -> None:
 def tell_array(plan: Plan, *, json_: bool) -> None:
     """The array, looked at and judged anew. Raises Stopped where it cannot be."""
     made = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
-    names = [Path(made.device).resolve().name] if made else None
+    device = made.device if made else plan.disk.path if plan.purpose == "reformat" else ""
+    names = [Path(device).resolve().name] if device else None
 
     def look_again() -> Iterable[Line]:
         return array_lines(look_at_arrays(names), width=terminal_width()) if names else ()
 
-    end_change(plan, look_again, again=f"aligntool raid show {made.device if made else ''}", json_=json_)
+    end_change(plan, look_again, again=f"aligntool raid show {device}", json_=json_)
 
 
 def refuse_changed(plan: Plan, now: Plan) -> None:
@@ -121,13 +126,17 @@ def refuse_changed(plan: Plan, now: Plan) -> None:
     if came:
         raise Refused("\n".join(came), hint=_ANEW, code="plan-stale")
     if plan.steps != now.steps or plan.disk != now.disk:
-        members = ", ".join(step.disk.path for step in members_of(plan))
+        members = ", ".join(step.disk.path for step in drives_of(plan))
         text = f"{members or plan.disk.path}: what is there now asks for other steps than the plan has"
         raise Refused(text, hint=_ANEW, code="plan-stale")
 
 
 def _given_up(record: Record) -> str:
     """What ends an array with a drive that never comes back."""
+    if record.plan.purpose == "reformat":
+        path = record.plan.disk.path
+        end = f"sudo mdadm {path} --add with another drive, then sudo rm {shell_word(str(record.file))}"
+        return f"a drive that is gone for good is replaced as usual: {end}"
     stop = "".join(f"sudo mdadm --stop {step.device}; " for step in record.plan.steps if isinstance(step, MakeArray))
     end = f"{stop}sudo rm {shell_word(str(record.file))}"
     return f"a drive that is gone for good ends it: {end}; aligntool raid create --wipe then takes the other drives"
@@ -139,15 +148,15 @@ def _told(holds: tuple[str, ...]) -> str:
 
 def _refuse_unfinished(plan: Plan, paths: Paths) -> None:
     """Raises Refused where another array stopped on the way with any of these drives, or under this name."""
-    drives = set(map(_drive_key, members_of(plan)))
+    drives = set(map(_drive_key, drives_of(plan)))
     for record in find_records(paths.state):
-        if drives & set(map(_drive_key, members_of(record.plan))) or record.plan.disk.path == plan.disk.path:
+        if drives & set(map(_drive_key, drives_of(record.plan))) or record.plan.disk.path == plan.disk.path:
             path = record.plan.disk.path
             text = f"{path} is unfinished, and has the same drives or the same name"
             raise Refused(text, hint=ways_on(path), code="in-flight", subject=path)
 
 
-def _drive_key(step: MakeMember) -> tuple[str | None, ...]:
+def _drive_key(step: DriveStep) -> tuple[str | None, ...]:
     disk = step.disk
     return (disk.model, disk.serial, disk.wwn) if disk.serial or disk.wwn else (disk.path,)
 
@@ -209,6 +218,12 @@ def sampled_members(members: Sequence[Judged], goal: RaidGoal) -> list[Judged]:
             disk = replace(disk, sampled=sample(disk.path, extent, () if at is None else (at,)))
         found.append(replace(judged, disk=disk))
     return found
+
+
+def look_for_array(name: str, *, command: str) -> tuple[Report, Disk]:
+    """Every disk, and the array that is meant by a name, as `find_array`. Raises Refused."""
+    report, _ = _look([], arrays=True)
+    return report, find_array([judged.disk for judged in report.judged], name, command=command)
 
 
 def look_at_arrays(names: Sequence[str], sysroot: str | None = None) -> tuple[ArrayView, ...]:
@@ -278,15 +293,17 @@ def _is_meant(plan: Plan, target: str) -> bool:
 def _drives_now(plan: Plan) -> set[str]:
     with suppress(Refused):  # a drive is missing: the names of the plan are all there is
         plan = plan_here(plan, look_around())
-    return {name for step in members_of(plan) for name in (step.disk.path, step.device)}
+    return {name for step in drives_of(plan) for name in (step.disk.path, step.device)}
 
 
 def array_status(record: Record) -> Status:
     """How far an unfinished array came."""
     plan = record.plan
     made = "it is not finished: do not put anything on it yet"
+    if plan.purpose == "reformat":
+        made = "its members are formatted one after the other: until that is done do not remove another one"
     sentences = [made if record.forward else "it was being taken back"]
-    drives = [step.device for step in members_of(plan)]
+    drives = [step.device for step in drives_of(plan)]
     files = [step.path for step in plan.steps if isinstance(step, FileStep)]
     lists = {"members": drives, "files": files, "record": [str(record.file)]}
     sentences += [f"{word}: {', '.join(names)}" for word, names in lists.items() if names]

@@ -187,7 +187,7 @@ class Persist:
             yield plain("Nothing is to be done.")
 
     def next_command(self) -> str:
-        return carried_out("raid persist", _typed())
+        return carried_out("raid persist", typed())
 
     def refuse_changed(self, plan: Plan) -> None:
         acting.refuse_changed(plan, self.make_plan())
@@ -223,7 +223,7 @@ def plan_command(
     show_only(operation, operation.make_plan(), json_=json_, kept=kept)
 
 
-def _typed() -> list[str]:
+def typed() -> list[str]:
     """Return what was typed behind `raid plan` or the like, which is also typed as `plan raid`."""
     return sys.argv[next(at for at, word in enumerate(sys.argv) if word in ("raid", "plan")) + 2 :]
 
@@ -311,7 +311,7 @@ class CreateArray:
         return acting.array_plan_lines(plan, type_next)
 
     def next_command(self) -> str:
-        return carried_out("raid create", _typed())
+        return carried_out("raid create", typed())
 
     def refuse_changed(self, plan: Plan) -> None:
         acting.refuse_changed(plan, self.make_plan())

@@ -17,6 +17,7 @@ from aligntool.cli.partition import Partition
 from aligntool.cli.partitions import Layout
 from aligntool.cli.plan import Realign, report_result
 from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
+from aligntool.cli.reformat import Reformat
 from aligntool.cli.run_change import (
     Applying,
     Operation,
@@ -37,6 +38,7 @@ from aligntool.linux.block import look_only
 from aligntool.linux.lock import refuse_partition
 from aligntool.linux.targets import refuse_ambiguous, refuse_containers, refuse_silent
 from aligntool.raid.make import Record
+from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import PersistGoal
 from aligntool.realign import move
 from aligntool.realign.apart import apart
@@ -85,6 +87,8 @@ def _kept(text: str, rate: int | None) -> tuple[Operation, Plan]:
             return CreateArray(wanted.drives, wanted.goal), plan
         case "persist":
             return Persist(path, asked_of(text, "persist", PersistGoal)), plan
+        case "reformat":
+            return Reformat(path, asked_of(text, "reformat", ReformatGoal)), plan
         case "partition" | "unpartition":
             return Partition(path, asked_of(text, "partition", WholeDisk), rate), plan
         case "convert":

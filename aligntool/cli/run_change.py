@@ -1,6 +1,6 @@
 """Change a machine: show a plan, confirm it, hold what it needs, see that it is still true, apply it, verify it.
 
-Every command that applies a plan (realign, layout, raid create, raid persist, apply) is an `Operation`, and
+Every command that applies a plan (realign, layout, raid create, persist, reformat, apply) is an `Operation`, and
 `run_change` is what all of them go through. resume and rollback continue a plan that was confirmed (cli/recover.py).
 """
 
@@ -29,7 +29,7 @@ from aligntool.realign.layout import require_libparted
 from aligntool.render.lines import EMPTY, Line, redraws, show, text_of
 from aligntool.render.plan import attention_lines, summary_lines
 from aligntool.render.progress import OnEvent, begin_json, end_json, progress_bar, progress_json, progress_lines
-from aligntool.steps import EditFile, MakeMember, WriteFile
+from aligntool.steps import DriveStep, EditFile, WriteFile
 
 
 class Operation(Protocol):
@@ -115,7 +115,7 @@ def identity(plan: Plan, path: str) -> tuple[str, str]:
     `path`: where the disk is now.
     """
     disk, name = plan.disk, PurePath(path).name
-    if plan.purpose in ("raid", "persist"):
+    if plan.purpose in ("raid", "persist", "reformat"):
         return name, "the array's name"
     if Path(path).is_file():
         return name, "the file's name"
@@ -126,7 +126,7 @@ def identity(plan: Plan, path: str) -> tuple[str, str]:
 
 def _written_to(plan: Plan) -> str:
     """The disk; of an array its drives, and files of the system."""
-    drives = dict.fromkeys(step.disk.path for step in plan.steps if isinstance(step, MakeMember))
+    drives = dict.fromkeys(step.disk.path for step in plan.steps if isinstance(step, DriveStep))
     files = dict.fromkeys(step.path for step in plan.steps if isinstance(step, EditFile | WriteFile))
     return ", ".join((*drives, *files)) or plan.disk.path
 

@@ -117,6 +117,17 @@ def decode_nvme(controller: bytes, namespace: bytes, *, hmb_granted: int | None 
     )
 
 
+def format_scope(controller: bytes) -> str | None:
+    """Return what a Format NVM of one namespace changes: "namespace", "drive" (all of its namespaces: FNA bit 0), or
+    "none" where the drive has no such command (OACS bit 1); None: the Identify Controller page is not readable.
+    """
+    if len(controller) < PAGE or not controller[4:72].strip(b"\0"):
+        return None
+    if not controller[256] & 0b10:
+        return "none"
+    return "drive" if controller[524] & 0b1 else "namespace"
+
+
 def _formats(page: bytes) -> tuple[LbaFormat, ...]:
     """Return the LBA formats: NLBAF counts from zero; NULBAF, the formats with separate attributes, follow behind."""
     count = min(page[25] + 1 + page[82], MOST_FORMATS)

@@ -22,6 +22,7 @@ from aligntool.values import dataclass
 NOT_RUN = 1000  # no program ends with more than 255
 PACKAGES = {
     "mdadm": "mdadm",
+    "nvme": "nvme-cli",
     "blkid": "util-linux",
     "mkfs.xfs": "xfsprogs",
     "mkfs.ext4": "e2fsprogs",

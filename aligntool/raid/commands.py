@@ -7,6 +7,7 @@ from typing import assert_never
 from aligntool import steps
 from aligntool.audit.arrays import is_flash
 from aligntool.change import RaidGoal
+from aligntool.formats.gpt import table_sizes
 from aligntool.raid.boot import MAKERS
 from aligntool.raid.chunks import LEVELS, Level, capacity, data_members
 from aligntool.raid.members import METADATA, Placed
@@ -237,6 +238,42 @@ def filesystem_notes(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
             yield "btrfs takes no stripe settings; on md it finds damage by its checksums, and cannot heal data"
     if goal.block_size and goal.block_size > 4 * KIB:
         yield f"most machines refuse to mount blocks of {format_size(goal.block_size)}: their memory pages are smaller"
+
+
+# The members of a running array, one after the other. Each step runs its commands in their order, and none of what is
+# done already.
+
+
+def member_commands(step: steps.MemberStep) -> tuple[tuple[str, ...], ...]:
+    """Return the commands of a step, as they are shown; `table_script` is what sfdisk reads."""
+    match step:
+        case steps.CheckArray(_, path):
+            return (("mdadm", "--action=check", path),)
+        case steps.TakeOutMember(_, path, device, spare):
+            leave = ("--replace", device, "--with", spare) if spare else ("--fail", device)
+            return (("mdadm", path, *leave), ("mdadm", path, "--remove", device))
+        case steps.FormatMember():
+            # Format NVM itself, because `nvme format` also sets a buffer size, which fails on a disk that is held
+            # exclusively. Dword 10: LBAF in bits 3:0 and 13:12, no secure erase, no protection information. The kernel
+            # refuses another namespace's number.
+            disk, form_number = step.disk.path, step.format_after & 0xF | step.format_after >> 4 << 12
+            words = ("--opcode=0x80", f"--namespace-id={step.namespace}", f"--cdw10={form_number}", "--timeout=600000")
+            form = ("nvme", "admin-passthru", disk, *words)
+            table = ("sfdisk", "--no-reread", "--no-tell-kernel", "--wipe=never", "--quiet", disk)
+            return (form, table) if step.entries else (form,)
+        case steps.PutBackMember(_, path, device):
+            return (("mdadm", path, "--add", device),)
+
+
+def table_script(step: steps.FormatMember) -> str:
+    """Return the table for sfdisk: the entries with their GUIDs, in sectors of the new size."""
+    size = step.block_after
+    lines = ["label: gpt", f"label-id: {step.disk.disk_id}", f"first-lba: {table_sizes(size)[0] // size}"]
+    for entry, uuid in zip(step.entries, step.uuids, strict=True):
+        place = f"start={entry.extent.start // size}, size={entry.extent.length // size}"
+        name = f', name="{entry.name}"' if entry.name else ""
+        lines.append(f"{entry.number} : {place}, type={entry.type_code}, uuid={uuid}{name}")
+    return "\n".join(lines) + "\n"
 
 
 # The programs that the steps run: the command of each, and what it is for.

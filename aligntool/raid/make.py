@@ -15,7 +15,7 @@ from aligntool import steps
 from aligntool.audit.array_boot import places_on
 from aligntool.audit.arrays import partition_node
 from aligntool.audit.wording import shell_word
-from aligntool.change import Event, Plan, Said, StepBegun, StepDone, digest, from_json, to_json
+from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, digest, from_json, to_json
 from aligntool.documents import as_object, check_schema, decode, load_object
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.inventory import Disk
@@ -30,6 +30,7 @@ from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.running import other_place
 from aligntool.raid.steps_drives import LockedMembers, is_made, is_same_drive, lock_members, look_around, old_signatures
 from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_earlier
+from aligntool.raid.steps_reformat import apply_member_step, undo_member_step
 from aligntool.raid.steps_system import STATE, Paths, Trace, find_file, is_kept
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Mount, Step
 
@@ -61,7 +62,7 @@ class Record:
 
 
 def record_file(state: Path, plan: Plan) -> Path:
-    """Named by the array's UUID, which no two plans share; without an array by the plan's digest."""
+    """Named by the UUID of the array that is made, which no two plans share; else by the plan's digest."""
     name = made.uuid.replace(":", "") if (made := array_of(plan.steps)) else digest(plan)[:32]
     return state / "arrays" / f"{name}.json"
 
@@ -338,6 +339,8 @@ def _walk_forward(record: Record, plan: Plan, paths: Paths, locked: LockedMember
         elif isinstance(step, MakeFileSystem):
             _stop_unless_ours(step, plan)
             yield from steps_md.make_file_system(step, new=first_run)
+        elif isinstance(step, steps.MemberStep):
+            yield from apply_member_step(step, index)
         else:
             yield from _do(step, plan, paths, record.trace(index), again=again)
         record = replace(record, position=index + 1, begun=False)
@@ -443,7 +446,7 @@ def _stop_unless_ours(step: MakeFileSystem, plan: Plan) -> None:
     raise Stopped(f"no step of the plan makes {step.device}")
 
 
-def _undo(step: steps.ArrayStep, index: int, plan: Plan, paths: Paths, record: Record) -> Iterator[Said]:
+def _undo(step: steps.ArrayStep, index: int, plan: Plan, paths: Paths, record: Record) -> Iterator[Said | Progress]:
     if isinstance(step, MakeMember):
         blank = not any(isinstance(plan.steps[at], MakeFileSystem) for at in record.traces)
         yield from steps_drives.remove_member(step, data_area(plan.steps), blank=blank)
@@ -452,6 +455,8 @@ def _undo(step: steps.ArrayStep, index: int, plan: Plan, paths: Paths, record: R
         yield Said(f"{step.device} is stopped, and its superblocks are zeroed")
     elif isinstance(step, MakeFileSystem):
         yield from steps_md.remove_file_system(_where_it_runs(step, plan))
+    elif isinstance(step, steps.MemberStep):
+        yield from undo_member_step(step, index)
     elif isinstance(step, FileStep):
         yield from steps_system.restore_file(step, paths, record.trace(index))
         yield from steps_system.reload_restored(index, plan, record.traces)
@@ -505,7 +510,7 @@ def plan_here(plan: Plan, disks: Sequence[Disk]) -> Plan:
     """Raises Refused, naming every drive that is missing or cannot be told from another."""
     names: dict[str, str] = {}
     reasons = []
-    for step in _members(plan.steps):
+    for step in (step for step in plan.steps if isinstance(step, steps.DriveStep)):
         found = _drive(step, disks)
         if len(found) == 1:
             before, now = step.disk.path, found[0].path
@@ -519,17 +524,17 @@ def plan_here(plan: Plan, disks: Sequence[Disk]) -> Plan:
     return replace(plan, steps=tuple(_step_here(step, names) for step in plan.steps))
 
 
-def _drive(step: MakeMember, disks: Sequence[Disk]) -> list[Disk]:
+def _drive(step: steps.DriveStep, disks: Sequence[Disk]) -> list[Disk]:
     """By serial number or WWN; a drive that has neither by its table once it was made, else by its name."""
     alike = [disk for disk in disks if is_same_drive(disk, step)]
     if step.disk.serial or step.disk.wwn:
         return alike
-    made = [disk for disk in alike if step.entries and is_made(disk, step)]
+    made = [disk for disk in alike if isinstance(step, MakeMember) and step.entries and is_made(disk, step)]
     named = [disk for disk in alike if disk.path == step.disk.path]
     return named if not made or (named and named[0] in made) else made
 
 
-def _sentence(step: MakeMember, found: Sequence[Disk]) -> str:
+def _sentence(step: steps.DriveStep, found: Sequence[Disk]) -> str:
     serial = f", serial {step.disk.serial}" if step.disk.serial else ""
     others = f"cannot be told from others: {', '.join(disk.path for disk in found)}" if found else "is not there"
     return f"{step.disk.model or 'a drive'}{serial}, which was {step.disk.path}, {others}"
@@ -538,8 +543,13 @@ def _sentence(step: MakeMember, found: Sequence[Disk]) -> str:
 def _step_here(step: Step, names: Mapping[str, str]) -> Step:
     """Only whole words are replaced, and all at once, so that two drives may have swapped their names."""
     match step:
-        case MakeMember(disk, device):
-            return replace(step, disk=replace(disk, path=names[disk.path]), device=names.get(device, device))
+        case MakeMember() | steps.FormatMember():
+            disk = replace(step.disk, path=names[step.disk.path])
+            return replace(step, disk=disk, device=names.get(step.device, step.device))
+        case steps.TakeOutMember(_, _, device, spare):
+            return replace(step, device=names.get(device, device), spare=names.get(spare, spare))
+        case steps.PutBackMember(_, _, device):
+            return replace(step, device=names.get(device, device))
         case MakeArray():
             return replace(step, members=tuple(names.get(each, each) for each in step.members))
         case MakeFileSystem(device):

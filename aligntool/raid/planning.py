@@ -229,6 +229,8 @@ def needs_of_plan(plan: Plan, *, here: bool) -> Needs:
     making = [step for step in plan.steps if isinstance(step, MakeArray | MakeFileSystem)]
     run = (step for step in (*making, *ours) if isinstance(step, commands.ProgramStep))
     programs = {name for step in run for name in commands.programs_of(step)} | set(_MAKING if made else ())
+    for step in (step for step in plan.steps if isinstance(step, steps.MemberStep)):
+        programs |= {"blkid", *(words[0] for words in commands.member_commands(step))}
     return Needs(frozenset(programs), made.device if made else "", ours)
 
 

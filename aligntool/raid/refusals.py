@@ -7,7 +7,7 @@ from aligntool.audit.arrays import Member
 from aligntool.audit.wording import contents, holdings, next_command, replacing, shell_word, unfit, uses
 from aligntool.change import RAID_WORDS, RaidGoal
 from aligntool.errors import Refusal
-from aligntool.inventory import DiskKind, LbaFormat
+from aligntool.inventory import Disk, DiskKind, LbaFormat
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.chunks import LEVELS, copies_of, layouts_of
 from aligntool.raid.commands import BLOCK, ArrayGeometry
@@ -164,13 +164,13 @@ def _to_blocks_alike(members: Sequence[Member], goal: RaidGoal) -> Iterator[str]
 def _formats_for(members: Sequence[Member], goal: RaidGoal, size: int) -> list[tuple[Member, LbaFormat]]:
     """Every member with other blocks, and the format that it would get; none at all where one of them cannot."""
     others = [each for each in members if each.disk.limits.logical_block_size != size]
-    found = [(each, form) for each in others if _may_be_formatted(each, goal) and (form := _format_of(each, size))]
+    found = [(each, form) for each in others if _may_be_formatted(each, goal) and (form := format_of(each.disk, size))]
     return found if len(found) == len(others) else []
 
 
-def _format_of(member: Member, size: int) -> LbaFormat | None:
+def format_of(disk: Disk, size: int) -> LbaFormat | None:
     """The one of that block size without metadata that the drive itself rates best."""
-    formats = member.disk.nvme.formats if member.disk.nvme else ()
+    formats = disk.nvme.formats if disk.nvme else ()
     found = [form for form in formats if form.data_size == size and not form.metadata_size]
     return min(found, key=lambda form: form.relative_performance, default=None)
 

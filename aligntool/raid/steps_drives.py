@@ -17,7 +17,17 @@ from aligntool.linux.look import look
 from aligntool.linux.process import run_program
 from aligntool.raid.members import zeroed
 from aligntool.realign.layout import libparted_errors, new_table, set_types, zero
-from aligntool.steps import DataArea, MakeMember, NewEntry, Step, held_by, is_same_disk, subject
+from aligntool.steps import (
+    DataArea,
+    DriveStep,
+    FormatMember,
+    MakeMember,
+    NewEntry,
+    Step,
+    held_by,
+    is_same_disk,
+    subject,
+)
 from aligntool.units import Extent
 
 
@@ -232,9 +242,11 @@ def is_made(disk: Disk, step: MakeMember) -> bool:
     return found == wanted and not damaged
 
 
-def is_same_drive(disk: Disk, step: MakeMember) -> bool:
-    """By what does not change when its table does: model, serial number, WWN, size."""
+def is_same_drive(disk: Disk, step: DriveStep) -> bool:
+    """By what does not change when its table does: model, serial number, WWN, size; a format may change the last."""
     was = step.disk
+    if isinstance(step, FormatMember):
+        return (disk.model, disk.serial, disk.wwn) == (was.model, was.serial, was.wwn)
     return (disk.model, disk.serial, disk.wwn, disk.size) == (was.model, was.serial, was.wwn, was.size)
 
 

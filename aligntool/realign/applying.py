@@ -8,7 +8,7 @@ from functools import partial
 from aligntool.audit.wording import command
 from aligntool.change import Event, KernelBehind, Moment, Plan, Progress, StepBegun, Waiting
 from aligntool.errors import Refused, Stopped
-from aligntool.steps import CheckContent, MakeMember, ShrinkContent, WriteJournal
+from aligntool.steps import CheckArray, CheckContent, DriveStep, ShrinkContent, WriteJournal
 from aligntool.units import format_about
 
 
@@ -63,8 +63,9 @@ class _Log:
     """The entries of one change; none while nothing is written."""
 
     def __init__(self, plan: Plan, applying: Applying, record: Record) -> None:
-        operation = {"raid": "raid create", "persist": "raid persist"}.get(plan.purpose, plan.purpose)
-        members = (step.disk.path for step in plan.steps if isinstance(step, MakeMember))
+        operation = {"raid": "raid create"}.get(plan.purpose, plan.purpose)
+        operation = f"raid {operation}" if operation in ("persist", "reformat") else operation
+        members = (step.disk.path for step in plan.steps if isinstance(step, DriveStep))
         disks = tuple(dict.fromkeys((applying.disk or plan.disk.path, *members)))
         self._send = partial(record, operation, disks)
         self._way = applying.way
@@ -146,7 +147,7 @@ class _Reached:
         return f"in step {self._step} of {self._steps}{self._copied}"
 
     def kept(self) -> str:
-        if self._plan.purpose in ("raid", "persist"):
+        if self._plan.purpose in ("raid", "persist", "reformat"):
             return "the record of how far it came is kept"
         return "no partition was moved" if self._shrunk_only else "the journal is kept"
 
@@ -161,7 +162,7 @@ def _begins_writing(plan: Plan, event: Event) -> bool:
     """A journal is written to free space, and it counts only once the entries are parked."""
     if not isinstance(event, StepBegun):
         return False
-    return not isinstance(next(iter(plan.steps[event.index :]), None), CheckContent | WriteJournal)
+    return not isinstance(next(iter(plan.steps[event.index :]), None), CheckContent | WriteJournal | CheckArray)
 
 
 @contextmanager

@@ -10,13 +10,13 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import Place, Plan, RaidGoal
 from aligntool.documents import as_object
 from aligntool.raid.chunks import ceiling_words
-from aligntool.raid.commands import ProgramStep, command_of, purpose_of, tuning_command
+from aligntool.raid.commands import ProgramStep, command_of, member_commands, purpose_of, table_script, tuning_command
 from aligntool.raid.measured import Choice, Tuning, Verdict
 from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.json import document_text
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, columns, paragraph, plain
-from aligntool.steps import MakeMember
+from aligntool.steps import DriveStep, MakeMember
 from aligntool.units import Extent, counted, format_about, format_rate, format_size, format_start, significant
 
 if TYPE_CHECKING:  # loading it takes a quarter of the time of `plan realign`
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # loading it takes a quarter of the time of `plan realign`
 
 # The steps that make an array, in words.
 
-_PLAIN = re.compile(r"--?[A-Za-z-]+=[\w./:,@%+-]+|[a-z]+=[\w=,./-]+", re.ASCII)
+_PLAIN = re.compile(r"--?[A-Za-z0-9-]+=[\w./:,@%+-]+|[a-z]+=[\w=,./-]+", re.ASCII)
 
 
 def array_title(step: steps.ArrayStep) -> str:
@@ -43,6 +43,14 @@ def array_title(step: steps.ArrayStep) -> str:
             return f"edit {step.path}; what it was is kept as {step.backup}, numbered after the first"
         case steps.WriteFile():
             return f"write {step.path}; other text in it is kept as {step.backup}, numbered after the first"
+        case steps.CheckArray():
+            return f"compare all members of {step.path}"
+        case steps.TakeOutMember():
+            return f"take {step.device} out of {step.path}"
+        case steps.FormatMember():
+            return f"format {step.disk.path}: logical blocks of {step.block_before} bytes become {step.block_after}"
+        case steps.PutBackMember():
+            return f"put {step.device} back into {step.path}, and wait until it is in sync"
         case _:
             assert_never(step)
 
@@ -69,6 +77,15 @@ def array_details(step: steps.ArrayStep) -> Iterator[str]:
         case steps.WriteFile():
             yield "the whole file:"
             yield from step.lines
+        case steps.FormatMember():
+            disk = step.disk
+            yield identity_words(("", disk.model), ("serial ", disk.serial), ("WWN ", disk.wwn))
+            commands = member_commands(step)
+            yield f"$ {shell_line(commands[0])}"
+            yield from (f"$ {shell_line(words)}, which reads:" for words in commands[1:])
+            yield from table_script(step).splitlines() if step.entries else ()
+        case steps.CheckArray() | steps.TakeOutMember() | steps.PutBackMember():
+            yield from (f"$ {shell_line(words)}" for words in member_commands(step))
         case _:
             assert_never(step)
 
@@ -327,6 +344,13 @@ def _summary(plan: Plan) -> Iterator[str]:
             members = [step for step in plan.steps if isinstance(step, MakeMember) and step.holds]
             held = ", ".join(f"{step.device} ({'; '.join(step.holds)})" for step in members)
             yield f"At risk: {f'everything on {held} is lost.' if held else 'nothing was recognised there.'}"
+        case "reformat":
+            drives = [step.disk.path for step in plan.steps if isinstance(step, DriveStep)]
+            yield f"{', '.join(drives)}: each is erased and filled again from the other members."
+            yield (
+                "At risk: the data of the array, if another member fails meanwhile. Ctrl-C or a power cut loses "
+                "nothing: resume or rollback goes on from there."
+            )
         case _:
             yield "At risk: how the system starts; what each file was is kept beside it."
 

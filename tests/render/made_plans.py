@@ -2,6 +2,7 @@
 
 from aligntool.change import Estimate, Place, Plan, Used
 from aligntool.steps import (
+    CheckArray,
     CheckContent,
     CheckInitramfs,
     CloseJournal,
@@ -10,6 +11,7 @@ from aligntool.steps import (
     EditFile,
     EnableUnit,
     EntryChange,
+    FormatMember,
     Held,
     HoldContent,
     JournalPlace,
@@ -23,6 +25,7 @@ from aligntool.steps import (
     NewEntry,
     ParkEntries,
     Patch,
+    PutBackMember,
     RebuildInitramfs,
     ReleaseContent,
     ReloadUnits,
@@ -31,6 +34,7 @@ from aligntool.steps import (
     ShrinkContent,
     Subject,
     Swapon,
+    TakeOutMember,
     WriteFile,
     WriteJournal,
 )
@@ -123,5 +127,21 @@ ARRAY = Plan(
         EditFile("/etc/fstab", ("UUID=uuid /srv/data xfs noatime 0 0",), "UUID=uuid", "/etc/fstab.before"),
         WriteFile("/etc/own.timer", ("[Unit]", "", "[Timer]"), "/etc/own.timer.before"),
         ReloadUnits(),
+        CheckArray("0:1:2:3", "/dev/md/data"),
+        TakeOutMember("0:1:2:3", "/dev/md/data", "/dev/nvme0n1p1"),
+        FormatMember(
+            "0:1:2:3",
+            "/dev/md/data",
+            MEMBER,
+            "/dev/nvme0n1p1",
+            1,
+            0,
+            512,
+            1,
+            4096,
+            (NewEntry(1, Extent(MIB, 512 * MIB), RAID_TYPE, "data"),),
+            ("11111111-2222-4333-8444-555555555555",),
+        ),
+        PutBackMember("0:1:2:3", "/dev/md/data", "/dev/nvme0n1p1", 4096),
     ),
 )

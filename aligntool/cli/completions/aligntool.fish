@@ -39,7 +39,7 @@ function __aligntool_is
         case plan
             contains -- "$words[3]" realign layout partition convert raid; and set command "$words[2] $words[3]"; or set command "plan "
         case raid
-            contains -- "$words[3]" plan show create persist tune; and set command "$words[2] $words[3]"; or set command "raid "
+            contains -- "$words[3]" plan show create persist reformat tune; and set command "$words[2] $words[3]"; or set command "raid "
         case bench
             contains -- "$words[3]" run list show compare alignment span; and set command "$words[2] $words[3]"; or set command "bench run"
         case trace
@@ -111,6 +111,7 @@ complete -c aligntool -n '__aligntool_words 2 raid' -a plan -d 'Plan an array, a
 complete -c aligntool -n '__aligntool_words 2 raid' -a show -d 'Show arrays: members, links, state, and the offset of the data'
 complete -c aligntool -n '__aligntool_words 2 raid' -a create -d 'Make an array, and configure the system to start it at every boot'
 complete -c aligntool -n '__aligntool_words 2 raid' -a persist -d 'Configure the system to start an existing array at every boot'
+complete -c aligntool -n '__aligntool_words 2 raid' -a reformat -d 'Give the NVMe members of an array another LBA format, one after the other'
 complete -c aligntool -n '__aligntool_words 2 raid' -a tune -d 'Measure which chunk is the fastest on empty drives'
 complete -c aligntool -n '__aligntool_words 2 bench' -a run -d 'Measure a drive with fio, and show medians with their range'
 complete -c aligntool -n '__aligntool_words 2 bench' -a list -d 'List saved results, oldest first'
@@ -427,6 +428,16 @@ complete -c aligntool -n '__aligntool_is raid persist' -l sysroot -d 'Use a capt
 complete -c aligntool -n '__aligntool_is raid persist' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is raid persist' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is raid persist' -l help -s h -d 'Show the options and an example'
+complete -c aligntool -n '__aligntool_is raid reformat' -f -a '(__aligntool_look aligntool_arrays)'
+complete -c aligntool -n '__aligntool_is raid reformat' -l lba-size -d 'Bytes of a logical block, such as 4096' -x
+complete -c aligntool -n '__aligntool_is raid reformat' -l dry-run -d 'Show the plan and stop'
+complete -c aligntool -n '__aligntool_is raid reformat' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is raid reformat' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
+complete -c aligntool -n '__aligntool_is raid reformat' -l overwrite -d 'Replace existing files'
+complete -c aligntool -n '__aligntool_is raid reformat' -l json -d 'Report events as JSON lines'
+complete -c aligntool -n '__aligntool_is raid reformat' -l color -d 'When to colour the output' -r -f -a 'auto always never'
+complete -c aligntool -n '__aligntool_is raid reformat' -l no-pager -d 'Do not show long text in a pager'
+complete -c aligntool -n '__aligntool_is raid reformat' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is raid tune' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is raid tune' -l level -s l -d 'RAID level' -r -f -a '0 10 5 6'
 complete -c aligntool -n '__aligntool_is raid tune' -l workload -d 'As for `raid plan`' -r -f -a 'general boot database sequential lsm vm'

@@ -485,6 +485,22 @@ _aligntool_raid_persist() {
         '*:persist:_aligntool_arrays'
 }
 
+_aligntool_raid_reformat() {
+    _arguments -s -S \
+        '(--lba-size)--lba-size=[Bytes of a logical block, such as 4096]:SIZE: ' \
+        '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
+        '(--json)--json[Report events as JSON lines]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:reformat:_aligntool_arrays'
+}
+
 _aligntool_raid_tune() {
     _arguments -s -S \
         '(--level -l)--level=[RAID level]:0|10|5|6:(0 10 5 6)' \
@@ -710,9 +726,10 @@ _aligntool_raid() {
         'show:Show arrays\: members, links, state, and the offset of the data'
         'create:Make an array, and configure the system to start it at every boot'
         'persist:Configure the system to start an existing array at every boot'
+        'reformat:Give the NVMe members of an array another LBA format, one after the other'
         'tune:Measure which chunk is the fastest on empty drives'
     )
-    if ((CURRENT > 2)) && [[ $words[2] == (plan|show|create|persist|tune) ]]; then
+    if ((CURRENT > 2)) && [[ $words[2] == (plan|show|create|persist|reformat|tune) ]]; then
         local word=$words[2]
         shift words
         ((CURRENT--))

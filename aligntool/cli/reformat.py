@@ -1,0 +1,95 @@
+"""`aligntool raid reformat`: another LBA format for the NVMe members of a running array, one after the other."""
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Annotated
+
+from aligntool.audit.arrays import members_of
+from aligntool.change import Plan, with_asked
+from aligntool.cli import arrays as acting
+from aligntool.cli import options
+from aligntool.cli.options import resolved, sector
+from aligntool.cli.raid import carried_out, typed
+from aligntool.cli.run_change import Applying, ends_stream, run_change, show_only
+from aligntool.errors import Refused, Stopped
+from aligntool.linux.commands import asked_health
+from aligntool.raid.planning import needs_of_plan
+from aligntool.raid.reformat import ReformatGoal, plan_reformat
+from aligntool.raid.steps_reformat import look_closer
+from aligntool.render.lines import Line, plain
+from aligntool.values import dataclass
+
+
+@ends_stream
+def reformat_command(
+    array: Annotated[str, "ARRAY", "A running array: md127, /dev/md/data, data."],
+    *,
+    lba_size: Annotated[int, "--lba-size", "Bytes of a logical block, such as 4096.", "SIZE", sector],
+    dry_run: options.DryRunOption = False,
+    yes: options.YesOption = False,
+    kept: options.KeptPlan,
+    json_: options.EventsOption = False,
+) -> None:
+    """Give the NVMe members of an array another LBA format, one after the other.
+
+    Each member is taken out, formatted, put back and filled again from the others. What lies on the array stays, and is
+    refused where it could not work with such blocks. The plan is shown and confirmed first.
+
+    Example: sudo aligntool raid reformat /dev/md/data --lba-size 4096
+
+    Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the record kept.
+    """
+    operation = Reformat(resolved(array), ReformatGoal(lba_size))
+    if dry_run or kept.output is not None:
+        return show_only(operation, operation.make_plan(), json_=json_, kept=kept)
+    run_change(operation, yes=yes, json_=json_)
+
+
+@dataclass(frozen=True, slots=True)
+class Reformat:
+    """Give the members of an array another LBA format."""
+
+    array: str
+    goal: ReformatGoal
+
+    def make_plan(self) -> Plan:
+        report, disk = acting.look_for_array(self.array, command="sudo aligntool raid reformat")
+        known = members_of(report.judged)
+        names = disk.array.members if disk.array else ()
+        asked = {
+            name: replace(one, judged=replace(one.judged, disk=asked_health(one.disk)))
+            for name in names
+            if (one := known.get(name))
+        }
+        closer = look_closer(disk, list(asked.values()))
+        plan = plan_reformat(disk, asked, [one.disk for one in report.judged], self.goal, closer)
+        acting.refuse_unready(needs_of_plan(plan, here=True), plan.steps)
+        return plan
+
+    def document(self, plan: Plan) -> str:
+        return with_asked(plan, "reformat", self.goal) + "\n"
+
+    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
+        yield from acting.array_plan_lines(plan, type_next)
+        if not plan.steps:
+            yield plain("Nothing is to be done.")
+
+    def next_command(self) -> str:
+        return carried_out("raid reformat", typed())
+
+    def refuse_changed(self, plan: Plan) -> None:
+        acting.refuse_changed(plan, self.make_plan())
+
+    def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
+        return acting.locked_array(plan, self.make_plan)
+
+    def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
+        again = f"sudo aligntool raid reformat {plan.disk.path} --lba-size {self.goal.block_size} --dry-run"
+        try:
+            left = self.make_plan().steps
+        except Refused as error:
+            raise Stopped(f"every step is done, but the result was not verified: {error}", hint=again) from error
+        if left:
+            raise Stopped(f"every step is done, but members of {plan.disk.path} are not as planned", hint=again)
+        acting.tell_array(plan, json_=json_)

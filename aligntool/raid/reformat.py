@@ -1,0 +1,360 @@
+"""Plan `raid reformat`: give every NVMe member of a running array another LBA format, one after the other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from aligntool.audit.array_boot import is_native, places_on
+from aligntool.audit.arrays import Member, partition_node
+from aligntool.audit.wording import labelled, shell_word, unfit, uses
+from aligntool.change import Plan
+from aligntool.errors import Refusal, Refused, refuse
+from aligntool.formats.gpt import table_sizes
+from aligntool.inventory import ArrayFacts, Disk, DiskKind, Layer, LbaFormat, TableLabel
+from aligntool.raid.chunks import copies_of, level_of
+from aligntool.raid.refusals import format_of
+from aligntool.steps import CheckArray, FormatMember, NewEntry, PutBackMember, Step, Subject, TakeOutMember, subject
+from aligntool.units import format_about, format_size
+
+LEVELS = ("raid1", "raid10", "raid5", "raid6")
+METADATA = ("1.0", "1.1", "1.2")
+RUNS = ("active", "active-idle", "clean", "write-pending", "read-auto")
+PERFORMANCE = ("best", "better", "good", "degraded")  # NVMe base specification, Relative Performance
+IN_SYNC, SPARE = "in_sync", "spare"  # of a member: Documentation/admin-guide/md.rst
+# Whose smallest block is in their superblock; of XFS it is the sector, of LUKS2 the sector of its segment.
+_BY_UNIT = ("ext2", "ext3", "ext4", "btrfs", "swap")
+_INSTEAD = "save the content, make the array anew: nvme format, then aligntool raid create; and write the content back"
+
+
+@dataclass(frozen=True, slots=True)
+class ReformatGoal:
+    """`block_size`: bytes of the logical blocks that every member is to have."""
+
+    block_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closer:
+    """What an inventory does not have of an array and its drives. None: not readable."""
+
+    states: Mapping[str, str] = field(default_factory=dict)  # of each member by its kernel name: the state of a member
+    bad_blocks: tuple[str, ...] = ()  # members with blocks that md could not read or write
+    bitmap_at: int | None = None  # bytes from the superblock, which may be before it
+    xfs_sector: int | None = None  # bytes, of the file system on the array
+    scopes: Mapping[str, str | None] = field(default_factory=dict)  # `format_scope` of each drive by its name
+    namespaces: Mapping[str, int | None] = field(default_factory=dict)  # number of each of these
+
+
+@dataclass(frozen=True, slots=True)
+class _Array:
+    disk: Disk
+    facts: ArrayFacts
+    uuid: str
+    members: tuple[Member, ...]  # spares first: with one no copy is ever missing
+    others: tuple[Disk, ...]  # every disk of the machine
+    closer: Closer
+    size: int  # of the blocks to be
+
+    @property
+    def path(self) -> str:
+        """The name that stays after a reboot, where there is one."""
+        return f"/dev/{self.facts.links[0]}" if self.facts.links else self.disk.path
+
+    @property
+    def grows(self) -> bool:
+        """Whether the blocks of the array itself become larger, and so whatever lies on it has to be able to."""
+        return self.size > (self.disk.limits.logical_block_size or 512)
+
+    @property
+    def spares(self) -> tuple[Member, ...]:
+        return tuple(each for each in self.members if self.closer.states.get(each.name) == SPARE)
+
+    @property
+    def to_format(self) -> tuple[Member, ...]:
+        return tuple(each for each in self.members if each.disk.limits.logical_block_size != self.size)
+
+
+def plan_reformat(
+    disk: Disk, members: Mapping[str, Member], disks: Sequence[Disk], goal: ReformatGoal, closer: Closer
+) -> Plan:
+    """`members`: everything that could be one, by kernel name. Raises Refused with every reason."""
+    facts, path = disk.array, disk.path
+    if facts is None or not is_native(facts) or not facts.uuid:
+        text = f"{path} is not a running md array with a UUID and metadata of its own"
+        raise Refused(text, hint="aligntool raid show", code="no-array", subject=path)
+    named = sorted(facts.members, key=lambda name: (closer.states.get(name) != SPARE, name))
+    found = tuple(members[name] for name in named if name in members)
+    array = _Array(disk, facts, facts.uuid, found, tuple(disks), closer, goal.block_size)
+    reasons = [*_about_array(array), *_about_use(array), *_about_content(array)]
+    refuse([*reasons, *(reason for member in array.to_format for reason in _about_member(array, member))])
+    steps = tuple(_steps(array))
+    about = Subject(array.path, disk.size or 0, disk.limits.logical_block_size or 512, None, array.uuid, *_UNKNOWN)
+    title = f"{facts.level} of {format_about(disk.size or 0)}: members with logical blocks of {goal.block_size} bytes"
+    attention = tuple(_attention(array)) if steps else ()
+    return Plan("reformat", about, title, (), steps, attention, tuple(_notes(array)))
+
+
+_UNKNOWN = (None, None, None, "")
+
+
+def _steps(array: _Array) -> Iterator[Step]:
+    whose, spare = (array.uuid, array.path), ""
+    if not array.to_format:
+        return
+    yield CheckArray(*whose)
+    if array.spares and array.spares[0] not in array.to_format:
+        spare = f"/dev/{array.spares[0].name}"
+    for member in array.to_format:
+        device = f"/dev/{member.name}"
+        yield TakeOutMember(*whose, device, "" if member in array.spares else spare)
+        yield _format_step(array, member)
+        yield PutBackMember(*whose, device, array.size)
+        spare = device if array.spares else ""
+    yield CheckArray(*whose)
+
+
+def _format_step(array: _Array, member: Member) -> FormatMember:
+    disk, part, form = member.disk, member.partition, format_of(member.disk, array.size)
+    before, number = disk.nvme.format_in_use if disk.nvme else None, array.closer.namespaces.get(disk.name)
+    if form is None or before is None or number is None:
+        raise Refused(
+            f"the formats of {disk.name} are unknown", hint=f"sudo nvme id-ns -H {disk.path}", code="not-read"
+        )
+    entries = (NewEntry(part.number, part.extent, part.type_code, part.name or ""),) if part else ()
+    uuids = (part.uuid or "",) if part else ()
+    sizes = (before, disk.limits.logical_block_size or 512, form.index, form.data_size)
+    return FormatMember(array.uuid, array.path, subject(disk), f"/dev/{member.name}", number, *sizes, entries, uuids)
+
+
+# Why it is not done: because of the array.
+
+
+def _about_array(array: _Array) -> Iterator[Refusal]:
+    facts, path, detail = array.facts, array.disk.path, f"sudo mdadm --detail {shell_word(array.disk.path)}"
+    count = facts.devices or 0
+    copies = copies_of(level_of(facts.level), count, facts.layout or "") if facts.level in ("raid1", "raid10") else 2
+    if facts.level not in LEVELS or min(copies, count) < 2:
+        text = f"{path} is a {facts.level} that does not go on without a member: formatting one would lose its data"
+        yield Refusal("not-redundant", path, text, _INSTEAD)
+    if facts.metadata not in METADATA:
+        text = f"{path} has metadata {facts.metadata}; only {', '.join(METADATA)} are known to work on larger blocks"
+        yield Refusal("metadata", path, text, _INSTEAD)
+    known = {each.name for each in array.members}
+    for name in facts.members:
+        state = array.closer.states.get(name, "unknown")
+        if state not in (IN_SYNC, SPARE):
+            yield Refusal("not-clean", path, f"the member {name} of {path} is {state}, not plainly in sync", detail)
+        if name not in known:
+            yield Refusal("not-read", name, f"the drive of the member {name} could not be looked at", "lsblk")
+    whole = [name for name in facts.members if array.closer.states.get(name) == IN_SYNC]
+    if facts.degraded or len(whole) != facts.devices:
+        text = f"{path} has {len(whole)} of {facts.devices} members in sync; one that goes would leave too few"
+        yield Refusal("not-clean", path, text, detail)
+    if facts.state not in RUNS or facts.sync_action != "idle":
+        text = f"{path} is {facts.state}, and md is at work on it: {facts.sync_action}"
+        yield Refusal("not-clean", path, text, f"{detail}; cat /proc/mdstat")
+    if facts.policy not in ("bitmap", "resync") or facts.bitmap == "external":
+        what = "a bitmap in a file" if facts.bitmap == "external" else f"the consistency policy {facts.policy}"
+        text = f"{path} has {what}: a log or a file of its own counts in blocks as well"
+        yield Refusal("metadata", path, text, "mdadm(8), --grow --bitmap and --consistency-policy")
+    for name in array.closer.bad_blocks:
+        text = f"{name} has a list of bad blocks: what lies there has no second copy while another member is out"
+        yield Refusal("failing", name, text, f"sudo mdadm --examine-badblocks /dev/{name}")
+    yield from _about_places(array)
+
+
+def _about_places(array: _Array) -> Iterator[Refusal]:
+    facts, path = array.facts, array.disk.path
+    places = {"what each member gives": facts.each, "the bitmap, from the superblock": array.closer.bitmap_at}
+    places |= {f"the data of {name}": at for name, at in facts.member_data_offsets}
+    for what, number in places.items():
+        if number is not None and number % array.size:
+            text = f"{path}: {what} is at {number} bytes, which is not a multiple of {array.size}"
+            yield Refusal("metadata", path, text, _INSTEAD)
+    if facts.each is None or len(facts.member_data_offsets) != len(facts.members):
+        yield Refusal("not-read", path, f"{path}: where its data lie on the members is unknown", "aligntool raid show")
+
+
+def _about_use(array: _Array) -> Iterator[Refusal]:
+    """The kernel changes the blocks of a running array while it is in use; what is mounted keeps the old size."""
+    if not array.grows:
+        return
+    disk = array.disk
+    used = list(uses(disk.name, disk.name, places_on(disk), disk.holders, "start a live system, and do it from there"))
+    for part in disk.partitions:
+        used += uses(part.node or disk.name, part.node or disk.name, (), part.holders)
+    if used:
+        text = f"the logical blocks of {disk.path} become {array.size} bytes, which must not happen while it is in use"
+        yield Refusal("in-use", disk.path, text, "it may be used again as soon as the first member is back")
+    yield from used
+
+
+# Because of what lies on it. md has one size of logical blocks, the largest of its members'.
+
+
+def _about_content(array: _Array) -> Iterator[Refusal]:
+    disk, size = array.disk, array.size
+    if not array.grows:
+        return
+    name, where = disk.path, f"an array with logical blocks of {size} bytes"
+    if disk.table or disk.partitions:
+        label = disk.table.label if disk.table else "partition"
+        text = f"{name} has a {label} table, which counts in its present blocks: on {where} it vanishes"
+        yield Refusal("layer-blocks", name, text, _INSTEAD)
+    elif not (disk.table_read and disk.content_read):
+        look = f"sudo aligntool audit {shell_word(name)}"
+        yield Refusal("not-read", name, f"what lies on {name} could not be read", look)
+    elif len(disk.content) != 1:
+        found = " and ".join(map(labelled, disk.content)) or disk.content_hint or "nothing that is recognised"
+        text = f"{name} holds {found}, and whether that works on {where} is unknown"
+        yield Refusal("layer-blocks", name, text, _INSTEAD)
+    elif why := _unable(array, disk.content[0]):
+        text = f"{name}: {labelled(disk.content[0])} {why}: it would not work on {where}"
+        yield Refusal("layer-blocks", name, text, _way_out(disk, disk.content[0]))
+
+
+def _unable(array: _Array, layer: Layer) -> str:
+    """Return why the content cannot take the new blocks, or may not; "" where its superblock proves that it can."""
+    size, unit = array.size, layer.data_unit
+    if layer.problems:
+        return f"is damaged ({layer.problems[0]})"
+    if layer.kind == "xfs":
+        sector = array.closer.xfs_sector
+        return "" if sector and sector >= size else f"has sectors of {sector or 'unknown many'} bytes"
+    if layer.kind == "crypto_LUKS":
+        fits = layer.version == "LUKS2" and unit is not None and unit >= size
+        return "" if fits else f"encrypts sectors of {unit} bytes, and what is inside may count in such"
+    if layer.kind in _BY_UNIT:
+        return "" if unit and unit >= size else f"has blocks of {unit} bytes"
+    return "may count in smaller blocks, which its superblock does not tell"
+
+
+def _way_out(disk: Disk, layer: Layer) -> str:
+    if layer.kind == "crypto_LUKS":
+        return f"sudo cryptsetup reencrypt --sector-size 4096 {shell_word(disk.path)} makes a LUKS2 count so"
+    return _INSTEAD
+
+
+# Because of a member.
+
+
+def _about_member(array: _Array, member: Member) -> Iterator[Refusal]:
+    disk, name = member.disk, member.disk.name
+    if disk.kind is not DiskKind.NVME or disk.nvme is None:
+        text = f"{member.name} is not on an NVMe drive, so nothing can change its logical blocks"
+        yield Refusal("lba-format", member.name, text, f"replace it by a drive with blocks of {array.size} bytes")
+        return
+    yield from unfit(disk, member.partition, member.name)
+    if not (disk.wwn or disk.serial):
+        text = f"{name} has neither a serial number nor a WWN, so it could be taken for another drive later"
+        yield Refusal("lba-format", name, text)
+    yield from _about_format(array, disk)
+    for what, end in disk.taken:
+        yield Refusal("in-use", name, what, end)
+    yield from uses(name, name, places_on(disk), [each for each in disk.holders if each != array.disk.name])
+    for part in disk.partitions:
+        if member.partition is None or part.number != member.partition.number:
+            text = f"{name} has partition {part.number} beside the member, and a format erases the whole drive"
+            yield Refusal("not-empty", name, text, f"save it and remove it first: sudo sfdisk --delete {disk.path}")
+    if member.partition is not None:
+        yield from _about_partition(array, member, disk)
+
+
+def _about_format(array: _Array, disk: Disk) -> Iterator[Refusal]:
+    look, scope = f"sudo nvme id-ns -H {shell_word(disk.path)}", array.closer.scopes.get(disk.name)
+    nvme, number = disk.nvme, array.closer.namespaces.get(disk.name)
+    if nvme is None or None in (nvme.format_in_use, scope, number):
+        yield Refusal(
+            "not-read", disk.name, f"{disk.name} did not tell its formats", f"type the same after sudo; {look}"
+        )
+        return
+    if format_of(disk, array.size) is None:
+        offered = ", ".join(sorted({_words(each) for each in nvme.formats}))
+        text = f"{disk.name} has no format with {array.size} bytes and no metadata; it has {offered}"
+        yield Refusal("lba-format", disk.name, text, look)
+    before = next((each for each in nvme.formats if each.index == nvme.format_in_use), None)
+    if before is None or before.metadata_size:
+        text = f"{disk.name} keeps metadata beside its blocks, which another format would not have"
+        yield Refusal("lba-format", disk.name, text, look)
+    if scope == "none":
+        yield Refusal("lba-format", disk.name, f"{disk.name} has no command to format a namespace", look)
+    if len(nvme.controllers) != 1:
+        text = f"{disk.name} is reached through {len(nvme.controllers)} controllers, so others may be using it"
+        yield Refusal("lba-format", disk.name, text, f"sudo nvme list-subsys {shell_word(disk.path)}")
+    beside = [one.name for one in array.others if one.name != disk.name and _share_controller(one, disk)]
+    if scope == "drive" and beside:
+        text = f"a format of {disk.name} erases every namespace of its drive, also {', '.join(beside)} (FNA)"
+        yield Refusal("lba-format", disk.name, text, "sudo nvme list")
+
+
+def _share_controller(one: Disk, other: Disk) -> bool:
+    theirs = (set(each.nvme.controllers) if each.nvme else set() for each in (one, other))
+    return not set.isdisjoint(*theirs)
+
+
+def _about_partition(array: _Array, member: Member, disk: Disk) -> Iterator[Refusal]:
+    part, table, size = member.partition, disk.table, array.size
+    if part is None:
+        return
+    name = member.name
+    if table is None or table.label is not TableLabel.GPT or table.faults or not (table.disk_id and part.uuid):
+        text = f"the table of {disk.name} is not a sound GPT; only such a one is written again in other sectors"
+        yield Refusal("metadata", disk.name, text, f"aligntool audit {disk.path}")
+        return
+    head, tail = table_sizes(size)
+    room = (disk.size or 0) // size * size - tail
+    if part.extent.start % size or part.extent.length % size or part.extent.start < head or part.extent.end > room:
+        text = (
+            f"{name} is at bytes {part.extent.start} to {part.extent.end - 1} of {disk.name}: sectors of {size} bytes"
+        )
+        yield Refusal("metadata", name, f"{text} need it on their multiples from {head} to {room}", _INSTEAD)
+    plain = (part.name or "").isascii() and (part.name or "").isprintable() and not set(part.name or "") & set("\"'\\")
+    if part.flags or not plain:
+        what = f"attributes ({', '.join(part.flags)})" if part.flags else f"the name {part.name!r}"
+        text = f"{name} has {what}, which a table that is written again would not have"
+        yield Refusal("metadata", name, text, f"sudo sfdisk --part-attrs {disk.path} {part.number} ''")
+    if name != partition_node(disk.name, part.number):
+        yield Refusal("metadata", name, f"{name} is not the usual name of partition {part.number} of {disk.name}")
+
+
+# What was decided, and what needs the user.
+
+
+def _words(form: LbaFormat) -> str:
+    metadata = f"+{form.metadata_size}" if form.metadata_size else ""
+    return f"{form.data_size}{metadata} bytes ({PERFORMANCE[form.relative_performance]})"
+
+
+def _notes(array: _Array) -> Iterator[str]:
+    for member in array.members:
+        formats = member.disk.nvme.formats if member.disk.nvme else ()
+        in_use = member.disk.nvme.format_in_use if member.disk.nvme else None
+        now = next((_words(each) for each in formats if each.index == in_use), "unknown")
+        form = format_of(member.disk, array.size)
+        if member in array.to_format and form:
+            how = "as the drive itself rates them"
+            yield f"{member.name}: format {in_use}, {now}, becomes format {form.index}, {_words(form)}, {how}"
+        else:
+            yield f"{member.name} has logical blocks of {array.size} bytes already"
+    if array.grows:
+        what = labelled(array.disk.content[0])
+        unit = array.closer.xfs_sector if array.disk.content[0].kind == "xfs" else array.disk.content[0].data_unit
+        yield f"{what} counts in {unit} bytes, so it works on logical blocks of {array.size} bytes"
+    if array.to_format and array.spares:
+        yield f"the spare {array.spares[0].name} stands in for each member in turn, so no copy is ever missing"
+    if array.to_format:
+        yield from _risks(array)
+
+
+def _risks(array: _Array) -> Iterator[str]:
+    each = format_size(array.facts.each or 0)
+    yield f"{each} of each member are written anew: that is wear, and it takes hours on large drives"
+    if not array.spares and array.facts.level != "raid6":
+        yield "while a member is out another one that fails loses data: have a backup, or add a spare before"
+    if not array.spares and array.facts.level in ("raid5", "raid6"):
+        hole = "a power cut while something is written to it without a member can keep it from starting"
+        yield f"leave the array unmounted until the end: {hole} (write hole)"
+
+
+def _attention(array: _Array) -> Iterator[str]:
+    if array.grows:
+        yield "a program that bypasses the page cache (O_DIRECT) in units of 512 bytes has to use larger ones"

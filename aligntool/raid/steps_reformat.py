@@ -1,0 +1,388 @@
+"""Steps on the members of a running array: compare, take out, format, put back. And what planning needs to know."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from aligntool.audit.arrays import Member
+from aligntool.change import Progress, Said
+from aligntool.errors import Refused, Stopped
+from aligntool.formats.identify import format_scope
+from aligntool.inventory import Disk, TableCopyState, array_uuid
+from aligntool.linux.commands import identify_controller, namespace_number
+from aligntool.linux.devices import read_array
+from aligntool.linux.lock import kernel_folder, lock_disk, locked, settle, wait_for_partition
+from aligntool.linux.process import run_or_stop, run_program
+from aligntool.linux.sysfs import Tree, opened
+from aligntool.linux.users import disk_folder
+from aligntool.raid.commands import member_commands, table_script
+from aligntool.raid.reformat import IN_SYNC, RUNS, SPARE, Closer
+from aligntool.raid.steps_drives import is_same_drive, look_at
+from aligntool.raid.steps_md import attribute, shown_on, slaves, superblock_uuid, text_of
+from aligntool.steps import CheckArray, FormatMember, MemberStep, PutBackMember, TakeOutMember
+from aligntool.units import Extent
+
+_PAUSE_S = 1.0
+_PATIENCE_S = 20.0  # until md begins to recover, or the kernel shows what a format changed
+_SECTOR = 512
+_FAULTY, _WANTED = "faulty", "want_replacement"
+
+
+def look_closer(disk: Disk, members: Sequence[Member]) -> Closer:
+    """Read what an inventory does not have. `disk`: the array. Raises Refused where md shows nothing of it."""
+    names = disk.array.members if disk.array else ()
+    states = {name: _state(disk.name, name) for name in names}
+    bad = tuple(name for name in names if _of_member(disk.name, name, "bad_blocks"))
+    place = attribute(disk.name, "bitmap/location").lstrip("+")
+    bitmap = int(place) * _SECTOR if place.lstrip("-").isdigit() else None
+    found = {each.disk.name: _namespace(each.disk) for each in members}
+    scopes = {name: scope for name, (scope, _) in found.items()}
+    numbers = {name: number for name, (_, number) in found.items()}
+    return Closer(states, bad, bitmap, _xfs_sector(disk), scopes, numbers)
+
+
+def _namespace(disk: Disk) -> tuple[str | None, int | None]:
+    with suppress(OSError), opened(disk.path) as descriptor:
+        return format_scope(identify_controller(descriptor) or b""), namespace_number(descriptor)
+    return None, None
+
+
+def _xfs_sector(disk: Disk) -> int | None:
+    """Return the smaller of its sectors and those of its log: struct xfs_dsb, sb_sectsize and sb_logsectsize."""
+    with suppress(OSError), opened(disk.path) as descriptor:
+        head = os.pread(descriptor, 4096, 0)
+        if head.startswith(b"XFSB"):
+            sizes = (int.from_bytes(head[at : at + 2], "big") for at in (102, 194))
+            return min(size for size in sizes if size)
+    return None
+
+
+# The walk: each step looks at the array and at the drive, and does what is left to do.
+
+
+def apply_member_step(step: MemberStep, index: int) -> Iterator[Said | Progress]:
+    """Raises Refused where a comparison that comes before every write finds a difference, Stopped else."""
+    match step:
+        case CheckArray():
+            yield from _check(step, index)
+        case TakeOutMember():
+            yield from _take_out(step, index)
+        case FormatMember():
+            yield from _format(step)
+        case PutBackMember():
+            yield from _put_back(step, index)
+
+
+def undo_member_step(step: MemberStep, index: int) -> Iterator[Said | Progress]:
+    """The other way round: a member that was put back is taken out, formatted as it was, and put back."""
+    match step:
+        case TakeOutMember(array, path, device):
+            yield from _put_back(PutBackMember(array, path, device, 0), index)
+        case FormatMember():
+            yield from _format(backwards(step))
+        case PutBackMember(array, path, device):
+            yield from _take_out(TakeOutMember(array, path, device), index)
+
+
+def backwards(step: FormatMember) -> FormatMember:
+    """Return the step that gives the member its old format again."""
+    old, new = (step.format_before, step.block_before), (step.format_after, step.block_after)
+    whose = (step.array, step.path, step.disk, step.device, step.namespace)
+    return FormatMember(*whose, *new, *old, step.entries, step.uuids)
+
+
+# The array, by its UUID.
+
+
+def running_array(step: MemberStep) -> str:
+    """Return the kernel's name of the array; where a start of the machine left it without the member that is out, it is
+    started. Raises Stopped.
+    """
+    settle()
+    found = _find(step.array)
+    if found is None:
+        run_program("mdadm", "--assemble", "--run", step.path, f"--uuid={step.array}")
+    elif attribute(found, "array_state") not in RUNS:
+        run_program("mdadm", "--run", f"/dev/{found}")
+    settle()
+    found = _find(step.array)
+    if found is None or attribute(found, "array_state") not in RUNS:
+        raise Stopped(f"the array {step.path}, UUID {step.array}, does not run: cat /proc/mdstat; mdadm --detail")
+    if attribute(found, "array_state") == "read-auto":
+        run_or_stop("mdadm", "--readwrite", f"/dev/{found}")
+    return found
+
+
+def _find(uuid: str) -> str | None:
+    """By the superblocks of the members, of which one that is being added has none yet."""
+    for folder in sorted(Path("/sys/block").glob("md*/md")):
+        name = folder.parent.name
+        if {superblock_uuid(f"/dev/{each}") for each in slaves(name)} - {""} == {uuid}:
+            return name
+    return None
+
+
+def _of_member(name: str, member: str, word: str) -> str:
+    return text_of(Path("/sys/block", name, "md", f"dev-{member}", word))
+
+
+def _state(name: str, device: str) -> str:
+    """Return what md calls the state of a member; "" where it is not in the array."""
+    return _of_member(name, Path(device).name, "state")
+
+
+def _states(name: str) -> dict[str, str]:
+    return {each: _state(name, each) for each in slaves(name)}
+
+
+def _block_size(name: str) -> int:
+    return int(text_of(Path("/sys/block", name, "queue/logical_block_size")) or 0)
+
+
+def _stop_unless_whole(name: str) -> None:
+    """Every member in sync, nothing at work: only then one may go. Raises Stopped."""
+    odd = [f"{each} is {state or 'gone'}" for each, state in _states(name).items() if state not in (IN_SYNC, SPARE)]
+    action = attribute(name, "sync_action")
+    if odd or attribute(name, "degraded") != "0" or action != "idle":
+        what = ", ".join(odd) or f"degraded {attribute(name, 'degraded')}, sync_action {action}"
+        raise Stopped(f"/dev/{name} is not whole ({what}), so no member is taken out of it: mdadm --detail /dev/{name}")
+
+
+def _work(name: str, index: int) -> Iterator[Progress]:
+    """Yield how far md is, until it is idle; it may take a moment until it begins."""
+    begun, deadline = False, time.monotonic() + _PATIENCE_S
+    while True:
+        facts = read_array(Tree(""), f"/sys/block/{name}")
+        busy = facts is not None and facts.sync_action not in ("idle", "frozen")
+        if facts is None or not (busy or (not begun and time.monotonic() < deadline and facts.degraded)):
+            return
+        begun = begun or busy
+        if facts.sync_done is not None and facts.sync_total:
+            yield Progress(index, facts.sync_done, facts.sync_total)
+        time.sleep(_PAUSE_S)
+
+
+# CheckArray
+
+
+def _check(step: CheckArray, index: int) -> Iterator[Said | Progress]:
+    name = running_array(step)
+    if attribute(name, "sync_action") == "check":  # of a run that was interrupted
+        run_or_stop("mdadm", "--action=idle", f"/dev/{name}")
+    yield from _work(name, index)
+    _stop_unless_whole(name)
+    run_or_stop("mdadm", "--action=check", f"/dev/{name}")
+    try:
+        yield from _work(name, index)
+    except (GeneratorExit, KeyboardInterrupt):
+        run_program("mdadm", "--action=idle", f"/dev/{name}")
+        raise
+    _stop_unless_whole(name)
+    if (differ := attribute(name, "mismatch_cnt")) != "0":
+        text = f"/dev/{name}: {differ} sectors of its members do not agree, so one of them may not take another's place"
+        hint = f"aligntool audit; then sudo mdadm --action=repair /dev/{name}, which keeps one of the versions"
+        raise (Stopped if index else Refused)(text, hint=hint)
+    yield Said(f"all members of /dev/{name} agree")
+
+
+# TakeOutMember
+
+
+def _take_out(step: TakeOutMember, index: int) -> Iterator[Said | Progress]:
+    name = running_array(step)
+    state, array = _state(name, step.device), f"/dev/{name}"
+    if not state:
+        yield Said(f"{step.device} is out already")
+        return
+    if IN_SYNC in state:
+        if _WANTED not in state:
+            _stop_unless_whole(name)
+            spare = next((each for each, state in _states(name).items() if state == SPARE), None)
+            words = ("--replace", step.device, "--with", f"/dev/{spare}") if spare else ("--fail", step.device)
+            run_or_stop("mdadm", array, *words)
+        if _WANTED in _state(name, step.device):
+            yield from _replaced(name, step.device, index)
+    elif _FAULTY not in state:
+        run_or_stop("mdadm", array, "--fail", step.device)  # it holds nothing that the others do not
+    deadline = time.monotonic() + _PATIENCE_S
+    while _state(name, step.device):
+        said = run_program("mdadm", array, "--remove", step.device)
+        if said.code and time.monotonic() > deadline:
+            raise Stopped(f"{step.device} cannot be removed from {array}: {said.last_words}")
+        settle()
+    yield Said(f"{step.device} is out of {array}")
+
+
+def _replaced(name: str, device: str, index: int) -> Iterator[Progress]:
+    """Wait until the spare holds what the member does, whereupon md gives the member up. Raises Stopped."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while _FAULTY not in (state := _state(name, device)):
+        yield from _work(name, index)
+        if attribute(name, "sync_action") != "idle":
+            deadline = time.monotonic() + _PATIENCE_S
+        elif _FAULTY not in state and time.monotonic() > deadline:
+            raise Stopped(f"no spare took the place of {device} in /dev/{name}: cat /proc/mdstat")
+        time.sleep(_PAUSE_S / 10)
+
+
+# FormatMember: the one step that erases, and what it looks at before.
+
+
+def _format(step: FormatMember) -> Iterator[Said]:
+    """A namespace that is out of its array, is the plan's by model, serial number and WWN, and holds nothing but what
+    it held of the array. Raises Stopped.
+    """
+    path = step.disk.path
+    disk = _stop_unless_ours(step)
+    if disk.nvme and disk.nvme.format_in_use == step.format_after:
+        yield Said(f"{path} has its format already")
+    else:
+        _stop_unless_held_by_others(step)
+        try:
+            with lock_disk(path, why="formatting") as own:
+                _stop_unless_ours(step)
+                own.kernel.forget(own.kernel.numbers())
+                run_or_stop(*member_commands(step)[0])
+        except Refused as error:
+            raise Stopped(str(error), hint=error.hint) from error
+        _wait_for_blocks(step)
+        yield Said(f"{path} has logical blocks of {step.block_after} bytes")
+    if step.entries:
+        _make_table(step)
+
+
+def _stop_unless_held_by_others(step: FormatMember) -> None:
+    """Everything that the member held is on those that run without it: after a power cut another one may be gone, and
+    this one the last. Raises Stopped.
+    """
+    name = running_array(step)
+    odd = [f"{each} is {state or 'gone'}" for each, state in _states(name).items() if state not in (IN_SYNC, SPARE)]
+    missing = attribute(name, "degraded")
+    if _state(name, step.device) or odd or missing not in ("0", "1") or attribute(name, "sync_action") != "idle":
+        what = ", ".join(odd) or f"degraded {missing}, sync_action {attribute(name, 'sync_action')}"
+        text = f"/dev/{name} does not run on all members but {step.device} ({what}), so that is not formatted"
+        raise Stopped(text, hint=f"sudo mdadm --detail /dev/{name}")
+
+
+def _stop_unless_ours(step: FormatMember) -> Disk:
+    disk = look_at(step.disk.path)
+    path = disk.path
+    if not is_same_drive(disk, step):
+        raise Stopped(f"{path} is another drive than the plan's: model, serial number or WWN differ")
+    holders = [*disk.holders, *(each for part in disk.partitions for each in part.holders)]
+    places = [*disk.mounted_at, *(each for part in disk.partitions for each in part.mounted_at)]
+    if holders or places:
+        raise Stopped(f"{path} is in use, and is not formatted: {', '.join((*holders, *places))}")
+    if not (disk.table_read and disk.content_read and disk.nvme and disk.nvme.format_in_use is not None):
+        raise Stopped(f"{path} could not be read, so it may not be what was taken out; it is not formatted")
+    if disk.nvme.format_in_use not in (step.format_before, step.format_after):
+        raise Stopped(f"{path} has format {disk.nvme.format_in_use}, which is neither the old one nor the new one")
+    planned = {entry.extent for entry in step.entries}
+    content = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
+    odd = [part.extent for part in disk.partitions if part.extent not in planned]
+    if odd or any(array_uuid(layer) != step.array for layer in content):
+        raise Stopped(f"{path} holds what the plan does not have; it is not formatted", hint=f"sudo wipefs {path}")
+    return disk
+
+
+def _wait_for_blocks(step: FormatMember) -> None:
+    """Raises Stopped where the drive does not become what was ordered, or is too short for its member."""
+    deadline, file = time.monotonic() + _PATIENCE_S, Path("/sys/block", Path(step.disk.path).name)
+    settle()
+    while text_of(file / "queue/logical_block_size") != str(step.block_after):
+        if time.monotonic() > deadline:
+            raise Stopped(f"{step.disk.path} does not show logical blocks of {step.block_after} bytes after its format")
+        time.sleep(_PAUSE_S / 10)
+    size = int(text_of(file / "size") or 0) * _SECTOR
+    if size < (step.entries[-1].extent.end if step.entries else 0):
+        raise Stopped(f"{step.disk.path} has only {size} bytes in this format, too few for its partition")
+
+
+def _make_table(step: FormatMember) -> None:
+    """The same partitions with the same GUIDs, in the sectors that the drive has now. Raises Stopped."""
+    path, disk = step.disk.path, look_at(step.disk.path)
+    found = [(part.number, part.extent, part.uuid) for part in disk.partitions]
+    wanted = [(each.number, each.extent, uuid) for each, uuid in zip(step.entries, step.uuids, strict=True)]
+    copies = disk.table.copies if disk.table and not disk.table.faults else ()
+    sound = bool(copies) and all(copy.state is TableCopyState.GOOD for copy in copies)
+    try:
+        with lock_disk(path, why="formatting") as own:
+            if found != wanted or not sound:
+                own.kernel.forget(own.kernel.numbers())
+                said = run_program(*member_commands(step)[1], stdin=table_script(step).encode())
+                if said.code:
+                    raise Stopped(f"sfdisk made no table on {path}: {said.last_words}")
+            own.kernel.show([(entry.number, entry.extent) for entry in step.entries])
+    except Refused as error:
+        raise Stopped(str(error), hint=error.hint) from error
+    for entry in step.entries:
+        wait_for_partition(path, step.device, Extent(entry.extent.start, entry.extent.length))
+
+
+# PutBackMember
+
+
+def _put_back(step: PutBackMember, index: int) -> Iterator[Said | Progress]:
+    name = running_array(step)
+    grows = _block_size(name) < step.block_size
+    if not _state(name, step.device):
+        if superblock_uuid(step.device) == step.array:  # it was not formatted, or was being filled when the power went
+            run_or_stop("mdadm", "--zero-superblock", step.device)
+        elif shown := shown_on(step.device):
+            raise Stopped(f"{step.device} holds {shown}, and is not added over that")
+        _add(name, step)
+        yield Said(f"{step.device} is added to /dev/{name}")
+    if _block_size(name) < step.block_size:
+        _assemble_again(name, step)
+        name = running_array(step)
+        if _block_size(name) < step.block_size:
+            raise Stopped(f"/dev/{name} still has logical blocks of {_block_size(name)} bytes, not {step.block_size}")
+    if grows:
+        yield Said(f"/dev/{name} has logical blocks of {step.block_size} bytes now, and may be used again")
+    yield from _work(name, index)
+    state = _state(name, step.device)
+    if attribute(name, "degraded") != "0" or state not in (IN_SYNC, SPARE):
+        what = f"{step.device} is {state or 'not in it'}, and it lacks {attribute(name, 'degraded')}"
+        raise Stopped(f"/dev/{name} did not become whole: {what}", hint=f"sudo mdadm --detail /dev/{name}; dmesg")
+    yield Said(f"{step.device} is back, {'as the spare' if state == SPARE else 'with all its data'}")
+
+
+def _add(name: str, step: PutBackMember) -> None:
+    """md changes the blocks of an array at once, or when it is assembled; nobody may be using it. Raises Stopped."""
+    if _block_size(name) >= step.block_size:
+        run_or_stop("mdadm", f"/dev/{name}", "--add", step.device)
+        return
+    with _unused(name):
+        run_or_stop("mdadm", f"/dev/{name}", "--add", step.device)
+    settle()
+
+
+@contextmanager
+def _unused(name: str) -> Iterator[None]:
+    """Held exclusively, so that nothing mounts it meanwhile. Raises Stopped where it is in use."""
+    try:
+        descriptor = os.open(f"/dev/{name}", os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
+    except OSError as error:
+        text = f"/dev/{name} is in use, and its logical blocks must not change under it: {error.strerror}"
+        raise Stopped(text, hint=f"lsblk /dev/{name}; unmount it, then sudo aligntool resume") from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _assemble_again(name: str, step: PutBackMember) -> None:
+    """An array takes the largest logical blocks of its members when it is assembled. Raises Stopped."""
+    with _unused(name):
+        members = sorted(slaves(name))
+    disks = {disk_folder(folder).name for each in members if (folder := kernel_folder(f"/dev/{each}"))}
+    try:
+        with locked(f"/dev/{each}" for each in sorted(disks)):  # or udev would assemble what it finds on them
+            run_or_stop("mdadm", "--stop", f"/dev/{name}")
+            nodes = [f"/dev/{each}" for each in members]
+            run_or_stop("mdadm", "--assemble", "--run", step.path, f"--uuid={step.array}", *nodes)
+    except Refused as error:
+        raise Stopped(str(error), hint=error.hint) from error
+    settle()

@@ -1,0 +1,137 @@
+"""`raid reformat` on real md and on NVMe drives with formats of 512 and 4096 bytes, with the power cut in the middle.
+
+One guest makes, fills and reformats an array of each level, and takes one back; the last one is cut off by killing
+QEMU while the first member is filled again. A second guest resumes, and is cut while the second member is formatted.
+A third one resumes to the end. QEMU forgets the format of a drive when it ends, so a guest gets each drive with the
+blocks that the table on it counts in.
+"""
+
+import json
+import random
+import re
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.conftest import Lab
+from tests.lab.drives import Nvme
+from tests.lab.emulator import started
+from tests.lab.guest import SCRIPT, Guest
+from tests.lab.kernel import ROOT, debian_kernel
+from tests.lab.reformatted import CASES, SERIALS, SIZE, Case
+from tests.thorough import when_thorough
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "mdadm", "sfdisk", "udevadm", "nvme"),
+    pytest.mark.needs_tools("mkfs.xfs", "mkfs.ext4", "cryptsetup"),
+    when_thorough("reformats arrays in three emulated PCs, which takes twenty minutes"),
+]
+LIMIT_S = 3600.0
+FORWARD = tuple(case for case in CASES if case.name != "old")
+CUT = "five"
+PUT_BACK, FORMAT = 3, 5  # steps: 0 compares; 1, 2, 3 take out, format and put back the first member; 4, 5, 6 the second
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """`cut`: of the array whose power was cut twice."""
+
+    of: dict[str, dict[str, Any]]
+    cut: dict[str, Any]
+
+
+def _script(*names: str) -> str:
+    return f"cd '{ROOT}'\n'{sys.executable}' -m tests.lab.reformatted {' '.join(names)}"
+
+
+def _guest(lab_guest: Guest) -> Guest:
+    """The same drives, each with the blocks that the table on it counts in; one without a table was just formatted."""
+
+    def block(serial: str) -> int:
+        with (lab_guest.folder / f"{serial}.img").open("rb") as image:
+            return 512 if image.read(520)[512:] == b"EFI PART" else 4096
+
+    drives = tuple(Nvme(serial, size=SIZE, block=block(serial)) for serial in SERIALS)
+    return Guest(lab_guest.folder, drives, lab_guest.memory_mib)
+
+
+def _cut(guest: Guest, step: int, *names: str) -> None:
+    """Run these, and kill QEMU within two seconds after this step of the last one began."""
+    (guest.folder / "lab").mkdir(exist_ok=True)
+    (guest.folder / "lab" / SCRIPT).write_text(f"set -eu\nexport LC_ALL=C\n{_script(*names)}\n")
+    command = guest.command(debian_kernel(), "--show-boot-console", "--script-sh", f"bash /lab/{SCRIPT}")
+    with started(command, guest.folder / "console") as pc:
+        deadline = time.monotonic() + LIMIT_S
+        while not re.search(rf'"step-begun",\s*"index":\s*{step}\b', pc.console()):
+            assert pc.is_on() and time.monotonic() < deadline, pc.console()
+            time.sleep(0.1)
+        time.sleep(random.Random(step).uniform(0, 2))
+        pc.cut()
+
+
+@pytest.fixture(scope="module")
+def told(lab: Lab) -> Told:
+    first = lab.guest(*(Nvme(serial, size=SIZE) for serial in SERIALS))
+    _cut(first, PUT_BACK, *(case.name for case in FORWARD), "old-back", f"{CUT}-cut")
+    _cut(_guest(first), FORMAT, f"{CUT}-resume+cut")
+    shared = _guest(first).run(_script(f"{CUT}-resume"), limit_s=LIMIT_S)
+    names = [*(case.name for case in FORWARD), "old-back"]
+    return Told({name: _read(shared, name) for name in names}, _read(shared, f"{CUT}-resume"))
+
+
+def _read(folder: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / f"{name}.json").read_text())
+    return found
+
+
+def _case(name: str) -> Case:
+    return next(case for case in CASES if case.name == name)
+
+
+def _is_whole(said: dict[str, Any], case: Case, blocks: Sequence[int]) -> None:
+    """By mdadm, the kernel, sfdisk and the file system's own checker, which ran before the files were read again."""
+    code, _, err = said["done"]
+    assert code == 0, err
+    assert said["after"] == said["sums"] and len(said["sums"]) == 12
+    assert said["mismatches"] == "0" and said["records"] == []
+    assert said["blocks"] == list(blocks)
+    assert said["tables"] == said["tables_before"]
+    assert len(said["tables"]) == (0 if case.whole else case.members)
+    active = case.members - case.spare
+    assert f"[{active}/{active}]" in said["mdstat"], said["mdstat"]
+    assert ("(S)" in said["mdstat"]) == case.spare
+
+
+@pytest.mark.parametrize("case", FORWARD, ids=lambda case: case.name)
+def test_every_member_has_the_new_blocks_and_every_file_is_what_it_was(told: Told, case: Case) -> None:
+    said = told.of[case.name]
+    _is_whole(said, case, [4096] * case.members)
+    assert said["array_block"] == 4096
+    assert said["dry"][0] == 0 and "--lba-size 4096" in said["dry"][1]
+
+
+@pytest.mark.parametrize("case", FORWARD, ids=lambda case: case.name)
+def test_while_it_is_mounted_nothing_is_begun(told: Told, case: Case) -> None:
+    code, out, _ = told.of[case.name]["refused"]["mounted"]
+    assert code == 3 and '"in-use"' in out
+
+
+def test_what_is_taken_back_has_the_old_blocks_and_the_old_files(told: Told) -> None:
+    said = told.of["old-back"]
+    assert "[2/1]" in said["before"]  # or nothing was taken back
+    _is_whole(said, _case("old"), [512, 512])
+
+
+def test_after_two_power_cuts_a_resume_makes_it_whole(told: Told) -> None:
+    said = told.cut
+    assert "[3/2]" in said["before"] or "inactive" in said["before"], said["before"]
+    status = json.loads(said["status"][1])
+    assert (status["state"], status["step"]) == ("unfinished", "FormatMember")
+    _is_whole(said, _case(CUT), [4096] * 3)
+    assert said["array_block"] == 4096

@@ -1,0 +1,266 @@
+"""What `aligntool raid reformat` would do, and everything that it refuses, on made-up arrays of NVMe drives."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aligntool.audit.arrays import members_of
+from aligntool.audit.judge import audit
+from aligntool.change import Plan, from_json, to_json
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, Inventory, Layer, LbaFormat, NvmeFacts, Partition, Table, TableLabel
+from aligntool.raid.commands import member_commands, table_script
+from aligntool.raid.make import plan_here
+from aligntool.raid.reformat import Closer, ReformatGoal, plan_reformat
+from aligntool.raid.steps_reformat import backwards
+from aligntool.steps import CheckArray, FormatMember, PutBackMember, TakeOutMember
+from aligntool.units import MIB, Extent
+from tests.audit.made_arrays import SIZE, array, drive
+
+FORMATS = (LbaFormat(0, 512, 0, 2), LbaFormat(1, 512, 8, 2), LbaFormat(2, 4096, 0, 1), LbaFormat(3, 4096, 0, 0))
+LINUX_RAID = "A19D880F-05FC-4D3B-A006-743F0F84911E"
+EXT4 = Layer("ext4", Extent(0, SIZE), data_unit=4096)
+
+
+def member(number: int, *, logical: int = 512) -> Disk:
+    disk = drive(number, logical=logical)
+    table = Table(TableLabel.GPT, logical, disk_id=f"00000000-0000-4000-8000-00000000000{number}")
+    part = replace(disk.partitions[0], type_code=LINUX_RAID, name="data", uuid=f"1111-{number}", holders=("md127",))
+    part = replace(part, extent=Extent(MIB, SIZE - 2 * MIB))
+    nvme = NvmeFacts(formats=FORMATS, format_in_use=0 if logical == 512 else 3, controllers=(f"nvme{number}",))
+    return replace(
+        disk, table=table, partitions=(part,), nvme=nvme, model="ACME", serial=f"S{number}", wwn=f"eui.{number}"
+    )
+
+
+def machine(level: str = "raid1", count: int = 2, *, spare: bool = False, **facts: Any) -> tuple[Inventory, Closer]:
+    drives = [member(number) for number in range(count)]
+    made = replace(array(drives, level, **{"each": SIZE - 256 * MIB} | facts), content=(EXT4,))
+    states = {f"nvme{number}n1p1": "in_sync" for number in range(count)}
+    if spare:
+        states[f"nvme{count - 1}n1p1"] = "spare"
+        assert made.array
+        made = replace(made, array=replace(made.array, devices=count - 1))
+    scopes = dict.fromkeys((disk.name for disk in drives), "namespace")
+    return Inventory((*drives, made)), Closer(
+        states, bitmap_at=4096, scopes=scopes, namespaces=dict.fromkeys(scopes, 1)
+    )
+
+
+def planned(inventory: Inventory, closer: Closer, size: int = 4096) -> Plan:
+    judged = audit(inventory, {}).judged
+    return plan_reformat(inventory.disks[-1], members_of(judged), inventory.disks, ReformatGoal(size), closer)
+
+
+def changed(inventory: Inventory, number: int, change: Callable[[Disk], Disk]) -> Inventory:
+    disks = list(inventory.disks)
+    disks[number] = change(disks[number])
+    return replace(inventory, disks=tuple(disks))
+
+
+def on_array(*layers: Layer, **more: Any) -> Callable[[Disk], Disk]:
+    return lambda disk: replace(disk, content=layers, **more)
+
+
+def test_one_member_after_the_other_between_two_comparisons() -> None:
+    plan = planned(*machine())
+    kinds = [type(step) for step in plan.steps]
+    each = [TakeOutMember, FormatMember, PutBackMember]
+    assert kinds == [CheckArray, *each, *each, CheckArray]
+    first = plan.steps[2]
+    assert isinstance(first, FormatMember)
+    # The best of the two formats of 4096 bytes without metadata, by the drive's own word.
+    assert (first.format_before, first.block_before, first.format_after, first.block_after) == (0, 512, 3, 4096)
+    # NVMe base specification, Format NVM: opcode 80h; dword 10 has the format in bits 3:0, and zero elsewhere.
+    words = ("--opcode=0x80", "--namespace-id=1", "--cdw10=3", "--timeout=600000")
+    assert member_commands(first)[0] == ("nvme", "admin-passthru", "/dev/nvme0n1", *words)
+    # LBAF upper: bits 13:12 (NVMe 2.0); 18 is 01b and 0010b.
+    assert "--cdw10=4098" in member_commands(replace(first, format_after=18))[0]
+    assert member_commands(plan.steps[1])[0] == ("mdadm", "/dev/md/data", "--fail", "/dev/nvme0n1p1")  # type: ignore[arg-type]
+    assert from_json(to_json(plan)) == plan
+
+
+def test_the_table_has_the_same_bytes_and_guids_in_the_new_sectors() -> None:
+    step = planned(*machine()).steps[2]
+    assert isinstance(step, FormatMember)
+    # UEFI 2.10, 5.3: a MBR, a header, and 16 KiB of entries are before the first usable block: 6 of 4096 bytes.
+    wanted = (
+        "label: gpt", "label-id: 00000000-0000-4000-8000-000000000000", "first-lba: 6",
+        f'1 : start=256, size={(SIZE - 2 * MIB) // 4096}, type={LINUX_RAID}, uuid=1111-0, name="data"',
+    )  # fmt: skip
+    assert tuple(table_script(step).splitlines()) == wanted
+    again = table_script(backwards(step))
+    assert f"start=2048, size={(SIZE - 2 * MIB) // 512}," in again and "first-lba: 34" in again
+
+
+def test_a_spare_goes_first_and_stands_in_for_each_member() -> None:
+    plan = planned(*machine("raid5", 4, spare=True))
+    outs = [(step.device, step.spare) for step in plan.steps if isinstance(step, TakeOutMember)]
+    node = "/dev/nvme{}n1p1".format
+    assert outs == [(node(3), ""), (node(0), node(3)), (node(1), node(0)), (node(2), node(1))]
+
+
+def test_members_that_have_the_size_already_are_left_alone() -> None:
+    inventory, closer = machine()
+    inventory = changed(inventory, 0, lambda _: member(0, logical=4096))
+    assert [step.device for step in planned(inventory, closer).steps if isinstance(step, FormatMember)] == [
+        "/dev/nvme1n1p1"
+    ]
+    assert planned(changed(inventory, 1, lambda _: member(1, logical=4096)), closer).steps == ()
+
+
+def test_smaller_blocks_ask_nothing_of_what_lies_on_the_array() -> None:
+    inventory, closer = machine()
+    for number in range(2):
+        inventory = changed(inventory, number, lambda disk: member(int(disk.name[4]), logical=4096))
+    mounted = on_array(Layer("ntfs", Extent(0, SIZE)), mounted_at=("/srv",))
+    big = lambda disk: replace(mounted(disk), limits=replace(disk.limits, logical_block_size=4096))  # noqa: E731
+    assert len(planned(changed(inventory, 2, big), closer, 512).steps) == 8
+
+
+CONTENT = [
+    ("ext4 with small blocks", on_array(replace(EXT4, data_unit=1024)), {}, "has blocks of 1024 bytes"),
+    ("XFS with sectors of 512", on_array(Layer("xfs", Extent(0, SIZE), data_unit=4096)), {"xfs_sector": 512},
+     "has sectors of 512 bytes"),
+    ("LUKS1", on_array(Layer("crypto_LUKS", Extent(0, SIZE), version="LUKS1", data_unit=512)), {}, "sectors of 512"),
+    ("LUKS2 with sectors of 512", on_array(Layer("crypto_LUKS", Extent(0, SIZE), version="LUKS2", data_unit=512)), {},
+     "--sector-size 4096"),
+    ("FAT", on_array(Layer("vfat", Extent(0, SIZE), data_unit=4096)), {}, "may count in smaller blocks"),
+    ("LVM", on_array(Layer("LVM2_member", Extent(0, SIZE), data_unit=4 * MIB)), {}, "may count in smaller blocks"),
+    ("a table", on_array(table=Table(TableLabel.GPT, 512)), {}, "it vanishes"),
+    ("nothing", on_array(), {}, "nothing that is recognised"),
+    ("two things", on_array(EXT4, Layer("xfs", Extent(0, SIZE))), {}, "is unknown"),
+    ("damage", on_array(replace(EXT4, problems=("a wrong checksum",))), {}, "is damaged"),
+    ("not read", on_array(content_read=False), {}, "could not be read"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "closer", "said"), [row[1:] for row in CONTENT], ids=[row[0] for row in CONTENT])
+def test_content_that_cannot_take_the_blocks_is_refused(
+    change: Callable[[Disk], Disk], closer: dict[str, Any], said: str
+) -> None:
+    inventory, seen = machine()
+    with pytest.raises(Refused) as refused:
+        planned(changed(inventory, 2, change), replace(seen, **closer))
+    (one,) = refused.value.refusals
+    assert one.code in ("layer-blocks", "not-read") and said in f"{one.text} {one.hint}"
+
+
+def test_content_that_can_is_named_with_its_unit() -> None:
+    inventory, closer = machine()
+    xfs = changed(inventory, 2, on_array(Layer("xfs", Extent(0, SIZE), data_unit=4096)))
+    assert "xfs counts in 4096 bytes" in " ".join(planned(xfs, replace(closer, xfs_sector=4096)).notes)
+    luks = Layer("crypto_LUKS", Extent(0, SIZE), version="LUKS2", data_unit=4096)
+    assert planned(changed(inventory, 2, on_array(luks)), closer).steps
+
+
+def drive_change(**more: Any) -> Callable[[Disk], Disk]:
+    return lambda disk: replace(disk, **more)
+
+
+def nvme_change(**more: Any) -> Callable[[Disk], Disk]:
+    return lambda disk: replace(disk, nvme=replace(disk.nvme, **more))  # type: ignore[type-var]
+
+
+def part_change(**more: Any) -> Callable[[Disk], Disk]:
+    return lambda disk: replace(disk, partitions=(replace(disk.partitions[0], **more),))
+
+
+ESP = Partition(2, Extent(SIZE - 2 * MIB, MIB), type_code="C12A7328-F81F-11D2-BA4B-00A0C93EC93B")
+MEMBERS = [
+    ("no such format", nvme_change(formats=FORMATS[:2]), "lba-format", "no format with 4096 bytes and no metadata"),
+    ("metadata now", nvme_change(format_in_use=1), "lba-format", "metadata beside its blocks"),
+    ("not asked", nvme_change(format_in_use=None), "not-read", "did not tell"),
+    ("two controllers", nvme_change(controllers=("nvme0", "nvme9")), "lba-format", "2 controllers"),
+    ("no NVMe", drive_change(nvme=None), "lba-format", "not on an NVMe drive"),
+    ("no identity", drive_change(serial=None, wwn=None), "lba-format", "another drive later"),
+    ("failing", drive_change(failing="it dies"), "failing", "it dies"),
+    ("a second partition", lambda disk: replace(disk, partitions=(*disk.partitions, ESP)), "not-empty", "partition 2"),
+    ("mounted beside", drive_change(mounted_at=("/srv",)), "mounted", "mounted at /srv"),
+    ("MBR", drive_change(table=Table(TableLabel.DOS, 512, disk_id="0x1")), "metadata", "not a sound GPT"),
+    ("an odd start", part_change(extent=Extent(63 * 512, 400 * MIB)), "metadata", "on their multiples"),
+    ("up to the last sectors", part_change(extent=Extent(MIB, SIZE - MIB - 16896)), "metadata", "on their multiples"),
+    ("attributes", part_change(flags=("required",)), "metadata", "attributes (required)"),
+    ("a name with quotes", part_change(name='a"b'), "metadata", "the name"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "code", "said"), [row[1:] for row in MEMBERS], ids=[row[0] for row in MEMBERS])
+def test_a_member_that_cannot_be_formatted_is_refused(change: Callable[[Disk], Disk], code: str, said: str) -> None:
+    inventory, closer = machine()
+    with pytest.raises(Refused) as refused:
+        planned(changed(inventory, 0, change), closer)
+    (one,) = refused.value.refusals
+    assert one.code == code and said in one.text
+
+
+def test_a_format_that_reaches_other_namespaces_is_refused() -> None:
+    inventory, closer = machine()
+    beside = replace(member(0), name="nvme0n2", path="/dev/nvme0n2", partitions=(), table=None)
+    inventory = Inventory((*inventory.disks[:-1], beside, inventory.disks[-1]))
+    assert planned(inventory, closer).steps
+    with pytest.raises(Refused, match=r"every namespace of its drive, also nvme0n2"):
+        planned(inventory, replace(closer, scopes={**closer.scopes, "nvme0n1": "drive"}))
+    with pytest.raises(Refused, match="no command to format"):
+        planned(inventory, replace(closer, scopes={**closer.scopes, "nvme0n1": "none"}))
+
+
+ARRAYS = [
+    ("RAID0", "raid0", {"sync_action": "idle", "policy": "resync"}, {}, "not-redundant", "raid0"),
+    ("degraded", "raid1", {"degraded": 1}, {}, "not-clean", "would leave too few"),
+    ("resync", "raid1", {"sync_action": "resync"}, {}, "not-clean", "resync"),
+    ("a rebuilding member", "raid1", {}, {"nvme0n1p1": "spare"}, "not-clean", "1 of 2 members in sync"),
+    ("a mostly written one", "raid1", {}, {"nvme0n1p1": "in_sync,write_mostly"}, "not-clean", "write_mostly"),
+    ("metadata 0.90", "raid1", {"metadata": "0.90"}, {}, "metadata", "0.90"),
+    ("PPL", "raid5", {"policy": "ppl"}, {}, "metadata", "ppl"),
+    ("odd data", "raid1", {"member_data_offsets": (("nvme0n1p1", 512), ("nvme1n1p1", MIB))}, {}, "metadata", "512"),
+    ("odd length", "raid1", {"each": 4096 * 1000 + 512}, {}, "metadata", "what each member gives"),
+    ("RAID10 without copies", "raid10", {"layout": "n1"}, {}, "not-redundant", "raid10"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("level", "facts", "states", "code", "said"), [row[1:] for row in ARRAYS], ids=[row[0] for row in ARRAYS]
+)
+def test_an_array_that_could_lose_data_is_refused(
+    level: str, facts: dict[str, Any], states: dict[str, str], code: str, said: str
+) -> None:
+    count = {"raid5": 3, "raid10": 4}.get(level, 2)
+    inventory, closer = machine(level, count, **facts)
+    with pytest.raises(Refused) as refused:
+        planned(inventory, replace(closer, states={**closer.states, **states}))
+    assert any(one.code == code and said in one.text for one in refused.value.refusals), refused.value
+
+
+def test_an_array_in_use_is_refused_until_its_own_blocks_have_the_size() -> None:
+    inventory, closer = machine()
+    used = changed(inventory, 2, on_array(EXT4, mounted_at=("/srv",), holders=("dm-0",)))
+    with pytest.raises(Refused) as refused:
+        planned(used, closer)
+    assert [one.code for one in refused.value.refusals] == ["in-use", "mounted", "held"]
+    grown = lambda disk: replace(disk, limits=replace(disk.limits, logical_block_size=4096))  # noqa: E731
+    assert planned(changed(used, 2, grown), closer).steps
+
+
+def test_every_reason_is_told_at_once() -> None:
+    inventory, closer = machine(degraded=1)
+    inventory = changed(inventory, 0, nvme_change(formats=FORMATS[:2]))
+    inventory = changed(inventory, 2, on_array(replace(EXT4, data_unit=1024)))
+    with pytest.raises(Refused) as refused:
+        planned(inventory, replace(closer, bad_blocks=("nvme1n1p1",)))
+    assert {one.code for one in refused.value.refusals} == {"not-clean", "layer-blocks", "lba-format", "failing"}
+
+
+def test_after_a_reboot_the_drives_are_found_by_identity_though_a_format_changed_their_size() -> None:
+    plan = planned(*machine())
+    now = [replace(member(1 - number), name=f"nvme{number}n1", path=f"/dev/nvme{number}n1") for number in range(2)]
+    now[0] = replace(now[0], size=SIZE - 4096)
+    there = plan_here(plan, now)
+    first, second = (step for step in there.steps if isinstance(step, FormatMember))
+    assert (first.disk.path, first.device) == ("/dev/nvme1n1", "/dev/nvme1n1p1")
+    assert (second.disk.path, second.device) == ("/dev/nvme0n1", "/dev/nvme0n1p1")
+    assert [step.device for step in there.steps if isinstance(step, PutBackMember)] == [first.device, second.device]
+    with pytest.raises(Refused, match="is not there"):
+        plan_here(plan, now[:1])
