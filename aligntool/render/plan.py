@@ -347,10 +347,7 @@ def _summary(plan: Plan) -> Iterator[str]:
         case "reformat":
             drives = [step.disk.path for step in plan.steps if isinstance(step, DriveStep)]
             yield f"{', '.join(drives)}: each is erased and filled again from the other members."
-            yield (
-                "At risk: the data of the array, if another member fails meanwhile. Ctrl-C or a power cut loses "
-                "nothing: resume or rollback goes on from there."
-            )
+            yield "At risk: the data of the array, if another member fails meanwhile. A power cut loses nothing."
         case _:
             yield "At risk: how the system starts; what each file was is kept beside it."
 
