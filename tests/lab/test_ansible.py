@@ -107,9 +107,14 @@ def test_a_second_run_changes_nothing(thrice: tuple[Told, Told, Told]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "difference"), [("level", "its level is raid5, not raid1"), ("members", "its members are ")]
+    ("task", "difference"),
+    [
+        ("level", "its level is raid5, not raid1"),
+        ("chunk", f"its chunk is {128 * KIB} bytes, not 256KiB; its metadata version is 1.2, not 1.0"),
+        ("members", "its members are "),
+    ],
 )
-def test_another_level_or_other_members_fail_the_task(
+def test_another_level_chunk_or_other_members_fail_the_task(
     thrice: tuple[Told, Told, Told], task: str, difference: str
 ) -> None:
     _, ran, again = thrice

@@ -9,7 +9,8 @@ short_description: Make a software RAID on the boundaries of its drives, which r
 version_added: 0.1.0
 description:
   - Runs C(aligntool raid create), which makes tables, array, file system, mount and the configuration for every start.
-  - An array of this name that runs already is left unchanged; the task fails if its level or drives are others.
+  - An array of this name that runs already is left unchanged; the task fails if its level, drives, chunk or metadata
+    version are others.
   - An array that an earlier run left unfinished is finished first, or undone with I(state=rolled_back).
 options:
   name:
@@ -149,6 +150,7 @@ next:
   elements: str
 """
 
+import re
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -179,11 +181,22 @@ def find(arrays, name):
     return next((one for one in arrays if Path(one["path"]).resolve() == device), None)
 
 
-def differences(array, level, devices):
+def size(text):
+    """Return the bytes of "256KiB"; None for what aligntool itself refuses."""
+    found = re.fullmatch(r"(\d+) *(?:([kmg])ib|b)?", text.strip(), re.IGNORECASE)
+    return int(found[1]) << {None: 0, "k": 10, "m": 20, "g": 30}[found[2] and found[2].lower()] if found else None
+
+
+def differences(array, params):
     """Return how an array that is there differs from what is wanted of it, a sentence each."""
     found, members = [], array["members"]
+    level, devices, chunk, metadata = (params[name] for name in ("level", "devices", "chunk", "metadata"))
     if level is not None and array["level"] != "raid" + level:
         found.append(f"its level is {array['level']}, not raid{level}")
+    if chunk is not None and array["chunk"] and array["chunk"] != size(chunk):
+        found.append(f"its chunk is {array['chunk']} bytes, not {chunk}")
+    if metadata is not None and array["metadata"] != metadata:
+        found.append(f"its metadata version is {array['metadata']}, not {metadata}")
     wanted = {Path(device).resolve().name for device in devices or ()}
     if devices is not None and not (
         len(wanted) == len(members) and all(wanted & {member["name"], member["drive"]} for member in members)
@@ -216,7 +229,7 @@ def main():
         module.exit_json(**result)
     array = find(aligntool.document("raid", "show")[0]["arrays"], params["name"])
     if array:
-        wrong = differences(array, params["level"], params["devices"])
+        wrong = differences(array, params)
         if wrong:
             module.fail_json(msg=f"{params['name']} is there already: {'; '.join(wrong)}", array=array, **result)
         module.exit_json(array=array, **result)
