@@ -200,7 +200,7 @@ class Estimate:
 class Plan:
     """What will be done to a disk or an array, step by step, and what it costs. It promises only its steps."""
 
-    purpose: str  # "realign", "layout", "partition", "unpartition", "convert", "raid", "persist", "reformat"
+    purpose: str  # "realign", "layout", "partition", "unpartition", "convert", "convert-copy", "raid", "persist" ...
     disk: Subject  # of an array: the array to be; its members are in the steps
     goal: str  # in words: "every start on 1MiB"
     places: tuple[Place, ...]

@@ -268,6 +268,14 @@ class RewriteTable:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyDisk:
+    """Copy what is used of another disk to this one, each byte to its own place; the other one is only read."""
+
+    source: Subject
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConvertTable:
     """Write the table for sectors of another size: the moment the conversion becomes true."""
 
@@ -487,7 +495,7 @@ ContentStep = CheckContent | ShrinkContent | HoldContent | CopyContent | Release
 Commit = RewriteTable | ConvertTable
 """The steps from which on the new table counts."""
 
-MoveStep = ContentStep | WriteJournal | ParkEntries | Commit | CloseJournal | MakeTable
+MoveStep = ContentStep | WriteJournal | ParkEntries | Commit | CloseJournal | MakeTable | CopyDisk
 """The steps that change a partition table."""
 
 FileStep = EditFile | WriteFile

@@ -10,8 +10,11 @@ from aligntool.cli import options
 from aligntool.cli.options import command
 from aligntool.cli.plan import disk_plan_lines, report_result
 from aligntool.cli.run_change import Applying, Operation, ends_stream, pipes_may_break, run_change, show_only
-from aligntool.errors import refuse
+from aligntool.errors import Refused, refuse
+from aligntool.realign.conversion import SIZES
+from aligntool.realign.convert_copy import Copying, locked_copy, still_same_copy
 from aligntool.realign.convert_request import Conversion
+from aligntool.realign.converting import words_of
 from aligntool.realign.request import Request, locked_realign, still_true
 from aligntool.render.lines import Line
 
@@ -27,13 +30,33 @@ class ConvertOptions:
         "BYTES",
         options.one_of("4096", "512"),
     ] = "4096"
+    both: Annotated[bool, "--both", "Write tables for both sizes, one beside the other; for images to be copied."] = (
+        False
+    )
     journal: options.NewJournalOption = None
 
     def request(self) -> Conversion:
         """Return the options as one value."""
-        typed = (f"--sector-size {self.sector_size}", *options.typed_words({"--journal": self.journal}))
+        typed = (*words_of(self.sizes), *options.typed_words({"--journal": self.journal}))
         goal = RealignGoal(journal_file=options.absolute(self.journal))
-        return Conversion(Request(goal, typed=typed), (int(self.sector_size),))
+        return Conversion(Request(goal, typed=typed), self.sizes)
+
+    def copying(self, disk: str, output: str) -> "ConvertCopy":
+        """Return the operation that leaves the disk as it is. Raises Refused."""
+        if self.journal:
+            text = "a copy has no journal: it has no table before it is complete"
+            raise Refused(text, hint="leave --journal out", code="invalid-option", subject="--journal")
+        typed = (*words_of(self.sizes), *options.typed_words({"-o": output}))
+        return ConvertCopy(Copying(Request(typed=typed), disk, self.sizes, output))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return SIZES if self.both else (int(self.sector_size),)
+
+
+OutputOption = Annotated[
+    options.File, "--output -o", "Write to this new image or empty disk; DISK is only read, and copied."
+]
 
 
 @ends_stream
@@ -41,6 +64,7 @@ def convert(
     disk: options.DiskArgument,
     *,
     asked: ConvertOptions,
+    output: OutputOption = None,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
@@ -57,8 +81,9 @@ def convert(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
-    refuse(options.show_inside(disk, writes=not dry_run))
-    run_change(Convert(disk, asked.request(), rate), yes=yes, json_=json_, dry_run=dry_run)
+    refuse(options.show_inside(disk, writes=not dry_run and output is None))
+    operation = Convert(disk, asked.request(), rate) if output is None else asked.copying(disk, output)
+    run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 
 def plan_convert(
@@ -104,6 +129,36 @@ class Convert(Operation):
     def locked(self, plan: Plan) -> Iterator[Applying]:
         asked, find = self.asked.request, self.asked.find_plan
         with pipes_may_break(), locked_realign(plan, asked, rate=self.rate, on_note=options.say, find=find) as applying:
+            yield applying
+
+    def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
+        report_result(plan, plan.disk.path, self.asked.request, json_=json_, kernel_behind=kernel_behind)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertCopy(Operation):
+    """Copy a disk, with a table for sectors of another size."""
+
+    asked: Copying
+
+    def make_plan(self) -> Plan:
+        return self.asked.find_plan()[0].plan
+
+    def document(self, plan: Plan) -> str:
+        return with_asked(plan, "copying", self.asked) + "\n"
+
+    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
+        return disk_plan_lines(plan, type_next)
+
+    def next_command(self) -> str:
+        return command("convert", self.asked.source, *self.asked.request.typed)
+
+    def refuse_changed(self, plan: Plan) -> None:
+        still_same_copy(plan, self.asked)
+
+    @contextmanager
+    def locked(self, plan: Plan) -> Iterator[Applying]:
+        with pipes_may_break(), locked_copy(plan, self.asked) as applying:
             yield applying
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:

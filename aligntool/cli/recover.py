@@ -11,7 +11,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, Moment, Plan, Wanted, asked_of, from_json
 from aligntool.cli import options
 from aligntool.cli.arrays import array_status, record_of, recover_array, unfinished
-from aligntool.cli.convert import Convert
+from aligntool.cli.convert import Convert, ConvertCopy
 from aligntool.cli.options import File, command, naming, print_lines, read_text, remark, terminal_width
 from aligntool.cli.partition import Partition
 from aligntool.cli.partitions import Layout
@@ -42,6 +42,7 @@ from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import PersistGoal
 from aligntool.realign import move
 from aligntool.realign.apart import apart
+from aligntool.realign.convert_copy import Copying
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.move import Status, find_journal
 from aligntool.realign.move import journal_status as find_status
@@ -93,6 +94,8 @@ def _kept(text: str, rate: int | None) -> tuple[Operation, Plan]:
             return Partition(path, asked_of(text, "partition", WholeDisk), rate), plan
         case "convert":
             return Convert(path, asked_of(text, "convert", Conversion), rate), plan
+        case "convert-copy":
+            return ConvertCopy(asked_of(text, "copying", Copying)), plan
         case "layout":
             return Layout(path, LayoutGoal(()), Request()), plan
     return Realign(path, asked_of(text, "asked", Request), rate), plan

@@ -147,6 +147,8 @@ class _Reached:
         return f"in step {self._step} of {self._steps}{self._copied}"
 
     def kept(self) -> str:
+        if self._plan.purpose == "convert-copy":
+            return "the copy is not complete, and has no table"
         if self._plan.purpose in ("raid", "persist", "reformat"):
             return "the record of how far it came is kept"
         return "no partition was moved" if self._shrunk_only else "the journal is kept"

@@ -58,7 +58,7 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
     sign = marker(unit, journal_at, journal_id)
     hidden = sign * (head.length // unit), _laid(tail, [mark])
     after = new_table(pair[0], before[0], size, rewrite, (head, tail))
-    return TableImages(*(_groups(head, tail, content, unit) for content in (before, hidden, after)))
+    return TableImages(*(table_groups(head, tail, content, unit) for content in (before, hidden, after)))
 
 
 def new_table(
@@ -84,7 +84,8 @@ def _copies(
     head, tail = places
     beside = len(rewrite.sector_sizes) > 1 and sector != BLOCK
     start = max(primary.usable.start, head.end)
-    end = min(primary.usable.end, tail.start)
+    grown = size > (primary.header.other_lba + 1) * primary.sector_size
+    end = tail.start if grown else min(primary.usable.end, tail.start)
     usable = Extent(align_up(start, sector), align_down(end, sector) - align_up(start, sector))
     used = [_moved(entry, rewrite, sector) for entry in primary.used_entries()]
     last = size // sector - 1
@@ -121,8 +122,11 @@ def refuse_foreign(pair: Sequence[GptCopy], places: Sequence[Extent], found: Seq
     if header.entry_size != MOST_ENTRIES or any(entry.number > MOST_ENTRIES for entry in primary.used_entries()):
         raise unsound(f"it has {header.entry_count} entries of {header.entry_size} bytes; a usual one has 128 of 128")
     known = [Extent(0, 512), *(each for copy in pair for each in (copy.header_extent, copy.entries_extent))]
+    usual = Extent(places[1].end - primary.sector_size - len(primary.entries), len(primary.entries))
     for place, content in zip(places, found, strict=True):
         rest = bytearray(content)
+        if place.contains(usual) and content[usual.start - place.start :].startswith(primary.entries):
+            known.append(usual)  # sgdisk -e leaves them there beside those that its backup names
         for one in known:
             start, end = max(one.start, place.start), min(one.end, place.end)
             if start < end:
@@ -133,7 +137,8 @@ def refuse_foreign(pair: Sequence[GptCopy], places: Sequence[Extent], found: Seq
             raise Refused(text, hint="aligntool audit DISK", code="place-taken")
 
 
-def _groups(head: Extent, tail: Extent, content: tuple[bytes, bytes], unit: int) -> Writing:
+def table_groups(head: Extent, tail: Extent, content: tuple[bytes, bytes], unit: int) -> Writing:
+    """Return what lies at both places as sectors of `unit` bytes: the end of the disk first, sector 0 last."""
     first, last = content
     return (Sectors(tail.start, last),), (Sectors(unit, first[unit : head.length]),), (Sectors(0, first[:unit]),)
 

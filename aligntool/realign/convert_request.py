@@ -29,40 +29,48 @@ class Conversion:
 
     def find_plan(self, target: str, asked: Request) -> Found:
         """Return the plan, and what it was made from. Raises Refused with every reason."""
-        judged, _ = look_at(target, asked)
-        if waited(judged.disk.path):
-            judged, _ = look_at(target, asked)
+        judged, units = judged_units(target, asked)
         disk, sizes = judged.disk, self.sector_sizes
-        refuse_part(target, disk, "what is converted is the table of a whole disk")
-        refuse_in_flight(disk.path)
-        judged = replace(judged, disk=replace(disk, failing=asked_health(disk).failing))
-        try:
-            with fresh_reader(disk.path) as reader:
-                units = {part.number: unit_of(reader, part) for part in disk.partitions if len(part.content) == 1}
-                blank = _gap_is_blank(reader, disk, sizes)
-        except OSError as error:
-            raise Refused(f"{disk.path} cannot be read: {error.strerror}") from error
         judge(judged, sizes, units)
         with naming(disk.path):
-            made = _rebuilt(judged, sizes, units)
-            again = {number: _rebuilding(disk.path, number, disk, one) for number, one in made.items()}
+            made = rebuilt(judged, sizes, units, MOST_HELD)
+            again = {number: rebuilding(disk.path, number, disk, one) for number, one in made.items()}
+            with fresh_reader(disk.path) as reader:
+                blank = _gap_is_blank(reader, disk, sizes)
             plan = plan_conversion(judged, asked.goal, sizes, units, again, gap_is_blank=blank)
             with look_only(disk.path) as device:  # what is refused of the table's own bytes is refused now
                 convert_images(device, plan, journal_at=None, journal_id=bytes(16))
         return Found(plan, judged, {}, {number: one.parts for number, one in made.items()})
 
 
-def _rebuilt(judged: Judged, sizes: tuple[int, ...], units: dict[int, int | None]) -> dict[int, NewFat]:
+def judged_units(target: str, asked: Request) -> tuple[Judged, dict[int, int | None]]:
+    """Return the disk, judged, and the bytes that the content of each partition counts in. Raises Refused."""
+    judged, _ = look_at(target, asked)
+    if waited(judged.disk.path):
+        judged, _ = look_at(target, asked)
+    disk = judged.disk
+    refuse_part(target, disk, "what is converted is the table of a whole disk")
+    refuse_in_flight(disk.path)
+    try:
+        with fresh_reader(disk.path) as reader:
+            units = {part.number: unit_of(reader, part) for part in disk.partitions if len(part.content) == 1}
+    except OSError as error:
+        raise Refused(f"{disk.path} cannot be read: {error.strerror}") from error
+    return replace(judged, disk=replace(disk, failing=asked_health(disk).failing)), units
+
+
+def rebuilt(judged: Judged, sizes: tuple[int, ...], units: dict[int, int | None], most: int) -> dict[int, NewFat]:
+    """Return each FAT as it has to be for sectors of these sizes. `most`: bytes of one. Raises Refused."""
     disk, size = judged.disk, max(sizes)
     found = {}
     for part in disk.partitions:
         if part.content and part.content[0].kind == "vfat" and units[part.number] != size:
             length = new_extent(part).length
-            found[part.number] = new_fat(disk.path, part.extent, part.content[0], length, size, MOST_HELD)
+            found[part.number] = new_fat(disk.path, part.extent, part.content[0], length, size, most)
     return found
 
 
-def _rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> Rebuilding:
+def rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> Rebuilding:
     """Return what the plan needs of it, with the bytes that it takes in the journal beside what is there now."""
     start = next(part.extent.start for part in disk.partitions if part.number == number)
     packer, packed = zlib.compressobj(1), 0

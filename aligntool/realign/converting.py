@@ -15,7 +15,7 @@ from aligntool.realign.conversion import BLOCK, table_places
 from aligntool.realign.placing import kind_of
 from aligntool.realign.refusals import content_reasons, disk_reasons, typed_on
 from aligntool.realign.search import STEP, boot_floor, free_runs
-from aligntool.units import KIB, MIB, Extent, align_down, format_about, format_size
+from aligntool.units import KIB, MIB, Extent, align_down, counted, format_about, format_size
 
 # What lies on a partition counts in a unit of its own: blocks, pages, sectors. On sectors of 4096 bytes nothing shorter
 # can be read. Where each is from: formats/, and the rule for it in the comment at the kind.
@@ -36,10 +36,10 @@ _BIOS_BOOT = "21686148-6449-6E6F-744E-656564454649"
 _XFS_SECTOR, _XFS_LOG_SECTOR = 102, 194  # struct xfs_dsb, xfs_format.h
 _NTFS_SECTOR, _EXFAT_SHIFT = 11, 108
 _LUKS_HEADER = 4 * MIB  # the longest
+_IN_PLACE = ("odd-size", "read-only")  # what a copy does not mind
 MOST_HELD = 256 * MIB  # of a FAT that is rebuilt: it is in memory, before and after
 _JOURNAL_HEAD, _JOURNAL_TABLE, _JOURNAL_PART = 12 * KIB, 28 * KIB, 2 * KIB  # records; tables and text, compressed
 _LONGEST_COPY = 1 << 30
-_COPY = 32 * KIB  # before the header of a backup GPT: the entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,17 @@ def unit_of(reader: Reader, part: Partition) -> int | None:
     return layer.data_unit
 
 
-def judge(judged: Judged, sizes: tuple[int, ...], units: Mapping[int, int | None]) -> None:
-    """Raise Refused with every reason why this disk gets no table for sectors of these sizes."""
+def judge(
+    judged: Judged, sizes: tuple[int, ...], units: Mapping[int, int | None], *, copied_to: int | None = None
+) -> None:
+    """Raise Refused with every reason why this disk gets no table for sectors of these sizes. `copied_to`: nor does a
+    copy of it, on so many bytes.
+    """
     disk = judged.disk
-    largest = max(sizes)
-    refuse((*_about_disk(judged, sizes), *(
-        reason for part in disk.partitions for reason in _about_part(disk, part, sizes, largest, units)
-    )))  # fmt: skip
+    in_place = copied_to is None
+    size = disk.size or 0 if in_place else copied_to or 0
+    about = (one for one in _about_disk(judged, sizes) if in_place or one.code not in _IN_PLACE)
+    refuse((*about, *(reason for part in disk.partitions for reason in _about_part(disk, part, sizes, size, units))))
 
 
 def _about_disk(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
@@ -107,10 +111,10 @@ def _about_disk(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
 
 
 def _about_part(
-    disk: Disk, part: Partition, sizes: tuple[int, ...], largest: int, units: Mapping[int, int | None]
+    disk: Disk, part: Partition, sizes: tuple[int, ...], size: int, units: Mapping[int, int | None]
 ) -> Iterator[Refusal]:
-    what, extent = f"partition {part.number}", part.extent
-    head, tail = table_places(disk.size or 0, sizes)
+    what, extent, largest = f"partition {part.number}", part.extent, max(sizes)
+    head, tail = table_places(size, sizes)
     if extent.start % BLOCK:
         text = f"{what} begins at byte {extent.start}, which is not on {format_size(BLOCK)}"
         yield Refusal("off-grid", what, text, next_command(disk, "plan realign"))
@@ -120,7 +124,7 @@ def _about_part(
     end = new_extent(part).end
     if end > tail.start:
         text = f"{what} ends {end - tail.start} bytes too late: the new table has its backup there"
-        yield Refusal("no-room", what, text, next_command(disk, "convert", f"--sector-size {largest} -o NEW"))
+        yield Refusal("no-room", what, text, next_command(disk, "convert", *words_of(sizes), "-o NEW"))
     yield from content_reasons(disk, part, what)
     if len(part.content) == 1:
         yield from _about_content(disk, part, largest, units.get(part.number))
@@ -129,6 +133,11 @@ def _about_part(
         hint = as_root(disk, f"sfdisk --delete {shell_word(disk.path)} {part.number}")
         text = f"nothing is recognised on {what}, so the sectors that it needs are not known"
         yield Refusal("no-content", what, text, f"if nothing in it is needed: {hint}")
+
+
+def words_of(sizes: tuple[int, ...]) -> tuple[str, ...]:
+    """Return the sizes as they are typed."""
+    return ("--both",) if len(sizes) > 1 else (f"--sector-size {sizes[0]}",)
 
 
 def new_extent(part: Partition) -> Extent:
@@ -199,35 +208,66 @@ def plan_conversion(
     """Return the plan for a disk that was judged. Raises Refused where there is no room for the journal."""
     disk = judged.disk
     journal = _journal(disk, goal, sizes, rebuilding, gap_is_blank=gap_is_blank)
-    changes = tuple(steps.EntryChange(part.number, part.extent, new_extent(part)) for part in disk.partitions)
-    places = tuple(
+    places = _places(disk, units, rebuilding)
+    done = tuple(_steps(disk, sizes, journal, rebuilding))
+    notes = tuple(_notes(disk, journal, rebuilding))
+    return Plan("convert", steps.subject(disk), _goal(sizes), places, done, tuple(_attention(disk, sizes)), notes)
+
+
+def plan_copy(
+    disk: Disk,
+    target: steps.Subject,
+    sizes: tuple[int, ...],
+    units: Mapping[int, int | None],
+    rebuilding: Mapping[int, Rebuilding],
+    used: int,
+) -> Plan:
+    """Return the plan that copies a disk that was judged to `target`. `used`: the bytes that are copied."""
+    copying = steps.CopyDisk(steps.subject(disk), used)
+    done = (copying, *_rewriting(disk, sizes, rebuilding))
+    words = f"a copy of {disk.path} with {_goal(sizes)}"
+    both = f"{disk.path} and its copy have the same GUIDs and UUIDs: attach one of them at a time"
+    attention = (both, *(each for each in _attention(disk, sizes, copied=True)))
+    notes = (
+        *_notes(disk, None, rebuilding),
+        "free space is not copied, but the first 64MiB before the first partition",
+    )
+    return Plan("convert-copy", target, words, _places(disk, units, rebuilding), done, attention, notes)
+
+
+def _goal(sizes: tuple[int, ...]) -> str:
+    return f"a table for sectors of {' and of '.join(map(str, sizes))} bytes"
+
+
+def _places(disk: Disk, units: Mapping[int, int | None], rebuilding: Mapping[int, Rebuilding]) -> tuple[Place, ...]:
+    return tuple(
         Place(part.number, part.extent, new_extent(part), _name(part), _why(part, units, rebuilding))
         for part in disk.partitions
     )
-    words = f"a table for sectors of {' and of '.join(map(str, sizes))} bytes"
-    done = tuple(_steps(disk, sizes, changes, journal, rebuilding))
-    notes = tuple(_notes(disk, journal, rebuilding))
-    return Plan("convert", steps.subject(disk), words, places, done, tuple(_attention(disk, sizes)), notes)
 
 
 def _steps(
-    disk: Disk,
-    sizes: tuple[int, ...],
-    changes: tuple[steps.EntryChange, ...],
-    journal: steps.JournalPlace,
-    rebuilding: Mapping[int, Rebuilding],
+    disk: Disk, sizes: tuple[int, ...], journal: steps.JournalPlace, rebuilding: Mapping[int, Rebuilding]
 ) -> Iterator[steps.Step]:
     numbers = tuple(part.number for part in disk.partitions)
-    parts = [part for part in disk.partitions if part.number in rebuilding]
-    for part in parts:
-        yield steps.CheckContent(part.number, part.extent, kind_of(part))
+    for part in disk.partitions:
+        if part.number in rebuilding:
+            yield steps.CheckContent(part.number, part.extent, kind_of(part))
     yield steps.WriteJournal(journal)
     yield steps.ParkEntries(numbers, numbers)
-    for part in parts:
-        held = steps.Held(rebuilding[part.number].runs)
-        yield steps.RebuildContent(part.number, kind_of(part), new_extent(part), max(sizes), held)
-    yield steps.ConvertTable(TableLabel.GPT.value, changes, sizes)
+    yield from _rewriting(disk, sizes, rebuilding)
     yield steps.CloseJournal(journal)
+
+
+def _rewriting(
+    disk: Disk, sizes: tuple[int, ...], rebuilding: Mapping[int, Rebuilding]
+) -> Iterator[steps.RebuildContent | steps.ConvertTable]:
+    for part in disk.partitions:
+        if part.number in rebuilding:
+            held = steps.Held(rebuilding[part.number].runs)
+            yield steps.RebuildContent(part.number, kind_of(part), new_extent(part), max(sizes), held)
+    changes = tuple(steps.EntryChange(part.number, part.extent, new_extent(part)) for part in disk.partitions)
+    yield steps.ConvertTable(TableLabel.GPT.value, changes, sizes)
 
 
 def _journal(
@@ -241,17 +281,15 @@ def _journal(
     if goal.journal_file and copy <= _LONGEST_COPY:
         return steps.JournalPlace(Extent(0, total), copy, stash, goal.journal_file)
     head, tail = table_places(disk.size or 0, sizes)
-    first = head.end if gap_is_blank else boot_floor(disk)
-    copies = disk.table.copies if disk.table else ()  # a backup may lie where a smaller disk ended
-    taken = [Extent(max(copy.at - _COPY, 0), _COPY + BLOCK) for copy in copies]
-    taken += [part.extent for part in disk.partitions]
-    runs = [*free_runs(taken, Extent(first, tail.start - first))]
+    usable = disk.table.usable if disk.table and disk.table.usable else Extent(0, 0)
+    first = head.end if gap_is_blank else max(boot_floor(disk), usable.start)
+    last = min(tail.start, usable.end)  # behind it may be the backup of the old table, wherever the disk ends
+    runs = [*free_runs((part.extent for part in disk.partitions), Extent(first, max(last - first, 0)))]
     place = next((run for run in reversed(runs) if run.length >= total), None)
     if place is None or copy > _LONGEST_COPY:
         most = max((run.length for run in runs), default=0)
         text = f"there is no room for the journal: it needs {format_about(total)}, and {format_about(most)} are free"
-        size = max(sizes)
-        hint = f"{next_command(disk, 'convert', f'--sector-size {size} --journal FILE')}, on another disk"
+        hint = f"{next_command(disk, 'convert', *words_of(sizes), '--journal FILE')}, on another disk"
         raise Refused(text, hint=hint, code="no-journal-room", subject=disk.name)
     return steps.JournalPlace(Extent(align_down(place.end - total, STEP), total), copy, stash)
 
@@ -262,12 +300,12 @@ def _name(part: Partition) -> str:
 
 def _why(part: Partition, units: Mapping[int, int | None], rebuilding: Mapping[int, Rebuilding]) -> str:
     if one := rebuilding.get(part.number):
-        return f"made anew as a {one.version} with its {one.files} files"
+        return f"made anew as a {one.version} with {counted(one.files, 'file')}"
     unit = units.get(part.number)
     return f"stays as it is, counts in {format_size(unit)}" if unit else "stays as it is"
 
 
-def _notes(disk: Disk, journal: steps.JournalPlace, rebuilding: Mapping[int, Rebuilding]) -> Iterator[str]:
+def _notes(disk: Disk, journal: steps.JournalPlace | None, rebuilding: Mapping[int, Rebuilding]) -> Iterator[str]:
     for part in disk.partitions:
         cut = part.extent.length - new_extent(part).length
         one = rebuilding.get(part.number)
@@ -277,17 +315,20 @@ def _notes(disk: Disk, journal: steps.JournalPlace, rebuilding: Mapping[int, Reb
             was = part.content[0].version
             yield f"partition {part.number}: its {was} becomes a {one.version}, by the number of its clusters"
     yield "GUIDs, names, types and flags of the partitions stay, so do UUIDs and labels of what lies on them"
-    if journal.file is None:
+    if journal and journal.file is None:
         size, start = format_about(journal.extent.length), format_size(journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until all is done"
 
 
-def _attention(disk: Disk, sizes: tuple[int, ...]) -> Iterator[str]:
+def _attention(disk: Disk, sizes: tuple[int, ...], *, copied: bool = False) -> Iterator[str]:
     shown = disk.limits.logical_block_size
-    if disk.kind is not DiskKind.IMAGE and shown not in sizes:
+    if not copied and disk.kind is not DiskKind.IMAGE and shown not in sizes:
         text = f"{disk.name} has sectors of {shown} bytes here, so this kernel does not see the new table"
         yield f"{text}: it is for where the same bytes are shown in sectors of {max(sizes)}"
         yield from reformatting(disk, max(sizes))
+    if len(sizes) > 1:
+        text = "a program that writes one of the two tables leaves the other as it was, or cuts off its end"
+        yield f"{text}: partition the copies of this image, and not the image"
     if max(sizes) == BLOCK and any(part.type_code == _BIOS_BOOT for part in disk.partitions):
         yield "no BIOS boots from sectors of 4096 bytes: UEFI does, from the EFI system partition"
 

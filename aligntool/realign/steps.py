@@ -311,7 +311,7 @@ class Walk:
                 self.journal.close()
                 yield from self._update_kernel(before=False)
                 return
-            case steps.CheckContent() | steps.ShrinkContent() | WriteJournal() | steps.MakeTable():
+            case steps.CheckContent() | steps.ShrinkContent() | WriteJournal() | steps.MakeTable() | steps.CopyDisk():
                 raise ValueError(f"{type(step).__name__} does not come after the journal")
             case _:
                 assert_never(step)
@@ -331,7 +331,9 @@ class Walk:
                 write_table(self.device, self._images(TableState.AFTER), TableState.PARKED)
             case steps.CloseJournal():
                 pass
-            case steps.CheckContent() | steps.ShrinkContent() | WriteJournal() | steps.MakeTable() | CopyContent():
+            case steps.CheckContent() | steps.ShrinkContent() | WriteJournal() | steps.MakeTable() | steps.CopyDisk():
+                raise ValueError(f"{type(step).__name__} does not come after the journal")
+            case CopyContent():
                 raise ValueError(f"{type(step).__name__} is not undone here")
             case _:
                 assert_never(step)

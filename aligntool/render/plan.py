@@ -135,7 +135,7 @@ def step_title(step: steps.Step) -> str:
             return f"copy partition {step.partition}"
         case steps.ReleaseContent():
             return f"put the recognisable parts of partition {step.partition} at the new place"
-        case steps.RebuildContent() | steps.RewriteTable() | steps.ConvertTable():
+        case steps.RebuildContent() | steps.RewriteTable() | steps.ConvertTable() | steps.CopyDisk():
             return _commit_title(step)
         case steps.CloseJournal():
             return "wipe the journal's head"
@@ -145,20 +145,23 @@ def step_title(step: steps.Step) -> str:
             assert_never(step)
 
 
-def _commit_title(step: steps.Commit | steps.RebuildContent) -> str:
+def _commit_title(step: steps.Commit | steps.RebuildContent | steps.CopyDisk) -> str:
+    if isinstance(step, steps.CopyDisk):
+        return f"copy {size_words(step.bytes)} of {step.source.path}, each byte to its own place"
     if isinstance(step, steps.RebuildContent):
         return f"write the {step.kind} of partition {step.partition} anew, for sectors of {step.sector_size} bytes"
     label = LABELS.get(step.label, step.label)
     if step.changes and step.changes[0].after.start == 0:
         return f"clear what is left of the {label} at the end of the disk"
     if isinstance(step, steps.ConvertTable):
-        sizes = " and of ".join(map(str, step.sector_sizes))
-        return f"write the {label} for sectors of {sizes} bytes: from here on it counts"
+        return f"write the {label} for sectors of {' and of '.join(map(str, step.sector_sizes))} bytes: it counts now"
     return f"write the {label} table: from here on the new places are true"
 
 
 ContentStep = steps.ContentStep
-TableStep = steps.WriteJournal | steps.CloseJournal | steps.ParkEntries | steps.Commit | steps.MakeTable
+TableStep = (
+    steps.WriteJournal | steps.CloseJournal | steps.ParkEntries | steps.Commit | steps.MakeTable | steps.CopyDisk
+)
 
 
 def step_details(step: steps.Step, *, sector_size: int) -> Iterator[str]:
@@ -202,12 +205,10 @@ def _table_details(step: TableStep, sector_size: int) -> Iterator[str]:
             hidden = [number for number in step.partitions if number not in step.parked]
             if hidden:
                 yield f"with it {_partitions(hidden)}, whose chain is then out of sight"
-        case steps.RewriteTable():
+        case steps.RewriteTable() | steps.ConvertTable():
+            new_size = step.sector_sizes[0] if isinstance(step, steps.ConvertTable) else sector_size
             for change in step.changes:
-                yield from _change(change, sector_size, sector_size)
-        case steps.ConvertTable():
-            for change in step.changes:
-                yield from _change(change, step.sector_sizes[0], sector_size)
+                yield from _change(change, new_size)
         case steps.MakeTable():
             if step.wipe:
                 yield "signatures that lie on the disk are wiped first"
@@ -251,9 +252,9 @@ def _patch(patch: steps.Patch, start: int) -> str:
     return f"{patch.what}, {where}: {patch.before} → {patch.after}"
 
 
-def _change(change: steps.EntryChange, new_size: int, sector_size: int) -> Iterator[str]:
+def _change(change: steps.EntryChange, sector_size: int) -> Iterator[str]:
     before, after = change.before, change.after
-    sectors = f"sector {sector_words(before.start, sector_size)} → {sector_words(after.start, new_size)}"
+    sectors = f"sector {sector_words(before.start, sector_size)} → {sector_words(after.start, sector_size)}"
     yield f"entry {change.number}: {sectors}, bytes {span(before)} → {span(after)}"
     if change.record_after is not None:
         old = "–" if change.record_before is None else change.record_before
@@ -336,7 +337,7 @@ def _summary(plan: Plan) -> Iterator[str]:
                 "At risk: the table and what is made anew, if the drive fails or the journal is lost meanwhile. Ctrl-C "
                 "or a power cut loses nothing: resume or rollback goes on from there."
             )
-        case "layout":
+        case "layout" | "convert-copy":
             wiped = any(isinstance(step, steps.MakeTable) and step.wipe for step in plan.steps)
             yield f"A new partition table: {counted(len(plan.places), 'partition')}."
             yield f"At risk: {'everything on it is lost.' if wiped else 'nothing was recognised on it.'}"

@@ -68,13 +68,28 @@ def uefi_disk(folder: Path, tree: Path) -> Path:
     return disk
 
 
-def _put_esp(folder: Path, disk: Path, start: int) -> None:
+def aligned_uefi_disk(folder: Path, tree: Path) -> Path:
+    """As a distribution's image is: the ESP from 1 MiB on, swap, and root up to the last sector that a GPT leaves."""
+    disk = folder / "cloud.img"
+    esp, swap = 2048, 2048 + 40 * MIB // SECTOR
+    root = swap + 40 * MIB // SECTOR
+    length = 900 * MIB // SECTOR - 33
+    empty(disk, (root + length + 33) * SECTOR)
+    table = f"label: gpt\n{esp},{swap - esp},U\n{swap},{root - swap},S\n{root},{length},L\n"
+    run("sfdisk", "-q", disk, stdin=table)
+    _put_esp(folder, disk, esp, 40 * MIB)
+    put_root(folder, tree, disk, root, length=length * SECTOR)
+    _put_swap(folder, disk, swap, 40 * MIB)
+    return disk
+
+
+def _put_esp(folder: Path, disk: Path, start: int, length: int = ESP_LENGTH) -> None:
     content, menu, program = (folder / name for name in ("esp", "grub.cfg", "bootx64.efi"))
     menu.write_text(GRUB)
     modules = "part_gpt fat ext2 normal linux search search_fs_uuid serial terminal echo"
     run("grub-mkstandalone", "-O", "x86_64-efi", "-o", program, f"--modules={modules}", "--locales=", "--themes=",
         f"boot/grub/grub.cfg={menu}")  # fmt: skip
-    empty(content, ESP_LENGTH)
+    empty(content, length)
     run("mkfs.fat", "-F", "32", "-s", "1", "-h", str(start), "-n", "ESP", content)
     run("mmd", "-i", content, "::EFI", "::EFI/BOOT")
     run("mcopy", "-i", content, program, "::EFI/BOOT/BOOTX64.EFI")
@@ -95,9 +110,9 @@ def put_root(
     _move_in(content, disk, start)
 
 
-def _put_swap(folder: Path, disk: Path, start: int) -> None:
+def _put_swap(folder: Path, disk: Path, start: int, length: int = SWAP_LENGTH) -> None:
     content = folder / "swap-content"
-    empty(content, SWAP_LENGTH)
+    empty(content, length)
     run("mkswap", "-U", SWAP_UUID, content)
     _move_in(content, disk, start)
 

@@ -18,9 +18,11 @@ LONGEST_S = 600
 LIVE_LONGEST_S = 1800
 
 
-def boot(disk: Path, *, uefi: bool = False) -> str:
+def boot(disk: Path, *, uefi: bool = False, sector_size: int = 512) -> str:
     """Everything on the serial line until the PC turns itself off."""
-    command = (*pc_words(uefi=uefi), "-drive", f"file={disk},format=raw,if=virtio,snapshot=on")
+    drive = f"file={disk},format=raw,if=none,id=disk,snapshot=on"
+    sectors = f"logical_block_size={sector_size},physical_block_size=4096"
+    command = (*pc_words(uefi=uefi), "-drive", drive, "-device", f"virtio-blk-pci,drive=disk,{sectors}")
     with tempfile.TemporaryDirectory() as folder, started(command, Path(folder) / "console") as pc:
         return pc.until_off(LONGEST_S)
 

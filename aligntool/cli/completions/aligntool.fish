@@ -205,7 +205,9 @@ complete -c aligntool -n '__aligntool_is partition' -l no-pager -d 'Do not show 
 complete -c aligntool -n '__aligntool_is partition' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is convert' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is convert' -l sector-size -d 'Sectors that the table is to be for: 4096 or 512' -r -f -a '512 4096'
+complete -c aligntool -n '__aligntool_is convert' -l both -d 'Write tables for both sizes, one beside the other; for images to be copied'
 complete -c aligntool -n '__aligntool_is convert' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
+complete -c aligntool -n '__aligntool_is convert' -l output -s o -d 'Write to this new image or empty disk; DISK is only read, and copied' -r -F
 complete -c aligntool -n '__aligntool_is convert' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is convert' -l yes -d 'Do not ask for confirmation; overrides no refusal'
 complete -c aligntool -n '__aligntool_is convert' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
@@ -356,6 +358,7 @@ complete -c aligntool -n '__aligntool_is plan partition' -l no-pager -d 'Do not 
 complete -c aligntool -n '__aligntool_is plan partition' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is plan convert' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is plan convert' -l sector-size -d 'Sectors that the table is to be for: 4096 or 512' -r -f -a '512 4096'
+complete -c aligntool -n '__aligntool_is plan convert' -l both -d 'Write tables for both sizes, one beside the other; for images to be copied'
 complete -c aligntool -n '__aligntool_is plan convert' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
 complete -c aligntool -n '__aligntool_is plan convert' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan convert' -l overwrite -d 'Replace existing files'

@@ -148,7 +148,10 @@ _aligntool_partition() {
 _aligntool_convert() {
     _arguments -s -S \
         '(--sector-size)--sector-size=[Sectors that the table is to be for\: 4096 or 512]:BYTES:(512 4096)' \
+        '(--both)--both[Write tables for both sizes, one beside the other; for images to be copied]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
+        '(--output -o)--output=[Write to this new image or empty disk; DISK is only read, and copied]:FILE:_files' \
+        '(--output -o)-o+[Write to this new image or empty disk; DISK is only read, and copied]:FILE:_files' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
@@ -384,6 +387,7 @@ _aligntool_plan_partition() {
 _aligntool_plan_convert() {
     _arguments -s -S \
         '(--sector-size)--sector-size=[Sectors that the table is to be for\: 4096 or 512]:BYTES:(512 4096)' \
+        '(--both)--both[Write tables for both sizes, one beside the other; for images to be copied]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \

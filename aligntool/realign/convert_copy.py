@@ -1,0 +1,216 @@
+"""Copy a disk to a new image or an empty disk, with a table for sectors of another size. The source is only read."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from aligntool import steps
+from aligntool.audit.wording import command, naming
+from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
+from aligntool.device import Device
+from aligntool.errors import Refused, Stopped
+from aligntool.inventory import Disk
+from aligntool.linux.block import DiskDevice
+from aligntool.linux.lock import lock_disk
+from aligntool.realign.applying import Applying
+from aligntool.realign.conversion import BLOCK, new_table, table_groups, table_places
+from aligntool.realign.convert_request import judged_units, rebuilding, rebuilt
+from aligntool.realign.converting import judge, new_extent, plan_copy, reformatting
+from aligntool.realign.held import put
+from aligntool.realign.refusals import refuse_unfit
+from aligntool.realign.request import Found, Request, look_at, read_map, refuse_part
+from aligntool.realign.table import sound_pair
+from aligntool.steps import Held, is_same_disk
+from aligntool.units import GIB, MIB, Extent, align_up, merged
+
+_MOST_FAT = 2 * GIB
+_BATCH = 32  # MiB, read back together
+_GAP = 64 * MIB  # before the first partition: boot programs
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """What was asked: a copy of `source` at `output`, with tables for sectors of these sizes."""
+
+    request: Request
+    source: str
+    sector_sizes: tuple[int, ...]
+    output: str
+
+    def find_plan(self) -> tuple[Found, tuple[Extent, ...]]:
+        """Return the plan, what it was made from, and what is copied. Raises Refused with every reason."""
+        judged, units = judged_units(self.source, self.request)
+        disk, sizes = judged.disk, self.sector_sizes
+        target = _new_image(self.output, disk, sizes) or _empty_disk(self.output, sizes)
+        judge(judged, sizes, units, copied_to=target.size)
+        with naming(disk.path):
+            made = rebuilt(judged, sizes, units, _MOST_FAT)
+        again = {number: rebuilding(disk.path, number, disk, one) for number, one in made.items()}
+        copied = {part.number: tuple(_used(disk, part.number)) for part in disk.partitions if part.number not in made}
+        runs = merged(
+            (*(run for each in copied.values() for run in each), _first_gap(disk)),
+            _between(target.size, sizes, disk), BLOCK,
+        )  # fmt: skip
+        plan = plan_copy(disk, target, sizes, units, again, sum(run.length for run in runs))
+        return Found(plan, judged, {}, {number: one.parts for number, one in made.items()}), runs
+
+
+def _used(disk: Disk, number: int) -> Iterator[Extent]:
+    """Yield what is used of a partition, counted from the start of the disk; its first MiB in any case."""
+    part = next(part for part in disk.partitions if part.number == number)
+    place = new_extent(part)
+    yield Extent(place.start, min(MIB, place.length))
+    for run in read_map(disk, number, part.extent).runs:
+        end = min(place.start + run.end, place.end)
+        if place.start + run.start < end:
+            yield Extent(place.start + run.start, end - place.start - run.start)
+
+
+def _first_gap(disk: Disk) -> Extent:
+    first = min((part.extent.start for part in disk.partitions), default=0)
+    return Extent(0, min(first, _GAP))
+
+
+def _between(size: int, sizes: tuple[int, ...], disk: Disk) -> Extent:
+    """Return where nothing of the table lies."""
+    head, tail = table_places(size, sizes)
+    return Extent(head.end, min(tail.start, align_up(disk.size or 0, BLOCK)) - head.end)
+
+
+def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject | None:
+    """Return the image that is to be made, as long as the source, and longer where the table needs it; None where
+    there is something of that name.
+    """
+    if os.path.lexists(output):
+        return None
+    size = align_up(disk.size or 0, BLOCK)
+    end = max((new_extent(part).end for part in disk.partitions), default=0)
+    tail = table_places(size, sizes)[1]
+    if end > tail.start:
+        size = align_up(end + tail.length, MIB)
+    return steps.Subject(output, size, max(sizes), None, None, None, None, None, "")
+
+
+def _empty_disk(output: str, sizes: tuple[int, ...]) -> steps.Subject:
+    """Return the disk that is to be written to. Raises Refused where it is not empty, or has other sectors."""
+    if not Path(output).is_block_device():
+        raise Refused(f"{output} is there already", hint="another name for -o", code="not-empty", subject=output)
+    judged, _ = look_at(output, Request())
+    disk = judged.disk
+    refuse_part(output, disk, "a copy goes to a whole disk")
+    refuse_unfit(disk, wipe=False)
+    if disk.limits.logical_block_size not in sizes:
+        text = f"{disk.name} has sectors of {disk.limits.logical_block_size} bytes"
+        raise Refused(text, hint="\n".join(reformatting(disk, max(sizes))), code="sector-size", subject=disk.name)
+    return steps.subject(disk)
+
+
+# Apply it. Nothing shows the copy before its sector 0 is written, and that comes last.
+
+
+@contextmanager
+def locked_copy(plan: Plan, asked: Copying) -> Iterator[Applying]:
+    """Lock the source, see that the plan is still true, and open what is written to; a new image that is not complete
+    is removed. Raises Refused.
+    """
+    with naming(asked.source), lock_disk(asked.source, why="copying") as source:
+        if not os.path.lexists(asked.output):
+            found, runs = still_same_copy(plan, asked)
+            with _made(asked.output, plan.disk) as target:
+                yield _applying(found, runs, source.device, target, asked)
+            return
+        with lock_disk(asked.output, why="copying") as locked:
+            found, runs = still_same_copy(plan, asked)
+            yield _applying(found, runs, source.device, locked.device, asked)
+            with suppress(OSError):  # what is done is done: partprobe makes the kernel read it
+                locked.kernel.show(tuple((place.number, place.after) for place in plan.places))
+
+
+def still_same_copy(plan: Plan, asked: Copying) -> tuple[Found, tuple[Extent, ...]]:
+    """Plan again: the same disks and steps. Raises Refused."""
+    found, runs = asked.find_plan()
+    if is_same_disk(plan.disk, found.plan.disk) and plan.steps == found.plan.steps:
+        return found, runs
+    text = f"{asked.source} or {asked.output} is not as it was when the plan was made"
+    raise Refused(text, hint="type the same again", code="plan-stale", subject=asked.source)
+
+
+def _applying(found: Found, runs: tuple[Extent, ...], source: Device, target: Device, asked: Copying) -> Applying:
+    again = command("convert", asked.source, *asked.request.typed)
+    return Applying(_events(found.plan, found.rebuilt, runs, source, target), again)
+
+
+@contextmanager
+def _made(output: str, target: steps.Subject) -> Iterator[Device]:
+    path = Path(output)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Refused(f"{output}: {error.strerror}", hint="another name for -o") from error
+    try:
+        os.truncate(descriptor, target.size)
+        with DiskDevice(descriptor, image_sector_size=target.sector_size) as device:
+            yield device
+    except BaseException:
+        path.unlink()
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _events(
+    plan: Plan, made: Mapping[int, tuple[bytes, ...]], runs: tuple[Extent, ...], source: Device, target: Device
+) -> Iterator[Event]:
+    for index, step in enumerate(plan.steps):
+        yield StepBegun(index)
+        match step:
+            case steps.CopyDisk():
+                yield from _copy(index, runs, source, target)
+            case steps.RebuildContent():
+                put(target, step.extent.start, step.held, made[step.partition])
+            case steps.ConvertTable():
+                _write_table(plan, step, source, target)
+        yield StepDone(index)
+
+
+def _copy(index: int, runs: tuple[Extent, ...], source: Device, target: Device) -> Iterator[Event]:
+    total, done = sum(run.length for run in runs), 0
+    pieces = (Extent(at, min(MIB, run.end - at)) for run in runs for at in range(run.start, run.end, MIB))
+    batch: list[Extent] = []
+    for piece in pieces:
+        batch.append(piece)
+        done += piece.length
+        if len(batch) == _BATCH:
+            _copy_batch(batch, source, target)
+            batch = []
+            yield Progress(index, done, total)
+    _copy_batch(batch, source, target)
+
+
+def _copy_batch(batch: list[Extent], source: Device, target: Device) -> None:
+    """Copy pieces, and read them back. What a new image would have as zeros stays a hole."""
+    written: list[tuple[Extent, bytes]] = []
+    for piece in batch:
+        if target.is_hole(piece.start, piece.length) and source.is_hole(piece.start, piece.length):
+            continue
+        length = min(piece.length, source.size - piece.start)
+        content = bytes(source.read(piece.start, length)).ljust(piece.length, b"\0")
+        if any(content) or not target.is_hole(piece.start, piece.length):
+            target.write(piece.start, content)
+            written.append((piece, content))
+    target.flush()
+    for piece, content in written:
+        if bytes(target.read(piece.start, piece.length)) != content:
+            raise Stopped(f"what was written at byte {piece.start} reads back as something else: the disk is failing")
+
+
+def _write_table(plan: Plan, step: steps.ConvertTable, source: Device, target: Device) -> None:
+    copying = next(one for one in plan.steps if isinstance(one, steps.CopyDisk))
+    primary, _ = sound_pair(source, copying.source.sector_size)
+    head, tail = table_places(plan.disk.size, step.sector_sizes)
+    content = new_table(primary, bytes(source.read(0, source.sector_size)), plan.disk.size, step, (head, tail))
+    for group in table_groups(head, tail, content, target.sector_size):
+        for sectors in group:
+            put(target, sectors.at, Held((Extent(0, len(sectors.data)),)), (sectors.data,))
