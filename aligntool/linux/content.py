@@ -4,7 +4,6 @@ import errno
 import hashlib
 import os
 import re
-from array import array
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -12,9 +11,9 @@ from heapq import heappop, heappush, merge
 from itertools import chain, groupby, islice, takewhile
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from sys import byteorder
 from tempfile import TemporaryDirectory, TemporaryFile
 
+from aligntool.formats.fat_files import FIRST, fat_entries
 from aligntool.formats.numbers import be32, be64, le16, le64
 from aligntool.formats.reader import LONGEST_READ, Reader
 from aligntool.formats.windows_fs import Boot, read_boot
@@ -400,7 +399,6 @@ def _free_in_freesp(report: Iterable[str], group: int) -> Iterator[tuple[int, in
 # here, so that neither root nor another program is needed: entry 0 is free, anything else (a next cluster, the end
 # of a chain, a bad cluster) is not. Source: Microsoft's FAT specification 1.03, "FAT Data Structure".
 
-FIRST = 2  # the number of the first cluster
 NOT_MIRRORED = 0x80  # in BPB_ExtFlags: only one copy of the table is kept up to date
 
 
@@ -417,7 +415,7 @@ def read_fat(reader: Reader, start: int) -> Iterator[Extent]:
         raise NoMap(f"its allocation table of {copy_length} bytes is too short for {boot.clusters} clusters")
     yield Extent(0, boot.data_start)
     at, table = boot.data_start, _table(reader, start + boot.reserved * boot.sector, boot, length, copy_length)
-    for used, entries in groupby(islice(_entries(boot.bits, table), FIRST, boot.clusters + FIRST), key=bool):
+    for used, entries in groupby(islice(fat_entries(boot.bits, table), FIRST, boot.clusters + FIRST), key=bool):
         run = Extent(at, sum(1 for _ in entries) * boot.cluster)
         if used:
             yield run
@@ -434,17 +432,6 @@ def _table(reader: Reader, start: int, boot: Boot, length: int, copy_length: int
         if any(other != piece for other in others):
             raise NoMap("the copies of its allocation table differ")
         yield piece
-
-
-def _entries(bits: int, table: Iterable[bytes]) -> Iterator[int]:
-    for piece in table:
-        if bits == 12:  # of which the largest table is one piece
-            yield from (le16(piece, at * 3 // 2) >> (4 if at % 2 else 0) & 0xFFF for at in range(len(piece) * 2 // 3))
-            continue
-        words = array("H" if bits == 16 else "I", piece)
-        if byteorder == "big":
-            words.byteswap()
-        yield from words if bits == 16 else (word & 0x0FFFFFFF for word in words)
 
 
 # Used blocks as partclone maps them for ddrescue. "+" is used, "?" is free, anything else is taken for used, and the

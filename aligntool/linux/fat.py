@@ -3,27 +3,28 @@
 import hashlib
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from mmap import mmap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused
-from aligntool.formats.windows_fs import FAT12_BELOW, FAT16_BELOW, Boot, read_boot
+from aligntool.formats.fat_files import BrokenFatError, copy_files
+from aligntool.formats.windows_fs import ENTRY, FAT12_BELOW, FAT16_BELOW, Boot, read_boot
 from aligntool.inventory import Layer
 from aligntool.linux.content import NoMap, read_fat
 from aligntool.linux.process import Ended, run_program
 from aligntool.linux.users import fresh_reader
 from aligntool.units import MIB, Extent, align_down, format_about, merged
 
-# mkfs.fat and mtools, on copies in files: nothing of the disk is written, and what was made is compared with what it
-# was made from, file by file, before anybody uses it. mcopy between two images keeps long names, times and attributes.
+# On copies in files: nothing of the disk is written. mkfs.fat makes it, formats/fat_files.py copies the files, and with
+# mtools and fsck.fat what was made is compared with what it was made from, file by file, before anybody uses it.
 
 _BLOCK = 4096  # sectors of either size
 _LEGAL = {32: range(FAT16_BELOW, 0x0FFFFFF5), 16: range(FAT12_BELOW, FAT16_BELOW), 12: range(1, FAT12_BELOW)}
 _FREE = re.compile(r"^.* bytes free\n", re.MULTILINE)
-_OF_FOLDER = re.compile(r"(<DIR> +)\d{4}-\d\d-\d\d +\d?\d:\d\d")  # mcopy gives folders the present time
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,8 @@ def new_fat(path: str, extent: Extent, layer: Layer, length: int, sector_size: i
         bits = _make(new, boot, layer, extent.start, length, sector_size)
         files = _fill(Path(folder), path)
         runs = tuple(_runs(new))
-        content = memoryview(new.read_bytes())
-        parts = tuple(bytes(content[run.start : run.end]) for run in runs)
+        with fresh_reader(str(new)) as reader:
+            parts = tuple(reader.read(run.start, run.length) for run in runs)
     return NewFat(runs, parts, f"FAT{bits}", files)
 
 
@@ -90,7 +91,8 @@ def _make(new: Path, boot: Boot, layer: Layer, start: int, length: int, sector_s
     serial = ("-i", layer.uuid.replace("-", "")) if layer.uuid else ()
     label = ("-n", layer.label) if layer.label else ()
     form = (f"-S{sector_size}", f"-s{max(boot.cluster, sector_size) // sector_size}", f"-h{start // sector_size}")
-    form = ("--invariant", *form, *serial, *label, "--mbr=n")  # the first has a serial number of its own
+    entries = f"-r{max(boot.directory // ENTRY, 512)}"  # of the first folder; a FAT32 takes no notice
+    form = ("--invariant", *form, entries, *serial, *label, "--mbr=n")  # the first has a serial number of its own
     for bits in dict.fromkeys((boot.bits, 32, 16, 12)):
         new.unlink(missing_ok=True)
         with new.open("xb") as file:
@@ -107,19 +109,21 @@ def _fill(folder: Path, path: str) -> int:
     """Copy all files from the old one to the new one, and compare both. Return the number of files."""
     for name in ("old", "new"):
         Path(folder, f"{name}.conf").write_text(f'mtools_skip_check=1\ndrive f: file="{folder}/{name}"\n')
-    both = f'mtools_skip_check=1\ndrive f: file="{folder}/old"\ndrive n: file="{folder}/new"\n'
-    Path(folder, "both.conf").write_text(both)
-    if _listing(folder, "old")[0]:
-        _mtools(folder, "both", "mcopy", "-s", "-p", "-m", "-n", "f:/*", "n:/")
+    with ExitStack() as stack:
+        old, new = (stack.enter_context(Path(folder, name).open("r+b")) for name in ("old", "new"))
+        source, target = (stack.enter_context(mmap(file.fileno(), 0)) for file in (old, new))
+        try:
+            count = copy_files(source, target)
+        except BrokenFatError as error:
+            raise _unbuilt(str(error)) from error
     if _listing(folder, "old") != _listing(folder, "new"):
         raise _unbuilt("names, sizes, times or attributes of its files differ after they were copied")
-    digests = _digests(folder, "old")
-    if digests != _digests(folder, "new"):
+    if _digests(folder, "old") != _digests(folder, "new"):
         raise _unbuilt("its files differ after they were copied")
     checked = run_program("fsck.fat", "-n", str(Path(folder, "new")), only_reads=True)
     if checked.code:
         raise _unbuilt(f"fsck.fat finds what was made for {shell_word(path)} not whole: {checked.last_lines}")
-    return len(digests)
+    return count
 
 
 def _listing(folder: Path, name: str) -> tuple[str, str, str]:
@@ -127,7 +131,7 @@ def _listing(folder: Path, name: str) -> tuple[str, str, str]:
     names = _mtools(folder, name, "mdir", "-b", "-a", "f:/", empty=True)
     details = _mtools(folder, name, "mdir", "-/", "-a", "f:/", empty=True)
     attributes = _mtools(folder, name, "mattrib", "-/", "f:/") if names else ""
-    return names, _OF_FOLDER.sub(r"\1", _FREE.sub("", details)), attributes
+    return names, _FREE.sub("", details), attributes
 
 
 def _digests(folder: Path, name: str) -> dict[str, str]:
