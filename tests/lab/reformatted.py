@@ -26,6 +26,7 @@ STATE = Path("/var/lib/aligntool")
 KEY = Path("/run/key")
 MAPPED = Path("/dev/mapper/inside")
 PLACE = Path("/mnt/reformatted")
+BACK = {"out": 4, "back": 5}  # the second member is out and not formatted; formatted and not back
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +53,7 @@ CASES = (
 
 
 def main(names: Sequence[str]) -> None:
-    (OUT / "state").mkdir(exist_ok=True)
-    STATE.mkdir(parents=True, exist_ok=True)
-    PLACE.mkdir(parents=True, exist_ok=True)
-    KEY.write_text("a key")
-    run("mount", "--bind", str(OUT / "state"), str(STATE))
-    for module in ("raid1", "raid10", "raid456", "dm-crypt", "xfs", "ext4"):
-        run("modprobe", module)
+    prepare()
     for name in names:
         began = time.monotonic()
         word, _, how = name.partition("-")
@@ -66,9 +61,20 @@ def main(names: Sequence[str]) -> None:
         if how.startswith("resume"):
             said = resumed(case, cut=how == "resume+cut")
         else:
-            said = taken_back(case) if how == "back" else carried_out(case, how)
+            said = taken_back(case, BACK[how]) if how in BACK else carried_out(case, how)
         (OUT / f"{name}.json").write_text(json.dumps(said, indent=1))
         print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+def prepare() -> None:
+    """What aligntool keeps is in /lab; folders, a key and modules are there."""
+    (OUT / "state").mkdir(exist_ok=True)
+    STATE.mkdir(parents=True, exist_ok=True)
+    PLACE.mkdir(parents=True, exist_ok=True)
+    KEY.write_text("a key")
+    run("mount", "--bind", str(OUT / "state"), str(STATE))
+    for module in ("raid1", "raid10", "raid456", "dm-crypt", "xfs", "ext4"):
+        run("modprobe", module)
 
 
 def carried_out(case: Case, how: str = "") -> dict[str, object]:
@@ -86,8 +92,8 @@ def carried_out(case: Case, how: str = "") -> dict[str, object]:
     return {"sums": sums, "tables_before": tables, "refused": refused, "dry": dry, "done": done, **seen(case)}
 
 
-def taken_back(case: Case) -> dict[str, object]:
-    """Ended in the middle of the second member, and taken back."""
+def taken_back(case: Case, last: int) -> dict[str, object]:
+    """Ended after this step, in the middle of the second member, and taken back."""
     clear()
     make(case)
     sums, tables = filled(case), tables_of(case)
@@ -99,7 +105,7 @@ def taken_back(case: Case) -> dict[str, object]:
         paths, plan = Paths(), from_json(Path("/run/plan.json").read_text())
         with one_at_a_time(paths.state):
             for event in go_forward(begin(plan, paths), plan, paths):
-                if event == StepDone(5):  # the second member is formatted, and not back
+                if event == StepDone(last):
                     os._exit(0)
     os.waitpid(child, 0)
     between = Path("/proc/mdstat").read_text()

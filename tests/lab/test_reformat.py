@@ -35,6 +35,7 @@ pytestmark = [
 LIMIT_S = 3600.0
 FORWARD = tuple(case for case in CASES if case.name != "old")
 CUT = "five"
+BACK = ("old-out", "old-back")
 PUT_BACK, FORMAT = 3, 5  # steps: 0 compares; 1, 2, 3 take out, format and put back the first member; 4, 5, 6 the second
 
 
@@ -78,10 +79,10 @@ def _cut(guest: Guest, step: int, *names: str) -> None:
 @pytest.fixture(scope="module")
 def told(lab: Lab) -> Told:
     first = lab.guest(*(Nvme(serial, size=SIZE) for serial in SERIALS))
-    _cut(first, PUT_BACK, *(case.name for case in FORWARD), "old-back", f"{CUT}-cut")
+    _cut(first, PUT_BACK, *(case.name for case in FORWARD), *BACK, f"{CUT}-cut")
     _cut(_guest(first), FORMAT, f"{CUT}-resume+cut")
     shared = _guest(first).run(_script(f"{CUT}-resume"), limit_s=LIMIT_S)
-    names = [*(case.name for case in FORWARD), "old-back"]
+    names = [*(case.name for case in FORWARD), *BACK]
     return Told({name: _read(shared, name) for name in names}, _read(shared, f"{CUT}-resume"))
 
 
@@ -122,8 +123,9 @@ def test_while_it_is_mounted_nothing_is_begun(told: Told, case: Case) -> None:
     assert code == 3 and '"in-use"' in out
 
 
-def test_what_is_taken_back_has_the_old_blocks_and_the_old_files(told: Told) -> None:
-    said = told.of["old-back"]
+@pytest.mark.parametrize("name", BACK)
+def test_what_is_taken_back_has_the_old_blocks_and_the_old_files(told: Told, name: str) -> None:
+    said = told.of[name]
     assert "[2/1]" in said["before"]  # or nothing was taken back
     _is_whole(said, _case("old"), [512, 512])
 

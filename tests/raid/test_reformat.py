@@ -181,7 +181,7 @@ MEMBERS = [
     ("mounted beside", drive_change(mounted_at=("/srv",)), "mounted", "mounted at /srv"),
     ("MBR", drive_change(table=Table(TableLabel.DOS, 512, disk_id="0x1")), "metadata", "not a sound GPT"),
     ("an odd start", part_change(extent=Extent(63 * 512, 400 * MIB)), "metadata", "on their multiples"),
-    ("up to the last sectors", part_change(extent=Extent(MIB, SIZE - MIB - 16896)), "metadata", "on their multiples"),
+    ("up to the last sectors", part_change(extent=Extent(MIB, SIZE - MIB - 16384)), "metadata", "on their multiples"),
     ("attributes", part_change(flags=("required",)), "metadata", "attributes (required)"),
     ("a name with quotes", part_change(name='a"b'), "metadata", "the name"),
 ]  # fmt: skip
