@@ -9,7 +9,7 @@ from aligntool.audit.wording import labelled, shell_word, unfit, uses
 from aligntool.change import Plan
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.gpt import table_sizes
-from aligntool.inventory import ArrayFacts, Disk, DiskKind, Layer, LbaFormat, TableLabel
+from aligntool.inventory import ArrayFacts, Disk, DiskKind, Layer, LbaFormat, TableLabel, array_uuid
 from aligntool.raid.chunks import copies_of, level_of
 from aligntool.raid.refusals import format_of
 from aligntool.steps import CheckArray, FormatMember, NewEntry, PutBackMember, Step, Subject, TakeOutMember, subject
@@ -255,6 +255,13 @@ def _about_member(array: _Array, member: Member) -> Iterator[Refusal]:
         if member.partition is None or part.number != member.partition.number:
             text = f"{name} has partition {part.number} beside the member, and a format erases the whole drive"
             yield Refusal("not-empty", name, text, f"save it and remove it first: sudo sfdisk --delete {disk.path}")
+    content = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
+    if not (disk.table_read and disk.content_read and all(part.content_read for part in disk.partitions)):
+        look = f"sudo aligntool audit {shell_word(disk.path)}"
+        yield Refusal("not-read", name, f"what lies on {name} beside the array could not be read", look)
+    elif any(array_uuid(layer) != array.uuid for layer in content):
+        text = f"{name} shows {' and '.join(map(labelled, content))}, not only its superblock of {array.disk.path}"
+        yield Refusal("ambiguous", name, text, f"sudo wipefs --no-act {shell_word(disk.path)}")
     if member.partition is not None:
         yield from _about_partition(array, member, disk)
 

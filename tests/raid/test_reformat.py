@@ -17,7 +17,7 @@ from aligntool.raid.reformat import Closer, ReformatGoal, plan_reformat
 from aligntool.raid.steps_reformat import backwards
 from aligntool.steps import CheckArray, FormatMember, PutBackMember, TakeOutMember
 from aligntool.units import MIB, Extent
-from tests.audit.made_arrays import SIZE, array, drive
+from tests.audit.made_arrays import SIZE, UUID, array, drive
 
 FORMATS = (LbaFormat(0, 512, 0, 2), LbaFormat(1, 512, 8, 2), LbaFormat(2, 4096, 0, 1), LbaFormat(3, 4096, 0, 0))
 LINUX_RAID = "A19D880F-05FC-4D3B-A006-743F0F84911E"
@@ -168,7 +168,8 @@ def part_change(**more: Any) -> Callable[[Disk], Disk]:
     return lambda disk: replace(disk, partitions=(replace(disk.partitions[0], **more),))
 
 
-ESP = Partition(2, Extent(SIZE - 2 * MIB, MIB), type_code="C12A7328-F81F-11D2-BA4B-00A0C93EC93B")
+MD = Layer("linux_raid_member", Extent(MIB, SIZE - 2 * MIB), uuid=UUID.replace(":", ""))
+ESP = Partition(2, Extent(SIZE - 2 * MIB, MIB), type_code="C12A7328-F81F-11D2-BA4B-00A0C93EC93B", content_read=True)
 MEMBERS = [
     ("no such format", nvme_change(formats=FORMATS[:2]), "lba-format", "no format with 4096 bytes and no metadata"),
     ("metadata now", nvme_change(format_in_use=1), "lba-format", "metadata beside its blocks"),
@@ -182,6 +183,8 @@ MEMBERS = [
     ("MBR", drive_change(table=Table(TableLabel.DOS, 512, disk_id="0x1")), "metadata", "not a sound GPT"),
     ("an odd start", part_change(extent=Extent(63 * 512, 400 * MIB)), "metadata", "on their multiples"),
     ("up to the last sectors", part_change(extent=Extent(MIB, SIZE - MIB - 16384)), "metadata", "on their multiples"),
+    ("content beside it", part_change(content=(MD, EXT4)), "ambiguous", "md and ext4"),
+    ("content not read", part_change(content_read=False), "not-read", "could not be read"),
     ("attributes", part_change(flags=("required",)), "metadata", "attributes (required)"),
     ("a name with quotes", part_change(name='a"b'), "metadata", "the name"),
 ]  # fmt: skip
