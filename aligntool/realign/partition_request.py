@@ -12,7 +12,7 @@ from aligntool.linux.block import look_only
 from aligntool.linux.commands import asked_health
 from aligntool.linux.content import UsedMap, read_used
 from aligntool.realign.partitioning import as_partition, plan_partition, plan_unpartition
-from aligntool.realign.request import Found, Request, look_at, refuse_in_flight, refuse_part, waited
+from aligntool.realign.request import Found, Request, look_at, names_on, refuse_in_flight, refuse_part, waited
 from aligntool.realign.whole_disk import other_kinds, table_inside
 from aligntool.steps import CopyContent
 from aligntool.system import TableLine, parse_crypttab, parse_fstab
@@ -56,7 +56,8 @@ class WholeDisk:
             if len(disk.partitions) == 1:
                 with look_only(disk.path) as device:
                     inside = table_inside(device, disk.partitions[0].extent, disk.sector_size)
-            return plan_unpartition(judged, asked.goal, used, inside=inside)
+            names = next(iter(names_on(disk).values()), None)
+            return plan_unpartition(judged, asked.goal, used, inside=inside, names=names)
         if disk.content:
             with look_only(disk.path) as device:
                 others = other_kinds(device, disk.content[0].kind)

@@ -8,6 +8,7 @@ from aligntool.audit.report import Judged
 from aligntool.audit.wording import as_root, labelled, layer_name, next_command, shell_word
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
+from aligntool.formats.windows_names import Names
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role
 from aligntool.realign.placing import hold, needed, on_grain
 from aligntool.realign.planning import CHECKED, estimate, lanes_for
@@ -24,7 +25,7 @@ from aligntool.realign.search import (
     patching,
     sizes,
 )
-from aligntool.realign.wanted import SHRINKABLE, Uses, most_shrinkable
+from aligntool.realign.wanted import REPAIR, SHRINKABLE, Uses, most_shrinkable
 from aligntool.realign.whole_disk import NUMBER, places, role_of
 from aligntool.steps import EntryChange, JournalPlace
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, format_size
@@ -74,14 +75,16 @@ def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *,
     return _plan(move, judged, label, used)
 
 
-def plan_unpartition(judged: Judged, goal: RealignGoal, used: Uses, *, inside: str | None = None) -> Plan:
+def plan_unpartition(
+    judged: Judged, goal: RealignGoal, used: Uses, *, inside: str | None = None, names: Names | None = None
+) -> Plan:
     """Return the plan by which the only partition of a disk becomes its content from byte 0 on, without a table.
-    `inside`: the kind of the table that is in the partition's first sectors.
+    `inside`: the kind of the table that is in the partition's first sectors. `names`: what files of Windows in it name.
 
     Raises Refused with all reasons, a line each.
     """
     disk = judged.disk
-    refuse((*disk_reasons(judged, None), *_about_table(disk, inside)))
+    refuse((*disk_reasons(judged, None), *_about_table(disk, inside, names)))
     part, size = disk.partitions[0], disk.sector_size
     target = part.extent.moved_to(0)
     needs = _needs(disk, part, part.extent.start)
@@ -129,7 +132,7 @@ def _about_content(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
                 yield Refusal("array-member", name, text, next_command(disk, "audit"))
 
 
-def _about_table(disk: Disk, inside: str | None) -> Iterator[Refusal]:
+def _about_table(disk: Disk, inside: str | None, names: Names | None) -> Iterator[Refusal]:
     """Yield why the table is not taken away."""
     name, table = disk.name, disk.table
     if table is None:
@@ -149,6 +152,8 @@ def _about_table(disk: Disk, inside: str | None) -> Iterator[Refusal]:
     if inside:
         text = f"{what} begins with a table of its own ({inside}), which would be that of the disk"
         yield Refusal("nested-label", what, text, next_command(disk, "audit"))
+    if names:
+        yield from _about_windows(part, what, names)
     tail = places(disk.size or 0, disk.sector_size)[1]
     if part.extent.end > tail.start:
         late, last = part.extent.end - tail.start, tail.length
@@ -156,6 +161,19 @@ def _about_table(disk: Disk, inside: str | None) -> Iterator[Refusal]:
             f"{what} ends {late} bytes too late: the last {last} bytes of the disk have to state that it is in flight"
         )
         yield Refusal("no-room", what, text, next_command(disk, "audit"))
+
+
+def _about_windows(part: Partition, what: str, names: Names) -> Iterator[Refusal]:
+    """Yield why a Windows would not find its partition by any change of its files: what they name is gone."""
+    found = [named.what for named in names.starts if named.start == part.extent.start]
+    if found:
+        text = (
+            f"{what} has files of Windows that name it by the disk's signature and its start, and both go with the"
+            f" table: {', '.join(found)}"
+        )
+        yield Refusal("bound", what, text)
+    elif names.unclear:
+        yield Refusal("content-damaged", what, f"{what}: {names.unclear}; it may name this partition", REPAIR)
 
 
 def _unknown(disk: Disk, layer: Layer, what: str) -> Refusal:
@@ -262,11 +280,19 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
     table = TABLE_NAMES.get(label, label)
     words = "the only partition becomes the whole disk" if back else f"content into a partition of a new {table}"
     notes = (*_notes(move), *((patched.note,) if patched.note else ()))
-    attention = (patched.attention,) if patched.attention else ()
+    attention = (*(_boot_code(disk) if back else ()), *((patched.attention,) if patched.attention else ()))
     done = tuple(_steps(move, part, label, patched))
     cost = estimate(replace(disk, partitions=(part,)), frozenset({part.number}), used, done)
     purpose = "unpartition" if back else "partition"
     return Plan(purpose, steps.subject(disk), words, (place,), done, attention, notes, cost)
+
+
+def _boot_code(disk: Disk) -> Iterator[str]:
+    for code in disk.table.boot_code if disk.table else ():
+        before = "before that, let the PC start from another disk" + (
+            ", such as with grub-install" if code.kind.startswith("GRUB") else ""
+        )
+        yield f"{code.kind} goes with the table (found at byte {code.at}), and nothing starts from this disk; {before}"
 
 
 def _steps(move: _Move, part: Partition, label: str, patched: Patching) -> Iterator[steps.Step]:

@@ -163,7 +163,7 @@ def plan_for(judged: Judged, asked: Request) -> Found:
     show another way to be cheaper, so this goes on until every partition that moves has one.
     """
     disk = judged.disk
-    names = _names_on(disk)
+    names = names_on(disk)
     # How far a file system can be shrunk depends on what is used of it.
     maps = {part.number: read_map(disk, part.number, part.extent) for part in shrinkable(disk) if asked.goal.shrink}
     while True:
@@ -177,7 +177,7 @@ def plan_for(judged: Judged, asked: Request) -> Found:
             maps[step.partition] = read_map(disk, step.partition, step.source)
 
 
-def _names_on(disk: Disk) -> dict[int, Names]:
+def names_on(disk: Disk) -> dict[int, Names]:
     """The starts that files of Windows name, by the partition that the files are on. Those of a GPT are named by GUIDs,
     and without a signature no file names a disk.
     """

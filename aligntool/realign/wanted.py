@@ -24,6 +24,7 @@ from aligntool.units import MIB, align_down, align_up, format_about, format_size
 # (xfs_growfs(8)).
 
 SHRINKABLE = ("ext2", "ext3", "ext4", "ntfs", "btrfs")
+REPAIR = "in Windows: chkdsk /f, and compact /u where it is compressed"
 _LEAST = {"btrfs": 256 * MIB}  # btrfs_ioctl_resize() in the kernel's fs/btrfs/ioctl.c
 
 
@@ -300,7 +301,7 @@ def naming_reasons(disk: Disk, names: Mapping[int, Names], found: Found, shrunk:
         what = f"partition {number}"
         if one.unclear and windows:
             text = f"{what}: {one.unclear}; it may name a partition that moves"
-            yield Refusal("content-damaged", what, text, "in Windows: chkdsk /f, and compact /u where it is compressed")
+            yield Refusal("content-damaged", what, text, REPAIR)
         if not (patches := named_patches(one, found.moved)):
             continue
         for file in one.dirty:

@@ -4,6 +4,7 @@ import json
 import random
 import re
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -178,6 +179,23 @@ def test_what_cannot_be_moved_is_refused_with_the_reason(case: int, tmp_path: Pa
     before = every_byte(image)
     assert said in aligntool("partition", image, "--yes", *options, code=REFUSED)
     assert every_byte(image) == before
+
+
+@pytest.mark.parametrize("grub", [True, False])
+def test_a_boot_program_that_goes_with_the_table_needs_attention(grub: bool, tmp_path: Path) -> None:
+    """GRUB's boot sector, by its boot.S: the first sector of the core image at 0x5c, messages behind the code."""
+    part, image = ext4(tmp_path / "part", 16 * MIB), tmp_path / "disk.img"
+    image.write_bytes(bytes(32 * MIB))
+    run("sfdisk", "-q", image, stdin="label: dos\nstart=1MiB, size=16MiB\n")
+    with image.open("r+b") as file:
+        for at, raw in (0x5C, struct.pack("<Q", 1)), (0x180, b"GRUB \0Geom\0Hard Disk\0Read\0 Error\r\n\0"):
+            file.seek(at)
+            file.write(raw * grub)
+        file.seek(MIB)
+        file.write(part.read_bytes())
+    said = " ".join(aligntool("plan", "partition", "--undo", image).split())
+    assert ("GRUB goes with the table (found at byte 512), and nothing starts from this disk" in said) is grub
+    assert ("grub-install" in said) is grub
 
 
 @pytest.mark.needs_tools("mkfs.xfs")

@@ -132,6 +132,30 @@ def test_a_windows_in_one_partition_takes_its_names_along(tmp_path: Path) -> Non
     assert values_on(image, new, SYSTEM) == {**before[1], **names}
 
 
+def test_a_table_by_which_a_windows_finds_its_partition_is_not_taken_away(tmp_path: Path) -> None:
+    """The disk's signature goes with it, so no value of its files could name the disk any more."""
+    store, system = hives(tmp_path, 63, 63)
+    image = tmp_path / "disk.img"
+    for hive in ((store, system), (None, None)):
+        content = windows.make_ntfs(tmp_path / "one.ntfs", SIZE, put(*hive), start=63)
+        windows.make_disk(image, {63: content}, 22000)
+        before = image.read_bytes()
+        windows_in_it = hive != (None, None)
+        said = mover.aligntool(
+            "plan", "partition", "--undo", image, code=mover.REFUSED if windows_in_it else mover.DONE
+        )
+        assert ("name it by the disk's signature and its start, and both go with the table" in said) is windows_in_it
+        assert (f"BCD {windows.LOADER} osdevice" in said) is (hive[0] is not None)
+        assert ("MountedDevices \\DosDevices\\C:" in said) is (hive[1] is not None)
+        assert image.read_bytes() == before
+        (tmp_path / "one.ntfs").unlink()
+        image.unlink()
+    torn(store)
+    content = windows.make_ntfs(tmp_path / "one.ntfs", SIZE, put(store, None), start=63)
+    windows.make_disk(image, {63: content}, 22000)
+    assert "may name this partition" in mover.aligntool("partition", "--undo", "--yes", image, code=mover.REFUSED)
+
+
 def test_a_hive_in_many_pieces_is_changed_across_them(tmp_path: Path) -> None:
     """Clusters of a sector, each chunk of the hive between those of another file: with a list of attributes."""
     loaders = [f"{{{number:08x}-1d81-11e3-806a-cb00aeb9e05c}}" for number in range(160)]
