@@ -8,7 +8,7 @@ from aligntool.audit.array_boot import array_number_findings, late_start_finding
 from aligntool.audit.arrays import array_findings, members_of, whole_member_findings, with_members
 from aligntool.audit.drives import device_findings, drive_findings, gap_of, lacks_verdict, machine_findings, with_doubt
 from aligntool.audit.grids import Sized, grids_of, physical_sector, shifted_arrays
-from aligntool.audit.layers import array_above, gpt_is_lost, layer_findings, table_findings
+from aligntool.audit.layers import CONTAINERS, array_above, data_places, gpt_is_lost, layer_findings, table_findings
 from aligntool.audit.report import (
     REQUEST,
     Answer,
@@ -97,7 +97,8 @@ def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict
             why = PARKED if partition.number in parked else LOST
             yield Verdict(disk.name, partition.number, partition.extent.start, Answer.UNKNOWN, (), why=why)
             continue
-        excuse, doubt = unwritten(partition, image), untold(partition) or other_sectors(disk)
+        excuse = unwritten(partition, image) or begins_inside(partition, grids)
+        doubt = untold(partition) or other_sectors(disk)
         verdict = judge_start(disk, partition.number, partition.extent.start, grids, excuse=excuse, doubt=doubt)
         yield replace(verdict, answer=Answer.UNKNOWN, matters=False, why=above) if above else verdict
     if gap := lacks_verdict(disk):
@@ -357,12 +358,26 @@ def _evidence(partition: Partition | None, verdict: Verdict, worst: Check) -> It
         return
     if (partition.kernel_alignment_offset or 0) > 0:
         yield f"the kernel agrees: the partition's alignment_offset is {partition.kernel_alignment_offset}"
-    for layer in _data_on_the_grid(partition, worst.grid, _FILES | _CONTAINERS):
+    for layer in _data_on_the_grid(partition, worst.grid, _FILES | CONTAINERS):
         yield f"the data of {layer_name(layer)} inside begin on the boundary all the same"
 
 
 _FILES = frozenset({"vfat", "exfat"})
-_CONTAINERS = frozenset({"crypto_LUKS", "LVM2_member", "linux_raid_member"})
+
+
+def begins_inside(partition: Partition, grids: Sequence[Grid]) -> str:
+    """Return why a start off the grids does not matter: all data begin on them; "" where they do not.
+
+    The superblock and the bitmap of an array are written as often as its data: they have to be on physical sectors.
+    """
+    asked = [grid for grid in grids if grid.severity is not Severity.INFO]
+    places = data_places(partition)
+    past = [grid for grid in asked if grid.off_by(partition.extent.start)]
+    if not places or not past or any(grid.off_by(place) for grid in asked for place in places):
+        return ""
+    if partition.content[0].kind == "linux_raid_member" and any(grid.kind is GridKind.PHYSICAL for grid in past):
+        return ""
+    return f"the data of {layer_name(partition.content[0])} inside begin on the boundary"
 
 
 def _data_on_the_grid(partition: Partition | None, grid: Grid, kinds: frozenset[str]) -> tuple[Layer, ...]:

@@ -12,6 +12,7 @@ from aligntool.audit.wording import (
     layer_name,
     next_command,
     next_look,
+    next_realign,
     next_resume,
     shell_word,
     spot,
@@ -241,6 +242,26 @@ def _mismatch(layer: Layer, level: str, chunk: int, stripe: int | None) -> str:
 _COMPARED = frozenset(
     {GridKind.PHYSICAL, GridKind.MINIMUM_IO, GridKind.PAGE, GridKind.UNIT, GridKind.ALLOCATION, GridKind.CHUNK}
 )
+CONTAINERS = frozenset({"crypto_LUKS", "LVM2_member", "linux_raid_member"})
+
+
+def data_places(partition: Partition) -> tuple[int, ...]:
+    """Return the bytes of the disk where data begin in the uppermost container on a partition that can be seen, RAID,
+    encryption or volume manager; () where there is none, or something about it is unclear.
+    """
+    content = partition.content
+    if len(content) != 1 or content[0].kind not in CONTAINERS or any(one.problems for one in content):
+        return ()
+    top = content[0]
+    # A striped array spreads what lies on it over its members: here only the member's own data have a place.
+    while top.raid_chunk is None and len(top.inner) == 1 and top.kind == "linux_raid_member":
+        if top.inner[0].kind not in CONTAINERS or top.inner[0].problems:
+            break
+        top = top.inner[0]
+    places = {segment.extent.start for segment in top.segments}
+    return tuple(sorted(places)) or (() if top.data_start is None else (top.data_start,))
+
+
 DEEPEST = 8  # layers within layers; a disk that nests deeper is not telling the truth
 
 
@@ -340,7 +361,9 @@ class _Walk:
         boundary = f"{format_size(past)} past a boundary of {format_size(grid.size)} ({asked_by(grid)})"
         text = f"{what} of {name} is at {spot(start, self.sector_size)} of the disk, {boundary}"
         found = self.finding(code, severity, text, name, start)
-        return replace(found, grid=grid, off_by=past, cost=predict(grid.size), next=next_look(self.disk))
+        moves = self.partition is not None and start in data_places(self.partition)
+        next_ = next_realign(self.disk) if moves else next_look(self.disk)
+        return replace(found, grid=grid, off_by=past, cost=predict(grid.size), next=next_)
 
     def _size(self, layer: Layer) -> Iterator[Finding]:
         """Yield findings on a layer that has outgrown its container, and on other damage of its superblock."""

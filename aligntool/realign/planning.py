@@ -6,6 +6,7 @@ from enum import Enum
 from math import ceil
 
 from aligntool import steps
+from aligntool.audit.layers import data_places
 from aligntool.audit.report import Answer, Judged, Mend, Report
 from aligntool.audit.wording import holdings, labelled, next_command, next_look, next_realign
 from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
@@ -248,10 +249,11 @@ def plan_realign(
 
 def movable(disk: Disk, wish: Wanted, used: Uses, shrunk: Shrinks) -> Movable:
     standing = partition_reasons(disk, parts_of(disk, wish.may))
-    may = {number: wish.start_grids for number, reasons in standing.items() if not reasons}
+    may = {number: wish.grids_of(number) for number, reasons in standing.items() if not reasons}
     cost = {part.number: used[part.number].bytes for part in disk.partitions if part.number in used}
     lengths = {number: one.length for number, one in shrunk.items()}
-    return Movable(dict.fromkeys(wish.must, wish.start_grids), may, cost, lengths, wish.names)
+    must = {number: wish.grids_of(number) for number in wish.must}
+    return Movable(must, may, cost, lengths, wish.names)
 
 
 def _find_places(disk: Disk, goal: RealignGoal, wish: Wanted, used: Uses) -> tuple[Found | None, dict[int, Shrunk]]:
@@ -344,10 +346,14 @@ class _Room(Enum):
 def mends(judged: Judged) -> tuple[Mend, ...]:
     """Return one answer for each partition that is off the grid, where that matters; empty on a disk without one."""
     missed = (verdict for verdict in judged.verdicts if verdict.answer is Answer.OFF and verdict.matters)
+    disk = judged.disk
     off = [verdict.partition for verdict in missed if verdict.partition is not None]
+    if not off and not any(data_places(part) for part in disk.partitions):
+        return ()
+    wish = wanted(judged, _GOAL)
+    off += [number for number in wish.must if number not in off]
     if not off:
         return ()
-    disk, wish = judged.disk, wanted(judged, _GOAL)
     disk_wide = (*wish.reasons, *disk_reasons(judged, None))
     room = _rooms(judged, wish)
     against = partition_reasons(disk, parts_of(disk, off))
@@ -426,7 +432,7 @@ def _beside(disk: Disk, wish: Wanted) -> frozenset[int]:
     end = room.extent.start
     for item, free_to in zip(row, [*(one.extent.start for one in row[1:]), room.extent.end], strict=False):
         if item.number is not None and item.number in wish.must:
-            start = first_place(item, wish.start_grids[-1], end, room)
+            start = first_place(item, wish.grids_of(item.number)[-1], end, room)
             if start + item.extent.length <= free_to:
                 found.add(item.number)
         end = max(end, item.extent.end)

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from aligntool.audit.report import Answer, Judged, Verdict
+from aligntool.audit.layers import data_places
+from aligntool.audit.report import Answer, GridKind, Judged, Verdict
 from aligntool.audit.wording import layer_name, next_command
 from aligntool.change import RealignGoal, Used
 from aligntool.errors import Refusal
@@ -13,7 +14,7 @@ from aligntool.inventory import Disk, Fault, Partition, Role, TableLabel
 from aligntool.realign.placing import StartGrid, choices, kind_of, needed, on_grain
 from aligntool.realign.refusals import SHUT_DOWN, content_reasons, partition_reasons
 from aligntool.realign.search import Found, Patching, named_patches
-from aligntool.units import MIB, align_down, align_up, format_about, format_size
+from aligntool.units import MIB, align_down, align_up, format_about, format_size, off_by
 
 # Which file system to shrink, and by how little, so that everything fits.
 #
@@ -129,6 +130,37 @@ class Wanted:
     reasons: list[Refusal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     names: Mapping[int, Names] = field(default_factory=dict)  # starts that files on a partition name
+    inside: dict[int, int] = field(default_factory=dict)  # number -> bytes from its start to the data to be aligned
+
+    def grids_of(self, number: int) -> tuple[StartGrid, ...]:
+        """Return where this partition may begin: its data are then on the grids of the disk."""
+        return tuple(_before(grid, self.inside.get(number, 0)) for grid in self.start_grids)
+
+
+def _before(grid: StartGrid, distance: int) -> StartGrid:
+    return StartGrid(grid.size, (grid.phase - distance) % grid.size)
+
+
+def _inside(sorting: "Wanted", judged: Judged, part: Partition, need: StartGrid) -> int:
+    """Return the bytes from the start of a partition to the data in its uppermost container, where they have to be on
+    the grids in place of the start; 0 where that makes no difference, or cannot be.
+    """
+    start, sector_size = part.extent.start, judged.disk.sector_size
+    places = [place - start for place in data_places(part)]
+    if not any(place % need.size for place in places):
+        return 0
+    name, first = layer_name(part.content[0]), places[0]
+    physical = max((grid.size for grid in judged.grids if grid.kind is GridKind.PHYSICAL), default=sector_size)
+    least = physical if part.content[0].kind == "linux_raid_member" else sector_size
+    if any((place - first) % need.size for place in places):
+        apart = f"segments of {name} begin at several distances from a boundary of {format_size(need.size)}"
+        sorting.notes.append(f"partition {part.number}: {apart}; a move puts its start there, and not all of them")
+    elif first % least:
+        odd = f"the data of {name} begin {format_size(first)} into it, which is not a multiple of {format_size(least)}"
+        sorting.notes.append(f"partition {part.number}: {odd}: its start and not they are put on the boundary")
+    else:
+        return first
+    return 0
 
 
 def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
@@ -147,7 +179,9 @@ def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
         if part.role is Role.EXTENDED:
             sorting.stays[part.number] = "a container of logical partitions needs no boundary"
         elif verdict is not None:
-            _sort(sorting, part, verdict, goal, on_grain(need, goal.grain), audit)
+            if inside := _inside(sorting, judged, part, need):
+                sorting.inside[part.number] = inside
+            _sort(sorting, part, verdict, goal, (need, on_grain(need, goal.grain)), audit)
     return sorting
 
 
@@ -166,7 +200,11 @@ def _unknown_names(judged: Judged, goal: RealignGoal) -> Iterator[Refusal]:
             yield Refusal("no-partition", f"partition {number}", text, next_command(judged.disk, "audit"))
 
 
-def _sort(sorting: Wanted, part: Partition, verdict: Verdict, goal: RealignGoal, grain: StartGrid, audit: str) -> None:
+_Grids = tuple[StartGrid, StartGrid]
+"""What the disk needs, and the grain on it."""
+
+
+def _sort(sorting: Wanted, part: Partition, verdict: Verdict, goal: RealignGoal, grids: _Grids, audit: str) -> None:
     number, named, what = part.number, part.number in goal.partitions, f"partition {part.number}"
     chosen = named or not goal.partitions
     if not verdict.matters:
@@ -185,14 +223,18 @@ def _sort(sorting: Wanted, part: Partition, verdict: Verdict, goal: RealignGoal,
         if off:
             sorting.notes.append(f"partition {number} is {off_words(verdict)} as well and stays: it was not named")
     else:
-        _sort_by_place(sorting, part, verdict, goal, grain)
+        _sort_by_place(sorting, part, verdict, goal, grids)
 
 
-def _sort_by_place(sorting: Wanted, part: Partition, verdict: Verdict, goal: RealignGoal, grain: StartGrid) -> None:
+def _sort_by_place(sorting: Wanted, part: Partition, verdict: Verdict, goal: RealignGoal, grids: _Grids) -> None:
     number, named = part.number, part.number in goal.partitions
-    past = (part.extent.start - grain.phase) % grain.size
+    (need, grain), inside = grids, sorting.inside.get(number, 0)
+    past = off_by(part.extent.start + inside, grain.size, grain.phase)
     if verdict.answer is Answer.OFF:
         sorting.must[number] = off_words(verdict)
+    elif inside and (by := off_by(part.extent.start + inside, need.size, need.phase)):
+        name = layer_name(part.content[0])
+        sorting.must[number] = f"data of {name} off {format_size(need.size)} by {format_size(by)}"
     elif part.extent.start < goal.least_start:
         sorting.must[number] = f"begins before {format_size(goal.least_start)}"
     elif (named or goal.grain_given) and past:
@@ -358,9 +400,11 @@ def _where_to(wish: Wanted, found: Found, number: int) -> Iterator[str]:
     start = found.after[number].start
     if number not in wish.must:
         yield f"partition {number} is on the grid and moves all the same: there is no room without"
-    liked = wish.start_grids[0]
+    liked, *finer = wish.grids_of(number)
+    if inside := wish.inside.get(number):
+        yield f"partition {number} begins {format_size(inside)} before a boundary, so that the data inside are on it"
     if not liked.has(start):
-        got = format_size(next(grid.size for grid in wish.start_grids if grid.has(start)))
+        got = format_size(next(grid.size for grid in finer if grid.has(start)))
         room = f"no room on a boundary of {format_size(liked.size)}"
         yield f"partition {number}: {room}; {got} is the coarsest that fits and satisfies the disk"
 

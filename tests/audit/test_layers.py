@@ -61,16 +61,21 @@ def test_a_factory_card_with_its_clusters_on_the_boundary_is_a_warning_without_a
     assert "the data of FAT32 inside begin on the boundary all the same" in finding.evidence
 
 
-def test_a_container_that_makes_up_for_the_start_says_so_and_the_start_stays_an_error() -> None:
+def test_a_start_does_not_matter_where_the_data_of_a_container_begin_on_the_boundary() -> None:
     luks = Layer("crypto_LUKS", Extent(63 * 512, GIB), "LUKS2", data_start=32769 * 512 + 63 * 512, data_unit=512)
     finding = judge(with_content(made_disk("63+20971520", physical=4096), luks)).findings[0]
-    assert (finding.code.value, finding.severity) == ("AT101", Severity.ERROR)
-    assert "the data of LUKS2 inside begin on the boundary all the same" in finding.evidence
+    assert (finding.code.value, finding.severity) == ("AT110", Severity.INFO)
+    assert "which does not matter: the data of LUKS2 inside begin on the boundary" in finding.summary
     shifted = replace(luks, data_start=32768 * 512 + 63 * 512)
-    assert not any(
-        "LUKS2" in words
-        for words in judge(with_content(made_disk("63+20971520", physical=4096), shifted)).findings[0].evidence
-    )
+    assert codes(judge(with_content(made_disk("63+20971520", physical=4096), shifted)))[0] == "AT101"
+
+
+def test_a_member_whose_bitmap_is_off_the_sectors_is_off_wherever_its_data_are() -> None:
+    """md writes its superblock and its bitmap, at the start of the member, as often as data (md(4), BITMAP)."""
+    member = Layer("linux_raid_member", Extent(63 * 512, GIB), "1.2", data_start=1 * MIB)
+    report = judge(with_content(made_disk("63+20971520", physical=4096), member))
+    assert codes(report)[0] == "AT101"
+    assert "the data of md 1.2 inside begin on the boundary all the same" in report.findings[0].evidence
 
 
 def test_every_lvm_segment_is_judged_not_only_the_first() -> None:
