@@ -437,6 +437,17 @@ class Swapon:
     uuid: str
 
 
+@dataclass(frozen=True, slots=True)
+class ReencryptSectors:
+    """Encrypt a LUKS2 anew in larger sectors, by cryptsetup, under its own journal. Done when its header says so."""
+
+    partition: int
+    extent: Extent
+    uuid: str  # of the LUKS2
+    before: int  # bytes of an encrypted sector
+    after: int
+
+
 # The steps that give the members of a running array another size of logical blocks, one after the other.
 #
 # `array` is its UUID, by which it is found; `path` is what it was called when the plan was made.
@@ -511,8 +522,9 @@ MemberStep = CheckArray | TakeOutMember | FormatMember | PutBackMember
 DriveStep = MakeMember | FormatMember
 """The steps that hold the identity of a drive of an array."""
 
-ArrayStep = MakeMember | MakeArray | MakeFileSystem | FileStep | SystemStep | MemberStep
-"""The steps that make an array or keep one; none of them is ever in a journal."""
+ArrayStep = MakeMember | MakeArray | MakeFileSystem | FileStep | SystemStep | MemberStep | ReencryptSectors
+"""The steps that go by a record: those that make an array or keep one, and those that change a layer in its place; none
+of them is ever in a journal."""
 
 Step = MoveStep | ArrayStep
 """Every step that a plan may have as it is read."""

@@ -389,6 +389,8 @@ class _Walk:
         sector = f"the physical sector of {format_size(physical.size)} ({physical.source})"
         text = f"{name} works in units of {format_size(unit)}, smaller than {sector}"
         found = self.finding(Code.SMALL_BLOCKS, Severity.INFO, text, name, layer.extent.start)
+        if layer.version == "LUKS2" and self.partition is not None:
+            found = replace(found, next=next_command(self.disk, "plan realign", "--layers"))
         yield replace(found, grid=physical, cost=predict(physical.size, request=unit))
 
 

@@ -99,8 +99,8 @@ MEANT = {"bench": "run", "trace": "read"}
 
 # Modules that a command imports and seldom needs: they run when something in them is first used.
 LATE_MODULES = {
-    "aligntool.linux.virtual", "aligntool.realign.planning", "aligntool.render.disk_map", "aligntool.render.prometheus",
-    "aligntool.render.report.fleet",
+    "aligntool.cli.layers", "aligntool.linux.virtual", "aligntool.realign.planning", "aligntool.render.disk_map",
+    "aligntool.render.prometheus", "aligntool.render.report.fleet",
     "fractions", "gzip", "hashlib", "lzma", "tarfile", "tempfile",
 }  # fmt: skip
 

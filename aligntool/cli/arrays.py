@@ -32,6 +32,7 @@ from aligntool.raid.members import Known
 from aligntool.raid.planning import Needs, data_begins
 from aligntool.raid.running import ArrayView, arrays_of, find_array
 from aligntool.raid.steps_drives import lock_members, look_around
+from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.raid.steps_system import Paths
 from aligntool.realign.move import Status
 from aligntool.realign.planning import on_captured_machine
@@ -65,8 +66,11 @@ def array_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
 
 
 @contextmanager
-def locked_array(plan: Plan, plan_again: Callable[[], Plan]) -> Iterator[Applying]:
-    """Lock the drives, plan again, refuse what cannot be done, and begin a record. Also for plans that only edit files.
+def locked_array(
+    plan: Plan, plan_again: Callable[[], Plan], key: Key = NO_KEY, check: Callable[[], None] = lambda: None
+) -> Iterator[Applying]:
+    """Lock the drives, plan again, refuse what cannot be done, and begin a record. Also for plans that only edit files,
+    or change layers: `key` opens them, and `check` raises Refused where what lies inside stands against it.
 
     Raises Refused while nothing is written, and Stopped afterwards; then the record is kept.
     """
@@ -76,19 +80,23 @@ def locked_array(plan: Plan, plan_again: Callable[[], Plan]) -> Iterator[Applyin
         with lock_members(plan.steps) as locked:
             refuse_changed(plan, plan_again())
             make.refuse_impossible(plan, paths)
+            check()
             if kind := volatile_kind(paths.state):
-                lost = "a power cut would lose the record, and an unfinished array has to be made again with --wipe"
+                again = "an unfinished array has to be made again with --wipe"
+                if plan.purpose == "layers":
+                    again = "cryptsetup repair, then the same command, go on"
+                lost = f"a power cut would lose the record, and {again}"
                 say(f"{paths.state} is a {kind}: {lost}")
             record = make.begin(plan, paths)
             try:
-                yield Applying(make.go_forward(record, plan, paths, locked), ways_on(plan.disk.path))
+                yield Applying(make.go_forward(record, plan, paths, locked, key), ways_on(plan.disk.path))
             except (Refused, KeyboardInterrupt):
                 make.forget(record)  # nothing was written yet
                 raise
 
 
-def go_on(record: Record, *, back: bool, json_: bool) -> None:
-    """Finish an array that is unfinished, or take it back. Raises Refused and Stopped."""
+def go_on(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan:
+    """Finish an array that is unfinished, or take it back; the plan as it is here. Raises Refused and Stopped."""
     paths = Paths()
     with pipes_may_break(), make.one_at_a_time(paths.state):
         record = make.read_record(record.file)  # as it is now that it is locked
@@ -97,9 +105,10 @@ def go_on(record: Record, *, back: bool, json_: bool) -> None:
         except Refused as refusal:
             refusal.hint += f"\n{_given_up(record)}"
             raise
-        events = make.go_back(record, plan, paths) if back else make.go_forward(record, plan, paths)
+        events = make.go_back(record, plan, paths) if back else make.go_forward(record, plan, paths, key=key)
         way = Moment.UNDOING if back else Moment.RESUMED
         follow(plan, Applying(events, ways_on(plan.disk.path), way=way), json_=json_)
+    return plan
 
 
 def tell_array(plan: Plan, *, json_: bool) -> None:
@@ -302,6 +311,8 @@ def array_status(record: Record) -> Status:
     made = "it is not finished: do not put anything on it yet"
     if plan.purpose == "reformat":
         made = "its members are formatted one after the other: until that is done do not remove another one"
+    if plan.purpose == "layers":
+        made = "a layer is being changed in its place: do not open, repair or partition it"
     sentences = [made if record.forward else "it was being taken back"]
     drives = [step.device for step in drives_of(plan)]
     files = [step.path for step in plan.steps if isinstance(step, FileStep)]

@@ -276,6 +276,7 @@ TableOption = Annotated[
 ]
 NewGrainOption = Annotated[Grid, "--grain", "Boundary to start on [default: 1MiB]."]
 NewJournalOption = Annotated[File, "--journal", "Write the journal to this file on another disk, not to free space."]
+KeyFileOption = Annotated[File, "--key-file", "Take the key of a LUKS2 from this file [default: ask for it]."]
 RateOption = Annotated[Size, "--rate", "Copy at most this much per second, such as 50MiB."]
 SystemOption = Annotated[
     str | None, "--system", "debian, debian-dracut, fedora, opensuse or arch [default: this system].", "NAME",

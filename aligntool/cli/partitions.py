@@ -14,7 +14,7 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer, Report, Wishes
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal
-from aligntool.cli import options
+from aligntool.cli import layers, options
 from aligntool.cli.options import HIDDEN, File, Size, command, print_lines, remark, terminal_width, typed_words
 from aligntool.cli.plan import Realign, RealignOptions, disk_plan_lines
 from aligntool.cli.run_change import Applying, Operation, apply_plan, ends_stream, run_change, show_only, write_end
@@ -42,6 +42,7 @@ def realign(
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
+    key_file: options.KeyFileOption = None,
     json_: options.EventsOption = False,
     geometry: options.Geometry,
 ) -> None:
@@ -57,7 +58,9 @@ def realign(
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
     refuse(options.show_inside(disk, writes=not dry_run))
-    run_change(Realign(disk, asked.request(geometry), rate), yes=yes, json_=json_, dry_run=dry_run)
+    request = asked.request(geometry)
+    operation = layers.Layers(disk, request, key_file) if asked.layers else Realign(disk, request, rate)
+    run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 
 def plan_realign(
@@ -77,7 +80,8 @@ def plan_realign(
     Exit code: 0 planned, or nothing to do; 3 refused, with every reason.
     """
     refuse(options.show_inside(disk))
-    operation = Realign(disk, asked.request(geometry))
+    request = asked.request(geometry)
+    operation = layers.Layers(disk, request) if asked.layers else Realign(disk, request)
     show_only(operation, operation.make_plan(), json_=json_, kept=kept)
 
 

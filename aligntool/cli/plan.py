@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
+from typer import BadParameter
+
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RealignGoal, with_asked
 from aligntool.cli import options
@@ -32,10 +34,13 @@ class RealignOptions:
     recipe: options.RecipeOption = None
     shrink: Annotated[bool, "--shrink", "Allow file systems to be shrunk with their own tools to make room."] = False
     journal: options.NewJournalOption = None
+    layers: Annotated[bool, "--layers", "Move nothing; give each LUKS2 inside sectors of the drive's size."] = False
 
     def request(self, geometry: options.Geometry) -> Request:
         """The options as one value. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
         numbers = options.partition_numbers(self.partitions) or []
+        if self.layers and (self.grain or self.recipe or self.shrink or self.journal):
+            raise BadParameter("--layers moves nothing: of the other options only --partition goes with it")
         goal = recipe(self.recipe, "realign").goal if self.recipe else RealignGoal()
         if not isinstance(goal, RealignGoal):
             raise Refused(f"the recipe {self.recipe} is none for a realign", hint="aligntool recipes list")
@@ -46,6 +51,7 @@ class RealignOptions:
         goal = replace(goal, shrink=self.shrink or goal.shrink, journal_file=options.absolute(self.journal))
         own = {"--grain": self.grain, "--recipe": self.recipe, "--journal": self.journal}
         typed = [*(f"-p {number}" for number in numbers), *(["--shrink"] if self.shrink else [])]
+        typed += ["--layers"] if self.layers else []
         return Request(goal, **asdict(geometry), typed=(*typed, *options.typed_words(own | geometry.typed)))
 
 

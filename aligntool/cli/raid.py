@@ -34,6 +34,7 @@ from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
 from aligntool.raid.running import PersistGoal, find_array, plan_persist
 from aligntool.recipes.goals import recipe
 from aligntool.render import plan as shown
+from aligntool.render import tuning as sweeps
 from aligntool.render.lines import Line, Style, plain, show
 from aligntool.values import dataclass
 
@@ -381,7 +382,7 @@ def tune_command(
     find = partial(_find_sweep, drives, goal, _sizes(chunks), repeats, runtime, span)
     sweep = find()
     on_screen = sys.stderr if kept.piped else sys.stdout
-    show(shown.sweep_lines(sweep, width=terminal_width()), on_screen, color=options.colored(on_screen))
+    show(sweeps.sweep_lines(sweep, width=terminal_width()), on_screen, color=options.colored(on_screen))
     sys.stdout.flush()
     if dry_run:
         return
@@ -486,9 +487,9 @@ def keep_and_tell(tuning: Tuning, sweep: Sweep, goal: RaidGoal, kept: options.Ke
         said, where = [*said, str(error)], ""
     try:
         if not kept.piped:
-            print_lines(shown.tuning_lines(tuning, choice, sweep.recommended, width=terminal_width()))
+            print_lines(sweeps.tuning_lines(tuning, choice, sweep.recommended, width=terminal_width()))
         if where and kept.file:
-            typed = (("→ ", Style.DIM), (shown.plan_command(sweep, goal, kept.file), Style.TYPE))
+            typed = (("→ ", Style.DIM), (sweeps.plan_command(sweep, goal, kept.file), Style.TYPE))
             print_lines([plain(f"Kept in {kept.file}. An array that goes by it:"), typed])
         else:
             sys.stdout.write(text)

@@ -10,8 +10,9 @@ from typing import Annotated
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, Moment, Plan, Wanted, asked_of, from_json
 from aligntool.cli import options
-from aligntool.cli.arrays import array_status, record_of, recover_array, unfinished
+from aligntool.cli.arrays import array_status, go_on, record_of, recover_array, unfinished
 from aligntool.cli.convert import Convert, ConvertCopy
+from aligntool.cli.layers import Layers, read_key, report_layers
 from aligntool.cli.options import File, command, naming, print_lines, read_text, remark, terminal_width
 from aligntool.cli.partition import Partition
 from aligntool.cli.partitions import Layout
@@ -96,6 +97,8 @@ def _kept(text: str, rate: int | None) -> tuple[Operation, Plan]:
             return Convert(path, asked_of(text, "convert", Conversion), rate), plan
         case "convert-copy":
             return ConvertCopy(asked_of(text, "copying", Copying)), plan
+        case "layers":
+            return Layers(path, asked_of(text, "asked", Request)), plan
         case "layout":
             return Layout(path, LayoutGoal(()), Request()), plan
     return Realign(path, asked_of(text, "asked", Request), rate), plan
@@ -151,7 +154,13 @@ def status(
 
 
 @ends_stream
-def resume(disk: TargetArgument = None, *, asked: Recovery, json_: options.EventsOption = False) -> None:
+def resume(
+    disk: TargetArgument = None,
+    *,
+    asked: Recovery,
+    key_file: options.KeyFileOption = None,
+    json_: options.EventsOption = False,
+) -> None:
     """Finish an interrupted move or array.
 
     It shows what is left to do and asks. A move is finished on any machine, an array on the machine where it was begun.
@@ -161,7 +170,7 @@ def resume(disk: TargetArgument = None, *, asked: Recovery, json_: options.Event
     Exit code: 0 the disk or array is in its new state, 3 nothing is in flight there or not confirmed, 4 stopped before
     the end again.
     """
-    _recover(disk, asked, back=False, json_=json_)
+    _recover(disk, asked, back=False, json_=json_, key_file=key_file)
 
 
 @ends_stream
@@ -193,13 +202,16 @@ def _record(target: str | None, journal: str | None) -> Record | None:
     return record_of(target)
 
 
-def _recover(disk: str | None, asked: Recovery, *, back: bool, json_: bool) -> None:
+def _recover(disk: str | None, asked: Recovery, *, back: bool, json_: bool, key_file: str | None = None) -> None:
     journal = asked.journal
     record = _record(disk, journal)
     if disk is None or record is not None:
         record = unfinished(record)
         if _goes_on(record.plan.disk.path, array_status(record), asked, back=back, json_=json_):
-            recover_array(record, json_=json_, back=back)
+            if record.plan.purpose == "layers" and not back:
+                report_layers(go_on(record, back=False, json_=json_, key=read_key(key_file)), json_=json_)
+            else:
+                recover_array(record, json_=json_, back=back)
         return
     refuse(options.show_inside(disk, writes=not asked.dry_run))
     found = _standing(disk, journal, any_table=asked.restore_table)

@@ -48,6 +48,7 @@ _SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # missing in a plain user's PATH
 _LONGEST = 1500  # characters of a program's last words
 _GRACE_S = 1.0
 _END_S = 5.0
+_PAUSE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +107,7 @@ def run_program(
     if program is None:
         package = PACKAGES.get(words[0], words[0])
         return _not_run(f"{words[0]} is not installed", f"install the package {package}", only_reads)
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
-        given.write(stdin)
-        given.seek(0)
+    with _in_memory(stdin) as given, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
         try:
             child = subprocess.Popen(  # in a session of its own Ctrl-C on the terminal does not reach it
                 (*(end_with_us("KILL") if only_reads else ()), program, *words[1:]),
@@ -122,6 +121,46 @@ def run_program(
         for file in (output or printed, errors):
             file.seek(0)
         return Ended(child.returncode, printed.read(), errors.read())
+
+
+def _in_memory(content: bytes) -> IO[bytes]:
+    """Return a file that is never on a disk: what a program is given may be a key."""
+    file = os.fdopen(os.memfd_create("stdin"), "w+b")
+    file.write(content)
+    file.seek(0)
+    return file
+
+
+def follow_program(*words: str, stdin: bytes, pass_fds: tuple[int, ...]) -> Iterator[str | Ended]:
+    """Run a program that writes to a disk under a journal of its own: yield each line that it prints, and its end last.
+
+    Whoever stops listening, or dies, has it interrupted (SIGINT), which it is expected to take as a wish to stop.
+    Raises Refused where it cannot be started.
+    """
+    program = find_program(words[0])
+    if program is None:
+        raise Refused(f"{words[0]} is not installed", hint=f"install the package {PACKAGES.get(words[0], words[0])}")
+    with _in_memory(stdin) as given, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
+        child = subprocess.Popen(
+            (*end_with_us("INT"), program, *words[1:]), stdin=given, stdout=printed, stderr=errors, pass_fds=pass_fds,
+            env={**os.environ, "LC_ALL": "C"}, start_new_session=True,
+        )  # fmt: skip
+        try:
+            at, code = 0, None
+            while code is None:
+                code = child.poll()
+                text = os.pread(printed.fileno(), 1 << 20, at)
+                lines, newline, _ = text.rpartition(b"\n")
+                at += len(lines + newline)
+                yield from lines.decode("utf-8", "replace").splitlines()
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(_PAUSE_S)
+            errors.seek(0)
+            yield Ended(child.returncode, text, errors.read())
+        finally:
+            if child.poll() is None:
+                child.send_signal(signal.SIGINT)
+                child.wait()
 
 
 def run_or_stop(*words: str) -> Ended:

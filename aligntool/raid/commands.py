@@ -290,6 +290,15 @@ def command_of(step: ProgramStep) -> tuple[str, ...]:
     return _purpose_and_command(step)[1]
 
 
+def reencrypt_command(step: steps.ReencryptSectors, *, resume: bool = False) -> tuple[str, ...]:
+    """Return the command without its device. The key stays, and with it every key slot and token; a journal of the data
+    needs no drive that writes sectors whole, which checksums do. The device is never one that is open (see steps_luks).
+    """
+    what = ("--resume-only",) if resume else ("--sector-size", str(step.after), "--keep-key")
+    words = ("--resilience", "journal", "--force-offline-reencrypt", "--progress-json", "--progress-frequency", "1")
+    return ("cryptsetup", "reencrypt", "--batch-mode", *what, *words, "--key-file", "-")
+
+
 def purpose_of(step: SystemStep) -> str:
     """Return what a step does, in a few words."""
     return _purpose_and_command(step)[0]

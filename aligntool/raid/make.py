@@ -22,13 +22,14 @@ from aligntool.inventory import Disk
 from aligntool.linux.files import remove_file, replace_file, sync_folder
 from aligntool.linux.lock import partition_problem
 from aligntool.linux.process import find_program, run_program
-from aligntool.raid import steps_drives, steps_md, steps_system
+from aligntool.raid import steps_drives, steps_luks, steps_md, steps_system
 from aligntool.raid.boot import FSTAB, LIST_FILE
 from aligntool.raid.commands import purpose_of
 from aligntool.raid.members import array_of, data_area
 from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.running import other_place
 from aligntool.raid.steps_drives import LockedMembers, is_made, is_same_drive, lock_members, look_around, old_signatures
+from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_earlier
 from aligntool.raid.steps_reformat import apply_member_step, undo_member_step
 from aligntool.raid.steps_system import STATE, Paths, Trace, find_file, is_kept
@@ -307,22 +308,25 @@ def begin(plan: Plan, paths: Paths) -> Record:
     return record
 
 
-def go_forward(record: Record, plan: Plan, paths: Paths, locked: LockedMembers | None = None) -> Iterator[Event]:
+def go_forward(
+    record: Record, plan: Plan, paths: Paths, locked: LockedMembers | None = None, key: Key = NO_KEY
+) -> Iterator[Event]:
     """Apply the plan from the position of its record to the end. `plan`: the record's, with the names that the drives
     have now.
 
     `locked`: the members, where they are locked already; None: they are locked here. They are unlocked once all of them
-    are made. Raises Stopped, or Refused where a drive or file may not be had; the record is kept.
+    are made. `key`: of a LUKS2 that is changed. Raises Stopped, or Refused where a drive or file may not be had; the
+    record is kept.
     """
     yield from _start_array(record, plan)
     left = plan.steps[max(record.position, 0) :]
     if locked is None:
         yield from stop_earlier(plan.steps, left)
     with lock_members(left) if locked is None else nullcontext(locked) as locked:
-        yield from _walk_forward(record, plan, paths, locked)
+        yield from _walk_forward(record, plan, paths, locked, key)
 
 
-def _walk_forward(record: Record, plan: Plan, paths: Paths, locked: LockedMembers) -> Iterator[Event]:
+def _walk_forward(record: Record, plan: Plan, paths: Paths, locked: LockedMembers, key: Key) -> Iterator[Event]:
     first_run = not (record.traces or record.begun or record.position)
     for index in range(max(record.position, 0), len(plan.steps)):
         step = steps.array_step(plan.steps[index])
@@ -341,6 +345,8 @@ def _walk_forward(record: Record, plan: Plan, paths: Paths, locked: LockedMember
             yield from steps_md.make_file_system(step, new=first_run)
         elif isinstance(step, steps.MemberStep):
             yield from apply_member_step(step, index)
+        elif isinstance(step, steps.ReencryptSectors):
+            yield from steps_luks.reencrypt(step, index, plan, key)
         else:
             yield from _do(step, plan, paths, record.trace(index), again=again)
         record = replace(record, position=index + 1, begun=False)
@@ -356,6 +362,7 @@ def go_back(record: Record, plan: Plan, paths: Paths) -> Iterator[Event]:
     Raises Refused and Stopped like `go_forward`.
     """
     first = record.position if record.begun else record.position - 1
+    steps_luks.refuse_begun(plan)
     for step in plan.steps:  # files that would be lost
         if isinstance(step, Mount) and steps_system.is_mounted(step.path):
             steps_system.refuse_files(f"the new array at {step.path}", steps_system.files_below(step.path))
@@ -457,6 +464,8 @@ def _undo(step: steps.ArrayStep, index: int, plan: Plan, paths: Paths, record: R
         yield from steps_md.remove_file_system(_where_it_runs(step, plan))
     elif isinstance(step, steps.MemberStep):
         yield from undo_member_step(step, index)
+    elif isinstance(step, steps.ReencryptSectors):
+        yield Said(f"partition {step.partition} is as it was")
     elif isinstance(step, FileStep):
         yield from steps_system.restore_file(step, paths, record.trace(index))
         yield from steps_system.reload_restored(index, plan, record.traces)
@@ -508,6 +517,8 @@ _NUMBERS = range(1, 129)
 
 def plan_here(plan: Plan, disks: Sequence[Disk]) -> Plan:
     """Raises Refused, naming every drive that is missing or cannot be told from another."""
+    if plan.purpose == "layers" and not Path(plan.disk.path).is_file():
+        return replace(plan, disk=_subject_here(plan.disk, disks))
     names: dict[str, str] = {}
     reasons = []
     for step in (step for step in plan.steps if isinstance(step, steps.DriveStep)):
@@ -522,6 +533,16 @@ def plan_here(plan: Plan, disks: Sequence[Disk]) -> Plan:
     if reasons:
         raise Refused("\n".join(reasons), hint="attach every drive of the array; lsblk -o NAME,MODEL,SERIAL,SIZE")
     return replace(plan, steps=tuple(_step_here(step, names) for step in plan.steps))
+
+
+def _subject_here(was: steps.Subject, disks: Sequence[Disk]) -> steps.Subject:
+    """Raise Refused unless exactly one disk is the one of the plan, by identity and table."""
+    found = [disk.path for disk in disks if steps.is_same_disk(steps.subject(disk), was)]
+    if len(found) != 1:
+        names = ", ".join(found)
+        text = f"cannot be told from others: {names}" if found else "is not there, or has another table"
+        raise Refused(f"{was.path} {text}", hint="lsblk -o NAME,MODEL,SERIAL,SIZE")
+    return replace(was, path=found[0])
 
 
 def _drive(step: steps.DriveStep, disks: Sequence[Disk]) -> list[Disk]:

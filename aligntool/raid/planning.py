@@ -231,6 +231,9 @@ def needs_of_plan(plan: Plan, *, here: bool) -> Needs:
     programs = {name for step in run for name in commands.programs_of(step)} | set(_MAKING if made else ())
     for step in (step for step in plan.steps if isinstance(step, steps.MemberStep)):
         programs |= {"blkid", *(words[0] for words in commands.member_commands(step))}
+    programs |= (
+        {"cryptsetup", "dmsetup"} if any(isinstance(step, steps.ReencryptSectors) for step in plan.steps) else set()
+    )
     return Needs(frozenset(programs), made.device if made else "", ours)
 
 

@@ -149,7 +149,7 @@ class _Reached:
     def kept(self) -> str:
         if self._plan.purpose == "convert-copy":
             return "the copy is not complete, and has no table"
-        if self._plan.purpose in ("raid", "persist", "reformat"):
+        if self._plan.purpose in ("raid", "persist", "reformat", "layers"):
             return "the record of how far it came is kept"
         return "no partition was moved" if self._shrunk_only else "the journal is kept"
 

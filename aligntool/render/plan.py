@@ -2,25 +2,30 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import median
 from typing import TYPE_CHECKING, assert_never
 
 from aligntool import steps
 from aligntool.audit.wording import shell_word
-from aligntool.change import Place, Plan, RaidGoal
+from aligntool.change import Place, Plan
 from aligntool.documents import as_object
 from aligntool.raid.chunks import ceiling_words
-from aligntool.raid.commands import ProgramStep, command_of, member_commands, purpose_of, table_script, tuning_command
-from aligntool.raid.measured import Choice, Tuning, Verdict
+from aligntool.raid.commands import (
+    ProgramStep,
+    command_of,
+    member_commands,
+    purpose_of,
+    reencrypt_command,
+    table_script,
+)  # fmt: skip
 from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.json import document_text
-from aligntool.render.lines import EMPTY, Line, Style, cell_width, columns, paragraph, plain
+from aligntool.render.lines import EMPTY, Line, Style, columns, paragraph, plain
 from aligntool.steps import DriveStep, MakeMember
-from aligntool.units import Extent, counted, format_about, format_rate, format_size, format_start, significant
+from aligntool.units import Extent, counted, format_about, format_size, format_start
 
 if TYPE_CHECKING:  # loading it takes a quarter of the time of `plan realign`
-    from aligntool.measure.chunks import Sweep
+    pass
 
 # The steps that make an array, in words.
 
@@ -41,6 +46,9 @@ def array_title(step: steps.ArrayStep) -> str:
             return f"make {step.kind} on {step.device}, UUID {step.uuid}"
         case steps.EditFile():
             return f"edit {step.path}; what it was is kept as {step.backup}, numbered after the first"
+        case steps.ReencryptSectors():
+            sizes = f"from sectors of {format_size(step.before)} to {format_size(step.after)}"
+            return f"encrypt the LUKS2 on partition {step.partition} anew, {sizes}"
         case steps.WriteFile():
             return f"write {step.path}; other text in it is kept as {step.backup}, numbered after the first"
         case steps.CheckArray():
@@ -74,6 +82,9 @@ def array_details(step: steps.ArrayStep) -> Iterator[str]:
         case steps.EditFile():
             yield f"in place of a line with {step.instead_of}, else at the end:"
             yield from step.lines
+        case steps.ReencryptSectors():
+            yield f"bytes {span(step.extent)}, UUID {step.uuid}"
+            yield f"$ {shell_line(reencrypt_command(step))} DEVICE"
         case steps.WriteFile():
             yield "the whole file:"
             yield from step.lines
@@ -341,6 +352,8 @@ def _summary(plan: Plan) -> Iterator[str]:
             wiped = any(isinstance(step, steps.MakeTable) and step.wipe for step in plan.steps)
             yield f"A new partition table: {counted(len(plan.places), 'partition')}."
             yield f"At risk: {'everything on it is lost.' if wiped else 'nothing was recognised on it.'}"
+        case "layers":
+            yield from _layer_summary(plan)
         case "raid":
             members = [step for step in plan.steps if isinstance(step, MakeMember) and step.holds]
             held = ", ".join(f"{step.device} ({'; '.join(step.holds)})" for step in members)
@@ -351,6 +364,16 @@ def _summary(plan: Plan) -> Iterator[str]:
             yield "At risk: the data of the array, if another member fails meanwhile. A power cut loses nothing."
         case _:
             yield "At risk: how the system starts; what each file was is kept beside it."
+
+
+def _layer_summary(plan: Plan) -> Iterator[str]:
+    if cost := plan.estimate:
+        time = f"about {time_words(cost.seconds)}" if cost.seconds is not None else "for an unknown time"
+        yield f"{size_words(cost.bytes_to_copy)} to encrypt, {time}."
+    yield (
+        "At risk: all of it, if the drive fails meanwhile or the header is lost: make a backup. Ctrl-C or a power cut "
+        "loses nothing: resume goes on from there. There is no way back."
+    )
 
 
 def attention_lines(plan: Plan, *, width: int) -> Iterator[Line]:
@@ -465,13 +488,18 @@ def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "") -> Iterator[
     """
     members = [step for step in plan.steps if isinstance(step, MakeMember)]
     yield ((f"{plan.disk.path}: {plan.goal}", Style.TITLE),)
-    facts = f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors · UUID {plan.disk.disk_id}"
+    facts = f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors"
+    facts += f" · UUID {plan.disk.disk_id}" if plan.purpose != "layers" else ""
     yield from paragraph(facts, width, style=Style.DIM)
     if members:
         yield from paragraph("  of " + ", ".join(step.device for step in members), width, style=Style.DIM)
     yield EMPTY
+    if plan.purpose == "layers" and plan.steps:
+        for sentence in _layer_summary(plan):
+            yield from paragraph(sentence, width)
+        yield EMPTY
     yield from sentence_lines("Decided", plan.notes, Style.PLAIN, width)
-    yield from step_lines(plan, {}, width)
+    yield from step_lines(plan, {}, width) if plan.steps else ()
     yield EMPTY
     yield from attention_lines(plan, width=width)
     if type_next and plan.steps:
@@ -509,91 +537,3 @@ def _member(member: MemberView, width: int) -> Iterator[Line]:
 def arrays_json(views: Sequence[ArrayView]) -> str:
     """Sizes are bytes, bandwidths bytes per second; null: not known."""
     return document_text("aligntool.raid.show", {"arrays": [as_object(view) for view in views]})
-
-
-# A sweep over chunks, for people: what is about to be done, and what came of it.
-
-
-def _sweep_words(sweep: "Sweep") -> str:
-    """ "the chunks 64KiB, 128KiB, 512KiB; 5 rounds"."""
-    rounds = counted(len(sweep.order) // len(sweep.chunks), "round")
-    chunks = ", ".join(map(format_size, sweep.chunks))
-    return f"{'the chunk' if len(sweep.chunks) == 1 else 'the chunks'} {chunks}; {rounds}"
-
-
-def sweep_lines(sweep: "Sweep", *, width: int) -> Iterator[Line]:
-    """Which members, which arrays and loads, how long, and what is written where."""
-    yield ((f"A sweep over chunks of a {sweep.level} for {sweep.workload} use", Style.TITLE),)
-    said = [
-        f"{_sweep_words(sweep)}; about {time_words(round(sweep.seconds))}",
-        f"of {', '.join(sweep.members)}; each is measured alone first",
-        f"in {format_size(sweep.span)} of each array, {len(sweep.loads)} loads of {sweep.runtime_s:g} s: "
-        + "; ".join(load.name for load in sweep.loads),
-        f"bitmap {sweep.bitmap}" + (f", layout {sweep.layout}" if sweep.layout else ""),
-    ]
-    for text in said:
-        yield from paragraph(f"  - {text}", width)
-    yield EMPTY
-    yield (("What is written, and gone again afterwards", Style.TITLE),)
-    for extent in sweep.written:
-        yield plain(f"  - bytes {extent.start} to {extent.end} of each member, and md's superblock before them")
-    for chunk in sweep.chunks:
-        yield from paragraph(f"    $ {shell_line(tuning_command(sweep.arrays[chunk]))}", width, "      ")
-    yield from paragraph("    $ mdadm --stop ARRAY; mdadm --zero-superblock MEMBER; blkdiscard MEMBER", width)
-
-
-def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int) -> Iterator[Line]:
-    """A table of medians with their ranges, and the conclusion."""
-    yield EMPTY
-    for member in tuning.members:
-        if member.read and member.write:
-            yield plain(f"{member.name} alone: {format_rate(member.read)} reading, {format_rate(member.write)} writing")
-    loads = list(dict.fromkeys(sample.load for sample in tuning.samples))
-    yield from (plain(f"load {number}: {name}") for number, name in enumerate(loads, start=1))
-    yield EMPTY
-    rows = [["chunk", *(f"load {number}, MB/s" for number in range(1, len(loads) + 1)), "all, ratio", ""]]
-    for chunk in sorted({sample.chunk for sample in tuning.samples}):
-        cells = [_spread(tuning, chunk, load) for load in loads]
-        ratio = str(choice.against.get(chunk, "–"))
-        rows.append([format_size(chunk), *cells, ratio, _words(chunk, choice, recommended)])
-    yield from _fitting(rows, width)
-    yield EMPTY
-    style = Style.DOUBT if choice.verdict is Verdict.UNKNOWN else Style.TITLE
-    chosen = "No verdict" if choice.chunk is None else format_size(choice.chunk)
-    yield from paragraph(f"{chosen}: {choice.reason}.", width, "", style)
-
-
-def plan_command(sweep: "Sweep", goal: RaidGoal, kept: str) -> str:
-    """What plans an array that the result counts for: the options that the sweep was asked with, and its members.
-
-    `goal`: what was asked. `kept`: the file of the result.
-    """
-    options = [("--level", goal.level.removeprefix("raid")), ("--workload", goal.workload)]
-    options += [("--layout", goal.layout)] if goal.layout else []
-    options += [("--bitmap", goal.bitmap)] if goal.bitmap else []
-    options += [("--database-page", format_size(goal.database_page))] if goal.workload == "database" else []
-    words = [word for option in (*options, ("--tuned", kept)) for word in option]
-    return " ".join(("sudo aligntool raid plan", *map(shell_word, (*words, *sweep.members))))
-
-
-def _spread(tuning: Tuning, chunk: int, load: str) -> str:
-    rates = [each.rate / 1e6 for each in tuning.samples if each.chunk == chunk and each.load == load]
-    return f"{significant(median(rates))} ({significant(min(rates))}–{significant(max(rates))})" if rates else "–"
-
-
-def _words(chunk: int, choice: Choice, recommended: int) -> str:
-    if chunk == recommended:
-        return "what aligntool takes unmeasured"
-    return "within the noise" if choice.against and chunk not in choice.apart else ""
-
-
-def _fitting(rows: list[list[str]], width: int) -> Iterator[Line]:
-    """The table; where it is too wide, one for each load and one for the conclusion."""
-    everywhere = range(len(rows[0]))
-    tables = [list(columns(rows, left=everywhere))]
-    if max(map(cell_width, tables[0])) > width:
-        parts = [[[row[0], row[at]] for row in rows] for at in range(1, len(rows[0]) - 2)]
-        parts.append([[row[0], *row[-2:]] for row in rows])
-        tables = [["", *columns(part, left=everywhere)] for part in parts]
-        tables[0] = tables[0][1:]
-    yield from (plain(text) if text else EMPTY for table in tables for text in table)

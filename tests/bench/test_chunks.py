@@ -5,7 +5,7 @@ import pytest
 from aligntool.raid.chunks import WORKLOADS
 from aligntool.raid.measured import Sample, Tuning, choose, loads_of
 from aligntool.render.lines import text_of
-from aligntool.render.plan import tuning_lines
+from aligntool.render.tuning import tuning_lines
 from aligntool.units import KIB
 from tests.bench.chunks import rows
 

@@ -27,6 +27,7 @@ from aligntool.recipes.goals import BenchGoal, BenchTest, Recipe
 from aligntool.render.experiments import alignment_json, span_json
 from aligntool.render.plan import arrays_json
 from aligntool.render.recipes import recipes_json
+from aligntool.steps import ReencryptSectors
 from aligntool.units import KIB, MIB, Extent
 from tests.bench_runs.made import result, series
 from tests.render.made_plans import ARRAY, LAYOUT, PLAN
@@ -35,6 +36,7 @@ V1 = Path(__file__).parent / "v1"
 
 ASKED = Request(RealignGoal((1, 5), 4 * MIB, True, True, "j", 8), 512, 4096, 16 * KIB, ("--grain", "4MiB"))
 PERSIST = replace(PLAN, purpose="persist", places=(), steps=ARRAY.steps[-3:])
+LAYERS = replace(PLAN, purpose="layers", places=(), steps=(ReencryptSectors(2, Extent(MIB, 4 * MIB), "u", 512, 4096),))
 PERSIST_GOAL = PersistGoal("debian", "/srv/data")
 RAID_GOAL = RaidGoal(
     "raid10", "fast", "database", 8 * KIB, 64 * KIB, "f2", "internal", "1.1", "ext4", 4096, 512, MIB, "/srv/f",
@@ -46,6 +48,7 @@ PLANS: dict[str, tuple[Plan, Callable[[Plan], str]]] = {
     "plan-realign": (replace(PLAN, steps=PLAN.steps[2:]), lambda plan: with_asked(plan, "asked", Request()) + "\n"),
     "plan-realign-shrink": (PLAN, lambda plan: with_asked(plan, "asked", ASKED) + "\n"),
     "plan-layout": (LAYOUT, to_json),
+    "plan-layers": (LAYERS, lambda plan: with_asked(plan, "asked", Request()) + "\n"),
     "plan-raid": (ARRAY, lambda plan: with_asked(plan, "wanted", Wanted(DRIVES, RAID_GOAL))),
     "plan-persist": (PERSIST, lambda plan: with_asked(plan, "persist", PERSIST_GOAL) + "\n"),
 }

@@ -19,7 +19,7 @@ from aligntool.measure.fio import fio_words
 from aligntool.raid.chunks import WORKLOADS
 from aligntool.raid.commands import command_of, tuning_command
 from aligntool.raid.measured import TEST_UUID, Load, has_test_array, loads_of
-from aligntool.render.plan import plan_command
+from aligntool.render.tuning import plan_command
 from aligntool.steps import MakeArray
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.conftest import run

@@ -161,9 +161,11 @@ complete -c aligntool -n '__aligntool_is realign' -l grain -d 'Boundary to start
 complete -c aligntool -n '__aligntool_is realign' -l recipe -d 'Use a goal that comes with aligntool' -r -f -a 'cloned-ssd\\t\'an old table that was cloned onto an SSD: 1 MiB or nothing\' gpt-34-40\\t\'a GPT whose first partition begins at sector 34 or 40: old macOS, FreeBSD, storage boxes\' large-unit-qlc\\t\'QLC SSDs with mapping units of 16 to 64 KiB that do not report them\' sd-card\\t\'SD cards and eMMC: every start on 4 MiB, none before it\' sector-63\\t\'a disk partitioned by cylinders: first partition at sector 63 (Windows XP and before, old Linux)\''
 complete -c aligntool -n '__aligntool_is realign' -l shrink -d 'Allow file systems to be shrunk with their own tools to make room'
 complete -c aligntool -n '__aligntool_is realign' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
+complete -c aligntool -n '__aligntool_is realign' -l layers -d 'Move nothing; give each LUKS2 inside sectors of the drive\'s size'
 complete -c aligntool -n '__aligntool_is realign' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is realign' -l yes -d 'Do not ask for confirmation; overrides no refusal'
 complete -c aligntool -n '__aligntool_is realign' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
+complete -c aligntool -n '__aligntool_is realign' -l key-file -d 'Take the key of a LUKS2 from this file [default: ask for it]' -r -F
 complete -c aligntool -n '__aligntool_is realign' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is realign' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is realign' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
@@ -234,6 +236,7 @@ complete -c aligntool -n '__aligntool_is resume' -l restore-table -d 'Write the 
 complete -c aligntool -n '__aligntool_is resume' -l dry-run -d 'Show what is in flight and the steps to be taken, and stop'
 complete -c aligntool -n '__aligntool_is resume' -l yes -d 'Do not ask for confirmation; overrides no refusal'
 complete -c aligntool -n '__aligntool_is resume' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
+complete -c aligntool -n '__aligntool_is resume' -l key-file -d 'Take the key of a LUKS2 from this file [default: ask for it]' -r -F
 complete -c aligntool -n '__aligntool_is resume' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is resume' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is resume' -l no-pager -d 'Do not show long text in a pager'
@@ -316,6 +319,7 @@ complete -c aligntool -n '__aligntool_is plan realign' -l grain -d 'Boundary to 
 complete -c aligntool -n '__aligntool_is plan realign' -l recipe -d 'Use a goal that comes with aligntool' -r -f -a 'cloned-ssd\\t\'an old table that was cloned onto an SSD: 1 MiB or nothing\' gpt-34-40\\t\'a GPT whose first partition begins at sector 34 or 40: old macOS, FreeBSD, storage boxes\' large-unit-qlc\\t\'QLC SSDs with mapping units of 16 to 64 KiB that do not report them\' sd-card\\t\'SD cards and eMMC: every start on 4 MiB, none before it\' sector-63\\t\'a disk partitioned by cylinders: first partition at sector 63 (Windows XP and before, old Linux)\''
 complete -c aligntool -n '__aligntool_is plan realign' -l shrink -d 'Allow file systems to be shrunk with their own tools to make room'
 complete -c aligntool -n '__aligntool_is plan realign' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
+complete -c aligntool -n '__aligntool_is plan realign' -l layers -d 'Move nothing; give each LUKS2 inside sectors of the drive\'s size'
 complete -c aligntool -n '__aligntool_is plan realign' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan realign' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is plan realign' -l json -d 'As JSON'

@@ -89,9 +89,11 @@ _aligntool_realign() {
         '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB or nothing" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on 4 MiB, none before it" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)"))' \
         '(--shrink)--shrink[Allow file systems to be shrunk with their own tools to make room]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
+        '(--layers)--layers[Move nothing; give each LUKS2 inside sectors of the drive'\''s size]' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--key-file)--key-file=[Take the key of a LUKS2 from this file \[default\: ask for it\]]:FILE:_files' \
         '(--json)--json[Report events as JSON lines]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
@@ -193,6 +195,7 @@ _aligntool_resume() {
         '(--dry-run)--dry-run[Show what is in flight and the steps to be taken, and stop]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--key-file)--key-file=[Take the key of a LUKS2 from this file \[default\: ask for it\]]:FILE:_files' \
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
@@ -327,6 +330,7 @@ _aligntool_plan_realign() {
         '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB or nothing" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on 4 MiB, none before it" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)"))' \
         '(--shrink)--shrink[Allow file systems to be shrunk with their own tools to make room]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
+        '(--layers)--layers[Move nothing; give each LUKS2 inside sectors of the drive'\''s size]' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \

@@ -1,0 +1,83 @@
+"""Change the layers of a disk in their place: what `realign --layers` plans and applies, and `resume` goes on with."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from getpass import getpass
+from pathlib import Path
+
+from aligntool.change import Plan, with_asked
+from aligntool.cli.arrays import array_plan_lines, locked_array
+from aligntool.cli.options import command
+from aligntool.cli.run_change import Applying, Operation, end_change
+from aligntool.errors import Refused, failing_as
+from aligntool.raid.encrypted import plan_layers
+from aligntool.raid.steps_luks import Key, refuse_unfit
+from aligntool.realign.request import Request, look_at, refuse_in_flight, refuse_part
+from aligntool.render.lines import Line, plain
+from aligntool.render.plan import step_title
+from aligntool.units import MIB
+
+_LONGEST_KEY = 8 * MIB  # cryptsetup's own limit of a key file
+
+
+@dataclass(frozen=True, slots=True)
+class Layers(Operation):
+    """Give every LUKS2 of a disk sectors of the drive's size."""
+
+    disk: str
+    asked: Request
+    key_file: str | None = None
+
+    def make_plan(self) -> Plan:
+        judged = look_at(self.disk, self.asked)[0]
+        refuse_part(self.disk, judged.disk, "layers are changed on a disk, all of it or some of its partitions", "-p")
+        refuse_in_flight(judged.disk.path)
+        return plan_layers(judged, self.asked.goal.partitions)
+
+    def document(self, plan: Plan) -> str:
+        return with_asked(plan, "asked", self.asked) + "\n"
+
+    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
+        yield from array_plan_lines(plan, type_next)
+        if not plan.steps:
+            yield plain("Nothing to do.")
+
+    def next_command(self) -> str:
+        return command("realign", self.disk, *self.asked.typed)
+
+    @contextmanager
+    def locked(self, plan: Plan) -> Iterator[Applying]:
+        if os.geteuid() != 0:
+            raise Refused("layers are changed by root only", hint="type the same after sudo", code="root-only")
+        key = read_key(self.key_file)
+        with locked_array(plan, self.make_plan, key, lambda: refuse_unfit(plan, key)) as applying:
+            yield applying
+
+    def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
+        report_layers(plan, json_=json_)
+
+
+def read_key(file: str | None) -> Key:
+    """Return the content of a key file, or what is typed at the terminal; it is kept in memory only. Raises Refused."""
+    if file is None:
+        if not sys.stdin.isatty():
+            raise Refused("the passphrase is typed at a terminal, and this is none", hint="--key-file FILE")
+        return Key(getpass("Passphrase of the LUKS2: ").encode())
+    with failing_as(Refused, file), Path(file).open("rb") as opened:
+        return Key(opened.read(_LONGEST_KEY))
+
+
+def report_layers(plan: Plan, *, json_: bool) -> None:
+    """Look at the disk again: nothing is left of the plan. Raises Stopped where it cannot be looked at."""
+
+    def look_again() -> Iterable[Line]:
+        numbers = tuple(place for step in plan.steps if (place := getattr(step, "partition", None)) is not None)
+        left = plan_layers(look_at(plan.disk.path, Request(sector_size=plan.disk.sector_size))[0], numbers).steps
+        if left:
+            raise Refused(f"still to do: {', '.join(map(step_title, left))}")
+        yield plain(f"Done: {plan.goal}")
+
+    end_change(plan, look_again, again=command("audit", plan.disk.path), json_=json_)

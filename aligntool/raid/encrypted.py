@@ -1,0 +1,78 @@
+"""Plan what changes encryption in its place: a LUKS2 in sectors as large as the drive's."""
+
+from collections.abc import Iterator
+from math import ceil
+
+from aligntool import steps
+from aligntool.audit.report import GridKind, Judged
+from aligntool.audit.wording import next_command, next_look
+from aligntool.change import Estimate, Plan
+from aligntool.errors import Refusal, refuse
+from aligntool.inventory import Disk, Layer, Partition
+from aligntool.realign.refusals import disk_reasons, partition_reasons
+from aligntool.steps import ReencryptSectors
+from aligntool.units import KIB, format_size
+
+_BACKUP = "a backup of the header from before must not be restored any more; cryptsetup luksHeaderBackup makes another"
+LARGEST = 4 * KIB  # cryptsetup(8), --sector-size
+# Bytes a second: each is read, written to cryptsetup's journal, and written to its place.
+_ROTATIONAL, _FLASH = 20 * 10**6, 100 * 10**6
+
+
+def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
+    """Return the plan that gives every LUKS2 on these partitions (none: on all) sectors of the drive's size; without
+    steps where each has them. Raises Refused with every reason.
+    """
+    disk = judged.disk
+    physical = max((grid.size for grid in judged.grids if grid.kind is GridKind.PHYSICAL), default=disk.sector_size)
+    sector = min(physical, LARGEST)
+    found: list[tuple[Partition, Layer]] = []
+    reasons: list[Refusal] = []
+    for part in disk.partitions:
+        layer = part.content[0] if part.content else None
+        named = part.number in partitions or not partitions
+        if named and layer and layer.kind == "crypto_LUKS" and (layer.data_unit or sector) < sector:
+            found.append((part, layer))
+            reasons += _unfit(disk, part, layer, sector)
+    there = {part.number for part in disk.partitions}
+    for number in (one for one in partitions if one not in there):
+        text = f"there is no partition {number} on {disk.name}"
+        reasons.append(Refusal("no-partition", f"partition {number}", text, next_command(disk, "audit")))
+    if found:
+        standing = partition_reasons(disk, [part for part, _ in found])
+        reasons = [*disk_reasons(judged, None), *(one for each in standing.values() for one in each), *reasons]
+    refuse(reasons)
+    done = tuple(
+        ReencryptSectors(part.number, part.extent, layer.uuid or "", layer.data_unit or 0, sector)
+        for part, layer in found
+    )
+    total = sum(part.extent.end - (layer.data_start or 0) for part, layer in found)
+    rate = _FLASH if disk.rotational is False else _ROTATIONAL
+    cost = Estimate(total, ceil(total / rate) if disk.rotational is not None else None)
+    goal = f"LUKS2 in sectors of {format_size(sector)}"
+    return Plan("layers", steps.subject(disk), goal, (), done, (_BACKUP,) * bool(found), tuple(_notes(found)), cost)
+
+
+def _unfit(disk: Disk, part: Partition, layer: Layer, sector: int) -> Iterator[Refusal]:
+    what, start = f"partition {part.number}", layer.data_start
+    if layer.version != "LUKS2" or not layer.uuid or start is None:
+        text = f"{what}: {layer.version or 'this header'} has sectors of 512 bytes only"
+        node = f"/dev/{part.node}" if part.node else "PARTITION"
+        yield Refusal("layer-fixed", what, text, f"sudo cryptsetup convert --type luks2 {node}")
+        return
+    if past := start % sector:
+        text = f"{what}: the data of {layer.version} begin {past} bytes past a boundary of {format_size(sector)}"
+        yield Refusal("layer-fixed", what, text, next_command(disk, "realign"), lasting=False)
+    if over := (part.extent.end - start) % sector:
+        text = f"{what}: the data of {layer.version} end {over} bytes past a whole sector of {format_size(sector)}"
+        yield Refusal("layer-fixed", what, text, next_look(disk))
+
+
+def _notes(found: list[tuple[Partition, Layer]]) -> Iterator[str]:
+    for part, layer in found:
+        size = format_size(part.extent.end - (layer.data_start or 0))
+        yield f"partition {part.number}: {size} of LUKS2 are encrypted anew, by cryptsetup and with the same key"
+    if found:
+        yield "key slots, passphrases and tokens stay"
+        yield "cryptsetup keeps a journal in the header: a power cut loses nothing, and aligntool resume goes on"
+        yield "the content is opened read-only first: one that needs smaller sectors is refused, and nothing is written"

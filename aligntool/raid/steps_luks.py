@@ -1,0 +1,223 @@
+"""Steps on LUKS2: looking at what lies inside, and encrypting it anew by cryptsetup."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aligntool.audit.wording import command, layer_name
+from aligntool.change import Event, Plan, Progress, Said
+from aligntool.errors import Refused, Stopped
+from aligntool.formats.layers import read_layers
+from aligntool.formats.reader import Reader
+from aligntool.inventory import Layer
+from aligntool.linux.devices import FileReader
+from aligntool.linux.lock import lock_disk, settle
+from aligntool.linux.process import Ended, follow_program, how_ended, run_program
+from aligntool.linux.sysfs import READ_ONLY, opened
+from aligntool.linux.users import PartitionLoop, partition_loop
+from aligntool.raid.commands import reencrypt_command
+from aligntool.steps import ReencryptSectors
+from aligntool.units import Extent, format_size
+
+# What lies inside, and whether it works on larger sectors: nobody can mount what addresses smaller ones.
+#
+# Only what is known to do is let through. A loop device over the partition of a locked disk is not open elsewhere.
+
+_EXT = ("ext2", "ext3", "ext4")
+_BLOCKS = (*_EXT, "btrfs", "swap")  # all their requests are whole blocks, or pages
+# struct xfs_dsb, from its start: sb_sectsize and sb_logsectsize, big-endian.
+_XFS_SECTORS = (102, 194)
+
+
+def too_small(reader: Reader, size: int, sector: int) -> Iterator[str]:
+    """Yield why what lies in the `size` bytes of the reader may not work on sectors of this size."""
+    layers = read_layers(reader, Extent(0, size))
+    if len(layers) != 1:
+        yield f"{' and '.join(map(layer_name, layers)) or 'nothing'} is recognised inside, so its sectors are unknown"
+        return
+    if layers[0].kind != "LVM2_member":
+        yield from _too_small(reader, layers[0], sector)
+        return
+    inner = {layer.extent.start: layer for layer in layers[0].inner}
+    firsts = {segment.volume: segment.extent.start for segment in layers[0].segments if segment.volume_offset == 0}
+    if any(segment.extent.start % sector or segment.extent.length % sector for segment in layers[0].segments):
+        yield f"volumes of {layer_name(layers[0])} inside do not begin and end on {format_size(sector)}"
+    for volume in sorted({segment.volume for segment in layers[0].segments}):
+        if (layer := inner.get(firsts.get(volume, -1))) is None:
+            yield f"what lies on the volume {volume} inside is not recognised, so its sectors are unknown"
+        else:
+            yield from _too_small(reader, layer, sector)
+
+
+def _too_small(reader: Reader, layer: Layer, sector: int) -> Iterator[str]:
+    least = 0
+    if layer.problems:
+        yield f"{layer_name(layer)} inside: {layer.problems[0]}"
+    elif layer.kind == "xfs":
+        least = min(int.from_bytes(reader.read(layer.extent.start + at, 2), "big") for at in _XFS_SECTORS)
+    elif layer.kind in _BLOCKS:
+        least = layer.data_unit or 0
+    if least < sector:
+        needs = f"works in sectors of {format_size(least)}" if least else "is not known to work on larger sectors"
+        yield f"{layer_name(layer)} inside {needs}"
+
+
+Look = Callable[[PartitionLoop, bytes, int], tuple[str, ...]]
+"""Opens the content by its key, and returns why it may not work on sectors of that size. Raises Refused."""
+
+
+def look_inside(loop: PartitionLoop, key: bytes, sector: int) -> tuple[str, ...]:
+    """Open it read-only for a moment. Raises Refused where that cannot be."""
+    name = f"aligntool-{os.getpid()}"
+    words = ("cryptsetup", "open", "--readonly", "--key-file", "-", loop.device, name)
+    ended = run_program(*words, stdin=key, pass_fds=(loop.descriptor,))
+    if ended.code:
+        hint = "type the passphrase again" if ended.code == _WRONG_KEY else "sudo modprobe dm_crypt"
+        why = ended.errors.partition("\n")[0]
+        raise Refused(f"the LUKS2 cannot be opened to look inside: {why}", hint=hint)
+    try:
+        with opened(f"/dev/mapper/{name}", READ_ONLY) as descriptor:
+            size = os.lseek(descriptor, 0, os.SEEK_END)
+            return tuple(too_small(FileReader(descriptor, size), size, sector))
+    finally:
+        _close(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What opens a LUKS2, and what looks inside with it."""
+
+    content: bytes = b""
+    look: Look = look_inside
+
+
+NO_KEY = Key()
+_WRONG_KEY = 2  # cryptsetup(8), RETURN CODES
+
+
+def _close(name: str) -> None:
+    """Close what was opened. The system may have activated volumes of LVM on it, which nobody has mounted."""
+    settle()
+    holders = Path("/sys/block", Path(f"/dev/mapper/{name}").resolve().name, "holders")
+    for file in sorted(holders.glob("*/dm/name")):
+        run_program("dmsetup", "remove", "--retry", file.read_text().strip())
+    ended = run_program("cryptsetup", "close", name)
+    if ended.code:
+        end = f"lsblk; sudo cryptsetup close {name}"
+        raise Refused(f"{name}, which was opened to look inside, is in use: {ended.last_words}", hint=end)
+
+
+# The change itself. Where it stands is in the header, which only cryptsetup writes.
+
+_REENCRYPTING = "online-reencrypt"  # LUKS2 specification, 3.6: requirements; followed by "-v2" and the like
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    uuid: str
+    sectors: frozenset[int]
+    underway: bool
+    unknown: tuple[str, ...]  # requirements that a change must not ignore
+
+
+def _read_header(loop: PartitionLoop) -> _Header:
+    """Raises Stopped where cryptsetup does not read it."""
+    uuid = run_program("cryptsetup", "luksUUID", loop.device, pass_fds=(loop.descriptor,))
+    dump = run_program("cryptsetup", "luksDump", "--dump-json-metadata", loop.device, pass_fds=(loop.descriptor,))
+    try:
+        tree = json.loads(dump.output)
+        segments = [one for one in tree["segments"].values() if not one.get("flags")]
+        mandatory = tuple(tree["config"].get("requirements", {}).get("mandatory", ()))
+        sectors = frozenset(int(one["sector_size"]) for one in segments if one["type"] == "crypt")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Stopped(f"cryptsetup does not read the header: {dump.last_words[-200:] or error}") from error
+    ours = tuple(word for word in mandatory if word.startswith(_REENCRYPTING))
+    return _Header(uuid.output.strip(), sectors, bool(ours), tuple(word for word in mandatory if word not in ours))
+
+
+def refuse_unfit(plan: Plan, key: Key) -> None:
+    """Raise Refused where a step cannot be done, found by looking: a wrong key, or content that needs small sectors."""
+    for step in plan.steps:
+        if isinstance(step, ReencryptSectors):
+            with _attached(plan, step) as loop:
+                found = _read_header(loop)
+                if found.underway and step.after not in found.sectors:
+                    text = f"partition {step.partition} is being encrypted anew, by another wish than larger sectors"
+                    raise Refused(text, hint="sudo cryptsetup reencrypt --resume-only PARTITION", code="in-flight")
+                if not found.underway:  # else it was begun before, and its record is lost: it goes on
+                    _refuse_inside(step, loop, key)
+
+
+def refuse_begun(plan: Plan) -> None:
+    """Raise Refused where something was encrypted anew: there is no way back."""
+    for step in plan.steps:
+        if isinstance(step, ReencryptSectors):
+            with _attached(plan, step) as loop:
+                found = _read_header(loop)
+            if found.underway or step.after in found.sectors:
+                text = f"partition {step.partition} was encrypted anew, all or a part of it, which is not taken back"
+                raise Refused(text, hint=command("resume", plan.disk.path))
+
+
+def _refuse_inside(step: ReencryptSectors, loop: PartitionLoop, key: Key) -> None:
+    if reasons := key.look(loop, key.content, step.after):
+        text = "\n".join(f"partition {step.partition}: {reason}" for reason in reasons)
+        raise Refused(text, hint="aligntool explain AT406", code="layer-fixed", subject=f"partition {step.partition}")
+
+
+@contextmanager
+def _attached(plan: Plan, step: ReencryptSectors) -> Iterator[PartitionLoop]:
+    path = plan.disk.path
+    locked = lock_disk(path, image_sector_size=plan.disk.sector_size, why="encrypting anew")
+    with locked, partition_loop(path, step.extent) as loop:
+        yield loop
+
+
+def reencrypt(step: ReencryptSectors, index: int, plan: Plan, key: Key) -> Iterator[Event]:
+    """Encrypt anew, or go on with it. Raises Stopped, and Refused where nothing was written."""
+    with _attached(plan, step) as loop:
+        found = _read_header(loop)
+        if found.uuid != step.uuid or found.unknown or not found.sectors <= {step.before, step.after}:
+            what = ", ".join((found.uuid, *map(str, sorted(found.sectors)), *found.unknown))
+            raise Stopped(f"partition {step.partition} has another LUKS2 than was planned for: {what}")
+        if not found.underway and found.sectors == {step.after}:
+            yield Said(f"partition {step.partition} has sectors of {format_size(step.after)} already")
+            return
+        if found.underway:
+            _recover(loop, key)
+        else:
+            _refuse_inside(step, loop, key)
+        words = (*reencrypt_command(step, resume=found.underway), loop.device)
+        for line in follow_program(*words, stdin=key.content, pass_fds=(loop.descriptor,)):
+            if isinstance(line, Ended):
+                _stop_unless_done(step, line, _read_header(loop))
+            elif (progress := _progress(line)) is not None:
+                yield Progress(index, *progress)
+
+
+def _recover(loop: PartitionLoop, key: Key) -> None:
+    """Have cryptsetup put in order what was being written when it was cut off: it goes on only then. Where it stopped
+    by itself this changes nothing. Raises Stopped, for a wrong key as well.
+    """
+    words = ("cryptsetup", "repair", "--batch-mode", "--key-file", "-", loop.device)
+    ended = run_program(*words, stdin=key.content, pass_fds=(loop.descriptor,))
+    if ended.code:
+        raise Stopped(f"cryptsetup repair {how_ended(ended.code)}: {ended.errors.partition(chr(10))[0]}")
+
+
+def _progress(line: str) -> tuple[int, int] | None:
+    """Return bytes that are done, and all; cryptsetup(8), --progress-json."""
+    try:
+        said = json.loads(line)
+        return int(said["device_bytes"]), int(said["device_size"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _stop_unless_done(step: ReencryptSectors, ended: Ended, now: _Header) -> None:
+    if ended.code or now.underway or now.sectors != {step.after}:
+        say = f"{how_ended(ended.code)}: {ended.errors.strip()}" if ended.code else "did not finish"
+        raise Stopped(f"partition {step.partition}: cryptsetup {say}")

@@ -1,0 +1,101 @@
+"""A sweep over chunks as text: what is about to be done, and what came of it."""
+
+from collections.abc import Iterator
+from statistics import median
+from typing import TYPE_CHECKING
+
+from aligntool.audit.wording import shell_word
+from aligntool.change import RaidGoal
+from aligntool.raid.commands import tuning_command
+from aligntool.raid.measured import Choice, Tuning, Verdict
+from aligntool.render.lines import EMPTY, Line, Style, cell_width, columns, paragraph, plain
+from aligntool.render.plan import shell_line, time_words
+from aligntool.units import counted, format_rate, format_size, significant
+
+if TYPE_CHECKING:  # loading it takes a quarter of the time of `plan realign`
+    from aligntool.measure.chunks import Sweep
+
+
+def _sweep_words(sweep: "Sweep") -> str:
+    """ "the chunks 64KiB, 128KiB, 512KiB; 5 rounds"."""
+    rounds = counted(len(sweep.order) // len(sweep.chunks), "round")
+    chunks = ", ".join(map(format_size, sweep.chunks))
+    return f"{'the chunk' if len(sweep.chunks) == 1 else 'the chunks'} {chunks}; {rounds}"
+
+
+def sweep_lines(sweep: "Sweep", *, width: int) -> Iterator[Line]:
+    """Which members, which arrays and loads, how long, and what is written where."""
+    yield ((f"A sweep over chunks of a {sweep.level} for {sweep.workload} use", Style.TITLE),)
+    said = [
+        f"{_sweep_words(sweep)}; about {time_words(round(sweep.seconds))}",
+        f"of {', '.join(sweep.members)}; each is measured alone first",
+        f"in {format_size(sweep.span)} of each array, {len(sweep.loads)} loads of {sweep.runtime_s:g} s: "
+        + "; ".join(load.name for load in sweep.loads),
+        f"bitmap {sweep.bitmap}" + (f", layout {sweep.layout}" if sweep.layout else ""),
+    ]
+    for text in said:
+        yield from paragraph(f"  - {text}", width)
+    yield EMPTY
+    yield (("What is written, and gone again afterwards", Style.TITLE),)
+    for extent in sweep.written:
+        yield plain(f"  - bytes {extent.start} to {extent.end} of each member, and md's superblock before them")
+    for chunk in sweep.chunks:
+        yield from paragraph(f"    $ {shell_line(tuning_command(sweep.arrays[chunk]))}", width, "      ")
+    yield from paragraph("    $ mdadm --stop ARRAY; mdadm --zero-superblock MEMBER; blkdiscard MEMBER", width)
+
+
+def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int) -> Iterator[Line]:
+    """A table of medians with their ranges, and the conclusion."""
+    yield EMPTY
+    for member in tuning.members:
+        if member.read and member.write:
+            yield plain(f"{member.name} alone: {format_rate(member.read)} reading, {format_rate(member.write)} writing")
+    loads = list(dict.fromkeys(sample.load for sample in tuning.samples))
+    yield from (plain(f"load {number}: {name}") for number, name in enumerate(loads, start=1))
+    yield EMPTY
+    rows = [["chunk", *(f"load {number}, MB/s" for number in range(1, len(loads) + 1)), "all, ratio", ""]]
+    for chunk in sorted({sample.chunk for sample in tuning.samples}):
+        cells = [_spread(tuning, chunk, load) for load in loads]
+        ratio = str(choice.against.get(chunk, "–"))
+        rows.append([format_size(chunk), *cells, ratio, _words(chunk, choice, recommended)])
+    yield from _fitting(rows, width)
+    yield EMPTY
+    style = Style.DOUBT if choice.verdict is Verdict.UNKNOWN else Style.TITLE
+    chosen = "No verdict" if choice.chunk is None else format_size(choice.chunk)
+    yield from paragraph(f"{chosen}: {choice.reason}.", width, "", style)
+
+
+def plan_command(sweep: "Sweep", goal: RaidGoal, kept: str) -> str:
+    """What plans an array that the result counts for: the options that the sweep was asked with, and its members.
+
+    `goal`: what was asked. `kept`: the file of the result.
+    """
+    options = [("--level", goal.level.removeprefix("raid")), ("--workload", goal.workload)]
+    options += [("--layout", goal.layout)] if goal.layout else []
+    options += [("--bitmap", goal.bitmap)] if goal.bitmap else []
+    options += [("--database-page", format_size(goal.database_page))] if goal.workload == "database" else []
+    words = [word for option in (*options, ("--tuned", kept)) for word in option]
+    return " ".join(("sudo aligntool raid plan", *map(shell_word, (*words, *sweep.members))))
+
+
+def _spread(tuning: Tuning, chunk: int, load: str) -> str:
+    rates = [each.rate / 1e6 for each in tuning.samples if each.chunk == chunk and each.load == load]
+    return f"{significant(median(rates))} ({significant(min(rates))}–{significant(max(rates))})" if rates else "–"
+
+
+def _words(chunk: int, choice: Choice, recommended: int) -> str:
+    if chunk == recommended:
+        return "what aligntool takes unmeasured"
+    return "within the noise" if choice.against and chunk not in choice.apart else ""
+
+
+def _fitting(rows: list[list[str]], width: int) -> Iterator[Line]:
+    """The table; where it is too wide, one for each load and one for the conclusion."""
+    everywhere = range(len(rows[0]))
+    tables = [list(columns(rows, left=everywhere))]
+    if max(map(cell_width, tables[0])) > width:
+        parts = [[[row[0], row[at]] for row in rows] for at in range(1, len(rows[0]) - 2)]
+        parts.append([[row[0], *row[-2:]] for row in rows])
+        tables = [["", *columns(part, left=everywhere)] for part in parts]
+        tables[0] = tables[0][1:]
+    yield from (plain(text) if text else EMPTY for table in tables for text in table)

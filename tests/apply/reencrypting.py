@@ -1,0 +1,41 @@
+"""A process that applies a plan of `realign --layers` to an image, goes on with it, or undoes it.
+
+Its arguments are begin, resume or back, the image, the folder of the record, and the file of the key.
+
+What lies inside is not looked at: that takes the device mapper, which tests/lab has.
+"""
+
+import sys
+from pathlib import Path
+
+from aligntool.change import Progress
+from aligntool.cli.layers import Layers
+from aligntool.errors import Refused
+from aligntool.raid import make
+from aligntool.raid.steps_luks import Key, refuse_unfit
+from aligntool.raid.steps_system import Paths
+from aligntool.realign.request import Request
+
+
+def main(word: str, image: str, state: str, key_file: str) -> None:
+    paths, key = Paths(state=Path(state)), Key(Path(key_file).read_bytes(), lambda *_: ())
+    with make.one_at_a_time(paths.state):
+        if word == "begin":
+            record = make.begin(Layers(image, Request()).make_plan(), paths)
+        else:
+            (record,) = make.find_records(paths.state)
+        plan = make.plan_here(record.plan, ())
+        if word == "begin":
+            refuse_unfit(plan, key)
+        back = word == "back"
+        for event in make.go_back(record, plan, paths) if back else make.go_forward(record, plan, paths, key=key):
+            name = f"{type(event).__name__} {event.done}" if isinstance(event, Progress) else type(event).__name__
+            print(name, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except Refused as error:
+        print(error, file=sys.stderr)
+        sys.exit(int(error.exit_code))
