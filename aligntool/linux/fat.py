@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused
 from aligntool.formats.fat_files import BrokenFatError, copy_files
+from aligntool.formats.reader import Reader
 from aligntool.formats.windows_fs import ENTRY, FAT12_BELOW, FAT16_BELOW, Boot, read_boot
 from aligntool.inventory import Layer
 from aligntool.linux.content import NoMap, read_fat
@@ -56,8 +57,12 @@ def new_fat(path: str, extent: Extent, layer: Layer, length: int, sector_size: i
         files = _fill(Path(folder), path)
         runs = tuple(_runs(new))
         with fresh_reader(str(new)) as reader:
-            parts = tuple(reader.read(run.start, run.length) for run in runs)
+            parts = tuple(b"".join(_pieces(reader, run)) for run in runs)
     return NewFat(runs, parts, f"FAT{bits}", files)
+
+
+def _pieces(reader: Reader, run: Extent) -> Iterator[bytes]:
+    return (reader.read(at, min(MIB, run.end - at)) for at in range(run.start, run.end, MIB))
 
 
 def _copy_out(path: str, extent: Extent, old: Path, most: int) -> Boot:
@@ -73,9 +78,8 @@ def _copy_out(path: str, extent: Extent, old: Path, most: int) -> Boot:
                               hint="aligntool convert DISK --sector-size N -o NEW", code="too-large")  # fmt: skip
             file.truncate(extent.length)
             for run in runs:
-                for at in range(run.start, run.end, MIB):
-                    file.seek(at)
-                    file.write(reader.read(extent.start + at, min(MIB, run.end - at)))
+                file.seek(run.start)
+                file.writelines(_pieces(reader, run.moved_to(extent.start + run.start)))
     except (NoMap, OSError) as error:
         raise _unbuilt(f"the FAT at byte {extent.start} cannot be read: {error}") from error
     if boot is None:

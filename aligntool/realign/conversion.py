@@ -12,7 +12,7 @@ from aligntool.formats.mbr import NO_ENTRY, MbrEntry, with_entries
 from aligntool.formats.parked import parked_gpt_entry
 from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.realign.held import marker
-from aligntool.realign.table import CHS_BEYOND, CHS_FIRST, TableImages, check_before, sound_pair, unsound
+from aligntool.realign.table import CHS_BEYOND, CHS_FIRST, TableImages, check_before, refused, sound_pair, unsound
 from aligntool.units import Extent, align_down, align_up
 
 # The old table and the new one lie in each other's place, so in flight there is none: markers are over both, and a
@@ -48,7 +48,10 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
     size, old_size, unit = plan.disk.size, plan.disk.sector_size, device.sector_size
     pair = sound_pair(device, old_size)
     changes = {change.number: change for change in rewrite.changes}
-    check_before({entry.number: entry.extent(old_size) for entry in pair[0].used_entries()}, changes)
+    found = {entry.number: entry.extent(old_size) for entry in pair[0].used_entries()}
+    check_before(found, changes)
+    if set(found) != set(changes):
+        raise refused("there is another partition now")
     head, tail = table_places(size, rewrite.sector_sizes)
     before = bytes(device.read(head.start, head.length)), bytes(device.read(tail.start, tail.length))
     refuse_foreign(pair, (head, tail), before)

@@ -10,10 +10,11 @@ from aligntool import steps
 from aligntool.audit.wording import command, naming
 from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
 from aligntool.device import Device
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.inventory import Disk
-from aligntool.linux.block import DiskDevice
-from aligntool.linux.lock import lock_disk
+from aligntool.linux.block import DiskDevice, look_only
+from aligntool.linux.lock import alone, lock_disk, locked
+from aligntool.linux.users import locks_on, occupants
 from aligntool.realign.applying import Applying
 from aligntool.realign.conversion import BLOCK, new_table, table_groups, table_places
 from aligntool.realign.convert_request import judged_units, rebuilding, rebuilt
@@ -25,7 +26,7 @@ from aligntool.realign.table import sound_pair
 from aligntool.steps import Held, is_same_disk
 from aligntool.units import GIB, MIB, Extent, align_up, merged
 
-_MOST_FAT = 2 * GIB
+_MOST_FAT = GIB
 _BATCH = 32  # MiB, read back together
 _GAP = 64 * MIB  # before the first partition: boot programs
 
@@ -115,17 +116,27 @@ def locked_copy(plan: Plan, asked: Copying) -> Iterator[Applying]:
     """Lock the source, see that the plan is still true, and open what is written to; a new image that is not complete
     is removed. Raises Refused.
     """
-    with naming(asked.source), lock_disk(asked.source, why="copying") as source:
+    with naming(asked.source), _only_read(asked.source) as source:
         if not os.path.lexists(asked.output):
             found, runs = still_same_copy(plan, asked)
             with _made(asked.output, plan.disk) as target:
-                yield _applying(found, runs, source.device, target, asked)
+                yield _applying(found, runs, source, target, asked)
             return
-        with lock_disk(asked.output, why="copying") as locked:
+        with lock_disk(asked.output, why="copying") as target_disk:
             found, runs = still_same_copy(plan, asked)
-            yield _applying(found, runs, source.device, locked.device, asked)
+            yield _applying(found, runs, source, target_disk.device, asked)
             with suppress(OSError):  # what is done is done: partprobe makes the kernel read it
-                locked.kernel.show(tuple((place.number, place.after) for place in plan.places))
+                target_disk.kernel.show(tuple((place.number, place.after) for place in plan.places))
+
+
+@contextmanager
+def _only_read(path: str) -> Iterator[Device]:
+    """Open the source, which nobody may write to meanwhile. Raises Refused."""
+    found = (*occupants(Path(path).stat()), *locks_on(path))
+    refuse(Refusal("in-use", path, f"{path} is in use: {one.what}", one.end) for one in found)
+    disks = [path] if Path(path).is_block_device() else []
+    with alone(disks), locked(disks), look_only(path) as device:
+        yield device
 
 
 def still_same_copy(plan: Plan, asked: Copying) -> tuple[Found, tuple[Extent, ...]]:
@@ -210,7 +221,7 @@ def _write_table(plan: Plan, step: steps.ConvertTable, source: Device, target: D
     copying = next(one for one in plan.steps if isinstance(one, steps.CopyDisk))
     primary, _ = sound_pair(source, copying.source.sector_size)
     head, tail = table_places(plan.disk.size, step.sector_sizes)
-    content = new_table(primary, bytes(source.read(0, source.sector_size)), plan.disk.size, step, (head, tail))
+    content = new_table(primary, bytes(source.read(0, 512)), plan.disk.size, step, (head, tail))
     for group in table_groups(head, tail, content, target.sector_size):
         for sectors in group:
             put(target, sectors.at, Held((Extent(0, len(sectors.data)),)), (sectors.data,))

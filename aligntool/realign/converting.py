@@ -10,7 +10,7 @@ from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.numbers import be16, le16
 from aligntool.formats.reader import Reader
-from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, TableLabel
+from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, Role, TableLabel
 from aligntool.realign.conversion import BLOCK, table_places
 from aligntool.realign.placing import kind_of
 from aligntool.realign.refusals import content_reasons, disk_reasons, typed_on
@@ -65,8 +65,8 @@ def unit_of(reader: Reader, part: Partition) -> int | None:
             return 1 << min(head[_EXFAT_SHIFT], 16)
         case "crypto_LUKS":
             header = reader.read(start, _LUKS_HEADER)
-            moving = b"online-reencrypt" in header or (layer.data_start or 1) % BLOCK
-            return None if moving else layer.data_unit
+            odd = any(word in header for word in (b"online-reencrypt", b'"integrity":'))
+            return None if odd or (layer.data_start or 1) % BLOCK else layer.data_unit
     return layer.data_unit
 
 
@@ -90,8 +90,8 @@ def _about_disk(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
         judged = replace(judged, disk=replace(disk, table=replace(table, faults=faults)))
     yield from disk_reasons(judged, None)
     audit = next_command(disk, "audit")
-    if table is None:
-        yield Refusal("no-partition", disk.name, f"{disk.name} has no partition table", audit)
+    if table is None or not disk.partitions:
+        yield Refusal("no-partition", disk.name, f"{disk.name} has no partitions", audit)
     elif table.label is not TableLabel.GPT:
         text = f"{disk.name} has a table of kind {table.label}, which does not name the size of its sectors"
         hint = as_root(disk, f"sgdisk --mbrtogpt {shell_word(disk.path)}")
@@ -126,6 +126,9 @@ def _about_part(
         text = f"{what} ends {end - tail.start} bytes too late: the new table has its backup there"
         yield Refusal("no-room", what, text, next_command(disk, "convert", *words_of(sizes), "-o NEW"))
     yield from content_reasons(disk, part, what)
+    if part.role is not Role.PRIMARY:
+        text = f"{what} lies in a label of its own inside another partition, which counts in sectors"
+        yield Refusal("nested-label", what, text, next_command(disk, "audit"))
     if len(part.content) == 1:
         yield from _about_content(disk, part, largest, units.get(part.number))
         yield from _about_end(disk, part)
@@ -167,7 +170,7 @@ def _about_content(disk: Disk, part: Partition, size: int, unit: int | None) -> 
         )
         yield Refusal("sector-size", what, text, _way_of(disk, part, layer, size))
     elif kind in _SCALED and (not unit or unit < size or unit % size):
-        counts = f"counts in {unit} bytes" if unit else "is being re-encrypted, or begins on no block"
+        counts = f"counts in {unit} bytes" if unit else "is being re-encrypted, or has integrity tags"
         text = f"{what}: its {name} {counts}, and sectors of {size} bytes are not read in parts"
         yield Refusal("sector-size", what, text, _way_of(disk, part, layer, size))
     elif kind not in _SCALED | _EXACT:

@@ -416,7 +416,7 @@ class Walk:
             return  # no table for this kernel
         try:
             entries = self._entries(before=before)
-            if self.journal.contents.images.of_whole_disk:
+            if conversion or self.journal.contents.images.of_whole_disk:
                 self.kernel.show(tuple(entry for entry in entries if entry[1].start))
             else:
                 self.kernel.tell(entries)

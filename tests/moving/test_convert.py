@@ -306,3 +306,16 @@ def test_a_disk_without_room_or_order_is_refused(tmp_path: Path, spoil: Callable
 def test_the_size_that_the_table_has_is_refused(tmp_path: Path) -> None:
     disk = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
     assert "is for sectors of 512 bytes already" in aligntool("convert", disk, "--sector-size", "512", code=REFUSED)
+
+
+@pytest.mark.needs_tools("qemu-img", "qemu-storage-daemon")
+def test_a_virtual_disk_is_copied_and_stays(tmp_path: Path) -> None:
+    image = make(tmp_path)
+    qcow2, new, other = (tmp_path / name for name in ("disk.qcow2", "new.img", "other.img"))
+    run("qemu-img", "convert", "-O", "qcow2", image, qcow2)
+    whole = qcow2.read_bytes()
+    aligntool("convert", qcow2, "--yes", "-o", new)
+    aligntool("convert", image, "--yes", "-o", other)
+    assert files_of(tmp_path, new) == files_of(tmp_path, image)
+    assert new.read_bytes()[ROOT:] == other.read_bytes()[ROOT:]
+    assert qcow2.read_bytes() == whole
