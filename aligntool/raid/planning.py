@@ -256,7 +256,7 @@ def decide_raid(drives: Sequence[Judged], goal: RaidGoal) -> Decided:
     reasons += refusals.member_problems(named, goal, count=len(drives))
     level = LEVELS.get(goal.level)
     if level and whole:
-        reasons += _about_room(place_members(named, goal, level))
+        reasons += _about_room(place_members(named, goal, level), members.spare_room(goal, level))
     refuse(reasons)
     return _decide(named, goal, LEVELS[goal.level])
 
@@ -290,17 +290,21 @@ def _decide(named: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
     chunk = goal.chunk if goal.chunk is not None else advice.size
     geometry = commands.geometry_of(goal, level, layout, chunk, placed, offset.size)
     if geometry.each < max(chunk or 0, LEAST_MEMBER):
-        refuse(_about_room(placed, least=offset.size + max(chunk or 0, LEAST_MEMBER)))
+        refuse(_about_room(placed, members.spare_room(goal, level), offset.size + max(chunk or 0, LEAST_MEMBER)))
     return Decided(goal, placed, offset, stripes, advice, geometry, measured)
 
 
-def _about_room(placed: Sequence[Placed], least: int = LEAST_MEMBER) -> Iterator[Refusal]:
-    lengths = {each.member.name: each.extent.length for each in placed}
-    small = {name: format_about(max(length, 0)) for name, length in lengths.items() if length < least}
+def _about_room(placed: Sequence[Placed], spare: int, least: int = LEAST_MEMBER) -> Iterator[Refusal]:
+    """`spare`: what stays free at the end of each drive; a partition that is taken has none."""
+    small = {each.member.name: each for each in placed if each.extent.length < least}
     if small:
-        told = ", ".join(f"{name} has {size}" for name, size in small.items())
-        text = f"members need at least {format_size(least)}, and {told}"
-        yield Refusal("too-small", ", ".join(small), text, "take larger drives")
+        sizes = ((name, members.own_length(each), max(each.extent.length, 0)) for name, each in small.items())
+        found = (f"{name} of {format_about(whole)} has room for {format_about(room)}" for name, whole, room in sizes)
+        text, hint = f"members need at least {format_size(least)}, and {', '.join(found)}", "take larger drives"
+        if spare and not all(each.member.partition for each in small.values()):
+            text += f"; {format_size(spare)} at the end of each drive stay free for a replacement that is smaller"
+            hint += ", or leave less free: --spare-end 1MiB"
+        yield Refusal("too-small", ", ".join(small), text, hint)
 
 
 def _make_member(placed: Placed, goal: RaidGoal, area: steps.DataArea) -> MakeMember:

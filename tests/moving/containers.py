@@ -117,13 +117,13 @@ def make_luks2(content: Path) -> None:
 
 
 @contextmanager
-def _lvm(content: Path) -> Iterator[tuple[Lvm, Path]]:
+def lvm_on(content: Path) -> Iterator[tuple[Lvm, Path]]:
     with looped(content) as device, tempfile.TemporaryDirectory(prefix="aligntool-lvm-") as name:
         yield Lvm(Path(name) / "lvm", device), device
 
 
 def make_lvm(content: Path) -> None:
-    with _lvm(content) as (lvm, device):
+    with lvm_on(content) as (lvm, device):
         lvm("pvcreate", "-q", device)
         lvm("vgcreate", "-q", "proving", device)
         lvm.create("-q", "-n", "gap", "-L", "4M", "proving")
@@ -136,7 +136,7 @@ def make_lvm(content: Path) -> None:
 
 
 def check_lvm(content: Path) -> None:
-    with _lvm(content) as (lvm, device):
+    with lvm_on(content) as (lvm, device):
         lvm("vgck", "proving")
         lvm("pvck", "--dump", "headers", device)
         ((start, length),) = {(at, length) for name, at, length in lvm.segments(device) if name == "proving/root"}

@@ -14,7 +14,7 @@ from aligntool.inventory import Disk, DiskKind, IoLimits, Layer, Partition
 from aligntool.realign.partition_request import named_in_files
 from aligntool.units import KIB, MIB, Extent, align_up
 from tests.conftest import run
-from tests.moving.containers import CONTAINERS, every_byte
+from tests.moving.containers import CONTAINERS, LVM, every_byte, lvm_on
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
 from tests.moving.mover import REFUSED, aligntool
 from tests.moving.test_kills import killed
@@ -115,6 +115,30 @@ def test_luks_is_refused_on_a_full_disk_and_taken_out_of_a_partition(name: str, 
     aligntool("partition", image, "--undo", "--yes")
     assert every_byte(cut_out(image, tmp_path / "back", 0, 20 * MIB)) == every_byte(luks)
     assert run("cryptsetup", "luksUUID", image) == uuid
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("lvm", "mkfs.ext4", "debugfs", "e2fsck")
+def test_a_volume_gets_a_table_once_pvresize_made_it_as_short_as_the_refusal_says(tmp_path: Path) -> None:
+    kind, image = NAMED["lvm"], tmp_path / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(64 * MIB)
+    kind.make(image)
+    found = re.search(r"pvresize --setphysicalvolumesize (\d+)B", aligntool("plan", "partition", image, code=REFUSED))
+    assert found
+    with lvm_on(image) as (lvm, device):
+        before = lvm("pvs", "--noheadings", "-o", "pv_uuid,vg_uuid,lv_uuid", device)
+        lvm("pvresize", "-q", "-q", "-y", "--setphysicalvolumesize", f"{found[1]}B", device)
+    aligntool("partition", image, "--yes")
+    start, length, type_ = partition_of(image)
+    assert (start, type_) == (MIB, LVM) and length <= int(found[1])
+    check_table(image, "gpt")
+    part = cut_out(image, tmp_path / "part", start, length)
+    kind.check(part)
+    with lvm_on(part) as (lvm, device):
+        assert lvm("pvs", "--noheadings", "-o", "pv_uuid,vg_uuid,lv_uuid", device) == before
+    aligntool("partition", image, "--undo", "--yes")
+    kind.check(image)
 
 
 def ext4(path: Path, size: int, *, disk: int = 0) -> Path:

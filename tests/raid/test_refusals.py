@@ -200,6 +200,20 @@ def test_two_volumes_of_a_captured_machine_on_one_drive_are_no_two_members() -> 
         assert (f"{one} and {two} are both made of vde" in str(refused.value)) == same
 
 
+def test_a_drive_is_too_small_for_a_member_beside_what_stays_free_and_both_are_stated() -> None:
+    """100 MiB at the end stay free where another drive may replace it: docs/cli.md, --spare-end."""
+    small = [replace(drive(number), size=64 * MIB) for number in (0, 1)]
+    with pytest.raises(Refused) as refused:
+        planned(goal("raid1"), *small)
+    text = str(refused.value)
+    assert "nvme0n1 of 64MiB has room for 0B, nvme1n1 of 64MiB has room for 0B; 100MiB at the end" in text
+    assert "--spare-end 1MiB" in refused.value.hint
+    assert planned(replace(goal("raid1"), spare_room=MIB, filesystem="ext4"), *small).steps
+    with pytest.raises(Refused, match="nvme0n1 of 8MiB has room for 6MiB") as refused:
+        planned(goal("raid0"), *(replace(one, size=8 * MIB) for one in small))
+    assert "at the end" not in str(refused.value) and "--spare-end" not in refused.value.hint
+
+
 def test_a_partition_that_is_not_there_hides_no_other_reason() -> None:
     small, full = drive(0, size=8 * MIB), drive(1, parts="2048+1000 ext4")
     wanted = goal("raid5", system="plan9", partitions=(None, None, 7))
