@@ -5,6 +5,7 @@ import enum
 import inspect
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -132,6 +133,57 @@ def test_an_interruption_after_the_first_write_is_resumed(disk: Path, capfd: pyt
     assert capfd.readouterr() == ("", "")
     run_aligntool("resume", "--yes", disk, code=0)
     assert first_start(disk) == 2048
+    assert_whole(disk)
+
+
+# The number of what an event loop wakes up by is the disk's in the process that moves.
+WOKEN = """
+import os, signal, sys
+from pathlib import Path
+from aligntool import api
+
+disk, plan, found = Path(sys.argv[1]), api.plan_realign(sys.argv[1]), []
+
+def interrupt(event):
+    if isinstance(event, api.Progress):
+        (mover,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        assert Path(f"/proc/{mover}/fd/3").samefile(disk)
+        at = int(Path(f"/proc/{mover}/fdinfo/3").read_text().split()[1])
+        found.append((at, disk.read_bytes()[at]))
+        raise KeyboardInterrupt
+
+os.dup2(os.pipe()[1], 3)
+os.set_blocking(3, False)
+signal.set_wakeup_fd(3)
+try:
+    api.apply(plan, interrupt)
+except api.Stopped:
+    print(*found[0], disk.read_bytes()[found[0][0]])
+"""
+
+
+def test_a_signal_that_wakes_an_event_loop_writes_nothing_to_the_disk(disk: Path) -> None:
+    command = ["sh", "-c", '"$@" 3</dev/null', "sh", sys.executable, "-c", WOKEN, str(disk)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    _, before, after = done.stdout.split()
+    assert before == after
+    run_aligntool("rollback", "--yes", disk, code=0)
+    assert_whole(disk)
+
+
+def test_a_caller_that_ignores_its_children_learns_how_programs_ended(disk: Path) -> None:
+    damaged = disk.with_name("damaged.img")
+    damaged.write_bytes(disk.read_bytes())
+    subprocess.run(["debugfs", "-w", "-R", "clri /", f"{damaged}?offset={63 * 512}"], check=True, capture_output=True)
+    plans = api.plan_realign(disk), api.plan_realign(damaged)
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        api.apply(plans[0])
+        with pytest.raises(api.Refused, match="failed the check by e2fsck"):
+            api.apply(plans[1])
+    finally:
+        signal.signal(signal.SIGCHLD, before)
     assert_whole(disk)
 
 

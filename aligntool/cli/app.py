@@ -397,6 +397,7 @@ def main() -> None:
         use_language(code)
         translate_typer()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that goes (head, less) ends us as it ends cat
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # some supervisors ignore it, and then every program ends with 0
     try:
         prepare_streams()
         try:
@@ -450,7 +451,10 @@ class Output(io.TextIOWrapper):
 
 
 def prepare_streams() -> None:
-    """Both can be closed (`>&-`), and then Python has None in their place."""
+    """Each can be closed (`>&-`), and then Python has None in its place, and the next file would get its number."""
+    while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(null)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
     elif isinstance(sys.stderr, io.TextIOWrapper):

@@ -98,9 +98,7 @@ class _Mover:
         try:
             message: _Message = self.connection.recv()
         except (EOFError, ConnectionError):
-            code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-            self.pid = 0
-            raise Refused(f"the process that works on {self.path} {how_ended(code)}") from None
+            raise Refused(f"the process that works on {self.path} {how_ended(self._reap())}") from None
         if isinstance(message, BaseException):
             raise message
         return message
@@ -109,7 +107,8 @@ class _Mover:
         """Have it stop; once, because what puts things in order there must not be interrupted again."""
         if self.pid and not self.stopped:
             self.stopped = True
-            os.kill(self.pid, signal.SIGTERM)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
 
     def end(self) -> None:
         """Wait until it has ended, or leave it behind. A program that shrinks a file system is waited for."""
@@ -121,16 +120,23 @@ class _Mover:
                 with suppress(ConnectionError):
                     left = os.read(self.connection.fileno(), 1 << 16)
                 if not left:
-                    os.waitpid(self.pid, 0)
-                    self.pid = 0
+                    self._reap()
             elif has_signal(Path(f"/proc/{self.pid}"), "SigBlk", signal.SIGTERM):
                 deadline = time.monotonic() + _GRACE_S
             elif time.monotonic() > deadline:
                 self._leave()
         self.connection.close()
 
+    def _reap(self) -> int:
+        """Return the code that it ended with; 0 where the caller of the API has its children reaped by others."""
+        pid, self.pid = self.pid, 0
+        with suppress(ChildProcessError):
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return 0
+
     def _leave(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
         self.on_note(
             f"{self.path} has a read or write under way that it does not answer: process {self.pid} waits for that and"
             " keeps the disk locked until then. Nothing else is written"
@@ -183,6 +189,8 @@ def _act(locked: Locked, plan: Plan, connection: Connection, parent: int, mask: 
 def _belong_to(parent: int) -> None:
     """End with the parent, however that ends, and leave Ctrl-C on the terminal to it."""
     os.setsid()
+    signal.set_wakeup_fd(-1)  # of an event loop of the parent: that number may soon be the disk's
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # else nobody learns how a program ended
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)

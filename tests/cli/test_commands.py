@@ -161,6 +161,12 @@ def test_closed_streams_are_no_bug(closed: str, code: int, said: str) -> None:
     assert said in done.stderr and "Traceback" not in done.stderr
 
 
+def test_closed_standard_input_is_no_pipe_to_a_child(old_disk: Path) -> None:
+    shell = ["sh", "-c", '"$@" <&-', "sh", *program("audit", old_disk)]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 1 and "AT101" in done.stdout, done.stderr
+
+
 def test_colour_is_used_on_a_terminal_and_not_with_no_color(old_disk: Path) -> None:
     command = f"{sys.executable} -m aligntool --no-pager audit '{old_disk}'"
     terminal = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm-256color"}
