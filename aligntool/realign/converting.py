@@ -115,12 +115,16 @@ def _about_part(
 ) -> Iterator[Refusal]:
     what, extent, largest = f"partition {part.number}", part.extent, max(sizes)
     head, tail = table_places(size, sizes)
+    unneeded = f"if nothing in it is needed: {as_root(disk, f'sfdisk --delete {shell_word(disk.path)} {part.number}')}"
+    moved = (
+        unneeded if part.type_code in _RAW else next_command(disk, "plan realign", "--grain 1MiB")
+    )  # it leaves those
     if extent.start % BLOCK:
         text = f"{what} begins at byte {extent.start}, which is not on {format_size(BLOCK)}"
-        yield Refusal("off-grid", what, text, next_command(disk, "plan realign"))
+        yield Refusal("off-grid", what, text, moved)
     elif extent.start < head.end:
         text = f"{what} begins at byte {extent.start}, and the new table reaches to byte {head.end}"
-        yield Refusal("no-room", what, text, next_command(disk, "plan realign", "--grain 1MiB"))
+        yield Refusal("no-room", what, text, moved)
     end = new_extent(part).end
     if end > tail.start:
         text = f"{what} ends {end - tail.start} bytes too late: the new table has its backup there"
@@ -133,9 +137,8 @@ def _about_part(
         yield from _about_content(disk, part, largest, units.get(part.number))
         yield from _about_end(disk, part)
     elif not part.content and part.content_read and part.type_code not in _RAW:
-        hint = as_root(disk, f"sfdisk --delete {shell_word(disk.path)} {part.number}")
         text = f"nothing is recognised on {what}, so the sectors that it needs are not known"
-        yield Refusal("no-content", what, text, f"if nothing in it is needed: {hint}")
+        yield Refusal("no-content", what, text, unneeded)
 
 
 def words_of(sizes: tuple[int, ...]) -> tuple[str, ...]:
@@ -187,13 +190,21 @@ _ANEW = {
 def _way_of(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
     """Return what makes such a content fit."""
     if layer.kind == "crypto_LUKS":
-        convert = "" if layer.version == "LUKS2" else "cryptsetup convert --type luks2 DEVICE, then "
-        return convert + typed_on(disk, part, f"cryptsetup reencrypt --sector-size {size}")
+        return _reencrypted(disk, part, layer, size)
     if layer.kind == "LVM2_member":
         return "make a volume group on a disk with such sectors, and copy the files of each volume into it"
     if layer.kind in _ANEW:
         return f"make it anew with {_ANEW[layer.kind].format(size)} and copy its files into it"
     return next_command(disk, "audit")
+
+
+def _reencrypted(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
+    """Return what gives a LUKS longer sectors. cryptsetup does that only while it is open, as it looks into it then."""
+    device = f"/dev/{part.node}" if part.node else '"$loop"'
+    plain = f"plain && sudo cryptsetup reencrypt --sector-size {size} {device} && sudo cryptsetup close plain"
+    if layer.version == "LUKS2":
+        return typed_on(disk, part, "cryptsetup open", f" {plain}")
+    return typed_on(disk, part, "cryptsetup convert --type luks2", f" && sudo cryptsetup open {device} {plain}")
 
 
 # The plan, written down.
