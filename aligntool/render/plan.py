@@ -165,7 +165,7 @@ def _commit_title(step: steps.Commit | steps.RebuildContent | steps.CopyDisk) ->
     if step.changes and step.changes[0].after.start == 0:
         return f"clear what is left of the {label} at the end of the disk"
     if isinstance(step, steps.ConvertTable):
-        return f"write the {label} for sectors of {' and of '.join(map(str, step.sector_sizes))} bytes: it counts now"
+        return f"write the {label} for sectors of {' and of '.join(map(str, step.sector_sizes))} bytes"
     return f"write the {label} table: from here on the new places are true"
 
 

@@ -1,0 +1,30 @@
+"""The command that gives a drive other sectors is named where the drive states that it can, and only there."""
+
+from dataclasses import replace
+
+from aligntool.inventory import Disk, DiskKind, IoLimits, LbaFormat, NvmeFacts
+from aligntool.realign.converting import reformatting
+from aligntool.units import GIB
+
+NVME = Disk("nvme0n1", "/dev/nvme0n1", DiskKind.NVME, GIB, IoLimits(logical_block_size=512))
+FORMATS = (LbaFormat(0, 512, 0, 2), LbaFormat(1, 4096, 8, 1), LbaFormat(2, 4096, 0, 0))
+
+
+def test_the_format_without_metadata_is_named() -> None:
+    """nvme-format(1): --lbaf is the index in the drive's list."""
+    (said,) = reformatting(replace(NVME, nvme=NvmeFacts(FORMATS)), 4096)
+    assert said.endswith(": sudo nvme format /dev/nvme0n1 --lbaf=2")
+    assert "erases" in said
+    (said,) = reformatting(replace(NVME, nvme=NvmeFacts(FORMATS)), 512)
+    assert said.endswith(": sudo nvme format /dev/nvme0n1 --lbaf=0")
+
+
+def test_a_drive_that_has_no_such_format_is_left_out() -> None:
+    assert not [*reformatting(replace(NVME, nvme=NvmeFacts(FORMATS[:2])), 4096)]
+    assert not [*reformatting(replace(NVME, kind=DiskKind.USB), 4096)]
+
+
+def test_of_an_ata_drive_hdparm_is_named() -> None:
+    """hdparm(8), --set-sector-size."""
+    (said,) = reformatting(replace(NVME, path="/dev/sdb", kind=DiskKind.ATA), 4096)
+    assert said.endswith("sudo hdparm --set-sector-size 4096 --please-destroy-my-drive /dev/sdb")
