@@ -20,7 +20,17 @@ def reasons(disk: Path) -> tuple[Refusal, ...]:
     return refused.value.refusals
 
 
-@pytest.mark.needs_tools("sfdisk")
+def with_swap(disk: Path, lines: str) -> None:
+    """Make a disk of 4 MiB with these partitions, and a swap area behind them."""
+    swap = disk.with_name("swap")
+    for path, size in ((disk, 4 * MIB), (swap, 2 * MIB)):
+        path.write_bytes(bytes(size))
+    run("sfdisk", "-q", disk, stdin=f"label: gpt\n{lines}start=2048,size=4096,type=S\n")
+    run("mkswap", swap)
+    place(swap, disk, 1 * MIB)
+
+
+@pytest.mark.needs_tools("sfdisk", "mkswap")
 @pytest.mark.parametrize(
     "kind", ["21686148-6449-6E6F-744E-656564454649", "E3C9E316-0B5C-4DB8-817D-F92DF00215AE"], ids=["bios-boot", "msr"]
 )
@@ -28,13 +38,32 @@ def reasons(disk: Path) -> tuple[Refusal, ...]:
 def test_a_partition_that_a_realign_leaves_where_it_is_may_be_deleted(tmp_path: Path, kind: str, start: int) -> None:
     """gdisk puts them right behind the table, in sector 34 or 40."""
     disk = tmp_path / "disk.img"
-    disk.write_bytes(bytes(4 * MIB))
-    run("sfdisk", "-q", disk, stdin=f"label: gpt\nfirst-lba: 34\nstart={start},size={2048 - start},type={kind}\n")
+    line = f"first-lba: 34\nstart={start},size={2048 - start},type={kind}\n"
+    with_swap(disk, line)
     (reason,) = reasons(disk)
     command = (reason.hint or "").partition(": ")[2]
     run("sh", "-c", command)
     request = Request()
     assert Conversion(request, (4096,)).find_plan(str(disk), request).plan.disk.size == 4 * MIB
+
+
+@pytest.mark.needs_tools("sfdisk", "mkswap")
+def test_what_a_table_for_other_sectors_left_can_be_cleared(tmp_path: Path) -> None:
+    """The backup entries for 4096 begin 20 KiB before the end, those for 512 bytes 16.5 KiB: the first stay."""
+    disk, size = tmp_path / "disk.img", 4 * MIB
+    disk.write_bytes(bytes(size))
+    with_swap(disk, "")
+    table = run("sfdisk", "--json", disk)
+    content = bytearray(disk.read_bytes())
+    content[size - 20 * 1024 + 100 : size - 20 * 1024 + 300] = b"L" * 200
+    disk.write_bytes(content)
+    (reason,) = reasons(disk)
+    looking, clearing = (reason.hint or "").removeprefix("look with ").split("; if nothing needs it: ")
+    assert "L   L   L" in run("sh", "-c", looking)
+    run("sh", "-c", clearing)
+    assert run("sfdisk", "--json", disk) == table
+    request = Request()
+    assert Conversion(request, (4096,)).find_plan(str(disk), request).plan.disk.size == size
 
 
 @pytest.mark.needs_tools("sfdisk", "cryptsetup")
