@@ -137,7 +137,7 @@ def refuse_foreign(pair: Sequence[GptCopy], places: Sequence[Extent], found: Seq
         if any(rest):
             at = place.start + len(rest) - len(bytes(rest).lstrip(b"\0"))
             text = f"byte {at} is where a table will be, and holds something that is not of the table there now"
-            end = min((one.start for one in known if one.start > at), default=place.end)
+            end = min([place.end, *(one.start for one in known if one.start > at)])
             look = f"od -A d -c -j {at} -N {end - at} DISK"  # as a table for other sectors left it
             clear = f"head -c {end - at} /dev/zero | dd of=DISK oflag=seek_bytes seek={at} conv=notrunc"
             raise Refused(text, hint=f"look with {look}; if nothing needs it: {clear}", code="place-taken")

@@ -8,7 +8,7 @@ import pytest
 from aligntool.errors import Refusal, Refused
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.request import Request
-from aligntool.units import MIB
+from aligntool.units import KIB, MIB
 from tests.conftest import run
 from tests.moving.disks import place
 
@@ -47,20 +47,23 @@ def test_a_partition_that_a_realign_leaves_where_it_is_may_be_deleted(tmp_path: 
     assert Conversion(request, (4096,)).find_plan(str(disk), request).plan.disk.size == 4 * MIB
 
 
+@pytest.mark.parametrize("at", [20_000, 4 * MIB - 20 * KIB + 100], ids=["start", "end"])
 @pytest.mark.needs_tools("sfdisk", "mkswap")
-def test_what_a_table_for_other_sectors_left_can_be_cleared(tmp_path: Path) -> None:
+def test_what_a_table_for_other_sectors_left_can_be_cleared(tmp_path: Path, at: int) -> None:
     """The backup entries for 4096 begin 20 KiB before the end, those for 512 bytes 16.5 KiB: the first stay."""
     disk, size = tmp_path / "disk.img", 4 * MIB
     disk.write_bytes(bytes(size))
     with_swap(disk, "")
     table = run("sfdisk", "--json", disk)
     content = bytearray(disk.read_bytes())
-    content[size - 20 * 1024 + 100 : size - 20 * 1024 + 300] = b"L" * 200
+    content[at : at + 200] = b"L" * 200
     disk.write_bytes(content)
     (reason,) = reasons(disk)
     looking, clearing = (reason.hint or "").removeprefix("look with ").split("; if nothing needs it: ")
     assert "L   L   L" in run("sh", "-c", looking)
     run("sh", "-c", clearing)
+    content[at : at + 200] = bytes(200)
+    assert disk.read_bytes() == content
     assert run("sfdisk", "--json", disk) == table
     request = Request()
     assert Conversion(request, (4096,)).find_plan(str(disk), request).plan.disk.size == size
