@@ -6,7 +6,9 @@ from aligntool.steps import (
     CheckContent,
     CheckInitramfs,
     CloseJournal,
+    ConvertTable,
     CopyContent,
+    CopyDisk,
     DataArea,
     EditFile,
     EnableUnit,
@@ -26,7 +28,9 @@ from aligntool.steps import (
     ParkEntries,
     Patch,
     PutBackMember,
+    RebuildContent,
     RebuildInitramfs,
+    ReencryptSectors,
     ReleaseContent,
     ReloadUnits,
     RewriteTable,
@@ -89,6 +93,19 @@ LAYOUT = Plan(
         MakeTable(
             "gpt", (NewEntry(1, Extent(MIB, 512 * MIB), "C12A7328-F81F-11D2-BA4B-00A0C93EC93B", "boot"),), wipe=True
         ),
+    ),
+)
+
+CONVERT = Plan(
+    "convert",
+    Subject("/dev/sdz", SIZE, 512, "gpt", None, "Model", "S3R1AL", None, "00"),
+    "sectors of 4096 bytes",
+    (),
+    (
+        RebuildContent(1, "vfat", STAYS, 4096, HELD),
+        ConvertTable("gpt", (EntryChange(1, STAYS, STAYS),), (512, 4096)),
+        CopyDisk(Subject("/dev/sdy", SIZE, 512, "gpt", None, None, None, None, "00"), 4096),
+        ReencryptSectors(2, STAYS, "uuid", 512, 4096),
     ),
 )
 
