@@ -240,7 +240,7 @@ class Group(TyperGroup):
 FIRST_PAGE = """\
 Audit disks for misaligned partitions, realign them in place, build NVMe RAID.
 
-  look      audit, report, status       judge partitions, drives and arrays
+  look      audit, report, status, tui  judge partitions, drives and arrays
             explain, drives, recipes    what is known, with its sources
             snapshot, fleet, schema     capture machines, audit many; schemas
   change    plan realign, realign       move partitions onto the boundary
@@ -252,7 +252,6 @@ Audit disks for misaligned partitions, realign them in place, build NVMe RAID.
             raid show, tune, reformat   show; measure chunks; another LBA format
   measure   bench, probe                what a drive is good for, and its unit
             trace, estimate             what a load is made of, and its cost
-  screen    tui                         look and change step by step, by keys
   try       demo                        all of it on a disk image, without root
 
 Nothing is written before the plan is shown and confirmed.

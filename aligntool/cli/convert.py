@@ -24,11 +24,7 @@ class ConvertOptions:
     """Options of a table for sectors of another size."""
 
     sector_size: Annotated[
-        str,
-        "--sector-size",
-        "Sectors that the table is to be for: 4096 or 512.",
-        "BYTES",
-        options.one_of("4096", "512"),
+        str, "--sector-size", "Sectors that the table is to be for: 4096 or 512.", "SIZE", options.one_of("4096", "512")
     ] = "4096"
     both: Annotated[bool, "--both", "Write tables for both sizes, one beside the other; for images to be copied."] = (
         False

@@ -21,7 +21,9 @@ from aligntool.measure.unit_design import Kind
 from aligntool.raid.chunks import Ceiling
 from aligntool.raid.make import Record, save
 from aligntool.raid.measured import Identity, Sample, Tuning, tuning_text
+from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import ArrayView, MemberView, PersistGoal
+from aligntool.realign.convert_request import Conversion
 from aligntool.realign.request import Request
 from aligntool.recipes.goals import BenchGoal, BenchTest, Recipe
 from aligntool.render.experiments import alignment_json, span_json
@@ -30,7 +32,7 @@ from aligntool.render.recipes import recipes_json
 from aligntool.steps import ReencryptSectors
 from aligntool.units import KIB, MIB, Extent
 from tests.bench_runs.made import result, series
-from tests.render.made_plans import ARRAY, LAYOUT, PLAN
+from tests.render.made_plans import ARRAY, CONVERT, LAYOUT, PLAN, REFORMAT
 
 V1 = Path(__file__).parent / "v1"
 
@@ -50,6 +52,8 @@ PLANS: dict[str, tuple[Plan, Callable[[Plan], str]]] = {
     "plan-layout": (LAYOUT, to_json),
     "plan-layers": (LAYERS, lambda plan: with_asked(plan, "asked", Request()) + "\n"),
     "plan-raid": (ARRAY, lambda plan: with_asked(plan, "wanted", Wanted(DRIVES, RAID_GOAL))),
+    "plan-reformat": (REFORMAT, lambda plan: with_asked(plan, "reformat", ReformatGoal(4096)) + "\n"),
+    "plan-convert": (CONVERT, lambda plan: with_asked(plan, "convert", Conversion(Request(), (4096,))) + "\n"),
     "plan-persist": (PERSIST, lambda plan: with_asked(plan, "persist", PERSIST_GOAL) + "\n"),
 }
 """Every plan, and how the command that makes one writes it into a file."""

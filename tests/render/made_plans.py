@@ -144,6 +144,15 @@ ARRAY = Plan(
         EditFile("/etc/fstab", ("UUID=uuid /srv/data xfs noatime 0 0",), "UUID=uuid", "/etc/fstab.before"),
         WriteFile("/etc/own.timer", ("[Unit]", "", "[Timer]"), "/etc/own.timer.before"),
         ReloadUnits(),
+    ),
+)
+
+REFORMAT = Plan(
+    "reformat",
+    ARRAY.disk,
+    "logical blocks of 4096 bytes",
+    (),
+    (
         CheckArray("0:1:2:3", "/dev/md/data"),
         TakeOutMember("0:1:2:3", "/dev/md/data", "/dev/nvme0n1p1"),
         FormatMember(

@@ -149,7 +149,7 @@ _aligntool_partition() {
 
 _aligntool_convert() {
     _arguments -s -S \
-        '(--sector-size)--sector-size=[Sectors that the table is to be for\: 4096 or 512]:BYTES:(512 4096)' \
+        '(--sector-size)--sector-size=[Sectors that the table is to be for\: 4096 or 512]:SIZE:(512 4096)' \
         '(--both)--both[Write tables for both sizes, one beside the other; for images to be copied]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
         '(--output -o)--output=[Write to this new image or empty disk; DISK is only read, and copied]:FILE:_files' \
@@ -390,7 +390,7 @@ _aligntool_plan_partition() {
 
 _aligntool_plan_convert() {
     _arguments -s -S \
-        '(--sector-size)--sector-size=[Sectors that the table is to be for\: 4096 or 512]:BYTES:(512 4096)' \
+        '(--sector-size)--sector-size=[Sectors that the table is to be for\: 4096 or 512]:SIZE:(512 4096)' \
         '(--both)--both[Write tables for both sizes, one beside the other; for images to be copied]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
