@@ -181,7 +181,7 @@ def _reporter(plan: Plan, *, json_: bool) -> AbstractContextManager[OnEvent]:
 def _stopping(on_stop: Callable[[], None]) -> Iterator[None]:
     """Ctrl-C, a closed terminal and a shutdown interrupt wherever the move is: the power may cut it there, too.
 
-    Once: what puts things in order afterwards is not interrupted again.
+    Once: what puts things in order afterwards is not interrupted again. What the caller ignores (nohup) stays ignored.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -190,7 +190,7 @@ def _stopping(on_stop: Callable[[], None]) -> Iterator[None]:
         on_stop()
         raise KeyboardInterrupt
 
-    handlers = {one: signal.signal(one, stop) for one in STOPPING}
+    handlers = {one: signal.signal(one, stop) for one in STOPPING if signal.getsignal(one) != signal.SIG_IGN}
     try:
         with pipes_may_break():
             yield

@@ -230,7 +230,10 @@ def _unable(array: _Array, layer: Layer) -> str:
 
 def _way_out(disk: Disk, layer: Layer) -> str:
     if layer.kind == "crypto_LUKS":
-        return f"sudo cryptsetup reencrypt --sector-size 4096 {shell_word(disk.path)} makes a LUKS2 count so"
+        path = shell_word(disk.path)  # cryptsetup does it only while it is open, as it looks into it then
+        first = f"sudo cryptsetup convert --type luks2 {path} && " if layer.version != "LUKS2" else ""
+        again = f"sudo cryptsetup reencrypt --sector-size 4096 {path} && sudo cryptsetup close plain"
+        return f"{first}sudo cryptsetup open {path} plain && {again}"
     return _INSTEAD
 
 

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -221,11 +221,12 @@ def test_a_plan_that_is_no_longer_true_is_refused_and_says_what_changed(
 
 
 def interrupted(
-    disk: Path, *words: str | Path, with_signal: signal.Signals = signal.SIGINT, mover: bool = False
-) -> tuple[int, str, float]:
+    disk: Path, *words: str | Path, with_signal: signal.Signals = signal.SIGINT, mover: bool = False,
+    under: Sequence[str] = (), rate: str = "2MiB",
+) -> tuple[int, str, float]:  # fmt: skip
     """Exit code, standard error, and the seconds between the signal and the end. `mover`: signal to the child."""
     process = subprocess.Popen(
-        program("realign", "--yes", "--json", "--rate", "2MiB", *words, disk),
+        [*under, *program("realign", "--yes", "--json", "--rate", rate, *words, disk)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     assert process.stdout is not None
@@ -255,6 +256,12 @@ def test_a_signal_stops_within_a_second_with_exit_code_4_and_prints_what_to_type
     assert code == 4 and "Traceback" not in said
     assert f"aligntool resume '{disk}'" in said and f"aligntool rollback '{disk}'" in said
     assert seconds < 1.5, "a second, and a half for a busy machine"
+
+
+def test_under_nohup_a_closed_terminal_stops_no_move(disk: Path) -> None:
+    code, said, _ = interrupted(disk, with_signal=signal.SIGHUP, under=("nohup",), rate="16MiB")
+    assert code == 0, said
+    assert_whole(disk)
 
 
 def test_where_the_process_that_moves_is_killed_alone_the_move_is_stopped_and_can_be_finished(disk: Path) -> None:
