@@ -16,7 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from typing import TextIO
@@ -43,7 +43,8 @@ LONGEST = (
 )
 ORDER = {"lab": 0, "mounts": 1, **dict.fromkeys(LONGEST, 2), "timed": 4, "alone": 5}
 OTHERS = 3
-LONGEST_TIMED = ("test_a_drive_that_maps_32_mib", "test_a_drive_that_reads_more_pages")
+LONGEST_TIMED = ("test_a_drive_that_maps_32_mib", "test_a_drive_that_reads_more_pages", "test_a_drive_that_serves_many")
+HURRY = 5  # how much nicer all others are to tests that go one after the other, or those would end long after them
 # By what a test is known to belong to a group: names and words that it uses, itself or through others of its file.
 WORDS = {
     "alone": frozenset({"full_machine"}),
@@ -75,7 +76,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: (ORDER.get(_kind(item.nodeid), OTHERS), not item.name.startswith(LONGEST_TIMED)))
+    timed = _places_of_timed([item for item in items if _kind(item.nodeid) == "timed"])
+    items.sort(key=lambda item: (ORDER.get(_kind(item.nodeid), OTHERS), timed.get(group(item.nodeid), 0)))
+
+
+def _places_of_timed(items: list[pytest.Item]) -> dict[str, int]:
+    """Return the order of the groups: every other one is a long one, as a process that waits gets two at once."""
+    groups = dict.fromkeys(group(item.nodeid) for item in items)
+    long = dict.fromkeys(group(item.nodeid) for item in items if item.name.startswith(LONGEST_TIMED))
+    others = iter([each for each in groups if each not in long])
+    order = [each for one in long for each in (one, next(others, one))]
+    return {each: place for place, each in enumerate(dict.fromkeys([*order, *groups]))}
 
 
 def pytest_collection_finish() -> None:
@@ -87,8 +98,20 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     if not hasattr(item.config, "workerinput"):  # the only process
         return (yield)
-    with _beside(_kind(item.nodeid)):
+    kind = _kind(item.nodeid)
+    with _hurried() if kind == "mounts" else nullcontext(), _beside(kind):
         return (yield)
+
+
+@contextmanager
+def _hurried() -> Iterator[None]:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, before - HURRY)
+    try:
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from tests.audit.made import judge, made_disk, with_content
 from tests.conftest import run
 from tests.in_memory import BytesReader
 from tests.run_aligntool import run_aligntool
+from tests.thorough import when_thorough
 
 START, LENGTH, PLAIN = MIB, 144 * MIB, 112 * MIB
 QUICK = ("-q", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--force-offline-reencrypt")
@@ -143,7 +144,7 @@ def test_a_kill_of_both_at_any_moment_is_gone_on_with_and_every_byte_is_read_bac
     assert encrypted.around() == made.around()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=when_thorough("takes 8 s")), signal.SIGKILL])
 def test_cryptsetup_stops_when_aligntool_does_and_the_same_is_gone_on_with(number: int, encrypted: Encrypted) -> None:
     process = encrypted.process("begin")
     _wait_for(process, encrypted, 1)
