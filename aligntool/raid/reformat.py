@@ -231,9 +231,9 @@ def _unable(array: _Array, layer: Layer) -> str:
 def _way_out(disk: Disk, layer: Layer) -> str:
     if layer.kind == "crypto_LUKS":
         path = shell_word(disk.path)  # cryptsetup does it only while it is open, as it looks into it then
-        first = f"sudo cryptsetup convert --type luks2 {path} && " if layer.version != "LUKS2" else ""
-        again = f"sudo cryptsetup reencrypt --sector-size 4096 {path} && sudo cryptsetup close plain"
-        return f"{first}sudo cryptsetup open {path} plain && {again}"
+        commands = [f"sudo cryptsetup convert --type luks2 {path}"] if layer.version != "LUKS2" else []
+        commands += [f"sudo cryptsetup open {path} plain", f"sudo cryptsetup reencrypt --sector-size 4096 {path}"]
+        return " && ".join([*commands, "sudo cryptsetup close plain"])
     return _INSTEAD
 
 
