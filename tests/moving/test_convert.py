@@ -308,7 +308,7 @@ def test_the_size_that_the_table_has_is_refused(tmp_path: Path) -> None:
     assert "is for sectors of 512 bytes already" in aligntool("convert", disk, "--sector-size", "512", code=REFUSED)
 
 
-@pytest.mark.needs_tools("qemu-img", "qemu-storage-daemon")
+@pytest.mark.needs_tools("qemu-img", "qemu-storage-daemon", "unshare", "setpriv")
 def test_a_virtual_disk_is_copied_and_stays(tmp_path: Path) -> None:
     image = make(tmp_path)
     qcow2, new, other = (tmp_path / name for name in ("disk.qcow2", "new.img", "other.img"))
