@@ -16,8 +16,8 @@ demo: .venv/.ready-demo ## audit, plan, realign, audit: on a disk image of 2005 
 test: .venv/.ready-test ## run the linters, the type check and every test but the long ones; as root also those of devices
 	@.venv/bin/python -m pytest -p tests.workers -n auto --no-loadscope-reorder $(ARGS)
 
-test-all: .venv/.ready-test ## run all of them, with power cuts, real boots and whole matrices: about three hours, as root
-	@echo 'make test-all: takes about three hours on two cores (docs/contributing.md); make test has what takes minutes' >&2
+test-all: .venv/.ready-test ## run all of them, with power cuts, real boots and whole matrices: about four hours, as root
+	@echo 'make test-all: takes about four hours on two cores (docs/contributing.md); make test has what takes minutes' >&2
 	@ALIGNTOOL_THOROUGH=1 .venv/bin/python -m pytest -p tests.workers -n auto --no-loadscope-reorder \
 		--durations=20 --durations-min=60 $(ARGS)
 
