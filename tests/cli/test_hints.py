@@ -77,14 +77,15 @@ def test_a_dirty_image_that_a_loop_device_shows_is_not_to_be_checked_as_a_file(d
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "partx")
 @pytest.mark.parametrize("word", ["status", "resume", "rollback"])
-def test_of_a_partition_nobody_says_that_its_disk_is_not_in_flight(dirty_disk: Path, word: str) -> None:
-    node = run("losetup", "-f", "--show", dirty_disk).strip()
+def test_of_a_partition_nobody_says_that_its_disk_is_not_in_flight(
+    dirty_disk: Path, word: str, loop: Callable[[Path], Path]
+) -> None:
+    node = loop(dirty_disk)
     run("partx", "-a", node)
     try:
         assert hint_of(run_aligntool(word, f"{node}p1")) == f"give {node}"
     finally:
         run("partx", "-d", node)
-        run("losetup", "-d", node)
 
 
 @pytest.mark.parametrize("size", [0, 6, 512, 1000, 4096])
