@@ -8,14 +8,14 @@ from typing import Annotated
 from aligntool.change import Plan, RealignGoal, with_asked
 from aligntool.cli import options
 from aligntool.cli.options import command
-from aligntool.cli.plan import disk_plan_lines, report_result
+from aligntool.cli.plan import disk_plan_lines, report_result, table_change
 from aligntool.cli.run_change import Applying, Operation, ends_stream, pipes_may_break, run_change, show_only
 from aligntool.errors import Refused, refuse
 from aligntool.realign.conversion import SIZES
 from aligntool.realign.convert_copy import Copying, locked_copy, still_same_copy
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.converting import words_of
-from aligntool.realign.request import Request, locked_realign, still_true
+from aligntool.realign.request import Request
 from aligntool.render.lines import Line
 
 
@@ -78,7 +78,7 @@ def convert(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
     refuse(options.show_inside(disk, writes=not dry_run and output is None))
-    operation = Convert(disk, asked.request(), rate) if output is None else asked.copying(disk, output)
+    operation = table_change("convert", disk, asked.request(), rate) if output is None else asked.copying(disk, output)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 
@@ -94,41 +94,8 @@ def plan_convert(
     Exit code: 0 planned; 3 refused, with every reason.
     """
     refuse(options.show_inside(disk))
-    operation = Convert(disk, asked.request())
+    operation = table_change("convert", disk, asked.request())
     show_only(operation, operation.make_plan(), json_=json_, kept=kept)
-
-
-@dataclass(frozen=True, slots=True)
-class Convert(Operation):
-    """Give a disk a table for sectors of another size."""
-
-    disk: str
-    asked: Conversion
-    rate: int | None = None  # bytes a second at most
-
-    def make_plan(self) -> Plan:
-        return self.asked.find_plan(self.disk, self.asked.request).plan
-
-    def document(self, plan: Plan) -> str:
-        return with_asked(plan, "convert", self.asked) + "\n"
-
-    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
-        return disk_plan_lines(plan, type_next)
-
-    def next_command(self) -> str:
-        return command("convert", self.disk, *self.asked.request.typed)
-
-    def refuse_changed(self, plan: Plan) -> None:
-        still_true(plan, self.asked.request, self.asked.find_plan)
-
-    @contextmanager
-    def locked(self, plan: Plan) -> Iterator[Applying]:
-        asked, find = self.asked.request, self.asked.find_plan
-        with pipes_may_break(), locked_realign(plan, asked, rate=self.rate, on_note=options.say, find=find) as applying:
-            yield applying
-
-    def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
-        report_result(plan, plan.disk.path, self.asked.request, json_=json_, kernel_behind=kernel_behind)
 
 
 @dataclass(frozen=True, slots=True)

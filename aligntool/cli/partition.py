@@ -1,19 +1,15 @@
 """`aligntool partition` and `plan partition`: what lies on a whole disk becomes a partition, and the way back."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
-from aligntool.change import Plan, RealignGoal, with_asked
+from aligntool.change import RealignGoal
 from aligntool.cli import options
-from aligntool.cli.options import command
-from aligntool.cli.plan import disk_plan_lines, report_result
-from aligntool.cli.run_change import Applying, Operation, ends_stream, pipes_may_break, run_change, show_only
+from aligntool.cli.plan import table_change
+from aligntool.cli.run_change import ends_stream, run_change, show_only
 from aligntool.errors import refuse
 from aligntool.realign.partition_request import WholeDisk
-from aligntool.realign.request import Request, locked_realign, still_true
-from aligntool.render.lines import Line
+from aligntool.realign.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +56,7 @@ def partition(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
     refuse(options.show_inside(disk, writes=not dry_run))
-    run_change(Partition(disk, asked.request(geometry), rate), yes=yes, json_=json_, dry_run=dry_run)
+    run_change(table_change("partition", disk, asked.request(geometry), rate), yes=yes, json_=json_, dry_run=dry_run)
 
 
 def plan_partition(
@@ -80,38 +76,5 @@ def plan_partition(
     Exit code: 0 planned; 3 refused, with every reason.
     """
     refuse(options.show_inside(disk))
-    operation = Partition(disk, asked.request(geometry))
+    operation = table_change("partition", disk, asked.request(geometry))
     show_only(operation, operation.make_plan(), json_=json_, kept=kept)
-
-
-@dataclass(frozen=True, slots=True)
-class Partition(Operation):
-    """Give the content of a whole disk a table, or take the table away."""
-
-    disk: str
-    asked: WholeDisk
-    rate: int | None = None  # bytes a second at most
-
-    def make_plan(self) -> Plan:
-        return self.asked.find_plan(self.disk, self.asked.request).plan
-
-    def document(self, plan: Plan) -> str:
-        return with_asked(plan, "partition", self.asked) + "\n"
-
-    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
-        return disk_plan_lines(plan, type_next)
-
-    def next_command(self) -> str:
-        return command("partition", self.disk, *self.asked.request.typed)
-
-    def refuse_changed(self, plan: Plan) -> None:
-        still_true(plan, self.asked.request, self.asked.find_plan)
-
-    @contextmanager
-    def locked(self, plan: Plan) -> Iterator[Applying]:
-        asked, find = self.asked.request, self.asked.find_plan
-        with pipes_may_break(), locked_realign(plan, asked, rate=self.rate, on_note=options.say, find=find) as applying:
-            yield applying
-
-    def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
-        report_result(plan, plan.disk.path, self.asked.request, json_=json_, kernel_behind=kernel_behind)

@@ -16,7 +16,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal
 from aligntool.cli import layers, options
 from aligntool.cli.options import HIDDEN, File, Size, command, print_lines, remark, terminal_width, typed_words
-from aligntool.cli.plan import Realign, RealignOptions, disk_plan_lines
+from aligntool.cli.plan import RealignOptions, disk_plan_lines, realign_of
 from aligntool.cli.run_change import Applying, Operation, apply_plan, ends_stream, run_change, show_only, write_end
 from aligntool.demo_disk import make_demo_image
 from aligntool.errors import Refused, Stopped, refuse
@@ -59,7 +59,7 @@ def realign(
     """
     refuse(options.show_inside(disk, writes=not dry_run))
     request = asked.request(geometry)
-    operation = layers.Layers(disk, request, key_file) if asked.layers else Realign(disk, request, rate)
+    operation = layers.Layers(disk, request, key_file) if asked.layers else realign_of(disk, request, rate)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 
@@ -81,7 +81,7 @@ def plan_realign(
     """
     refuse(options.show_inside(disk))
     request = asked.request(geometry)
-    operation = layers.Layers(disk, request) if asked.layers else Realign(disk, request)
+    operation = layers.Layers(disk, request) if asked.layers else realign_of(disk, request)
     show_only(operation, operation.make_plan(), json_=json_, kept=kept)
 
 
@@ -278,7 +278,7 @@ def _show_demo_plan(image: str) -> Plan:
 
 def _realign(plan: Plan, image: str) -> None:
     _typed(command("realign", image, "--yes"))
-    apply_plan(Realign(image, Request()), plan, json_=False)
+    apply_plan(realign_of(image, Request()), plan, json_=False)
     _typed(command("audit", image))
     print_lines(audit_lines(_report(image), width=terminal_width(), verbose=False, quiet=False))
 

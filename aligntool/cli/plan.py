@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from typer import BadParameter
 
@@ -11,10 +11,10 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RealignGoal, with_asked
 from aligntool.cli import options
 from aligntool.cli.options import Grid, command, remark, say, terminal_width
-from aligntool.cli.run_change import Applying, end_change, pipes_may_break
+from aligntool.cli.run_change import Applying, Operation, end_change, pipes_may_break
 from aligntool.errors import Refused
 from aligntool.linux.content import CHECKERS, EXT
-from aligntool.realign.request import Request, find_plan, locked_realign, look_at, still_true
+from aligntool.realign.request import Finder, Found, Request, find_plan, locked_realign, look_at, still_true
 from aligntool.realign.shrink import shrink_words
 from aligntool.recipes.goals import recipe
 from aligntool.render.lines import Line
@@ -78,36 +78,61 @@ def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
 # The operation behind `realign` and `apply`, and what `resume` and `rollback` share with it.
 
 
-@dataclass(frozen=True, slots=True)
-class Realign:
-    """Move partitions onto their grids."""
+class Asked(Protocol):
+    """What was asked of another change of a disk than a realign."""
 
+    @property
+    def request(self) -> Request:
+        """Return what it has in common with a realign."""
+
+    def find_plan(self, target: str, asked: Request) -> Found:
+        """Look at the disk and plan. Raises Refused with every reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskChange(Operation):
+    """Change a disk under its journal: `word` is the command, and `find` plans what it does."""
+
+    word: str
     disk: str
     asked: Request
+    kept: tuple[str, object]  # with a plan: what was asked for, and the key in its document
+    find: Finder = find_plan
     rate: int | None = None  # bytes a second at most
 
     def make_plan(self) -> Plan:
-        return find_plan(self.disk, self.asked).plan
+        return self.find(self.disk, self.asked).plan
 
     def document(self, plan: Plan) -> str:
-        return with_asked(plan, "asked", self.asked) + "\n"
+        return with_asked(plan, *self.kept) + "\n"
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         return disk_plan_lines(plan, type_next)
 
     def next_command(self) -> str:
-        return command("realign", self.disk, *self.asked.typed)
+        return command(self.word, self.disk, *self.asked.typed)
 
     def refuse_changed(self, plan: Plan) -> None:
-        still_true(plan, self.asked)
+        still_true(plan, self.asked, self.find)
 
     @contextmanager
     def locked(self, plan: Plan) -> Iterator[Applying]:
-        with pipes_may_break(), locked_realign(plan, self.asked, rate=self.rate, on_note=options.say) as applying:
+        held = locked_realign(plan, self.asked, rate=self.rate, on_note=options.say, find=self.find)
+        with pipes_may_break(), held as applying:
             yield applying
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         report_result(plan, plan.disk.path, self.asked, json_=json_, kernel_behind=kernel_behind)
+
+
+def realign_of(disk: str, asked: Request, rate: int | None = None) -> DiskChange:
+    """Return the operation that moves partitions onto their grids."""
+    return DiskChange("realign", disk, asked, ("asked", asked), rate=rate)
+
+
+def table_change(word: str, disk: str, asked: Asked, rate: int | None = None) -> DiskChange:
+    """Return the operation of `partition` or `convert`, which give a disk another table."""
+    return DiskChange(word, disk, asked.request, (word, asked), asked.find_plan, rate)
 
 
 def disk_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:

@@ -11,12 +11,11 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, Moment, Plan, Wanted, asked_of, from_json
 from aligntool.cli import options
 from aligntool.cli.arrays import array_status, go_on, record_of, recover_array, unfinished
-from aligntool.cli.convert import Convert, ConvertCopy
+from aligntool.cli.convert import ConvertCopy
 from aligntool.cli.layers import Layers, read_key, report_layers
 from aligntool.cli.options import File, command, naming, print_lines, read_text, remark, terminal_width
-from aligntool.cli.partition import Partition
 from aligntool.cli.partitions import Layout
-from aligntool.cli.plan import Realign, report_result
+from aligntool.cli.plan import realign_of, report_result, table_change
 from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
 from aligntool.cli.reformat import Reformat
 from aligntool.cli.run_change import (
@@ -92,16 +91,16 @@ def _kept(text: str, rate: int | None) -> tuple[Operation, Plan]:
         case "reformat":
             return Reformat(path, asked_of(text, "reformat", ReformatGoal)), plan
         case "partition" | "unpartition":
-            return Partition(path, asked_of(text, "partition", WholeDisk), rate), plan
+            return table_change("partition", path, asked_of(text, "partition", WholeDisk), rate), plan
         case "convert":
-            return Convert(path, asked_of(text, "convert", Conversion), rate), plan
+            return table_change("convert", path, asked_of(text, "convert", Conversion), rate), plan
         case "convert-copy":
             return ConvertCopy(asked_of(text, "copying", Copying)), plan
         case "layers":
             return Layers(path, asked_of(text, "asked", Request)), plan
         case "layout":
             return Layout(path, LayoutGoal(()), Request()), plan
-    return Realign(path, asked_of(text, "asked", Request), rate), plan
+    return realign_of(path, asked_of(text, "asked", Request), rate), plan
 
 
 # `aligntool status`, `resume`, `rollback`: a disk in flight, from the disk; an unfinished array by its

@@ -38,13 +38,6 @@ class NewFat:
     files: int
 
 
-def sector_of_fat(path: str, start: int) -> int | None:
-    """Return the sector size that a FAT counts in; None where there is none. Raises OSError."""
-    with fresh_reader(path) as reader:
-        boot = read_boot(reader.read(start, 512))
-    return boot.sector if boot else None
-
-
 def new_fat(path: str, extent: Extent, layer: Layer, length: int, sector_size: int, most: int) -> NewFat:
     """Return a FAT of `length` bytes with all that the one at `extent` of the disk or image has.
 
