@@ -1,20 +1,20 @@
 """Plan what changes encryption in its place: a LUKS2 in sectors as large as the drive's."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil
 
 from aligntool import steps
-from aligntool.audit.report import GridKind, Judged
+from aligntool.audit.report import Judged
 from aligntool.audit.wording import next_command, next_look
 from aligntool.change import Estimate, Plan
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Disk, Layer, Partition
 from aligntool.realign.refusals import disk_reasons, partition_reasons
+from aligntool.realign.wanted import small_sectors
 from aligntool.steps import ReencryptSectors
-from aligntool.units import KIB, format_size
+from aligntool.units import format_size
 
 _BACKUP = "a backup of the header from before must not be restored any more; cryptsetup luksHeaderBackup makes another"
-LARGEST = 4 * KIB  # cryptsetup(8), --sector-size
 # Bytes a second: each is read, written to cryptsetup's journal, and written to its place.
 _ROTATIONAL, _FLASH = 20 * 10**6, 100 * 10**6
 
@@ -24,16 +24,8 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
     steps where each has them. Raises Refused with every reason.
     """
     disk = judged.disk
-    physical = max((grid.size for grid in judged.grids if grid.kind is GridKind.PHYSICAL), default=disk.sector_size)
-    sector = min(physical, LARGEST)
-    found: list[tuple[Partition, Layer]] = []
-    reasons: list[Refusal] = []
-    for part in disk.partitions:
-        layer = part.content[0] if part.content else None
-        named = part.number in partitions or not partitions
-        if named and layer and layer.kind == "crypto_LUKS" and (layer.data_unit or sector) < sector:
-            found.append((part, layer))
-            reasons += _unfit(disk, part, layer, sector)
+    sector, found = small_sectors(judged, partitions)
+    reasons = [reason for part, layer in found for reason in _unfit(disk, part, layer, sector)]
     there = {part.number for part in disk.partitions}
     for number in (one for one in partitions if one not in there):
         text = f"there is no partition {number} on {disk.name}"
@@ -68,7 +60,7 @@ def _unfit(disk: Disk, part: Partition, layer: Layer, sector: int) -> Iterator[R
         yield Refusal("layer-fixed", what, text, next_look(disk))
 
 
-def _notes(found: list[tuple[Partition, Layer]]) -> Iterator[str]:
+def _notes(found: Sequence[tuple[Partition, Layer]]) -> Iterator[str]:
     for part, layer in found:
         size = format_size(part.extent.end - (layer.data_start or 0))
         yield f"partition {part.number}: {size} of LUKS2 are encrypted anew, by cryptsetup and with the same key"

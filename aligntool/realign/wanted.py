@@ -10,11 +10,11 @@ from aligntool.change import RealignGoal, Used
 from aligntool.errors import Refusal
 from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.formats.windows_names import STORES, SYSTEM, Names
-from aligntool.inventory import Disk, Fault, Partition, Role, TableLabel
+from aligntool.inventory import Disk, Fault, Layer, Partition, Role, TableLabel
 from aligntool.realign.placing import StartGrid, choices, kind_of, needed, on_grain
 from aligntool.realign.refusals import SHUT_DOWN, content_reasons, partition_reasons
 from aligntool.realign.search import Found, Patching, named_patches
-from aligntool.units import MIB, align_down, align_up, format_about, format_size, off_by
+from aligntool.units import KIB, MIB, align_down, align_up, format_about, format_size, off_by
 
 # Which file system to shrink, and by how little, so that everything fits.
 #
@@ -163,6 +163,33 @@ def _inside(sorting: "Wanted", judged: Judged, part: Partition, need: StartGrid)
     return 0
 
 
+LARGEST_SECTOR = 4 * KIB  # that LUKS2 has: cryptsetup(8), --sector-size
+
+
+def small_sectors(judged: Judged, partitions: Collection[int]) -> tuple[int, tuple[tuple[Partition, Layer], ...]]:
+    """Return the bytes that the sectors of a LUKS should have here, and every one on these partitions (none: on all)
+    whose sectors are smaller.
+    """
+    sizes = (grid.size for grid in judged.grids if grid.kind is GridKind.PHYSICAL)
+    size = min(max(sizes, default=judged.disk.sector_size), LARGEST_SECTOR)
+    tops = ((part, part.content[0]) for part in judged.disk.partitions if part.content)
+    named = (pair for pair in tops if pair[0].number in partitions or not partitions)
+    return size, tuple(pair for pair in named if pair[1].kind == "crypto_LUKS" and (pair[1].data_unit or size) < size)
+
+
+def _about_sectors(judged: Judged, goal: RealignGoal) -> Iterator[str]:
+    """Yield what no move changes, and the command that does."""
+    size, small = small_sectors(judged, goal.partitions)
+    found = [(part.number, layer.data_unit) for part, layer in small if layer.version == "LUKS2" and layer.data_unit]
+    if found:
+        numbers, units = zip(*found, strict=True)
+        named = (f"-p {number}" for number in numbers if goal.partitions)
+        larger = next_command(judged.disk, "plan realign", "--layers", *named)
+        sectors = f"LUKS2 in sectors of {format_size(min(units))} on a drive of {format_size(size)}"
+        who = f"{'partition' if len(numbers) == 1 else 'partitions'} {', '.join(map(str, numbers))}"
+        yield f"{who}: {sectors}; larger ones afterwards: {larger}"
+
+
 def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
     """Sort all partitions. Off the grid moves; on the grid stays, unless the user names it or requires a grain."""
     disk = judged.disk
@@ -182,6 +209,7 @@ def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
             if inside := _inside(sorting, judged, part, need):
                 sorting.inside[part.number] = inside
             _sort(sorting, part, verdict, goal, (need, on_grain(need, goal.grain)), audit)
+    sorting.notes.extend(_about_sectors(judged, goal))
     return sorting
 
 

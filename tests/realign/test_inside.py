@@ -72,6 +72,25 @@ def test_a_header_of_whole_boundaries_changes_nothing() -> None:
     assert planned(luks(16 * MIB, start=63 * 512), start=63 * 512).places[0].after.start % MIB == 0
 
 
+@pytest.mark.parametrize(
+    ("version", "unit", "named", "typed"),
+    [
+        ("LUKS2", 512, (), "sudo aligntool plan realign /dev/sda --layers"),
+        ("LUKS2", 512, (1,), "sudo aligntool plan realign /dev/sda --layers -p 1"),
+        ("LUKS2", 4096, (), ""),
+        ("LUKS1", 512, (), ""),
+    ],
+)
+def test_small_sectors_of_a_luks2_are_named_in_one_line_with_the_command_that_enlarges_them(
+    version: str, unit: int, named: tuple[int, ...], typed: str
+) -> None:
+    plan = planned(replace(luks(MIB), version=version, data_unit=unit), goal=RealignGoal(named))
+    found = [note for note in plan.notes if "sectors of 512B" in note]
+    assert found == (
+        [f"partition 1: LUKS2 in sectors of 512B on a drive of 4KiB; larger ones afterwards: {typed}"] * bool(typed)
+    )
+
+
 def test_segments_that_are_off_by_different_distances_are_named_and_the_start_stays() -> None:
     plan = planned(lvm(0, 4 * KIB))
     assert plan.steps == ()
