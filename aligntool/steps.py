@@ -279,7 +279,7 @@ class CopyDisk:
 class ConvertTable:
     """Write the table for sectors of another size: the moment the conversion becomes true."""
 
-    label: str  # "gpt"
+    label: str  # "gpt" or "dos"
     changes: tuple[EntryChange, ...]
     sector_sizes: tuple[int, ...]  # of the new table, or of two in one place
 

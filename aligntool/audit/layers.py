@@ -154,7 +154,7 @@ def _next_step(disk: Disk, code: Code) -> str:
         saves = path == disk.path and not is_refused
         return as_root(disk, backup if saves else f"sgdisk -v {path}")
     shown = disk.limits.logical_block_size
-    if code is Code.OTHER_SECTOR_SIZE and shown in (512, 4096) and disk.table and disk.table.label is TableLabel.GPT:
+    if code is Code.OTHER_SECTOR_SIZE and shown in (512, 4096):
         return next_command(disk, "plan convert", f"--sector-size {shown}")
     if code in (Code.GPT_LOST, Code.COVERS_TABLE):
         return as_root(disk, f"sgdisk -v {path}")

@@ -38,7 +38,7 @@ COMMANDS = {
     "realign": ("partitions", "realign", "Move partitions onto the boundary."),
     "layout": ("partitions", "layout_command", "Give an empty disk a new partition table, every start on its grids."),
     "partition": ("partition", "partition", "Put a whole-disk file system or LVM volume into a partition."),
-    "convert": ("convert", "convert", "Give a GPT disk or image a table for sectors of another size."),
+    "convert": ("convert", "convert", "Give a disk or image a table for sectors of another size."),
     "apply": ("recover", "apply", "Apply a plan that was saved in a file."),
     "status": ("recover", "status", "Show how far an interrupted move or array has come, and the next command."),
     "resume": ("recover", "resume", "Finish an interrupted move or array."),

@@ -66,7 +66,7 @@ def convert(
     rate: options.RateOption = None,
     json_: options.EventsOption = False,
 ) -> None:
-    """Give a GPT disk or image a table for sectors of another size.
+    """Give a disk or image a table for sectors of another size.
 
     For a disk that was copied to one with sectors of 4096 bytes, or back: partitions and files stay, a FAT such as the
     EFI system partition is made anew with its files, and what cannot work on such sectors is refused.

@@ -164,22 +164,31 @@ def parse_sector(sector: bytes | None) -> MbrSector | None:
 
 
 def moved_entry(
-    entry: MbrEntry, old: Extent, new: Extent, *, counted_from: int = 0, sector_size: int, geometry: Geometry
+    entry: MbrEntry,
+    old: Extent,
+    new: Extent,
+    *,
+    counted_from: int = 0,
+    sector_size: int,
+    new_size: int = 0,
+    geometry: Geometry,
 ) -> MbrEntry:
-    """Return the entry for `new` in place of `old`; `counted_from` is the byte that its start counts from.
+    """Return the entry for `new` in place of `old`; `counted_from` is the byte that its start counts from. `new_size`:
+    of the sectors of a table for others.
 
     What has not moved stays as it is, even where other tools would write it differently.
     """
-    start = (new.start - counted_from) // sector_size
-    if old == new:
+    new_size = new_size or sector_size
+    start = (new.start - counted_from) // new_size
+    if old == new and new_size == sector_size:
         return replace(entry, start=start)
 
     def chs(address: bytes, before: int, after: int) -> bytes:
-        return moved_address(address, before // sector_size, after // sector_size, geometry)
+        return moved_address(address, before // sector_size, after // new_size, geometry)
 
     return replace(
         entry, chs_start=chs(entry.chs_start, old.start, new.start),
-        chs_end=chs(entry.chs_end, old.end - 1, new.end - 1), start=start, sectors=new.length // sector_size,
+        chs_end=chs(entry.chs_end, old.end - 1, new.end - 1), start=start, sectors=new.length // new_size,
     )  # fmt: skip
 
 
@@ -284,7 +293,7 @@ def dos_partition(entry: MbrEntry, number: int, role: Role, extent: Extent, disk
 
 # Sector 0 of a GPT disk: the protective or hybrid MBR.
 
-_MOST = 0xFFFFFFFF
+MOST_SECTORS = 0xFFFFFFFF  # what 32 bits count
 
 
 def hybrid_entries(table: MbrSector | None) -> tuple[MbrEntry, ...]:
@@ -310,7 +319,7 @@ def protective_faults(
         faults.append(TableFault(Fault.PROTECTIVE_MBR, detail, guard.at))
     # UEFI requires the disk's size less one, or 0xFFFFFFFF where that does not fit; many tools always write the latter,
     # and the kernel also accepts the size cut to 32 bits (is_pmbr_valid).
-    if not others and guard.sectors not in (_MOST, min(last, _MOST), last & _MOST):
+    if not others and guard.sectors not in (MOST_SECTORS, min(last, MOST_SECTORS), last & MOST_SECTORS):
         covers = "less than the disk" if guard.sectors < last else "more than the disk"
         detail = f"the protective MBR covers {guard.sectors} sectors, {covers}, which has {last} after the first"
         detail += ": the disk was grown, shrunk or copied from one of another size"

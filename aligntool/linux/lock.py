@@ -150,6 +150,8 @@ class KernelView:
     def show(self, parts: Iterable[tuple[int, Extent]]) -> None:
         """Add the partitions of a table that was just made, also on a disk that had none before.
 
+        An extended container becomes as short as the kernel makes it (block/partitions/msdos.c).
+
         Not libparted's own way (commitToOS): Debian's waits there for udev, which waits for the lock on the disk that
         is locked meanwhile (debian/patches/udevadm-settle.patch). Raises OSError. A disk on which the kernel shows
         no partitions at all (EINVAL: GENHD_FL_NO_PART) is left so.
@@ -167,7 +169,15 @@ class KernelView:
 
     def _add(self, parts: Iterable[tuple[int, Extent]]) -> None:
         known = self.extents()
-        tell_partitions(self._descriptor, [part for part in parts if self._folder and part[0] not in known])
+        if self._folder is None:
+            return
+        sector = int((self._folder / "queue/logical_block_size").read_text())
+        places = dict(parts)
+        for number, extent in places.items():
+            if number not in known:
+                holds = any(extent.contains(one) for other, one in places.items() if other != number)
+                shown = Extent(extent.start, max(sector, 1024)) if holds else extent
+                tell_partitions(self._descriptor, [(number, shown)])
 
 
 def _forget(descriptor: int, number: int) -> None:

@@ -7,18 +7,33 @@ from aligntool import steps
 from aligntool.change import Plan
 from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused
-from aligntool.formats.gpt import MOST_ENTRIES, GptCopy, GptEntry, new_copy, table_sizes
-from aligntool.formats.mbr import NO_ENTRY, MbrEntry, with_entries
-from aligntool.formats.parked import parked_gpt_entry
+from aligntool.formats.gpt import MOST_ENTRIES, GptCopy, GptEntry, new_copy, read_bytes, table_sizes
+from aligntool.formats.mbr import NO_ENTRY, MbrEntry, moved_entry, with_entries
+from aligntool.formats.parked import parked_gpt_entry, parked_mbr_entry
 from aligntool.formats.part_types import GPT_PROTECTIVE
+from aligntool.inventory import TableLabel
 from aligntool.realign.held import marker
-from aligntool.realign.table import CHS_BEYOND, CHS_FIRST, TableImages, check_before, refused, sound_pair, unsound
+from aligntool.realign.table import (
+    CHS_BEYOND,
+    CHS_FIRST,
+    TableImages,
+    all_sectors,
+    check_before,
+    check_parked,
+    mbr_writing,
+    new_chain,
+    refused,
+    sound_mbr,
+    sound_pair,
+    unsound,
+)
 from aligntool.units import Extent, align_down, align_up
 
-# The old table and the new one lie in each other's place, so in flight there is none: markers are over both, and a
+# An old GPT and the new one lie in each other's place, so in flight there is none: markers are over both, and a
 # backup GPT with parked entries is in the last sectors, as where a table appears (realign/whole_disk.py). The groups
 # of all three images have the same places, sector 0 last, so the disk is in one of the three states exactly when every
-# byte says so, as of an MBR (realign/table.py). docs/decisions/0042 has the argument.
+# byte says so, as of an MBR (realign/table.py). docs/decisions/0042 has the argument. An MBR stays in sector 0, so its
+# images are those of a move.
 
 SIZES = (512, 4096)
 BLOCK = 4096  # what is written, planned and judged: whole sectors of either size
@@ -31,11 +46,13 @@ def conversion_of(plan: Plan) -> steps.ConvertTable | None:
     return next((step for step in plan.steps if isinstance(step, steps.ConvertTable)), None)
 
 
-def table_places(size: int, sector_sizes: Sequence[int]) -> tuple[Extent, Extent]:
+def table_places(label: str, size: int, sector_sizes: Sequence[int]) -> tuple[Extent, Extent]:
     """Return the bytes that the old table and the new one take at the start of the disk and at its end."""
+    end = align_down(size, BLOCK)
+    if label == TableLabel.DOS:
+        return Extent(0, BLOCK), Extent(end, 0)
     head, tail = table_sizes(BLOCK)
     more = _ARRAY if len(sector_sizes) > 1 else 0
-    end = align_down(size, BLOCK)
     return Extent(0, head + more), Extent(end - tail - more, tail + more)
 
 
@@ -45,14 +62,16 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
     Raises Refused when the table is not the one that the plan was made for, and where its place is used otherwise.
     """
     rewrite = next(step for step in plan.steps if isinstance(step, steps.ConvertTable))
+    if rewrite.label == TableLabel.DOS:
+        return _mbr_images(device, plan, rewrite, journal_at)
     size, old_size, unit = plan.disk.size, plan.disk.sector_size, device.sector_size
     pair = sound_pair(device, old_size)
     changes = {change.number: change for change in rewrite.changes}
     found = {entry.number: entry.extent(old_size) for entry in pair[0].used_entries()}
     check_before(found, changes)
     if set(found) != set(changes):
-        raise refused("there is another partition now")
-    head, tail = table_places(size, rewrite.sector_sizes)
+        raise _another()
+    head, tail = table_places(rewrite.label, size, rewrite.sector_sizes)
     before = bytes(device.read(head.start, head.length)), bytes(device.read(tail.start, tail.length))
     refuse_foreign(pair, (head, tail), before)
     parked = [parked_gpt_entry(entry, journal_at, journal_id) for entry in pair[0].used_entries()]
@@ -62,6 +81,48 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
     hidden = sign * (head.length // unit), _laid(tail, [mark])
     after = new_table(pair[0], before[0], size, rewrite, (head, tail))
     return TableImages(*(table_groups(head, tail, content, unit) for content in (before, hidden, after)))
+
+
+def _another() -> Refused:
+    return refused("there is another partition now")
+
+
+def _mbr_images(device: Device, plan: Plan, rewrite: steps.ConvertTable, journal_at: int | None) -> TableImages:
+    old, unit = plan.disk.sector_size, device.sector_size
+    mbr = sound_mbr(device, with_chains=True, sector_size=old)
+    changes = {change.number: change for change in rewrite.changes}
+    found = mbr.primaries | mbr.logicals
+    check_before(found, changes)
+    if set(found) != set(changes):
+        raise _another()
+    park = next(step for step in plan.steps if isinstance(step, steps.ParkEntries))
+    check_parked(park, set(mbr.entries))
+    sector, after = _unit(device, 0, unit), converted_mbr(device, rewrite, old, unit)
+    parked = with_entries(sector, {each: parked_mbr_entry(mbr.entries[each], journal_at) for each in park.parked})
+    places = {align_down(at, unit) for chain in mbr.chains for at in chain.sectors}
+    places |= {one.at for one in all_sectors(after[:-1])}
+    ebrs = tuple(Sectors(at, _unit(device, at, unit)) for at in sorted(places))
+    return TableImages(mbr_writing(ebrs, sector), mbr_writing((), parked), after)
+
+
+def converted_mbr(device: Device, rewrite: steps.ConvertTable, old: int, unit: int) -> Writing:
+    """Return the MBR of a disk and its EBRs for sectors of another size, as sectors of `unit` bytes. Boot code,
+    signature and flags stay, and so does what lies behind the first 512 bytes of a sector.
+    """
+    (new,), mbr = rewrite.sector_sizes, sound_mbr(device, with_chains=True, sector_size=old)
+    changes = {change.number: change for change in rewrite.changes}
+    moved = {
+        number: moved_entry(entry, changes[number].before, changes[number].after,
+                            sector_size=old, new_size=new, geometry=mbr.geometry)
+        for number, entry in mbr.entries.items()
+    }  # fmt: skip
+    ebrs = (ebr for chain in mbr.chains for ebr in new_chain(chain, changes, old, mbr.geometry, new))
+    laid = tuple(Sectors(one.at, one.data[:512] + _unit(device, one.at, unit)[512:]) for one in ebrs)
+    return mbr_writing(laid, with_entries(_unit(device, 0, unit), moved))
+
+
+def _unit(device: Device, at: int, unit: int) -> bytes:
+    return read_bytes(device, at, unit) or b""
 
 
 def new_table(

@@ -11,14 +11,15 @@ from aligntool.audit.wording import command, naming
 from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, refuse
-from aligntool.inventory import Disk
+from aligntool.formats.gpt import read_bytes
+from aligntool.inventory import Disk, TableLabel
 from aligntool.linux.block import DiskDevice, look_only
 from aligntool.linux.lock import alone, lock_disk, locked
 from aligntool.linux.users import locks_on, occupants
 from aligntool.realign.applying import Applying
-from aligntool.realign.conversion import BLOCK, new_table, table_groups, table_places
+from aligntool.realign.conversion import BLOCK, converted_mbr, new_table, table_groups, table_places
 from aligntool.realign.convert_request import judged_units, rebuilding, rebuilt
-from aligntool.realign.converting import judge, new_extent, plan_copy, reformatting
+from aligntool.realign.converting import judge, label_of, new_extent, plan_copy, reformatting
 from aligntool.realign.held import put
 from aligntool.realign.refusals import refuse_unfit
 from aligntool.realign.request import Found, Request, look_at, read_map, refuse_part
@@ -76,7 +77,7 @@ def _first_gap(disk: Disk) -> Extent:
 
 def _between(size: int, sizes: tuple[int, ...], disk: Disk) -> Extent:
     """Return where nothing of the table lies."""
-    head, tail = table_places(size, sizes)
+    head, tail = table_places(label_of(disk), size, sizes)
     return Extent(head.end, min(tail.start, align_up(disk.size or 0, BLOCK)) - head.end)
 
 
@@ -88,7 +89,7 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
         return None
     size = align_up(disk.size or 0, BLOCK)
     end = max((new_extent(part).end for part in disk.partitions), default=0)
-    tail = table_places(size, sizes)[1]
+    tail = table_places(label_of(disk), size, sizes)[1]
     if end > tail.start:
         size = align_up(end + tail.length, MIB)
     return steps.Subject(output, size, max(sizes), None, None, None, None, None, "")
@@ -219,9 +220,14 @@ def _copy_batch(batch: list[Extent], source: Device, target: Device) -> None:
 
 def _write_table(plan: Plan, step: steps.ConvertTable, source: Device, target: Device) -> None:
     copying = next(one for one in plan.steps if isinstance(one, steps.CopyDisk))
-    primary, _ = sound_pair(source, copying.source.sector_size)
-    head, tail = table_places(plan.disk.size, step.sector_sizes)
-    content = new_table(primary, bytes(source.read(0, 512)), plan.disk.size, step, (head, tail))
-    for group in table_groups(head, tail, content, target.sector_size):
+    old = copying.source.sector_size
+    if step.label == TableLabel.DOS:
+        writing = converted_mbr(source, step, old, target.sector_size)
+    else:
+        head, tail = table_places(step.label, plan.disk.size, step.sector_sizes)
+        sector_0 = read_bytes(source, 0, 512) or b""
+        content = new_table(sound_pair(source, old)[0], sector_0, plan.disk.size, step, (head, tail))
+        writing = table_groups(head, tail, content, target.sector_size)
+    for group in writing:
         for sectors in group:
             put(target, sectors.at, Held((Extent(0, len(sectors.data)),)), (sectors.data,))

@@ -13,7 +13,7 @@ from aligntool.linux.commands import asked_health
 from aligntool.linux.fat import NewFat, new_fat
 from aligntool.linux.users import fresh_reader
 from aligntool.realign.conversion import convert_images, table_places
-from aligntool.realign.converting import MOST_HELD, Rebuilding, judge, new_extent, plan_conversion, unit_of
+from aligntool.realign.converting import MOST_HELD, Rebuilding, judge, label_of, new_extent, plan_conversion, unit_of
 from aligntool.realign.request import Found, Request, look_at, refuse_in_flight, refuse_part, waited
 from aligntool.units import MIB, Extent
 
@@ -84,7 +84,7 @@ def rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> Rebuilding:
 
 def _gap_is_blank(reader: Reader, disk: Disk, sizes: tuple[int, ...]) -> bool:
     """Return whether nothing lies between the table and the first partition: no boot program that nobody recognised."""
-    start = table_places(disk.size or 0, sizes)[0].end
+    start = table_places(label_of(disk), disk.size or 0, sizes)[0].end
     end = min((part.extent.start for part in disk.partitions), default=start)
     gap = Extent(start, max(min(end, start + _LONGEST_GAP) - start, 0))
     return not any(any(reader.read(at, min(MIB, gap.end - at))) for at in range(gap.start, gap.end, MIB))

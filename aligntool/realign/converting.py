@@ -8,11 +8,12 @@ from aligntool.audit.report import Judged
 from aligntool.audit.wording import as_root, labelled, layer_name, next_command, shell_word
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
+from aligntool.formats.mbr import MOST_SECTORS
 from aligntool.formats.numbers import be16, le16
 from aligntool.formats.reader import Reader
 from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, Role, TableLabel
 from aligntool.realign.conversion import BLOCK, table_places
-from aligntool.realign.placing import kind_of
+from aligntool.realign.placing import containers, kind_of, logicals_of
 from aligntool.realign.refusals import content_reasons, disk_reasons, typed_on
 from aligntool.realign.search import STEP, boot_floor, free_runs
 from aligntool.units import KIB, MIB, Extent, align_down, counted, format_about, format_size
@@ -77,25 +78,32 @@ def judge(
     copy of it, on so many bytes.
     """
     disk = judged.disk
+    if not _is_seen(disk):  # the kernel's nodes are other places, if there are any
+        disk = replace(disk, partitions=tuple(replace(part, node=None) for part in disk.partitions))
     in_place = copied_to is None
     size = disk.size or 0 if in_place else copied_to or 0
     about = (one for one in _about_disk(judged, sizes) if in_place or one.code not in _IN_PLACE)
     refuse((*about, *(reason for part in disk.partitions for reason in _about_part(disk, part, sizes, size, units))))
 
 
+def _is_seen(disk: Disk) -> bool:
+    """Return whether the kernel counts as the table does."""
+    return disk.table is not None and disk.table.sector_size == disk.limits.logical_block_size
+
+
 def _about_disk(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
     disk, table = judged.disk, judged.disk.table
-    if table is not None:  # what this is for is no fault here
+    if table is not None and not _is_seen(disk):  # what this is for is no fault here
         faults = tuple(one for one in table.faults if one.fault is not Fault.OTHER_SECTOR_SIZE)
-        judged = replace(judged, disk=replace(disk, table=replace(table, faults=faults)))
+        seen = replace(disk, table=replace(table, faults=faults), kernel_partitions=())
+        judged = replace(judged, disk=seen)
     yield from disk_reasons(judged, None)
     audit = next_command(disk, "audit")
     if table is None or not disk.partitions:
         yield Refusal("no-partition", disk.name, f"{disk.name} has no partitions", audit)
-    elif table.label is not TableLabel.GPT:
-        text = f"{disk.name} has a table of kind {table.label}, which does not name the size of its sectors"
-        hint = as_root(disk, f"sgdisk --mbrtogpt {shell_word(disk.path)}")
-        yield Refusal("table-kind", disk.name, text, hint if table.label is TableLabel.DOS else audit)
+    elif table.label is TableLabel.DOS and len(sizes) > 1:
+        text = f"{disk.name} has an MBR, and two of them have no room in one sector"
+        yield Refusal("table-kind", disk.name, text, as_root(disk, f"sgdisk --mbrtogpt {shell_word(disk.path)}"))
     elif sizes == (table.sector_size,):
         text = f"the table of {disk.name} is for sectors of {table.sector_size} bytes already"
         yield Refusal("same-size", disk.name, text, audit)
@@ -114,7 +122,8 @@ def _about_part(
     disk: Disk, part: Partition, sizes: tuple[int, ...], size: int, units: Mapping[int, int | None]
 ) -> Iterator[Refusal]:
     what, extent, largest = f"partition {part.number}", part.extent, max(sizes)
-    head, tail = table_places(size, sizes)
+    label = label_of(disk)
+    head, tail = table_places(label, size, sizes)
     unneeded = f"if nothing in it is needed: {as_root(disk, f'sfdisk --delete {shell_word(disk.path)} {part.number}')}"
     moved = (
         unneeded if part.type_code in _RAW else next_command(disk, "plan realign", "--grain 1MiB")
@@ -125,12 +134,22 @@ def _about_part(
     elif extent.start < head.end:
         text = f"{what} begins at byte {extent.start}, and the new table reaches to byte {head.end}"
         yield Refusal("no-room", what, text, moved)
+    record = Extent(new_record(disk, part) or 0, BLOCK)
+    if record.start and any(record.overlaps(one.extent) for one in disk.partitions if one.role is Role.LOGICAL):
+        text = f"{what} has its EBR at byte {part.record_at}, and there is no room for one of {BLOCK} bytes"
+        yield Refusal("off-grid", what, text, moved)
     end = new_extent(part).end
-    if end > tail.start:
+    if label == TableLabel.DOS and end > MOST_SECTORS * min(sizes):
+        text = f"{what} ends at {format_size(end)}, and an MBR for sectors of {min(sizes)} bytes reaches to 2TiB"
+        hint = f"make it a GPT where its sectors have {BLOCK} bytes: sgdisk --mbrtogpt {shell_word(disk.path)}"
+        yield Refusal("table-limit", what, text, hint)
+    if end > tail.start and label != TableLabel.DOS:
         text = f"{what} ends {end - tail.start} bytes too late: the new table has its backup there"
         yield Refusal("no-room", what, text, next_command(disk, "convert", *words_of(sizes), "-o NEW"))
+    if part.role is Role.EXTENDED:
+        return
     yield from content_reasons(disk, part, what)
-    if part.role is not Role.PRIMARY:
+    if part.role is Role.NESTED:
         text = f"{what} lies in a label of its own inside another partition, which counts in sectors"
         yield Refusal("nested-label", what, text, next_command(disk, "audit"))
     if len(part.content) == 1:
@@ -149,6 +168,14 @@ def words_of(sizes: tuple[int, ...]) -> tuple[str, ...]:
 def new_extent(part: Partition) -> Extent:
     """Return the place of a partition afterwards: whole blocks."""
     return Extent(part.extent.start, align_down(part.extent.length, BLOCK))
+
+
+def new_record(disk: Disk, part: Partition) -> int | None:
+    """Return the byte of a logical partition's EBR afterwards: of the first one where the extended partition begins."""
+    if part.role is not Role.LOGICAL or part.record_at is None:
+        return None
+    first = (each.extent.start for each in containers(disk) if logicals_of(disk, each)[:1] == (part,))
+    return next(first, align_down(part.record_at, BLOCK))
 
 
 def _about_end(disk: Disk, part: Partition) -> Iterator[Refusal]:
@@ -264,11 +291,12 @@ def _steps(
     disk: Disk, sizes: tuple[int, ...], journal: steps.JournalPlace, rebuilding: Mapping[int, Rebuilding]
 ) -> Iterator[steps.Step]:
     numbers = tuple(part.number for part in disk.partitions)
+    parked = tuple(part.number for part in disk.partitions if part.role is not Role.LOGICAL)
     for part in disk.partitions:
         if part.number in rebuilding:
             yield steps.CheckContent(part.number, part.extent, kind_of(part))
     yield steps.WriteJournal(journal)
-    yield steps.ParkEntries(numbers, numbers)
+    yield steps.ParkEntries(numbers, parked)
     yield from _rewriting(disk, sizes, rebuilding)
     yield steps.CloseJournal(journal)
 
@@ -280,8 +308,16 @@ def _rewriting(
         if part.number in rebuilding:
             held = steps.Held(rebuilding[part.number].runs)
             yield steps.RebuildContent(part.number, kind_of(part), new_extent(part), max(sizes), held)
-    changes = tuple(steps.EntryChange(part.number, part.extent, new_extent(part)) for part in disk.partitions)
-    yield steps.ConvertTable(TableLabel.GPT.value, changes, sizes)
+    changes = tuple(
+        steps.EntryChange(part.number, part.extent, new_extent(part), part.record_at, new_record(disk, part))
+        for part in disk.partitions
+    )
+    yield steps.ConvertTable(label_of(disk), changes, sizes)
+
+
+def label_of(disk: Disk) -> str:
+    """Return the kind of the table."""
+    return disk.table.label.value if disk.table else ""
 
 
 def _journal(
@@ -294,7 +330,7 @@ def _journal(
     stash = Extent(2 * copy, STEP)
     if goal.journal_file and copy <= _LONGEST_COPY:
         return steps.JournalPlace(Extent(0, total), copy, stash, goal.journal_file)
-    head, tail = table_places(disk.size or 0, sizes)
+    head, tail = table_places(label_of(disk), disk.size or 0, sizes)
     usable = disk.table.usable if disk.table and disk.table.usable else Extent(0, 0)
     first = head.end if gap_is_blank else max(boot_floor(disk), usable.start)
     last = min(tail.start, usable.end)  # behind it may be the backup of the old table, wherever the disk ends
@@ -328,7 +364,7 @@ def _notes(disk: Disk, journal: steps.JournalPlace | None, rebuilding: Mapping[i
         if one and part.content[0].version != one.version:
             was = part.content[0].version
             yield f"partition {part.number}: its {was} becomes a {one.version}, by the number of its clusters"
-    yield "GUIDs, names, types and flags of the partitions stay, so do UUIDs and labels of what lies on them"
+    yield "identifiers, names, types and flags of the partitions stay, so do UUIDs and labels of what lies on them"
     if journal and journal.file is None:
         size, start = format_about(journal.extent.length), format_size(journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until all is done"

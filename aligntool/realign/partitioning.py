@@ -8,6 +8,7 @@ from aligntool.audit.report import Judged
 from aligntool.audit.wording import as_root, labelled, layer_name, next_command, shell_word
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
+from aligntool.formats.mbr import MOST_SECTORS
 from aligntool.formats.windows_names import Names
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role
 from aligntool.realign.placing import hold, needed, on_grain
@@ -35,7 +36,6 @@ from aligntool.units import MIB, Extent, align_down, align_up, format_about, for
 KINDS = frozenset({
     "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "swap", "vfat", "exfat", "ntfs", "crypto_LUKS", "LVM2_member",
 })  # fmt: skip
-_MOST_SECTORS = 2**32 - 1  # of an MBR
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *,
         move = _shortened(disk, part, goal, start, used)
     if move is None:
         raise _too_long(disk, part, goal, start, used)
-    if label == "dos" and move.target.end // size > _MOST_SECTORS:
-        text = f"an MBR counts up to sector {_MOST_SECTORS}, and the content would end behind it"
+    if label == "dos" and move.target.end // size > MOST_SECTORS:
+        text = f"an MBR counts up to sector {MOST_SECTORS}, and the content would end behind it"
         raise Refused(text, hint=next_command(disk, "plan partition"), code="table-limit", subject=disk.name)
     return _plan(move, judged, label, used)
 

@@ -96,18 +96,22 @@ class _Place:
     extent: Extent
 
 
-def read_chain(device: Device, slot: int, container: Extent, first_number: int) -> Chain:
-    """Return the chain. Raises Refused for one that cannot be rebuilt, OSError where it is unreadable."""
+def read_chain(
+    device: Device, slot: int, container: Extent, first_number: int, sector_size: int | None = None
+) -> Chain:
+    """Return the chain. `sector_size`: of the table. Raises Refused for one that cannot be rebuilt, OSError where it is
+    unreadable.
+    """
     sectors: dict[int, bytes] = {}
     logicals: list[Logical] = []
-    size = device.sector_size
+    size = sector_size or device.sector_size
     at, link = container.start, NO_ENTRY
     while True:
         if not container.contains(Extent(at, size)) or at + size > device.size:
             raise unsound(f"the chain of EBRs in partition {slot} leads out of it, to byte {at}")
         if at in sectors or len(sectors) >= _MOST_EBRS:
             raise unsound(f"the chain of EBRs in partition {slot} has no end")
-        sectors[at] = bytes(device.read(at, size))
+        sectors[at] = read_bytes(device, at, size) or b""
         data, following = _entries(sectors[at], slot, at)
         if data.sectors:
             extent = Extent(at + data.start * size, data.sectors * size)
@@ -133,9 +137,9 @@ def _entries(sector: bytes, slot: int, at: int) -> tuple[MbrEntry, MbrEntry]:
 
 
 def new_chain(
-    chain: Chain, changes: Mapping[int, EntryChange], sector_size: int, geometry: Geometry
+    chain: Chain, changes: Mapping[int, EntryChange], sector_size: int, geometry: Geometry, new_size: int = 0
 ) -> Iterator[Sectors]:
-    """Yield the EBRs after the move, in the order of the chain.
+    """Yield the EBRs after the move, in the order of the chain. `new_size`: of the sectors of a table for others.
 
     What else stands in the EBR of a logical partition (labels of boot managers) goes with it. An EBR without a
     partition is left out. Raises Refused where the plan puts an EBR that cannot be there.
@@ -143,17 +147,18 @@ def new_chain(
     change = changes.get(chain.slot)
     container = change.after if change else chain.container
     places = [_place(logical, changes.get(logical.number)) for logical in chain.logicals]
-    _check_places(places, container, chain.slot, sector_size)
+    _check_places(places, container, chain.slot, new_size or sector_size)
     for place, following in zip_longest(places, places[1:]):
         logical = place.logical
         data, link = _entries(logical.sector, chain.slot, logical.at)
         data = moved_entry(
-            data, logical.extent, place.extent, counted_from=place.at, sector_size=sector_size, geometry=geometry
-        )
+            data, logical.extent, place.extent,
+            counted_from=place.at, sector_size=sector_size, new_size=new_size, geometry=geometry,
+        )  # fmt: skip
         if following is not None:
             link = moved_entry(
                 following.logical.link, _linked(following.logical), _linked(following),
-                counted_from=container.start, sector_size=sector_size, geometry=geometry,
+                counted_from=container.start, sector_size=sector_size, new_size=new_size, geometry=geometry,
             )  # fmt: skip
         elif link.sectors:
             link = NO_ENTRY  # it led to EBRs without a partition
@@ -294,14 +299,15 @@ def _holds(device: Device, group: Sequence[Sectors]) -> bool:
 #
 # Boot code, disk signature and every entry that no change names stay as they are.
 
-_MOST_SECTORS = 2**32 - 1  # what 32 bits count
 _FIRST_LOGICAL = 5
 
 Changes = Mapping[int, EntryChange]
 
 
 @dataclass(frozen=True, slots=True)
-class _Mbr:
+class Mbr:
+    """An MBR that can be rebuilt."""
+
     sector: bytes
     entries: Mapping[int, MbrEntry]  # by number; those with a length, as Linux counts them
     chains: tuple[Chain, ...]
@@ -320,18 +326,24 @@ class _Mbr:
     def logicals(self) -> dict[int, Extent]:
         return {one.number: one.extent for chain in self.chains for one in chain.logicals}
 
+    @property
+    def geometry(self) -> Geometry:
+        starts = [(entry.chs_start, entry.start) for entry in self.entries.values()]
+        ends = [(entry.chs_end, entry.start + entry.sectors - 1) for entry in self.entries.values()]
+        return mbrs.geometry_of(starts + ends)
+
 
 def mbr_images(device: Device, park: ParkEntries, rewrite: RewriteTable, *, journal_at: int | None) -> TableImages:
     """Return the images of an MBR, like `table_images`."""
     changes = {change.number: change for change in rewrite.changes}
-    mbr = _read(device, with_chains=any(number >= _FIRST_LOGICAL for number in changes))
+    mbr = sound_mbr(device, with_chains=any(number >= _FIRST_LOGICAL for number in changes))
     check_before(mbr.primaries | mbr.logicals, changes)
     _check(mbr, park, changes, device.size)
     unknown = sorted(set(park.parked) - set(mbr.entries))
     if unknown:
         raise refused(f"the plan parks entry {unknown[0]}, which the MBR does not have")
     parked = {number: parked_mbr_entry(mbr.entries[number], journal_at) for number in park.parked}
-    geometry, size, moved = _geometry(mbr), mbr.sector_size, {}
+    geometry, size, moved = mbr.geometry, mbr.sector_size, {}
     for number, entry in mbr.entries.items():
         if change := changes.get(number):
             moved[number] = moved_entry(entry, change.before, change.after, sector_size=size, geometry=geometry)
@@ -339,9 +351,9 @@ def mbr_images(device: Device, park: ParkEntries, rewrite: RewriteTable, *, jour
     old_ebrs = tuple(Sectors(at, sector) for chain in chains for at, sector in chain.sectors.items())
     new_ebrs = tuple(ebr for chain in chains for ebr in new_chain(chain, changes, mbr.sector_size, geometry))
     return TableImages(
-        before=_writing(old_ebrs, mbr.sector),
-        parked=_writing((), with_entries(mbr.sector, parked)),
-        after=_writing(new_ebrs, with_entries(mbr.sector, moved)),
+        before=mbr_writing(old_ebrs, mbr.sector),
+        parked=mbr_writing((), with_entries(mbr.sector, parked)),
+        after=mbr_writing(new_ebrs, with_entries(mbr.sector, moved)),
     )
 
 
@@ -358,20 +370,24 @@ def is_readable(device: Device) -> bool:
     if GPT_PROTECTIVE in kinds:
         return len(kinds) > 1
     try:
-        _read(device, with_chains=True)
+        sound_mbr(device, with_chains=True)
     except Refused:
         return False
     return True
 
 
-def _writing(ebrs: tuple[Sectors, ...], sector: bytes) -> Writing:
+def mbr_writing(ebrs: tuple[Sectors, ...], sector: bytes) -> Writing:
+    """Return the groups: the EBRs, then sector 0, which hides them before."""
     last = (Sectors(0, sector),)
     return (ebrs, last) if ebrs else (last,)
 
 
-def _read(device: Device, *, with_chains: bool) -> _Mbr:
-    size = device.sector_size
-    sector = bytes(device.read(0, size))
+def sound_mbr(device: Device, *, with_chains: bool, sector_size: int | None = None) -> Mbr:
+    """Return the MBR. `sector_size`: of the table. Raises Refused for one that cannot be rebuilt, OSError where it is
+    unreadable.
+    """
+    size = sector_size or device.sector_size
+    sector = read_bytes(device, 0, size) or b""
     found = entries_of(sector)
     if found is None:
         raise unsound("sector 0 does not end in 55 AA")
@@ -382,18 +398,18 @@ def _read(device: Device, *, with_chains: bool) -> _Mbr:
     number = _FIRST_LOGICAL
     for slot, entry in entries.items():
         if with_chains and entry.is_extended:
-            chains.append(read_chain(device, slot, entry.extent(size), number))
+            chains.append(read_chain(device, slot, entry.extent(size), number, size))
             number += len(chains[-1].logicals)
-    return _Mbr(sector, entries, tuple(chains))
+    return Mbr(sector, entries, tuple(chains))
 
 
-def _check(mbr: _Mbr, park: ParkEntries, changes: Changes, disk_size: int) -> None:
+def _check(mbr: Mbr, park: ParkEntries, changes: Changes, disk_size: int) -> None:
     """Raise Refused unless everything that moves is hidden and finds its place."""
     moving = {number for number, change in changes.items() if change.before != change.after}
     container_of = {one.number: chain.slot for chain in mbr.chains for one in chain.logicals}
     check_parked(park, {container_of.get(number, number) for number in moving})
     size = mbr.sector_size
-    room = Extent(size, min(disk_size, _MOST_SECTORS * size) - size)
+    room = Extent(size, min(disk_size, mbrs.MOST_SECTORS * size) - size)
     after = {number: change.after for number, change in changes.items()}
     primaries = {number: after.get(number, extent) for number, extent in mbr.primaries.items()}
     holding = primaries | {number: after.get(number, extent) for number, extent in mbr.logicals.items()}
@@ -404,12 +420,6 @@ def _check(mbr: _Mbr, park: ParkEntries, changes: Changes, disk_size: int) -> No
             del holding[number]
     check_after(primaries, moving & set(primaries), room=room, sector_size=size)
     check_after(holding, moving & set(holding), room=room, sector_size=size)
-
-
-def _geometry(mbr: _Mbr) -> Geometry:
-    starts = [(entry.chs_start, entry.start) for entry in mbr.entries.values()]
-    ends = [(entry.chs_end, entry.start + entry.sectors - 1) for entry in mbr.entries.values()]
-    return mbrs.geometry_of(starts + ends)
 
 
 # The GPT of a move: both copies before, in flight and after. What no change names stays as it is, to the bit:

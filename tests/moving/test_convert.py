@@ -140,6 +140,103 @@ def test_a_copy_goes_to_an_empty_disk_with_such_sectors_only(tmp_path: Path) -> 
     assert files_of(tmp_path, target) == files_of(tmp_path, image)
 
 
+LOGICALS = {5: (62 * MIB, 20 * MIB), 6: (83 * MIB, 17 * MIB)}
+
+
+def make_mbr(folder: Path) -> Path:
+    """A FAT, an ext4, and two more ext4 in an extended partition, of which fdisk puts the EBR of the second one sector
+    before it; a program in the boot sector.
+    """
+    disk, content = folder / "disk.img", folder / "content"
+    parts = {1: (MIB, 40 * MIB), 2: (41 * MIB, 20 * MIB), 3: (61 * MIB, 39 * MIB), **LOGICALS}
+    kinds = {1: "c,bootable", 3: "5"}
+    with disk.open("wb") as file:
+        file.truncate(101 * MIB)
+    lines = (f"start={at // 512},size={size // 512},type={kinds.get(n, '83')}\n" for n, (at, size) in parts.items())
+    script = folder / "script"
+    script.write_text(f"label: dos\nlabel-id: 0xfeed0123\n{''.join(lines)}")
+    run("fdisk", disk, stdin=f"I\n{script}\nw\n")
+    content.write_bytes(b"a boot program".ljust(440, b"."))
+    place(content, disk, 0)
+    for number, (at, size) in parts.items():
+        with content.open("wb") as file:
+            file.truncate(size)
+        if number == 1:
+            run("mkfs.fat", "-F", "32", "-s", "1", "-i", "feed0123", content)
+            run(*MCOPY, "-i", content, script, "::")
+        elif number != 3:
+            run("mke2fs", "-q", "-t", "ext4", "-b", "4096", "-d", folder, content)
+        if number != 3:
+            place(content, disk, at)
+    return disk
+
+
+def places_of(device: Path) -> list[tuple[object, ...]]:
+    """What sfdisk reads of an MBR, places as bytes."""
+    table = json.loads(run("sfdisk", "--json", device))["partitiontable"]
+    size = table["sectorsize"]
+    return [
+        (table["id"], each["start"] * size, each["size"] * size, each["type"], each.get("bootable"))
+        for each in table["partitions"]
+    ]
+
+
+@pytest.mark.needs_root
+@pytest.mark.on_disk
+@pytest.mark.needs_tools("losetup", "partx", "fsck.fat", "fdisk")
+def test_an_mbr_and_its_logical_partitions_go_to_4kn_and_back(tmp_path: Path) -> None:
+    image, new = make_mbr(tmp_path), tmp_path / "new.img"
+    with looped(image) as device:
+        before = places_of(device)
+    assert len(before) == 5
+    kept = [image.read_bytes()[at : at + size] for at, size in ((41 * MIB, 20 * MIB), *LOGICALS.values())]
+    aligntool("convert", image, "--yes", "-o", new)
+    with looped(image, sector_size=4096) as device:
+        assert "written for sectors of 512 bytes" in aligntool("audit", device, code=None)
+        aligntool("convert", device, "--yes")
+        assert "OK: every partition" in aligntool("audit", device)
+    for one, sector in ((new, 4096), (image, 4096), (image, 512)):
+        if sector == 512:
+            aligntool("convert", image, "--sector-size", "512", "--yes", "--journal", tmp_path / "journal")
+        with looped(one, sector_size=sector) as device:
+            assert places_of(device) == before
+            assert "No errors detected" in run("sfdisk", "--verify", device)
+            for numbers in ("1:2", "5:6"):  # partx adds an extended one over its logical ones
+                run("partx", "-a", "--nr", numbers, device)
+            try:
+                run("fsck.fat", "-n", f"{device}p1")
+                for number in (2, *LOGICALS):
+                    run("e2fsck", "-fn", f"{device}p{number}")
+            finally:
+                run("partx", "-d", device)
+        content = one.read_bytes()
+        assert [content[at : at + size] for at, size in ((41 * MIB, 20 * MIB), *LOGICALS.values())] == kept
+        assert content.startswith(b"a boot program.")
+        assert run(*MCOPY, "-i", f"{one}@@{MIB}", "::script", "-") == (tmp_path / "script").read_text()
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "partx", "fdisk")
+def test_partitions_that_the_kernel_shows_in_wrong_places_are_shown_anew(tmp_path: Path) -> None:
+    """A kernel that counts an MBR for 512 in sectors of 4096 bytes shows eight times as long ones, if they fit."""
+    image, content = tmp_path / "disk.img", tmp_path / "content"
+    for path, size in ((image, 64 * MIB), (content, 4 * MIB)):
+        with path.open("wb") as file:
+            file.truncate(size)
+    run("sfdisk", "-q", image, stdin="label: dos\nstart=2048,size=8192,type=83\n")
+    run("mke2fs", "-q", "-t", "ext4", "-b", "4096", content)
+    place(content, image, MIB)
+    with looped(image, sector_size=4096) as device:
+        run("partx", "-a", device)
+        try:
+            assert run("lsblk", "-nbo", "START,SIZE", f"{device}p1").split() == ["16384", str(32 * MIB)]
+            aligntool("convert", device, "--yes")
+            assert run("lsblk", "-nbo", "START,SIZE", f"{device}p1").split() == ["2048", str(4 * MIB)]
+            run("e2fsck", "-fn", f"{device}p1")
+        finally:
+            run("partx", "-d", device)
+
+
 KILLS = 40 if THOROUGH else 2
 
 
@@ -258,9 +355,11 @@ def other_tables() -> Iterator[object]:
     def off_grid(folder: Path) -> Path:
         return with_content(folder, "mke2fs -q -t ext4 -b 4096 {0}", start=MIB + 512)
 
-    def mbr(folder: Path) -> Path:
-        disk = with_content(folder, "mke2fs -q -t ext4 -b 4096 {0}")
-        run("sfdisk", "-q", disk, stdin="label: dos\nstart=2048,size=49152,type=83\n")
+    def crowded_chain(folder: Path) -> Path:
+        """The EBR of partition 6 is one sector before it, and partition 5 ends there."""
+        disk = with_content(folder, "mkswap {0}")
+        lines = "start=2048,size=49152,type=82\nstart=51200,type=5\nstart=51208,size=1023,type=83\n"
+        run("sfdisk", "-q", disk, stdin=f"label: dos\n{lines}start=52232,size=1024,type=83\n")
         return disk
 
     def first_sector(folder: Path) -> Path:
@@ -288,7 +387,7 @@ def other_tables() -> Iterator[object]:
         return disk
 
     yield pytest.param(off_grid, "aligntool plan realign", id="off the grid")
-    yield pytest.param(mbr, "sgdisk --mbrtogpt", id="MBR")
+    yield pytest.param(crowded_chain, "no room for one of 4096 bytes", id="crowded chain")
     yield pytest.param(first_sector, "the new table reaches to byte 24576", id="in the new table")
     yield pytest.param(used_gap, "byte 20000 is where a table will be", id="place taken")
     yield pytest.param(damaged, "the partition table is not in order", id="damaged")
@@ -301,6 +400,27 @@ def test_a_disk_without_room_or_order_is_refused(tmp_path: Path, spoil: Callable
     before = disk.read_bytes()
     assert words in re.sub(r"\s+", " ", aligntool("convert", disk, "--yes", code=REFUSED))
     assert disk.read_bytes() == before
+
+
+@pytest.mark.needs_tools("fdisk")
+def test_an_mbr_that_reaches_further_than_512_byte_sectors_count_is_refused(tmp_path: Path) -> None:
+    """As behind a USB adapter that shows sectors of 4096 bytes; without it the drive shows 512."""
+    disk, swap = tmp_path / "disk.img", tmp_path / "swap"
+    for path, size in ((disk, 3 << 40), (swap, 24 * MIB)):
+        with path.open("wb") as file:
+            file.truncate(size)
+    run("fdisk", "-b", "4096", disk, stdin="o\nn\np\n1\n256\n\nt\n82\nw\n")
+    run("mkswap", swap)
+    place(swap, disk, MIB)
+    said = re.sub(r"\s+", " ", aligntool("convert", disk, "--sector-size", "512", "--yes", code=REFUSED))
+    assert "reaches to 2TiB" in said
+    assert f"sgdisk --mbrtogpt {disk}" in said
+
+
+def test_two_mbrs_have_no_room_in_one_sector(tmp_path: Path) -> None:
+    disk = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
+    run("sfdisk", "-q", disk, stdin="label: dos\nstart=2048,size=49152,type=83\n")
+    assert "no room in one sector" in aligntool("convert", disk, "--both", "--yes", code=REFUSED)
 
 
 def test_the_size_that_the_table_has_is_refused(tmp_path: Path) -> None:

@@ -21,9 +21,11 @@ from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.needs_tools("mke2fs", "mkfs.fat", "mcopy", "fsck.fat", "fdisk")
 
-SIZE = 3 * MIB
 ESP, ROOT = Extent(MIB // 4, 500 * KIB), Extent(MIB, 600 * KIB)
-PARKED = "49D6ADEB-B2C3-4691-8FA8-BFBAC209865B"
+CONTAINER, MORE = Extent(MIB - 64 * KIB, 4 * MIB), Extent(3 * MIB, 256 * KIB)  # of an MBR
+SIZE = {"gpt": 3 * MIB, "dos": 6 * MIB}
+PLACES = {"gpt": {ESP, ROOT}, "dos": {ESP, CONTAINER, ROOT, MORE}}
+PARKED = {"49D6ADEB-B2C3-4691-8FA8-BFBAC209865B", "7f"}
 EVERY = 1 if THOROUGH else 5
 
 
@@ -40,6 +42,14 @@ class Case:
     @property
     def old(self) -> int:
         return self.plan.disk.sector_size
+
+    @property
+    def label(self) -> str:
+        return self.plan.disk.label or ""
+
+    @property
+    def places(self) -> set[Extent]:
+        return PLACES[self.label]
 
     @property
     def journal(self) -> Extent:
@@ -65,19 +75,26 @@ class Case:
         return platter[: self.journal.start] + platter[self.journal.end :]
 
 
-def make(folder: Path, old: int, new: tuple[int, ...], unit: int) -> Case:
-    """An ESP with files and an ext2, made by mkfs.fat, mke2fs and fdisk for sectors of `old` bytes."""
-    path, esp, root, file = (folder / name for name in ("disk.img", "esp", "root", "file"))
-    for one in (path, esp, root):
+def make(folder: Path, old: int, new: tuple[int, ...], unit: int, label: str) -> Case:
+    """An ESP with files and an ext2, made by mkfs.fat, mke2fs and fdisk for sectors of `old` bytes.
+
+    In an MBR the ext2 and one more are logical partitions.
+    """
+    path, esp, root, more, file = (folder / name for name in ("disk.img", "esp", "root", "more", "file"))
+    for one in (path, esp, root, more):
         one.unlink(missing_ok=True)
     luck = random.Random(old)
-    path.write_bytes(bytes(SIZE))
-    entries = ((ESP, "U"), (ROOT, "L"))
-    lines = "".join(f"start={one.start // old},size={one.length // old},type={kind}\n" for one, kind in entries)
-    first = 40 * KIB // old
-    file.write_text(f"label: gpt\nfirst-lba: {first}\n{lines}")
+    path.write_bytes(bytes(SIZE[label]))
+    entries = ((ESP, "U"), *(((CONTAINER, "E"),) if label == "dos" else ()), (ROOT, "L"), (MORE, "L"))
+    lines = "".join(
+        f"start={one.start // old},size={one.length // old},type={kind}\n"
+        for one, kind in entries
+        if one in PLACES[label]
+    )
+    first = f"first-lba: {40 * KIB // old}\n" if label == "gpt" else ""
+    file.write_text(f"label: {label}\n{first}{lines}")
     run("fdisk", "-b", str(old), path, stdin=f"I\n{file}\nw\n")
-    for content, extent in ((esp, ESP), (root, ROOT)):
+    for content, extent in ((esp, ESP), (root, ROOT), (more, MORE)):
         content.write_bytes(bytes(extent.length))
     run("mkfs.fat", "-F", "12", "-S", str(old), "-s", "1", "-n", "ESP", "-i", "feed0123", "--mbr=n", esp)
     for name, length in (("LOADER.EFI", 70_001), ("a long name.txt", 5_000), ("EMPTY", 0)):
@@ -86,34 +103,45 @@ def make(folder: Path, old: int, new: tuple[int, ...], unit: int) -> Case:
     run("mke2fs", "-q", "-t", "ext2", "-b", "4096", root)
     place(esp, path, ESP.start)
     place(root, path, ROOT.start)
+    if MORE in PLACES[label]:
+        run("mkswap", more)
+        place(more, path, MORE.start)
     request = Request()
     found = Conversion(request, new).find_plan(str(path), request)
     return Case(path.read_bytes(), found.plan, dict(found.rebuilt), new, unit)
 
 
-def table(folder: Path, platter: bytes, sector: int) -> dict[Extent, str]:
-    """What fdisk reads on a disk with such sectors: the places and their types."""
+def table(case: Case, folder: Path, platter: bytes, sector: int) -> dict[Extent, str]:
+    """What fdisk reads on a disk with such sectors: the places and their types.
+
+    An MBR for other sectors lists other places, before and afterwards; here it lists none.
+    """
     path = folder / "seen.img"
     path.write_bytes(platter)
-    words = ["fdisk", "-b", str(sector), "-o", "Start,Sectors,Type-UUID", "-l", str(path)]
+    kind = {"gpt": "Type-UUID", "dos": "Id"}[case.label]
+    words = ["fdisk", "-b", str(sector), "-o", f"Start,Sectors,{kind}", "-l", str(path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     found = {}
     for fields in (line.split() for line in done.stdout.splitlines()):
         if len(fields) == 3 and fields[0].isdecimal():
             found[Extent(int(fields[0]) * sector, int(fields[1]) * sector)] = fields[2]
+    if case.label == "dos":
+        return found if ESP in found else {}
     return found
 
 
 def check_seen(case: Case, folder: Path, platter: bytes, whole: bytes) -> None:
     """Whoever sees a table sees partitions that are whole, for sectors of that size, or parked ones."""
     for sector in {case.old, *case.new}:
-        seen = table(folder, platter, sector)
-        assert set(seen) <= {ESP, ROOT}
-        if seen and PARKED not in seen.values():
+        seen = table(case, folder, platter, sector)
+        assert set(seen) <= case.places
+        if seen and PARKED.isdisjoint(seen.values()):
+            assert set(seen) == case.places
             shown = [content for size, content in ((case.old, case.platter), *((one, whole) for one in case.new))
                      if size == sector]  # fmt: skip
             assert any(
-                all(platter[at.start : at.end] == content[at.start : at.end] for at in seen) for content in shown
+                all(platter[at.start : at.end] == content[at.start : at.end] for at in set(seen) - {CONTAINER})
+                for content in shown
             )
 
 
@@ -123,8 +151,8 @@ def end(case: Case, folder: Path, platter: bytes, whole: bytes) -> str:
     is_new = case.bare(platter) == case.bare(whole)
     assert is_new or case.bare(platter) == case.bare(case.platter)
     for sector in (512, 4096):
-        expected = {ESP, ROOT} if sector in (case.new if is_new else (case.old,)) else set()
-        assert set(table(folder, platter, sector)) == expected
+        expected = case.places if sector in (case.new if is_new else (case.old,)) else set()
+        assert set(table(case, folder, platter, sector)) == expected
     return "new" if is_new else "old"
 
 
@@ -140,12 +168,19 @@ def recovered(case: Case, platter: bytes, how: str, cut: int | None = None) -> S
         return case.act(platter, "resume", cut) if find_journal(disk, None) else disk
 
 
-KINDS = [(512, (4096,), 512), (4096, (512,), 512), (512, (4096,), 4096), (4096, (512,), 4096), (512, (512, 4096), 512)]
+KINDS = [
+    *((*each, label) for each in ((512, (4096,), 512), (4096, (512,), 4096)) for label in ("gpt", "dos")),
+    (4096, (512,), 512, "gpt"),
+    (512, (4096,), 4096, "gpt"),
+    (512, (512, 4096), 512, "gpt"),
+]
 
 
-@pytest.mark.parametrize(("old", "new", "unit"), KINDS)
-def test_a_cut_before_every_operation_loses_nothing(tmp_path: Path, old: int, new: tuple[int, ...], unit: int) -> None:
-    case = make(tmp_path, old, new, unit)
+@pytest.mark.parametrize(("old", "new", "unit", "label"), KINDS)
+def test_a_cut_before_every_operation_loses_nothing(
+    tmp_path: Path, old: int, new: tuple[int, ...], unit: int, label: str
+) -> None:
+    case = make(tmp_path, old, new, unit, label)
     run_whole = case.act(case.platter, "realign")
     whole = final(run_whole)
     assert end(case, tmp_path, whole, whole) == "new"
@@ -177,16 +212,17 @@ def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, seed: int) -> None:
     end(case, tmp_path, final(recovered(case, platter, luck.choice(("resume", "rollback")))), whole)
 
 
-@pytest.mark.parametrize(("old", "new"), [(512, 4096), (4096, 512)])
-def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, old: int, new: int) -> None:
+@pytest.mark.parametrize(("old", "new", "label"), [(512, 4096, "gpt"), (4096, 512, "gpt"), (512, 4096, "dos")])
+def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, old: int, new: int, label: str) -> None:
     """A system that starts after a cut writes to the ESP that it sees; no recovery puts the journal's back."""
-    case = make(tmp_path, old, (new,), 512)
+    case = make(tmp_path, old, (new,), 512, label)
     run_whole = case.act(case.platter, "realign")
     whole = final(run_whole)
     count = {old: 0, new: 0}
     for number, platter in enumerate(crashes(case.platter, run_whole.log, random.Random(new), torn=False)):
         for sector, content in ((old, case.platter), (new, whole)):
-            if PARKED in (kinds := table(tmp_path, platter, sector).values()) or not kinds:
+            kinds = table(case, tmp_path, platter, sector).values()
+            if not kinds or not PARKED.isdisjoint(kinds):
                 continue
             at = content.index(b"LOADER  EFI", ESP.start) + 11  # the attributes of a file, in its directory
             used = bytearray(platter)

@@ -84,7 +84,7 @@ complete -c aligntool -n '__aligntool_words 1' -a drives -d 'Show what is known 
 complete -c aligntool -n '__aligntool_words 1' -a realign -d 'Move partitions onto the boundary'
 complete -c aligntool -n '__aligntool_words 1' -a layout -d 'Give an empty disk a new partition table, every start on its grids'
 complete -c aligntool -n '__aligntool_words 1' -a partition -d 'Put a whole-disk file system or LVM volume into a partition'
-complete -c aligntool -n '__aligntool_words 1' -a convert -d 'Give a GPT disk or image a table for sectors of another size'
+complete -c aligntool -n '__aligntool_words 1' -a convert -d 'Give a disk or image a table for sectors of another size'
 complete -c aligntool -n '__aligntool_words 1' -a apply -d 'Apply a plan that was saved in a file'
 complete -c aligntool -n '__aligntool_words 1' -a status -d 'Show how far an interrupted move or array has come, and the next command'
 complete -c aligntool -n '__aligntool_words 1' -a resume -d 'Finish an interrupted move or array'

@@ -826,7 +826,7 @@ _aligntool() {
         'realign:Move partitions onto the boundary'
         'layout:Give an empty disk a new partition table, every start on its grids'
         'partition:Put a whole-disk file system or LVM volume into a partition'
-        'convert:Give a GPT disk or image a table for sectors of another size'
+        'convert:Give a disk or image a table for sectors of another size'
         'apply:Apply a plan that was saved in a file'
         'status:Show how far an interrupted move or array has come, and the next command'
         'resume:Finish an interrupted move or array'
