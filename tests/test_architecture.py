@@ -196,6 +196,7 @@ WRITERS = {
     "measure/timing.py": "the target of a probe",
     "raid/make.py": "the record of an array",
     "raid/steps_md.py": "an array that is flushed",
+    "raid/steps_reformat.py": "how much of an array md compares, in sysfs",
     "realign/convert_copy.py": "a new image that a disk is copied to",
     "realign/journal.py": "a journal in a file",
 }

@@ -50,6 +50,10 @@ from aligntool.units import Extent
 # alike.
 
 _ANEW = "aligntool raid create shows how it would be made now"
+_WITHOUT_RECORD = {
+    "layers": "cryptsetup repair, then the same command, go on",
+    "reformat": "the member that is out is put back by mdadm --add; then the same command goes on",
+}
 
 
 def members_of(plan: Plan) -> list[MakeMember]:
@@ -82,11 +86,8 @@ def locked_array(
             make.refuse_impossible(plan, paths)
             check()
             if kind := volatile_kind(paths.state):
-                again = "an unfinished array has to be made again with --wipe"
-                if plan.purpose == "layers":
-                    again = "cryptsetup repair, then the same command, go on"
-                lost = f"a power cut would lose the record, and {again}"
-                say(f"{paths.state} is a {kind}: {lost}")
+                again = _WITHOUT_RECORD.get(plan.purpose, "an unfinished array has to be made again with --wipe")
+                say(f"{paths.state} is a {kind}: a power cut would lose the record, and {again}")
             record = make.begin(plan, paths)
             try:
                 yield Applying(make.go_forward(record, plan, paths, locked, key), ways_on(plan.disk.path))
@@ -203,12 +204,13 @@ def look_at_members(drives: list[str]) -> tuple[list[Judged], tuple[int | None, 
         # A disk that cannot be read is refused by the plan, because its content is unknown.
         if os.access(judged.disk.path, os.R_OK):
             refuse_in_flight(judged.disk.path)
-    disks = [replace(asked_health(judged.disk), taken=_taken(judged.disk, number)) for judged, number in named]
+    disks = [replace(asked_health(judged.disk), taken=taken(judged.disk, number)) for judged, number in named]
     members = [replace(judged, disk=disk) for (judged, _), disk in zip(named, disks, strict=True)]
     return members, tuple(number for _, number in named), report, known
 
 
-def _taken(disk: Disk, number: int | None) -> tuple[tuple[str, str], ...]:
+def taken(disk: Disk, number: int | None = None) -> tuple[tuple[str, str], ...]:
+    """Return who uses the disk, or a partition of it, without a mount or a holder, and what ends that."""
     node = next((part.node for part in disk.partitions if part.number == number and part.node), disk.name)
     with suppress(OSError):
         return tuple((one.what, one.end) for one in in_use(f"/dev/{node}"))

@@ -13,7 +13,9 @@ from aligntool.cli.options import resolved, sector
 from aligntool.cli.raid import carried_out, typed
 from aligntool.cli.run_change import Applying, ends_stream, run_change, show_only
 from aligntool.errors import Refused, Stopped
+from aligntool.inventory import Disk
 from aligntool.linux.commands import asked_health
+from aligntool.linux.lock import alone
 from aligntool.raid.planning import needs_of_plan
 from aligntool.raid.reformat import ReformatGoal, plan_reformat
 from aligntool.raid.steps_reformat import look_closer
@@ -55,16 +57,17 @@ class Reformat:
 
     def make_plan(self) -> Plan:
         report, disk = acting.look_for_array(self.array, command="sudo aligntool raid reformat")
+        disk = replace(disk, taken=acting.taken(disk))
         known = members_of(report.judged)
         names = disk.array.members if disk.array else ()
         asked = {
-            name: replace(one, judged=replace(one.judged, disk=asked_health(one.disk)))
+            name: replace(one, judged=replace(one.judged, disk=_asked(one.disk)))
             for name in names
             if (one := known.get(name))
         }
         closer = look_closer(disk, list(asked.values()))
         plan = plan_reformat(disk, asked, [one.disk for one in report.judged], self.goal, closer)
-        acting.refuse_unready(needs_of_plan(plan, here=True), plan.steps)
+        acting.refuse_unready(needs_of_plan(plan, here=True))
         return plan
 
     def document(self, plan: Plan) -> str:
@@ -82,7 +85,13 @@ class Reformat:
         acting.refuse_changed(plan, self.make_plan())
 
     def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
-        return acting.locked_array(plan, self.make_plan)
+        return acting.locked_array(plan, self.make_plan, check=lambda: self._refuse_held(plan))
+
+    def _refuse_held(self, plan: Plan) -> None:
+        """Raises Refused where a program has the array open exclusively that neither sysfs nor a mount shows."""
+        if plan.disk.sector_size < self.goal.block_size:
+            with alone([plan.disk.path]):
+                return
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         again = f"sudo aligntool raid reformat {plan.disk.path} --lba-size {self.goal.block_size} --dry-run"
@@ -93,3 +102,7 @@ class Reformat:
         if left:
             raise Stopped(f"every step is done, but members of {plan.disk.path} are not as planned", hint=again)
         acting.tell_array(plan, json_=json_)
+
+
+def _asked(disk: Disk) -> Disk:
+    return replace(asked_health(disk), taken=acting.taken(disk))

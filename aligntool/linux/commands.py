@@ -89,7 +89,7 @@ HEALTH_LENGTH = 512
 
 _COMMAND = struct.Struct("=BBHIIIQQIIIIIIIIII")  # struct nvme_passthru_cmd; the last is the result
 _GET_LOG, _GET_FEATURES, _IDENTIFY = 0x02, 0x0A, 0x06
-_CNS_NAMESPACE, _CNS_CONTROLLER = 0x00, 0x01
+_CNS_NAMESPACE, _CNS_CONTROLLER, _CNS_ACTIVE, _CNS_ALLOCATED = 0x00, 0x01, 0x02, 0x10
 _FEATURE_HMB = 0x0D
 _LOG_HEALTH, _WHOLE_DRIVE = 0x02, 0xFFFFFFFF
 
@@ -121,6 +121,15 @@ def namespace_number(descriptor: int) -> int | None:
     with suppress(OSError):
         return fcntl.ioctl(descriptor, NVME_IOCTL_ID) or None
     return None
+
+
+def namespaces(descriptor: int) -> tuple[int, ...]:
+    """Return the numbers of all namespaces of the drive, those that no controller has attached too, where it tells
+    them; else of those that its controller has. (): it tells neither.
+    """
+    lists = (_page(descriptor, _IDENTIFY, 0, what) for what in (_CNS_ALLOCATED, _CNS_ACTIVE))
+    page = next(filter(None, lists), b"")
+    return tuple(number for (number,) in struct.iter_unpack("<I", page) if number)
 
 
 def _page(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int = PAGE) -> bytes | None:

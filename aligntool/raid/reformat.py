@@ -19,6 +19,7 @@ LEVELS = ("raid1", "raid10", "raid5", "raid6")
 METADATA = ("1.0", "1.1", "1.2")
 RUNS = ("active", "active-idle", "clean", "write-pending", "read-auto")
 PERFORMANCE = ("best", "better", "good", "degraded")  # NVMe base specification, Relative Performance
+LARGEST = 4096  # bytes of a block: md reads its superblocks by pages (Linux 6.19, "md: allow configuring ...")
 IN_SYNC, SPARE = "in_sync", "spare"  # of a member: Documentation/admin-guide/md.rst
 # Whose smallest block is in their superblock; of XFS it is the sector, of LUKS2 the sector of its segment.
 _BY_UNIT = ("ext2", "ext3", "ext4", "btrfs", "swap")
@@ -40,8 +41,11 @@ class Closer:
     bad_blocks: tuple[str, ...] = ()  # members with blocks that md could not read or write
     bitmap_at: int | None = None  # bytes from the superblock, which may be before it
     xfs_sector: int | None = None  # bytes, of the file system on the array
-    scopes: Mapping[str, str | None] = field(default_factory=dict)  # `format_scope` of each drive by its name
+    # `format_scope` of each drive by its name; of one with a single namespace that is all there is.
+    scopes: Mapping[str, str | None] = field(default_factory=dict)
     namespaces: Mapping[str, int | None] = field(default_factory=dict)  # number of each of these
+    fixed: bool = False  # the kernel keeps the size of its blocks in the superblocks
+    clustered: bool = False  # other machines may run it as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,7 @@ def plan_reformat(
     found = tuple(members[name] for name in named if name in members)
     array = _Array(disk, facts, facts.uuid, found, tuple(disks), closer, goal.block_size)
     reasons = [*_about_array(array), *_about_use(array), *_about_content(array)]
+    reasons += [reason for each in found for reason in unfit(each.disk, each.partition, each.name)]
     refuse([*reasons, *(reason for member in array.to_format for reason in _about_member(array, member))])
     steps = tuple(_steps(array))
     about = Subject(array.path, disk.size or 0, disk.limits.logical_block_size or 512, None, array.uuid, *_UNKNOWN)
@@ -159,7 +164,20 @@ def _about_array(array: _Array) -> Iterator[Refusal]:
     for name in array.closer.bad_blocks:
         text = f"{name} has a list of bad blocks: what lies there has no second copy while another member is out"
         yield Refusal("failing", name, text, f"sudo mdadm --examine-badblocks /dev/{name}")
+    yield from _about_kernel(array)
     yield from _about_places(array)
+
+
+def _about_kernel(array: _Array) -> Iterator[Refusal]:
+    path = array.disk.path
+    if array.size > LARGEST:
+        text = f"blocks of {array.size} bytes are more than md can have; {LARGEST} bytes are the most"
+        yield Refusal("lba-format", path, text)
+    if array.grows and array.closer.fixed:
+        text = f"this kernel adds no members with larger blocks to {path}, whose superblocks keep the size (Linux 6.19)"
+        yield Refusal("metadata", path, text, _INSTEAD)
+    if array.closer.clustered:
+        yield Refusal("in-use", path, f"{path} has a clustered bitmap, so other machines may be using it")
 
 
 def _about_places(array: _Array) -> Iterator[Refusal]:
@@ -182,6 +200,7 @@ def _about_use(array: _Array) -> Iterator[Refusal]:
     used = list(uses(disk.name, disk.name, places_on(disk), disk.holders, "start a live system, and do it from there"))
     for part in disk.partitions:
         used += uses(part.node or disk.name, part.node or disk.name, (), part.holders)
+    used += [Refusal("in-use", disk.path, what, end) for what, end in disk.taken]
     if used:
         text = f"the logical blocks of {disk.path} become {array.size} bytes, which must not happen while it is in use"
         yield Refusal("in-use", disk.path, text, "it may be used again as soon as the first member is back")
@@ -246,10 +265,12 @@ def _about_member(array: _Array, member: Member) -> Iterator[Refusal]:
         text = f"{member.name} is not on an NVMe drive, so nothing can change its logical blocks"
         yield Refusal("lba-format", member.name, text, f"replace it by a drive with blocks of {array.size} bytes")
         return
-    yield from unfit(disk, member.partition, member.name)
-    if not (disk.wwn or disk.serial):
+    alike = [one.name for one in array.others if one.name != name and _identity(one) == _identity(disk)]
+    if alike or not (disk.wwn or disk.serial):
         text = f"{name} has neither a serial number nor a WWN, so it could be taken for another drive later"
-        yield Refusal("lba-format", name, text)
+        if alike:
+            text = f"{name} cannot be told from {', '.join(alike)}, by model, serial number and WWN"
+        yield Refusal("lba-format", name, text, "lsblk -o NAME,MODEL,SERIAL,WWN")
     yield from _about_format(array, disk)
     for what, end in disk.taken:
         yield Refusal("in-use", name, what, end)
@@ -290,10 +311,15 @@ def _about_format(array: _Array, disk: Disk) -> Iterator[Refusal]:
     if len(nvme.controllers) != 1:
         text = f"{disk.name} is reached through {len(nvme.controllers)} controllers, so others may be using it"
         yield Refusal("lba-format", disk.name, text, f"sudo nvme list-subsys {shell_word(disk.path)}")
-    beside = [one.name for one in array.others if one.name != disk.name and _share_controller(one, disk)]
-    if scope == "drive" and beside:
-        text = f"a format of {disk.name} erases every namespace of its drive, also {', '.join(beside)} (FNA)"
-        yield Refusal("lba-format", disk.name, text, "sudo nvme list")
+    if scope == "drive":
+        beside = [one.name for one in array.others if one.name != disk.name and _share_controller(one, disk)]
+        also = ", ".join(beside) or "those that this machine does not see"
+        text = f"a format of {disk.name} erases every namespace of its drive, also {also} (FNA)"
+        yield Refusal("lba-format", disk.name, text, f"sudo nvme list-ns --all {shell_word(disk.path)}")
+
+
+def _identity(disk: Disk) -> tuple[str | None, ...]:
+    return disk.model, disk.serial, disk.wwn
 
 
 def _share_controller(one: Disk, other: Disk) -> bool:

@@ -29,6 +29,8 @@ def ways_on(disk: str, *words: str) -> str:
     return "\n".join(command(name, disk, *words) for name in ("resume", "rollback"))
 
 
+_ARRAYS = ("raid", "persist", "reformat", "layers")  # purposes of plans under a record
+
 Record = Callable[[str, Sequence[str], Moment, str], None]
 """Keeps a moment in the system's log: the operation, its disks, the moment, why it stopped."""
 
@@ -149,7 +151,7 @@ class _Reached:
     def kept(self) -> str:
         if self._plan.purpose == "convert-copy":
             return "the copy is not complete, and has no table"
-        if self._plan.purpose in ("raid", "persist", "reformat", "layers"):
+        if self._plan.purpose in _ARRAYS:
             return "the record of how far it came is kept"
         return "no partition was moved" if self._shrunk_only else "the journal is kept"
 
@@ -157,7 +159,9 @@ class _Reached:
         """Without a journal there is nothing to resume: what the error itself hints at, or all from the beginning."""
         name = "plan partition" if self._plan.purpose == "partition" else "plan realign"
         again = command(name, self._plan.disk.path, "--shrink")
-        return own or again if self._shrunk_only else hint
+        if self._shrunk_only:
+            return own or again
+        return f"{own}\n{hint}" if own and self._plan.purpose in _ARRAYS else hint
 
 
 def _begins_writing(plan: Plan, event: Event) -> bool:

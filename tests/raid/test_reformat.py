@@ -174,6 +174,7 @@ MEMBERS = [
     ("no such format", nvme_change(formats=FORMATS[:2]), "lba-format", "no format with 4096 bytes and no metadata"),
     ("metadata now", nvme_change(format_in_use=1), "lba-format", "metadata beside its blocks"),
     ("not asked", nvme_change(format_in_use=None), "not-read", "did not tell"),
+    ("a loop device over it", drive_change(taken=(("it is attached to loop0", "losetup -d"),)), "in-use", "loop0"),
     ("two controllers", nvme_change(controllers=("nvme0", "nvme9")), "lba-format", "2 controllers"),
     ("no NVMe", drive_change(nvme=None), "lba-format", "not on an NVMe drive"),
     ("no identity", drive_change(serial=None, wwn=None), "lba-format", "another drive later"),
@@ -201,11 +202,14 @@ def test_a_member_that_cannot_be_formatted_is_refused(change: Callable[[Disk], D
 
 def test_a_format_that_reaches_other_namespaces_is_refused() -> None:
     inventory, closer = machine()
-    beside = replace(member(0), name="nvme0n2", path="/dev/nvme0n2", partitions=(), table=None)
+    beside = replace(member(0), name="nvme0n2", path="/dev/nvme0n2", wwn="eui.02", partitions=(), table=None)
     inventory = Inventory((*inventory.disks[:-1], beside, inventory.disks[-1]))
     assert planned(inventory, closer).steps
     with pytest.raises(Refused, match=r"every namespace of its drive, also nvme0n2"):
         planned(inventory, replace(closer, scopes={**closer.scopes, "nvme0n1": "drive"}))
+    alone = replace(inventory, disks=tuple(disk for disk in inventory.disks if disk is not beside))
+    with pytest.raises(Refused, match="those that this machine does not see"):
+        planned(alone, replace(closer, scopes={**closer.scopes, "nvme0n1": "drive"}))
     with pytest.raises(Refused, match="no command to format"):
         planned(inventory, replace(closer, scopes={**closer.scopes, "nvme0n1": "none"}))
 
@@ -214,26 +218,28 @@ ARRAYS = [
     ("RAID0", "raid0", {"sync_action": "idle", "policy": "resync"}, {}, "not-redundant", "raid0"),
     ("degraded", "raid1", {"degraded": 1}, {}, "not-clean", "would leave too few"),
     ("resync", "raid1", {"sync_action": "resync"}, {}, "not-clean", "resync"),
-    ("a rebuilding member", "raid1", {}, {"nvme0n1p1": "spare"}, "not-clean", "1 of 2 members in sync"),
-    ("a mostly written one", "raid1", {}, {"nvme0n1p1": "in_sync,write_mostly"}, "not-clean", "write_mostly"),
+    ("a rebuilding member", "raid1", {}, {"states": {"nvme0n1p1": "spare"}}, "not-clean", "1 of 2 members in sync"),
+    ("a mostly written one", "raid1", {}, {"states": {"nvme0n1p1": "in_sync,write_mostly"}}, "not-clean", "mostly"),
     ("metadata 0.90", "raid1", {"metadata": "0.90"}, {}, "metadata", "0.90"),
     ("PPL", "raid5", {"policy": "ppl"}, {}, "metadata", "ppl"),
     ("odd data", "raid1", {"member_data_offsets": (("nvme0n1p1", 512), ("nvme1n1p1", MIB))}, {}, "metadata", "512"),
     ("odd length", "raid1", {"each": 4096 * 1000 + 512}, {}, "metadata", "what each member gives"),
+    ("a cluster", "raid1", {}, {"clustered": True}, "in-use", "other machines"),
+    ("a kernel that keeps the size", "raid1", {}, {"fixed": True}, "metadata", "adds no members with larger"),
     ("RAID10 without copies", "raid10", {"layout": "n1"}, {}, "not-redundant", "raid10"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("level", "facts", "states", "code", "said"), [row[1:] for row in ARRAYS], ids=[row[0] for row in ARRAYS]
+    ("level", "facts", "more", "code", "said"), [row[1:] for row in ARRAYS], ids=[row[0] for row in ARRAYS]
 )
 def test_an_array_that_could_lose_data_is_refused(
-    level: str, facts: dict[str, Any], states: dict[str, str], code: str, said: str
+    level: str, facts: dict[str, Any], more: dict[str, Any], code: str, said: str
 ) -> None:
     count = {"raid5": 3, "raid10": 4}.get(level, 2)
     inventory, closer = machine(level, count, **facts)
     with pytest.raises(Refused) as refused:
-        planned(inventory, replace(closer, states={**closer.states, **states}))
+        planned(inventory, replace(closer, **more | {"states": closer.states | more.get("states", {})}))
     assert any(one.code == code and said in one.text for one in refused.value.refusals), refused.value
 
 
@@ -243,8 +249,31 @@ def test_an_array_in_use_is_refused_until_its_own_blocks_have_the_size() -> None
     with pytest.raises(Refused) as refused:
         planned(used, closer)
     assert [one.code for one in refused.value.refusals] == ["in-use", "mounted", "held"]
+    locked = changed(inventory, 2, on_array(EXT4, taken=(("/dev/md127 is locked by another program", "fuser -v"),)))
+    with pytest.raises(Refused, match=r"must not happen while it is in use\n.*locked by another program"):
+        planned(locked, closer)
     grown = lambda disk: replace(disk, limits=replace(disk.limits, logical_block_size=4096))  # noqa: E731
     assert planned(changed(used, 2, grown), closer).steps
+
+
+def test_a_drive_that_cannot_be_told_from_another_is_refused() -> None:
+    inventory, closer = machine()
+    path = replace(member(0), name="nvme7n1", path="/dev/nvme7n1", partitions=(), table=None)  # multipath without a map
+    with pytest.raises(Refused, match="nvme0n1 cannot be told from nvme7n1"):
+        planned(Inventory((*inventory.disks[:-1], path, inventory.disks[-1])), closer)
+
+
+def test_a_failing_member_is_refused_though_it_has_the_size_already() -> None:
+    inventory, closer = machine()
+    inventory = changed(inventory, 0, lambda _: replace(member(0, logical=4096), failing="it dies"))
+    with pytest.raises(Refused, match="it dies"):  # the other one is filled again from it
+        planned(inventory, closer)
+
+
+def test_blocks_larger_than_a_page_are_refused() -> None:
+    inventory, closer = machine()
+    with pytest.raises(Refused, match="more than md can have"):
+        planned(inventory, closer, 8192)
 
 
 def test_every_reason_is_told_at_once() -> None:
