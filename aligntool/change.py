@@ -55,8 +55,21 @@ class Waiting:
     """A disk has not answered a request for so long. The work goes on by itself when it does."""
 
     disk: str  # or the file of a journal
-    request: str  # "read", "write" or "flush"
+    request: str  # "read", "write" or "flush"; "any" where that is not known
     seconds: int
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """Return it as two sentences."""
+        if self.request == "any":
+            return (
+                f"{self.disk} has not answered for {self.seconds} s. It is waited for",
+                "Ctrl-C is safe: it shows what is left to do",
+            )
+        return (
+            f"{self.disk} has not answered a {self.request} for {self.seconds} s. The move waits; nothing is lost",
+            "Ctrl-C is safe: aligntool resume continues later",
+        )
 
 
 Event = StepBegun | Progress | StepDone | Said | Waiting

@@ -11,6 +11,7 @@ from aligntool.cli.options import command
 from aligntool.cli.plan import disk_plan_lines, report_result, table_change
 from aligntool.cli.run_change import Applying, Operation, ends_stream, pipes_may_break, run_change, show_only
 from aligntool.errors import Refused, refuse
+from aligntool.realign.apart import apart
 from aligntool.realign.conversion import SIZES
 from aligntool.realign.convert_copy import Copying, locked_copy, still_same_copy
 from aligntool.realign.convert_request import Conversion
@@ -95,7 +96,7 @@ def plan_convert(
     """
     refuse(options.show_inside(disk))
     operation = table_change("convert", disk, asked.request())
-    show_only(operation, operation.make_plan(), json_=json_, kept=kept)
+    show_only(operation, json_=json_, kept=kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,8 @@ class ConvertCopy(Operation):
 
     @contextmanager
     def locked(self, plan: Plan) -> Iterator[Applying]:
-        with pipes_may_break(), locked_copy(plan, self.asked) as applying:
+        copying = apart(lambda _: locked_copy(plan, self.asked), plan, self.asked.output, options.say)
+        with pipes_may_break(), copying as applying:
             yield applying
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:

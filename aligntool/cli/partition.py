@@ -77,4 +77,4 @@ def plan_partition(
     """
     refuse(options.show_inside(disk))
     operation = table_change("partition", disk, asked.request(geometry))
-    show_only(operation, operation.make_plan(), json_=json_, kept=kept)
+    show_only(operation, json_=json_, kept=kept)

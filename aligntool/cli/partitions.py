@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,11 +17,21 @@ from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal
 from aligntool.cli import layers, options
 from aligntool.cli.options import HIDDEN, File, Size, command, print_lines, remark, terminal_width, typed_words
 from aligntool.cli.plan import RealignOptions, disk_plan_lines, realign_of
-from aligntool.cli.run_change import Applying, Operation, apply_plan, ends_stream, run_change, show_only, write_end
+from aligntool.cli.run_change import (
+    Applying,
+    Operation,
+    apply_plan,
+    ends_stream,
+    pipes_may_break,
+    run_change,
+    show_only,
+    write_end,
+)
 from aligntool.demo_disk import make_demo_image
 from aligntool.errors import Refused, Stopped, refuse
 from aligntool.inventory import Disk
 from aligntool.linux.look import look
+from aligntool.realign.apart import apart
 from aligntool.realign.layout import make_layout, plan_layout
 from aligntool.realign.planning import mends
 from aligntool.realign.request import Request, find_plan, look_at, refuse_in_flight, refuse_part
@@ -82,7 +92,7 @@ def plan_realign(
     refuse(options.show_inside(disk))
     request = asked.request(geometry)
     operation = layers.Layers(disk, request) if asked.layers else realign_of(disk, request)
-    show_only(operation, operation.make_plan(), json_=json_, kept=kept)
+    show_only(operation, json_=json_, kept=kept)
 
 
 # `aligntool layout` and `aligntool plan layout`: a new partition table for an empty disk.
@@ -151,7 +161,7 @@ def plan_layout_command(
     Exit code: 0 planned; 3 refused, with every reason.
     """
     operation = Layout(disk, *asked.goal_and_request(disk, geometry))
-    show_only(operation, operation.make_plan(), json_=json_, kept=kept)
+    show_only(operation, json_=json_, kept=kept)
 
 
 @ends_stream
@@ -198,8 +208,15 @@ class Layout(Operation):
     @contextmanager
     def locked(self, plan: Plan) -> Iterator[Applying]:
         path = plan.disk.path
-        with options.naming(path):
-            yield Applying(make_layout(plan, _look_again(plan)), command("layout", path, "--wipe", shell_word(path)))
+
+        @contextmanager
+        def making(_: Callable[[str], object]) -> Iterator[Applying]:
+            with options.naming(path):
+                hint = command("layout", path, "--wipe", shell_word(path))
+                yield Applying(make_layout(plan, _look_again(plan)), hint)
+
+        with pipes_may_break(), apart(making, plan, path, options.say) as applying:
+            yield applying
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         path = plan.disk.path

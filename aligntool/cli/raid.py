@@ -24,6 +24,7 @@ from aligntool.cli.run_change import Applying, ends_stream, pipes_may_break, run
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.lock import locked
 from aligntool.linux.look import look
+from aligntool.linux.process import in_time
 from aligntool.linux.system import find_distribution
 from aligntool.linux.systemd_journal import recorded
 from aligntool.measure.chunks import Measuring, Sweep, examine, is_test, plan_sweep, take_away
@@ -158,7 +159,7 @@ def persist_command(
     if not (dry_run or kept.output is not None or root is not None):
         return run_change(operation, yes=yes, json_=json_)
     # The arrays of a captured machine are not here.
-    show_only(operation, operation.make_plan(), json_=json_, kept=kept, applicable=root is None)
+    show_only(operation, json_=json_, kept=kept, applicable=root is None)
 
 
 def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None) -> Plan:
@@ -221,7 +222,7 @@ def plan_command(
     Exit code: 0 planned; 3 refused, with every reason.
     """
     operation = CreateArray(tuple(drives), asked.goal())
-    show_only(operation, operation.make_plan(), json_=json_, kept=kept)
+    show_only(operation, json_=json_, kept=kept)
 
 
 def typed() -> list[str]:
@@ -380,7 +381,7 @@ def tune_command(
         raise typer.BadParameter("no file given for the result: -o chunks.json")
     goal = _test_goal(level, workload, layout, bitmap, page)
     find = partial(_find_sweep, drives, goal, _sizes(chunks), repeats, runtime, span)
-    sweep = find()
+    sweep = in_time(find)
     on_screen = sys.stderr if kept.piped else sys.stdout
     show(sweeps.sweep_lines(sweep, width=terminal_width()), on_screen, color=options.colored(on_screen))
     sys.stdout.flush()
@@ -390,7 +391,7 @@ def tune_command(
     _confirm(sweep.members, yes)
 
     def look_again() -> None:
-        if find() != sweep:
+        if in_time(find) != sweep:
             raise Refused("the drives have changed since they were looked at; nothing was written", hint="try again")
 
     _run(sweep, goal, kept, look_again)

@@ -36,7 +36,8 @@ from aligntool.inventory import Partition as TableEntry
 from aligntool.inventory import Role
 from aligntool.linux.block import look_only
 from aligntool.linux.lock import refuse_partition
-from aligntool.linux.targets import refuse_ambiguous, refuse_containers, refuse_silent
+from aligntool.linux.process import in_time
+from aligntool.linux.targets import refuse_ambiguous, refuse_containers
 from aligntool.raid.make import Record
 from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import PersistGoal
@@ -253,8 +254,10 @@ def _goes_on(disk: str, found: Status, asked: Recovery, *, back: bool, json_: bo
 
 def _standing(disk: str, journal: str | None, *, any_table: bool = False) -> Status:
     """Look without a lock, because the disk may be in use. Raises Refused."""
-    for path in (disk, journal) if journal else (disk,):
-        refuse_silent(path)
+    return in_time(lambda: _found(disk, journal, any_table=any_table), " or ".join(filter(None, (disk, journal))))
+
+
+def _found(disk: str, journal: str | None, *, any_table: bool) -> Status:
     with naming(disk), look_only(disk) as device, look_only(journal) if journal else nullcontext() as file:
         refuse_partition(disk, Path(disk).stat())
         if device.size < _LEAST:

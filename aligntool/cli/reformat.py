@@ -44,7 +44,7 @@ def reformat_command(
     """
     operation = Reformat(resolved(array), ReformatGoal(lba_size))
     if dry_run or kept.output is not None:
-        return show_only(operation, operation.make_plan(), json_=json_, kept=kept)
+        return show_only(operation, json_=json_, kept=kept)
     run_change(operation, yes=yes, json_=json_)
 
 

@@ -20,7 +20,7 @@ from aligntool.change import Plan, to_json
 from aligntool.cli.options import KeptPlan, colored, confirm_disk, print_lines, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.errors import Refusal, Refused, Stopped
-from aligntool.linux.process import STOPPING
+from aligntool.linux.process import STOPPING, in_time
 from aligntool.linux.systemd_journal import record
 from aligntool.realign.applying import Applying as Applying
 from aligntool.realign.applying import apply_events
@@ -66,11 +66,11 @@ def run_change(
     operation: Operation, *, yes: bool, json_: bool, dry_run: bool = False, kept: Plan | None = None
 ) -> None:
     """Apply a plan that is made now, or one that was `kept` in a file. Raises Refused and Stopped."""
-    if kept is not None:
-        operation.refuse_changed(kept)
-    plan = kept or operation.make_plan()
     if dry_run:
-        return show_only(operation, plan, json_=json_)
+        return show_only(operation, json_=json_)
+    if kept is not None:
+        in_time(lambda: operation.refuse_changed(kept))
+    plan = kept or in_time(operation.make_plan)
     show_plan(operation, plan, sys.stderr if json_ else sys.stdout)
     if not plan.steps:
         if json_:
@@ -90,10 +90,9 @@ def apply_plan(operation: Operation, plan: Plan, *, json_: bool) -> None:
     operation.verify(plan, json_=json_, kernel_behind=behind)
 
 
-def show_only(
-    operation: Operation, plan: Plan, *, json_: bool, kept: KeptPlan = NOT_KEPT, applicable: bool = True
-) -> None:
+def show_only(operation: Operation, *, json_: bool, kept: KeptPlan = NOT_KEPT, applicable: bool = True) -> None:
     """Show a plan that is not applied now, and keep it where it is asked for. `applicable`: on this machine."""
+    plan = in_time(operation.make_plan)
     kept.write(operation.document(plan))
     if json_ or kept.piped:
         sys.stdout.write(operation.document(plan))

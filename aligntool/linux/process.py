@@ -47,7 +47,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # missing in a plain user's PATH
 _LONGEST = 1500  # characters of a program's last words
 _GRACE_S = 1.0
-_END_S = 5.0
+_END_S = 4.0
 _PAUSE_S = 0.2
 
 
@@ -198,29 +198,32 @@ def _wait(child: "subprocess.Popen[bytes]", limit_s: float | None, *, only_reads
     try:
         child.wait(limit_s)
     except BaseException as error:  # Ctrl-C, for one
-        _end(child, only_reads=only_reads)
+        end_or_leave(child) if only_reads else _end(child)
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
         return False
     return True
 
 
-def _end(child: "subprocess.Popen[bytes]", *, only_reads: bool) -> None:
-    """End a program. One that only reads is not waited for: where a dead disk holds it in the kernel, it ends when the
+def end_or_leave(child: "subprocess.Popen[bytes]", grace_s: float = _GRACE_S) -> None:
+    """Kill a program. Where a dead disk holds it in the kernel it is not waited for: it does nothing any more when the
     disk comes back.
     """
-    if only_reads:
-        child.kill()
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(_GRACE_S)
-        child.returncode = child.returncode or NOT_RUN  # for Popen, which would complain that it still runs
+    child.kill()
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(grace_s)
+    child.returncode = child.returncode or NOT_RUN  # for Popen, which would complain that it still runs
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """End a program that writes, and the programs that it runs."""
+    with suppress(subprocess.TimeoutExpired, ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
+        child.wait(_END_S)
         return
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(subprocess.TimeoutExpired, ProcessLookupError):
-            os.killpg(child.pid, number)
-            child.wait(_END_S)
-            break
-    child.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    end_or_leave(child, _END_S)
 
 
 # Work on disks that may never answer, done in child processes with a deadline.
@@ -235,6 +238,7 @@ T = TypeVar("T")
 SILENCE_S = 10.0  # a disk that gives no answer for so long is left alone
 IN_ALL = 3  # times that: answers that trickle in keep an audit no longer
 AT_MOST = 30  # times that by the clock: a driver that spins computes, too
+MOVES_S = SILENCE_S + 2  # longer than what is asked only by the way, such as smartctl
 SPIN_UP_S = 30.0  # what a sleeping drive may take besides (a large SAS drive in a full shelf: 20 s)
 _EAGER_S = 0.25  # when every child has been busy for so long, the next disk gets one of its own
 _MOST_CHILDREN = 64
@@ -333,6 +337,31 @@ def answer_of(job: Callable[[Pulse], T], silence_s: float = SILENCE_S) -> T | No
     return next(answer for _, answer in answers_of([job], silence_s))
 
 
+def in_time(job: Callable[[], T], what: str = "a disk", silence_s: float = MOVES_S) -> T:
+    """Return what a job returns, which may take hours: it is waited for as long as it, or a program that it runs, gets
+    anywhere. `what`: whose answer it waits for, where it has nothing open.
+
+    Raises what the job raises, and Refused where nothing moves for so long.
+    """
+    child = _start([lambda _: job()], 0)
+    seen, since, answer = Moves(), time.monotonic(), None
+    try:
+        os.write(child.orders, bytes(_LENGTH))
+        while not (answer := _answer_in(child)):
+            if child.answers < 0:
+                raise Refused("the process that looked at the disk was ended", hint="sudo dmesg")
+            if (now := moves_of(child.pid)) != seen or now.runs:
+                seen, since = now, time.monotonic()
+            elif time.monotonic() > since + silence_s:
+                what = next(_waited_for(child.pid, now.programs), what)
+                text = f"{what} did not answer within {silence_s:g} s"
+                raise Refused(text, hint="sudo dmesg", code="no-answer", subject=what)
+            _listen([child])
+    finally:
+        _end_child(child, kill=not answer)
+    return cast(T, answer[0])
+
+
 def _hand_out(
     jobs: Sequence[Callable[[Pulse], object]], todo: list[int], children: list[_Child], idle: list[_Child], at_once: int
 ) -> None:
@@ -416,15 +445,84 @@ def _listen(children: Sequence[_Child]) -> None:
             child.answers = -1
 
 
-def _state_of(pid: int) -> tuple[str, str]:
-    """Return the state of a process (proc(5): R is running or waiting for a processor), and its user and system
-    time.
+def _state_of(pid: int | str) -> tuple[str, str]:
+    """Return the state of a process or thread (proc(5): R is running or waiting for a processor), and its user and
+    system time.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return "", ""
     return fields[0].decode(), b" ".join(fields[11:13]).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What changes as long as a process, or a program that it waits for, gets anywhere."""
+
+    runs: bool = False  # or could
+    programs: tuple[int, ...] = ()
+    counts: tuple[str, ...] = ()  # of processor time, and of how often it slept and woke
+
+
+def moves_of(pid: int) -> Moves:
+    """Return that of a process whose main thread does the work.
+
+    A process that waits for a program moves by looking whether it has ended, so the program alone counts then. Forks
+    of ours have deadlines of their own.
+    """
+    programs = tuple(each for child in _children_of(pid) if not _is_ours(child) for each in _with_children(child))
+    states = [_state_of(each) for each in programs or (f"{pid}/task/{pid}",)]
+    wakes = (_wakes_of(pid, thread) for pid, thread in ([(each, "*") for each in programs] or [(pid, str(pid))]))
+    counts = (*(ran for _, ran in states), *wakes)
+    return Moves(any(state == "R" for state, _ in states), programs, counts)
+
+
+def _is_ours(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/exe").samefile("/proc/self/exe")
+    return False
+
+
+def _with_children(pid: int) -> Iterator[int]:
+    yield pid
+    for child in _children_of(pid):
+        yield from _with_children(child)
+
+
+def _children_of(pid: int) -> list[int]:
+    return [int(child) for text in _of_threads(pid, "*", "children") for child in text.split()]
+
+
+def _wakes_of(pid: int, threads: str) -> str:
+    """Return how often its threads slept, or were made to (proc(5): voluntary_ctxt_switches)."""
+    texts = _of_threads(pid, threads, "status")
+    return " ".join(word for text in texts for word in text.split("voluntary_ctxt_switches:")[1:])
+
+
+def _of_threads(pid: int, threads: str, name: str) -> Iterator[str]:
+    for file in Path(f"/proc/{pid}/task").glob(f"{threads}/{name}"):
+        with suppress(OSError):
+            yield file.read_text()
+
+
+def _waited_for(pid: int, programs: Sequence[int]) -> Iterator[str]:
+    """Yield the disk or file that a process waits for: that of its system call (proc(5), syscall: the first argument of
+    a read is its descriptor); of one that waits for programs, what it holds open meanwhile, and then theirs.
+    """
+    for each in programs or (pid,):
+        with suppress(OSError, ValueError, IndexError):
+            name = str(int(Path(f"/proc/{each}/syscall").read_text().split()[1], 16))
+            yield from _opened_by(pid, "*") if programs else ()
+            yield from _opened_by(each, name)
+
+
+def _opened_by(pid: int, descriptor: str) -> Iterator[str]:
+    for link in Path(f"/proc/{pid}/fd").glob(descriptor):
+        with suppress(OSError):
+            path = str(link.readlink())
+            if path.startswith("/") and not path.endswith(("/null", " (deleted)")):
+                yield path
 
 
 def has_signal(folder: Path, which: str, number: signal.Signals) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from aligntool.documents import WIRE, decode, load_object
 from aligntool.errors import Refused, Stopped
-from aligntool.linux.process import find_program
+from aligntool.linux.process import end_or_leave, find_program
 from aligntool.units import format_size
 
 # One load on a drive, as the words of fio's command line.
@@ -233,7 +233,7 @@ Tell = Callable[[float], None]
 """Told the share that is done, from 0 to 1, a few times a second."""
 
 INSTALL = "apt-get install fio   (dnf, zypper and pacman call it fio as well)"
-_PATIENCE_S = 10.0  # to write down its figures, once it was told to end
+_PATIENCE_S = 8.0  # to write down its figures, once it was told to end
 _PERCENT = re.compile(rb"\[(\d{1,3}\.\d)%\]")
 
 
@@ -330,12 +330,13 @@ def _started(words: tuple[str, ...], errors: int) -> "Iterator[subprocess.Popen[
         )  # fmt: skip
     except OSError as error:
         raise Refused(f"fio cannot be started: {error.strerror}", hint=INSTALL) from error
-    with child:
-        try:
-            yield child
-        finally:
-            if child.poll() is None:
-                child.kill()
+    try:
+        yield child
+    finally:
+        if child.stdout:
+            child.stdout.close()
+        if child.poll() is None:
+            end_or_leave(child)
 
 
 def _follow(child: "subprocess.Popen[bytes]", job: Job, tell: Tell) -> None:
@@ -364,7 +365,7 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
         child.send_signal(signal.SIGINT)
         child.communicate(timeout=_PATIENCE_S)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        child.kill()
+        end_or_leave(child)
 
 
 _HINTS = {

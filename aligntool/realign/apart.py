@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from threading import Event as Flag
@@ -24,11 +24,11 @@ from typing import NoReturn
 from aligntool.change import Event, Moment, Plan, Said, Waiting
 from aligntool.errors import Refused
 from aligntool.linux.lock import awake
-from aligntool.linux.process import STOPPING, has_signal, how_ended, keep_only
+from aligntool.linux.process import STOPPING, has_signal, how_ended, keep_only, moves_of
 from aligntool.realign.applying import Applying, apply_events
 
 STALL_S = 5.0  # a request that takes longer is reported, again and again
-_GRACE_S = 10.0  # for what is under way when the work is stopped
+_GRACE_S = 9.0  # for what is under way when the work is stopped
 _PAUSE_S = 0.5  # the same where a disk is silent already
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, <linux/prctl.h>
 
@@ -39,7 +39,7 @@ _Message = Event | _Begun | BaseException | None
 
 
 @contextmanager
-def apart(locked: Locked, plan: Plan, path: str, on_note: OnNote) -> Iterator[Applying]:
+def apart(locked: Locked, plan: Plan, path: str, on_note: OnNote, *, stall_s: float = STALL_S) -> Iterator[Applying]:
     """Yield what `locked` yields, in a child: it goes on when an event is taken, so it stops where no more are taken.
     Sleep and shutdown are inhibited as long as it is waited for.
 
@@ -53,7 +53,7 @@ def apart(locked: Locked, plan: Plan, path: str, on_note: OnNote) -> Iterator[Ap
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # until both know what to do then
         pid = os.fork()
         if pid == 0:
-            _act(locked, plan, theirs, parent, before)
+            _Act(theirs, path, stall_s).act(locked, plan, parent, before)
         theirs.close()
         mover = _Mover(pid, ours, path, on_note)
         try:
@@ -80,6 +80,10 @@ class _Mover:
         while not isinstance(message := self._receive(), tuple):
             if isinstance(message, Said):
                 self.on_note(message.text)
+            elif isinstance(message, Waiting) and not self.silent:
+                self.on_note(". ".join(message.words))
+            self.silent = isinstance(message, Waiting)
+        self.silent = False
         return message
 
     def events(self) -> Iterator[Event]:
@@ -144,46 +148,74 @@ class _Mover:
         self.pid = 0
 
 
-def _act(locked: Locked, plan: Plan, connection: Connection, parent: int, mask: Iterable[int]) -> NoReturn:
-    """Be the child, to the end. `mask`: the signals to be blocked."""
-    stops: list[Callable[[], None]] = []
-    sending = Lock()
+@dataclass(slots=True)
+class _Act:
+    """The child: what it does, and reports."""
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        for each in stops:
-            each()
+    connection: Connection
+    path: str
+    stall_s: float
+    sending: Lock = field(default_factory=Lock)
+    applying: Applying | None = None
+    tells: bool = False  # it is the parent that is waited for
+    over: Flag = field(default_factory=Flag)
+
+    def act(self, locked: Locked, plan: Plan, parent: int, mask: Iterable[int]) -> NoReturn:
+        """Do it all, to the end. `mask`: the signals to be blocked."""
+        end: _Message = None
+        code = 1
+        try:
+            _belong_to(parent)
+            keep_only(self.connection.fileno())
+            signal.signal(signal.SIGTERM, self._stop)
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                Thread(target=self._watch, daemon=True).start()
+                with locked(lambda text: self._send(Said(text))) as applying:
+                    self._send((applying.hint, applying.way, applying.disk))
+                    self.applying = applying
+                    # What undoes `locked` has to know whether something was written.
+                    in_flight = applying.way is not Moment.BEGUN
+                    apply_events(plan, applying, nullcontext(self._take), lambda *_: None, in_flight=in_flight)
+            except BaseException as error:
+                error.add_note(traceback.format_exc())
+                end = error
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            self.over.set()
+            self._send(end)
+            code = 0
+        finally:
+            os._exit(code)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if self.applying:
+            self.applying.on_stop()
         raise KeyboardInterrupt
 
-    def send(message: _Message) -> None:
-        with sending:
-            connection.send(message)
+    def _send(self, message: _Message) -> None:
+        with self.sending:
+            self.connection.send(message)
 
-    def take(event: Event) -> None:
-        send(event)
-        connection.recv()
+    def _take(self, event: Event) -> None:
+        self.tells = True
+        self._send(event)
+        self.connection.recv()
+        self.tells = False
 
-    end: _Message = None
-    code = 1
-    try:
-        _belong_to(parent)
-        keep_only(connection.fileno())
-        signal.signal(signal.SIGTERM, stop)
-        try:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            with locked(lambda text: send(Said(text))) as applying, _watched(applying, send):
-                stops.append(applying.on_stop)
-                send((applying.hint, applying.way, applying.disk))
-                # What undoes `locked` has to know whether something was written.
-                in_flight = applying.way is not Moment.BEGUN
-                apply_events(plan, applying, nullcontext(take), lambda *_: None, in_flight=in_flight)
-        except BaseException as error:
-            error.add_note(traceback.format_exc())
-            end = error
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        send(end)
-        code = 0
-    finally:
-        os._exit(code)
+    def _watch(self) -> None:
+        """Report in the meantime what a disk has not answered."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # while the main thread blocks them, too, they wait
+        seen, since = None, 0.0
+        while not self.over.wait(self.stall_s):
+            now, waiting = moves_of(os.getpid()), None
+            if self.applying and self.applying.unanswered and not now.programs:
+                waiting = self.applying.unanswered()
+            elif now != seen or now.runs or self.tells:
+                seen, since = now, time.monotonic()
+            else:
+                waiting = Waiting(self.path, "any", int(time.monotonic() - since))
+            if waiting:
+                self._send(waiting)
 
 
 def _belong_to(parent: int) -> None:
@@ -196,21 +228,3 @@ def _belong_to(parent: int) -> None:
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-
-
-@contextmanager
-def _watched(applying: Applying, send: Callable[[Event], None]) -> Iterator[None]:
-    """Report in the meantime what a disk has not answered."""
-    over = Flag()
-
-    def watch() -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # while the main thread blocks them, too, they wait
-        while not over.wait(STALL_S):
-            if waiting := applying.unanswered():
-                send(waiting)
-
-    Thread(target=watch, daemon=True).start()
-    try:
-        yield
-    finally:
-        over.set()

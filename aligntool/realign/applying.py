@@ -21,7 +21,7 @@ class Applying:
     on_stop: Callable[[], None] = lambda: None  # called as soon as the user wants it to stop
     way: Moment = Moment.BEGUN  # or RESUMED, UNDOING
     disk: str = ""  # where it is now, if it is not where the plan has it
-    unanswered: Callable[[], Waiting | None] = lambda: None  # see MoveContext
+    unanswered: Callable[[], Waiting | None] | None = None  # see MoveContext; None: only what the process does is known
 
 
 def ways_on(disk: str, *words: str) -> str:
@@ -151,6 +151,8 @@ class _Reached:
     def kept(self) -> str:
         if self._plan.purpose == "convert-copy":
             return "the copy is not complete, and has no table"
+        if self._plan.purpose == "layout":
+            return "the new table may be unfinished"
         if self._plan.purpose in _ARRAYS:
             return "the record of how far it came is kept"
         return "no partition was moved" if self._shrunk_only else "the journal is kept"

@@ -123,7 +123,7 @@ def locked_copy(plan: Plan, asked: Copying) -> Iterator[Applying]:
             with _made(asked.output, plan.disk) as target:
                 yield _applying(found, runs, source, target, asked)
             return
-        with lock_disk(asked.output, why="copying") as target_disk:
+        with lock_disk(asked.output) as target_disk:
             found, runs = still_same_copy(plan, asked)
             yield _applying(found, runs, source, target_disk.device, asked)
             with suppress(OSError):  # what is done is done: partprobe makes the kernel read it

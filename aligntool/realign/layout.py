@@ -297,7 +297,7 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
     if plan.attention != layout_attention(disk, wipe=step.wipe):
         raise _stale(f"other things lie on {disk.path} than when this plan was made")
     with (
-        lock_disk(disk.path, image_sector_size=plan.disk.sector_size, why="a new partition table") as locked,
+        lock_disk(disk.path, image_sector_size=plan.disk.sector_size) as locked,
         new_table(disk.path, step, plan.disk.sector_size) as table,
     ):
         if locked.device.sector_size != plan.disk.sector_size:

@@ -98,7 +98,7 @@ def event_json(plan: Plan, event: Event) -> str:
     if isinstance(event, Waiting):
         return _line({
             "event": "waiting", "disk": event.disk, "request": event.request, "seconds": event.seconds,
-            "text": ". ".join(waiting_words(event)),
+            "text": ". ".join(event.words),
         })  # fmt: skip
     name = {StepBegun: "step-begun", Progress: "progress", StepDone: "step-done"}[type(event)]
     bytes_ = {"done": event.done, "total": event.total} if isinstance(event, Progress) else {}
@@ -193,13 +193,6 @@ def progress_lines(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent
     yield _teller(plan, clock, write, copied, lambda words: None)
 
 
-def waiting_words(event: Waiting) -> tuple[str, str]:
-    return (
-        f"{event.disk} has not answered a {event.request} for {event.seconds} s. The move waits; nothing is lost",
-        "Ctrl-C is safe: aligntool resume continues later",
-    )
-
-
 @contextmanager
 def progress_bar(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent]:
     """One bar for all bytes of the plan; the steps and sentences scroll by above it."""
@@ -241,7 +234,7 @@ def _teller(
             case Waiting():
                 if not silent <= event.seconds < 2 * silent:  # of a long stall ever fewer lines
                     silent = event.seconds
-                    for words in waiting_words(event):
+                    for words in event.words:
                         write(f"  {harmless(words)}")
                 waits(harmless(f"no answer for {event.seconds} s"))
 

@@ -21,7 +21,7 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.linux.lock import lock_disk
 from aligntool.realign.journal_format import SLOT
-from aligntool.units import KIB
+from aligntool.units import KIB, MIB
 from tests.moving import fileset
 from tests.moving.attached import looped
 from tests.moving.conftest import MakeDisk
@@ -125,9 +125,58 @@ def one_story(where: str, trip: Journey, folder: Path) -> None:
     assert whole(trip, disk.image) == ("old" if back else "new")
 
 
+def until_closed(disk: Medium, path: Path) -> None:
+    """The disk answers again, and whoever was left with it ends."""
+    disk.fail()
+    deadline = time.monotonic() + PATIENCE_S
+    while str(path) in opened():
+        assert time.monotonic() < deadline, "who was killed was to end as soon as the disk answers"
+        time.sleep(0.2)
+
+
+def opened() -> Iterator[str]:
+    """What the processes of this machine have open."""
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            yield str(link.readlink())
+
+
+def silent_from_the_end_on(trip: Journey, folder: Path) -> None:
+    """The table is read, and what lies where a journal may be does not come."""
+    with medium(copy(trip.disk.image, folder / "end.img")) as disk:
+        disk.fail(("stall-read", trip.disk.image.stat().st_size - 5 * MIB, 4 * MIB))
+        try:
+            for words in (("status",), ("resume", "--yes")):
+                assert f"{disk.disk} did not answer within 12 s" in aligntool(*words, disk.disk, code=REFUSED)
+        finally:
+            until_closed(disk, disk.disk)
+
+
+def layout_interrupted(trip: Journey, folder: Path) -> None:
+    with stalling("table", trip, folder) as (disk, path):
+        disk.fail(("stall-write", 0, 1))
+        words = program("layout", path, "--part", "rest:linux", "--wipe", path, "--yes", "--json")
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            alarm = Timer(PATIENCE_S, process.kill)
+            alarm.start()
+            event = next(event for event in map(json.loads, process.stdout) if event["event"] == "waiting")
+            assert (event["disk"], event["request"]) == (str(path), "any") and event["seconds"] >= 5
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            said = process.communicate()[1]
+            alarm.cancel()
+        took = time.monotonic() - began
+        until_closed(disk, path)
+        assert took < 10 and process.returncode == STOPPED, said
+        assert "in step 1 of 1; the new table may be unfinished" in said and f"layout {path} --wipe {path}" in said
+
+
 def test_a_disk_that_stalls_in_the_middle_of_a_move_holds_nothing_but_itself(make: MakeDisk, tmp_path: Path) -> None:
     trip = journey(make("dos", Row(EXT2, 63), free=6 * 2048))
     with ThreadPoolExecutor() as pool:
-        stories = [pool.submit(one_story, where, trip, tmp_path) for where in WHERE]
-    for where, story in zip(WHERE, stories, strict=True):
-        assert story.exception() is None, (where, story.result())
+        stories = {where: pool.submit(one_story, where, trip, tmp_path) for where in WHERE}
+        for other in (silent_from_the_end_on, layout_interrupted):
+            stories[other.__name__] = pool.submit(other, trip, tmp_path)
+    for name, story in stories.items():
+        assert story.exception() is None, (name, story.result())
