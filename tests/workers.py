@@ -40,10 +40,16 @@ LONGEST = (
     "tests/test_completion.py",
     "tests/cli/test_tui.py",
     "tests/raid/test_sweep_ends.py",
+    "tests/moving/test_stalled.py",
 )
 ORDER = {"lab": 0, "mounts": 1, **dict.fromkeys(LONGEST, 2), "timed": 4, "alone": 5}
 OTHERS = 3
-LONGEST_TIMED = ("test_a_drive_that_maps_32_mib", "test_a_drive_that_reads_more_pages", "test_a_drive_that_serves_many")
+LONGEST_TIMED = (
+    "test_a_drive_that_maps_32_mib",
+    "test_a_drive_that_reads_more_pages",
+    "test_a_drive_that_serves_many",
+    "test_passes_over_the_same_data",
+)
 HURRY = 5  # how much nicer all others are to tests that go one after the other, or those would end long after them
 # By what a test is known to belong to a group: names and words that it uses, itself or through others of its file.
 WORDS = {
@@ -53,7 +59,8 @@ WORDS = {
     "mounts": frozenset({"mount", "umount", "unmount", "unshare", "mounted", "FILESYSTEMS", "CONTAINERS"}),
 }
 # They use such words, and mount nothing.
-WITHOUT_MOUNTS = ("tests/test_install.py", "tests/moving/test_audited_in_flight.py")
+WITHOUT_MOUNTS = ("tests/test_install.py", "tests/moving/test_audited_in_flight.py", "tests/moving/test_stalled.py")
+UNTIMED = "test_what_the_drive_is_asked_for"  # a simulated drive whose requests are counted
 # Locked, never written: any three files that every process of this checkout has.
 GATE, ROOM, ROOM_OF_TIMED = (Path(__file__).with_name(name) for name in ("workers.py", "conftest.py", "thorough.py"))
 
@@ -169,7 +176,8 @@ def _kind(nodeid: str) -> str:
         return "lab"
     name = test.partition("[")[0].rpartition("::")[2]
     kind = next((found for found, words in WORDS.items() if name in _tests_of(file, words)), file)
-    return file if kind == "mounts" and file in WITHOUT_MOUNTS else kind
+    is_none = (kind == "mounts" and file in WITHOUT_MOUNTS) or name.startswith(UNTIMED)
+    return file if is_none else kind
 
 
 @cache

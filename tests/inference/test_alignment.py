@@ -303,7 +303,7 @@ def test_what_the_drive_is_asked_for_touches_as_many_units_as_predicted(tmp_path
         places = places_of(ROOM, 4 * KIB, 512)[:3]
         loads = loads_of(writes=False, depth=1)[:1]
         asked: dict[str, list[int]] = {}
-        for one in runs_of(places, loads, ROOM, str(device), 0, 2.0, 0):
+        for one in runs_of(places, loads, ROOM, str(device), 0, 0.5, 0):
             log.write_text("")
             swept = run_sweep([(one.place, "", one.job)], 1, lambda *_: None)
             assert swept.failure is None
