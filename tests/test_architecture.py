@@ -184,6 +184,7 @@ WRITERS = {
     "cli/raid.py": "standard error that is closed, as /dev/null",
     "demo_disk.py": "its image",
     "linux/block.py": "the disk of a move",
+    "linux/content.py": "what a checker prints, as a temporary file",
     "linux/fat.py": "copies of a FAT, in a temporary folder",
     "linux/process.py": "/dev/null, for children",
     "linux/files.py": "files that are replaced whole",
@@ -202,7 +203,7 @@ WRITERS = {
 }
 _OPENING = re.compile(
     r"\bO_(RDWR|WRONLY|CREAT)\b|\bos\.(pwrite|pwritev)\b|\bmkstemp\b|\.write_(bytes|text)\("
-    r"|open\([^)\n]*[\"'](r\+b|w\+?b?|xb?|a)[\"']"
+    r"|(open|TemporaryFile)\([^)\n]*[\"'](r\+b|w\+?b?|xb?|a)[\"']"
 )
 
 

@@ -8,7 +8,7 @@ from aligntool.audit.array_boot import array_number_findings, late_start_finding
 from aligntool.audit.arrays import array_findings, members_of, whole_member_findings, with_members
 from aligntool.audit.drives import device_findings, drive_findings, gap_of, lacks_verdict, machine_findings, with_doubt
 from aligntool.audit.grids import Sized, grids_of, physical_sector, shifted_arrays
-from aligntool.audit.layers import CONTAINERS, array_above, data_places, gpt_is_lost, layer_findings, table_findings
+from aligntool.audit.layers import CONTAINERS, data_places, layer_findings
 from aligntool.audit.report import (
     REQUEST,
     Answer,
@@ -24,6 +24,7 @@ from aligntool.audit.report import (
     Wishes,
     predict,
 )
+from aligntool.audit.tables import array_above, gpt_is_lost, table_findings
 from aligntool.audit.wording import asked_by, layer_name, next_command, next_look, next_realign, spot, where
 from aligntool.formats.parked import parked_numbers
 from aligntool.formats.part_types import EFI_SYSTEM

@@ -1,9 +1,8 @@
-"""Judge partition tables, and the content of partitions: file systems, LVM, data areas, stripes."""
+"""Judge the content of partitions: file systems, LVM, data areas, stripes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from aligntool.audit.drives import tell
 from aligntool.audit.grids import STACKED, believed_minimum_io
 from aligntool.audit.report import Answer, Code, Finding, Grid, GridKind, Judged, Severity, Verdict, predict
 from aligntool.audit.wording import (
@@ -13,188 +12,14 @@ from aligntool.audit.wording import (
     next_command,
     next_look,
     next_realign,
-    next_resume,
     shell_word,
     spot,
     where,
 )
-from aligntool.formats.parked import parked_numbers, seems_in_flight
 from aligntool.formats.part_types import EFI_SYSTEM
-from aligntool.inventory import (
-    LIVE_TOGETHER,
-    Disk,
-    DiskKind,
-    Fault,
-    Layer,
-    Partition,
-    Role,
-    TableFault,
-    TableLabel,
-    missing_bytes,
-)
-from aligntool.units import Extent, format_size
+from aligntool.inventory import LIVE_TOGETHER, Disk, Layer, Partition, missing_bytes
+from aligntool.units import format_size
 from aligntool.values import dataclass
-
-# Judge partition tables: their faults as findings.
-
-_OF_THE_CHAIN = (Fault.EBR_LOOP, Fault.EBR_BROKEN, Fault.EBR_INSIDE_PARTITION, Fault.LOGICAL_OUTSIDE_EXTENDED)
-_CODES = dict.fromkeys(_OF_THE_CHAIN, Code.EBR_CHAIN) | {
-    Fault.GPT_PRIMARY_DAMAGED: Code.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED: Code.GPT_BACKUP_DAMAGED,
-    Fault.GPT_BACKUP_MISPLACED: Code.GPT_BACKUP_MISPLACED, Fault.GPT_COPIES_DIFFER: Code.GPT_COPIES_DIFFER,
-    Fault.PROTECTIVE_MBR: Code.PROTECTIVE_MBR, Fault.HYBRID_MBR: Code.HYBRID_MBR, Fault.OVERLAP: Code.OVERLAP,
-    Fault.OTHER_SECTOR_SIZE: Code.OTHER_SECTOR_SIZE, Fault.BEYOND_END: Code.BEYOND_END,
-    Fault.OUTSIDE_USABLE: Code.OUTSIDE_USABLE, Fault.COVERS_TABLE: Code.COVERS_TABLE,
-    Fault.IMPLAUSIBLE_COUNT: Code.BAD_ENTRY, Fault.BAD_ENTRY: Code.BAD_ENTRY,
-    Fault.DYNAMIC_DISK: Code.DYNAMIC_DISK, Fault.UNREADABLE: Code.TABLE_UNREADABLE,
-}  # fmt: skip
-_WARNINGS = (Fault.GPT_BACKUP_DAMAGED, Fault.GPT_BACKUP_MISPLACED, Fault.PROTECTIVE_MBR, Fault.OUTSIDE_USABLE)
-_NOTES = (Fault.HYBRID_MBR, Fault.DYNAMIC_DISK)
-_SEVERITIES = dict.fromkeys(_WARNINGS, Severity.WARNING) | dict.fromkeys(_NOTES, Severity.INFO)  # else an error
-
-_COPIES_DAMAGED = {Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED}
-
-_WHOLE_DISK_MEMBERS = {
-    "isw_raid_member": "Intel RST (IMSM)", "ddf_raid_member": "DDF", "nvidia_raid_member": "NVIDIA",
-    "promise_fasttrack_raid_member": "Promise FastTrak", "silicon_medley_raid_member": "Silicon Image Medley",
-    "lsi_mega_raid_member": "LSI MegaRAID", "linux_raid_member": "md", "mpath_member": "multipath",
-}  # fmt: skip
-
-
-def array_above(disk: Disk, by_name: Mapping[str, Disk]) -> str:
-    """Return why a table on this disk is not its own; empty when it is."""
-    kinds = [layer.kind for layer in disk.content] or [disk.content_hint or ""]
-    member = next((_WHOLE_DISK_MEMBERS[kind] for kind in kinds if kind in _WHOLE_DISK_MEMBERS), None)
-    if member:
-        return f"the disk is a member of a {member} array as a whole; a table seen on it belongs to the array"
-    for holder in disk.holders:
-        above = by_name.get(holder)
-        if above and above.kind is DiskKind.MD:
-            return f"the disk is a member of {above.name} as a whole; a table seen on it belongs to the array"
-        if above and above.kind is DiskKind.DM and (above.mapping or "").startswith("multipath"):
-            return f"the disk is one path to {above.name}, which is judged in its place"
-    return ""
-
-
-def table_findings(disk: Disk, above: str) -> Iterator[Finding]:
-    """Yield the findings. `above`: the array that the table belongs to, in which case its faults are only notes."""
-    if above:
-        if disk.partitions or disk.table:
-            yield tell(disk, Code.FIRMWARE_RAID_MEMBER, Severity.INFO, above)
-        return
-    yield from _in_flight(disk)
-    faults, lost = disk.table.faults if disk.table else (), gpt_is_lost(disk)
-    if lost:
-        yield _lost(disk)
-    yield from (_finding(disk, fault) for fault in faults if not (lost and fault.fault in _COPIES_DAMAGED))
-    yield from _kernel_disagrees(disk)
-
-
-def _in_flight(disk: Disk) -> Iterator[Finding]:
-    """Yield a finding for a move in flight."""
-    flight = disk.table.in_flight if disk.table else None
-    if flight is None:
-        return
-    numbers = ", ".join(map(str, flight.partitions))
-    entries = f"entry {numbers} is" if len(flight.partitions) == 1 else f"entries {numbers} are"
-    journal = "the table names no byte of this disk for the journal: it is the file that was given with --journal"
-    if flight.journal_at is not None:
-        journal = f"the journal is at byte {flight.journal_at} of this disk"
-    resume = next_resume(disk)
-    undo = f"{resume.replace('aligntool resume', 'aligntool rollback')} undoes it"
-    status = f"{next_command(disk, 'status')} prints how far the move came; {undo}"
-    text = f"a move of partitions is in flight: {entries} parked; do not mount, repair or partition it"
-    found = tell(disk, Code.IN_FLIGHT, Severity.ERROR, text, journal, status, next_=resume)
-    yield replace(found, sector_size=disk.sector_size, start=flight.journal_at)
-
-
-def gpt_is_lost(disk: Disk) -> bool:
-    """Return whether both copies of the GPT are damaged: then Linux reads none of its entries."""
-    return _faults(disk) >= _COPIES_DAMAGED
-
-
-def _faults(disk: Disk) -> set[Fault]:
-    return {fault.fault for fault in disk.table.faults} if disk.table else set()
-
-
-def _lost(disk: Disk) -> Finding:
-    damaged = [fault for fault in (disk.table.faults if disk.table else ()) if fault.fault in _COPIES_DAMAGED]
-    listed = disk.table is not None and disk.table.label is TableLabel.GPT
-    shown = ", and what is listed here is what could still be read" if listed else ""
-    text = f"both copies of the GPT are damaged: Linux reads none of its entries{shown}"
-    details, next_ = (fault.detail for fault in damaged), _next_step(disk, Code.GPT_LOST)
-    found = tell(disk, Code.GPT_LOST, Severity.ERROR, text, *details, next_=next_)
-    return replace(found, start=damaged[0].at, sector_size=disk.sector_size)
-
-
-def _finding(disk: Disk, fault: TableFault) -> Finding:
-    code, severity = _CODES[fault.fault], _SEVERITIES.get(fault.fault, Severity.ERROR)
-    if fault.fault is Fault.BAD_ENTRY and disk.table and disk.table.label is TableLabel.DOS:
-        # A type without sectors, say: the kernel leaves it out and nothing is lost.
-        severity = Severity.WARNING
-    covered = (part for part in disk.partitions if part.number in fault.partitions and part.extent.start == 0)
-    if fault.fault is Fault.OVERLAP and any(covered):  # the MBR itself; hybrid ISO images overlap so on purpose
-        severity = Severity.INFO
-    copies = (f"{copy.name} GPT at byte {copy.at}: {copy.state}" for copy in (disk.table.copies if disk.table else ()))
-    return replace(
-        tell(disk, code, severity, fault.detail, *copies, next_=_next_step(disk, code)),
-        partition=fault.partitions[0] if len(fault.partitions) == 1 else None,
-        start=fault.at,
-        sector_size=disk.table.sector_size if disk.table else None,
-    )
-
-
-def _next_step(disk: Disk, code: Code) -> str:
-    path = shell_word(disk.path)
-    if seems_in_flight(disk):
-        return next_resume(disk)
-    if code in (Code.GPT_PRIMARY_DAMAGED, Code.GPT_BACKUP_DAMAGED, Code.GPT_BACKUP_MISPLACED, Code.GPT_COPIES_DIFFER):
-        backup = f"sgdisk --backup=gpt-{disk.name.rpartition('/')[2]}.bin {path}"
-        # A damaged copy behind a damaged protective MBR: sgdisk 1.0.9 saves nothing then ("Invalid partition data").
-        is_refused = Fault.PROTECTIVE_MBR in _faults(disk) and not _faults(disk).isdisjoint(_COPIES_DAMAGED)
-        saves = path == disk.path and not is_refused
-        return as_root(disk, backup if saves else f"sgdisk -v {path}")
-    shown = disk.limits.logical_block_size
-    if code is Code.OTHER_SECTOR_SIZE and shown in (512, 4096):
-        return next_command(disk, "plan convert", f"--sector-size {shown}")
-    if code in (Code.GPT_LOST, Code.COVERS_TABLE):
-        return as_root(disk, f"sgdisk -v {path}")
-    if code in (Code.EBR_CHAIN, Code.OVERLAP, Code.BAD_ENTRY, Code.BEYOND_END):
-        return as_root(disk, f"sfdisk --dump {path}")
-    return f"aligntool explain {code}"
-
-
-def _kernel_disagrees(disk: Disk) -> Iterator[Finding]:
-    """Yield differences between the kernel's partitions and the table's, where both were read."""
-    label = disk.table.label if disk.table else None
-    # Of a dynamic disk with an MBR the kernel shows the volumes, not the table (block/partitions/ldm.c).
-    shows_volumes = label is TableLabel.DOS and Fault.DYNAMIC_DISK in _faults(disk)
-    if not disk.table_read or not disk.kernel_partitions or label is TableLabel.UNKNOWN or shows_volumes:
-        return
-    parked = parked_numbers(disk)  # the kernel's nodes of these are removed while they are in flight
-    on_disk = {
-        part.number: part.extent
-        for part in disk.partitions
-        if part.role is not Role.EXTENDED and part.type_code and part.number not in parked
-    }
-    in_kernel = {number: extent for number, extent in disk.kernel_partitions if number not in parked}
-    differing = sorted(number for number in on_disk.keys() & in_kernel.keys() if on_disk[number] != in_kernel[number])
-    extended = {part.number for part in disk.partitions if part.role is Role.EXTENDED}
-    missing = sorted(on_disk.keys() - in_kernel.keys())
-    extra = sorted(in_kernel.keys() - on_disk.keys() - extended)
-    said = [
-        f"partition {number}: the kernel has {_placed(in_kernel[number])}, the table {_placed(on_disk[number])}"
-        for number in differing
-    ]
-    said += [f"partition {number} is in the table and not in the kernel" for number in missing]
-    said += [f"partition {number} is in the kernel and not in the table" for number in extra]
-    if said:
-        text, probe = "the kernel's partitions are not those of the table", f"sudo partprobe {shell_word(disk.path)}"
-        yield tell(disk, Code.KERNEL_DISAGREES, Severity.WARNING, text, *said, next_=probe)
-
-
-def _placed(extent: Extent) -> str:
-    return f"{format_size(extent.length)} at {format_size(extent.start)}"
-
 
 # Stripe settings of ext4 and XFS against the array below them.
 #

@@ -183,7 +183,7 @@ class GridKind(StrEnum):
 class Grid:
     """A boundary that a device, a database or a guess asks for.
 
-    `severity` is what a partition off this grid deserves (DESIGN: error off the physical grid, warning off
+    `severity` is what a partition off this grid deserves (error off the physical grid, warning off
     page, unit, allocation unit and chunk, info off the rest).
     """
 

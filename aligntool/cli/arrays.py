@@ -26,7 +26,7 @@ from aligntool.linux.look import look
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.users import in_use
 from aligntool.raid import make
-from aligntool.raid.chunks import known_rates
+from aligntool.raid.ceilings import known_rates
 from aligntool.raid.make import Record, find_records, plan_here
 from aligntool.raid.members import Known
 from aligntool.raid.planning import Needs, data_begins

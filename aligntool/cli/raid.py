@@ -27,7 +27,7 @@ from aligntool.linux.look import look
 from aligntool.linux.process import in_time
 from aligntool.linux.system import find_distribution
 from aligntool.linux.systemd_journal import recorded
-from aligntool.measure.chunks import Measuring, Sweep, examine, is_test, plan_sweep, take_away
+from aligntool.measure.arrays import Measuring, Sweep, examine, is_test, plan_sweep, take_away
 from aligntool.raid import measured as tuned
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.measured import TEST_UUID, Tuning, has_test_array

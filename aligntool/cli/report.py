@@ -25,7 +25,7 @@ from aligntool.linux.snapshot import collect
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.targets import Given
 from aligntool.measure.targets import read_any, temperature_of
-from aligntool.raid.chunks import known_rates
+from aligntool.raid.ceilings import known_rates
 from aligntool.raid.running import arrays_of
 from aligntool.realign.mends import with_mends
 from aligntool.recipes.drives import known_of

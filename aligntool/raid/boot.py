@@ -10,7 +10,7 @@ from aligntool.audit.array_boot import LEAVES_INACTIVE, RunningArray, known_arra
 from aligntool.audit.arrays import partition_node
 from aligntool.change import RaidGoal
 from aligntool.inventory import Inventory
-from aligntool.raid.chunks import LEVELS
+from aligntool.raid.levels import LEVELS
 from aligntool.raid.members import Placed
 from aligntool.steps import EditFile, EnableUnit, InitramfsStep, MakeFileSystem, SystemStep, WriteFile
 from aligntool.system import LATE_START

@@ -9,7 +9,7 @@ from aligntool.audit.arrays import is_flash
 from aligntool.change import RaidGoal
 from aligntool.formats.gpt import table_sizes
 from aligntool.raid.boot import MAKERS
-from aligntool.raid.chunks import LEVELS, Level, capacity, data_members
+from aligntool.raid.levels import LEVELS, Level, capacity, data_members
 from aligntool.raid.members import METADATA, Placed
 from aligntool.steps import DataArea, MakeArray, MakeFileSystem, SystemStep
 from aligntool.units import GIB, KIB, MIB, align_down, format_size

@@ -12,7 +12,9 @@ from aligntool.documents import BOUNDS, POSITIVE, WIRE, as_object, check_schema,
 from aligntool.errors import Refused
 from aligntool.inventory import Disk
 from aligntool.raid import chunks as rules
-from aligntool.raid.chunks import LARGEST, LEVELS, WORKLOADS, ChunkAdvice, DriveRate, Evidence, Rates, Stripes
+from aligntool.raid.ceilings import DriveRate, Rates
+from aligntool.raid.chunks import LARGEST, ChunkAdvice, Evidence, Stripes
+from aligntool.raid.levels import LEVELS, WORKLOADS
 from aligntool.units import GIB, KIB, MIB, align_down, format_size
 
 # A sweep over chunks -> which one is worth taking, or that there is no difference.

@@ -8,7 +8,7 @@ from aligntool.audit.report import Grid
 from aligntool.change import RaidGoal
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk, DiskKind, Health, KnownGeometry, LinkHop, TableLabel, Uplink
-from aligntool.raid.chunks import Level
+from aligntool.raid.levels import Level
 from aligntool.steps import DataArea, MakeArray, NewEntry, SetPartitionType, Step, wiped_ends
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about, format_size
 

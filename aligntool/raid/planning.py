@@ -10,10 +10,11 @@ from aligntool.audit.report import Judged
 from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Inventory, superblocks_on
-from aligntool.raid import boot, chunks, commands, members, refusals
+from aligntool.raid import boot, ceilings, chunks, commands, members, refusals
 from aligntool.raid.boot import SYSTEMS
-from aligntool.raid.chunks import LEVELS, ChunkAdvice, Level, Stripes, judge_chunk
+from aligntool.raid.chunks import ChunkAdvice, Stripes, judge_chunk
 from aligntool.raid.commands import ArrayGeometry
+from aligntool.raid.levels import LEVELS, Level, data_members, layouts_of
 from aligntool.raid.measured import MeasuredHere, measured_here
 from aligntool.raid.members import DataOffset, Known, Placed, place_members
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Step, Subject, SystemStep
@@ -41,8 +42,8 @@ def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str,
     """Return what was decided and why, a sentence each."""
     geometry, named = decided.geometry, [each.member for each in decided.placed]
     disks = [member.disk for member in named]
-    rates = {**chunks.known_rates({disk.name: known.get(disk.name, ()) for disk in disks}), **decided.measured.rates}
-    ceiling = chunks.ceiling(disks, inventory.uplinks, geometry.level, geometry.layout, rates)
+    rates = {**ceilings.known_rates({disk.name: known.get(disk.name, ()) for disk in disks}), **decided.measured.rates}
+    ceiling = ceilings.ceiling(disks, inventory.uplinks, geometry.level, geometry.layout, rates)
     about = (members.member_sentences(one, known.get(one.disk.name, ()), inventory.uplinks) for one in named)
     array = (
         *_chunk_notes(decided),
@@ -50,7 +51,7 @@ def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str,
         *commands.consistency_notes(geometry),
         *_placement_notes(decided),
     )
-    made = (*commands.filesystem_notes(decided.goal, geometry), *_given(decided), *chunks.ceiling_words(ceiling))
+    made = (*commands.filesystem_notes(decided.goal, geometry), *_given(decided), *ceilings.ceiling_words(ceiling))
     return (*chain(*about), *array, *made)
 
 
@@ -277,10 +278,10 @@ def _named(drives: Sequence[Judged], goal: RaidGoal) -> tuple[list[Member], list
 
 
 def _decide(named: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
-    layout = goal.layout or (chunks.layouts_of(level, len(named)) or ("",))[0]
+    layout = goal.layout or (layouts_of(level, len(named)) or ("",))[0]
     placed = place_members(named, goal, level)
     offset = members.data_offset(placed, goal)
-    data = chunks.data_members(level, len(named), layout)
+    data = data_members(level, len(named), layout)
     units = chunk_units(tuple(grid for member in named for grid in member.grids))
     stripes = Stripes(level, data, goal.workload, goal.database_page, units)
     bitmap = goal.bitmap or ("internal" if level.redundant else "none")

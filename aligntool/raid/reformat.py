@@ -10,7 +10,7 @@ from aligntool.change import Plan
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.gpt import table_sizes
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Layer, LbaFormat, TableLabel, array_uuid
-from aligntool.raid.chunks import copies_of, level_of
+from aligntool.raid.levels import copies_of, level_of
 from aligntool.raid.refusals import format_of
 from aligntool.steps import CheckArray, FormatMember, NewEntry, PutBackMember, Step, Subject, TakeOutMember, subject
 from aligntool.units import format_about, format_size

@@ -9,8 +9,8 @@ from aligntool.change import RAID_WORDS, RaidGoal
 from aligntool.errors import Refusal
 from aligntool.inventory import Disk, DiskKind, LbaFormat
 from aligntool.raid.boot import SYSTEMS
-from aligntool.raid.chunks import LEVELS, copies_of, layouts_of
 from aligntool.raid.commands import BLOCK, ArrayGeometry
+from aligntool.raid.levels import LEVELS, copies_of, layouts_of
 from aligntool.raid.measured import has_test_array
 from aligntool.raid.members import Placed, own_length
 from aligntool.steps import held_by

@@ -16,7 +16,8 @@ from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk, Inventory, Layer
 from aligntool.raid import boot
 from aligntool.raid.boot import FSTAB, SYSTEMS, System
-from aligntool.raid.chunks import Ceiling, Level, Rates, ceiling, level_of, narrowest
+from aligntool.raid.ceilings import Ceiling, Rates, ceiling, narrowest
+from aligntool.raid.levels import Level, level_of
 from aligntool.raid.members import Known, dramless_words, is_dramless, link_words, shared_words
 from aligntool.steps import CheckInitramfs, EditFile, RebuildInitramfs, ReloadUnits, Step, Subject
 from aligntool.system import TableLine

@@ -71,7 +71,7 @@ _EXT_SUPER = KIB
 # struct ext4_super_block, from its start: s_mtime, s_mnt_count, s_last_mounted.
 _EXT_TIME, _EXT_COUNT, _EXT_PLACE = 0x2C, 0x34, 0x88
 _EXT_MAGIC = 0xEF53
-_MOUNTABLE = ("xfs", "ext4", "btrfs", "vfat")  # those that hold files: swap does not
+_HOLDING_FILES = ("xfs", "ext4", "btrfs", "vfat")  # swap does not
 _NOT_THERE, _TWO_THINGS = 2, 8  # blkid(8), EXIT STATUS
 
 
@@ -122,7 +122,7 @@ def refuse_foreign(device: str, planned: Sequence[MakeFileSystem]) -> None:
 
 def refuse_used(step: MakeFileSystem) -> None:
     """Raises Refused where files lie on the file system that would be wiped, or nobody can tell."""
-    there = step.kind in _MOUNTABLE and kernel_folder(step.device) is not None and is_there(step)
+    there = step.kind in _HOLDING_FILES and kernel_folder(step.device) is not None and is_there(step)
     if there and not was_never_mounted(step.device, step.kind):
         with _mount_points(step) as places:
             found = sorted({name for place in places for name in files_below(place)})[:5]

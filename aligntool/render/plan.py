@@ -8,7 +8,7 @@ from aligntool import steps
 from aligntool.audit.wording import shell_word
 from aligntool.change import Place, Plan
 from aligntool.documents import as_object
-from aligntool.raid.chunks import ceiling_words
+from aligntool.raid.ceilings import ceiling_words
 from aligntool.raid.commands import (
     ProgramStep,
     command_of,

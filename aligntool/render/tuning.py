@@ -13,7 +13,7 @@ from aligntool.render.plan import shell_line, time_words
 from aligntool.units import counted, format_rate, format_size, significant
 
 if TYPE_CHECKING:  # loading it takes a quarter of the time of `plan realign`
-    from aligntool.measure.chunks import Sweep
+    from aligntool.measure.arrays import Sweep
 
 
 def _sweep_words(sweep: "Sweep") -> str:

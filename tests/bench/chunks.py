@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from aligntool.raid.chunks import LEVELS, WORKLOADS  # noqa: E402
+from aligntool.raid.levels import LEVELS, WORKLOADS  # noqa: E402
 from aligntool.raid.measured import DEFAULT_CHUNK, Tuning, choose, loads_of, parse_tuning  # noqa: E402  # noqa: E402
 from aligntool.units import KIB, MIB, format_size  # noqa: E402
 from tests.bench.page import put  # noqa: E402

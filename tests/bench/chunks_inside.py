@@ -9,8 +9,8 @@ from pathlib import Path
 
 from aligntool.change import RaidGoal
 from aligntool.cli.arrays import look_at_members
-from aligntool.measure.chunks import Measuring, Sweep, plan_sweep
-from aligntool.raid.chunks import WORKLOADS
+from aligntool.measure.arrays import Measuring, Sweep, plan_sweep
+from aligntool.raid.levels import WORKLOADS
 from aligntool.raid.measured import DEFAULT_CHUNK, TEST_UUID, loads_of, tuning_text
 
 DEVICES = [f"/dev/nvme{number}n1" for number in range(4)]

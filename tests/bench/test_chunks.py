@@ -2,7 +2,7 @@
 
 import pytest
 
-from aligntool.raid.chunks import WORKLOADS
+from aligntool.raid.levels import WORKLOADS
 from aligntool.raid.measured import Sample, Tuning, choose, loads_of
 from aligntool.render.lines import text_of
 from aligntool.render.tuning import tuning_lines

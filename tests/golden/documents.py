@@ -18,7 +18,7 @@ from aligntool.measure.results import Conditions, DriveState
 from aligntool.measure.sweeps import Setting, Spans, Starts
 from aligntool.measure.unit import Boundary, Evidence, Inference, Looked, Penalty, Probed, ProbeResult, document
 from aligntool.measure.unit_design import Kind
-from aligntool.raid.chunks import Ceiling
+from aligntool.raid.ceilings import Ceiling
 from aligntool.raid.make import Record, save
 from aligntool.raid.measured import Identity, Sample, Tuning, tuning_text
 from aligntool.raid.reformat import ReformatGoal

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.inventory import Source, Uplink
-from aligntool.raid.chunks import LEVELS, DriveRate, ceiling, ceiling_words, known_rates
+from aligntool.raid.ceilings import DriveRate, ceiling, ceiling_words, known_rates
+from aligntool.raid.levels import LEVELS
 from aligntool.recipes.drives import load_drives
 from tests.machines.captured import report
 from tests.raid.made import drives, linked

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from aligntool.audit.report import Grid, GridKind, Severity
 from aligntool.inventory import Source
-from aligntool.raid.chunks import LEVELS, WORKLOADS, Evidence, Stripes, data_members, judge_chunk, recommend_chunk
+from aligntool.raid.chunks import Evidence, Stripes, judge_chunk, recommend_chunk
+from aligntool.raid.levels import LEVELS, WORKLOADS, data_members
 from aligntool.units import KIB, MIB, is_power_of_two
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aligntool.raid.chunks import LEVELS, capacity, data_members
+from aligntool.raid.levels import LEVELS, capacity, data_members
 from aligntool.units import GIB, KIB
 
 # io_opt in sysfs of arrays made on five emulated NVMe drives (kernel 6.12): level, layout, members, chunk, io_opt.

@@ -14,10 +14,10 @@ from aligntool.change import RaidGoal
 from aligntool.cli.arrays import look_at_members
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Layer
-from aligntool.measure.chunks import Measuring, Sweep, job_of, plan_sweep
+from aligntool.measure.arrays import Measuring, Sweep, job_of, plan_sweep
 from aligntool.measure.fio import fio_words
-from aligntool.raid.chunks import WORKLOADS
 from aligntool.raid.commands import command_of, tuning_command
+from aligntool.raid.levels import WORKLOADS
 from aligntool.raid.measured import TEST_UUID, Load, has_test_array, loads_of
 from aligntool.render.tuning import plan_command
 from aligntool.steps import MakeArray

@@ -20,7 +20,7 @@ from aligntool.cli.arrays import look_at_members
 from aligntool.cli.options import Kept
 from aligntool.cli.raid import keep_and_tell
 from aligntool.errors import Refused, Stopped
-from aligntool.measure.chunks import Measuring, Sweep, plan_sweep, signals_wait
+from aligntool.measure.arrays import Measuring, Sweep, plan_sweep, signals_wait
 from aligntool.raid.measured import parse_tuning
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import find_tool, run

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refused
-from aligntool.raid.chunks import LEVELS, WORKLOADS, Stripes, recommend_chunk
+from aligntool.raid.chunks import Stripes, recommend_chunk
 from aligntool.raid.commands import command_of
+from aligntool.raid.levels import LEVELS, WORKLOADS
 from aligntool.raid.measured import (
     Identity,
     Sample,

@@ -18,7 +18,7 @@ from aligntool.audit.report import (
     explanations,
 )
 from aligntool.inventory import Disk, DiskKind, LinkHop, Port, most_of, runs_below
-from aligntool.raid.chunks import Rates, hop_words, narrowest
+from aligntool.raid.ceilings import Rates, hop_words, narrowest
 from aligntool.raid.running import ArrayView
 from aligntool.render import audit, svg
 from aligntool.render.disk_map import check_drawn

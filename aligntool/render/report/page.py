@@ -21,7 +21,7 @@ from aligntool.measure.fio import Pattern
 from aligntool.measure.results import Conditions, Data, Result, warnings_of
 from aligntool.measure.results import Series as Figures
 from aligntool.measure.sweeps import Spans, Starts
-from aligntool.raid.chunks import ceiling_words
+from aligntool.raid.ceilings import ceiling_words
 from aligntool.recipes.goals import BenchTest
 from aligntool.render import svg
 from aligntool.render.bench import FIGURES, drive_facts, figure_cells

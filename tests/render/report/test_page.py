@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Code, Finding, Severity
 from aligntool.inventory import DiskKind, Inventory, Layer
-from aligntool.raid.chunks import known_rates
+from aligntool.raid.ceilings import known_rates
 from aligntool.raid.running import arrays_of
 from aligntool.recipes.drives import load_drives
 from aligntool.render.lines import harmless

@@ -21,8 +21,8 @@ from aligntool.linux.users import sysfs_folder
 from aligntool.measure.fio import Job, Pattern, Side, fill_job, run_job
 from aligntool.measure.run import Cell, Runs, SweepProgress
 from aligntool.raid import measured
-from aligntool.raid.chunks import LEVELS, copies_of
 from aligntool.raid.commands import make_array, tuning_command
+from aligntool.raid.levels import LEVELS, copies_of
 from aligntool.raid.measured import Identity, Sample, Tuning
 from aligntool.raid.members import METADATA
 from aligntool.raid.planning import Decided, decide_raid

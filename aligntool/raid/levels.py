@@ -1,0 +1,72 @@
+"""What distinguishes the levels: how many drives they need, what they keep twice, how much of it holds data (md(4))."""
+
+from dataclasses import dataclass
+
+from aligntool.change import RAID_WORDS
+
+WORKLOADS = RAID_WORDS["workload"]
+PARITY_LAYOUTS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asymmetric")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    word: str  # as mdadm and the kernel write it
+    title: str
+    least_members: int
+    parity: int = 0  # members' worth of every stripe that holds no data
+    striped: bool = True  # there is a chunk
+    redundant: bool = True  # a member may fail
+
+
+LEVELS = {
+    "raid0": Level("raid0", "RAID0", 2, redundant=False),
+    "raid1": Level("raid1", "RAID1", 2, striped=False),
+    "raid10": Level("raid10", "RAID10", 2),
+    "raid5": Level("raid5", "RAID5", 3, parity=1),
+    "raid6": Level("raid6", "RAID6", 4, parity=2),
+}
+
+
+def level_of(word: str) -> Level:
+    """Return the level of a running array, also one that aligntool never plans. RAID4 has its parity on one member."""
+    raid4 = Level("raid4", "RAID4", 3, parity=1)
+    other = Level(word, word, 1, striped=False, redundant=False)
+    return LEVELS.get(word) or (raid4 if word == "raid4" else other)
+
+
+def layouts_of(level: Level, members: int) -> tuple[str, ...]:
+    """Return the values of `--layout`, the recommended one first; () where there is no choice. RAID10: n near, f far, o
+    offset."""
+    if level.parity:
+        return PARITY_LAYOUTS
+    if level.word == "raid10":
+        copies = range(2, max(members, 2) + 1)
+        return tuple(f"{kind}{number}" for number in copies for kind in "nfo")
+    return ()
+
+
+def copies_of(level: Level, members: int, layout: str) -> int:
+    """Return how many copies of every byte the array has, not counting parity."""
+    if level.word == "raid1":
+        return members
+    return int(layout[1:]) if level.word == "raid10" and layout[1:].isdigit() else 1
+
+
+def data_members(level: Level, members: int, layout: str) -> int:
+    """Return how many members' worth of a full stripe hold data, at least 1.
+
+    RAID10 whose copies do not divide its members counts all of them, as the kernel's io_opt does
+    (raid10_set_queue_limits), and so does RAID10 in the far and offset layouts, whose copies are none of the near
+    ones that it divides by (raid10.c, setup_geo).
+    """
+    if level.word == "raid1":
+        return 1
+    copies = copies_of(level, members, layout)
+    if layout.startswith(("f", "o")) or members % copies:
+        copies = 1
+    return max((members - level.parity) // copies, 1)
+
+
+def capacity(level: Level, members: int, layout: str, each: int) -> int:
+    """Return the size of the array in bytes when each member gives `each` bytes."""
+    return (members - level.parity) * each // copies_of(level, members, layout)
