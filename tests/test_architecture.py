@@ -212,6 +212,28 @@ def test_only_these_modules_open_anything_for_writing() -> None:
     assert found == set(WRITERS)
 
 
+# Where to put what
+
+KINDS = {"ext4", "xfs", "btrfs", "vfat", "ntfs", "exfat", "f2fs", "swap"}
+
+
+def test_who_adds_a_file_system_is_told_of_every_list_of_them() -> None:
+    listing = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in SOURCES
+        for node in _tree(path).body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        and len(KINDS & {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}) > 2
+    }
+    assert len(listing) > 10
+    row = next(
+        line
+        for line in (ROOT / "docs/architecture.md").read_text().splitlines()
+        if line.startswith("| a file system or another superblock")
+    )
+    assert not {name for name in listing if f"`{name}`" not in row}
+
+
 # Rule: a bare size or offset is bytes
 
 
