@@ -404,9 +404,11 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # here a full disk still has a name; at exit it would be a trace
     except (Refused, Stopped) as error:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the code is what counts from here on
         _print_error(str(error), error.hint)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOTCONN:  # a move that was begun raises Stopped
@@ -420,10 +422,13 @@ def main() -> None:
 
 def _print_error(reason: str, hint: str) -> None:
     """Print one clear error on stderr; names in it may come from a disk or from a path of someone else."""
-    for line in reason.split("\n"):
-        print(f"aligntool: {harmless(line)}", file=sys.stderr)
-    for line in hint.split("\n") if hint else ():
-        print(f"  → {harmless(line)}", file=sys.stderr)
+    try:
+        for line in reason.split("\n"):
+            print(f"aligntool: {harmless(line)}", file=sys.stderr)
+        for line in hint.split("\n") if hint else ():
+            print(f"  → {harmless(line)}", file=sys.stderr)
+    except OSError:  # a terminal that was closed: the code is still the answer, also when Python flushes what is left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 # Standard output that reports its own errors: a full disk or a closed output becomes a refusal.

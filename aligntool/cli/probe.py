@@ -22,6 +22,7 @@ from aligntool.errors import ExitCode, Refused, failing_as
 from aligntool.inventory import Disk
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.look import look
+from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import Given
 from aligntool.measure import timing, unit_design
 from aligntool.measure.results import room_words
@@ -90,7 +91,7 @@ def ended_by_signals() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGHUP)}
+    before = {each: signal.signal(each, stop) for each in STOPPING[1:]}
     try:
         with pipes_may_break():
             yield

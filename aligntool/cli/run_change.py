@@ -195,7 +195,8 @@ def _stopping(on_stop: Callable[[], None]) -> Iterator[None]:
             yield
     finally:
         for one, handler in handlers.items():
-            signal.signal(one, handler)
+            if signal.getsignal(one) == stop:  # else it ends now, with the code that it has
+                signal.signal(one, handler)
 
 
 @contextmanager

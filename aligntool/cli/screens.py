@@ -122,6 +122,13 @@ def _verdict(answers: list[str], errors: int) -> str:
     return "OK: every partition starts on its boundaries" if answers else "no partition to judge"
 
 
+async def standing(path: str) -> str:
+    """Return "old", "new" or "in-flight"; "" where the disk does not answer, for example."""
+    child = await start("status", "--json", "--", path, errors=DEVNULL)
+    output, _ = await child.communicate()
+    return str(json.loads(output or "{}").get("state", ""))
+
+
 def as_text(lines: Iterable[Line]) -> Text:
     """Return lines with their colours."""
     return Text("\n").join(Text.assemble(*((harmless(words), style.value) for words, style in line)) for line in lines)
@@ -314,7 +321,8 @@ class DiskPage(Screen[None]):
     async def action_recover(self, way: str) -> None:
         self._begin(way)
         self._show(await self._printed(way, "--dry-run"))
-        plan = await asyncio.to_thread(read_journal, self._disk.path)
+        known = await standing(self._disk.path) == "in-flight"
+        plan = await asyncio.to_thread(read_journal, self._disk.path) if known else None
         self._ask(Change(plan, (way, self._disk.path)) if plan else None)
 
     def _ask(self, change: Change | None) -> None:
@@ -351,7 +359,7 @@ class DiskPage(Screen[None]):
                 self._hear(heard, line.decode(errors="replace").rstrip("\n"))
         code, path = await child.wait(), self._disk.path
         if code in (ExitCode.DONE, ExitCode.STOPPED):
-            in_flight = await asyncio.to_thread(read_journal, path) is not None
+            in_flight = await standing(path) in ("in-flight", "")
             self._disk = replace(self._disk, in_flight=in_flight)
             self._stopped.pop(path, None)
         if code == ExitCode.STOPPED:

@@ -43,7 +43,7 @@ PACKAGES = {
     "unshare": "util-linux",
     "rsvg-convert": "librsvg2-bin (Fedora: librsvg2-tools, openSUSE: rsvg-convert, Arch: librsvg)",
 }
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # missing in a plain user's PATH
 _LONGEST = 1500  # characters of a program's last words
 _GRACE_S = 1.0

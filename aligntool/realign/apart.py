@@ -178,7 +178,7 @@ class _Act:
                     in_flight = applying.way is not Moment.BEGUN
                     apply_events(plan, applying, nullcontext(self._take), lambda *_: None, in_flight=in_flight)
             except BaseException as error:
-                error.add_note(traceback.format_exc())
+                error.__notes__ = [traceback.format_exc()]  # which has those that there were
                 end = error
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             self.over.set()
