@@ -109,7 +109,7 @@ def running_array(step: MemberStep) -> str:
     found = _find(step.array)
     if found is not None and attribute(found, "array_state") == "inactive":  # it may lack members that are there
         run_program("mdadm", "--stop", f"/dev/{found}")
-        found = None
+        found = _find(step.array)
     if found is None:
         run_program("mdadm", "--assemble", "--run", step.path, f"--uuid={step.array}")
         settle()

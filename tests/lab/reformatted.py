@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aligntool.change import StepDone, from_json
+from aligntool.change import Event, StepBegun, StepDone, from_json
+from aligntool.raid.commands import member_commands
 from aligntool.raid.make import begin, go_forward, one_at_a_time
 from aligntool.raid.steps_system import Paths
+from aligntool.steps import TakeOutMember
 from tests.lab.in_guest import OUT, by_serial, ended, start
 
 MIB = 1 << 20
@@ -26,7 +28,8 @@ STATE = Path("/var/lib/aligntool")
 KEY = Path("/run/key")
 MAPPED = Path("/dev/mapper/inside")
 PLACE = Path("/mnt/reformatted")
-BACK = {"out": 4, "back": 5}  # the second member is out and not formatted; formatted and not back
+# Ends in the middle of the second member: out and not formatted; formatted and not back; given up and not removed.
+BACK: dict[str, Event] = {"out": StepDone(4), "back": StepDone(5), "leaving": StepBegun(4)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ def main(names: Sequence[str]) -> None:
         case = next(each for each in CASES if each.name == word)
         if how.startswith("resume"):
             said = resumed(case, cut=how == "resume+cut")
+        elif how == "differing":
+            said = differing(case)
         else:
             said = taken_back(case, BACK[how]) if how in BACK else carried_out(case, how)
         (OUT / f"{name}.json").write_text(json.dumps(said, indent=1))
@@ -92,12 +97,28 @@ def carried_out(case: Case, how: str = "") -> dict[str, object]:
     return {"sums": sums, "tables_before": tables, "refused": refused, "dry": dry, "done": done, **seen(case)}
 
 
-def taken_back(case: Case, last: int) -> dict[str, object]:
-    """Ended after this step, in the middle of the second member, and taken back."""
+def differing(case: Case) -> dict[str, object]:
+    """Members that differ in front of the place where an earlier comparison was interrupted."""
+    clear()
+    make(case)
+    name, first = Path("/dev/md/data").resolve().name, f"{by_serial()[SERIALS[0]].name}p1"
+    start = 512 * int(Path("/sys/block", name, "md", f"dev-{first}", "offset").read_text())
+    with Path("/dev", first).open("r+b", buffering=0) as member:
+        member.seek(start + 16 * MIB)
+        member.write(b"differs " * 512)
+        os.fsync(member.fileno())
+    Path("/sys/block", name, "md/sync_min").write_text(str(128 * MIB // 512))
+    return {"done": forked("raid", "reformat", "/dev/md/data", "--lba-size", "4096", "--yes", "--json")}
+
+
+def taken_back(case: Case, last: Event) -> dict[str, object]:
+    """Ended after this event, in the middle of the second member, and taken back."""
     clear()
     make(case)
     sums, tables = filled(case), tables_of(case)
-    code, out, err = forked("raid", "reformat", "/dev/md/data", "--lba-size", "4096", "-o", "/run/plan.json")
+    code, out, err = forked(
+        "raid", "reformat", "/dev/md/data", "--lba-size", "4096", "-o", "/run/plan.json", "--overwrite"
+    )
     if code:
         raise SystemExit(f"raid reformat: {code}: {out}{err}")
     child = os.fork()
@@ -105,7 +126,10 @@ def taken_back(case: Case, last: int) -> dict[str, object]:
         paths, plan = Paths(), from_json(Path("/run/plan.json").read_text())
         with one_at_a_time(paths.state):
             for event in go_forward(begin(plan, paths), plan, paths):
-                if event == StepDone(last):
+                if event == last:
+                    step = plan.steps[last.index] if isinstance(last, StepBegun) else None
+                    if isinstance(step, TakeOutMember):
+                        run(*member_commands(step)[0])
                     os._exit(0)
     os.waitpid(child, 0)
     between = Path("/proc/mdstat").read_text()
@@ -167,6 +191,7 @@ def make(case: Case) -> None:
         *(["--spare-devices=1"] if case.spare else []), f"--metadata={case.metadata}", "--bitmap=internal",
         "--homehost=any", "--name=data", *members,
     )  # fmt: skip
+    run("udevadm", "settle")  # udev makes the link
     run("mdadm", "--wait", "/dev/md/data", fails=True)
     device = "/dev/md/data"
     if case.content == "luks":
