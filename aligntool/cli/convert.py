@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
+from typer import BadParameter
+
 from aligntool.change import Plan, RealignGoal, with_asked
 from aligntool.cli import options
 from aligntool.cli.options import command
@@ -38,16 +40,20 @@ class ConvertOptions:
         goal = RealignGoal(journal_file=options.absolute(self.journal))
         return Conversion(Request(goal, typed=typed), self.sizes)
 
-    def copying(self, disk: str, output: str) -> "ConvertCopy":
+    def copying(self, disk: str, output: str, rate: int | None) -> "ConvertCopy":
         """Return the operation that leaves the disk as it is. Raises Refused."""
+        if output in ("", "-"):
+            raise BadParameter("a copy goes to a file or a disk: -o NEW")
         if self.journal:
             text = "a copy has no journal: it has no table before it is complete"
             raise Refused(text, hint="leave --journal out", code="invalid-option", subject="--journal")
         typed = (*words_of(self.sizes), *options.typed_words({"-o": output}))
-        return ConvertCopy(Copying(Request(typed=typed), disk, self.sizes, output))
+        return ConvertCopy(Copying(Request(typed=typed), disk, self.sizes, output), rate)
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        if self.both and self.sector_size != "4096":
+            raise BadParameter("--both and --sector-size contradict each other")
         return SIZES if self.both else (int(self.sector_size),)
 
 
@@ -79,7 +85,11 @@ def convert(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
     refuse(options.show_inside(disk, writes=not dry_run and output is None))
-    operation = table_change("convert", disk, asked.request(), rate) if output is None else asked.copying(disk, output)
+    operation: Operation
+    if output is None:
+        operation = table_change("convert", disk, asked.request(), rate)
+    else:
+        operation = asked.copying(disk, output, rate)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 
@@ -104,6 +114,7 @@ class ConvertCopy(Operation):
     """Copy a disk, with a table for sectors of another size."""
 
     asked: Copying
+    rate: int | None = None
 
     def make_plan(self) -> Plan:
         return self.asked.find_plan()[0].plan
@@ -122,7 +133,7 @@ class ConvertCopy(Operation):
 
     @contextmanager
     def locked(self, plan: Plan) -> Iterator[Applying]:
-        copying = apart(lambda _: locked_copy(plan, self.asked), plan, self.asked.output, options.say)
+        copying = apart(lambda _: locked_copy(plan, self.asked, self.rate), plan, self.asked.output, options.say)
         with pipes_may_break(), copying as applying:
             yield applying
 

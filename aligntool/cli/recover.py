@@ -96,7 +96,7 @@ def _kept(text: str, rate: int | None) -> tuple[Operation, Plan]:
         case "convert":
             return table_change("convert", path, asked_of(text, "convert", Conversion), rate), plan
         case "convert-copy":
-            return ConvertCopy(asked_of(text, "copying", Copying)), plan
+            return ConvertCopy(asked_of(text, "copying", Copying), rate), plan
         case "layers":
             return Layers(path, asked_of(text, "asked", Request)), plan
         case "layout":

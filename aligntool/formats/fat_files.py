@@ -21,7 +21,7 @@ _INFO, _FREE, _NEXT = 48, 488, 492  # where FSInfo lies; in it: free clusters, a
 
 
 class Bytes(Protocol):
-    """What an mmap can do."""
+    """Bytes of which pieces are read and written."""
 
     def __getitem__(self, piece: slice, /) -> bytes: ...
     def __setitem__(self, piece: slice, content: bytes, /) -> None: ...

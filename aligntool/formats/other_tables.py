@@ -302,14 +302,14 @@ def _sector_size(reader: Reader, table: MbrSector, reported: int | None) -> tupl
     """Return the sector size of an MBR, which does not state it. The reported one is used unless the disk contradicts
     it.
 
-    It objects when partitions would lie beyond its end that fit in the other size, or when nothing known starts where
-    the reported size puts them and something does where the other size would.
+    It objects when partitions would lie beyond its end that fit in the other size, or when more of them start with
+    something known where the other size would put them: an eighth of a place may be that of another partition.
     """
     own = reported or 512
     other = 4096 if own == 512 else 512
     if not table.used or not _fits(reader, table, other):
         return own, []
-    doubt = _starts_something(reader, table, other) and not _starts_something(reader, table, own)
+    doubt = _known_starts(reader, table, other) > _known_starts(reader, table, own)
     if _fits(reader, table, own) and not doubt:
         return own, []
     if reported is None:
@@ -323,7 +323,7 @@ def _may_count_in_4096(reader: Reader, table: MbrSector) -> bool:
     """Return whether nothing shows that the entries count in sectors of 512 bytes: what lies at their starts, their
     ends, or a start that tools choose for such sectors (63, or a whole number of MiB).
     """
-    if not table.used or not _fits(reader, table, 4096) or _starts_something(reader, table, 512):
+    if not table.used or not _fits(reader, table, 4096) or _known_starts(reader, table, 512):
         return False
     return not any(entry.start == 63 or (entry.start and entry.start % 2048 == 0) for entry in table.used)
 
@@ -332,14 +332,16 @@ def _fits(reader: Reader, table: MbrSector, sector_size: int) -> bool:
     return all(entry.end * sector_size <= reader.size for entry in table.used)
 
 
-def _starts_something(reader: Reader, table: MbrSector, sector_size: int) -> bool:
+def _known_starts(reader: Reader, table: MbrSector, sector_size: int) -> int:
+    """Return the number of entries that start with something known."""
+    count = 0
     for entry in table.used:
         at = entry.start * sector_size
-        if entry.is_extended and peek(reader, at + 510, 2) == b"\x55\xaa":
-            return True
-        if not entry.is_extended and entry.start and starts_at(reader, at) is not None:
-            return True
-    return False
+        if entry.is_extended:
+            count += peek(reader, at + 510, 2) == b"\x55\xaa"
+        else:
+            count += bool(entry.start and starts_at(reader, at) is not None)
+    return count
 
 
 def _entry_faults(reader: Reader, table: MbrSector) -> list[TableFault]:

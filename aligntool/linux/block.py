@@ -383,6 +383,11 @@ def look_only(path: str) -> Iterator[LookOnly]:
 _NAP_S = 0.1
 
 
+def limited(device: Device, rate: int | None) -> Device:
+    """Return the device itself, or one that keeps a rate."""
+    return Limited(device, rate) if rate else device
+
+
 class Limited:
     """A device that writes at most this many bytes per second, over all threads; an idle second does not accumulate.
 

@@ -1,11 +1,12 @@
 """Make a FAT anew for sectors of another size, with its files, label and serial number, beside the old one."""
 
 import hashlib
+import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from mmap import mmap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -43,7 +44,7 @@ def new_fat(path: str, extent: Extent, layer: Layer, length: int, sector_size: i
 
     `most`: bytes that it may take in memory. Raises Refused where it cannot be had.
     """
-    with TemporaryDirectory(prefix="aligntool-") as folder:
+    with TemporaryDirectory(prefix="aligntool-") as folder, _room_in(folder):
         old, new = Path(folder, "old"), Path(folder, "new")
         boot = _copy_out(path, extent, old, most)
         bits = _make(new, boot, layer, extent.start, length, sector_size)
@@ -52,6 +53,18 @@ def new_fat(path: str, extent: Extent, layer: Layer, length: int, sector_size: i
         with fresh_reader(str(new)) as reader:
             parts = tuple(b"".join(_pieces(reader, run)) for run in runs)
     return NewFat(runs, parts, f"FAT{bits}", files)
+
+
+@contextmanager
+def _room_in(folder: str) -> Iterator[None]:
+    """Raise Refused with the reason where it is that the folder is full, of which mcopy has no words then."""
+    try:
+        yield
+    except (OSError, Refused) as error:
+        if shutil.disk_usage(folder).free >= MIB:
+            raise
+        text = f"it is made in {shell_word(str(Path(folder).parent))}, where no room is left"
+        raise _unbuilt(text, "TMPDIR=FOLDER names another one") from error
 
 
 def _pieces(reader: Reader, run: Extent) -> Iterator[bytes]:
@@ -108,9 +121,8 @@ def _fill(folder: Path, path: str) -> int:
         Path(folder, f"{name}.conf").write_text(f'mtools_skip_check=1\ndrive f: file="{folder}/{name}"\n')
     with ExitStack() as stack:
         old, new = (stack.enter_context(Path(folder, name).open("r+b")) for name in ("old", "new"))
-        source, target = (stack.enter_context(mmap(file.fileno(), 0)) for file in (old, new))
         try:
-            count = copy_files(source, target)
+            count = copy_files(_Content(old.fileno()), _Content(new.fileno()))
         except BrokenFatError as error:
             raise _unbuilt(str(error)) from error
     if _listing(folder, "old") != _listing(folder, "new"):
@@ -121,6 +133,20 @@ def _fill(folder: Path, path: str) -> int:
     if checked.code:
         raise _unbuilt(f"fsck.fat finds what was made for {shell_word(path)} not whole: {checked.last_lines}")
     return count
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """The bytes of a file. A write that finds no room is an error, where an mmap ends the process (SIGBUS)."""
+
+    descriptor: int
+
+    def __getitem__(self, piece: slice) -> bytes:
+        start, end = piece.start or 0, piece.stop
+        return os.pread(self.descriptor, end - start, start)
+
+    def __setitem__(self, piece: slice, content: bytes) -> None:
+        os.pwrite(self.descriptor, content, piece.start)
 
 
 def _listing(folder: Path, name: str) -> tuple[str, str, str]:

@@ -309,10 +309,10 @@ def alone(paths: Iterable[str]) -> Iterator[None]:
 
 
 @contextmanager
-def locked(disks: Iterable[str]) -> Iterator[None]:
+def locked(disks: Iterable[str], *, shared: bool = False) -> Iterator[None]:
     """Lock whole disks against udev (systemd, "Locking Block Device Access"): otherwise it would read the superblocks
     of an array that has just been stopped, and start it again. Opened for reading only: udev reads the table of a whole
-    disk again when a writer closes it. Raises Refused.
+    disk again when a writer closes it. `shared`: with others that only read. Raises Refused.
     """
     with ExitStack() as stack:
         for disk in dict.fromkeys(disks):
@@ -320,7 +320,7 @@ def locked(disks: Iterable[str]) -> Iterator[None]:
                 descriptor = stack.enter_context(opened(disk, os.O_RDONLY | os.O_NOCTTY))
             except OSError as error:
                 raise _not_opened(disk, error) from error
-            _flock(descriptor, disk)
+            _flock(descriptor, disk, shared=shared)
         yield
 
 
@@ -397,12 +397,12 @@ def _not_opened(path: str, error: OSError) -> Refused:
     return Refused(f"{path} cannot be opened to write: {error.strerror}", hint=f"ls -l {word}")
 
 
-def _flock(descriptor: int, path: str, *, and_posix: bool = False) -> None:
+def _flock(descriptor: int, path: str, *, and_posix: bool = False, shared: bool = False) -> None:
     """Lock it with flock, and check for POSIX locks of other programs, such as QEMU's on the disks of its machines."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             if and_posix:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 fcntl.lockf(descriptor, fcntl.LOCK_UN)

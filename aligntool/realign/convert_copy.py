@@ -13,7 +13,7 @@ from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.formats.gpt import read_bytes
 from aligntool.inventory import Disk, TableLabel
-from aligntool.linux.block import DiskDevice, look_only
+from aligntool.linux.block import DiskDevice, limited, look_only
 from aligntool.linux.lock import alone, lock_disk, locked
 from aligntool.linux.users import locks_on, occupants
 from aligntool.realign.applying import Applying
@@ -87,6 +87,10 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
     """
     if os.path.lexists(output):
         return None
+    if "/" not in output and Path("/dev", output).exists():
+        raise Refused(f"{output} is a device of this machine", hint=f"-o /dev/{output}, or -o ./{output} for a file")
+    if not (folder := Path(output).parent).is_dir():
+        raise Refused(f"{output}: {folder} is not a folder", hint="another name for -o")
     size = align_up(disk.size or 0, BLOCK)
     end = max((new_extent(part).end for part in disk.partitions), default=0)
     tail = table_places(label_of(disk), size, sizes)[1]
@@ -113,19 +117,19 @@ def _empty_disk(output: str, sizes: tuple[int, ...]) -> steps.Subject:
 
 
 @contextmanager
-def locked_copy(plan: Plan, asked: Copying) -> Iterator[Applying]:
+def locked_copy(plan: Plan, asked: Copying, rate: int | None = None) -> Iterator[Applying]:
     """Lock the source, see that the plan is still true, and open what is written to; a new image that is not complete
-    is removed. Raises Refused.
+    is removed. `rate`: bytes a second at most. Raises Refused.
     """
     with naming(asked.source), _only_read(asked.source) as source:
         if not os.path.lexists(asked.output):
             found, runs = still_same_copy(plan, asked)
             with _made(asked.output, plan.disk) as target:
-                yield _applying(found, runs, source, target, asked)
+                yield _applying(found, runs, source, limited(target, rate), asked)
             return
         with lock_disk(asked.output) as target_disk:
             found, runs = still_same_copy(plan, asked)
-            yield _applying(found, runs, source, target_disk.device, asked)
+            yield _applying(found, runs, source, limited(target_disk.device, rate), asked)
             with suppress(OSError):  # what is done is done: partprobe makes the kernel read it
                 target_disk.kernel.show(tuple((place.number, place.after) for place in plan.places))
 
@@ -136,7 +140,7 @@ def _only_read(path: str) -> Iterator[Device]:
     found = (*occupants(Path(path).stat()), *locks_on(path))
     refuse(Refusal("in-use", path, f"{path} is in use: {one.what}", one.end) for one in found)
     disks = [path] if Path(path).is_block_device() else []
-    with alone(disks), locked(disks), look_only(path) as device:
+    with alone(disks), locked([path], shared=True), look_only(path) as device:
         yield device
 
 
@@ -166,7 +170,7 @@ def _made(output: str, target: steps.Subject) -> Iterator[Device]:
         with DiskDevice(descriptor, image_sector_size=target.sector_size) as device:
             yield device
     except BaseException:
-        path.unlink()
+        path.unlink(missing_ok=True)
         raise
     finally:
         os.close(descriptor)

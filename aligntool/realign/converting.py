@@ -114,7 +114,9 @@ def _about_disk(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
                 yield Refusal("bound", disk.name, text, audit)
     if (disk.size or 0) % BLOCK:
         text = f"{disk.name} has {disk.size} bytes, which are no whole sectors of {BLOCK}"
-        longer = f"truncate --size=%{BLOCK} {shell_word(disk.path)}; then sgdisk -e {shell_word(disk.path)}"
+        longer = f"truncate --size=%{BLOCK} {shell_word(disk.path)}"
+        if table is not None and table.label is TableLabel.GPT:
+            longer += f"; then sgdisk -e {shell_word(disk.path)}"
         yield Refusal("odd-size", disk.name, text, longer if disk.kind is DiskKind.IMAGE else audit)
 
 
@@ -125,9 +127,8 @@ def _about_part(
     label = label_of(disk)
     head, tail = table_places(label, size, sizes)
     unneeded = f"if nothing in it is needed: {as_root(disk, f'sfdisk --delete {shell_word(disk.path)} {part.number}')}"
-    moved = (
-        unneeded if part.type_code in _RAW else next_command(disk, "plan realign", "--grain 1MiB")
-    )  # it leaves those
+    realigned = next_command(disk, "plan realign", "--grain 1MiB")
+    moved = unneeded if part.type_code in _RAW else realigned  # it leaves those
     if extent.start % BLOCK:
         text = f"{what} begins at byte {extent.start}, which is not on {format_size(BLOCK)}"
         yield Refusal("off-grid", what, text, moved)
@@ -143,8 +144,9 @@ def _about_part(
         text = f"{what} ends at {format_size(end)}, and an MBR for sectors of {min(sizes)} bytes reaches to 2TiB"
         hint = f"make it a GPT where its sectors have {BLOCK} bytes: sgdisk --mbrtogpt {shell_word(disk.path)}"
         yield Refusal("table-limit", what, text, hint)
-    if end > tail.start and label != TableLabel.DOS:
-        text = f"{what} ends {end - tail.start} bytes too late: the new table has its backup there"
+    if end > tail.start:
+        there = "the disk ends there" if end > size else "the new table has its backup there"
+        text = f"{what} ends {end - tail.start} bytes too late: {there}"
         yield Refusal("no-room", what, text, next_command(disk, "convert", *words_of(sizes), "-o NEW"))
     if part.role is Role.EXTENDED:
         return

@@ -18,7 +18,7 @@ from aligntool.formats.parked import find_parked
 from aligntool.formats.reader import open_area
 from aligntool.formats.windows_names import Names, read_names
 from aligntool.inventory import Disk, Inventory, Layer, TableLabel
-from aligntool.linux.block import DiskDevice, Limited, look_only
+from aligntool.linux.block import DiskDevice, Limited, limited, look_only
 from aligntool.linux.commands import asked_health
 from aligntool.linux.content import UsedMap, check_content, read_used
 from aligntool.linux.lock import lock_disk
@@ -252,7 +252,7 @@ def locked_disk(
     with naming(path), lock_disk(path, image_sector_size=plan.disk.sector_size) as locked:
         for note in locked.notes:
             on_note(note)
-        device = Limited(locked.device, rate) if rate else locked.device
+        device = limited(locked.device, rate)
         opened = open_journal(journal_file, length=new_journal) if journal_file else nullcontext()
         with opened as journal:
             asked = {path: locked.device} | ({journal_file: journal} if journal_file and journal else {})

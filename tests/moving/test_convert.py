@@ -1,8 +1,12 @@
 """A disk gets a table for sectors of another size: the same files, no tool objects, what cannot work is refused."""
 
 import json
+import os
 import random
 import re
+import signal
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,10 +14,11 @@ import pytest
 
 from aligntool.units import KIB, MIB
 from tests.conftest import run
-from tests.moving.attached import looped
+from tests.moving.attached import looped, mounted
 from tests.moving.disks import place
-from tests.moving.mover import REFUSED, aligntool
+from tests.moving.mover import REFUSED, STOPPED, aligntool, begin
 from tests.moving.test_kills import killed, written
+from tests.run_aligntool import program
 from tests.thorough import THOROUGH
 
 Loop = Callable[..., Path]
@@ -426,6 +431,78 @@ def test_two_mbrs_have_no_room_in_one_sector(tmp_path: Path) -> None:
 def test_the_size_that_the_table_has_is_refused(tmp_path: Path) -> None:
     disk = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
     assert "is for sectors of 512 bytes already" in aligntool("convert", disk, "--sector-size", "512", code=REFUSED)
+
+
+def test_an_eighth_of_a_start_that_is_another_partition_does_not_hide_that_the_table_is_for_4096(
+    tmp_path: Path,
+) -> None:
+    """8 MiB are sector 2048 of 4096 bytes, and sector 2048 of 512 bytes is where the first one begins."""
+    disk = with_content(tmp_path, "mkswap {0}")
+    with disk.open("r+b") as file:
+        file.truncate(64 * MIB)
+    run("sfdisk", "-q", disk, stdin="label: dos\nstart=2048,size=2048,type=82\nstart=16384,size=49152,type=82\n")
+    place(tmp_path / "content", disk, 8 * MIB)
+    run("mkswap", "-U", "clear", tmp_path / "content", str(1024))
+    place(tmp_path / "content", disk, MIB)
+    aligntool("convert", disk, "--yes")
+    assert "is for sectors of 4096 bytes already" in aligntool("convert", disk, code=REFUSED)
+
+
+def test_a_copy_is_refused_where_it_cannot_go(tmp_path: Path) -> None:
+    disk = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
+
+    def refused(output: str | Path, *words: str, code: int = REFUSED) -> str:
+        return re.sub(r"\s+", " ", aligntool("convert", disk, "--yes", *words, "-o", output, code=code))
+
+    assert "is not a folder" in refused(tmp_path / "no" / "new.img")
+    assert "a device of this machine" in refused("null")
+    for output in ("", "-"):
+        assert "a copy goes to a file or a disk" in refused(output, code=2)
+    assert "contradict each other" in refused(tmp_path / "new.img", "--both", "--sector-size", "512", code=2)
+    assert {one.name for one in tmp_path.iterdir()} == {"disk.img", "content"}
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "fdisk")
+def test_an_mbr_is_not_copied_to_a_disk_that_ends_before_its_partitions(tmp_path: Path) -> None:
+    image, target = make_mbr(tmp_path), tmp_path / "target.img"
+    with target.open("wb") as file:
+        file.truncate(90 * MIB)
+    with looped(target, sector_size=4096) as device:
+        said = re.sub(r"\s+", " ", aligntool("convert", image, "--yes", "-o", device, code=REFUSED))
+        assert f"partition 6 ends {10 * MIB} bytes too late: the disk ends there" in said
+    assert not any(target.read_bytes())
+
+
+def test_meanwhile_the_source_of_a_copy_stays_as_it_is_and_a_signal_removes_the_copy(tmp_path: Path) -> None:
+    disk = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
+    with (tmp_path / "more").open("wb") as file:
+        file.write(b"x" * (8 * MIB))
+    run("debugfs", "-w", "-R", f"write {tmp_path / 'more'} more", f"{disk}?offset={MIB}")
+    copying = begin("convert", disk, "--yes", "--rate", "512KiB", "-o", new := tmp_path / "new.img")
+    try:
+        while copying.poll() is None and not new.exists():
+            time.sleep(0.05)
+        assert "locked by another program" in aligntool("convert", disk, "--yes", code=REFUSED)
+    finally:
+        copying.send_signal(signal.SIGTERM)
+    assert copying.wait(60) == STOPPED  # it keeps the rate, or it would have ended
+    assert not new.exists()
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("fsck.fat")
+def test_a_folder_for_temporary_files_that_is_full_is_named(tmp_path: Path) -> None:
+    """At any moment: a write into memory that has no room behind it would end the process."""
+    disk = make(tmp_path)
+    for size in ("1800k", "2200k"):
+        with mounted(Path("none"), "mount", "-t", "tmpfs", "-o", f"size={size}") as folder:
+            environment = {**os.environ, "TMPDIR": str(folder)}
+            ended = subprocess.run(
+                program("convert", disk, "--dry-run"), env=environment, capture_output=True, text=True
+            )
+        assert ended.returncode == REFUSED, ended
+        assert f"it is made in {folder}, where no room is left" in re.sub(r"\s+", " ", ended.stderr)
 
 
 @pytest.mark.needs_tools("qemu-img", "qemu-storage-daemon", "unshare", "setpriv")
