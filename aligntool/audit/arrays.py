@@ -129,16 +129,28 @@ def _chunk_findings(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Itera
     if not chunk:
         return
     text = f"its chunk of {format_size(chunk)}"
+    longer = _longer_chunk(disk, facts, known)
     cut = [(member, grid) for member in known for grid in chunk_units(member.judged.grids) if chunk % grid.size]
     if cut:
         member, grid = max(cut, key=lambda pair: pair[1].size)
         below = "is smaller than" if chunk < grid.size else "is not a multiple of"
         its = f"the {grid.kind} of {member.name}, {format_size(grid.size)} ({grid.source}: {grid.by})"
-        yield tell(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, f"{text} {below} {its}")
+        yield tell(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, f"{text} {below} {its}", *longer)
     elif chunk < LEAST_CHUNK:
         text += f" is smaller than {format_size(LEAST_CHUNK)}, and most requests are cut"
         published = "published: with 4KiB a database on four NVMe drives did 0.79 of the work of one drive"
-        yield tell(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, text, published)
+        yield tell(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, text, published, *longer)
+
+
+def _longer_chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> tuple[str, ...]:
+    """Return a sentence with the command that changes a chunk in its place; none where there is no such one."""
+    units = {grid.size for member in known for grid in chunk_units(member.judged.grids)}
+    fits = (chunk for chunk in (LEAST_CHUNK << at for at in range(8)) if not any(chunk % unit for unit in units))
+    chunk = next((chunk for chunk in fits if facts.each and facts.each % chunk == 0), 0)
+    if facts.level not in PARITY or not chunk:
+        return ()
+    grow = as_root(disk, f"mdadm --grow {disk.path} --chunk={chunk // KIB} --backup-file=FILE")
+    return (f"in its place, with FILE on another drive and a backup of everything: {grow}",)
 
 
 def _stripe(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:

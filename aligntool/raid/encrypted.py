@@ -15,6 +15,7 @@ from aligntool.steps import ReencryptSectors
 from aligntool.units import format_size
 
 _BACKUP = "a backup of the header from before must not be restored any more; cryptsetup luksHeaderBackup makes another"
+_MD = "chunk and data offset of md stay, because a power cut meanwhile would lose data: aligntool explain AT603"
 # Bytes a second: each is read, written to cryptsetup's journal, and written to its place.
 _ROTATIONAL, _FLASH = 20 * 10**6, 100 * 10**6
 
@@ -42,7 +43,8 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
     rate = _FLASH if disk.rotational is False else _ROTATIONAL
     cost = Estimate(total, ceil(total / rate) if disk.rotational is not None else None)
     goal = f"LUKS2 in sectors of {format_size(sector)}"
-    return Plan("layers", steps.subject(disk), goal, (), done, (_BACKUP,) * bool(found), tuple(_notes(found)), cost)
+    notes = (*_notes(found), *([_MD] if disk.array else []))
+    return Plan("layers", steps.subject(disk), goal, (), done, (_BACKUP,) * bool(found), notes, cost)
 
 
 def _unfit(disk: Disk, part: Partition, layer: Layer, sector: int) -> Iterator[Refusal]:

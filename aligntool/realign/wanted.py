@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from aligntool.audit.layers import data_places
 from aligntool.audit.report import Answer, GridKind, Judged, Verdict
-from aligntool.audit.wording import layer_name, next_command
+from aligntool.audit.wording import layer_name, next_command, shell_word
 from aligntool.change import RealignGoal, Used
 from aligntool.errors import Refusal
 from aligntool.formats.part_types import EFI_SYSTEM
@@ -155,6 +155,7 @@ def _inside(sorting: "Wanted", judged: Judged, part: Partition, need: StartGrid)
     if any((place - first) % need.size for place in places):
         apart = f"segments of {name} begin at several distances from a boundary of {format_size(need.size)}"
         sorting.notes.append(f"partition {part.number}: {apart}; a move puts its start there, and not all of them")
+        sorting.notes.extend(_pvmoves(part, need))
     elif first % least:
         odd = f"the data of {name} begin {format_size(first)} into it, which is not a multiple of {format_size(least)}"
         sorting.notes.append(f"partition {part.number}: {odd}: its start and not they are put on the boundary")
@@ -188,6 +189,20 @@ def _about_sectors(judged: Judged, goal: RealignGoal) -> Iterator[str]:
         sectors = f"LUKS2 in sectors of {format_size(min(units))} on a drive of {format_size(size)}"
         who = f"{'partition' if len(numbers) == 1 else 'partitions'} {', '.join(map(str, numbers))}"
         yield f"{who}: {sectors}; larger ones afterwards: {larger}"
+
+
+def _pvmoves(part: Partition, need: StartGrid) -> list[str]:
+    """Return a sentence with the commands for the volumes that no move of their partition puts right."""
+    first = part.content[0].data_start or 0
+    off = {one.volume for one in part.content[0].segments if not need.has(one.extent.start - first + need.phase)}
+    if not off:
+        return []
+    group, node = min(off).partition("/")[0], f"/dev/{part.node}" if part.node else "PV"
+    moves = "; ".join(f"sudo pvmove -n {shell_word(one.partition('/')[2])} {node}" for one in sorted(off))
+    kept = f"sudo vgcfgbackup {shell_word(group)}; {moves}"
+    return [
+        f"partition {part.number}: extents smaller than the boundary are moved by LVM, to others of the group: {kept}"
+    ]
 
 
 def wanted(judged: Judged, goal: RealignGoal) -> Wanted:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.audit.judge import audit
 from aligntool.change import Plan, from_json, to_json
 from aligntool.errors import Refused
 from aligntool.inventory import Layer
@@ -22,6 +23,7 @@ from aligntool.raid.steps_luks import too_small
 from aligntool.steps import ReencryptSectors
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.made import judge, made_disk, with_content
+from tests.audit.made_arrays import machine
 from tests.conftest import run
 from tests.in_memory import BytesReader
 from tests.run_aligntool import run_aligntool
@@ -255,6 +257,13 @@ def test_a_plan_survives_its_document() -> None:
     assert from_json(to_json(plan)) == plan
     assert plan.steps == (ReencryptSectors(1, Extent(MIB, 64 * MIB), "b", 512, 4096),)
     assert planned(luks2(unit=4096)).steps == ()
+
+
+def test_the_layers_of_an_array_leave_its_chunk_and_its_data_where_they_are_and_say_why() -> None:
+    report = audit(machine("raid5", None, chunk=4 * KIB), {})
+    plan = plan_layers(report.judged[-1], ())
+    assert plan.steps == ()
+    assert any("a power cut meanwhile would lose data" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize(

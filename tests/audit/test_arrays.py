@@ -82,6 +82,24 @@ def test_a_chunk_that_cuts_the_page_of_its_members_is_told_with_who_says_so() ->
     assert told(report(machine("raid0", None, chunk=128 * KIB), (PAGE,))) == [("AT603", "warning")]
 
 
+@pytest.mark.parametrize(
+    ("level", "each", "typed"),
+    [
+        ("raid5", 120 * MIB, "sudo mdadm --grow /dev/md127 --chunk=16 --backup-file=FILE"),
+        ("raid5", 120 * MIB + 4 * KIB, ""),  # mdadm: "does not evenly divide device size"
+        ("raid10", 120 * MIB, ""),  # mdadm takes no backup file for it
+        ("raid0", 120 * MIB, ""),
+    ],
+)
+def test_a_chunk_that_can_be_changed_in_its_place_is_told_with_the_command_and_its_backup_file(
+    level: str, each: int, typed: str
+) -> None:
+    found = report(machine(level, None, chunk=4 * KIB, each=each))
+    (finding,) = [one for one in found.findings if one.code.value == "AT603"]
+    commands = [one.partition(": ")[2] for one in finding.evidence if "mdadm" in one]
+    assert commands == ([typed] if typed else [])
+
+
 def test_how_far_a_resync_is_is_told_with_its_rate_and_what_is_left() -> None:
     facts = {"sync_action": "resync", "sync_done": 25 * GIB, "sync_total": 100 * GIB, "sync_rate": GIB // 4}
     (finding,) = [one for one in report(machine("raid1", None, **facts)).findings if one.code.value == "AT602"]

@@ -7,6 +7,7 @@ to. Alone because it is virtme-ng's business how a guest gets a tree, a udev and
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -56,6 +57,21 @@ class Guest:
         command = self.command(debian_kernel(), "--show-boot-console", "--script-sh", f"bash /lab/{SCRIPT}")
         with started(command, self.folder / "console") as pc:
             pc.until_off(limit_s)
+        return shared
+
+    def cut_off(self, script: str, *, limit_s: float = LIMIT_S) -> Path:
+        """Run this script until it makes /lab/cut, and take the power away; the folder it wrote to."""
+        shared = self.folder / "lab"
+        shared.mkdir(exist_ok=True)
+        (shared / SCRIPT).write_text(f"set -eu\nexport LC_ALL=C\n{script}\n")
+        words = self.command(debian_kernel(), "--show-boot-console", "--script-sh", f"bash /lab/{SCRIPT}")
+        with started(words, self.folder / "console") as pc:
+            deadline = time.monotonic() + limit_s
+            while not (shared / "cut").exists():
+                assert pc.is_on(), pc.console()
+                assert time.monotonic() < deadline, pc.console()
+                time.sleep(0.2)
+            pc.cut()
         return shared
 
     def command(self, kernel: Kernel, *options: str) -> list[str]:

@@ -1,16 +1,13 @@
 """LUKS2 with LVM in it gets larger sectors on a real kernel, through a power cut; what cannot have them is refused."""
 
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.lab.conftest import Lab
 from tests.lab.drives import MIB, Scsi
-from tests.lab.emulator import started
-from tests.lab.guest import SCRIPT, Guest
-from tests.lab.kernel import ROOT, debian_kernel
+from tests.lab.kernel import ROOT
 from tests.thorough import when_thorough
 
 pytestmark = [
@@ -85,23 +82,8 @@ hide
 def said(lab: Lab) -> Path:
     """The folder of two guests: one that was cut off in the middle, and one that went on."""
     guest = lab.guest(Scsi("disk", size=256 * MIB, physical=4096))
-    _cut(guest, BEGIN)
+    guest.cut_off(BEGIN, limit_s=LIMIT_S)
     return guest.run(RESUME, limit_s=LIMIT_S)
-
-
-def _cut(guest: Guest, script: str) -> None:
-    """Run a script until it says /lab/cut, and take the power away."""
-    shared = guest.folder / "lab"
-    shared.mkdir(exist_ok=True)
-    (shared / SCRIPT).write_text(f"set -eu\nexport LC_ALL=C\n{script}\n")
-    words = guest.command(debian_kernel(), "--show-boot-console", "--script-sh", f"bash /lab/{SCRIPT}")
-    with started(words, guest.folder / "console") as pc:
-        deadline = time.monotonic() + LIMIT_S
-        while not (shared / "cut").exists():
-            assert pc.is_on(), pc.console()
-            assert time.monotonic() < deadline, pc.console()
-            time.sleep(0.2)
-        pc.cut()
 
 
 def test_it_was_cut_in_the_middle(said: Path) -> None:

@@ -95,6 +95,7 @@ def test_segments_that_are_off_by_different_distances_are_named_and_the_start_st
     plan = planned(lvm(0, 4 * KIB))
     assert plan.steps == ()
     assert any("segments of LVM2 PV begin at several distances from a boundary of 16KiB" in note for note in plan.notes)
+    assert any(note.endswith("sudo vgcfgbackup vg; sudo pvmove -n 4096 PV") for note in plan.notes), plan.notes
 
 
 def test_a_damaged_header_is_not_believed() -> None:
