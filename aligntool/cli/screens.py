@@ -161,6 +161,7 @@ class Heard:
     pace: Pace = field(default_factory=lambda: Pace(time.monotonic))
     log: list[str] = field(default_factory=list)
     end: list[str] = field(default_factory=list)
+    silent: bool = False  # its last event is that the disk does not answer; lines of text are none
 
 
 class Disks(DataTable[Text]):
@@ -359,7 +360,7 @@ class DiskPage(Screen[None]):
                 self._hear(heard, line.decode(errors="replace").rstrip("\n"))
         code, path = await child.wait(), self._disk.path
         if code in (ExitCode.DONE, ExitCode.STOPPED):
-            in_flight = await standing(path) in ("in-flight", "")
+            in_flight = heard.silent or await standing(path) in ("in-flight", "")
             self._disk = replace(self._disk, in_flight=in_flight)
             self._stopped.pop(path, None)
         if code == ExitCode.STOPPED:
@@ -377,6 +378,7 @@ class DiskPage(Screen[None]):
     def _hear(self, heard: Heard, line: str) -> None:
         """Show an event, or what the command says beside its events."""
         event = json.loads(line if line.startswith("{") else '{"event": "text"}')
+        heard.silent = event["event"] in (("waiting", "text") if heard.silent else ("waiting",))
         match event["event"]:
             case "text" if not heard.end:
                 heard.log.append(line)
