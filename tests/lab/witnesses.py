@@ -21,7 +21,9 @@ SPEED_CODES = {2.5: 1, 5: 2, 8: 3, 16: 4}  # PCI Express Base Specification, Lin
 
 def main(names: Sequence[str]) -> None:
     """Ask about the links, the NVMe drives and the geometries that have these names."""
-    run("umount", "/etc/fstab")  # virtme-ng has one of its own mounted there, and an array's line could not go into it
+    # virtme-ng has one of its own mounted there, and an array's line could not go into it; another part may have been
+    # here before.
+    subprocess.run(("umount", "/etc/fstab"), check=False)
     Path("/etc/fstab").touch()
     drives = {drive.serial: by_serial()[drive.serial] for drive in DRIVES}
     for drive in NVME:
