@@ -41,6 +41,12 @@ _BOOT_CODE = 446  # bytes of sector 0 that belong to no table, with the signatur
 _ARRAY = 16 * 1024  # bytes of 128 entries
 
 
+def check_sizes(sizes: tuple[int, ...]) -> None:
+    """Raise ValueError for sizes that nobody can ask for: a plan comes from a file."""
+    if sizes not in ((512,), (4096,), SIZES):
+        raise ValueError("sector_sizes: neither 512, 4096 nor both")
+
+
 def conversion_of(plan: Plan) -> steps.ConvertTable | None:
     """Return the step that makes a plan a conversion, None for another plan."""
     return next((step for step in plan.steps if isinstance(step, steps.ConvertTable)), None)

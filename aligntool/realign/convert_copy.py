@@ -17,7 +17,7 @@ from aligntool.linux.block import DiskDevice, limited, look_only
 from aligntool.linux.lock import alone, lock_disk, locked
 from aligntool.linux.users import locks_on, occupants
 from aligntool.realign.applying import Applying
-from aligntool.realign.conversion import BLOCK, converted_mbr, new_table, table_groups, table_places
+from aligntool.realign.conversion import BLOCK, check_sizes, converted_mbr, new_table, table_groups, table_places
 from aligntool.realign.convert_request import judged_units, rebuilding, rebuilt
 from aligntool.realign.converting import judge, label_of, new_extent, plan_copy, reformatting
 from aligntool.realign.held import put
@@ -40,6 +40,9 @@ class Copying:
     source: str
     sector_sizes: tuple[int, ...]
     output: str
+
+    def __post_init__(self) -> None:
+        check_sizes(self.sector_sizes)
 
     def find_plan(self) -> tuple[Found, tuple[Extent, ...]]:
         """Return the plan, what it was made from, and what is copied. Raises Refused with every reason."""
@@ -147,7 +150,8 @@ def _only_read(path: str) -> Iterator[Device]:
 def still_same_copy(plan: Plan, asked: Copying) -> tuple[Found, tuple[Extent, ...]]:
     """Plan again: the same disks and steps. Raises Refused."""
     found, runs = asked.find_plan()
-    if is_same_disk(plan.disk, found.plan.disk) and plan.steps == found.plan.steps:
+    shown, now = plan.disk, found.plan.disk
+    if shown.path == now.path and is_same_disk(shown, now) and plan.steps == found.plan.steps:
         return found, runs
     text = f"{asked.source} or {asked.output} is not as it was when the plan was made"
     raise Refused(text, hint="type the same again", code="plan-stale", subject=asked.source)

@@ -12,7 +12,7 @@ from aligntool.linux.block import look_only
 from aligntool.linux.commands import asked_health
 from aligntool.linux.fat import NewFat, new_fat
 from aligntool.linux.users import fresh_reader
-from aligntool.realign.conversion import convert_images, table_places
+from aligntool.realign.conversion import check_sizes, convert_images, table_places
 from aligntool.realign.converting import MOST_HELD, Rebuilding, judge, label_of, new_extent, plan_conversion, unit_of
 from aligntool.realign.request import Found, Request, look_at, refuse_in_flight, refuse_part, waited
 from aligntool.units import MIB, Extent
@@ -26,6 +26,9 @@ class Conversion:
 
     request: Request
     sector_sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        check_sizes(self.sector_sizes)
 
     def find_plan(self, target: str, asked: Request) -> Found:
         """Return the plan, and what it was made from. Raises Refused with every reason."""

@@ -462,6 +462,26 @@ def test_a_copy_is_refused_where_it_cannot_go(tmp_path: Path) -> None:
     assert {one.name for one in tmp_path.iterdir()} == {"disk.img", "content"}
 
 
+def test_a_plan_that_was_edited_is_refused(tmp_path: Path) -> None:
+    """Neither its sizes nor its target can become another one than was shown."""
+    disk, kept, new = (tmp_path / name for name in ("disk.img", "plan.json", "new.img"))
+    with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
+    aligntool("plan", "convert", disk, "-o", kept)
+    plan = json.loads(kept.read_text())
+    said = aligntool("convert", disk, "--dry-run", "--json", "-o", new)
+    copy = json.loads(said[said.index("{") :])
+    for document, key, value in (
+        (plan, "sector_sizes", [0]),
+        (plan, "sector_sizes", []),
+        (copy, "sector_sizes", [1]),
+        (copy, "output", str(tmp_path / "other.img")),
+    ):
+        asked = "convert" if document is plan else "copying"
+        kept.write_text(json.dumps({**document, asked: {**document[asked], key: value}}))
+        aligntool("apply", kept, "--yes", code=REFUSED)
+    assert {one.name for one in tmp_path.iterdir()} == {"disk.img", "content", "plan.json"}
+
+
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "fdisk")
 def test_an_mbr_is_not_copied_to_a_disk_that_ends_before_its_partitions(tmp_path: Path) -> None:
