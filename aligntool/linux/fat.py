@@ -100,7 +100,8 @@ def _make(new: Path, boot: Boot, layer: Layer, start: int, length: int, sector_s
     size = align_down(length, sector_size)
     serial = ("-i", layer.uuid.replace("-", "")) if layer.uuid else ()
     label = ("-n", layer.label) if layer.label else ()
-    form = (f"-S{sector_size}", f"-s{max(boot.cluster, sector_size) // sector_size}", f"-h{start // sector_size}")
+    hidden = start // sector_size if start // sector_size < 1 << 32 else 0  # for a BIOS, which reaches no further
+    form = (f"-S{sector_size}", f"-s{max(boot.cluster, sector_size) // sector_size}", f"-h{hidden}")
     entries = f"-r{max(boot.directory // ENTRY, 512)}"  # of the first folder; a FAT32 takes no notice
     form = ("--invariant", *form, entries, *serial, *label, "--mbr=n")  # the first has a serial number of its own
     for bits in dict.fromkeys((boot.bits, 32, 16, 12)):

@@ -422,6 +422,20 @@ def test_an_mbr_that_reaches_further_than_512_byte_sectors_count_is_refused(tmp_
     assert f"sgdisk --mbrtogpt {disk}" in said
 
 
+@pytest.mark.needs_tools("fdisk", "fsck.fat")
+def test_a_fat_behind_2tib_is_made_anew(tmp_path: Path) -> None:
+    """Its boot sector counts the sectors before it in 32 bits."""
+    disk, fat, start = tmp_path / "disk.img", tmp_path / "fat", (2 << 40) + MIB
+    for path, size in ((disk, 3 << 40), (fat, 64 * MIB)):
+        with path.open("wb") as file:
+            file.truncate(size)
+    run("mkfs.fat", "-F", "16", "-S", "4096", "-n", "FAR", fat)
+    run("fdisk", "-b", "4096", disk, stdin=f"g\nn\n1\n{start // 4096}\n+64M\nt\n1\nw\n")
+    place(fat, disk, start)
+    aligntool("convert", disk, "--sector-size", "512", "--yes")
+    assert "FAR" in run("mdir", "-i", f"{disk}@@{start}", "::")
+
+
 def test_two_mbrs_have_no_room_in_one_sector(tmp_path: Path) -> None:
     disk = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
     run("sfdisk", "-q", disk, stdin="label: dos\nstart=2048,size=49152,type=83\n")
