@@ -58,18 +58,18 @@ class Waiting:
     request: str  # "read", "write" or "flush"; "any" where that is not known
     seconds: int
 
-    @property
-    def words(self) -> tuple[str, str]:
-        """Return it as two sentences."""
-        if self.request == "any":
-            return (
-                f"{self.disk} has not answered for {self.seconds} s. It is waited for",
-                "Ctrl-C is safe: it shows what is left to do",
-            )
+
+def waiting_words(event: Waiting) -> tuple[str, str]:
+    """Return it as two sentences."""
+    if event.request == "any":
         return (
-            f"{self.disk} has not answered a {self.request} for {self.seconds} s. The move waits; nothing is lost",
-            "Ctrl-C is safe: aligntool resume continues later",
+            f"{event.disk} has not answered for {event.seconds} s. It is waited for",
+            "Ctrl-C is safe: it shows what is left to do",
         )
+    return (
+        f"{event.disk} has not answered a {event.request} for {event.seconds} s. The move waits; nothing is lost",
+        "Ctrl-C is safe: aligntool resume continues later",
+    )
 
 
 Event = StepBegun | Progress | StepDone | Said | Waiting

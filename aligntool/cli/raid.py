@@ -391,7 +391,7 @@ def tune_command(
     _confirm(sweep.members, yes)
 
     def look_again() -> None:
-        if in_time(find) != sweep:
+        if find() != sweep:  # in this process, which has the drives locked
             raise Refused("the drives have changed since they were looked at; nothing was written", hint="try again")
 
     _run(sweep, goal, kept, look_again)

@@ -21,7 +21,7 @@ from threading import Lock, Thread
 from types import FrameType
 from typing import NoReturn
 
-from aligntool.change import Event, Moment, Plan, Said, Waiting
+from aligntool.change import Event, Moment, Plan, Said, Waiting, waiting_words
 from aligntool.errors import Refused
 from aligntool.linux.lock import awake
 from aligntool.linux.process import STOPPING, has_signal, how_ended, keep_only, moves_of
@@ -81,7 +81,7 @@ class _Mover:
             if isinstance(message, Said):
                 self.on_note(message.text)
             elif isinstance(message, Waiting) and not self.silent:
-                self.on_note(". ".join(message.words))
+                self.on_note(". ".join(waiting_words(message)))
             self.silent = isinstance(message, Waiting)
         self.silent = False
         return message

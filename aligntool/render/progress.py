@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from aligntool.audit.report import Judged
-from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, Waiting, digest, step_name
+from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, Waiting, digest, step_name, waiting_words
 from aligntool.errors import Refusal
 from aligntool.inventory import Partition
 from aligntool.realign.move import Status
@@ -98,7 +98,7 @@ def event_json(plan: Plan, event: Event) -> str:
     if isinstance(event, Waiting):
         return _line({
             "event": "waiting", "disk": event.disk, "request": event.request, "seconds": event.seconds,
-            "text": ". ".join(event.words),
+            "text": ". ".join(waiting_words(event)),
         })  # fmt: skip
     name = {StepBegun: "step-begun", Progress: "progress", StepDone: "step-done"}[type(event)]
     bytes_ = {"done": event.done, "total": event.total} if isinstance(event, Progress) else {}
@@ -234,7 +234,7 @@ def _teller(
             case Waiting():
                 if not silent <= event.seconds < 2 * silent:  # of a long stall ever fewer lines
                     silent = event.seconds
-                    for words in event.words:
+                    for words in waiting_words(event):
                         write(f"  {harmless(words)}")
                 waits(harmless(f"no answer for {event.seconds} s"))
 
