@@ -253,11 +253,13 @@ def _take_out(step: TakeOutMember, index: int) -> Iterator[Said | Progress]:
 def _replaced(name: str, device: str, index: int) -> Iterator[Progress]:
     """Wait until the spare holds what the member does, whereupon md gives the member up. Raises Stopped."""
     deadline = time.monotonic() + _PATIENCE_S
-    while _FAULTY not in (state := _state(name, device)):
-        yield from _work(name, index)
+    while _FAULTY not in _state(name, device):
+        for progress in _work(name, index):
+            yield progress
+            deadline = time.monotonic() + _PATIENCE_S  # md may take hours, and then a moment until it gives it up
         if attribute(name, "sync_action") != "idle":
             deadline = time.monotonic() + _PATIENCE_S
-        elif _FAULTY not in state and time.monotonic() > deadline:
+        elif time.monotonic() > deadline:
             keep = f"echo -{_WANTED} | sudo tee /sys/block/{name}/md/dev-{Path(device).name}/state"
             raise Stopped(f"no spare took the place of {device} in /dev/{name}: cat /proc/mdstat", hint=keep)
         time.sleep(_PAUSE_S)
