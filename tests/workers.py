@@ -41,15 +41,11 @@ LONGEST = (
     "tests/cli/test_tui.py",
     "tests/raid/test_sweep_ends.py",
     "tests/moving/test_stalled.py",
+    "tests/cli/test_job_control.py",
 )
 ORDER = {"lab": 0, "mounts": 1, **dict.fromkeys(LONGEST, 2), "timed": 4, "alone": 5}
 OTHERS = 3
-LONGEST_TIMED = (
-    "test_a_drive_that_maps_32_mib",
-    "test_a_drive_that_reads_more_pages",
-    "test_a_drive_that_serves_many",
-    "test_passes_over_the_same_data",
-)
+LONGEST_TIMED = ("test_a_drive_that_maps_32_mib", "test_a_drive_that_reads_more_pages", "test_a_drive_that_serves_many")
 HURRY = 5  # how much nicer all others are to tests that go one after the other, or those would end long after them
 # By what a test is known to belong to a group: names and words that it uses, itself or through others of its file.
 WORDS = {

@@ -501,7 +501,7 @@ def _wakes_of(pid: int, threads: str) -> str:
 
 
 def _of_threads(pid: int, threads: str, name: str) -> Iterator[str]:
-    for file in Path(f"/proc/{pid}/task").glob(f"{threads}/{name}"):
+    for file in of_threads(pid, f"{threads}/{name}"):
         with suppress(OSError):
             yield file.read_text()
 
@@ -523,6 +523,13 @@ def _opened_by(pid: int, descriptor: str) -> Iterator[str]:
             path = str(link.readlink())
             if path.startswith("/") and not path.endswith(("/null", " (deleted)")):
                 yield path
+
+
+def of_threads(pid: int | str, pattern: str = "*") -> list[Path]:
+    """Return what proc(5) shows of the threads of a process; nothing of one that has ended, whenever that was."""
+    with suppress(OSError):
+        return [*Path(f"/proc/{pid}/task").glob(pattern)]
+    return []
 
 
 def has_signal(folder: Path, which: str, number: signal.Signals) -> bool:

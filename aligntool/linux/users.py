@@ -15,7 +15,7 @@ from pathlib import Path
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.devices import FileReader, forget_cached
-from aligntool.linux.process import has_signal
+from aligntool.linux.process import has_signal, of_threads
 from aligntool.linux.sysfs import READ_ONLY, SWAPS, mounts_now, opened, parse_swaps
 from aligntool.units import Extent
 
@@ -141,7 +141,7 @@ def _killed(status: os.stat_result) -> Iterator[Occupant]:
     what they had begun to write may be written until then.
     """
     for pid in _flockers(status):
-        if any(has_signal(task, "SigPnd", signal.SIGKILL) for task in Path(f"/proc/{pid}/task").glob("*")):
+        if any(has_signal(task, "SigPnd", signal.SIGKILL) for task in of_threads(pid)):
             what = f"process {pid} was interrupted, and still waits for a read or write that the disk has not answered"
             end = f"ps {pid}   shows whether it has ended; sudo dmesg, why the disk does not answer"
             yield Occupant(what, end, passing=True)
