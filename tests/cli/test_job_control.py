@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import shlex
+import signal
 import termios
 import time
 from contextlib import suppress
@@ -29,6 +30,8 @@ class AtTerminal:
         if not self.pid:
             os.chdir(ROOT)
             os.environ |= {"TERM": "linux", "PS1": "> "}
+            for each in (signal.SIGINT, signal.SIGQUIT):  # a shell has what runs in its background ignore them
+                signal.signal(each, signal.SIG_DFL)
             os.execvp(words[0], words)
         self.printed = b""
 
@@ -61,7 +64,7 @@ class AtTerminal:
 
 
 def test_every_key_that_stops_a_move_leaves_it_in_flight(disk: Path) -> None:
-    slow = (disk, "--yes", "--rate", "1MiB")
+    slow = (disk, "--yes", "--rate", "2MiB")
     shell = AtTerminal("sh", "-i")
     shell.types(f"{shlex.join(program('realign', *slow))}\n".encode())
     shell.until(b"MiB of")

@@ -83,9 +83,14 @@ def medium(image: Path) -> Iterator[Medium]:
             pytest.skip(f"this machine mounts no FUSE file: {(folder / 'errors').read_text().strip()}")
         yield served
     finally:
-        if os.path.ismount(served.disk.parent):
-            run("fusermount3", "-u", served.disk.parent)
+        _wait(lambda: not os.path.ismount(served.disk.parent) or _unmounted(served.disk.parent))
         server.wait(timeout=30)
+
+
+def _unmounted(folder: Path) -> bool:
+    """Another program may be looking at the file for a moment: whoever asks what stands on a loop device does."""
+    run("fusermount3", "-u", folder, fails=True)
+    return not os.path.ismount(folder)
 
 
 def _wait(ready: Callable[[], bool]) -> None:
@@ -93,4 +98,4 @@ def _wait(ready: Callable[[], bool]) -> None:
         if ready():
             return
         time.sleep(0.02)
-    raise AssertionError("the disk was not there after ten seconds")
+    raise AssertionError("the disk was not there, or not gone, after ten seconds")

@@ -136,9 +136,11 @@ def until_closed(disk: Medium, path: Path) -> None:
 
 def opened() -> Iterator[str]:
     """What the processes of this machine have open."""
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):
-            yield str(link.readlink())
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or closed one meanwhile
+            for link in (process / "fd").iterdir():
+                with suppress(OSError):
+                    yield str(link.readlink())
 
 
 def silent_from_the_end_on(trip: Journey, folder: Path) -> None:
