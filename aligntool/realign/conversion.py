@@ -16,6 +16,7 @@ from aligntool.realign.held import marker
 from aligntool.realign.table import (
     CHS_BEYOND,
     CHS_FIRST,
+    Mbr,
     TableImages,
     all_sectors,
     check_before,
@@ -94,8 +95,8 @@ def _another() -> Refused:
 
 
 def _mbr_images(device: Device, plan: Plan, rewrite: steps.ConvertTable, journal_at: int | None) -> TableImages:
-    old, unit = plan.disk.sector_size, device.sector_size
-    mbr = sound_mbr(device, with_chains=True, sector_size=old)
+    unit = device.sector_size
+    mbr = sound_mbr(device, with_chains=True, sector_size=plan.disk.sector_size)
     changes = {change.number: change for change in rewrite.changes}
     found = mbr.primaries | mbr.logicals
     check_before(found, changes)
@@ -103,7 +104,7 @@ def _mbr_images(device: Device, plan: Plan, rewrite: steps.ConvertTable, journal
         raise _another()
     park = next(step for step in plan.steps if isinstance(step, steps.ParkEntries))
     check_parked(park, set(mbr.entries))
-    sector, after = _unit(device, 0, unit), converted_mbr(device, rewrite, old, unit)
+    sector, after = _unit(device, 0, unit), converted_mbr(device, mbr, rewrite, unit)
     parked = with_entries(sector, {each: parked_mbr_entry(mbr.entries[each], journal_at) for each in park.parked})
     places = {align_down(at, unit) for chain in mbr.chains for at in chain.sectors}
     places |= {one.at for one in all_sectors(after[:-1])}
@@ -111,11 +112,11 @@ def _mbr_images(device: Device, plan: Plan, rewrite: steps.ConvertTable, journal
     return TableImages(mbr_writing(ebrs, sector), mbr_writing((), parked), after)
 
 
-def converted_mbr(device: Device, rewrite: steps.ConvertTable, old: int, unit: int) -> Writing:
+def converted_mbr(device: Device, mbr: Mbr, rewrite: steps.ConvertTable, unit: int) -> Writing:
     """Return the MBR of a disk and its EBRs for sectors of another size, as sectors of `unit` bytes. Boot code,
     signature and flags stay, and so does what lies behind the first 512 bytes of a sector.
     """
-    (new,), mbr = rewrite.sector_sizes, sound_mbr(device, with_chains=True, sector_size=old)
+    (new,), old = rewrite.sector_sizes, mbr.sector_size
     changes = {change.number: change for change in rewrite.changes}
     moved = {
         number: moved_entry(entry, changes[number].before, changes[number].after,

@@ -23,7 +23,7 @@ from aligntool.realign.converting import judge, label_of, new_extent, plan_copy,
 from aligntool.realign.held import put
 from aligntool.realign.refusals import refuse_unfit
 from aligntool.realign.request import Found, Request, look_at, read_map, refuse_part
-from aligntool.realign.table import sound_pair
+from aligntool.realign.table import sound_mbr, sound_pair
 from aligntool.steps import Held, is_same_disk
 from aligntool.units import GIB, MIB, Extent, align_up, merged
 
@@ -230,7 +230,7 @@ def _write_table(plan: Plan, step: steps.ConvertTable, source: Device, target: D
     copying = next(one for one in plan.steps if isinstance(one, steps.CopyDisk))
     old = copying.source.sector_size
     if step.label == TableLabel.DOS:
-        writing = converted_mbr(source, step, old, target.sector_size)
+        writing = converted_mbr(source, sound_mbr(source, with_chains=True, sector_size=old), step, target.sector_size)
     else:
         head, tail = table_places(step.label, plan.disk.size, step.sector_sizes)
         sector_0 = read_bytes(source, 0, 512) or b""
