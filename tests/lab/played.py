@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.ansible.play import play, play_thrice
 from tests.lab.in_guest import OUT, drive, ended, start
-from tests.lab.old_arrays import CONF, cut, prepare
+from tests.lab.old_arrays import CONF, cut, prepare, run
 
 SERIALS = ("played0", "played1", "played2")
 OF_CUT = ("cut0", "cut1")
@@ -30,6 +30,7 @@ def main(_: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         played = {**thrice(Path(folder)), **unfinished(Path(folder))}
     (OUT / "played.json").write_text(json.dumps(played))
+    put_away()
 
 
 def thrice(folder: Path) -> dict[str, object]:
@@ -49,6 +50,17 @@ def unfinished(folder: Path) -> dict[str, object]:
         said = play(folder, "unfinished.yml", {"drives": drives}, "--tags", task)
         found[task] = [before, said, seen()]
     return dict(found)
+
+
+def put_away() -> None:
+    """Later parts find no array, and nothing that udev would make one of."""
+    run("umount", "/srv/played")
+    for node in sorted(Path("/sys/block").glob("md*")):
+        run("mdadm", "--stop", f"/dev/{node.name}")
+    for each in (drive(serial) for serial in (*SERIALS, *OF_CUT)):
+        run("mdadm", "--zero-superblock", f"{each}p1")
+        run("wipefs", "--all", each)
+    run("udevadm", "settle")
 
 
 def look(name: str, drives: Sequence[str]) -> dict[str, object]:
