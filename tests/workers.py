@@ -13,6 +13,7 @@ import compileall
 import fcntl
 import gc
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator
@@ -63,13 +64,17 @@ GATE, ROOM, ROOM_OF_TIMED = (Path(__file__).with_name(name) for name in ("worker
 
 def pytest_configure(config: pytest.Config) -> None:
     """Have modules compiled once, where the environment forbids it too: hundreds of programs are started, and an
-    emulated processor takes a minute to compile them.
+    emulated processor takes a minute to compile them. Tests are compiled by pytest in a way of its own, which every
+    process would do with all of them at the same time.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     if not hasattr(config, "workerinput"):
         for folder in ("aligntool", "tests"):
             compileall.compile_dir(ROOT / folder, quiet=2)
+        if 2 * len([*ROOT.glob("tests/**/test_*-pytest-*.pyc")]) < len([*ROOT.glob("tests/**/test_*.py")]):
+            words = (sys.executable, "-m", "pytest", "--collect-only", "-qq", *config.args)
+            subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     gc.disable()  # what is collected is kept, and to look for garbage among it takes as long again
 
 
