@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -23,6 +23,7 @@ from aligntool.linux.content import sample
 from aligntool.linux.devices import read_array
 from aligntool.linux.files import volatile_kind
 from aligntool.linux.look import look
+from aligntool.linux.process import in_time
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.users import in_use
 from aligntool.raid import make
@@ -34,6 +35,7 @@ from aligntool.raid.running import ArrayView, arrays_of, find_array
 from aligntool.raid.steps_drives import lock_members, look_around
 from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.raid.steps_system import Paths
+from aligntool.realign.apart import Locked, apart
 from aligntool.realign.move import Status
 from aligntool.realign.planning import on_captured_machine
 from aligntool.realign.request import refuse_in_flight
@@ -69,47 +71,70 @@ def array_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
     return raid_plan_lines(plan, width=terminal_width(), type_next=type_next)
 
 
-@contextmanager
 def locked_array(
     plan: Plan, plan_again: Callable[[], Plan], key: Key = NO_KEY, check: Callable[[], None] = lambda: None
-) -> Iterator[Applying]:
-    """Lock the drives, plan again, refuse what cannot be done, and begin a record. Also for plans that only edit files,
-    or change layers: `key` opens them, and `check` raises Refused where what lies inside stands against it.
+) -> AbstractContextManager[Applying]:
+    """Lock the drives, plan again, refuse what cannot be done, and begin a record, in a process of its own. Also for
+    plans that only edit files, or change layers: `key` opens them, and `check` raises Refused where what lies inside
+    stands against it.
 
     Raises Refused while nothing is written, and Stopped afterwards; then the record is kept.
     """
-    paths = Paths()
-    with pipes_may_break(), make.one_at_a_time(paths.state):
-        _refuse_unfinished(plan, paths)
-        with lock_members(plan.steps) as locked:
-            refuse_changed(plan, plan_again())
-            make.refuse_impossible(plan, paths)
-            check()
-            if kind := volatile_kind(paths.state):
-                again = _WITHOUT_RECORD.get(plan.purpose, "an unfinished array has to be made again with --wipe")
-                say(f"{paths.state} is a {kind}: a power cut would lose the record, and {again}")
-            record = make.begin(plan, paths)
-            try:
-                yield Applying(make.go_forward(record, plan, paths, locked, key), ways_on(plan.disk.path))
-            except (Refused, KeyboardInterrupt):
-                make.forget(record)  # nothing was written yet
-                raise
+
+    @contextmanager
+    def locked(on_note: Callable[[str], object]) -> Iterator[Applying]:
+        paths = Paths()
+        with make.one_at_a_time(paths.state):
+            _refuse_unfinished(plan, paths)
+            with lock_members(plan.steps) as members:
+                refuse_changed(plan, plan_again())
+                make.refuse_impossible(plan, paths)
+                check()
+                if kind := volatile_kind(paths.state):
+                    again = _WITHOUT_RECORD.get(plan.purpose, "an unfinished array has to be made again with --wipe")
+                    on_note(f"{paths.state} is a {kind}: a power cut would lose the record, and {again}")
+                record = make.begin(plan, paths)
+                try:
+                    yield Applying(make.go_forward(record, plan, paths, members, key), ways_on(plan.disk.path))
+                except (Refused, KeyboardInterrupt):
+                    make.forget(record)  # nothing was written yet
+                    raise
+
+    return _apart(locked, plan)
 
 
 def go_on(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan:
     """Finish an array that is unfinished, or take it back; the plan as it is here. Raises Refused and Stopped."""
-    paths = Paths()
-    with pipes_may_break(), make.one_at_a_time(paths.state):
-        record = make.read_record(record.file)  # as it is now that it is locked
-        try:
-            plan = plan_here(record.plan, look_around())
-        except Refused as refusal:
-            refusal.hint += f"\n{_given_up(record)}"
-            raise
-        events = make.go_back(record, plan, paths) if back else make.go_forward(record, plan, paths, key=key)
-        way = Moment.UNDOING if back else Moment.RESUMED
-        follow(plan, Applying(events, ways_on(plan.disk.path), way=way), json_=json_)
+    plan = in_time(lambda: _here(record))
+
+    @contextmanager
+    def locked(on_note: Callable[[str], object]) -> Iterator[Applying]:
+        paths = Paths()
+        with make.one_at_a_time(paths.state):
+            now = make.read_record(record.file)  # as it is now that it is locked
+            if _here(now) != plan:
+                raise Refused("a drive got another name meanwhile", hint=ways_on(plan.disk.path), code="plan-stale")
+            events = make.go_back(now, plan, paths) if back else make.go_forward(now, plan, paths, key=key)
+            yield Applying(events, ways_on(plan.disk.path), way=Moment.UNDOING if back else Moment.RESUMED)
+
+    with _apart(locked, plan) as applying:
+        follow(plan, applying, json_=json_, in_flight=True)
     return plan
+
+
+@contextmanager
+def _apart(locked: Locked, plan: Plan) -> Iterator[Applying]:
+    with pipes_may_break(), apart(locked, plan, plan.disk.path, say) as applying:
+        yield applying
+
+
+def _here(record: Record) -> Plan:
+    """The plan, with the names that its drives have now. Raises Refused."""
+    try:
+        return plan_here(record.plan, look_around())
+    except Refused as refusal:
+        refusal.hint += f"\n{_given_up(record)}"
+        raise
 
 
 def tell_array(plan: Plan, *, json_: bool) -> None:

@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from getpass import getpass
 from pathlib import Path
@@ -48,13 +48,11 @@ class Layers(Operation):
     def next_command(self) -> str:
         return command("realign", self.disk, *self.asked.typed)
 
-    @contextmanager
-    def locked(self, plan: Plan) -> Iterator[Applying]:
+    def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
         if os.geteuid() != 0:
             raise Refused("layers are changed by root only", hint="type the same after sudo", code="root-only")
         key = read_key(self.key_file)
-        with locked_array(plan, self.make_plan, key, lambda: refuse_unfit(plan, key)) as applying:
-            yield applying
+        return locked_array(plan, self.make_plan, key, lambda: refuse_unfit(plan, key))
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         report_layers(plan, json_=json_)

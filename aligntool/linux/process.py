@@ -10,7 +10,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
@@ -86,6 +86,19 @@ def find_program(name: str) -> str | None:
     return shutil.which(name, path=os.environ.get("PATH", os.defpath) + _SBIN)
 
 
+_inherited: set[int] = set()
+
+
+@contextmanager
+def inherited(descriptor: int) -> Iterator[None]:
+    """Have programs that write keep this open, with the locks on it: where aligntool dies, one of them may live on."""
+    _inherited.add(descriptor)
+    try:
+        yield
+    finally:
+        _inherited.discard(descriptor)
+
+
 def run_program(
     *words: str,
     only_reads: bool = False,
@@ -111,7 +124,8 @@ def run_program(
         try:
             child = subprocess.Popen(  # in a session of its own Ctrl-C on the terminal does not reach it
                 (*(end_with_us("KILL") if only_reads else ()), program, *words[1:]),
-                stdin=given, stdout=output or printed, stderr=errors, cwd=folder, pass_fds=pass_fds,
+                stdin=given, stdout=output or printed, stderr=errors, cwd=folder,
+                pass_fds=pass_fds if only_reads else (*pass_fds, *_inherited),
                 env={**os.environ, "LC_ALL": "C", **(environment or {})}, start_new_session=not only_reads,
             )  # fmt: skip
         except OSError as error:
@@ -142,8 +156,8 @@ def follow_program(*words: str, stdin: bytes, pass_fds: tuple[int, ...]) -> Iter
         raise Refused(f"{words[0]} is not installed", hint=f"install the package {PACKAGES.get(words[0], words[0])}")
     with _in_memory(stdin) as given, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
         child = subprocess.Popen(
-            (*end_with_us("INT"), program, *words[1:]), stdin=given, stdout=printed, stderr=errors, pass_fds=pass_fds,
-            env={**os.environ, "LC_ALL": "C"}, start_new_session=True,
+            (*end_with_us("INT"), program, *words[1:]), stdin=given, stdout=printed, stderr=errors,
+            pass_fds=(*pass_fds, *_inherited), env={**os.environ, "LC_ALL": "C"}, start_new_session=True,
         )  # fmt: skip
         try:
             at, code = 0, None
@@ -353,7 +367,7 @@ def in_time(job: Callable[[], T], what: str = "a disk", silence_s: float = MOVES
             if (now := moves_of(child.pid)) != seen or now.runs:
                 seen, since = now, time.monotonic()
             elif time.monotonic() > since + silence_s:
-                what = next(_waited_for(child.pid, now.programs), what)
+                what = next(waited_for(child.pid, now.programs), what)
                 text = f"{what} did not answer within {silence_s:g} s"
                 raise Refused(text, hint="sudo dmesg", code="no-answer", subject=what)
             _listen([child])
@@ -471,7 +485,8 @@ def moves_of(pid: int) -> Moves:
     A process that waits for a program moves by looking whether it has ended, so the program alone counts then. Forks
     of ours have deadlines of their own.
     """
-    programs = tuple(each for child in _children_of(pid) if not _is_ours(child) for each in _with_children(child))
+    children = (child for child in _children_of(pid) if _state_of(child)[0] != "Z" and not _is_ours(child))
+    programs = tuple(each for child in children for each in _with_children(child))
     states = [_state_of(each) for each in programs or (f"{pid}/task/{pid}",)]
     wakes = (_wakes_of(pid, thread) for pid, thread in ([(each, "*") for each in programs] or [(pid, str(pid))]))
     counts = (*(ran for _, ran in states), *wakes)
@@ -506,22 +521,28 @@ def _of_threads(pid: int, threads: str, name: str) -> Iterator[str]:
             yield file.read_text()
 
 
-def _waited_for(pid: int, programs: Sequence[int]) -> Iterator[str]:
+def waited_for(pid: int, programs: Sequence[int] = ()) -> Iterator[str]:
     """Yield the disk or file that a process waits for: that of its system call (proc(5), syscall: the first argument of
-    a read is its descriptor); of one that waits for programs, what it holds open meanwhile, and then theirs.
+    a read is its descriptor). Where programs are waited for, a drive that one of them waits for, what the process
+    itself holds open meanwhile, and what they wait for else.
     """
-    for each in programs or (pid,):
-        with suppress(OSError, ValueError, IndexError):
-            name = str(int(Path(f"/proc/{each}/syscall").read_text().split()[1], 16))
-            yield from _opened_by(pid, "*") if programs else ()
-            yield from _opened_by(each, name)
+    found = [path for each in programs or (pid,) for path in _asked_by(each)]
+    if programs:
+        yield from (path for path in found if path.startswith("/dev/") and not path.startswith("/dev/loop"))
+        yield from _opened_by(pid, "*")
+    yield from found
+
+
+def _asked_by(pid: int) -> Iterator[str]:
+    with suppress(OSError, ValueError, IndexError):
+        yield from _opened_by(pid, str(int(Path(f"/proc/{pid}/syscall").read_text().split()[1], 16)))
 
 
 def _opened_by(pid: int, descriptor: str) -> Iterator[str]:
     for link in Path(f"/proc/{pid}/fd").glob(descriptor):
         with suppress(OSError):
             path = str(link.readlink())
-            if path.startswith("/") and not path.endswith(("/null", " (deleted)")):
+            if path.startswith("/") and not path.endswith(("/null", "/lock", " (deleted)")):
                 yield path
 
 

@@ -7,8 +7,8 @@ import signal
 import stat
 import struct
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
     """Return the users of a whole disk and of each of its partitions; of a partition and of its disk as a whole, but of
     no other partition; of an image file, the loop devices over it.
     """
-    others = (*_killed(status), *loops_over(status))
+    others = (*_killed_lockers(status), *loops_over(status))
     if not stat.S_ISBLK(status.st_mode):
         return others
     nodes = nodes_of(status)
@@ -136,15 +136,29 @@ def _loops(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
                 yield Occupant(f"{name} is attached to {loop}", f"sudo losetup -d {loop}")
 
 
-def _killed(status: os.stat_result) -> Iterator[Occupant]:
+def _killed_lockers(status: os.stat_result) -> Iterator[Occupant]:
     """Yield programs that were killed and still have the file or node locked: they end when a disk answers them, and
     what they had begun to write may be written until then.
     """
-    for pid in _flockers(status):
+    yield from killed(_flockers(status))
+
+
+def killed(processes: Iterable[int | str]) -> Iterator[Occupant]:
+    """Yield those of the processes that were killed and have not ended."""
+    for pid in processes:
         if any(has_signal(task, "SigPnd", signal.SIGKILL) for task in of_threads(pid)):
             what = f"process {pid} was interrupted, and still waits for a read or write that the disk has not answered"
             end = f"ps {pid}   shows whether it has ended; sudo dmesg, why the disk does not answer"
             yield Occupant(what, end, passing=True)
+
+
+def openers(path: Path) -> Iterator[int]:
+    """Yield the processes that have a file open."""
+    place = path.resolve()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if link.readlink() == place:  # compared by name: what others have open may be on a server that is gone
+                yield int(link.parts[2])
 
 
 def _is_own(loop: str) -> bool:

@@ -21,7 +21,8 @@ from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.inventory import Disk
 from aligntool.linux.files import remove_file, replace_file, sync_folder
 from aligntool.linux.lock import partition_problem
-from aligntool.linux.process import find_program, run_program
+from aligntool.linux.process import find_program, inherited, run_program
+from aligntool.linux.users import killed, openers
 from aligntool.raid import steps_drives, steps_luks, steps_md, steps_system
 from aligntool.raid.boot import FSTAB, LIST_FILE
 from aligntool.raid.commands import purpose_of
@@ -139,7 +140,9 @@ def _checksum(body: Mapping[str, object]) -> str:
 
 @contextmanager
 def one_at_a_time(state: Path = STATE) -> Iterator[None]:
-    """Let no other aligntool make or undo an array meanwhile. Makes the directory. Raise Refused."""
+    """Let no other aligntool make or undo an array meanwhile, nor while a program that was run inside lives. Makes the
+    directory. Raise Refused.
+    """
     try:
         (state / "arrays").mkdir(mode=0o700, parents=True, exist_ok=True)
         sync_folder(state)
@@ -150,8 +153,11 @@ def one_at_a_time(state: Path = STATE) -> Iterator[None]:
         raise Refused(f"{state}: {error.strerror}", hint="type the same after sudo" if root else "") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+        with inherited(descriptor):
+            yield
     except BlockingIOError:
+        for left in killed(openers(state / "lock")):
+            raise Refused(left.what, hint=left.end) from None
         raise Refused("another aligntool is making an array", hint="aligntool status") from None
     finally:
         os.close(descriptor)

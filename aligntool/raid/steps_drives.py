@@ -116,8 +116,6 @@ def _shown(device: str, place: Extent, where: str) -> Iterator[Refusal]:
 # no member may be given back while any of them still holds what the plan gives up: of an earlier array that
 # is half erased, the other half would be assembled and be in use.
 
-_WHY = "a member of an array"
-
 
 class LockedMembers:
     """The locked drives and partitions, by path. One that is not locked yet is locked for as long as it is used."""
@@ -131,12 +129,12 @@ class LockedMembers:
         """A whole drive as `lock_disk` does; of a drive whose partition is taken, that partition. Raises Refused."""
         path = step.disk.path
         if step.entries or step.device == path:
-            self._disks[path] = self._stack.enter_context(lock_disk(path, why=_WHY))
+            self._disks[path] = self._stack.enter_context(lock_disk(path))
         else:
             self._partitions[step.device] = self._stack.enter_context(lock_partition(step.device))
 
     def disk(self, path: str) -> AbstractContextManager[LockedDisk]:
-        return nullcontext(self._disks[path]) if path in self._disks else lock_disk(path, why=_WHY)
+        return nullcontext(self._disks[path]) if path in self._disks else lock_disk(path)
 
     def partition(self, path: str) -> AbstractContextManager[DiskDevice]:
         return nullcontext(self._partitions[path]) if path in self._partitions else lock_partition(path)

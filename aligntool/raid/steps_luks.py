@@ -171,7 +171,7 @@ def _refuse_inside(step: ReencryptSectors, loop: PartitionLoop, key: Key) -> Non
 @contextmanager
 def _attached(plan: Plan, step: ReencryptSectors) -> Iterator[PartitionLoop]:
     path = plan.disk.path
-    locked = lock_disk(path, image_sector_size=plan.disk.sector_size, why="encrypting anew")
+    locked = lock_disk(path, image_sector_size=plan.disk.sector_size)
     with locked, partition_loop(path, step.extent) as loop:
         yield loop
 

@@ -25,6 +25,7 @@ from aligntool.steps import CheckArray, FormatMember, MemberStep, PutBackMember,
 from aligntool.units import Extent
 
 _PAUSE_S = 0.1
+_FROZEN_S = 3.0
 _LONGEST_PAUSE_S = 1.0
 _PATIENCE_S = 20.0  # until md begins to recover, or the kernel shows what a format changed
 _SECTOR = 512
@@ -118,7 +119,19 @@ def running_array(step: MemberStep) -> str:
         raise Stopped(f"the array {step.path}, UUID {step.array}, does not run: cat /proc/mdstat; mdadm --detail")
     if attribute(found, "array_state") == "read-auto":
         run_or_stop("mdadm", "--readwrite", f"/dev/{found}")
+    _thaw(found)
     return found
+
+
+def _thaw(name: str) -> None:
+    """An mdadm that was killed while it added a member leaves the array frozen, and md fills no member then (Manage.c,
+    sysfs_freeze_array). Another mdadm, which somebody else runs, does it for a moment only. Raises Stopped.
+    """
+    deadline = time.monotonic() + _FROZEN_S
+    while attribute(name, "sync_action") == "frozen":
+        if time.monotonic() > deadline:
+            run_or_stop("mdadm", "--action=idle", f"/dev/{name}")
+        time.sleep(_PAUSE_S)
 
 
 def _find(uuid: str) -> str | None:
@@ -273,7 +286,7 @@ def _format(step: FormatMember) -> Iterator[Said]:
     but what it held of the array. Raises Stopped, and Refused where it is in use.
     """
     path, name = step.disk.path, running_array(step)
-    with lock_disk(path, why="formatting") as own:  # while it is open no other drive gets its name
+    with lock_disk(path) as own:  # while it is open no other drive gets its name
         disk = _stop_unless_ours(step)
         done = disk.nvme is not None and disk.nvme.format_in_use == step.format_after
         if not done:
@@ -339,7 +352,7 @@ def _make_table(step: FormatMember) -> None:
     """The same partitions with the same GUIDs, in the sectors that the drive has now. Raises Stopped."""
     path = step.disk.path
     wanted = [(each.number, each.extent, uuid) for each, uuid in zip(step.entries, step.uuids, strict=True)]
-    with lock_disk(path, why="formatting") as own:
+    with lock_disk(path) as own:
         disk = _stop_unless_ours(step)
         found = [(part.number, part.extent, part.uuid) for part in disk.partitions]
         copies = disk.table.copies if disk.table and not disk.table.faults else ()

@@ -24,8 +24,9 @@ from typing import NoReturn
 from aligntool.change import Event, Moment, Plan, Said, Waiting, waiting_words
 from aligntool.errors import Refused
 from aligntool.linux.lock import awake
-from aligntool.linux.process import STOPPING, has_signal, how_ended, keep_only, moves_of
+from aligntool.linux.process import STOPPING, Moves, has_signal, how_ended, keep_only, moves_of, waited_for
 from aligntool.realign.applying import Applying, apply_events
+from aligntool.steps import DriveStep
 
 STALL_S = 5.0  # a request that takes longer is reported, again and again
 _GRACE_S = 9.0  # for what is under way when the work is stopped
@@ -45,7 +46,8 @@ def apart(locked: Locked, plan: Plan, path: str, on_note: OnNote, *, stall_s: fl
 
     Raises what is raised in the child, and Refused where it was killed.
     """
-    with awake(f"changing partitions: {path}") if Path(path).is_block_device() else nullcontext("") as note:
+    drives = Path(path).is_block_device() or any(isinstance(step, DriveStep) for step in plan.steps)
+    with awake(f"changing {path}") if drives else nullcontext("") as note:
         if note:
             on_note(note)
         parent = os.getpid()
@@ -55,7 +57,7 @@ def apart(locked: Locked, plan: Plan, path: str, on_note: OnNote, *, stall_s: fl
         if pid == 0:
             _Act(theirs, path, stall_s).act(locked, plan, parent, before)
         theirs.close()
-        mover = _Mover(pid, ours, path, on_note)
+        mover = _Mover(pid, ours, path, on_note, stall_s)
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             hint, way, disk = mover.begun()
@@ -72,8 +74,11 @@ class _Mover:
     connection: Connection
     path: str
     on_note: OnNote
+    stall_s: float
     stopped: bool = False
     silent: bool = False  # a disk has not answered for some time
+    seen: Moves = field(default_factory=Moves)  # what moved when it was last looked at, and since when nothing does
+    since: float = 0.0
 
     def begun(self) -> _Begun:
         """Return what it began with, after its notes."""
@@ -99,6 +104,15 @@ class _Mover:
             self.end()
 
     def _receive(self) -> Event | _Begun | None:
+        """The next message; that the disk is waited for, where the child gets nowhere and cannot report it: what waits
+        in libparted has Python's lock, so no thread of the child runs.
+        """
+        while not self.connection.poll(self.stall_s):
+            if (now := moves_of(self.pid)) == self.seen and not now.runs:
+                disk = next(waited_for(self.pid, now.programs), self.path)
+                return Waiting(disk, "any", int(time.monotonic() - self.since))
+            self.seen, self.since = now, time.monotonic()
+        self.seen = Moves()
         try:
             message: _Message = self.connection.recv()
         except (EOFError, ConnectionError):
@@ -139,10 +153,13 @@ class _Mover:
         return 0
 
     def _leave(self) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+        programs = moves_of(self.pid).programs
+        disk = next(waited_for(self.pid, programs), self.path)
+        for pid in (self.pid, *programs):  # which would go on by themselves
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.on_note(
-            f"{self.path} has a read or write under way that it does not answer: process {self.pid} waits for that and"
+            f"{disk} has a read or write under way that it does not answer: process {pid} waits for that and"
             " keeps the disk locked until then. Nothing else is written"
         )
         self.pid = 0
@@ -157,7 +174,6 @@ class _Act:
     stall_s: float
     sending: Lock = field(default_factory=Lock)
     applying: Applying | None = None
-    tells: bool = False  # it is the parent that is waited for
     over: Flag = field(default_factory=Flag)
 
     def act(self, locked: Locked, plan: Plan, parent: int, mask: Iterable[int]) -> NoReturn:
@@ -197,24 +213,17 @@ class _Act:
             self.connection.send(message)
 
     def _take(self, event: Event) -> None:
-        self.tells = True
         self._send(event)
         self.connection.recv()
-        self.tells = False
 
     def _watch(self) -> None:
         """Report in the meantime what a disk has not answered."""
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # while the main thread blocks them, too, they wait
-        seen, since = None, 0.0
-        while not self.over.wait(self.stall_s):
-            now, waiting = moves_of(os.getpid()), None
-            if self.applying and self.applying.unanswered and not now.programs:
-                waiting = self.applying.unanswered()
-            elif now != seen or now.runs or self.tells:
-                seen, since = now, time.monotonic()
-            else:
-                waiting = Waiting(self.path, "any", int(time.monotonic() - since))
-            if waiting:
+        told = 0.0
+        while not self.over.wait(self.stall_s / 5):
+            asked = self.applying.unanswered if self.applying else None
+            if asked and time.monotonic() > told + self.stall_s and (waiting := asked()):
+                told = time.monotonic()
                 self._send(waiting)
 
 

@@ -163,7 +163,8 @@ class _Reached:
         again = command(name, self._plan.disk.path, "--shrink")
         if self._shrunk_only:
             return own or again
-        return f"{own}\n{hint}" if own and self._plan.purpose in _ARRAYS else hint
+        ways = (*own.split("\n"), *hint.split("\n"))  # what was added in the child is there already
+        return "\n".join(dict.fromkeys(ways)) if own and self._plan.purpose in _ARRAYS else hint
 
 
 def _begins_writing(plan: Plan, event: Event) -> bool:

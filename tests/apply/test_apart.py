@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Event, Plan, StepBegun
+from aligntool.change import Event, Plan, StepBegun, Waiting
 from aligntool.errors import Refused
+from aligntool.linux.process import run_program
 from aligntool.realign.apart import apart
 from aligntool.realign.applying import Applying, apply_events
 from aligntool.steps import MakeTable, Subject
@@ -52,3 +53,26 @@ def test_a_disk_that_is_silent_before_anything_is_written_is_named_and_ends_at_a
     with pytest.raises(KeyboardInterrupt), apart(locked, PLAN, str(fifo), tell, stall_s=0.3):
         raise AssertionError
     assert notes[0].startswith(f"{fifo} has not answered for 0 s. It is waited for") and time.monotonic() - began < 10
+
+
+def test_a_program_that_gets_nowhere_is_reported_and_killed_with_what_waits_for_it(tmp_path: Path) -> None:
+    number = tmp_path / "number"
+
+    @contextmanager
+    def locked(_: Callable[[str], object]) -> Iterator[Applying]:
+        def events() -> Iterator[Event]:
+            yield StepBegun(0)
+            run_program("sh", "-c", f"trap '' TERM; echo $$ > {number}; exec sleep 600")
+
+        yield Applying(events(), "aligntool resume disk")
+
+    notes: list[str] = []
+    with apart(locked, PLAN, "disk", notes.append, stall_s=0.3) as applying:
+        first = next(event for event in applying.events if isinstance(event, Waiting))
+    assert (first.disk, first.request) == ("disk", "any")
+    program = int(number.read_text())
+    assert [f"process {program} waits" in note for note in notes] == [True]
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{program}/cmdline").exists() and Path(f"/proc/{program}/cmdline").read_bytes():
+        assert time.monotonic() < deadline, "it was to be killed"
+        time.sleep(0.05)

@@ -1,12 +1,17 @@
 """Records of unfinished arrays: what was written is read again, and nothing else is believed."""
 
 import json
+import os
+import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from aligntool.errors import Refused
+from aligntool.linux.process import run_program
+from aligntool.linux.users import openers
 from aligntool.raid.make import Record, find_records, forget, one_at_a_time, read_record, save
 from tests.apply.arrays.made import fstab_step, plan_of
 
@@ -69,3 +74,26 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
         pytest.fail("two at once")
     with one_at_a_time(state):
         assert (state / "arrays").is_dir()
+
+
+def test_a_program_that_outlives_aligntool_keeps_others_away_until_it_ends(tmp_path: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        with one_at_a_time(tmp_path):
+            run_program("sh", "-c", f"echo $$ > {tmp_path}/number; exec sleep 600")
+    number = tmp_path / "number"
+    deadline = time.monotonic() + 60
+    while not (number.exists() and number.read_text().strip()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with pytest.raises(Refused, match="another aligntool"), one_at_a_time(tmp_path):
+        pass
+    assert [*openers(tmp_path / "lock")] == [int(number.read_text())]
+    os.kill(int(number.read_text()), signal.SIGKILL)
+    while [*openers(tmp_path / "lock")]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    with one_at_a_time(tmp_path):
+        pass
