@@ -1,5 +1,8 @@
-"""LUKS2 with LVM in it gets larger sectors on a real kernel, through a power cut; what cannot have them is refused."""
+"""LUKS2 with LVM in it gets larger sectors on a real kernel, through a power cut; what cannot have them is refused.
+Segments of LVM that no move of their partition puts right are moved by the commands that the plan shows.
+"""
 
+import json
 import sys
 from pathlib import Path
 
@@ -12,7 +15,7 @@ from tests.thorough import when_thorough
 
 pytestmark = [
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "depmod", "cryptsetup", "pvcreate", "mke2fs", "mkfs.fat"),
-    when_thorough("starts two guests, one of which is cut off"),
+    when_thorough("starts three guests, one of which is cut off"),
 ]
 LIMIT_S = 900.0
 BOTH = f"""
@@ -76,6 +79,36 @@ blockdev --getss /dev/mapper/layer > /lab/sector
 hide
 """
 )
+MOVE = (
+    BOTH
+    + f"""
+other=/dev/$(lsblk -dno NAME,SERIAL | awk '$2 == "other" {{print $1}}')
+printf 'label: gpt\\nsize=200MiB\\n' | sfdisk -q $disk
+printf 'label: gpt\\nsize=200MiB\\n' | sfdisk -q $other
+udevadm settle
+pvcreate -qq ${{disk}}1 ${{other}}1
+vgcreate -qq -s 2k vg ${{disk}}1 ${{other}}1
+lvcreate -qq -an -W n -Z n -n first -l 1 vg ${{disk}}1
+lvcreate -qq -W n -Z n -n files -L 100M vg ${{disk}}1
+mke2fs -q -t ext4 -b 4096 /dev/vg/files
+show
+head -c 50M /dev/urandom > /tmp/m/random
+sha256sum /tmp/m/random > /lab/sum.before
+segments() {{ pvs --noheadings --nosuffix --units b --segments -o pv_name,pe_start,pvseg_start,lv_name; }}
+segments > /lab/segments.before
+aligntool plan realign -p 1 --json $disk > /lab/plan
+commands=$({sys.executable} -c 'import json
+print(*(note.partition("of the group: ")[2] for note in json.load(open("/lab/plan"))["plan"]["notes"]), sep="")')
+echo "$commands" > /lab/commands
+sudo() {{ "$@"; }}
+eval "$commands"
+segments > /lab/segments.after
+sha256sum /tmp/m/random > /lab/sum.after
+aligntool plan realign -p 1 --json $disk > /lab/plan.after
+umount /tmp/m
+e2fsck -fn /dev/vg/files
+"""
+)
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +144,21 @@ def test_content_that_needs_small_sectors_is_refused_and_closed_again(said: Path
     assert (said / "refused.code").read_text().strip() == "3"
     assert "FAT" in (said / "refused").read_text()
     assert "aligntool" not in (said / "left").read_text()
+
+
+def test_what_the_plan_types_for_segments_that_are_off_puts_them_on_the_sectors(lab: Lab) -> None:
+    drives = (Scsi(serial, size=256 * MIB, physical=4096) for serial in ("disk", "other"))
+    said = lab.run(*drives, script=MOVE, limit_s=LIMIT_S)
+    assert (said / "commands").read_text().count("pvmove") == 1
+    before, after = (_places(said / f"segments.{when}") for when in ("before", "after"))
+    assert [place % 4096 for place in before] == [2048]
+    assert after and not any(place % 4096 for place in after)
+    assert (said / "sum.before").read_text() == (said / "sum.after").read_text()
+    notes = json.loads((said / "plan.after").read_text())["plan"]["notes"]
+    assert not any("pvmove" in note for note in notes)
+
+
+def _places(segments: Path) -> list[int]:
+    """Where those of the volume with files begin on their partition, as LVM reports it."""
+    rows = (line.split() for line in segments.read_text().splitlines())
+    return [int(row[1]) + 2048 * int(row[2]) for row in rows if row[3:] == ["files"]]
