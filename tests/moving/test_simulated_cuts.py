@@ -81,13 +81,17 @@ def signs_at(platter: bytes, part: Part, start: int) -> list[bool]:
 
 
 def check_nothing_or_whole(crowd: Crowd, platter: bytes) -> None:
-    """At the old and the new place: nothing to recognise, or everything but redundant signatures."""
-    for part in crowd.parts:
-        for start in (part.old.start, part.new.start) if part.moves else ():
-            signs = signs_at(platter, part, start)
-            if any(signs):
-                assert signs[0], f"partition {part.number} is recognised at {start} by what is left over"
-                assert whole_but_signs(crowd, platter, part, start), f"partition {part.number} half seen at {start}"
+    """At the old and the new place: nothing to recognise, or everything but redundant signatures. The new place may
+    begin where another partition lies, and is recognised by what that one has there until it is gone.
+    """
+    places = [(start, part) for part in crowd.parts for start in {part.old.start, part.new.start}]
+    for start, part in places:
+        if part.moves and any(signs_at(platter, part, start)):
+            here = [other for at, other in places if at == start and signs_at(platter, other, start)[0]]
+            assert here, f"partition {part.number} is recognised at {start} by what is left over"
+            assert any(whole_but_signs(crowd, platter, other, start) for other in here), (
+                f"partition {part.number} half seen at {start}"
+            )
 
 
 def whole_but_signs(crowd: Crowd, platter: bytes, part: Part, start: int) -> bool:
