@@ -528,7 +528,8 @@ def waited_for(pid: int, programs: Sequence[int] = ()) -> Iterator[str]:
     """
     found = [path for each in programs or (pid,) for path in _asked_by(each)]
     if programs:
-        yield from (path for path in found if path.startswith("/dev/") and not path.startswith("/dev/loop"))
+        drives = (path for path in found if path.startswith("/dev/") and not path.startswith("/dev/loop"))
+        yield from (path for path in drives if Path(path).is_block_device())
         yield from _opened_by(pid, "*")
     yield from found
 
