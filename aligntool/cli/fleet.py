@@ -1,11 +1,14 @@
 """`aligntool fleet`."""
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import IO, Annotated
 
 import typer
@@ -27,6 +30,7 @@ from aligntool.render.fleet import fleet_json, fleet_lines, machine_json
 from aligntool.render.report import fleet as page
 from aligntool.values import dataclass
 
+_ROOM_S = 2.0
 _ARCHIVES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
 
 
@@ -59,8 +63,7 @@ def fleet(
         refuse_existing(kept.file, overwrite=kept.overwrite)
     names = [name for given in snapshots for name in _snapshots_in(given)]
     found = Fleet()
-    room = tempfile.TemporaryDirectory(prefix="aligntool-", ignore_cleanup_errors=True)
-    with room as folder, tempfile.TemporaryFile() as spool:
+    with _room() as folder, tempfile.TemporaryFile() as spool:
         tempfile.tempdir = folder  # where children unpack: what one leaves behind that is killed goes with the folder
         places: dict[int, int] = {}
         for number, machine in _audited(names, timeout):
@@ -129,6 +132,18 @@ def _spooled(spool: IO[bytes], places: dict[int, int]) -> Iterable[str]:
     for number in sorted(places):
         spool.seek(places[number])
         yield spool.readline().decode().rstrip("\n")
+
+
+@contextmanager
+def _room() -> Iterator[str]:
+    """A folder that goes with all that is in it, also where a child that was killed is still about to make a file."""
+    folder = tempfile.mkdtemp(prefix="aligntool-")
+    try:
+        yield folder
+    finally:
+        deadline = monotonic() + _ROOM_S
+        while os.path.lexists(folder) and monotonic() < deadline:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _exit_code(found: Fleet, fail_on: FailOn) -> ExitCode:
