@@ -15,7 +15,7 @@ from aligntool.audit.report import Judged, Report
 from aligntool.audit.wording import shell_word
 from aligntool.change import Moment, Plan, RaidGoal
 from aligntool.cli.options import command, remark, say, terminal_width
-from aligntool.cli.run_change import Applying, end_change, follow, pipes_may_break, ways_on, write_end
+from aligntool.cli.run_change import Applying, end_change, follow, locked_apart, ways_on, write_end
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk
 from aligntool.linux.commands import asked_health
@@ -35,7 +35,6 @@ from aligntool.raid.running import ArrayView, arrays_of, find_array
 from aligntool.raid.steps_drives import lock_members, look_around
 from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.raid.steps_system import Paths
-from aligntool.realign.apart import Locked, apart
 from aligntool.realign.move import Status
 from aligntool.realign.planning import on_captured_machine
 from aligntool.realign.request import refuse_in_flight
@@ -100,7 +99,7 @@ def locked_array(
                     make.forget(record)  # nothing was written yet
                     raise
 
-    return _apart(locked, plan)
+    return locked_apart(locked, plan, plan.disk.path)
 
 
 def go_on(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan:
@@ -117,15 +116,9 @@ def go_on(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan
             events = make.go_back(now, plan, paths) if back else make.go_forward(now, plan, paths, key=key)
             yield Applying(events, ways_on(plan.disk.path), way=Moment.UNDOING if back else Moment.RESUMED)
 
-    with _apart(locked, plan) as applying:
+    with locked_apart(locked, plan, plan.disk.path) as applying:
         follow(plan, applying, json_=json_, in_flight=True)
     return plan
-
-
-@contextmanager
-def _apart(locked: Locked, plan: Plan) -> Iterator[Applying]:
-    with pipes_may_break(), apart(locked, plan, plan.disk.path, say) as applying:
-        yield applying
 
 
 def _here(record: Record) -> Plan:

@@ -1,7 +1,7 @@
 """`aligntool convert` and `plan convert`: a table for sectors of another size."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -11,9 +11,8 @@ from aligntool.change import Plan, RealignGoal, with_asked
 from aligntool.cli import options
 from aligntool.cli.options import command
 from aligntool.cli.plan import disk_plan_lines, report_result, table_change
-from aligntool.cli.run_change import Applying, Operation, ends_stream, pipes_may_break, run_change, show_only
+from aligntool.cli.run_change import Applying, Operation, ends_stream, locked_apart, run_change, show_only
 from aligntool.errors import Refused, refuse
-from aligntool.realign.apart import apart
 from aligntool.realign.conversion import SIZES
 from aligntool.realign.convert_copy import Copying, locked_copy, still_same_copy
 from aligntool.realign.convert_request import Conversion
@@ -131,11 +130,8 @@ class ConvertCopy(Operation):
     def refuse_changed(self, plan: Plan) -> None:
         still_same_copy(plan, self.asked)
 
-    @contextmanager
-    def locked(self, plan: Plan) -> Iterator[Applying]:
-        copying = apart(lambda _: locked_copy(plan, self.asked, self.rate), plan, self.asked.output, options.say)
-        with pipes_may_break(), copying as applying:
-            yield applying
+    def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
+        return locked_apart(lambda _: locked_copy(plan, self.asked, self.rate), plan, self.asked.output)
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         report_result(plan, plan.disk.path, self.asked.request, json_=json_, kernel_behind=kernel_behind)

@@ -3,7 +3,7 @@
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,7 @@ from aligntool.cli.run_change import (
     Operation,
     apply_plan,
     ends_stream,
-    pipes_may_break,
+    locked_apart,
     run_change,
     show_only,
     write_end,
@@ -31,7 +31,6 @@ from aligntool.demo_disk import make_demo_image
 from aligntool.errors import Refused, Stopped, refuse
 from aligntool.inventory import Disk
 from aligntool.linux.look import look
-from aligntool.realign.apart import apart
 from aligntool.realign.layout import make_layout, plan_layout
 from aligntool.realign.planning import mends
 from aligntool.realign.request import Request, find_plan, look_at, refuse_in_flight, refuse_part
@@ -205,8 +204,7 @@ class Layout(Operation):
     def next_command(self) -> str:
         return command("layout", self.disk, *self.given.typed)
 
-    @contextmanager
-    def locked(self, plan: Plan) -> Iterator[Applying]:
+    def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
         path = plan.disk.path
 
         @contextmanager
@@ -215,8 +213,7 @@ class Layout(Operation):
                 hint = command("layout", path, "--wipe", shell_word(path))
                 yield Applying(make_layout(plan, _look_again(plan)), hint)
 
-        with pipes_may_break(), apart(making, plan, path, options.say) as applying:
-            yield applying
+        return locked_apart(making, plan, path)
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         path = plan.disk.path

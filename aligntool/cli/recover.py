@@ -24,7 +24,7 @@ from aligntool.cli.run_change import (
     ends_stream,
     follow,
     identity,
-    pipes_may_break,
+    locked_apart,
     run_change,
     ways_on,
 )
@@ -42,7 +42,6 @@ from aligntool.raid.make import Record
 from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import PersistGoal
 from aligntool.realign import move
-from aligntool.realign.apart import apart
 from aligntool.realign.convert_copy import Copying
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.move import Status, find_journal
@@ -232,7 +231,7 @@ def _recover(disk: str | None, asked: Recovery, *, back: bool, json_: bool, key_
             way, ways = Moment.UNDOING if back else Moment.RESUMED, ways_on(disk, *journal_words(journal))
             yield Applying(events, ways, hurrying(context), way, disk, context.unanswered)
 
-    with pipes_may_break(), apart(locked, plan, disk, options.say) as applying:
+    with locked_apart(locked, plan, disk) as applying:
         behind = follow(plan, applying, json_=json_, in_flight=True)
     report_result(plan, disk, Request(), json_=json_, back=back, kernel_behind=behind)
     if journal:

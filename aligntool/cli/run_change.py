@@ -17,11 +17,12 @@ from typing import ParamSpec, Protocol, TextIO
 
 from aligntool.audit.wording import shell_word, sudo
 from aligntool.change import Plan, to_json
-from aligntool.cli.options import KeptPlan, colored, confirm_disk, print_lines, terminal_width
+from aligntool.cli.options import KeptPlan, colored, confirm_disk, print_lines, say, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.linux.process import STOPPING, in_time
 from aligntool.linux.systemd_journal import record
+from aligntool.realign.apart import Locked, apart
 from aligntool.realign.applying import Applying as Applying
 from aligntool.realign.applying import apply_events
 from aligntool.realign.applying import ways_on as ways_on
@@ -207,6 +208,13 @@ def pipes_may_break() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGPIPE, before)
+
+
+@contextmanager
+def locked_apart(locked: Locked, plan: Plan, path: str) -> Iterator[Applying]:
+    """Hold what `locked` holds in a process of its own (see `apart`), whose notes go to standard error."""
+    with pipes_may_break(), apart(locked, plan, path, say) as applying:
+        yield applying
 
 
 # The last line of a stream of events, where nothing was changed: a refusal, an interruption, nothing to do.

@@ -36,7 +36,7 @@ def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
     """Return the users of a whole disk and of each of its partitions; of a partition and of its disk as a whole, but of
     no other partition; of an image file, the loop devices over it.
     """
-    others = (*_killed_lockers(status), *loops_over(status))
+    others = (*killed(_flockers(status)), *loops_over(status))
     if not stat.S_ISBLK(status.st_mode):
         return others
     nodes = nodes_of(status)
@@ -136,15 +136,10 @@ def _loops(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
                 yield Occupant(f"{name} is attached to {loop}", f"sudo losetup -d {loop}")
 
 
-def _killed_lockers(status: os.stat_result) -> Iterator[Occupant]:
-    """Yield programs that were killed and still have the file or node locked: they end when a disk answers them, and
-    what they had begun to write may be written until then.
-    """
-    yield from killed(_flockers(status))
-
-
 def killed(processes: Iterable[int | str]) -> Iterator[Occupant]:
-    """Yield those of the processes that were killed and have not ended."""
+    """Yield those of the processes that were killed and have not ended: they do when a disk answers them, and what they
+    had begun to write may be written until then.
+    """
     for pid in processes:
         if any(has_signal(task, "SigPnd", signal.SIGKILL) for task in of_threads(pid)):
             what = f"process {pid} was interrupted, and still waits for a read or write that the disk has not answered"

@@ -21,7 +21,7 @@ from tests.thorough import when_thorough
 pytestmark = [
     pytest.mark.needs_root,
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "mdadm", "sfdisk", "udevadm", "nvme"),
-    pytest.mark.needs_tools("mkfs.ext4", "wipefs"),
+    pytest.mark.needs_tools("mkfs.ext4", "e2fsck", "wipefs"),
     when_thorough("interrupts commands in an emulated PC, which takes minutes"),
 ]
 LIMIT_S = 3600.0
