@@ -59,7 +59,7 @@ def main(names: Sequence[str]) -> None:
 
 def prepare() -> None:
     """Boot images of this guest are of no interest: one that holds mdadm.conf is there at once."""
-    for module in ("raid0", "raid1", "raid456"):
+    for module in ("raid0", "raid1", "raid10", "raid456"):
         run("modprobe", module)
     run("umount", "/etc/fstab", fails=True)
     Path("/etc/fstab").touch()

@@ -22,14 +22,16 @@ pytestmark = [
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "mdadm", "sfdisk", "udevadm"),
     when_thorough("makes and overwrites arrays in an emulated PC, each for a minute"),
 ]
-LEVELS = ("0", "1", "5")
-METADATA = ("0.90", "1.0", "1.2")
+# mdadm 4.2 makes no RAID0 with superblocks of 0.90, which have no room for its layout (super0.c, validate_geometry0).
+LEVELS = {"0.90": ("10", "1", "5"), "1.0": ("0", "1", "5"), "1.2": ("0", "1", "5")}
 PLACES = (("whole", "partitions"), ("whole", "whole"), ("same", "partitions"), ("same", "taken"), ("other", "whole"))
 HOW = ("", "backwards", "cut")
 # Each metadata with each place in each way; the levels in turn, so that each meets each of the others.
 EVERY = [
-    Case(LEVELS[(m + p + h) % len(LEVELS)], metadata, *place, how)
-    for (m, metadata), (p, place), (h, how) in product(enumerate(METADATA), enumerate(PLACES), enumerate(HOW))
+    Case(levels[(m + p + h) % len(levels)], metadata, *place, how)
+    for (m, (metadata, levels)), (p, place), (h, how) in product(
+        enumerate(LEVELS.items()), enumerate(PLACES), enumerate(HOW)
+    )
 ]
 ANOTHER = Case("1", "1.0", "same", "partitions", "another")
 CASES = [*EVERY, ANOTHER]

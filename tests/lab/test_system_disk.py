@@ -170,7 +170,7 @@ def synced(pc: DebianPC) -> Started:
 def test_enabling_the_unit_can_be_taken_back(told: Told) -> None:
     there, gone, again = told.undone
     assert there == "[] {'before': 'there'}"
-    assert gone.endswith(" {}") and "not enabled any more" in gone
+    assert gone.endswith(" {}") and "esp-copies.service is disabled" in gone
     assert again == "[] {'before': 'there'}"
 
 
