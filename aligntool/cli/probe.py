@@ -5,7 +5,8 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path, PurePath
 from random import Random
 from time import monotonic
@@ -20,6 +21,7 @@ from aligntool.cli.options import File, Size, command, print_lines, remark, say,
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import ExitCode, Refused, failing_as
 from aligntool.inventory import Disk
+from aligntool.linux.apart import answer_apart
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
@@ -172,9 +174,14 @@ def probe(
     if Path(target).is_dir():
         if destructive:
             raise typer.BadParameter("--destructive is for disks; in a folder only the file is written")
-        result = _in_folder(target, file_size or GIB // 2, asked)
+        job = partial(_in_folder, target, file_size or GIB // 2, asked)
     else:
-        result = _on_disk(target, asked, destructive=destructive, yes=yes)
+        disk = _look(target, asked.sector_size)
+        if destructive:
+            _confirm(disk, yes=yes)
+        job = partial(_on_disk, disk, asked, destructive)
+    with ended_by_signals(), _progress() as tell:
+        result = answer_apart(job, target, tell, remark)
     _tell(result, kept, verbose=verbose, json_=json_ or kept.piped)
     if result.interrupted:
         raise typer.Exit(ExitCode.STOPPED if destructive and result.written else ExitCode.INTERRUPTED)
@@ -188,24 +195,31 @@ class _Asked:
         self.dice = Random(seed)  # the same seed, the same experiment
 
 
-def _on_disk(path: str, asked: _Asked, *, destructive: bool, yes: bool) -> ProbeResult:
-    disk = _look(path, asked.sector_size)
-    with _held(disk, destructive=destructive, yes=yes), timing.opened_disk(disk.path, write=destructive) as target:
-        least = asked.sector_size or disk.limits.logical_block_size or 512
-        smallest = timing.smallest_request(target.reading, 0, least)
-        places = unit_design.windows(disk.size or 0)
-        shares = tuple(0.0 for _ in places) if destructive else timing.written_shares(target, places, smallest)
-        kinds = tuple(unit_design.Kind) if destructive else (unit_design.Kind.READ,)
-        return _run(disk, target, unit_design.fullest(places, shares), smallest, kinds, asked, None)
+Told = Callable[..., None]
+"""Told in the child, as `timing.Tell`, with what is done in front."""
 
 
-def _in_folder(folder: str, file_size: int, asked: _Asked) -> ProbeResult:
-    with ended_by_signals(), _progress("filling") as tell, timing.made_file(folder, file_size, tell) as made:
+def _on_disk(disk: Disk, asked: _Asked, destructive: bool, told: Told) -> ProbeResult:
+    """Nothing is asked of who only reads."""
+    with lock_disk(disk.path, why="timing writes") if destructive else nullcontext():
+        if destructive:
+            _refuse_unless_empty(_look(disk.path, None))
+        with timing.opened_disk(disk.path, write=destructive) as target:
+            least = asked.sector_size or disk.limits.logical_block_size or 512
+            smallest = timing.smallest_request(target.reading, 0, least)
+            places = unit_design.windows(disk.size or 0)
+            shares = tuple(0.0 for _ in places) if destructive else timing.written_shares(target, places, smallest)
+            kinds = tuple(unit_design.Kind) if destructive else (unit_design.Kind.READ,)
+            return _run(disk, target, unit_design.fullest(places, shares), smallest, kinds, asked, None, told)
+
+
+def _in_folder(folder: str, file_size: int, asked: _Asked, told: Told) -> ProbeResult:
+    with timing.made_file(folder, file_size, partial(told, "filling")) as made:
         disk = _look(made.disk, asked.sector_size)
         least = asked.sector_size or disk.limits.logical_block_size or 512
         smallest = timing.smallest_request(made.target.reading, 0, least)
         parts = unit_design.regions_among(made.extents)
-        return _run(disk, made.target, parts, smallest, tuple(unit_design.Kind), asked, made.target.path)
+        return _run(disk, made.target, parts, smallest, tuple(unit_design.Kind), asked, made.target.path, told)
 
 
 def _look(path: str, sector_size: int | None) -> Disk:
@@ -215,22 +229,13 @@ def _look(path: str, sector_size: int | None) -> Disk:
     return disk
 
 
-@contextmanager
-def _held(disk: Disk, *, destructive: bool, yes: bool) -> Iterator[None]:
-    """Nothing is asked of who only reads."""
-    if not destructive:
-        yield
-        return
-
+def _confirm(disk: Disk, *, yes: bool) -> None:
+    """Have the user name the disk that small pieces are written to. Raises Refused."""
     _refuse_unless_empty(disk)
-    text = f"{disk.path} is empty. Small pieces all over it are overwritten, and what they get stays."
-    remark(text)
+    remark(f"{disk.path} is empty. Small pieces all over it are overwritten, and what they get stays.")
     serial = (disk.serial or "").strip()
     word, what = (serial, "the disk's serial number") if serial else (PurePath(disk.path).name, "its name")
     options.confirm_disk(disk.path, word, what, yes)
-    with lock_disk(disk.path, why="timing writes"):
-        _refuse_unless_empty(_look(disk.path, None))
-        yield
 
 
 def _refuse_unless_empty(disk: Disk) -> None:
@@ -253,13 +258,14 @@ def _run(
     kinds: tuple[unit_design.Kind, ...],
     asked: _Asked,
     file: str | None,
+    told: Told,
 ) -> ProbeResult:
     if len(unit_design.levels(smallest, parts, asked.largest)) < unit_design.LEAST_LEVELS:
         text = f"there is too little room to look for a unit: two regions of {format_size(parts[1].length)}"
         raise Refused(text, hint="a larger --size, or a larger disk")
     rounds = unit_design.design(parts, smallest, kinds, asked.dice, most=asked.largest)
-    with _progress(f"timing for at most {time_words(asked.limit_s)}") as tell:
-        timed = timing.time_rounds(rounds, target, limit_s=asked.limit_s, most_bytes=asked.most, tell=tell)
+    tell = partial(told, f"timing for at most {time_words(asked.limit_s)}")
+    timed = timing.time_rounds(rounds, target, limit_s=asked.limit_s, most_bytes=asked.most, tell=tell)
     if not timed.rounds:
         raise KeyboardInterrupt
     inference = infer(timed.samples, asked.dice)
@@ -271,15 +277,16 @@ def _run(
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Callable[[float], None]]:
+def _progress() -> Iterator[Callable[[str, float], None]]:
     """The bar of a benchmark. It is redrawn only on request, between two rounds: a thread that redraws would be
     timed, too.
     """
-    began = monotonic()
+    began: dict[str, float] = {}
     with bench_progress(still=True) as tell:
 
-        def say(share: float) -> None:
-            left_s = (monotonic() - began) * (1 - share) / share if share else None
+        def say(what: str, share: float) -> None:
+            now = monotonic()
+            left_s = (now - began.setdefault(what, now)) * (1 - share) / share if share else None
             tell(what, share, left_s)
 
         yield say

@@ -18,6 +18,7 @@ from aligntool.formats.parked import find_parked
 from aligntool.formats.reader import open_area
 from aligntool.formats.windows_names import Names, read_names
 from aligntool.inventory import Disk, Inventory, Layer, TableLabel
+from aligntool.linux.apart import STALL_S
 from aligntool.linux.block import DiskDevice, Limited, limited, look_only
 from aligntool.linux.commands import asked_health
 from aligntool.linux.content import UsedMap, check_content, read_used
@@ -27,7 +28,7 @@ from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import Given
 from aligntool.linux.users import fresh_reader, loops_over, occupants, remaining_occupants
 from aligntool.realign import move
-from aligntool.realign.apart import STALL_S, apart
+from aligntool.realign.apart import apart
 from aligntool.realign.applying import Applying, ways_on
 from aligntool.realign.journal import open_journal
 from aligntool.realign.move import MoveContext

@@ -9,10 +9,13 @@ with the final flush in it, on a disk of which no cache knows anything.
 """
 
 import argparse
+import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +27,7 @@ from tests.conftest import find_tool, run
 
 GIB = 1 << 30
 OURS, UNVERIFIED = "aligntool", "aligntool, not reading back"
+COPYING = "aligntool, its verified copying alone"
 SFDISK, SFDISK_FSYNC, E2IMAGE = "sfdisk --move-data", "sfdisk --move-data --move-use-fsync", "e2image -ra -p"
 DD = "dd, direct, of as many bytes"
 
@@ -51,7 +55,7 @@ def moving(folder: Path, size: int, contents: Sequence[str], repeats: int) -> It
     results: list[tuple[OldDisk, str, Rounds]] = []
     for content in contents:
         disk = make_disk(folder, size, content)
-        results += [(disk, medium, _rounds(disk, work, medium, repeats)) for medium in media]
+        results += [(disk, medium, _rounds(disk, work, medium, repeats, (COPYING,))) for medium in media]
         disk.image.unlink()
     work.unlink()
     yield ""
@@ -67,8 +71,9 @@ def _rounds(disk: OldDisk, work: Path, medium: str, repeats: int, left_out: Sequ
         for name in names if number % 2 == 0 else reversed(names):
             reset(disk, work)
             with attached(work, medium) as target:
-                runs.setdefault(name, []).append(once(_commands(disk, target)[name]))
-                if name in (OURS, UNVERIFIED):
+                timed = copying if name == COPYING else once
+                runs.setdefault(name, []).append(timed(_commands(disk, target)[name]))
+                if name in (OURS, UNVERIFIED, COPYING):
                     _see_that_it_moved(disk, target)
     return runs
 
@@ -81,6 +86,7 @@ def _commands(disk: OldDisk, target: str) -> dict[str, list[str]]:
     flags = "bs=1M iflag=direct,skip_bytes,count_bytes oflag=direct,seek_bytes conv=notrunc,fdatasync"
     commands = {
         OURS: aligntool("realign", target, "--yes"),
+        COPYING: aligntool("realign", target, "--yes", "--json"),
         UNVERIFIED: [sys.executable, str(Path(__file__).with_name("unverified.py")), target],
         SFDISK: ["sh", "-c", f"{sfdisk} --move-data && sync {target}"],
         SFDISK_FSYNC: ["sh", "-c", f"{sfdisk} --move-data --move-use-fsync && sync {target}"],
@@ -90,6 +96,20 @@ def _commands(disk: OldDisk, target: str) -> dict[str, list[str]]:
     if not disk.is_ext:
         del commands[E2IMAGE]
     return commands
+
+
+def copying(command: Sequence[str]) -> Run:
+    """The steps that copy, by the clock at which their events come; durable and read back when the last one does."""
+    wall = 0.0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        for line in process.stdout or ():
+            event = json.loads(line)
+            if event.get("step") == "CopyContent" and event["event"] != "progress":
+                now = time.perf_counter()
+                wall += now if event["event"] == "step-done" else -now
+    if process.returncode or wall <= 0:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
+    return Run(wall, 0)
 
 
 @contextmanager
@@ -117,7 +137,7 @@ def _compared(results: Sequence[tuple[OldDisk, str, Rounds]]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for disk, medium, runs in results:
         for name in runs:
-            if name not in (OURS, UNVERIFIED):
+            if name not in (OURS, UNVERIFIED, COPYING):
                 aim = _aim(disk, medium, name)
                 ratios = f"{_words(runs[name], runs[UNVERIFIED])} | {_words(runs[name], runs[OURS])}"
                 yield f"| {disk.content} | {medium} | `{name}` | {ratios} | {aim} |"
@@ -203,6 +223,8 @@ def whole_commands(folder: Path, size: int, repeats: int) -> Iterator[str]:
         wall = statistics.median(one.wall for one in runs[OURS])
         for name in (SFDISK, E2IMAGE, DD):
             yield f"| {medium} | {wall:.1f} s | `{name}` | {_words(runs[name], runs[OURS])} |"
+        wall = statistics.median(one.wall for one in runs[COPYING])
+        yield f"| {medium} | {wall:.1f} s, its copying alone | `{DD}` | {_words(runs[DD], runs[COPYING])} |"
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from threading import Timer
 
 import pytest
 
-from aligntool.errors import Refused
+from aligntool.errors import ExitCode, Refused
 from aligntool.linux.lock import lock_disk
 from aligntool.realign.journal_format import SLOT
 from aligntool.units import KIB, MIB
@@ -174,11 +174,31 @@ def layout_interrupted(trip: Journey, folder: Path) -> None:
         assert "in step 1 of 1; the new table may be unfinished" in said and f"layout {path} --wipe {path}" in said
 
 
+def probe_interrupted(trip: Journey, folder: Path) -> None:
+    with stalling("probe", trip, folder) as (disk, path):
+        words = program("probe", path, "--limit", str(PATIENCE_S), "--largest", "64KiB", "--most", "1TiB")
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr
+            alarm = Timer(PATIENCE_S, process.kill)
+            alarm.start()
+            assert any("timing for" in line for line in process.stderr), "it was to begin"
+            disk.fail(("stall-read", 0, trip.disk.image.stat().st_size))
+            silent = next(line for line in process.stderr if "has not answered for" in line)
+            assert f"{path} has not answered for" in silent and "Ctrl-C does not wait" in silent
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate()
+            alarm.cancel()
+        took = time.monotonic() - began
+        until_closed(disk, path)
+        assert took < 5 and process.returncode == ExitCode.INTERRUPTED and "Traceback" not in said, said
+
+
 def test_a_disk_that_stalls_in_the_middle_of_a_move_holds_nothing_but_itself(make: MakeDisk, tmp_path: Path) -> None:
     trip = journey(make("dos", Row(EXT2, 63), free=6 * 2048))
     with ThreadPoolExecutor() as pool:
         stories = {where: pool.submit(one_story, where, trip, tmp_path) for where in WHERE}
-        for other in (silent_from_the_end_on, layout_interrupted):
+        for other in (silent_from_the_end_on, layout_interrupted, probe_interrupted):
             stories[other.__name__] = pool.submit(other, trip, tmp_path)
     for name, story in stories.items():
         assert story.exception() is None, (name, story.result())
