@@ -49,7 +49,8 @@ CASES = (
     Case("mirror", "1", 2, "ext4"),
     Case("striped", "10", 4, "xfs", whole=True),
     Case("five", "5", 3, "luks"),
-    Case("six", "6", 4, "ext4", whole=True),
+    Case("ten", "10", 4, "xfs"),
+    Case("six", "6", 4, "ext4"),
     Case("spared", "5", 4, "xfs", spare=True),
     Case("old", "1", 2, "ext4", metadata="1.0"),
 )

@@ -1,9 +1,10 @@
 """`raid reformat` on real md and on NVMe drives with formats of 512 and 4096 bytes, with the power cut in the middle.
 
-One guest makes, fills and reformats an array of each level, and takes one back; the last one is cut off by killing
-QEMU while the first member is filled again. A second guest resumes, and is cut while the second member is formatted.
-A third one resumes to the end. QEMU forgets the format of a drive when it ends, so a guest gets each drive with the
-blocks that the table on it counts in.
+One guest makes, fills and reformats an array of each level, and takes one back; the last one, a RAID5, is cut off by
+killing QEMU while the first member is filled again. A second guest resumes, and is cut while the second member is
+formatted. A third one resumes to the end, and begins a RAID10 that is cut; a fourth one resumes that, and begins a
+RAID6 that is cut while two of its members are whole again. QEMU forgets the format of a drive when it ends, so a guest
+gets each drive with the blocks that the table on it counts in.
 """
 
 import json
@@ -30,22 +31,23 @@ pytestmark = [
     pytest.mark.needs_root,
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "mdadm", "sfdisk", "udevadm", "nvme"),
     pytest.mark.needs_tools("mkfs.xfs", "mkfs.ext4", "cryptsetup"),
-    when_thorough("reformats arrays in three emulated PCs, which takes twenty minutes"),
+    when_thorough("reformats arrays in five emulated PCs, which takes twenty minutes"),
 ]
 LIMIT_S = 3600.0
-FORWARD = tuple(case for case in CASES if case.name != "old")
-CUT = "five"
+FORWARD = tuple(case for case in CASES if case.name not in ("old", "ten"))
 BACK = ("old-out", "old-back", "old-leaving", "spared-leaving")
 DIFFERING = "mirror-differing"
-PUT_BACK, FORMAT = 3, 5  # steps: 0 compares; 1, 2, 3 take out, format and put back the first member; 4, 5, 6 the second
+# Step 0 compares; 1, 2, 3 take out, format and put back the first member; 4, 5, 6 the second one, and so on.
+PUT_BACK, FORMAT, FORMAT_THIRD = 3, 5, 8
+CUT = {"five": "FormatMember", "ten": "PutBackMember", "six": "FormatMember"}  # and the step that the last cut was in
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """`cut`: of the array whose power was cut twice."""
+    """`cut`: of the arrays whose power was cut, of the RAID5 twice."""
 
     of: dict[str, dict[str, Any]]
-    cut: dict[str, Any]
+    cut: dict[str, dict[str, Any]]
 
 
 def _script(*names: str) -> str:
@@ -80,11 +82,13 @@ def _cut(guest: Guest, step: int, *names: str) -> None:
 @pytest.fixture(scope="module")
 def told(lab: Lab) -> Told:
     first = lab.guest(*(Nvme(serial, size=SIZE) for serial in SERIALS))
-    _cut(first, PUT_BACK, *(case.name for case in FORWARD), *BACK, DIFFERING, f"{CUT}-cut")
-    _cut(_guest(first), FORMAT, f"{CUT}-resume+cut")
-    shared = _guest(first).run(_script(f"{CUT}-resume"), limit_s=LIMIT_S)
+    _cut(first, PUT_BACK, *(case.name for case in FORWARD), *BACK, DIFFERING, "five-cut")
+    _cut(_guest(first), FORMAT, "five-resume+cut")
+    _cut(_guest(first), PUT_BACK, "five-resume", "ten-cut")
+    _cut(_guest(first), FORMAT_THIRD, "ten-resume", "six-cut")
+    shared = _guest(first).run(_script("six-resume"), limit_s=LIMIT_S)
     names = [*(case.name for case in FORWARD), *BACK, DIFFERING]
-    return Told({name: _read(shared, name) for name in names}, _read(shared, f"{CUT}-resume"))
+    return Told({name: _read(shared, name) for name in names}, {name: _read(shared, f"{name}-resume") for name in CUT})
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:
@@ -136,10 +140,12 @@ def test_members_that_differ_before_an_interrupted_comparison_are_not_formatted(
     assert code == 3 and "do not agree" in out
 
 
-def test_after_two_power_cuts_a_resume_makes_it_whole(told: Told) -> None:
-    said = told.cut
-    assert "[3/2]" in said["before"] or "inactive" in said["before"], said["before"]
+@pytest.mark.parametrize("name", CUT)
+def test_after_power_cuts_a_resume_makes_it_whole(told: Told, name: str) -> None:
+    said, case = told.cut[name], _case(name)
+    missing = f"[{case.members}/{case.members - 1}]"
+    assert missing in said["before"] or "inactive" in said["before"], said["before"]
     status = json.loads(said["status"][1])
-    assert (status["state"], status["step"]) == ("unfinished", "FormatMember")
-    _is_whole(said, _case(CUT), [4096] * 3)
+    assert (status["state"], status["step"]) == ("unfinished", CUT[name])
+    _is_whole(said, case, [4096] * case.members)
     assert said["array_block"] == 4096
