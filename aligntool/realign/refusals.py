@@ -270,7 +270,7 @@ _HARMLESS = "a FAT32 of "  # few clusters: some systems take it for a FAT16, whe
 
 _EXT = ("ext2", "ext3", "ext4")
 _CHECKERS = dict.fromkeys(_EXT, "e2fsck -fn") | {
-    "xfs": "xfs_repair -n", "btrfs": "btrfs check --readonly", "ntfs": "ntfsfix --no-action", "vfat": "fsck.fat -n",
+    "xfs": "xfs_repair -n", "btrfs": "btrfs check --readonly", "ntfs": "ntfsresize --info", "vfat": "fsck.fat -n",
     "exfat": "fsck.exfat -n", "f2fs": "fsck.f2fs --dry-run", "linux_raid_member": "mdadm --examine",
     "crypto_LUKS": "cryptsetup luksDump",
 }  # fmt: skip

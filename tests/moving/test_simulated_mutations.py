@@ -77,6 +77,7 @@ def copy_to(folder: Path) -> None:
         "test_simulated_media.py",
         "test_simulated_losses.py",
         "test_whole_disk_cuts.py",
+        "witness.py",
     ):
         shutil.copy(ROOT / "tests" / "moving" / name, folder / "tests" / "moving" / name)
 

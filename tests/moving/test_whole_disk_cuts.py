@@ -2,7 +2,6 @@
 
 import random
 import struct
-import subprocess
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -18,9 +17,10 @@ from aligntool.units import KIB, MIB, Extent, align_up
 from tests.conftest import run
 from tests.moving.simulated import SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import act_on, final
+from tests.moving.witness import Witness
 from tests.thorough import THOROUGH
 
-pytestmark = pytest.mark.needs_tools("mke2fs", "mkswap", "mkfs.fat", "blkid", "sfdisk", "cryptsetup")
+pytestmark = pytest.mark.needs_tools("mke2fs", "mkswap", "mkfs.fat", "sfdisk", "cryptsetup")
 
 EVERY = 1 if THOROUGH else 7
 LUKS = "--type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --luks2-metadata-size 16k --luks2-keyslots-size 128k"
@@ -81,12 +81,10 @@ def make(
     return Case(kind, path.read_bytes(), found.plan, found.runs, sector)
 
 
-def seen(folder: Path, platter: bytes) -> dict[str, str]:
+def seen(platter: bytes) -> dict[str, str]:
     """What libblkid sees on the disk."""
-    path = folder / "seen.img"
-    path.write_bytes(platter)
-    done = subprocess.run(["blkid", "-p", "-o", "export", path], capture_output=True, text=True, check=False)
-    return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    with Witness(platter) as witness:
+        return witness.see(0, len(platter))
 
 
 def is_whole_at(case: Case, platter: bytes, place: Extent) -> bool:
@@ -102,9 +100,9 @@ def used_bytes(case: Case, platter: bytes, place: Extent) -> bytes:
     return b"".join(bytes(content[run.start : run.end]) for run in sorted(runs))
 
 
-def check_seen(case: Case, folder: Path, platter: bytes) -> None:
+def check_seen(case: Case, platter: bytes) -> None:
     """Everybody sees the old content whole, nothing, or the new content whole."""
-    facts = seen(folder, platter)
+    facts = seen(platter)
     has_table = "PTTYPE" in facts and not ("TYPE" in facts and facts["PTTYPE"] == "dos")
     if "TYPE" in facts:
         assert facts["TYPE"] == case.kind
@@ -120,7 +118,7 @@ def check_seen(case: Case, folder: Path, platter: bytes) -> None:
 def end(case: Case, folder: Path, platter: bytes) -> str:
     """Old or new; the disk must be exactly the one or the other, and nothing in flight."""
     assert find_journal(SimulatedDisk(platter, sector=case.sector), None) is None
-    facts = seen(folder, platter)
+    facts = seen(platter)
     at_start = facts.get("TYPE") == case.kind
     place = case.source if at_start == (case.source.start == 0) else case.target
     assert is_whole_at(case, platter, place)
@@ -137,6 +135,7 @@ def end(case: Case, folder: Path, platter: bytes) -> str:
 def check_entry(case: Case, folder: Path, platter: bytes, place: Extent) -> None:
     """By sfdisk; of sectors that it does not take, by the fields of the entry: UEFI specification 2.10, table 5-6."""
     if case.sector == 512:
+        (folder / "seen.img").write_bytes(platter)
         listed = run("sfdisk", "--dump", folder / "seen.img")
         assert f"start={place.start // 512:>12}, size={place.length // 512:>12}" in listed
         assert "No errors detected" in run("sfdisk", "--verify", folder / "seen.img")
@@ -205,7 +204,7 @@ def test_a_bad_sector_at_the_new_place_is_rolled_back(tmp_path: Path, undo: bool
     with pytest.raises((Stopped, Refused)) as stop:
         case.act_on(disk, "realign")
     platter = final(disk)
-    check_seen(case, tmp_path, platter)
+    check_seen(case, platter)
     if isinstance(stop.value, Stopped):
         platter = final(case.act_on(SimulatedDisk(platter, bad=bad), "rollback"))
     assert end(case, tmp_path, platter) == "old"
@@ -217,7 +216,7 @@ def check_every_cut(case: Case, folder: Path, whole: SimulatedDisk) -> None:
     for number, platter in enumerate(crashes(case.platter, whole.log, luck, sector=case.sector)):
         if number % EVERY:
             continue
-        check_seen(case, folder, platter)
+        check_seen(case, platter)
         for how in ("resume", "rollback"):
             states.add((how, end(case, folder, final(recovered(case, platter, how)))))
     assert {("resume", "new"), ("rollback", "old")} <= states
@@ -239,10 +238,10 @@ def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, seed: int) -> None:
     disk = case.act(case.platter, "realign", luck.randrange(operations))
     for _ in range(luck.randint(1, 8)):
         platter = disk.after_the_cut(luck)
-        check_seen(case, tmp_path, platter)
+        check_seen(case, platter)
         disk = recovered(case, platter, luck.choice(("resume", "resume", "rollback")), luck.randint(0, 60))
     platter = disk.after_the_cut(luck)
-    check_seen(case, tmp_path, platter)
+    check_seen(case, platter)
     end(case, tmp_path, final(recovered(case, platter, luck.choice(("resume", "rollback")))))
 
 
@@ -260,7 +259,7 @@ def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, label: str, undo
     for number, platter in enumerate(
         crashes(case.platter, case.act(case.platter, "realign").log, random.Random(number_of("ext2")))
     ):
-        if seen(tmp_path, platter).get("TYPE") != "ext2":
+        if seen(platter).get("TYPE") != "ext2":
             continue
         used = bytearray(platter)
         used[USED : USED + 4] = b"used"
@@ -270,6 +269,6 @@ def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, label: str, undo
                 done = final(recovered(case, bytes(used), how))
             except Stopped:
                 done = bytes(used)
-            assert seen(tmp_path, done)["TYPE"] == "ext2", f"cut {number}, {how}"
+            assert seen(done)["TYPE"] == "ext2", f"cut {number}, {how}"
             assert done[USED : USED + 4] == b"used", f"cut {number}, {how}"
     assert count

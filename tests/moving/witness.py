@@ -7,6 +7,7 @@ of states takes an hour.
 import ctypes
 import ctypes.util
 import os
+from functools import cache
 from types import TracebackType
 
 _SUPERBLOCKS = 0x1EA  # BLKID_SUBLKS_*: label, UUID, type, second type, usage, version, as blkid -p asks
@@ -14,6 +15,7 @@ _DETAILS = 1 << 2  # BLKID_PARTS_ENTRY_DETAILS, as blkid -p asks
 AMBIVALENT = {"TYPE": "ambivalent"}
 
 
+@cache
 def find_library() -> str | None:
     return ctypes.util.find_library("blkid")
 
