@@ -52,7 +52,14 @@ def working(work: Work, path: str, on_note: OnNote, *, stall_s: float = STALL_S)
         child.end()
 
 
-def answer_apart(job: Callable[[Callable[..., None]], T], path: str, tell: Callable[..., object], on_note: OnNote) -> T:
+def answer_apart(
+    job: Callable[[Callable[..., None]], T],
+    path: str,
+    tell: Callable[..., object],
+    on_note: OnNote,
+    *,
+    stall_s: float = STALL_S,
+) -> T:
     """Return what a job returns that works on a disk for long, in a child; `tell` gets what the job tells meanwhile.
 
     A disk that does not answer is waited for, and reported. Ctrl-C interrupts the job, which may still return something
@@ -66,7 +73,7 @@ def answer_apart(job: Callable[[Callable[..., None]], T], path: str, tell: Calla
 
         return [job(told)]
 
-    with working(work, path, on_note) as child:
+    with working(work, path, on_note, stall_s=stall_s) as child:
         while True:
             try:
                 message = child.receive()
@@ -74,6 +81,8 @@ def answer_apart(job: Callable[[Callable[..., None]], T], path: str, tell: Calla
                     return cast(T, message[0])
                 child.silent = isinstance(message, Waiting)
                 if isinstance(message, Waiting):
+                    if child.stopped:
+                        raise KeyboardInterrupt
                     on_note(f"{waiting_words(message)[0]}. Ctrl-C does not wait")
                 else:
                     tell(*cast(tuple[object, ...], message))
@@ -160,7 +169,7 @@ class Child:
                 os.kill(pid, signal.SIGKILL)
         self.on_note(
             f"{disk} has a read or write under way that it does not answer: process {pid} waits for that and"
-            " keeps the disk locked until then. Nothing else is written"
+            " keeps the disk open until then. Nothing else is written"
         )
         self.pid = 0
 

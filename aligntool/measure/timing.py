@@ -253,7 +253,7 @@ class Made:
 
 @contextmanager
 def opened_disk(path: str, *, write: bool) -> Iterator[Target]:
-    """Whoever writes holds the disk already (`apply.hold`). Raises Refused."""
+    """Whoever writes has the disk locked already (`linux/lock.py`). Raises Refused."""
     with ExitStack() as stack:
         reading = open_target(path, write=False)
         stack.callback(os.close, reading)

@@ -1,16 +1,18 @@
 """A change in a process of its own: what it raises, and what is said of it while it waits."""
 
 import os
+import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
 from aligntool.change import Event, Plan, StepBegun, Waiting
 from aligntool.errors import Refused
+from aligntool.linux.apart import answer_apart
 from aligntool.linux.process import run_program
 from aligntool.realign.apart import apart
 from aligntool.realign.applying import Applying, apply_events
@@ -53,6 +55,44 @@ def test_a_disk_that_is_silent_before_anything_is_written_is_named_and_ends_at_a
     with pytest.raises(KeyboardInterrupt), apart(locked, PLAN, str(fifo), tell, stall_s=0.3):
         raise AssertionError
     assert notes[0].startswith(f"{fifo} has not answered for 0 s. It is waited for") and time.monotonic() - began < 10
+
+
+def test_ctrl_c_before_a_disk_is_known_to_be_silent_is_enough(tmp_path: Path) -> None:
+    fifo = tmp_path / "disk"
+    os.mkfifo(fifo)
+    notes: list[str] = []
+
+    def job(told: Callable[..., None]) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as in the kernel, where none arrives
+        told("begins")
+        os.read(os.open(fifo, os.O_RDWR), 1)
+
+    def typed(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before, began = signal.signal(signal.SIGALRM, typed), time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            answer_apart(job, str(fifo), lambda _: signal.setitimer(signal.ITIMER_REAL, 0.1), notes.append, stall_s=0.5)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - began < 10 and ["waits for that" in note for note in notes] == [True]
+
+
+def test_what_was_found_until_ctrl_c_is_returned() -> None:
+    def job(told: Callable[..., None]) -> list[int]:
+        found: list[int] = []
+        with suppress(KeyboardInterrupt):
+            while True:
+                told(len(found))
+                found.append(len(found))
+        return found
+
+    def tell(number: int) -> None:
+        if number == 3:
+            raise KeyboardInterrupt
+
+    assert answer_apart(job, "disk", tell, print) == [0, 1, 2]
 
 
 def test_a_program_that_gets_nowhere_is_reported_and_killed_with_what_waits_for_it(tmp_path: Path) -> None:
