@@ -198,6 +198,8 @@ def _measured(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tupl
         ran = fio_runs.run_bench(plan, path, tell=tell, keep=probe.fio_keeper(fio_output))
     series = fio_runs.series_of(ran)
     if not series:
+        if ran.failure is None and plan.writes and not plan.makes_file:
+            raise probe.overwritten(plan.target.path, KeyboardInterrupt())
         raise ran.failure or KeyboardInterrupt
     after = replace(targets.warmed(seen), fio=ran.fio_version, caches_dropped=ran.caches_dropped)
     result = Result(

@@ -19,10 +19,10 @@ from aligntool.audit.wording import shell_word
 from aligntool.cli import options
 from aligntool.cli.options import File, Size, command, print_lines, remark, say, sector, terminal_width, whole
 from aligntool.cli.run_change import pipes_may_break
-from aligntool.errors import ExitCode, Refused, failing_as
+from aligntool.errors import ExitCode, Refused, Stopped, failing_as
 from aligntool.inventory import Disk
-from aligntool.linux.apart import answer_apart
-from aligntool.linux.lock import lock_disk
+from aligntool.linux.apart import Killed, answer_apart
+from aligntool.linux.lock import awake, lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import Given
@@ -93,7 +93,8 @@ def ended_by_signals() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {each: signal.signal(each, stop) for each in STOPPING[1:]}
+    caught = (each for each in STOPPING[1:] if signal.getsignal(each) != signal.SIG_IGN)  # nohup
+    before = {each: signal.signal(each, stop) for each in caught}
     try:
         with pipes_may_break():
             yield
@@ -103,6 +104,12 @@ def ended_by_signals() -> Iterator[None]:
     finally:
         for each, action in before.items():
             signal.signal(each, action)
+
+
+def overwritten(device: str, end: BaseException) -> Stopped:
+    """For what ended a measurement with writes before anything was measured."""
+    why = f": {end}" if str(end) else ""
+    return Stopped(f"nothing was measured, and a part of {device} may be overwritten{why}", hint="")
 
 
 def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
@@ -180,8 +187,14 @@ def probe(
         if destructive:
             _confirm(disk, yes=yes)
         job = partial(_on_disk, disk, asked, destructive)
-    with ended_by_signals(), _progress() as tell:
-        result = answer_apart(job, target, tell, remark)
+    began: dict[str, float] = {}
+    try:
+        with ended_by_signals(), _awake(target) if destructive else nullcontext(), _progress(began) as tell:
+            result = answer_apart(job, target, tell, remark)
+    except (KeyboardInterrupt, Killed) as end:
+        if destructive and began:
+            raise overwritten(target, end) from end
+        raise
     _tell(result, kept, verbose=verbose, json_=json_ or kept.piped)
     if result.interrupted:
         raise typer.Exit(ExitCode.STOPPED if destructive and result.written else ExitCode.INTERRUPTED)
@@ -201,7 +214,7 @@ Told = Callable[..., None]
 
 def _on_disk(disk: Disk, asked: _Asked, destructive: bool, told: Told) -> ProbeResult:
     """Nothing is asked of who only reads."""
-    with lock_disk(disk.path, why="timing writes") if destructive else nullcontext():
+    with lock_disk(disk.path) if destructive else nullcontext():
         if destructive:
             _refuse_unless_empty(_look(disk.path, None))
         with timing.opened_disk(disk.path, write=destructive) as target:
@@ -277,17 +290,24 @@ def _run(
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str, float], None]]:
+def _awake(disk: str) -> Iterator[None]:
+    """Here and not where it is timed: a program beside that process would be taken for a part of its work."""
+    with awake(f"timing writes: {disk}") if Path(disk).is_block_device() else nullcontext("") as note:
+        if note:
+            remark(note)
+        yield
+
+
+@contextmanager
+def _progress(began: dict[str, float]) -> Iterator[Callable[[str, float], None]]:
     """The bar of a benchmark. It is redrawn only on request, between two rounds: a thread that redraws would be
-    timed, too.
+    timed, too. `began`: gets when each part of the work was first told.
     """
-    began: dict[str, float] = {}
     with bench_progress(still=True) as tell:
 
         def say(what: str, share: float) -> None:
-            now = monotonic()
-            left_s = (now - began.setdefault(what, now)) * (1 - share) / share if share else None
-            tell(what, share, left_s)
+            spent = monotonic() - began.setdefault(what, monotonic())
+            tell(what, share, spent * (1 - share) / share if share else None)
 
         yield say
 

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from types import FrameType
@@ -30,6 +31,10 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, <linux/prctl.h>
 T = TypeVar("T")
 OnNote = Callable[[str], object]
 Work = Callable[[Connection], object]
+
+
+class Killed(Refused):
+    """The child ended without a word, so nobody knows what it had done by then."""
 
 
 @contextmanager
@@ -63,17 +68,11 @@ def answer_apart(
     """Return what a job returns that works on a disk for long, in a child; `tell` gets what the job tells meanwhile.
 
     A disk that does not answer is waited for, and reported. Ctrl-C interrupts the job, which may still return something
-    then; a disk that is silent is not waited for any more. Raises what the job raises, and Refused where it was killed.
+    then; a disk that is silent is not waited for any more. Raises what the job raises, and Killed.
     """
 
-    def work(connection: Connection) -> list[T]:
-        def told(*words: object) -> None:
-            connection.send(words)
-            connection.recv()
-
-        return [job(told)]
-
-    with working(work, path, on_note, stall_s=stall_s) as child:
+    with working(partial(_answer, job), path, on_note, stall_s=stall_s) as child:
+        noted = 0  # seconds of silence that were last reported
         while True:
             try:
                 message = child.receive()
@@ -83,14 +82,25 @@ def answer_apart(
                 if isinstance(message, Waiting):
                     if child.stopped:
                         raise KeyboardInterrupt
-                    on_note(f"{waiting_words(message)[0]}. Ctrl-C does not wait")
+                    if not noted <= message.seconds < 2 * noted:  # ever fewer of a long silence
+                        noted = message.seconds
+                        on_note(f"{waiting_words(message)[0]}. Ctrl-C does not wait")
                 else:
+                    noted = 0
                     tell(*cast(tuple[object, ...], message))
                     child.go_on()
             except KeyboardInterrupt:
                 if child.stopped or child.silent:
                     raise
                 child.stop()
+
+
+def _answer(job: Callable[[Callable[..., None]], T], connection: Connection) -> list[T]:
+    def told(*words: object) -> None:
+        connection.send(words)
+        connection.recv()
+
+    return [job(told)]
 
 
 @dataclass(slots=True)
@@ -115,12 +125,15 @@ class Child:
             if (now := moves_of(self.pid)) == self.seen and not now.runs:
                 disk = next(waited_for(self.pid, now.programs), self.path)
                 return Waiting(disk, "any", int(time.monotonic() - self.since))
-            self.seen, self.since = now, time.monotonic()
+            self.seen, self.since, self.silent = now, time.monotonic(), False
         self.seen = Moves()
         try:
             message: object = self.connection.recv()
         except (EOFError, ConnectionError):
-            raise Refused(f"the process that works on {self.path} {how_ended(self._reap())}") from None
+            code = self._reap()
+            if self.stopped and not code:  # its last message was lost where Ctrl-C arrived with it
+                raise KeyboardInterrupt from None
+            raise Killed(f"the process that works on {self.path} {how_ended(code)}") from None
         if isinstance(message, BaseException):
             raise message
         return message
@@ -167,8 +180,9 @@ class Child:
         for pid in (self.pid, *programs):  # which would go on by themselves
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        waits = (self.pid, *programs)[-1]
         self.on_note(
-            f"{disk} has a read or write under way that it does not answer: process {pid} waits for that and"
+            f"{disk} has a read or write under way that it does not answer: process {waits} waits for that and"
             " keeps the disk open until then. Nothing else is written"
         )
         self.pid = 0
@@ -185,6 +199,7 @@ def _work(work: Work, connection: Connection, parent: int, mask: Iterable[int]) 
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             end = work(connection)
         except BaseException as error:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             error.__notes__ = [traceback.format_exc()]  # which has those that there were
             end = error
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

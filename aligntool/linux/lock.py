@@ -10,7 +10,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -256,17 +256,16 @@ class LockedDisk:
 
 
 @contextmanager
-def lock_disk(path: str, *, image_sector_size: int = 512, why: str = "") -> Iterator[LockedDisk]:
+def lock_disk(path: str, *, image_sector_size: int = 512) -> Iterator[LockedDisk]:
     """Lock a disk: opened exclusively (O_EXCL: no mount, swap, array or mapping, now or later), locked as udev expects
-    (systemd, "Locking Block Device Access"). `why`: inhibit sleep and shutdown, for a device.
+    (systemd, "Locking Block Device Access").
 
     `image_sector_size` counts for an image file only. Raises Refused, with every reason that can be seen at once.
     """
     with _taken(path) as descriptor, DiskDevice(descriptor, image_sector_size=image_sector_size) as device:
         is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
-        with awake(f"{why}: {path}") if is_block and why else nullcontext("") as note:
-            battery = "the machine runs on its battery; plug it in" if is_block and on_battery() else ""
-            yield LockedDisk(device, KernelView(descriptor), is_block, tuple(filter(None, (note, battery))))
+        battery = ("the machine runs on its battery; plug it in",) if is_block and on_battery() else ()
+        yield LockedDisk(device, KernelView(descriptor), is_block, battery)
 
 
 @contextmanager

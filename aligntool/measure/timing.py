@@ -275,12 +275,14 @@ def made_file(folder: str, size: int, tell: Tell) -> Iterator[Made]:
         hint = f"--size {format_size(max(size // 4, MIB))}"
         raise Refused(f"there is too little room in {folder}: {words}", hint=hint)
     with ExitStack() as stack:
-        path = stack.enter_context(benchmark_file(folder, size, name=f".aligntool-probe-{secrets.token_hex(4)}"))
-        with opened(path, os.O_WRONLY) as descriptor:
+        with benchmark_file(folder, size, name=f".aligntool-probe-{secrets.token_hex(4)}") as path:
+            descriptor = stack.enter_context(opened(path, os.O_WRONLY))
             file_extents(descriptor, path)  # refused now rather than when it is full
-            _fill(descriptor, path, size, tell)
-            placed = file_extents(descriptor, path)
-        target = replace(stack.enter_context(opened_disk(path, write=True)), place=_placing(placed.runs))
+            target = stack.enter_context(opened_disk(path, write=True))
+        # Without a name from here on: it goes with this process, however that ends.
+        _fill(descriptor, path, size, tell)
+        placed = file_extents(descriptor, path)
+        target = replace(target, place=_placing(placed.runs))
         yield Made(target, placed.disk, tuple(run.disk for run in placed.runs))
 
 

@@ -32,7 +32,7 @@ def apart(locked: Locked, plan: Plan, path: str, on_note: OnNote, *, stall_s: fl
     """Yield what `locked` yields, in a child: it goes on when an event is taken, so it stops where no more are taken.
     Sleep and shutdown are inhibited as long as it is waited for.
 
-    Raises what is raised in the child, and Refused where it was killed.
+    Raises what is raised in the child, and Killed.
     """
     drives = Path(path).is_block_device() or any(isinstance(step, DriveStep) for step in plan.steps)
     with awake(f"changing {path}") if drives else nullcontext("") as note:
@@ -92,6 +92,7 @@ class _Act:
                 in_flight = applying.way is not Moment.BEGUN
                 apply_events(plan, applying, nullcontext(self._take), lambda *_: None, in_flight=in_flight)
         finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it would interrupt what is told last
             with self.sending:
                 self.over.set()
 

@@ -12,7 +12,7 @@ import pytest
 
 from aligntool.change import Event, Plan, StepBegun, Waiting
 from aligntool.errors import Refused
-from aligntool.linux.apart import answer_apart
+from aligntool.linux.apart import Killed, answer_apart
 from aligntool.linux.process import run_program
 from aligntool.realign.apart import apart
 from aligntool.realign.applying import Applying, apply_events
@@ -93,6 +93,36 @@ def test_what_was_found_until_ctrl_c_is_returned() -> None:
             raise KeyboardInterrupt
 
     assert answer_apart(job, "disk", tell, print) == [0, 1, 2]
+
+
+def test_a_child_that_is_killed_is_no_interruption_and_one_that_is_told_to_end_is() -> None:
+    def job(told: Callable[..., None]) -> None:
+        told(os.getpid())
+        time.sleep(60)
+
+    with pytest.raises(Killed, match="was ended by SIGKILL"):
+        answer_apart(job, "disk", lambda pid: os.kill(pid, signal.SIGKILL), print)
+    with pytest.raises(KeyboardInterrupt):
+        answer_apart(job, "disk", lambda pid: os.kill(pid, signal.SIGTERM), print)
+
+
+def test_of_a_long_silence_there_are_ever_fewer_notes(tmp_path: Path) -> None:
+    fifo = tmp_path / "disk"
+    os.mkfifo(fifo)
+    notes: list[str] = []
+
+    def job(told: Callable[..., None]) -> None:
+        os.read(os.open(fifo, os.O_RDWR), 1)
+
+    def tell(note: str) -> None:
+        notes.append(note)
+        if "for 4 s" in note:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        answer_apart(job, str(fifo), lambda: None, tell, stall_s=0.4)
+    seconds = [int(note.split(" for ")[1].split()[0]) for note in notes if "not answered for" in note]
+    assert seconds[-3:] == [1, 2, 4]
 
 
 def test_a_program_that_gets_nowhere_is_reported_and_killed_with_what_waits_for_it(tmp_path: Path) -> None:

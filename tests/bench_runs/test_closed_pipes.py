@@ -34,5 +34,6 @@ def test_no_file_stays_behind_when_nobody_reads_any_more(tmp_path: Path, words: 
                 break
         made = list(folder.iterdir())
         child.stderr.close()
-    assert len(made) == 1 and list(folder.iterdir()) == []
+    named = words[0] != "probe"  # its file has no name from the first byte on: a disk that hangs leaves none behind
+    assert len(made) == named and list(folder.iterdir()) == []
     assert child.returncode == -signal.SIGPIPE

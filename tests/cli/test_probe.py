@@ -4,14 +4,17 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from aligntool.errors import Refused
+from aligntool.errors import ExitCode, Refused
 from aligntool.measure.timing import opened_disk, time_rounds
 from aligntool.measure.unit_design import Kind, design, regions
 from aligntool.units import KIB, MIB, Extent
@@ -77,6 +80,64 @@ def test_a_round_that_takes_too_long_is_refused_and_nothing_is_told_of_a_part_of
     with opened_disk(str(image), write=False) as target, pytest.raises(Refused, match="only 0 of 256 pairs") as refused:
         time_rounds(rounds, target, limit_s=1e-9, most_bytes=MIB)
     assert refused.value.hint.startswith("--limit ")
+
+
+@contextmanager
+def begun(disk: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """Writing to an empty disk, with times to come."""
+    words = program("probe", disk, "--destructive", "--yes", "--most", "100GiB", "--limit", "60")
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
+    ) as child:
+        assert child.stderr
+        assert any("timing for" in line for line in child.stderr), "it was to begin"
+        yield child
+
+
+@pytest.fixture
+def blank(tmp_path: Path) -> Path:
+    made = tmp_path / "disk.img"
+    made.touch()
+    os.truncate(made, 256 * MIB)
+    return made
+
+
+def test_a_disk_that_was_written_to_is_told_also_where_nothing_was_measured(blank: Path) -> None:
+    with begun(blank) as child:
+        (worker,) = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+        os.kill(int(worker), signal.SIGKILL)
+        _, said = child.communicate()
+    assert child.returncode == ExitCode.STOPPED, said
+    assert f"a part of {blank} may be overwritten: the process that works on {blank} was ended by SIGKILL" in said
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
+def test_what_keeps_the_machine_awake_is_no_part_of_what_is_timed(
+    blank: Path, loop: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A process whose program does nothing would be taken for one that a disk does not answer."""
+    inhibitor = tmp_path / "systemd-inhibit"
+    inhibitor.write_text(f"#!/bin/sh\necho $PPID > {tmp_path}/parent\necho; exec cat\n")
+    inhibitor.chmod(0o755)
+    with begun(loop(blank), PATH=f"{tmp_path}:{os.environ['PATH']}") as child:
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate()
+    assert (tmp_path / "parent").read_text().strip() == str(child.pid)
+    assert child.returncode == ExitCode.STOPPED, said
+
+
+def test_what_the_caller_ignores_stays_ignored(image: Path) -> None:
+    """As nohup does."""
+    with subprocess.Popen(
+        ["nohup", *program("probe", image, "--largest", "64KiB", "--limit", "2")],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        assert child.stderr
+        assert any("timing for" in line for line in child.stderr), "it was to begin"
+        child.send_signal(signal.SIGHUP)
+        _, said = child.communicate()
+    assert child.returncode == 0, said
 
 
 def test_it_tells_that_it_times_and_for_how_long(image: Path) -> None:
