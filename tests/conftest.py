@@ -94,6 +94,16 @@ def unmount(folder: Path, device: Path, limit_s: float = 60) -> None:
             time.sleep(0.1)
 
 
+def remove_partitions(disk: str | Path, limit_s: float = 60) -> None:
+    """Have the kernel forget the partitions of a disk: a program that looks at every disk may have one open for a
+    moment.
+    """
+    end = time.monotonic() + limit_s
+    for file in Path("/sys/block", Path(disk).name).glob("*/partition"):
+        while file.exists():
+            run("delpart", disk, file.read_text().strip(), fails=time.monotonic() < end)
+
+
 @pytest.fixture
 def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """In memory where there is room, unless the test is marked `on_disk`.
@@ -135,8 +145,7 @@ def loop() -> Iterator[Callable[..., Path]]:
         attached.append(device)
         assert stat.S_ISBLK(device.stat().st_mode), f"{device} is not a block device"
         run("blockdev", "--setrw", device)  # the number may have been somebody's read-only one
-        if [*Path("/sys/block", device.name).glob(f"{device.name}p*")]:  # and its partitions may still be there
-            run("partx", "-d", device)
+        remove_partitions(device)  # and those may still be there
         return device
 
     yield attach

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import find_tool, run
+from tests.conftest import find_tool, remove_partitions, run
 
 ROOT = Path(__file__).parent.parent
 FILES = ROOT / "aligntool" / "cli" / "completions"
@@ -177,7 +177,7 @@ def test_a_tab_offers_the_partitions_of_a_device(shell: Shell, loop: Callable[..
         )
         shown, spent_s = shell.complete(f"aligntool realign {device} -p ", numbers)
     finally:
-        run("partx", "--delete", device)
+        remove_partitions(device)
     assert len(numbers) >= 3
     assert [number for number in numbers if number not in shown] == []
     assert spent_s <= MOST_S

@@ -11,7 +11,7 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.linux.lock import KernelView, forget_partitions, tell_partitions
 from aligntool.units import MIB, Extent
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 
 Attach = Callable[..., Path]
 Make = Callable[..., Path]
@@ -38,7 +38,7 @@ def parted_disk(sparse: Make, loop: Attach) -> Iterator[Path]:
     if len(shown(node)) != 3:
         pytest.skip("this kernel shows no partitions of loop devices")
     yield node
-    run("partx", "-d", node, fails=True)
+    remove_partitions(node)
 
 
 def shown(node: Path) -> dict[str, tuple[int, int]]:
@@ -115,7 +115,7 @@ def test_a_disk_of_which_the_kernel_shows_nothing_is_left_so(sparse: Make, loop:
             view.tell([(1, Extent(MIB, MIB))])
         assert shown(node) == {}
     finally:
-        run("partx", "-d", node, fails=True)
+        remove_partitions(node)
 
 
 def test_of_an_image_file_the_kernel_knows_nothing(sparse: Make) -> None:

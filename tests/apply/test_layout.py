@@ -21,7 +21,7 @@ from aligntool.linux.targets import Given
 from aligntool.realign.layout import make_layout, plan_layout, set_types
 from aligntool.steps import MakeTable
 from aligntool.units import MIB
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 
 MakeImage = Callable[..., Path]
 Attach = Callable[..., Path]
@@ -260,7 +260,7 @@ def test_on_a_block_device_the_kernel_shows_the_new_partitions(sparse: MakeImage
         ]  # fmt: skip
         assert shown == [(place.after.start, place.after.length) for place in plan.places]
     finally:
-        run("partx", "-d", device, fails=True)
+        remove_partitions(device)
 
 
 @pytest.mark.needs_root
@@ -290,7 +290,7 @@ def test_a_disk_of_which_a_partition_is_mounted_is_refused_and_stays_as_it_is(
         finally:
             run("umount", place)
     finally:
-        run("partx", "-d", device, fails=True)
+        remove_partitions(device)
 
 
 def test_an_image_that_another_program_has_locked_is_refused(sparse: MakeImage) -> None:

@@ -15,7 +15,7 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.linux.lock import lock_disk
 from aligntool.units import MIB
-from tests.conftest import find_tool, run
+from tests.conftest import find_tool, remove_partitions, run
 
 Attach = Callable[..., Path]
 Make = Callable[..., Path]
@@ -33,7 +33,7 @@ def parted_disk(sparse: Make, loop: Attach) -> Iterator[Path]:
     if not first(node).is_block_device():
         pytest.skip("this kernel shows no partitions of loop devices")
     yield node
-    run("partx", "-d", node, fails=True)
+    remove_partitions(node)
 
 
 def first(node: Path) -> Path:

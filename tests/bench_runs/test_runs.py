@@ -18,7 +18,7 @@ from aligntool.linux.content import hole_share
 from aligntool.measure.results import to_json
 from aligntool.units import MIB, mb_s
 from tests.bench_runs.made import result, series
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
 from tests.thorough import when_thorough
@@ -374,7 +374,7 @@ def test_an_empty_partition_is_given_up_and_its_neighbours_are_not(
         assert after[MIB : 2 * MIB] != before[MIB : 2 * MIB]
         assert after[:MIB] == before[:MIB] and after[2 * MIB :] == before[2 * MIB :]
     finally:
-        run("partx", "-d", device, fails=True)
+        remove_partitions(device)
 
 
 @fio

@@ -9,7 +9,7 @@ from tests.boots.bootdisks import aligned_uefi_disk
 from tests.boots.pc import boot
 from tests.boots.system import BOOTED, SWAP_UUID, build
 from tests.boots.test_boots import WANTED
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 from tests.moving.attached import looped
 from tests.moving.mover import aligntool
 
@@ -47,7 +47,7 @@ def test_a_system_boots_from_sectors_of_4096_bytes_and_from_512_again(tmp_path: 
             assert 'BLOCK_SIZE="4096"' in run("blkid", "-p", f"{device}p1")
             run("e2fsck", "-fn", f"{device}p3")
         finally:
-            run("partx", "-d", device)
+            remove_partitions(device)
     program.unlink()
     run("mcopy", "-s", "-o", "-i", f"{copy}@@1M", "::*", tmp_path)
     assert run("sha256sum", program) == digest

@@ -12,7 +12,7 @@ import pytest
 
 from aligntool.units import MIB
 from tests.cli.old_disks import START, make_old_disk
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 from tests.run_aligntool import program, run_aligntool
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "debugfs", "e2fsck", "blkid")
@@ -85,7 +85,7 @@ def test_of_a_partition_nobody_says_that_its_disk_is_not_in_flight(
     try:
         assert hint_of(run_aligntool(word, f"{node}p1")) == f"give {node}"
     finally:
-        run("partx", "-d", node)
+        remove_partitions(node)
 
 
 @pytest.mark.parametrize("size", [0, 6, 512, 1000, 4096])

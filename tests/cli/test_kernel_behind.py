@@ -9,7 +9,7 @@ import pytest
 from aligntool.units import MIB
 from tests.cli.old_disks import assert_whole, first_start, make_old_disk
 from tests.cli.test_restore_table import kill_while_copying
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 from tests.run_aligntool import run_aligntool
 
 pytestmark = [
@@ -29,7 +29,7 @@ def test_a_disk_that_is_done_names_no_resume_when_the_kernel_cannot_show_it(
     try:
         done = run_aligntool("resume", "--yes", *(["--json"] if way == "json" else []), device)
     finally:
-        run("delpart", device, "9")
+        remove_partitions(device)
     assert done.returncode == 0, done.stderr
     assert f"partprobe {device}" in done.stderr
     assert "aligntool resume" not in done.stderr and "aligntool rollback" not in done.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from aligntool.change import from_json
 from aligntool.units import GIB, MIB
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 from tests.run_aligntool import run_aligntool
 
 MakeImage = Callable[..., Path]
@@ -186,4 +186,4 @@ def test_a_partition_is_no_disk_to_make_a_table_for(sparse: MakeImage, loop: Cal
             == 0
         )
     finally:
-        run("partx", "-d", device, fails=True)
+        remove_partitions(device)

@@ -14,7 +14,7 @@ import pytest
 
 from aligntool.units import MIB
 from tests.cli.old_disks import LENGTH, ROOT, SIZE, START, assert_whole, digest, first_start, found_at, make_old_disk
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
 
@@ -36,7 +36,7 @@ def test_a_partition_is_no_disk_and_its_number_is_told(disk: Path, loop: Callabl
                 assert done.returncode == 3 and f"give {device} --partition 1" in done.stderr, done.stderr
         assert run_aligntool("plan", "realign", device, "--partition", "1").returncode == 0
     finally:
-        run("partx", "-d", device, fails=True)
+        remove_partitions(device)
     assert digest(disk) == before
 
 

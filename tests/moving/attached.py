@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def partitioned(image: Path) -> Iterator[Path]:
         try:
             yield device
         finally:
-            run("partx", "-d", device)
+            remove_partitions(device)
 
 
 @contextmanager

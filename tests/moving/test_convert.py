@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.units import KIB, MIB
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 from tests.moving.attached import looped, mounted
 from tests.moving.disks import place
 from tests.moving.mover import REFUSED, STOPPED, aligntool, begin
@@ -83,7 +83,7 @@ def check(image: Path, sector: int, before: list[dict[str, object]], *, fat: int
             run("e2fsck", "-fn", f"{device}p3")
             assert "TYPE=swap" in run("blkid", "-p", "-o", "export", f"{device}p2")
         finally:
-            run("partx", "-d", device)
+            remove_partitions(device)
 
 
 @pytest.mark.needs_root
@@ -213,7 +213,7 @@ def test_an_mbr_and_its_logical_partitions_go_to_4kn_and_back(tmp_path: Path) ->
                 for number in (2, *LOGICALS):
                     run("e2fsck", "-fn", f"{device}p{number}")
             finally:
-                run("partx", "-d", device)
+                remove_partitions(device)
         content = one.read_bytes()
         assert [content[at : at + size] for at, size in ((41 * MIB, 20 * MIB), *LOGICALS.values())] == kept
         assert content.startswith(b"a boot program.")
@@ -239,7 +239,7 @@ def test_partitions_that_the_kernel_shows_in_wrong_places_are_shown_anew(tmp_pat
             assert run("lsblk", "-nbo", "START,SIZE", f"{device}p1").split() == ["2048", str(4 * MIB)]
             run("e2fsck", "-fn", f"{device}p1")
         finally:
-            run("partx", "-d", device)
+            remove_partitions(device)
 
 
 KILLS = 40 if THOROUGH else 2

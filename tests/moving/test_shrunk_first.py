@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.units import MIB, Extent
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 from tests.moving.attached import looped
 from tests.moving.disks import content_of, entries
 from tests.moving.mover import realign
@@ -58,7 +58,7 @@ def test_a_file_system_that_stays_gives_room_to_its_neighbour(label: str, tmp_pa
             ]
             assert kernel == [int(shown[0]) * SECTOR, int(shown[1]), int(shown[2]) * SECTOR, int(shown[3])]
         finally:
-            run("partx", "-d", disk)
+            remove_partitions(disk)
     assert extent(image, 1).start == 2048 * SECTOR
     assert extent(image, 1).length < first.stat().st_size
     assert extent(image, 2).start % MIB == 0

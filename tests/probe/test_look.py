@@ -20,7 +20,7 @@ from aligntool.linux.pcie import find_adapters
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.targets import Given
 from aligntool.units import GIB, MIB, TIB, Extent
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
 
 Sparse = Callable[..., Path]
@@ -269,7 +269,7 @@ def test_without_root_the_same_disks_are_seen_and_what_was_not_is_said(image: Pa
     try:
         seen, unprivileged = look([str(device)]), as_nobody(lambda: look([str(device)]))
     finally:
-        run("partx", "-d", device)
+        remove_partitions(device)
     (one,), (other,) = seen.disks, unprivileged.disks
     assert without_contents(one) == without_contents(other)
     assert [(part.number, part.extent, part.node) for part in one.partitions] == [
@@ -331,7 +331,7 @@ def test_nothing_is_opened_for_writing_and_no_ioctl_changes_anything(image: Path
             program,
         )
     finally:
-        run("partx", "-d", device)
+        remove_partitions(device)
     lines = log.read_text().splitlines()
     opened = [line for line in lines if f'"{device}"' in line or f'"{image}"' in line]
     assert len(opened) >= 3  # the device twice, the image once
@@ -356,7 +356,7 @@ class TestLoopDevices:
             run("mkswap", f"{device}p2")
             (disk,) = look([str(device)]).disks
         finally:
-            run("partx", "-d", device)
+            remove_partitions(device)
         assert disk.kind is DiskKind.LOOP and disk.mapping == f"file {path}"
         assert disk.table is not None and (disk.table.label, disk.table.sector_size) == (TableLabel.GPT, sector_size)
         assert disk.table.faults == ()
@@ -382,7 +382,7 @@ class TestLoopDevices:
             (after,) = look([str(device)]).disks
         finally:
             os.close(holder)
-            run("partx", "-d", device)
+            remove_partitions(device)
         assert [layer.kind for layer in before.partitions[0].content] == ["ext4"]
         assert [layer.kind for layer in after.partitions[0].content] == ["swap"]
 
@@ -394,7 +394,7 @@ class TestLoopDevices:
         try:
             (disk,) = look([str(device)]).disks
         finally:
-            run("partx", "-d", device)
+            remove_partitions(device)
         roles = {part.number: (part.role, part.extent.length // 512) for part in disk.partitions}
         assert roles == {1: (Role.PRIMARY, 2048), 2: (Role.EXTENDED, 65536), 5: (Role.LOGICAL, 2048)}
         nodes = {part.number: part.node for part in disk.partitions}
@@ -406,7 +406,7 @@ class TestLoopDevices:
         try:
             (disk,) = look([str(device)]).disks
         finally:
-            run("delpart", device, "3")
+            remove_partitions(device)
         assert disk.table is None and disk.table_read
         assert [(part.number, part.extent) for part in disk.partitions] == [(3, Extent(MIB, 2 * MIB))]
 
@@ -417,5 +417,5 @@ class TestLoopDevices:
         try:
             names = [look([target]).disks[0].name for target in (f"{device}p1", str(tmp_path / "link"), device.name)]
         finally:
-            run("partx", "-d", device)
+            remove_partitions(device)
         assert names == [device.name] * 3

@@ -10,7 +10,7 @@ import pytest
 from aligntool.change import RaidGoal, Wanted, asked_of, to_json, with_asked
 from aligntool.cli.raid import carried_out
 from aligntool.units import GIB, MIB
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 from tests.raid.golden_plans import RECIPES, golden_plan
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
@@ -199,4 +199,4 @@ def test_a_partition_in_flight_looks_empty_and_is_taken_by_nobody(
             assert "partitions of this disk are in flight" in done.stderr
     finally:
         for drive in drives:
-            run("partx", "-d", drive, fails=True)
+            remove_partitions(drive)

@@ -16,7 +16,7 @@ from aligntool.raid.steps_system import apply_system, find_system_trace, undo_sy
 from aligntool.steps import Mount, SetPartitionType
 from aligntool.units import MIB, Extent
 from tests.apply.arrays.made import FS_UUID
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 from tests.raid.made import judged
 
 HOME, SWAP = "933AC7E1-2EB4-4F13-B844-0E14E2AEF915", "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F"
@@ -62,7 +62,7 @@ def test_a_partition_that_is_taken_gets_the_type_of_a_member_and_its_own_back(
         assert run("sfdisk", "--dump", disk) == before
     finally:
         os.close(held)
-        run("partx", "-d", disk)
+        remove_partitions(disk)
 
 
 @pytest.mark.needs_root

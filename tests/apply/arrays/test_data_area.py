@@ -14,7 +14,7 @@ from aligntool.raid.steps_drives import look_at, old_signatures
 from aligntool.steps import DataArea, MakeArray, MakeMember, Step, held_by
 from aligntool.units import KIB, MIB, Extent
 from tests.apply.arrays.made import made_member, member_step, paths_in, plan_of
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 from tests.raid.made import drives, goal, planned
 
 root = pytest.mark.needs_root
@@ -33,7 +33,7 @@ def drive(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[Pa
         assert Path(f"{found}p1").is_block_device()
         yield found
     finally:
-        run("partx", "-d", found, fails=True)
+        remove_partitions(found)
 
 
 def taken(folder: Path, drive: Path, *, wipe: bool) -> MakeMember:

@@ -11,7 +11,7 @@ from aligntool.errors import Stopped
 from aligntool.steps import MakeMember
 from aligntool.units import GIB, MIB, Extent
 from tests.apply.arrays.made import made_member, member_step, paths_in
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 from tests.run_aligntool import run_aligntool
 
 pytestmark = [
@@ -35,7 +35,7 @@ def drives(sparse: Sparse, loop: Attach) -> Iterator[tuple[Path, Path]]:
         yield found
     finally:
         for drive in found:
-            run("partx", "-d", drive, fails=True)
+            remove_partitions(drive)
 
 
 @pytest.mark.parametrize("part", ["", "p1"], ids=["a drive", "a partition"])

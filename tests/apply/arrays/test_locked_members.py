@@ -13,7 +13,7 @@ from aligntool.steps import MakeMember
 from aligntool.units import GIB, MIB
 from tests.apply.arrays.made import made_member, member_step, paths_in
 from tests.apply.test_lock import another_program
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 from tests.run_aligntool import run_aligntool
 
 pytestmark = [
@@ -36,7 +36,7 @@ def drives(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[l
         yield found
     finally:
         for drive in found:
-            run("partx", "-d", drive, fails=True)
+            remove_partitions(drive)
 
 
 @contextmanager

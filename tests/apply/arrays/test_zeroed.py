@@ -13,7 +13,7 @@ from aligntool.raid.planning import plan_raid
 from aligntool.steps import MakeMember
 from aligntool.units import MIB, Extent
 from tests.apply.arrays.made import made_member
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 from tests.raid.made import goal
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("losetup", "sfdisk", "partx", "blkid")]
@@ -38,7 +38,7 @@ def drives(images: list[Path], loop: Callable[..., Path]) -> Iterator[list[Path]
         yield found
     finally:
         for device in found:
-            run("partx", "-d", device, fails=True)
+            remove_partitions(device)
 
 
 def with_partitions(drives: list[Path]) -> list[Path]:
