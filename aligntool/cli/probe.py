@@ -174,7 +174,8 @@ def probe(
 
     Example: sudo aligntool probe /dev/nvme0n1 -o measured.json
 
-    Exit code: 0 measured, also when the unit is unknown; 3 refused.
+    Exit code: 0 measured, also when the unit is unknown; 3 refused; 4 it ended early, after a disk was written to;
+    130 interrupted before.
     """
     kept.refuse()
     asked = _Asked(limit, most or GIB, largest or 8 * MIB, sector_size, seed)
