@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from math import log2
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -23,6 +24,7 @@ from aligntool.units import format_about
 # The file that a benchmark works on: created, and removed however it ends.
 
 PREFIX = ".aligntool-bench-"
+_SILENT_S = 10  # a timed run that is over ends within a second; others show each thousandth of their work
 
 
 @contextmanager
@@ -193,10 +195,11 @@ class Runs:
         looks: list[Look] = []
         each_s = self._each_s(cell.job)
 
-        def tell(share: float) -> None:
+        def told(share: float, silence: str) -> None:
             looks.extend(_look())
-            self.say(cell.text, each_s, share)
+            self.say(cell.text + silence, each_s, share)
 
+        tell = _noticing_silence(cell.job.path, told)
         tell(0.0)
         keep = partial(self._keep, cell.title, cell.number) if self._keep else None
         measured = run_job(cell.job, tell=tell, keep=keep)
@@ -314,8 +317,30 @@ def fill(job: Job, text: str, tell: SweepProgress) -> None:
     """Run a job that fills a file or device, with its progress."""
     began = time.monotonic()
 
-    def told(share: float) -> None:
+    def told(share: float, silence: str) -> None:
         spent = time.monotonic() - began
-        tell(text, share, spent / share - spent if share > 0.02 else None)
+        tell(text + silence, share, spent / share - spent if share > 0.02 else None)
 
-    run_job(job, tell=told)
+    run_job(job, tell=_noticing_silence(job.path, told))
+
+
+def _noticing_silence(path: str, told: Callable[[float, str], None]) -> Callable[[float], None]:
+    """Pass the share of a run on, and words where it stays the same for long: fio waits for a disk without a word."""
+    latest, since = -1.0, 0.0
+
+    def tell(share: float) -> None:
+        nonlocal latest, since
+        now = time.monotonic()
+        if share != latest:
+            latest, since = share, now
+        told(share, silence_words(path, now - since))
+
+    return tell
+
+
+def silence_words(path: str, seconds: float) -> str:
+    """Return "" for less than ten seconds; the number doubles, because each is a line where there is no terminal."""
+    if seconds < _SILENT_S:
+        return ""
+    shown = int(_SILENT_S * 2 ** int(log2(seconds / _SILENT_S)))
+    return f". No progress for {shown} s: {path} may not answer; Ctrl-C does not wait for it"

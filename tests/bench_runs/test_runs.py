@@ -16,6 +16,7 @@ import pytest
 
 from aligntool.linux.content import hole_share
 from aligntool.measure.results import to_json
+from aligntool.measure.run import silence_words
 from aligntool.units import MIB, mb_s
 from tests.bench_runs.made import result, series
 from tests.conftest import remove_partitions, run
@@ -442,3 +443,9 @@ def answered(
         code = child.wait()
     os.close(leader)
     return code
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(9.9, None), (10, 10), (19.9, 10), (20, 20), (79, 40), (3600, 2560)])
+def test_progress_that_stands_still_is_reported_ever_less_often(seconds: float, shown: int | None) -> None:
+    words = silence_words("/dev/sdx", seconds)
+    assert words == "" if shown is None else f"for {shown} s: /dev/sdx may" in words

@@ -194,11 +194,31 @@ def probe_interrupted(trip: Journey, folder: Path) -> None:
         assert took < 5 and process.returncode == ExitCode.INTERRUPTED and "Traceback" not in said, said
 
 
+def bench_interrupted(trip: Journey, folder: Path) -> None:
+    with stalling("bench", trip, folder) as (disk, path):
+        words = program("bench", "run", path, "--profile", "boot", "--runtime", "2", "--repeats", "1")
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr
+            alarm = Timer(PATIENCE_S, process.kill)
+            alarm.start()
+            assert any("1 of 1, " in line for line in process.stderr), "it was to begin"
+            disk.fail(("stall-read", 0, trip.disk.image.stat().st_size))
+            silent = next(line for line in process.stderr if "No progress" in line)
+            assert f"No progress for 10 s: {path} may not answer" in silent
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate()
+            alarm.cancel()
+        took = time.monotonic() - began
+        until_closed(disk, path)
+        assert took < 20 and process.returncode == ExitCode.INTERRUPTED and "Traceback" not in said, said
+
+
 def test_a_disk_that_stalls_in_the_middle_of_a_move_holds_nothing_but_itself(make: MakeDisk, tmp_path: Path) -> None:
     trip = journey(make("dos", Row(EXT2, 63), free=6 * 2048))
     with ThreadPoolExecutor() as pool:
         stories = {where: pool.submit(one_story, where, trip, tmp_path) for where in WHERE}
-        for other in (silent_from_the_end_on, layout_interrupted, probe_interrupted):
+        for other in (silent_from_the_end_on, layout_interrupted, probe_interrupted, bench_interrupted):
             stories[other.__name__] = pool.submit(other, trip, tmp_path)
     for name, story in stories.items():
         assert story.exception() is None, (name, story.result())
