@@ -102,6 +102,7 @@ def remove_partitions(disk: str | Path, limit_s: float = 60) -> None:
     for file in Path("/sys/block", Path(disk).name).glob("*/partition"):
         while file.exists():
             run("delpart", disk, file.read_text().strip(), fails=time.monotonic() < end)
+            time.sleep(0.1 if file.exists() else 0)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from aligntool.audit.report import Severity, Wishes
 from aligntool.cli import options, probe
 from aligntool.cli.options import Grid, Size, print_lines, read_text, remark, seconds, terminal_width, whole
 from aligntool.cli.pager import page_lines
-from aligntool.errors import ExitCode, Refused
+from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.inventory import Disk, Inventory
 from aligntool.linux.lock import lock_for_others
 from aligntool.linux.look import look
@@ -159,7 +159,7 @@ def bench_run(
     probe.keep_among_results(result.when, result.settings.profile, to_json(result))
     kept.write(to_json(result))
     print_lines(to_json(result) if json_ or kept.piped else shown.result_lines(result, width=terminal_width()))
-    _end(ran, wrote=plan.writes and not plan.makes_file)
+    _end(ran, device=not plan.makes_file)
 
 
 def _confirm(plan: BenchPlan, seen: Conditions, disk: str | None, *, counted: bool, yes: bool) -> None:
@@ -198,9 +198,9 @@ def _measured(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tupl
         ran = fio_runs.run_bench(plan, path, tell=tell, keep=probe.fio_keeper(fio_output))
     series = fio_runs.series_of(ran)
     if not series:
-        if ran.failure is None and plan.writes and not plan.makes_file:
-            raise probe.overwritten(plan.target.path, KeyboardInterrupt())
-        raise ran.failure or KeyboardInterrupt
+        if ran.failure is not None:
+            _end(ran, device=not plan.makes_file)
+        raise probe.overwritten(plan.target.path) if ran.wrote and not plan.makes_file else KeyboardInterrupt
     after = replace(targets.warmed(seen), fio=ran.fio_version, caches_dropped=ran.caches_dropped)
     result = Result(
         began, __version__, plan.target.place, plan.target.kind.value, plan.settings, after, series,
@@ -339,10 +339,11 @@ def _report(text: str, lines: Iterator[Line], asked: SweepOptions, when: str, na
     asked.write(text)
 
 
-def _end(swept: fio_runs.Ran[fio_runs.Key], *, wrote: bool) -> None:
-    """The exit code of what was measured only in part."""
+def _end(swept: fio_runs.Ran[fio_runs.Key], *, device: bool) -> None:
+    """The exit code of what was measured only in part. `device`: and not a file of our own."""
+    wrote = device and swept.wrote
     if swept.failure is not None:
-        raise swept.failure
+        raise Stopped(str(swept.failure), hint=swept.failure.hint) if wrote else swept.failure
     if swept.interrupted:
         raise typer.Exit(ExitCode.STOPPED if wrote else ExitCode.INTERRUPTED)
 
@@ -384,13 +385,12 @@ def bench_alignment(
         rates = tuple(alignment.Rate(*run.key, run.iops, run.measured.thread_cpu) for run in swept.runs)
         measured = Starts(options.now(), found.place, wide, by, rates)
         measured = _described(measured, working, swept, disk)
-    wrote = working.writes and asked.destructive
     if not measured.rates:
-        _end(swept, wrote=wrote)
+        _end(swept, device=asked.destructive)
     rows = measured.rows
     lines = alignment_lines(measured, rows, width=terminal_width())
     _report(alignment_json(measured, rows), lines, asked, measured.when, "alignment")
-    _end(swept, wrote=wrote)
+    _end(swept, device=asked.destructive)
 
 
 def _unit_of(disk: Disk | None) -> tuple[int, str]:
@@ -450,7 +450,7 @@ def bench_span(
         curve, swept = _measured_spans(working, least, largest, write=write)
         if curve:
             _report_span(working, curve, swept, asked, write=write)
-    _end(swept, wrote=asked.destructive and write)
+    _end(swept, device=asked.destructive)
 
 
 def _report_span(

@@ -106,10 +106,9 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(each, action)
 
 
-def overwritten(device: str, end: BaseException) -> Stopped:
-    """For what ended a measurement with writes before anything was measured."""
-    why = f": {end}" if str(end) else ""
-    return Stopped(f"nothing was measured, and a part of {device} may be overwritten{why}", hint="")
+def overwritten(device: str, why: str = "") -> Stopped:
+    """For a measurement with writes that ended without a result."""
+    return Stopped(f"there is no result, and a part of {device} may be overwritten{f': {why}' if why else ''}", hint="")
 
 
 def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
@@ -190,11 +189,11 @@ def probe(
         job = partial(_on_disk, disk, asked, destructive)
     began: dict[str, float] = {}
     try:
-        with ended_by_signals(), _awake(target) if destructive else nullcontext(), _progress(began) as tell:
+        with ended_by_signals(), _awake(disk.path) if destructive else nullcontext(), _progress(began) as tell:
             result = answer_apart(job, target, tell, remark)
     except (KeyboardInterrupt, Killed) as end:
         if destructive and began:
-            raise overwritten(target, end) from end
+            raise overwritten(disk.path, str(end)) from end
         raise
     _tell(result, kept, verbose=verbose, json_=json_ or kept.piped)
     if result.interrupted:
@@ -282,6 +281,7 @@ def _run(
     timed = timing.time_rounds(rounds, target, limit_s=asked.limit_s, most_bytes=asked.most, tell=tell)
     if not timed.rounds:
         raise KeyboardInterrupt
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what was measured is not lost any more
     inference = infer(timed.samples, asked.dice)
     return ProbeResult(
         disk=identity(disk), inference=inference, sector=smallest, regions=parts, rounds=timed.rounds, read=timed.read,

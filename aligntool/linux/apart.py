@@ -72,7 +72,7 @@ def answer_apart(
     """
 
     with working(partial(_answer, job), path, on_note, stall_s=stall_s) as child:
-        noted = 0  # seconds of silence that were last reported
+        noted = latest = 0  # seconds of silence: that were reported, and that there were
         while True:
             try:
                 message = child.receive()
@@ -82,9 +82,10 @@ def answer_apart(
                 if isinstance(message, Waiting):
                     if child.stopped:
                         raise KeyboardInterrupt
-                    if not noted <= message.seconds < 2 * noted:  # ever fewer of a long silence
-                        noted = message.seconds
+                    if not noted <= message.seconds < 2 * noted or message.seconds < latest:
+                        noted = message.seconds  # ever fewer of a long silence
                         on_note(f"{waiting_words(message)[0]}. Ctrl-C does not wait")
+                    latest = message.seconds
                 else:
                     noted = 0
                     tell(*cast(tuple[object, ...], message))
@@ -116,24 +117,30 @@ class Child:
     silent: bool = False  # a disk has not answered for some time
     seen: Moves = field(default_factory=Moves)  # what moved when it was last looked at, and since when nothing does
     since: float = 0.0
+    came: list[object] = field(default_factory=list)  # a message that Ctrl-C kept from being returned
 
     def receive(self) -> object:
         """The next message; that the disk is waited for, where the child gets nowhere and cannot report it: what waits
         in libparted has Python's lock, so no thread of the child runs.
         """
-        while not self.connection.poll(self.stall_s):
+        while not self.came and not self.connection.poll(self.stall_s):
             if (now := moves_of(self.pid)) == self.seen and not now.runs:
                 disk = next(waited_for(self.pid, now.programs), self.path)
                 return Waiting(disk, "any", int(time.monotonic() - self.since))
             self.seen, self.since, self.silent = now, time.monotonic(), False
         self.seen = Moves()
-        try:
-            message: object = self.connection.recv()
-        except (EOFError, ConnectionError):
-            code = self._reap()
-            if self.stopped and not code:  # its last message was lost where Ctrl-C arrived with it
-                raise KeyboardInterrupt from None
-            raise Killed(f"the process that works on {self.path} {how_ended(code)}") from None
+        if not self.came:
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+            try:
+                self.came.append(self.connection.recv())
+            except (EOFError, ConnectionError):
+                code = self._reap()
+                if self.stopped and code in (0, 1):  # interrupted where it ended anyway
+                    raise KeyboardInterrupt from None
+                raise Killed(f"the process that works on {self.path} {how_ended(code)}") from None
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a Ctrl-C that waited is raised here
+        message = self.came.pop()
         if isinstance(message, BaseException):
             raise message
         return message
@@ -198,11 +205,11 @@ def _work(work: Work, connection: Connection, parent: int, mask: Iterable[int]) 
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             end = work(connection)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         except BaseException as error:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             error.__notes__ = [traceback.format_exc()]  # which has those that there were
             end = error
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         connection.send(end)
         code = 0
     finally:

@@ -24,7 +24,8 @@ from aligntool.units import format_about
 # The file that a benchmark works on: created, and removed however it ends.
 
 PREFIX = ".aligntool-bench-"
-_SILENT_S = 10  # a timed run that is over ends within a second; others show each thousandth of their work
+_OVERDUE_S = 10  # a run of so many seconds ends within one more
+_SLOWEST_S = 300  # for a thousandth of a run that goes over so many bytes, which is all that fio shows of it
 
 
 @contextmanager
@@ -199,7 +200,7 @@ class Runs:
             looks.extend(_look())
             self.say(cell.text + silence, each_s, share)
 
-        tell = _noticing_silence(cell.job.path, told)
+        tell = _noticing_silence(cell.job, told)
         tell(0.0)
         keep = partial(self._keep, cell.title, cell.number) if self._keep else None
         measured = run_job(cell.job, tell=tell, keep=keep)
@@ -228,6 +229,8 @@ class Ran(Generic[Key]):
 
     runs: list[Finished[Key]] = field(default_factory=list)
     caches_dropped: bool = False
+    writes: bool = False  # the load that was begun last; where it is refused, it has written nothing
+    wrote: bool = False  # one before it, or it was interrupted
     interrupted: bool = False
     failure: Refused | Stopped | None = None
 
@@ -248,13 +251,20 @@ class Ran(Generic[Key]):
             yield
         except KeyboardInterrupt:
             self.interrupted = True
+            self.wrote |= self.writes
         except (Refused, Stopped) as failure:
             self.failure = failure
 
     def measure(self, runs: Runs, cells: Iterable[Cell[Key]]) -> None:
-        for each in runs.measure(cells):
+        for each in runs.measure(self._noting_writes(cells)):
             if each.side is not None:
                 self.runs.append(each)
+
+    def _noting_writes(self, cells: Iterable[Cell[Key]]) -> Iterator[Cell[Key]]:
+        for cell in cells:
+            self.writes = cell.job.writes
+            yield cell
+            self.wrote |= self.writes
 
 
 def run_sweep(
@@ -278,7 +288,9 @@ def run_bench(plan: BenchPlan, path: str, *, tell: SweepProgress, keep: Keep) ->
     with ran.ended_early():
         if plan.fills:
             text = "writing everything twice" if plan.fills > 1 else FILLING
+            ran.writes = True
             fill(filling(plan, path), text, tell)
+            ran.wrote = True
         ran.measure(Runs(plan.rounds * len(plan.measured), tell, keep), _bench_cells(plan, path, ran, keep))
     return ran
 
@@ -321,26 +333,27 @@ def fill(job: Job, text: str, tell: SweepProgress) -> None:
         spent = time.monotonic() - began
         tell(text + silence, share, spent / share - spent if share > 0.02 else None)
 
-    run_job(job, tell=_noticing_silence(job.path, told))
+    run_job(job, tell=_noticing_silence(job, told))
 
 
-def _noticing_silence(path: str, told: Callable[[float, str], None]) -> Callable[[float], None]:
+def _noticing_silence(job: Job, told: Callable[[float, str], None]) -> Callable[[float], None]:
     """Pass the share of a run on, and words where it stays the same for long: fio waits for a disk without a word."""
     latest, since = -1.0, 0.0
+    least_s = _OVERDUE_S if job.runtime_s is not None else _SLOWEST_S
 
     def tell(share: float) -> None:
         nonlocal latest, since
         now = time.monotonic()
         if share != latest:
             latest, since = share, now
-        told(share, silence_words(path, now - since))
+        told(share, silence_words(job.path, now - since, least_s))
 
     return tell
 
 
-def silence_words(path: str, seconds: float) -> str:
-    """Return "" for less than ten seconds; the number doubles, because each is a line where there is no terminal."""
-    if seconds < _SILENT_S:
+def silence_words(path: str, seconds: float, least_s: int) -> str:
+    """Return "" for less than `least_s`; the number doubles, because each is a line where there is no terminal."""
+    if seconds < least_s:
         return ""
-    shown = int(_SILENT_S * 2 ** int(log2(seconds / _SILENT_S)))
+    shown = least_s * 2 ** int(log2(seconds / least_s))
     return f". No progress for {shown} s: {path} may not answer; Ctrl-C does not wait for it"

@@ -9,14 +9,17 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 import pytest
 
+from aligntool.errors import Refused
 from aligntool.linux.content import hole_share
+from aligntool.measure.fio import Job, Pattern
 from aligntool.measure.results import to_json
-from aligntool.measure.run import silence_words
+from aligntool.measure.run import run_sweep, silence_words
 from aligntool.units import MIB, mb_s
 from tests.bench_runs.made import result, series
 from tests.conftest import remove_partitions, run
@@ -447,5 +450,22 @@ def answered(
 
 @pytest.mark.parametrize(("seconds", "shown"), [(9.9, None), (10, 10), (19.9, 10), (20, 20), (79, 40), (3600, 2560)])
 def test_progress_that_stands_still_is_reported_ever_less_often(seconds: float, shown: int | None) -> None:
-    words = silence_words("/dev/sdx", seconds)
+    words = silence_words("/dev/sdx", seconds, 10)
     assert words == "" if shown is None else f"for {shown} s: /dev/sdx may" in words
+
+
+@fio
+def test_a_load_that_is_refused_has_written_nothing_and_those_before_it_have(tmp_path: Path) -> None:
+    there, missing = tmp_path / "there", tmp_path / "missing"
+    there.write_bytes(bytes(MIB))
+    reads, writes = (
+        Job(name="job", path=str(there), pattern=pattern, block=4096, span=MIB, runtime_s=0.2, direct=False)
+        for pattern in (Pattern.RANDOM_READ, Pattern.RANDOM_WRITE)
+    )
+    for jobs, wrote in (
+        ([replace(writes, path=str(missing))], False),
+        ([reads, replace(reads, path=str(missing))], False),
+        ([writes, replace(reads, path=str(missing))], True),
+    ):
+        ran = run_sweep([(0, "job", job) for job in jobs], len(jobs), lambda *_: None)
+        assert isinstance(ran.failure, Refused) and ran.wrote is wrote
