@@ -10,7 +10,6 @@ come last, beside each other and nothing else, and after them those that keep ev
 
 import ast
 import compileall
-import ctypes
 import fcntl
 import gc
 import os
@@ -48,7 +47,6 @@ LONGEST = (
 ORDER = {"lab": 0, "mounts": 1, **dict.fromkeys(LONGEST, 2), "timed": 4, "alone": 5}
 OTHERS = 3
 LONGEST_TIMED = ("test_a_drive_that_maps_32_mib", "test_a_drive_that_reads_more_pages", "test_a_drive_that_serves_many")
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
 HURRY = 5  # how much nicer all others are to tests that go one after the other, or those would end long after them
 # By what a test is known to belong to a group: names and words that it uses, itself or through others of its file.
 WORDS = {
@@ -71,25 +69,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    if hasattr(config, "workerinput"):
-        keep_freed_memory()
-    else:
+    if not hasattr(config, "workerinput"):
         for folder in ("aligntool", "tests"):
             compileall.compile_dir(ROOT / folder, quiet=2)
         if 2 * len([*ROOT.glob("tests/**/test_*-pytest-*.pyc")]) < len([*ROOT.glob("tests/**/test_*.py")]):
             words = (sys.executable, "-m", "pytest", "--collect-only", "-qq", *config.args)
             subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     gc.disable()  # what is collected is kept, and to look for garbage among it takes as long again
-
-
-def keep_freed_memory() -> None:
-    """Have malloc(3) use again what was freed: images of disks in memory come and go, and each new page of them is a
-    page fault, which was a twentieth of all processor time.
-    """
-    allocator = ctypes.CDLL(None)
-    with suppress(AttributeError):  # musl has none
-        allocator.mallopt(M_MMAP_THRESHOLD, 32 << 20)  # the most that glibc takes
-        allocator.mallopt(M_TRIM_THRESHOLD, 128 << 20)
 
 
 @pytest.hookimpl(tryfirst=True)
