@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Timer
 
@@ -174,51 +175,43 @@ def layout_interrupted(trip: Journey, folder: Path) -> None:
         assert "in step 1 of 1; the new table may be unfinished" in said and f"layout {path} --wipe {path}" in said
 
 
-def probe_interrupted(trip: Journey, folder: Path) -> None:
-    with stalling("probe", trip, folder) as (disk, path):
-        words = program("probe", path, "--limit", str(PATIENCE_S), "--largest", "64KiB", "--most", "1TiB")
+def measurement_interrupted(
+    name: str, options: str, begins: str, silence: str, most_s: int, trip: Journey, folder: Path
+) -> None:
+    """`silence`: what is said of the path, after it. `most_s`: until it has ended."""
+    with stalling(name.replace(" ", "-"), trip, folder) as (disk, path):
+        words = program(*name.split(), path, *options.split())
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr
             alarm = Timer(PATIENCE_S, process.kill)
             alarm.start()
-            assert any("timing for" in line for line in process.stderr), "it was to begin"
+            assert any(begins in line for line in process.stderr), "it was to begin"
             disk.fail(("stall-read", 0, trip.disk.image.stat().st_size))
-            silent = next(line for line in process.stderr if "has not answered for" in line)
-            assert f"{path} has not answered for" in silent and "Ctrl-C does not wait" in silent
+            silent = next(line for line in process.stderr if f"{path} {silence}" in line)
+            assert "Ctrl-C does not wait" in silent
             began = time.monotonic()
             process.send_signal(signal.SIGINT)
             _, said = process.communicate()
             alarm.cancel()
         took = time.monotonic() - began
         until_closed(disk, path)
-        assert took < 5 and process.returncode == ExitCode.INTERRUPTED and "Traceback" not in said, said
+        assert took < most_s and process.returncode == ExitCode.INTERRUPTED and "Traceback" not in said, said
 
 
-def bench_interrupted(trip: Journey, folder: Path) -> None:
-    with stalling("bench", trip, folder) as (disk, path):
-        words = program("bench", "run", path, "--profile", "boot", "--runtime", "2", "--repeats", "1")
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            assert process.stderr
-            alarm = Timer(PATIENCE_S, process.kill)
-            alarm.start()
-            assert any("1 of 1, " in line for line in process.stderr), "it was to begin"
-            disk.fail(("stall-read", 0, trip.disk.image.stat().st_size))
-            silent = next(line for line in process.stderr if "No progress" in line)
-            assert f"No progress for 10 s: {path} may not answer" in silent
-            began = time.monotonic()
-            process.send_signal(signal.SIGINT)
-            _, said = process.communicate()
-            alarm.cancel()
-        took = time.monotonic() - began
-        until_closed(disk, path)
-        assert took < 20 and process.returncode == ExitCode.INTERRUPTED and "Traceback" not in said, said
+probe_interrupted = partial(
+    measurement_interrupted, "probe", f"--limit {PATIENCE_S} --largest 64KiB --most 1TiB", "timing for",
+    "has not answered for", 5,
+)  # fmt: skip
+bench_interrupted = partial(
+    measurement_interrupted, "bench run", "--profile boot --runtime 2 --repeats 1", "1 of 1, ", "may not answer", 20
+)
 
 
 def test_a_disk_that_stalls_in_the_middle_of_a_move_holds_nothing_but_itself(make: MakeDisk, tmp_path: Path) -> None:
     trip = journey(make("dos", Row(EXT2, 63), free=6 * 2048))
     with ThreadPoolExecutor() as pool:
         stories = {where: pool.submit(one_story, where, trip, tmp_path) for where in WHERE}
-        for other in (silent_from_the_end_on, layout_interrupted, probe_interrupted, bench_interrupted):
-            stories[other.__name__] = pool.submit(other, trip, tmp_path)
+        others = (silent_from_the_end_on, layout_interrupted, probe_interrupted, bench_interrupted)
+        stories |= {str(other): pool.submit(other, trip, tmp_path) for other in others}
     for name, story in stories.items():
         assert story.exception() is None, (name, story.result())
