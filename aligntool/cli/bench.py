@@ -198,9 +198,10 @@ def _measured(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tupl
         ran = fio_runs.run_bench(plan, path, tell=tell, keep=probe.fio_keeper(fio_output))
     series = fio_runs.series_of(ran)
     if not series:
+        device = not plan.makes_file
         if ran.failure is not None:
-            _end(ran, device=not plan.makes_file)
-        raise probe.overwritten(plan.target.path) if ran.wrote and not plan.makes_file else KeyboardInterrupt
+            _end(ran, device=device)
+        raise probe.overwritten(plan.target.path) if device and ran.wrote else KeyboardInterrupt
     after = replace(targets.warmed(seen), fio=ran.fio_version, caches_dropped=ran.caches_dropped)
     result = Result(
         began, __version__, plan.target.place, plan.target.kind.value, plan.settings, after, series,

@@ -184,12 +184,12 @@ class Child:
     def _leave(self) -> None:
         programs = moves_of(self.pid).programs
         disk = next(waited_for(self.pid, programs), self.path)
-        for pid in (self.pid, *programs):  # which would go on by themselves
+        pids = (self.pid, *programs)  # programs would go on by themselves
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        waits = (self.pid, *programs)[-1]
         self.on_note(
-            f"{disk} has a read or write under way that it does not answer: process {waits} waits for that and"
+            f"{disk} has a read or write under way that it does not answer: process {pids[-1]} waits for that and"
             " keeps the disk open until then. Nothing else is written"
         )
         self.pid = 0
