@@ -105,6 +105,25 @@ def remove_partitions(disk: str | Path, limit_s: float = 60) -> None:
             time.sleep(0.1 if file.exists() else 0)
 
 
+def detach(device: str | Path, limit_s: float = 60) -> None:
+    """Detach a loop device, and wait until it is: one that another program has open stays attached until that program
+    closes it, and `losetup -d` succeeds nevertheless.
+    """
+    attached, end = Path("/sys/block", Path(device).name, "loop/backing_file"), time.monotonic() + limit_s
+    file = _text(attached)
+    run("losetup", "-d", device, fails=not file)
+    while file and _text(attached) == file:
+        assert time.monotonic() < end, f"{device} is still attached"
+        time.sleep(0.02)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
 @pytest.fixture
 def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """In memory where there is room, unless the test is marked `on_disk`.
@@ -151,7 +170,7 @@ def loop() -> Iterator[Callable[..., Path]]:
 
     yield attach
     for device in attached:
-        run("losetup", "-d", device)
+        detach(device)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ _USERS_S = 10.0  # a program that a killed aligntool left ends by itself, most o
 class Occupant:
     what: str  # "sda1 is mounted at /srv"
     end: str  # the command that ends it, or shows who it is
-    passing: bool = False  # a program of aligntool's own, which ends by itself
+    passing: bool = False  # it ends by itself in a moment
 
 
 def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
@@ -133,7 +133,8 @@ def _loops(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
                 what = f"a program that aligntool started works on {name} through {loop} and ends by itself"
                 yield Occupant(what, f"sudo fuser -v {loop}", passing=True)
             else:
-                yield Occupant(f"{name} is attached to {loop}", f"sudo losetup -d {loop}")
+                passing = _is_being_detached(file.parent)
+                yield Occupant(f"{name} is attached to {loop}", f"sudo losetup -d {loop}", passing=passing)
 
 
 def killed(processes: Iterable[int | str]) -> Iterator[Occupant]:
@@ -163,6 +164,17 @@ def _is_own(loop: str) -> bool:
     except OSError:  # not root, or detached meanwhile
         return False
     return bool(_INFO.unpack(status)[9].rstrip(b"\0") == _MARK)
+
+
+def _is_being_detached(folder: Path) -> bool:
+    """The kernel sets LO_FLAGS_AUTOCLEAR where `losetup -d` meets a program that has the device open, as udev may for
+    a moment. What `mount -o loop` attached has the flag as well, for as long as it is mounted.
+    """
+    try:
+        flag, number = (folder / "autoclear").read_text(), _number((folder.parent / "dev").read_text())
+    except OSError:  # detached meanwhile
+        return True
+    return flag.strip() == "1" and all(_number(mount.number) != number for mount in mounts_now())
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

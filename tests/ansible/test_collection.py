@@ -17,7 +17,7 @@ from aligntool import __version__
 from aligntool.units import MIB
 from tests.ansible.play import COLLECTION, Played, environment, play_thrice, read
 from tests.cli.old_disks import assert_whole, first_start, make_old_disk
-from tests.conftest import run
+from tests.conftest import detach, run
 from tests.moving.disks import entries
 from tests.moving.test_kills import killed
 from tests.schemas import check
@@ -68,7 +68,7 @@ def attach() -> Iterator[Loop]:
 
     yield attached_as
     for device in attached:
-        run("losetup", "-d", device)
+        detach(device)
 
 
 @pytest.fixture(scope="module")

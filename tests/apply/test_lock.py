@@ -15,7 +15,7 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.linux.lock import lock_disk
 from aligntool.units import MIB
-from tests.conftest import find_tool, remove_partitions, run
+from tests.conftest import detach, find_tool, remove_partitions, run
 
 Attach = Callable[..., Path]
 Make = Callable[..., Path]
@@ -134,7 +134,7 @@ def test_a_loop_device_over_a_partition_is_named(parted_disk: Path) -> None:
     try:
         refused = refusal(parted_disk)
     finally:
-        run("losetup", "-d", above)
+        detach(above)
     assert f"{first(parted_disk).name} is attached to {above}" in str(refused)
     assert refused.hint == f"sudo losetup -d {above}"
 

@@ -24,7 +24,7 @@ from aligntool.steps import ReencryptSectors
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.made import judge, made_disk, with_content
 from tests.audit.made_arrays import machine
-from tests.conftest import run
+from tests.conftest import detach, run
 from tests.in_memory import BytesReader
 from tests.run_aligntool import run_aligntool
 from tests.thorough import when_thorough
@@ -207,7 +207,7 @@ def _repair(encrypted: Encrypted) -> None:
     try:
         run("cryptsetup", "repair", "-q", "--key-file", encrypted.key, loop)
     finally:
-        run("losetup", "-d", loop)
+        detach(loop)
 
 
 def _wait_for(process: "subprocess.Popen[str]", encrypted: Encrypted, enough: int | None) -> None:

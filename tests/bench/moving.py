@@ -23,7 +23,7 @@ from pathlib import Path
 from tests.bench.old_disks import ALIGNED, CONTENTS, MIB, START, OldDisk, make_disk, make_sparse_disk, reset, write_out
 from tests.bench.once import Run, aligntool, once
 from tests.bench.page import put
-from tests.conftest import find_tool, run
+from tests.conftest import detach, find_tool, run
 
 GIB = 1 << 30
 OURS, UNVERIFIED = "aligntool", "aligntool, not reading back"
@@ -122,7 +122,7 @@ def attached(image: Path, medium: str, *, start: int = 0) -> Iterator[str]:
     try:
         yield device
     finally:
-        run("losetup", "-d", device)
+        detach(device)
 
 
 def _see_that_it_moved(disk: OldDisk, target: str) -> None:

@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conftest import run
+from tests.conftest import detach, run
 
 MIB = 1 << 20
 SECTOR = 512
@@ -74,7 +74,7 @@ def make_sparse_disk(folder: Path, size: int, kind: str = "ext4") -> OldDisk:
         try:
             run("mkfs.xfs", "-q", "-K", "-l", "size=64m", device)
         finally:
-            run("losetup", "-d", device)
+            detach(device)
         return OldDisk(image, "XFS, nearly empty", length, image.stat().st_blocks * 512)
     run("mkfs.ext4", "-q", "-F", "-m", "0", "-G", "8192", "-N", str(length >> 27), "-J", "size=64",
         "-E", f"offset={start},nodiscard", image, f"{length // 1024}k")  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 
 from aligntool.units import MIB
 from tests.cli.old_disks import START, make_old_disk
-from tests.conftest import remove_partitions, run
+from tests.conftest import detach, remove_partitions, run
 from tests.run_aligntool import program, run_aligntool
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "debugfs", "e2fsck", "blkid")
@@ -70,7 +70,7 @@ def test_a_dirty_image_that_a_loop_device_shows_is_not_to_be_checked_as_a_file(d
     try:
         assert hint_of(run_aligntool("plan", "realign", dirty_disk)) == f"losetup -d {node}"
     finally:
-        run("losetup", "-d", node)
+        detach(node)
     assert hint_of(run_aligntool("plan", "realign", dirty_disk)).startswith("e2fsck")
 
 
@@ -253,7 +253,7 @@ def test_a_disk_without_a_node_in_dev_is_refused(dirty_disk: Path) -> None:
             capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
     finally:
-        run("losetup", "-d", node)
+        detach(node)
     assert done.returncode == 3 and node in done.stderr and "Traceback" not in done.stderr
 
 
@@ -270,5 +270,5 @@ def test_a_file_below_dev_shm_is_a_file_and_no_device() -> None:
         try:
             [disk] = json.loads(run_aligntool("audit", "--json", device).stdout)["disks"]
         finally:
-            run("losetup", "-d", device)
+            detach(device)
     assert disk["stands_on"] == [f"file {image}"]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from aligntool.units import GIB
-from tests.conftest import find_tool, run
+from tests.conftest import detach, find_tool, run
 from tests.run_aligntool import program, run_aligntool
 
 PLUGIN = Path(__file__).parent / "nbdkit_drive.py"
@@ -61,7 +61,7 @@ def device_over(file: Path, *words: str) -> Iterator[Path]:
     try:
         yield device
     finally:
-        run("losetup", "-d", device)
+        detach(device)
 
 
 def measured(*words: str | Path) -> dict[str, Any]:

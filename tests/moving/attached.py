@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conftest import remove_partitions, run
+from tests.conftest import detach, remove_partitions, run
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def looped(image: Path, *, sector_size: int = 512) -> Iterator[Path]:
         run("blockdev", "--setrw", device)  # read-only is remembered from whoever had the same node before
         yield device
     finally:
-        run("losetup", "-d", device)
+        detach(device)
 
 
 @contextmanager

@@ -11,9 +11,10 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.process import run_program
-from aligntool.linux.users import partition_loop, read_only_loop
+from aligntool.linux.users import loops_over, partition_loop, read_only_loop
 from aligntool.units import MIB, Extent
-from tests.conftest import find_tool, run
+from tests.conftest import detach, find_tool, run
+from tests.moving.attached import mounted
 from tests.moving.conftest import MakeDisk
 from tests.moving.disks import Row
 from tests.moving.filesystems import FILESYSTEMS
@@ -109,7 +110,7 @@ def test_what_others_attached_is_refused_at_once_and_stays(sparse: Sparse) -> No
         assert device in refused.value.hint
         assert device in attached_to(image)
     finally:
-        run("losetup", "-d", device)
+        detach(device)
 
 
 def test_a_program_that_ends_by_itself_is_waited_for(sparse: Sparse) -> None:
@@ -122,6 +123,30 @@ def test_a_program_that_ends_by_itself_is_waited_for(sparse: Sparse) -> None:
     with lock_disk(str(image)):
         assert attached_to(image) == ""
     os.waitpid(left, 0)
+
+
+def test_what_is_detached_while_a_program_has_it_open_is_waited_for(sparse: Sparse) -> None:
+    """As udev has it open right after it was attached or written to."""
+    image = sparse(4 * MIB)
+    device = run("losetup", "-f", "--show", image).strip()
+    with Path(device).open("rb"):
+        run("losetup", "-d", device)
+        assert attached_to(image)
+        left = os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", f"exec 5<{device}; touch {image}.open; exec sleep 1")
+        wait_until(Path(f"{image}.open").exists)
+    with lock_disk(str(image)):
+        assert attached_to(image) == ""
+    os.waitpid(left, 0)
+
+
+@pytest.mark.needs_tools("mkfs.ext4")
+def test_what_is_mounted_through_a_loop_device_is_refused_at_once(sparse: Sparse) -> None:
+    image = sparse(4 * MIB)
+    run("mkfs.ext4", "-q", image)
+    with mounted(image, "mount", "-o", "loop"):
+        assert not any(one.passing for one in loops_over(image.stat()))
+        with pytest.raises(Refused, match="is attached to"), lock_disk(str(image)):
+            pass
 
 
 def test_a_program_that_only_reads_ends_with_the_process_that_asked(tmp_path: Path) -> None:

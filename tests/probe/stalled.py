@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import find_tool, run
+from tests.conftest import detach, find_tool, run
 
 needs_stalled = pytest.mark.needs_tools("nbdkit", "nbdfuse", "fusermount3", "losetup")
 
@@ -34,7 +34,7 @@ def stalled_disk(folder: Path) -> Iterator[Path]:
             with _stopped(server):
                 yield device
         finally:
-            run("losetup", "-d", device)
+            detach(device)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pytest
 
 from aligntool.linux.content import CheckResult, check_content
 from aligntool.units import MIB, Extent
-from tests.conftest import run
+from tests.conftest import detach, run
 
 Sparse = Callable[..., Path]
 START = 63 * 512
@@ -88,7 +88,7 @@ def test_a_stale_count_of_free_clusters_is_no_damage(sparse: Sparse) -> None:
     try:
         said = run("fsck.fat", "-n", device, fails=True)
     finally:
-        run("losetup", "-d", device)
+        detach(device)
     assert "Free cluster summary wrong" in said and "mostly harmless" in said
     assert check_content(str(disk), extent, "vfat") == CheckResult(True, None, "fsck.fat")
 

@@ -22,7 +22,7 @@ from aligntool.linux import content
 from aligntool.linux.content import EDGE, MOST_RUNS, SMALLEST_GAP, NoMap, UsedMap, read_used, with_edges
 from aligntool.linux.devices import FileReader
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
-from tests.conftest import run, unmount
+from tests.conftest import detach, run, unmount
 from tests.probe.layers.placed import layers_of
 
 Sparse = Callable[..., Path]
@@ -108,7 +108,7 @@ def looped(image: Path, extent: Extent) -> Iterator[Path]:
     try:
         yield device
     finally:
-        run("losetup", "-d", device)
+        detach(device)
 
 
 def only_the_used(disk: Path, extent: Extent, used: UsedMap) -> Path:

@@ -13,7 +13,7 @@ from aligntool.steps import MakeMember
 from aligntool.units import GIB, MIB
 from tests.apply.arrays.made import made_member, member_step, paths_in
 from tests.apply.test_lock import another_program
-from tests.conftest import remove_partitions, run
+from tests.conftest import detach, remove_partitions, run
 from tests.run_aligntool import run_aligntool
 
 pytestmark = [
@@ -45,7 +45,7 @@ def looped(target: str) -> Iterator[str]:
     try:
         yield over
     finally:
-        run("losetup", "-d", over, fails=True)
+        detach(over)
 
 
 def taken(folder: Path, drive: Path) -> MakeMember:
