@@ -169,7 +169,7 @@ def loop() -> Iterator[Callable[..., Path]]:
         return device
 
     yield attach
-    for device in attached:
+    for device in reversed(attached):  # one may be over another
         detach(device)
 
 
