@@ -9,6 +9,7 @@ from aligntool.audit.wording import labelled, shell_word, unfit, uses
 from aligntool.change import Plan
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.gpt import table_sizes
+from aligntool.formats.smallest_units import NOT_READ, Unit
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Layer, LbaFormat, TableLabel, array_uuid
 from aligntool.raid.levels import copies_of, level_of
 from aligntool.raid.refusals import format_of
@@ -21,8 +22,6 @@ RUNS = ("active", "active-idle", "clean", "write-pending", "read-auto")
 PERFORMANCE = ("best", "better", "good", "degraded")  # NVMe base specification, Relative Performance
 LARGEST = 4096  # bytes of a block: md reads its superblocks by pages (Linux 6.19, "md: allow configuring ...")
 IN_SYNC, SPARE = "in_sync", "spare"  # of a member: Documentation/admin-guide/md.rst
-# Whose smallest block is in their superblock; of XFS it is the sector, of LUKS2 the sector of its segment.
-_BY_UNIT = ("ext2", "ext3", "ext4", "btrfs", "swap")
 _INSTEAD = "save the content, make the array anew: nvme format, then aligntool raid create; and write the content back"
 
 
@@ -40,7 +39,7 @@ class Closer:
     states: Mapping[str, str] = field(default_factory=dict)  # of each member by its kernel name: the state of a member
     bad_blocks: tuple[str, ...] = ()  # members with blocks that md could not read or write
     bitmap_at: int | None = None  # bytes from the superblock, which may be before it
-    xfs_sector: int | None = None  # bytes, of the file system on the array
+    unit: Unit = NOT_READ  # of what lies on the array
     # `format_scope` of each drive by its name; of one with a single namespace that is all there is.
     scopes: Mapping[str, str | None] = field(default_factory=dict)
     namespaces: Mapping[str, int | None] = field(default_factory=dict)  # number of each of these
@@ -203,7 +202,10 @@ def _about_use(array: _Array) -> Iterator[Refusal]:
     used += [Refusal("in-use", disk.path, what, end) for what, end in disk.taken]
     if used:
         text = f"the logical blocks of {disk.path} become {array.size} bytes, which must not happen while it is in use"
-        yield Refusal("in-use", disk.path, text, "it may be used again as soon as the first member is back")
+        groups = sorted({run.volume.partition("/")[0] for layer in disk.content for run in layer.segments})
+        ends = [f"sudo vgchange -an {shell_word(group)}" for group in groups]
+        again = "it may be used again as soon as the first member is back"
+        yield Refusal("in-use", disk.path, text, "; ".join([*ends, again]))
     yield from used
 
 
@@ -226,25 +228,9 @@ def _about_content(array: _Array) -> Iterator[Refusal]:
         found = " and ".join(map(labelled, disk.content)) or disk.content_hint or "nothing that is recognised"
         text = f"{name} holds {found}, and whether that works on {where} is unknown"
         yield Refusal("layer-blocks", name, text, _INSTEAD)
-    elif why := _unable(array, disk.content[0]):
-        text = f"{name}: {labelled(disk.content[0])} {why}: it would not work on {where}"
+    elif not array.closer.unit.fits(size):
+        text = f"{name}: {labelled(disk.content[0])} {array.closer.unit.words}: it would not work on {where}"
         yield Refusal("layer-blocks", name, text, _way_out(disk, disk.content[0]))
-
-
-def _unable(array: _Array, layer: Layer) -> str:
-    """Return why the content cannot take the new blocks, or may not; "" where its superblock proves that it can."""
-    size, unit = array.size, layer.data_unit
-    if layer.problems:
-        return f"is damaged ({layer.problems[0]})"
-    if layer.kind == "xfs":
-        sector = array.closer.xfs_sector
-        return "" if sector and sector >= size else f"has sectors of {sector or 'unknown many'} bytes"
-    if layer.kind == "crypto_LUKS":
-        fits = layer.version == "LUKS2" and unit is not None and unit >= size
-        return "" if fits else f"encrypts sectors of {unit} bytes, and what is inside may count in such"
-    if layer.kind in _BY_UNIT:
-        return "" if unit and unit >= size else f"has blocks of {unit} bytes"
-    return "may count in smaller blocks, which its superblock does not tell"
 
 
 def _way_out(disk: Disk, layer: Layer) -> str:
@@ -372,9 +358,8 @@ def _notes(array: _Array) -> Iterator[str]:
         else:
             yield f"{member.name} has logical blocks of {array.size} bytes already"
     if array.grows:
-        what = labelled(array.disk.content[0])
-        unit = array.closer.xfs_sector if array.disk.content[0].kind == "xfs" else array.disk.content[0].data_unit
-        yield f"{what} counts in {unit} bytes, so it works on logical blocks of {array.size} bytes"
+        what, unit = labelled(array.disk.content[0]), array.closer.unit
+        yield f"{what} {unit.words}, so it works on logical blocks of {array.size} bytes"
     if array.to_format and array.spares:
         yield f"the spare {array.spares[0].name} stands in for each member in turn, so no copy is ever missing"
     if array.to_format:

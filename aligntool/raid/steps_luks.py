@@ -12,7 +12,7 @@ from aligntool.change import Event, Plan, Progress, Said
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.layers import read_layers
 from aligntool.formats.reader import Reader
-from aligntool.inventory import Layer
+from aligntool.formats.smallest_units import smallest_unit
 from aligntool.linux.devices import FileReader
 from aligntool.linux.lock import lock_disk, settle
 from aligntool.linux.process import Ended, follow_program, how_ended, run_program
@@ -22,14 +22,8 @@ from aligntool.raid.commands import reencrypt_command
 from aligntool.steps import ReencryptSectors
 from aligntool.units import Extent, format_size
 
-# What lies inside, and whether it works on larger sectors: nobody can mount what addresses smaller ones.
-#
-# Only what is known to do is let through. A loop device over the partition of a locked disk is not open elsewhere.
-
-_EXT = ("ext2", "ext3", "ext4")
-_BLOCKS = (*_EXT, "btrfs", "swap")  # all their requests are whole blocks, or pages
-# struct xfs_dsb, from its start: sb_sectsize and sb_logsectsize, big-endian.
-_XFS_SECTORS = (102, 194)
+# What lies inside, and whether it works on larger sectors: only what is known to do is let through. A loop device over
+# the partition of a locked disk is not open elsewhere.
 
 
 def too_small(reader: Reader, size: int, sector: int) -> Iterator[str]:
@@ -38,31 +32,9 @@ def too_small(reader: Reader, size: int, sector: int) -> Iterator[str]:
     if len(layers) != 1:
         yield f"{' and '.join(map(layer_name, layers)) or 'nothing'} is recognised inside, so its sectors are unknown"
         return
-    if layers[0].kind != "LVM2_member":
-        yield from _too_small(reader, layers[0], sector)
-        return
-    inner = {layer.extent.start: layer for layer in layers[0].inner}
-    firsts = {segment.volume: segment.extent.start for segment in layers[0].segments if segment.volume_offset == 0}
-    if any(segment.extent.start % sector or segment.extent.length % sector for segment in layers[0].segments):
-        yield f"volumes of {layer_name(layers[0])} inside do not begin and end on {format_size(sector)}"
-    for volume in sorted({segment.volume for segment in layers[0].segments}):
-        if (layer := inner.get(firsts.get(volume, -1))) is None:
-            yield f"what lies on the volume {volume} inside is not recognised, so its sectors are unknown"
-        else:
-            yield from _too_small(reader, layer, sector)
-
-
-def _too_small(reader: Reader, layer: Layer, sector: int) -> Iterator[str]:
-    least = 0
-    if layer.problems:
-        yield f"{layer_name(layer)} inside: {layer.problems[0]}"
-    elif layer.kind == "xfs":
-        least = min(int.from_bytes(reader.read(layer.extent.start + at, 2), "big") for at in _XFS_SECTORS)
-    elif layer.kind in _BLOCKS:
-        least = layer.data_unit or 0
-    if least < sector:
-        needs = f"works in sectors of {format_size(least)}" if least else "is not known to work on larger sectors"
-        yield f"{layer_name(layer)} inside {needs}"
+    unit = smallest_unit(reader, layers[0])
+    if not unit.fits(sector):
+        yield f"{layer_name(layers[0])} inside {unit.words}: it would not work on sectors of {format_size(sector)}"
 
 
 Look = Callable[[PartitionLoop, bytes, int], tuple[str, ...]]

@@ -10,9 +10,10 @@ from aligntool.audit.arrays import Member
 from aligntool.change import Progress, Said
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.formats.identify import format_scope
+from aligntool.formats.smallest_units import NOT_READ, Unit, smallest_unit
 from aligntool.inventory import Disk, TableCopyState, array_uuid
 from aligntool.linux.commands import identify_controller, namespace_number, namespaces
-from aligntool.linux.devices import read_array
+from aligntool.linux.devices import FileReader, read_array
 from aligntool.linux.lock import kernel_folder, lock_disk, locked, settle, wait_for_partition
 from aligntool.linux.process import run_or_stop, run_program
 from aligntool.linux.sysfs import Tree, opened
@@ -43,7 +44,7 @@ def look_closer(disk: Disk, members: Sequence[Member]) -> Closer:
     numbers = {name: number for name, (_, number) in found.items()}
     fixed = bool(attribute(disk.name, "logical_block_size"))
     clustered = attribute(disk.name, "bitmap/metadata") == "clustered"
-    return Closer(states, _bad(disk.name), bitmap, _xfs_sector(disk), scopes, numbers, fixed, clustered)
+    return Closer(states, _bad(disk.name), bitmap, _unit(disk), scopes, numbers, fixed, clustered)
 
 
 def _namespace(disk: Disk) -> tuple[str | None, int | None]:
@@ -55,14 +56,12 @@ def _namespace(disk: Disk) -> tuple[str | None, int | None]:
     return None, None
 
 
-def _xfs_sector(disk: Disk) -> int | None:
-    """Return the smaller of its sectors and those of its log: struct xfs_dsb, sb_sectsize and sb_logsectsize."""
+def _unit(disk: Disk) -> Unit:
+    """Return the unit of what lies on the array, as far as that is one thing and can be read."""
     with suppress(OSError), opened(disk.path) as descriptor:
-        head = os.pread(descriptor, 4096, 0)
-        if head.startswith(b"XFSB"):
-            sizes = (int.from_bytes(head[at : at + 2], "big") for at in (102, 194))
-            return min(size for size in sizes if size)
-    return None
+        reader = FileReader(descriptor, disk.size or 0)
+        return next((smallest_unit(reader, layer) for layer in disk.content), NOT_READ)
+    return NOT_READ
 
 
 # The walk: each step looks at the array and at the drive, and does what is left to do.

@@ -7,13 +7,14 @@ from aligntool.audit.report import Judged
 from aligntool.audit.wording import naming
 from aligntool.errors import Refused
 from aligntool.formats.reader import Reader
+from aligntool.formats.smallest_units import Unit, smallest_unit
 from aligntool.inventory import Disk
 from aligntool.linux.block import look_only
 from aligntool.linux.commands import asked_health
 from aligntool.linux.fat import NewFat, new_fat
 from aligntool.linux.users import fresh_reader
 from aligntool.realign.conversion import check_sizes, convert_images, table_places
-from aligntool.realign.converting import MOST_HELD, Rebuilding, judge, label_of, new_extent, plan_conversion, unit_of
+from aligntool.realign.converting import MOST_HELD, Rebuilding, judge, label_of, new_extent, plan_conversion
 from aligntool.realign.request import Found, Request, look_at, refuse_in_flight, refuse_part, waited
 from aligntool.units import MIB, Extent
 
@@ -46,7 +47,7 @@ class Conversion:
         return Found(plan, judged, {}, {number: one.parts for number, one in made.items()})
 
 
-def judged_units(target: str, asked: Request) -> tuple[Judged, dict[int, int | None]]:
+def judged_units(target: str, asked: Request) -> tuple[Judged, dict[int, Unit]]:
     """Return the disk, judged, and the bytes that the content of each partition counts in. Raises Refused."""
     judged, _ = look_at(target, asked)
     if waited(judged.disk.path):
@@ -56,18 +57,19 @@ def judged_units(target: str, asked: Request) -> tuple[Judged, dict[int, int | N
     refuse_in_flight(disk.path)
     try:
         with fresh_reader(disk.path) as reader:
-            units = {part.number: unit_of(reader, part) for part in disk.partitions if len(part.content) == 1}
+            found = {part.number: part.content[0] for part in disk.partitions if len(part.content) == 1}
+            units = {number: smallest_unit(reader, layer) for number, layer in found.items()}
     except OSError as error:
         raise Refused(f"{disk.path} cannot be read: {error.strerror}") from error
     return replace(judged, disk=replace(disk, failing=asked_health(disk).failing)), units
 
 
-def rebuilt(judged: Judged, sizes: tuple[int, ...], units: dict[int, int | None], most: int) -> dict[int, NewFat]:
+def rebuilt(judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit], most: int) -> dict[int, NewFat]:
     """Return each FAT as it has to be for sectors of these sizes. `most`: bytes of one. Raises Refused."""
     disk, size = judged.disk, max(sizes)
     found = {}
     for part in disk.partitions:
-        if part.content and part.content[0].kind == "vfat" and units[part.number] != size:
+        if part.content and part.content[0].kind == "vfat" and not units[part.number].fits(size):
             length = new_extent(part).length
             found[part.number] = new_fat(disk.path, part.extent, part.content[0], length, size, most)
     return found

@@ -9,8 +9,7 @@ from aligntool.audit.wording import as_root, labelled, layer_name, next_command,
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.mbr import MOST_SECTORS
-from aligntool.formats.numbers import be16, le16
-from aligntool.formats.reader import Reader
+from aligntool.formats.smallest_units import Unit
 from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, Role, TableLabel
 from aligntool.realign.conversion import BLOCK, table_places
 from aligntool.realign.placing import containers, kind_of, logicals_of
@@ -18,25 +17,11 @@ from aligntool.realign.refusals import content_reasons, disk_reasons, typed_on
 from aligntool.realign.search import STEP, boot_floor, free_runs
 from aligntool.units import KIB, MIB, Extent, align_down, counted, format_about, format_size
 
-# What lies on a partition counts in a unit of its own: blocks, pages, sectors. On sectors of 4096 bytes nothing shorter
-# can be read. Where each is from: formats/, and the rule for it in the comment at the kind.
-
-_SCALED = frozenset({
-    "ext2", "ext3", "ext4",  # ext4_fill_super() refuses blocks shorter than a sector
-    "xfs",  # xfs_setsize_buftarg() refuses sectors that are not of its own size or longer
-    "btrfs",  # its sectors are what it reads
-    "swap",  # pages
-    "crypto_LUKS",  # dm-crypt's sectors; what is inside sees no shorter ones than these already
-})  # fmt: skip
-_EXACT = frozenset({"ntfs", "exfat"})  # Windows mounts neither where its sectors are not the disk's
 _RAW = frozenset({
     "21686148-6449-6E6F-744E-656564454649",  # BIOS boot: a program, not a file system
     "E3C9E316-0B5C-4DB8-817D-F92DF00215AE",  # Microsoft reserved: no content
 })  # fmt: skip
 _BIOS_BOOT = "21686148-6449-6E6F-744E-656564454649"
-_XFS_SECTOR, _XFS_LOG_SECTOR = 102, 194  # struct xfs_dsb, xfs_format.h
-_NTFS_SECTOR, _EXFAT_SHIFT = 11, 108
-_LUKS_HEADER = 4 * MIB  # the longest
 _IN_PLACE = ("odd-size", "read-only")  # what a copy does not mind
 MOST_HELD = 256 * MIB  # of a FAT that is rebuilt: it is in memory, before and after
 _JOURNAL_HEAD, _JOURNAL_TABLE, _JOURNAL_PART = 12 * KIB, 28 * KIB, 2 * KIB  # records; tables and text, compressed
@@ -53,27 +38,7 @@ class Rebuilding:
     files: int
 
 
-def unit_of(reader: Reader, part: Partition) -> int | None:
-    """Return the bytes that the content of a partition counts in; None where they are not known. Raises OSError."""
-    layer, start = part.content[0], part.extent.start
-    head = reader.read(start, 512)
-    match layer.kind:
-        case "xfs":
-            return min(size for size in (be16(head, _XFS_SECTOR), be16(head, _XFS_LOG_SECTOR)) if size)
-        case "ntfs" | "vfat":
-            return le16(head, _NTFS_SECTOR)
-        case "exfat":
-            return 1 << min(head[_EXFAT_SHIFT], 16)
-        case "crypto_LUKS":
-            header = reader.read(start, _LUKS_HEADER)
-            odd = any(word in header for word in (b"online-reencrypt", b'"integrity":'))
-            return None if odd or (layer.data_start or 1) % BLOCK else layer.data_unit
-    return layer.data_unit
-
-
-def judge(
-    judged: Judged, sizes: tuple[int, ...], units: Mapping[int, int | None], *, copied_to: int | None = None
-) -> None:
+def judge(judged: Judged, sizes: tuple[int, ...], units: Mapping[int, Unit], *, copied_to: int | None = None) -> None:
     """Raise Refused with every reason why this disk gets no table for sectors of these sizes. `copied_to`: nor does a
     copy of it, on so many bytes.
     """
@@ -121,7 +86,7 @@ def _about_disk(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
 
 
 def _about_part(
-    disk: Disk, part: Partition, sizes: tuple[int, ...], size: int, units: Mapping[int, int | None]
+    disk: Disk, part: Partition, sizes: tuple[int, ...], size: int, units: Mapping[int, Unit]
 ) -> Iterator[Refusal]:
     what, extent, largest = f"partition {part.number}", part.extent, max(sizes)
     label = label_of(disk)
@@ -155,8 +120,8 @@ def _about_part(
         text = f"{what} lies in a label of its own inside another partition, which counts in sectors"
         yield Refusal("nested-label", what, text, next_command(disk, "audit"))
     if len(part.content) == 1:
-        yield from _about_content(disk, part, largest, units.get(part.number))
-        yield from _about_end(disk, part)
+        yield from _about_content(disk, part, largest, units[part.number])
+        yield from _about_end(disk, part, units[part.number])
     elif not part.content and part.content_read and part.type_code not in _RAW:
         text = f"nothing is recognised on {what}, so the sectors that it needs are not known"
         yield Refusal("no-content", what, text, unneeded)
@@ -180,34 +145,32 @@ def new_record(disk: Disk, part: Partition) -> int | None:
     return next(first, align_down(part.record_at, BLOCK))
 
 
-def _about_end(disk: Disk, part: Partition) -> Iterator[Refusal]:
+def _about_end(disk: Disk, part: Partition, unit: Unit) -> Iterator[Refusal]:
     """Yield why a partition that does not end on a block may not lose what is behind the last one."""
     layer, cut = part.content[0], part.extent.length - new_extent(part).length
-    shortened = layer.kind in _SCALED and layer.claims_size and layer.claims_size <= new_extent(part).length
+    shortened = unit.size and not unit.exact and layer.claims_size and layer.claims_size <= new_extent(part).length
     if cut and layer.kind != "vfat" and not shortened:
         what = f"partition {part.number}"
         text = f"{what} ends {cut} bytes behind a multiple of {BLOCK}, and its {layer_name(layer)} may use them"
         yield Refusal("off-grid", what, text, next_command(disk, "audit"))
 
 
-def _about_content(disk: Disk, part: Partition, size: int, unit: int | None) -> Iterator[Refusal]:
+def _about_content(disk: Disk, part: Partition, size: int, unit: Unit) -> Iterator[Refusal]:
     layer, what = part.content[0], f"partition {part.number}"
-    name = layer_name(layer)
-    kind = layer.kind
-    if kind == "vfat" or (kind == "LVM2_member" and size == min(size, 512)):
+    kind, way = layer.kind, _way_of(disk, part, layer, size)
+    if unit.fits(size) or kind == "vfat" or (kind == "LVM2_member" and size == min(size, 512)):
         return
-    if kind in _EXACT and unit != size:
+    if unit.exact:
         text = (
-            f"{what} holds {name} with sectors of {unit} bytes, which Windows mounts only on a disk that has the same"
+            f"{what} holds {layer_name(layer)} with sectors of {unit.size} bytes, "
+            "which Windows mounts only on a disk that has the same"
         )
-        yield Refusal("sector-size", what, text, _way_of(disk, part, layer, size))
-    elif kind in _SCALED and (not unit or unit < size or unit % size):
-        counts = f"counts in {unit} bytes" if unit else "is being re-encrypted, or has integrity tags"
-        text = f"{what}: its {name} {counts}, and sectors of {size} bytes are not read in parts"
-        yield Refusal("sector-size", what, text, _way_of(disk, part, layer, size))
-    elif kind not in _SCALED | _EXACT:
-        text = f"{what} holds {name}, which is not known to work on sectors of another size"
-        yield Refusal("content-kind", what, text, _way_of(disk, part, layer, size))
+        yield Refusal("sector-size", what, text, way)
+    elif unit.size or kind in ("crypto_LUKS", "LVM2_member"):
+        text = f"{what}: its {kind} {unit.words}, and sectors of {size} bytes are not read in parts"
+        yield Refusal("sector-size", what, text, way)
+    else:
+        yield Refusal("content-kind", what, f"{what} holds {layer_name(layer)}, which {unit.words}", way)
 
 
 _ANEW = {
@@ -243,7 +206,7 @@ def plan_conversion(
     judged: Judged,
     goal: RealignGoal,
     sizes: tuple[int, ...],
-    units: Mapping[int, int | None],
+    units: Mapping[int, Unit],
     rebuilding: Mapping[int, Rebuilding],
     *,
     gap_is_blank: bool,
@@ -261,7 +224,7 @@ def plan_copy(
     disk: Disk,
     target: steps.Subject,
     sizes: tuple[int, ...],
-    units: Mapping[int, int | None],
+    units: Mapping[int, Unit],
     rebuilding: Mapping[int, Rebuilding],
     used: int,
 ) -> Plan:
@@ -282,7 +245,7 @@ def _goal(sizes: tuple[int, ...]) -> str:
     return f"a table for sectors of {' and of '.join(map(str, sizes))} bytes"
 
 
-def _places(disk: Disk, units: Mapping[int, int | None], rebuilding: Mapping[int, Rebuilding]) -> tuple[Place, ...]:
+def _places(disk: Disk, units: Mapping[int, Unit], rebuilding: Mapping[int, Rebuilding]) -> tuple[Place, ...]:
     return tuple(
         Place(part.number, part.extent, new_extent(part), _name(part), _why(part, units, rebuilding))
         for part in disk.partitions
@@ -350,11 +313,11 @@ def _name(part: Partition) -> str:
     return labelled(part.content[0]) if part.content else part.type_name or part.type_code
 
 
-def _why(part: Partition, units: Mapping[int, int | None], rebuilding: Mapping[int, Rebuilding]) -> str:
+def _why(part: Partition, units: Mapping[int, Unit], rebuilding: Mapping[int, Rebuilding]) -> str:
     if one := rebuilding.get(part.number):
         return f"made anew as a {one.version} with {counted(one.files, 'file')}"
     unit = units.get(part.number)
-    return f"stays as it is, counts in {format_size(unit)}" if unit else "stays as it is"
+    return f"stays as it is, counts in {format_size(unit.size)}" if unit and unit.size else "stays as it is"
 
 
 def _notes(disk: Disk, journal: steps.JournalPlace | None, rebuilding: Mapping[int, Rebuilding]) -> Iterator[str]:

@@ -283,17 +283,19 @@ def test_what_cannot_have_larger_sectors_is_refused(layer: Layer, length: int, w
 # What lies inside
 
 
-@pytest.mark.needs_tools("mkfs.xfs", "mke2fs", "mkfs.btrfs", "mkswap", "mkfs.fat")
+@pytest.mark.needs_tools("mkfs.xfs", "mke2fs", "mkfs.btrfs", "mkswap", "mkfs.fat", "mkfs.f2fs")
 @pytest.mark.parametrize(
     ("words", "why"),
     [
         (("mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096"), ""),
-        (("mke2fs", "-q", "-F", "-t", "ext4", "-b", "1024"), "works in sectors of 1KiB"),
+        (("mke2fs", "-q", "-F", "-t", "ext4", "-b", "1024"), "ext4 inside counts in 1024 bytes"),
         (("mkfs.xfs", "-q", "-s", "size=4096"), ""),
-        (("mkfs.xfs", "-q", "-s", "size=512"), "xfs inside is not known to work on larger sectors"),
+        (("mkfs.xfs", "-q", "-s", "size=512"), "xfs inside counts in 512 bytes"),
         (("mkfs.btrfs", "-q"), ""),
         (("mkswap",), ""),
-        (("mkfs.fat",), "is not known to work on larger sectors"),
+        (("mkfs.fat",), "FAT16 inside counts in 512 bytes"),
+        (("mkfs.fat", "-S", "4096"), ""),
+        (("mkfs.f2fs", "-q"), "is not known to work on sectors of another size"),
         (("true",), "nothing is recognised inside"),
     ],
 )

@@ -27,6 +27,8 @@ SERIALS = ("re0", "re1", "re2", "re3")
 STATE = Path("/var/lib/aligntool")
 KEY = Path("/run/key")
 MAPPED = Path("/dev/mapper/inside")
+GROUP = "group"
+VOLUME = Path("/dev", GROUP, "files")
 PLACE = Path("/mnt/reformatted")
 # Ends in the middle of the second member: out and not formatted; formatted and not back; given up and not removed.
 BACK: dict[str, Event] = {"out": StepDone(4), "back": StepDone(5), "leaving": StepBegun(4)}
@@ -39,7 +41,7 @@ class Case:
     name: str
     level: str
     members: int
-    content: str  # "ext4", "xfs", "luks": an ext4 in a LUKS2
+    content: str  # "ext4", "xfs", "luks": an ext4 in a LUKS2, "lvm": one on the second of two volumes
     whole: bool = False
     spare: bool = False
     metadata: str = "1.2"
@@ -50,6 +52,7 @@ CASES = (
     Case("striped", "10", 4, "xfs", whole=True),
     Case("five", "5", 3, "luks"),
     Case("ten", "10", 4, "xfs"),
+    Case("volumes", "5", 3, "lvm"),
     Case("six", "6", 4, "ext4"),
     Case("spared", "5", 4, "xfs", spare=True),
     Case("old", "1", 2, "ext4", metadata="1.0"),
@@ -200,12 +203,18 @@ def make(case: Case) -> None:
         run("cryptsetup", *words, "--pbkdf-force-iterations", "1000", device, str(KEY))
         run("cryptsetup", "open", "--key-file", str(KEY), device, MAPPED.name)
         device = str(MAPPED)
+    if case.content == "lvm":
+        run("pvcreate", "-q", device)
+        run("vgcreate", "-q", GROUP, device)
+        run("lvcreate", "-q", "-y", "-n", "swap", "-L", "16M", GROUP)
+        run("lvcreate", "-q", "-y", "-n", VOLUME.name, "-l", "100%FREE", GROUP)
+        run("mkswap", f"/dev/{GROUP}/swap")
+        device = str(VOLUME)
     if case.content == "xfs":
         run("mkfs.xfs", "-q", "-f", "-s", "size=4096", "-d", "noalign", device)
     else:
         run("mkfs.ext4", "-q", "-F", "-b", "4096", device)
-    if case.content == "luks":
-        run("cryptsetup", "close", MAPPED.name)
+    detach(case)
 
 
 def filled(case: Case) -> dict[str, str]:
@@ -240,12 +249,18 @@ def attach(case: Case) -> str:
     if case.content == "luks":
         run("cryptsetup", "open", "--key-file", str(KEY), "/dev/md/data", MAPPED.name)
         return str(MAPPED)
+    if case.content == "lvm":
+        run("vgchange", "-q", "-ay", GROUP)
+        return str(VOLUME)
     return "/dev/md/data"
 
 
 def detach(case: Case) -> None:
     if case.content == "luks":
         run("cryptsetup", "close", MAPPED.name)
+    if case.content == "lvm":
+        run("udevadm", "settle")
+        run("vgchange", "-q", "-an", GROUP)
     run("udevadm", "settle")
 
 

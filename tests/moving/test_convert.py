@@ -15,9 +15,11 @@ import pytest
 from aligntool.units import KIB, MIB
 from tests.conftest import remove_partitions, run
 from tests.moving.attached import looped, mounted
+from tests.moving.containers import lvm_on
 from tests.moving.disks import place
 from tests.moving.mover import REFUSED, STOPPED, aligntool, begin
 from tests.moving.test_kills import killed, written
+from tests.probe.layers.test_lvm import Lvm
 from tests.run_aligntool import program
 from tests.thorough import THOROUGH
 
@@ -311,9 +313,9 @@ REFUSALS = {
 LENGTHS = {"mkfs.xfs": 320 * MIB, "mkfs.btrfs": 128 * MIB, "mkfs.f2fs": 64 * MIB}  # the least that each makes
 
 
-def with_content(folder: Path, command: str, *, start: int = MIB, sector: int = 512) -> Path:
+def with_content(folder: Path, command: str, *, start: int = MIB, sector: int = 512, length: int = 24 * MIB) -> Path:
     disk, content = folder / "disk.img", folder / "content"
-    length = LENGTHS.get(command.split()[0], 24 * MIB)
+    length = LENGTHS.get(command.split()[0], length)
     for path, size in ((disk, length + 4 * MIB), (content, length)):
         with path.open("wb") as file:
             file.truncate(size)
@@ -349,6 +351,73 @@ def test_what_counts_in_4096_bytes_stays(tmp_path: Path, command: str) -> None:
 )
 def test_what_counts_in_less_is_refused_with_what_to_do(tmp_path: Path, command: str, words: str) -> None:
     disk = with_content(tmp_path, command)
+    before = disk.read_bytes()
+    assert words in re.sub(r"\s+", " ", aligntool("convert", disk, "--yes", code=REFUSED))
+    assert disk.read_bytes() == before
+
+
+def with_volumes(folder: Path, **volumes: str) -> Path:
+    """A disk with a volume group in its only partition; each volume of 16 MiB made by this command."""
+    content = folder / "volumes"
+    with content.open("wb") as file:
+        file.truncate(64 * MIB)
+    with lvm_on(content) as (lvm, device):
+        lvm("pvcreate", "-q", device)
+        lvm("vgcreate", "-q", "group", device)
+        for name in volumes:
+            lvm.create("-q", "-n", name, "-L", "16M", "group")
+        places = {volume.partition("/")[2]: at for volume, at, _ in lvm.segments(device)}
+    for name, command in volumes.items():
+        inner = folder / name
+        with inner.open("wb") as file:
+            file.truncate(16 * MIB)
+        run(*command.format(inner).split())
+        place(inner, content, places[name])
+    disk = with_content(folder, f"cp {content} {{0}}", length=64 * MIB)
+    content.unlink()
+    return disk
+
+
+EXT4_4096 = "mke2fs -q -t ext4 -b 4096 {0}"
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("lvm", "partx", "mke2fs", "mkswap", "e2fsck")
+def test_volumes_whose_content_counts_in_4096_bytes_stay_and_lvm_reads_and_writes_them_there(tmp_path: Path) -> None:
+    disk = with_volumes(tmp_path, root=EXT4_4096, swap="mkswap {0}")
+    before = disk.read_bytes()[MIB:-MIB]
+    aligntool("convert", disk, "--yes")
+    assert disk.read_bytes()[MIB:-MIB] == before
+    with looped(disk, sector_size=4096) as device:
+        run("partx", "-u", device)
+        try:
+            part = Path(f"{device}p1")
+            lvm = Lvm(tmp_path / "lvm", part)
+            lvm("vgck", "group")
+            lvm("vgrename", "group", "renamed")
+            lvm("pvck", "--dump", "headers", part)
+            places = {name: (at, length) for name, at, length in lvm.segments(part)}
+        finally:
+            remove_partitions(device)
+    assert set(places) == {"renamed/root", "renamed/swap"}
+    start, length = places["renamed/root"]
+    inner = tmp_path / "inner"
+    inner.write_bytes(disk.read_bytes()[MIB + start : MIB + start + length])
+    run("e2fsck", "-f", "-n", inner)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("lvm", "mke2fs", "mkfs.fat")
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("mke2fs -q -t ext2 -b 1024 {0}", "has the volume group/other, whose ext2 counts in 1024 bytes"),
+        ("mkfs.fat -S 4096 {0}", "has the volume group/other, whose vfat is not known to work"),
+        ("true", "has the volume group/other, whose content is not recognised"),
+    ],
+)
+def test_a_volume_that_counts_in_less_is_named(tmp_path: Path, command: str, words: str) -> None:
+    disk = with_volumes(tmp_path, root=EXT4_4096, other=command)
     before = disk.read_bytes()
     assert words in re.sub(r"\s+", " ", aligntool("convert", disk, "--yes", code=REFUSED))
     assert disk.read_bytes() == before

@@ -10,7 +10,8 @@ from aligntool.audit.arrays import members_of
 from aligntool.audit.judge import audit
 from aligntool.change import Plan, from_json, to_json
 from aligntool.errors import Refused
-from aligntool.inventory import Disk, Inventory, Layer, LbaFormat, NvmeFacts, Partition, Table, TableLabel
+from aligntool.formats.smallest_units import Unit
+from aligntool.inventory import Disk, Inventory, Layer, LbaFormat, NvmeFacts, Partition, Segment, Table, TableLabel
 from aligntool.raid.commands import member_commands, table_script
 from aligntool.raid.make import plan_here
 from aligntool.raid.reformat import Closer, ReformatGoal, plan_reformat
@@ -45,7 +46,11 @@ def machine(level: str = "raid1", count: int = 2, *, spare: bool = False, **fact
         made = replace(made, array=replace(made.array, devices=count - 1))
     scopes = dict.fromkeys((disk.name for disk in drives), "namespace")
     return Inventory((*drives, made)), Closer(
-        states, bitmap_at=4096, scopes=scopes, namespaces=dict.fromkeys(scopes, 1)
+        states,
+        bitmap_at=4096,
+        unit=Unit(4096, "counts in 4096 bytes"),
+        scopes=scopes,
+        namespaces=dict.fromkeys(scopes, 1),
     )
 
 
@@ -120,19 +125,16 @@ def test_smaller_blocks_ask_nothing_of_what_lies_on_the_array() -> None:
     assert len(planned(changed(inventory, 2, big), closer, 512).steps) == 8
 
 
+SMALL = Unit(512, "counts in 512 bytes")
 CONTENT = [
-    ("ext4 with small blocks", on_array(replace(EXT4, data_unit=1024)), {}, "has blocks of 1024 bytes"),
-    ("XFS with sectors of 512", on_array(Layer("xfs", Extent(0, SIZE), data_unit=4096)), {"xfs_sector": 512},
-     "has sectors of 512 bytes"),
-    ("LUKS1", on_array(Layer("crypto_LUKS", Extent(0, SIZE), version="LUKS1", data_unit=512)), {}, "sectors of 512"),
-    ("LUKS2 with sectors of 512", on_array(Layer("crypto_LUKS", Extent(0, SIZE), version="LUKS2", data_unit=512)), {},
-     "--sector-size 4096"),
-    ("FAT", on_array(Layer("vfat", Extent(0, SIZE), data_unit=4096)), {}, "may count in smaller blocks"),
-    ("LVM", on_array(Layer("LVM2_member", Extent(0, SIZE), data_unit=4 * MIB)), {}, "may count in smaller blocks"),
+    ("small units", on_array(EXT4), {"unit": SMALL}, "ext4 counts in 512 bytes: it would not work"),
+    ("another unit", on_array(EXT4), {"unit": Unit(8192, "counts in 8192 bytes", exact=True)}, "counts in 8192 bytes"),
+    ("an unknown unit", on_array(EXT4), {"unit": Unit(None, "is odd")}, "ext4 is odd"),
+    ("LUKS1", on_array(replace(EXT4, kind="crypto_LUKS", version="LUKS1")), {"unit": SMALL}, "convert --type luks2"),
+    ("LUKS2", on_array(replace(EXT4, kind="crypto_LUKS", version="LUKS2")), {"unit": SMALL}, "--sector-size 4096"),
     ("a table", on_array(table=Table(TableLabel.GPT, 512)), {}, "it vanishes"),
     ("nothing", on_array(), {}, "nothing that is recognised"),
     ("two things", on_array(EXT4, Layer("xfs", Extent(0, SIZE))), {}, "is unknown"),
-    ("damage", on_array(replace(EXT4, problems=("a wrong checksum",))), {}, "is damaged"),
     ("not read", on_array(content_read=False), {}, "could not be read"),
 ]  # fmt: skip
 
@@ -149,11 +151,7 @@ def test_content_that_cannot_take_the_blocks_is_refused(
 
 
 def test_content_that_can_is_named_with_its_unit() -> None:
-    inventory, closer = machine()
-    xfs = changed(inventory, 2, on_array(Layer("xfs", Extent(0, SIZE), data_unit=4096)))
-    assert "xfs counts in 4096 bytes" in " ".join(planned(xfs, replace(closer, xfs_sector=4096)).notes)
-    luks = Layer("crypto_LUKS", Extent(0, SIZE), version="LUKS2", data_unit=4096)
-    assert planned(changed(inventory, 2, on_array(luks)), closer).steps
+    assert "ext4 counts in 4096 bytes, so it works" in " ".join(planned(*machine()).notes)
 
 
 def drive_change(**more: Any) -> Callable[[Disk], Disk]:
@@ -256,6 +254,15 @@ def test_an_array_in_use_is_refused_until_its_own_blocks_have_the_size() -> None
     assert planned(changed(used, 2, grown), closer).steps
 
 
+def test_active_volumes_are_refused_with_what_deactivates_them() -> None:
+    inventory, closer = machine()
+    runs = (Segment("group/root", 0, Extent(MIB, 16 * MIB)), Segment("group/swap", 0, Extent(32 * MIB, 16 * MIB)))
+    used = changed(inventory, 2, on_array(Layer("LVM2_member", Extent(0, SIZE), segments=runs), holders=("dm-0",)))
+    with pytest.raises(Refused) as refused:
+        planned(used, closer)
+    assert refused.value.refusals[0].hint.startswith("sudo vgchange -an group; ")
+
+
 def test_a_drive_that_cannot_be_told_from_another_is_refused() -> None:
     inventory, closer = machine()
     path = replace(member(0), name="nvme7n1", path="/dev/nvme7n1", partitions=(), table=None)  # multipath without a map
@@ -279,9 +286,8 @@ def test_blocks_larger_than_a_page_are_refused() -> None:
 def test_every_reason_is_told_at_once() -> None:
     inventory, closer = machine(degraded=1)
     inventory = changed(inventory, 0, nvme_change(formats=FORMATS[:2]))
-    inventory = changed(inventory, 2, on_array(replace(EXT4, data_unit=1024)))
     with pytest.raises(Refused) as refused:
-        planned(inventory, replace(closer, bad_blocks=("nvme1n1p1",)))
+        planned(inventory, replace(closer, bad_blocks=("nvme1n1p1",), unit=SMALL))
     assert {one.code for one in refused.value.refusals} == {"not-clean", "layer-blocks", "lba-format", "failing"}
 
 
