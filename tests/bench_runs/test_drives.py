@@ -124,6 +124,7 @@ def test_what_one_test_read_is_new_to_the_next_one(tmp_path: Path) -> None:
 GAIN, NONE = "the drive works on several requests at once", "no gain from a deep queue"
 
 
+@when_thorough("times a drive for a minute, with nothing beside it")
 def test_a_drive_that_serves_many_requests_at_once_gains_from_a_deep_queue(tmp_path: Path) -> None:
     with nbdkit_file(tmp_path, "--filter=delay", *DELAYED) as file, device_over(file) as device:
         _gains(tmp_path, device, GAIN, NONE)

@@ -241,16 +241,12 @@ def as_the_model_has_it(shares: dict[str, float]) -> Callable[[dict[str, Any]], 
 @needs_fio
 @needs_nbdkit
 @pytest.mark.needs_root
+@when_thorough("times a drive for a minute, with nothing beside it")
 @pytest.mark.parametrize(
     ("page", "shares"),
     [
         pytest.param(4 * KIB, {"randread": 1 / 2}, id="4 KiB on pages of 4 KiB: half"),
-        pytest.param(
-            16 * KIB,
-            {"randread": 4 / 5, "read": 8 / 9},
-            id="4 and 128 KiB on 16 KiB: 4/5 and 8/9",
-            marks=when_thorough("times a drive for a minute, with nothing beside it"),
-        ),
+        pytest.param(16 * KIB, {"randread": 4 / 5, "read": 8 / 9}, id="4 and 128 KiB on 16 KiB: 4/5 and 8/9"),
     ],
 )
 def test_a_drive_that_reads_more_pages_at_sector_63_keeps_the_article_s_share(
@@ -273,6 +269,7 @@ def test_a_drive_that_reads_more_pages_at_sector_63_keeps_the_article_s_share(
 @needs_fio
 @needs_nbdkit
 @pytest.mark.needs_root
+@when_thorough("times a drive for a minute, with nothing beside it")
 def test_a_drive_that_maps_32_mib_has_its_knee_there(tmp_path: Path, history: Path) -> None:
     def judge(found: dict[str, Any]) -> Answer:
         knee = found["knee"]

@@ -12,7 +12,7 @@ from tests.lab import debian as system_disk
 from tests.lab import debian_tool, odd_disks
 from tests.lab.debian_pc import DebianPC
 from tests.lab.drives import Drive
-from tests.lab.guest import LIMIT_S, Guest
+from tests.lab.guest import LIMIT_S, Guest, kvm_works
 from tests.lab.kernel import ROOT
 from tests.lab.odd_disks import DRIVES
 from tests.thorough import THOROUGH
@@ -79,6 +79,8 @@ WITNESSES = Part("witnesses", DRIVES, tuple(each.name for each in GEOMETRIES), W
 @pytest.fixture(scope="session")
 def said(lab: Lab, request: pytest.FixtureRequest) -> Path:
     """What every program of one guest said: started once for all tests of this session that read it."""
+    if not (THOROUGH or kvm_works()):
+        pytest.skip("takes a minute and both processors without KVM; `make test-all` runs it")
     found = [getattr(item, "module", None) for item in request.session.items if not cannot_run(item)]
     named = [getattr(module, "PART", None) for module in found]
     parts = list(dict.fromkeys(part for part in named if isinstance(part, Part)))

@@ -97,8 +97,9 @@ def test_the_cuts_catch_it(mutation: Mutation, tmp_path: Path, run_cuts: RunCuts
 
 
 def test_without_a_bug_they_pass(tmp_path: Path, run_cuts: RunCuts) -> None:
+    """A part of them; `make test` runs all of them on the program itself."""
     copy_to(tmp_path)
-    code, output = run_cuts(tmp_path, CUTS if THOROUGH else CHOSEN)
+    code, output = run_cuts(tmp_path, CUTS if THOROUGH else CHOSEN[::4])
     assert code == 0, output[-3000:]
 
 
