@@ -19,7 +19,9 @@ from tests.moving.conftest import MakeDisk
 from tests.moving.disks import Row, content_of
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
 from tests.moving.in_flight import Journey, arrived, copy, nothing_or_the_whole, trial, whole
+from tests.moving.media import medium, needs_media
 from tests.moving.mover import DONE, REFUSED, STOPPED, aligntool, begin, realign, resume, rollback
+from tests.moving.test_write_log import replay, survivors
 from tests.thorough import THOROUGH
 
 pytestmark = [
@@ -28,6 +30,7 @@ pytestmark = [
 ]
 NAMED = {kind.name: kind for kind in FILESYSTEMS}
 KILLS = int(os.environ.get("ALIGNTOOL_KILLS") or (40 if THOROUGH else 2))
+CUTS = 4  # of the host's power
 SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 SERVER = "qemu-storage-da"  # as much of its name as the kernel keeps
 
@@ -92,6 +95,33 @@ def test_killed_at_any_moment_a_qcow2_loses_nothing(make: MakeDisk, tmp_path: Pa
             raise
     print(f"seed {SEED}:", *told, sep="\n")
     assert sum("killed" in story for story in told) >= KILLS // 2, told
+
+
+@needs_media
+@pytest.mark.needs_tools("mkfs.ext4", "debugfs", "e2fsck")
+def test_a_host_that_loses_its_page_cache_loses_nothing_of_a_qcow2(make: MakeDisk, tmp_path: Path) -> None:
+    """What QEMU wrote before a flush is there after it; what it wrote since may be, sector by sector."""
+    disk, kept = make("gpt", Row(NAMED["ext4"], 35), free=12 * 2048), tmp_path / "kept.qcow2"
+    packed(disk.image, kept)
+    os.truncate(kept, kept.stat().st_size + disk.image.stat().st_size)  # such a medium does not grow
+    with medium(copy(kept, tmp_path / "moved.qcow2")) as recorder:
+        realign(recorder.disk)
+        epochs = recorder.epochs()
+    unpacked(tmp_path / "moved.qcow2", trial(disk))
+    trip, chance, raw, crashed = arrived(disk), random.Random(SEED), tmp_path / "raw", tmp_path / "crashed.qcow2"
+    assert len(epochs) > 10, "there are flushes between the steps"
+    for number in range(len(epochs)) if THOROUGH else sorted(chance.sample(range(len(epochs)), CUTS)):
+        replay(copy(kept, crashed), epochs[:number])
+        replay(crashed, [survivors(epochs[number], chance)])
+        try:
+            nothing_or_the_whole(trip, unpacked(crashed, raw))
+            finish = rollback if chance.random() < 0.3 else resume
+            finish(crashed, code=None)
+            whole(trip, unpacked(crashed, raw))
+            assert '"in-flight"' not in aligntool("status", crashed, "--json")
+        except BaseException as error:
+            error.add_note(f"ALIGNTOOL_SEED={SEED}, cut in epoch {number} of {len(epochs)}")
+            raise
 
 
 def one_story(trip: Journey, image: Path, total: int, chance: random.Random) -> str:
