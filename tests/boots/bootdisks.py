@@ -68,14 +68,16 @@ def uefi_disk(folder: Path, tree: Path) -> Path:
     return disk
 
 
-def aligned_uefi_disk(folder: Path, tree: Path) -> Path:
-    """As a distribution's image is: the ESP from 1 MiB on, swap, and root up to the last sector that a GPT leaves."""
+def aligned_uefi_disk(folder: Path, tree: Path, label: str = "gpt") -> Path:
+    """As a distribution's image is: the ESP from 1 MiB on, swap, and root up to the last sector that a GPT leaves.
+    `label`: "gpt" or "dos", as sfdisk has it.
+    """
     disk = folder / "cloud.img"
     esp, swap = 2048, 2048 + 40 * MIB // SECTOR
     root = swap + 40 * MIB // SECTOR
     length = 900 * MIB // SECTOR - 33
     empty(disk, (root + length + 33) * SECTOR)
-    table = f"label: gpt\n{esp},{swap - esp},U\n{swap},{root - swap},S\n{root},{length},L\n"
+    table = f"label: {label}\n{esp},{swap - esp},U\n{swap},{root - swap},S\n{root},{length},L\n"
     run("sfdisk", "-q", disk, stdin=table)
     _put_esp(folder, disk, esp, 40 * MIB)
     put_root(folder, tree, disk, root, length=length * SECTOR)
@@ -86,7 +88,7 @@ def aligned_uefi_disk(folder: Path, tree: Path) -> Path:
 def _put_esp(folder: Path, disk: Path, start: int, length: int = ESP_LENGTH) -> None:
     content, menu, program = (folder / name for name in ("esp", "grub.cfg", "bootx64.efi"))
     menu.write_text(GRUB)
-    modules = "part_gpt fat ext2 normal linux search search_fs_uuid serial terminal echo"
+    modules = "part_gpt part_msdos fat ext2 normal linux search search_fs_uuid serial terminal echo"
     run("grub-mkstandalone", "-O", "x86_64-efi", "-o", program, f"--modules={modules}", "--locales=", "--themes=",
         f"boot/grub/grub.cfg={menu}")  # fmt: skip
     empty(content, length)

@@ -29,8 +29,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("sectors"))
 
 
-def test_a_system_boots_from_sectors_of_4096_bytes_and_from_512_again(tmp_path: Path, tree: Path) -> None:
-    disk = aligned_uefi_disk(tmp_path, tree)
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_a_system_boots_from_sectors_of_4096_bytes_and_from_512_again(label: str, tmp_path: Path, tree: Path) -> None:
+    disk = aligned_uefi_disk(tmp_path, tree, label)
     before = told(disk, 512)
     assert f"swap {SWAP_UUID} failed 0" in before
     run("mcopy", "-s", "-i", f"{disk}@@1M", "::*", tmp_path)
