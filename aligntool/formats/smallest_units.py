@@ -48,12 +48,14 @@ def smallest_unit(reader: Reader, layer: Layer) -> Unit:
         case "ntfs" | "vfat":
             return replace(_of(le16(head, _BYTES_PER_SECTOR)), exact=True)
         case "exfat":
-            return replace(_of(1 << min(head[_EXFAT_SHIFT], 16)), exact=True)
+            return replace(_of(1 << min(int.from_bytes(head[_EXFAT_SHIFT : _EXFAT_SHIFT + 1]), 16)), exact=True)
         case "crypto_LUKS":  # dm-crypt's sectors: what is inside sees no shorter ones already
             header = reader.read(layer.extent.start, _LUKS_HEADER)
             odd = any(word in header for word in (b"online-reencrypt", b'"integrity":'))
             if odd or (layer.data_start or 1) % _LARGEST_SECTOR:
                 return Unit(None, "is being re-encrypted, has integrity tags, or data off 4096 bytes")
+        case "LVM2_member" if layer.data_unit is None:  # the metadata of its group are on other physical volumes
+            return Unit(None, "does not list the volumes on it")
         case "LVM2_member":
             return _of_volumes(reader, layer)
         case kind if kind not in _BLOCKS:
@@ -76,7 +78,8 @@ def _of_volumes(reader: Reader, layer: Layer) -> Unit:
     for volume in sorted({segment.volume for segment in layer.segments}):
         firsts = [one.extent for one in layer.segments if one.volume == volume and one.volume_offset == 0]
         found = [inner for inner in layer.inner if inner.extent.start in [first.start for first in firsts]]
-        if len(firsts) != 1 or len(found) != 1 or (found[0].kind == "crypto_LUKS" and firsts[0].length < _LUKS_HEADER):
+        is_cut = found and found[0].kind == "crypto_LUKS" and firsts[0].length < _LUKS_HEADER
+        if len(firsts) != 1 or len(found) != 1 or is_cut or found[0].kind == "LVM2_member":
             units.append(Unit(None, f"has the volume {volume}, whose content is not recognised"))
             continue
         unit = smallest_unit(reader, found[0])

@@ -38,10 +38,17 @@ class _Unreadable(ValueError):
 
 
 def parse(text: str) -> Section:
+    return parse_whole(text)[0]
+
+
+def parse_whole(text: str) -> tuple[Section, bool]:
+    """Return what was understood, and whether that is all of it."""
     root: Section = {}
     with suppress(_Unreadable):
-        _read_section(_tokens(text), root, DEEPEST)
-    return root
+        tokens = _tokens(text)
+        _read_section(tokens, root, DEEPEST)
+        return root, next(tokens, None) is None
+    return root, False
 
 
 def _read_section(tokens: Iterator[tuple[str, str]], section: Section, levels: int) -> None:
@@ -126,6 +133,7 @@ class _Group:
     own_name: str  # what the metadata calls this physical volume, "pv0"
     size: int  # of this physical volume: pvresize changes it here and not in the label; 0: not stated
     volumes: dict[str, Section]
+    is_whole: bool  # all of the text was understood
 
     @property
     def end(self) -> int:
@@ -199,7 +207,8 @@ def _newest_text(area: Area, places: list[tuple[int, int]], problems: list[str])
 
 
 def _read_group(text: str, uuid: str) -> _Group | None:
-    for name, section in parse(text).items():
+    root, is_whole = parse_whole(text)
+    for name, section in root.items():
         if not isinstance(section, dict) or len(name) > LONGEST_NAME:
             continue
         extent_size = _number(section, "extent_size") * SECTOR
@@ -208,7 +217,7 @@ def _read_group(text: str, uuid: str) -> _Group | None:
                 volumes = {lv: one for lv, one in _sections(section, "logical_volumes") if len(lv) <= LONGEST_NAME}
                 start, count = _number(volume, "pe_start") * SECTOR, _number(volume, "pe_count")
                 size = _number(volume, "dev_size") * SECTOR
-                return _Group(name, extent_size, start, count, own_name, size, volumes)
+                return _Group(name, extent_size, start, count, own_name, size, volumes, is_whole)
     return None
 
 
@@ -220,6 +229,8 @@ def _with_group(area: Area, layer: Layer, group: _Group) -> Layer:
         problems += (
             f"the label puts the first data at byte {layer.data_start}, the metadata of {group.name} at {data_start}",
         )
+    if not group.is_whole:
+        problems += (f"the LVM metadata of {group.name} could not be read to their end",)
     if group.end > area.size:
         problems += (f"{group.name} has extents up to byte {group.end} of this volume, which has {area.size}",)
     return replace(

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from aligntool.formats import volumes
+from aligntool.formats.smallest_units import smallest_unit
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import find_tool, run
+from tests.in_memory import BytesReader
 from tests.probe.layers.placed import agree, blkid, bytes_of, layers_of
 
 Sparse = Callable[..., Path]
@@ -232,4 +234,36 @@ def test_the_text_parser_gives_up_quietly() -> None:
         depth, section = depth + 1, inner
     assert depth == volumes.DEEPEST
     assert volumes.parse("}") == {}
+    for text, whole in (("a = 1", True), ("a { b = 1 } c = 2", True), ("a = 1 } b = 2", False), ("a = 1 b = @", False)):
+        assert volumes.parse_whole(text)[1] == whole, text
     assert volumes.parse("a = " + "9" * 5000) == {}
+
+
+def test_a_physical_volume_that_does_not_list_its_volumes_fits_no_sectors(made: Made) -> None:
+    """Without metadata of its own, and in no group."""
+    lvm, images, devices = made(2, "--pvmetadatacopies", "0")
+    lvm("pvcreate", "-q", "--yes", "--force", "--pvmetadatacopies", "1", devices[0])
+    lvm("vgcreate", "-q", "group", *devices)
+    lvm.create("-q", "-n", "root", "-L", "16M", "group", str(devices[1]))
+    units = [smallest_unit(BytesReader(image.read_bytes()), the_layer(image)) for image in images]
+    assert [unit.fits(4 * KIB) for unit in units] == [True, False]
+    assert units[1].words == "does not list the volumes on it"
+
+
+def test_volumes_at_places_of_1_kib_fit_no_sectors_of_4_kib(made: Made) -> None:
+    lvm, (image,), (device,) = made(1, "--dataalignment", "1k")
+    lvm("vgcreate", "-q", "-s", "1k", "group", device)
+    lvm.create("-q", "-n", "root", "-l", "4001", "group")
+    start = the_layer(image).segments[0].extent.start
+    run("mke2fs", "-q", "-t", "ext4", "-b", "4096", "-E", f"offset={start}", image, "4000k")
+    unit = smallest_unit(BytesReader(image.read_bytes()), the_layer(image))
+    assert (unit.size, unit.words) == (KIB, "counts in 1024 bytes")
+
+
+def test_a_striped_volume_is_named_as_one_whose_unit_is_unknown(made: Made) -> None:
+    lvm, images, devices = made(2)
+    lvm("vgcreate", "-q", "group", *devices)
+    lvm.create("-q", "-i", "2", "-n", "root", "-L", "16M", "group")
+    for image in images:
+        unit = smallest_unit(BytesReader(image.read_bytes()), the_layer(image))
+        assert (unit.size, unit.words) == (None, "has the volume group/root, whose content is not recognised")
