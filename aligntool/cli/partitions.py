@@ -159,6 +159,7 @@ def plan_layout_command(
 
     Exit code: 0 planned; 3 refused, with every reason.
     """
+    refuse(options.show_inside(disk))
     operation = Layout(disk, *asked.goal_and_request(disk, geometry))
     show_only(operation, json_=json_, kept=kept)
 
@@ -181,6 +182,7 @@ def layout_command(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the table was finished.
     """
+    refuse(options.show_inside(disk, writes=not dry_run))
     run_change(Layout(disk, *asked.goal_and_request(disk, geometry)), yes=yes, json_=json_, dry_run=dry_run)
 
 

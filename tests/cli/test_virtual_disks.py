@@ -95,6 +95,23 @@ def test_the_footer_of_a_fixed_vhd_is_none_of_the_disks_bytes(raw: Path) -> None
     assert image.read_bytes() == before
 
 
+@pytest.mark.needs_tools("sfdisk")
+def test_an_empty_qcow2_gets_a_table_that_sfdisk_reads(tmp_path: Path) -> None:
+    image, plan, moved = tmp_path / "empty.qcow2", tmp_path / "plan.json", tmp_path / "disk.img"
+    run("qemu-img", "create", "-q", "-f", "qcow2", image, "64M")
+    words = (image, "--part", "20MiB:esp", "--part", "rest:linux")
+    before = image.read_bytes()
+    run_aligntool("layout", *words, "--dry-run", code=0)
+    run_aligntool("plan", "layout", *words, "-o", plan, code=0)
+    assert image.read_bytes() == before
+    run_aligntool("apply", "--yes", plan, code=0)
+    assert "No errors" in run("qemu-img", "check", image)
+    run("qemu-img", "convert", "-O", "raw", image, moved)
+    parts = json.loads(run("sfdisk", "--json", moved))["partitiontable"]["partitions"]
+    assert [(part["start"], part["size"]) for part in parts] == [(2048, 40960), (43008, 86016)]
+    assert "is not empty" in run_aligntool("layout", "--yes", image, "--part", "rest:linux", code=3).stderr
+
+
 @pytest.mark.needs_tools("xz", "gzip", "zstd")
 def test_a_packed_image_is_judged_as_its_bytes_are(raw: Path) -> None:
     expected = audited(raw)
