@@ -83,11 +83,12 @@ def test_the_refusal_of_a_folder_names_a_command_that_exists(tmp_path: Path) -> 
 
 @pytest.mark.needs_tools("qemu-img")
 def test_a_container_is_no_empty_disk_and_not_one_without_a_move_in_flight(tmp_path: Path) -> None:
-    (tmp_path / "a.qcow2").write_bytes(b"QFI\xfb\0\0\0\3".ljust(4 << 20, b"\0"))
-    layout = run_aligntool("plan", "layout", tmp_path / "a.qcow2", "--part", "rest:linux")
-    assert f"qemu-img convert -f qcow2 -O raw {tmp_path}/a.qcow2 disk.img" in layout.stderr
-    for command in ("status", "resume", "rollback"):
-        done = run_aligntool(command, tmp_path / "a.qcow2")
+    run("qemu-img", "create", "-q", "-f", "vmdk", tmp_path / "a.vmdk", "64M")
+    layout = run_aligntool("layout", "--yes", tmp_path / "a.vmdk", "--part", "rest:linux", code=3)
+    assert f"qemu-img convert -f vmdk -O qcow2 {tmp_path}/a.vmdk new.qcow2" in layout.stderr
+    (tmp_path / "a.qcow2").write_bytes(b"QFI\xfb\0\0\0\3".ljust(4 << 20, b"\0"))  # its header is damaged
+    for words in (("plan", "layout", "--part", "rest:linux"), ("status",), ("resume",), ("rollback",)):
+        done = run_aligntool(*words, tmp_path / "a.qcow2")
         assert (done.returncode, done.stdout) == (3, "") and "qemu-img cannot open" in done.stderr
 
 
