@@ -340,6 +340,8 @@ CHECKSUM_AT, CHECKSUM_SIZE = 448, 64
 
 _Header = tuple[bytes, tuple[str, ...]]  # one LUKS2 header copy, and its problems
 
+REENCRYPTING = "its re-encryption is not finished"
+
 
 def read_luks(area: Area) -> Layer | None:
     if area.head[:6] != LUKS:
@@ -408,32 +410,57 @@ def _read_header(area: Area, at: int) -> _Header | None:
 
 def _layer_2(area: Area, header: _Header, problems: tuple[str, ...]) -> Layer:
     content = header[0]
-    offset, length, sector = min(_encrypted(content), default=(None, 0, None))
+    tree = _metadata(content)
+    segments, needs = _luks_segments(tree), _requirements(tree)
+    offset, length, _ = min(segments, default=(None, 0, None))
     none = ("the LUKS2 header names no encrypted segment",)
     problems += none if offset is None else _payload_problem(area, offset)
+    # What is being re-encrypted has data behind the segments that are in use: a moved segment, a backup.
+    claims = offset + length if offset is not None and length and len(segments) == 1 and not needs else None
     return replace(
-        area.layer("crypto_LUKS", offset + length if offset is not None and length else None, sector), version="LUKS2",
-        label=text_at(content, 24, 48), uuid=text_at(content, 168, 40),
+        area.layer("crypto_LUKS", claims, min((sector for *_, sector in segments), default=None)), version="LUKS2",
+        label=text_at(content, 24, 48), uuid=text_at(content, 168, 40), unclean=needs,
         data_start=None if offset is None else area.start + offset, problems=problems,
     )  # fmt: skip
 
 
-def _encrypted(content: bytes) -> list[tuple[int, int, int]]:
-    """Return (offset, length, sector size) of every usable segment; length 0: up to the end of the device.
-
-    While a device is being re-encrypted there are several; the first byte of data is the lowest offset.
-    """
+def _metadata(content: bytes) -> Section:
+    """Return the JSON area of a header; empty if it is not valid."""
     try:
         tree = json.loads(content[4096:].split(b"\0", 1)[0])
     except (ValueError, RecursionError):
-        return []
-    usable = []
-    for _, segment in _sections(tree if isinstance(tree, dict) else {}, "segments"):
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
+def _luks_segments(tree: Section) -> list[tuple[int, int, int]]:
+    """Return (offset, length, sector size) of every segment in use; length 0: up to the end of the device.
+
+    While a device is re-encrypted there are several; the first byte of data is the lowest offset. Segments with flags
+    (specification 3.3: "backup-previous", "backup-final", "backup-moved-segment") describe another moment.
+    """
+    found = []
+    for _, segment in _sections(tree, "segments"):
         offset, length = _decimal(segment.get("offset")), _decimal(segment.get("size"))
         sector = segment.get("sector_size", SECTOR)
-        if offset is not None and isinstance(sector, int) and sector in (512, 1024, 2048, 4096):
-            usable.append((offset, length or 0, sector))
-    return usable
+        if segment.get("flags") or offset is None:
+            continue
+        if isinstance(sector, int) and sector in (512, 1024, 2048, 4096):
+            found.append((offset, length or 0, sector))
+    return found
+
+
+def _requirements(tree: Section) -> str | None:
+    """Return what a program must know before it changes the volume (specification 3.6), as a sentence."""
+    config = tree.get("config")
+    required = config.get("requirements") if isinstance(config, dict) else None
+    names = required.get("mandatory") if isinstance(required, dict) else required
+    if not names:
+        return None
+    words = ", ".join(str(name)[:40] for name in names[:3]) if isinstance(names, list) else "something"
+    if "-reencrypt" in words:  # "online-reencrypt-v2", "offline-reencrypt"
+        return f"{REENCRYPTING} ({words})"
+    return f"its LUKS2 header requires {words}, which this program does not know"
 
 
 def _decimal(word: object) -> int | None:

@@ -8,6 +8,7 @@ from aligntool.audit.report import Judged
 from aligntool.audit.wording import next_command, next_look
 from aligntool.change import Estimate, Plan
 from aligntool.errors import Refusal, refuse
+from aligntool.formats.volumes import REENCRYPTING
 from aligntool.inventory import Disk, Layer, Partition
 from aligntool.realign.refusals import disk_reasons, partition_reasons
 from aligntool.realign.wanted import small_sectors
@@ -32,8 +33,11 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
         text = f"there is no partition {number} on {disk.name}"
         reasons.append(Refusal("no-partition", f"partition {number}", text, next_command(disk, "audit")))
     if found:
-        standing = partition_reasons(disk, [part for part, _ in found])
-        reasons = [*disk_reasons(judged, None), *(one for each in standing.values() for one in each), *reasons]
+        # One that is being re-encrypted is looked at by cryptsetup: it may be this very change, without its record.
+        begun = {f"partition {part.number}" for part, layer in found if (layer.unclean or "").startswith(REENCRYPTING)}
+        against = [one for each in partition_reasons(disk, [part for part, _ in found]).values() for one in each]
+        against = [one for one in against if one.code != "unclean" or one.subject not in begun]
+        reasons = [*disk_reasons(judged, None), *against, *reasons]
     refuse(reasons)
     done = tuple(
         ReencryptSectors(part.number, part.extent, layer.uuid or "", layer.data_unit or 0, sector)

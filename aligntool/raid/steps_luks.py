@@ -1,11 +1,9 @@
 """Steps on LUKS2: looking at what lies inside, and encrypting it anew by cryptsetup."""
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from aligntool.audit.wording import command, layer_name
 from aligntool.change import Event, Plan, Progress, Said
@@ -13,10 +11,9 @@ from aligntool.errors import Refused, Stopped
 from aligntool.formats.layers import read_layers
 from aligntool.formats.reader import Reader
 from aligntool.formats.smallest_units import smallest_unit
-from aligntool.linux.devices import FileReader
-from aligntool.linux.lock import lock_disk, settle
+from aligntool.linux.lock import lock_disk
+from aligntool.linux.luks import open_luks
 from aligntool.linux.process import Ended, follow_program, how_ended, run_program
-from aligntool.linux.sysfs import READ_ONLY, opened
 from aligntool.linux.users import PartitionLoop, partition_loop
 from aligntool.raid.commands import reencrypt_command
 from aligntool.steps import ReencryptSectors
@@ -43,19 +40,8 @@ Look = Callable[[PartitionLoop, bytes, int], tuple[str, ...]]
 
 def look_inside(loop: PartitionLoop, key: bytes, sector: int) -> tuple[str, ...]:
     """Open it read-only for a moment. Raises Refused where that cannot be."""
-    name = f"aligntool-{os.getpid()}"
-    words = ("cryptsetup", "open", "--readonly", "--key-file", "-", loop.device, name)
-    ended = run_program(*words, stdin=key, pass_fds=(loop.descriptor,))
-    if ended.code:
-        hint = "type the passphrase again" if ended.code == _WRONG_KEY else "sudo modprobe dm_crypt"
-        why = ended.errors.partition("\n")[0]
-        raise Refused(f"the LUKS2 cannot be opened to look inside: {why}", hint=hint)
-    try:
-        with opened(f"/dev/mapper/{name}", READ_ONLY) as descriptor:
-            size = os.lseek(descriptor, 0, os.SEEK_END)
-            return tuple(too_small(FileReader(descriptor, size), size, sector))
-    finally:
-        _close(name)
+    with open_luks(loop.device, key, (loop.descriptor,)) as reader:
+        return tuple(too_small(reader, reader.size, sector))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +53,6 @@ class Key:
 
 
 NO_KEY = Key()
-_WRONG_KEY = 2  # cryptsetup(8), RETURN CODES
-
-
-def _close(name: str) -> None:
-    """Close what was opened. The system may have activated volumes of LVM on it, which nobody has mounted."""
-    settle()
-    holders = Path("/sys/block", Path(f"/dev/mapper/{name}").resolve().name, "holders")
-    for file in sorted(holders.glob("*/dm/name")):
-        run_program("dmsetup", "remove", "--retry", file.read_text().strip())
-    ended = run_program("cryptsetup", "close", name)
-    if ended.code:
-        end = f"lsblk; sudo cryptsetup close {name}"
-        raise Refused(f"{name}, which was opened to look inside, is in use: {ended.last_words}", hint=end)
 
 
 # The change itself. Where it stands is in the header, which only cryptsetup writes.

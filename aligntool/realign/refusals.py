@@ -8,6 +8,7 @@ from aligntool.audit.wording import as_root, holdings, next_command, next_look, 
 from aligntool.change import LayoutGoal, PartWish
 from aligntool.errors import Refusal, refuse
 from aligntool.formats.part_types import ROLES, role_list
+from aligntool.formats.volumes import REENCRYPTING
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, TableLabel
 from aligntool.realign.placing import bound_to_its_place, containers, logicals_of, whole_layout
 from aligntool.realign.search import irregular
@@ -288,6 +289,9 @@ def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
     shared = (layer.unclean or "").endswith(_SHARED)
     if layer.kind in _DEEDS and not shared:
         return _DEEDS[layer.kind]
+    if layer.kind == "crypto_LUKS":
+        resuming = (layer.unclean or "").startswith(REENCRYPTING)
+        return typed_on(disk, part, "cryptsetup reencrypt --resume-only" if resuming else "cryptsetup luksDump")
     cleaner = "tune2fs -O ^mmp" if shared else _CLEANERS.get(layer.kind)
     return typed_on(disk, part, cleaner or "mount", "" if cleaner else " /mnt && sudo umount /mnt")
 

@@ -1,5 +1,6 @@
 """Real file systems on a whole disk become a partition and a whole disk again: the same files, and nobody objects."""
 
+import hashlib
 import json
 import random
 import re
@@ -18,6 +19,7 @@ from tests.moving.containers import CONTAINERS, LVM, every_byte, lvm_on
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
 from tests.moving.mover import REFUSED, aligntool
 from tests.moving.test_kills import killed
+from tests.run_aligntool import run_aligntool
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "blkid", "mke2fs", "e2fsck", "debugfs", "mkswap")
 
@@ -115,6 +117,29 @@ def test_luks_is_refused_on_a_full_disk_and_taken_out_of_a_partition(name: str, 
     aligntool("partition", image, "--undo", "--yes")
     assert every_byte(cut_out(image, tmp_path / "back", 0, 20 * MIB)) == every_byte(luks)
     assert run("cryptsetup", "luksUUID", image) == uuid
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("cryptsetup")
+def test_a_luks_that_is_being_encrypted_is_left_to_cryptsetup(tmp_path: Path) -> None:
+    """Its segments in use end long before its data do: cryptsetup moved the first 16 MiB of them to the end."""
+    image, key, size = tmp_path / "disk.img", tmp_path / "key", 96 * MIB
+    key.write_text("secret")
+    with image.open("wb") as file:
+        file.truncate(size)
+    run("mke2fs", "-q", "-F", "-t", "ext4", image, f"{32 * MIB // KIB}k")
+    words = ("--encrypt", "--init-only", "--type", "luks2", "--reduce-device-size", "32M", "--key-file", key)
+    run("cryptsetup", "reencrypt", "-q", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", *words, image)
+    segments = json.loads(run("cryptsetup", "luksDump", "--dump-json-metadata", image))["segments"].values()
+    (moved,) = (one for one in segments if "backup-moved-segment" in one.get("flags", ()))
+    assert int(moved["offset"]) + int(moved["size"]) == size
+    before = hashlib.sha256(image.read_bytes()).digest()
+    said = aligntool("partition", "--yes", image, code=REFUSED)
+    assert "re-encryption is not finished" in said and "cryptsetup reencrypt --resume-only" in said
+    assert hashlib.sha256(image.read_bytes()).digest() == before
+    layer = json.loads(run_aligntool("audit", "--json", image, code=0).stdout)["disks"][0]["content"][0]
+    assert (layer["claims_size"], layer["data_start"]) == (None, 16 * MIB)
+    assert "online-reencrypt" in layer["unclean"]
 
 
 @pytest.mark.needs_root
