@@ -1,11 +1,15 @@
 """`aligntool partition` and `plan partition`: what lies on a whole disk becomes a partition, and the way back."""
 
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Annotated
+
+from typer import BadParameter
 
 from aligntool.change import RealignGoal
 from aligntool.cli import options
-from aligntool.cli.plan import table_change
+from aligntool.cli.layers import read_key
+from aligntool.cli.plan import DiskChange, table_change
 from aligntool.cli.run_change import ends_stream, run_change, show_only
 from aligntool.errors import refuse
 from aligntool.realign.partition_request import WholeDisk
@@ -21,16 +25,32 @@ class PartitionOptions:
     grain: options.NewGrainOption = None
     shrink: Annotated[bool, "--shrink", "Allow the file system to be shrunk with its own tool to make room."] = False
     journal: options.NewJournalOption = None
+    key_file: Annotated[
+        options.File, "--key-file", "Open a LUKS by this key to see how much of it is in use; - asks for it."
+    ] = None
 
     def request(self, geometry: options.Geometry) -> WholeDisk:
         """Return the options as one value."""
+        if self.undo and self.key_file:
+            raise BadParameter("--undo opens nothing: --key-file does not go with it")
         goal = RealignGoal(shrink=self.shrink, journal_file=options.absolute(self.journal))
         if self.grain is not None:
             goal = replace(goal, grain=self.grain, grain_given=True)
-        own = {"--table": self.label, "--grain": self.grain, "--journal": self.journal}
+        own = {
+            "--table": self.label, "--grain": self.grain, "--journal": self.journal, "--key-file": self.key_file
+        }  # fmt: skip
         flags = {"--undo": self.undo, "--shrink": self.shrink}
         typed = (*(word for word, given in flags.items() if given), *options.typed_words(own | geometry.typed))
         return WholeDisk(Request(goal, **asdict(geometry), typed=typed), self.label or "gpt", self.undo)
+
+
+def partition_change(disk: str, asked: WholeDisk, key_file: str | None, rate: int | None = None) -> DiskChange:
+    """Return the operation. The key of a LUKS stays in memory: a plan that is kept in a file has none."""
+    change = table_change("partition", disk, asked, rate)
+    if key_file is None:
+        return change
+    key = read_key(None if key_file == "-" else key_file)
+    return replace(change, find=partial(asked.find_plan, key=key.content))
 
 
 @ends_stream
@@ -56,7 +76,8 @@ def partition(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
     refuse(options.show_inside(disk, writes=not dry_run))
-    run_change(table_change("partition", disk, asked.request(geometry), rate), yes=yes, json_=json_, dry_run=dry_run)
+    operation = partition_change(disk, asked.request(geometry), asked.key_file, rate)
+    run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 
 def plan_partition(
@@ -76,5 +97,5 @@ def plan_partition(
     Exit code: 0 planned; 3 refused, with every reason.
     """
     refuse(options.show_inside(disk))
-    operation = table_change("partition", disk, asked.request(geometry))
+    operation = partition_change(disk, asked.request(geometry), asked.key_file)
     show_only(operation, json_=json_, kept=kept)

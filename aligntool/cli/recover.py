@@ -14,6 +14,7 @@ from aligntool.cli.arrays import array_status, go_on, record_of, recover_array, 
 from aligntool.cli.convert import ConvertCopy
 from aligntool.cli.layers import Layers, read_key, report_layers
 from aligntool.cli.options import File, command, naming, print_lines, read_text, remark, terminal_width
+from aligntool.cli.partition import partition_change
 from aligntool.cli.partitions import Layout
 from aligntool.cli.plan import realign_of, report_result, table_change
 from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
@@ -62,6 +63,7 @@ def apply(
     *,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
+    key_file: options.KeyFileOption = None,
     json_: options.EventsOption = False,
 ) -> None:
     """Apply a plan that was saved in a file.
@@ -73,12 +75,12 @@ def apply(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
     text = read_text(file, hint="aligntool audit")
-    operation, plan = _kept(text, rate)
+    operation, plan = _kept(text, rate, key_file)
     refuse(options.show_inside(plan.disk.path, writes=True))
     run_change(operation, yes=yes, json_=json_, kept=plan)
 
 
-def _kept(text: str, rate: int | None) -> tuple[Operation, Plan]:
+def _kept(text: str, rate: int | None, key_file: str | None) -> tuple[Operation, Plan]:
     """Return a plan that was kept, and the operation that plans the same again from what was asked for."""
     plan = from_json(text)
     path = plan.disk.path
@@ -91,13 +93,13 @@ def _kept(text: str, rate: int | None) -> tuple[Operation, Plan]:
         case "reformat":
             return Reformat(path, asked_of(text, "reformat", ReformatGoal)), plan
         case "partition" | "unpartition":
-            return table_change("partition", path, asked_of(text, "partition", WholeDisk), rate), plan
+            return partition_change(path, asked_of(text, "partition", WholeDisk), key_file, rate), plan
         case "convert":
             return table_change("convert", path, asked_of(text, "convert", Conversion), rate), plan
         case "convert-copy":
             return ConvertCopy(asked_of(text, "copying", Copying), rate), plan
         case "layers":
-            return Layers(path, asked_of(text, "asked", Request)), plan
+            return Layers(path, asked_of(text, "asked", Request), key_file), plan
         case "layout":
             return Layout(path, LayoutGoal(()), Request()), plan
     return realign_of(path, asked_of(text, "asked", Request), rate), plan

@@ -7,11 +7,15 @@ from pathlib import Path
 
 from aligntool.audit.report import Judged
 from aligntool.change import Plan, Used
+from aligntool.errors import Refused
+from aligntool.formats.layers import read_layers
 from aligntool.inventory import Disk, DiskKind, Layer
 from aligntool.linux.block import look_only
 from aligntool.linux.commands import asked_health
 from aligntool.linux.content import UsedMap, read_used
-from aligntool.realign.partitioning import as_partition, plan_partition, plan_unpartition
+from aligntool.linux.luks import open_luks
+from aligntool.linux.users import NoLoop, read_only_loop
+from aligntool.realign.partitioning import as_long_as, as_partition, plan_partition, plan_unpartition, refuse_unmovable
 from aligntool.realign.request import Found, Request, look_at, names_on, refuse_in_flight, refuse_part, waited
 from aligntool.realign.whole_disk import other_kinds, table_inside
 from aligntool.steps import CopyContent
@@ -29,8 +33,11 @@ class WholeDisk:
     label: str = "gpt"
     undo: bool = False
 
-    def find_plan(self, target: str, asked: Request) -> Found:
-        """Return the plan, and what it was made from. Raises Refused with every reason."""
+    def find_plan(self, target: str, asked: Request, *, key: bytes | None = None) -> Found:
+        """Return the plan, and what it was made from. `key`: opens a LUKS, whose header does not state its length.
+
+        Raises Refused with every reason.
+        """
         judged, _ = look_at(target, asked)
         if waited(judged.disk.path):
             judged, _ = look_at(target, asked)
@@ -38,6 +45,9 @@ class WholeDisk:
         refuse_part(target, disk, "what gets a table, or loses it, is a whole disk")
         refuse_in_flight(disk.path)
         judged = replace(judged, disk=replace(disk, failing=asked_health(disk).failing))
+        if key is not None and not self.undo:
+            judged = replace(judged, disk=self._with_length(judged, key))
+            disk = judged.disk
         found: dict[int, UsedMap] = {}
         if asked.goal.shrink and not self.undo and disk.table is None and len(disk.content) == 1:
             part = as_partition(disk)
@@ -51,17 +61,37 @@ class WholeDisk:
 
     def _plan(self, judged: Judged, asked: Request, found: dict[int, UsedMap]) -> Plan:
         used = {number: Used(number, one.bytes, one.by) for number, one in found.items()}
-        disk, inside, others = judged.disk, None, tuple[str, ...]()
+        disk, inside = judged.disk, None
         if self.undo:
             if len(disk.partitions) == 1:
                 with look_only(disk.path) as device:
                     inside = table_inside(device, disk.partitions[0].extent, disk.sector_size)
             names = next(iter(names_on(disk).values()), None)
             return plan_unpartition(judged, asked.goal, used, inside=inside, names=names)
-        if disk.content:
-            with look_only(disk.path) as device:
-                others = other_kinds(device, disk.content[0].kind)
-        return plan_partition(judged, asked.goal, self.label, used, others=others)
+        return plan_partition(judged, asked.goal, self.label, used, others=_others(disk))
+
+    def _with_length(self, judged: Judged, key: bytes) -> Disk:
+        """Return the disk, its LUKS as long as what lies inside needs. Raises Refused, as for any other content."""
+        disk = judged.disk
+        if [(layer.kind, layer.claims_size) for layer in disk.content] != [("crypto_LUKS", None)]:
+            return disk
+        refuse_unmovable(judged, _others(disk))
+        (luks,) = disk.content
+        try:
+            with read_only_loop(disk.path, Extent(0, disk.size or 0)) as loop, open_luks(loop, key) as reader:
+                inside, size = read_layers(reader, Extent(0, reader.size)), reader.size
+        except NoLoop as reason:
+            text = f"the LUKS on {disk.name} cannot be opened to look inside: {reason}"
+            raise Refused(text, hint="type the same after sudo", code="root-only", subject=disk.name) from reason
+        return replace(disk, content=(as_long_as(luks, inside, size, disk),))
+
+
+def _others(disk: Disk) -> tuple[str, ...]:
+    """Return the kinds of which a signature is there beside the content."""
+    if not disk.content:
+        return ()
+    with look_only(disk.path) as device:
+        return other_kinds(device, disk.content[0].kind)
 
 
 def _used(disk: Disk, extent: Extent, layer: Layer) -> UsedMap:

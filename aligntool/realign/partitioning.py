@@ -1,6 +1,6 @@
 """Plan a partition table for a disk whose content begins at byte 0, and the way back."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from aligntool import steps
@@ -56,8 +56,8 @@ def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *,
 
     Raises Refused with all reasons, a line each.
     """
+    refuse_unmovable(judged, others)
     disk = judged.disk
-    refuse((*disk_reasons(judged, None), *_about_content(disk, others)))
     part, size = as_partition(disk), disk.sector_size
     need = needed(judged.grids, size)
     if need is None:
@@ -97,6 +97,30 @@ def plan_unpartition(
         hint = next_command(disk, "partition", "--undo --journal FILE")
         raise Refused(text, hint=hint, code="no-journal-room", subject=disk.name)
     return _plan(_Move(disk, part, target, journal, needs), judged, disk.table.label.value if disk.table else "", used)
+
+
+def refuse_unmovable(judged: Judged, others: Collection[str]) -> None:
+    """Raise Refused if what lies on the whole disk must not be moved, or is not known to work elsewhere."""
+    refuse((*disk_reasons(judged, None), *_about_content(judged.disk, others)))
+
+
+def as_long_as(luks: Layer, inside: Sequence[Layer], decrypted: int, disk: Disk) -> Layer:
+    """Return the LUKS with the length that its content needs: the layers read inside, of `decrypted` bytes.
+
+    Raises Refused if that is not certain. Decrypted bytes must lie one after the other from the start of the data on
+    to the end of the disk: with dm-integrity, tags lie between them, and there are fewer.
+    """
+    what, unit, start = f"{layer_name(luks)} on {disk.name}", luks.data_unit or 512, luks.data_start or 0
+    found = [layer for layer in inside if layer.kind in KINDS and layer.claims_size and not layer.problems]
+    if not start or decrypted != align_down((disk.size or 0) - start, unit):
+        text = f"the {what} has {decrypted} bytes inside, which do not take the disk from byte {start} on to its end"
+        raise Refused(text, hint=next_command(disk, "audit"), code="content-kind", subject=disk.name)
+    if len(inside) != 1 or not found:
+        names = " and ".join(map(layer_name, inside)) or "nothing"
+        text = f"{names} is recognised inside the {what}, so the length in use is unknown"
+        raise Refused(text, hint=next_command(disk, "audit"), code="no-content", subject=disk.name)
+    claims = start + align_up(found[0].claims_size or 0, max(unit, disk.sector_size))
+    return replace(luks, claims_size=claims, extent=Extent(luks.extent.start, claims), inner=tuple(found))
 
 
 def as_partition(disk: Disk) -> Partition:
@@ -235,6 +259,8 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
     if goal.shrink and layer.kind in SHRINKABLE:
         by = format_size(max(most_shrinkable(part, used), 0))
         text = f"{text}; it can be shrunk by {by} at most, as far as is known before it is tried"
+    elif layer.kind == "crypto_LUKS" and layer.inner:
+        text = f"{text}; what counts is the {layer_name(layer.inner[0])} inside"
     elif layer.kind in _CANNOT:
         text = f"{text}; {_CANNOT[layer.kind]}"
     return Refused(text, hint=_shrinking(disk, part, most), code="no-room", subject=name)
@@ -242,7 +268,7 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
 
 _CANNOT = {
     "xfs": "XFS cannot be shrunk (xfs_growfs(8)); copy its files to another disk",
-    "crypto_LUKS": "its header does not state its length, so all of the disk counts as in use",
+    "crypto_LUKS": "without its key all of the disk counts as in use, as its header does not state its length",
     "vfat": "no tool here shrinks a FAT",
     "exfat": "no tool here shrinks an exFAT",
     "f2fs": "no tool here shrinks an F2FS",
@@ -260,7 +286,23 @@ def _shrinking(disk: Disk, part: Partition, most: int) -> str:
             return as_root(disk, f"mkswap -U {layer.uuid}{label} {path} {most // 1024}")
         case kind if kind in SHRINKABLE:
             return next_command(disk, "plan partition", "--shrink")
+        case "crypto_LUKS":
+            return _shrinking_inside(disk, layer, most)
     return next_command(disk, "audit")
+
+
+def _shrinking_inside(disk: Disk, luks: Layer, most: int) -> str:
+    """Return the command after which what lies inside a LUKS is short enough; without a key the one that takes it."""
+    if not luks.inner:
+        return next_command(disk, "plan partition", "--key-file FILE")
+    kind, node = luks.inner[0].kind, "/dev/mapper/inside"
+    length = align_down(most - (luks.data_start or 0), MIB)
+    shrinking = {"LVM2_member": f"pvresize --setphysicalvolumesize {length}B {node}"}
+    shrinking |= dict.fromkeys(("ext2", "ext3", "ext4"), f"e2fsck -fp {node} && sudo resize2fs {node} {length // 1024}K")
+    if kind not in shrinking:
+        return next_command(disk, "audit")
+    opening = as_root(disk, f"cryptsetup open {shell_word(disk.path)} inside")
+    return f"{opening} && sudo {shrinking[kind]}; sudo cryptsetup close inside"
 
 
 # The plan, written down.
@@ -318,6 +360,8 @@ def _notes(move: _Move) -> Iterator[str]:
     disk, target, journal = move.disk, move.target, move.journal
     back, layer = target.start == 0, move.part.content[0]
     yield f"UUID and label of the {layer_name(layer)} stay: what goes by them finds it"
+    for inner in layer.inner if layer.kind == "crypto_LUKS" else ():
+        yield f"its key shows {layer_name(inner)} inside, which ends at byte {layer.claims_size}: no more is moved"
     if back:
         yield "the table goes, with PARTUUID, name and type of the partition and boot code in sector 0"
     elif any(disk.gpt_headers):

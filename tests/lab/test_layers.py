@@ -15,7 +15,7 @@ from tests.thorough import when_thorough
 
 pytestmark = [
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "depmod", "cryptsetup", "pvcreate", "mke2fs", "mkfs.fat"),
-    when_thorough("starts three guests, one of which is cut off"),
+    when_thorough("starts four guests, one of which is cut off"),
 ]
 LIMIT_S = 900.0
 BOTH = f"""
@@ -109,6 +109,55 @@ umount /tmp/m
 e2fsck -fn /dev/vg/files
 """
 )
+ENCLOSE = (
+    BOTH
+    + """
+printf secret > /lab/key
+printf other > /lab/wrong
+cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file /lab/key $disk
+inside() { cryptsetup open --key-file /lab/key $1 layer; mkdir -p /tmp/m; mount /dev/mapper/layer /tmp/m; }
+outside() { umount /tmp/m; cryptsetup close layer; }
+hashes() { (cd /tmp/m && find . -type f -exec sha256sum {} + | sort); }
+cryptsetup open --key-file /lab/key $disk layer
+mke2fs -q -t ext4 -b 4096 /dev/mapper/layer
+cryptsetup close layer
+inside $disk
+head -c 60M /dev/urandom > /tmp/m/random
+cp -r /usr/share/zoneinfo /tmp/m
+hashes > /lab/before
+outside
+code=0
+aligntool partition --yes --key-file /lab/wrong $disk 2> /lab/wrong.refused || code=$?
+aligntool partition --yes $disk 2> /lab/keyless || code=$code$?
+aligntool partition --yes --key-file /lab/key $disk 2> /lab/full || code=$code$?
+echo $code > /lab/codes
+dmsetup ls > /lab/left
+command=$(sed -n 's/^  → //p' /lab/full)
+echo "$command" > /lab/command
+sudo() { "$@"; }
+eval "printf secret | $command"
+aligntool plan partition --key-file /lab/key -o /lab/plan $disk > /lab/planned
+{ aligntool apply --yes --rate 20MiB --key-file /lab/key /lab/plan & } > /lab/begun 2>&1
+begun=$!
+until aligntool status $disk > /lab/status; do kill -0 $begun; sleep 0.5; done
+sleep 2
+kill -9 $begun
+aligntool resume --yes $disk > /lab/resumed 2>&1
+udevadm settle
+sfdisk --json $disk > /lab/table
+inside ${disk}1
+hashes > /lab/after
+outside
+cryptsetup open --key-file /lab/key ${disk}1 layer
+e2fsck -fn /dev/mapper/layer
+cryptsetup close layer
+aligntool partition --undo --yes $disk > /lab/undone 2>&1
+inside $disk
+hashes > /lab/undone.after
+outside
+dmsetup ls >> /lab/left
+"""
+)
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +205,22 @@ def test_what_the_plan_types_for_segments_that_are_off_puts_them_on_the_sectors(
     assert (said / "sum.before").read_text() == (said / "sum.after").read_text()
     notes = json.loads((said / "plan.after").read_text())["plan"]["notes"]
     assert not any("pvmove" in note for note in notes)
+
+
+def test_a_luks_on_a_whole_disk_becomes_a_partition_as_long_as_its_key_shows(lab: Lab) -> None:
+    """Cut off in the middle by a kill, and finished without the key."""
+    said = lab.run(Scsi("disk", size=256 * MIB, physical=4096), script=ENCLOSE, limit_s=LIMIT_S)
+    assert (said / "codes").read_text().strip() == "333"
+    assert "cannot be opened to look inside" in (said / "wrong.refused").read_text()
+    assert "--key-file FILE" in (said / "keyless").read_text()
+    assert "aligntool" not in (said / "left").read_text()
+    assert "resize2fs /dev/mapper/inside" in (said / "command").read_text()
+    (part,) = json.loads((said / "table").read_text())["partitiontable"]["partitions"]
+    assert part["start"] == 2048 and part["size"] < (256 - 1) * 2048
+    before = (said / "before").read_text()
+    assert len(before.splitlines()) > 100
+    assert (said / "after").read_text() == before
+    assert (said / "undone.after").read_text() == before
 
 
 def _places(segments: Path) -> list[int]:

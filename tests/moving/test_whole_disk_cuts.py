@@ -2,7 +2,7 @@
 
 import random
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
@@ -10,9 +10,11 @@ import pytest
 
 from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused, Stopped
+from aligntool.inventory import Layer
 from aligntool.realign.move import find_journal
 from aligntool.realign.partition_request import WholeDisk
-from aligntool.realign.request import Request
+from aligntool.realign.partitioning import as_long_as, plan_partition
+from aligntool.realign.request import Request, look_at
 from aligntool.units import KIB, MIB, Extent, align_up
 from tests.conftest import run
 from tests.moving.simulated import SimulatedDisk, crashes
@@ -23,7 +25,10 @@ from tests.thorough import THOROUGH
 pytestmark = pytest.mark.needs_tools("mke2fs", "mkswap", "mkfs.fat", "sfdisk", "cryptsetup")
 
 EVERY = 1 if THOROUGH else 7
-LUKS = "--type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --luks2-metadata-size 16k --luks2-keyslots-size 128k"
+LUKS = (
+    "cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-size 256"
+    " --luks2-metadata-size 16k --luks2-keyslots-size 128k --align-payload 8 --sector-size 512 {path} -"
+)
 MAKE = {
     "ext2": "mke2fs -q -F -t ext2 -b 1024 {path} {kib}",
     "swap": "mkswap {path} {kib}",
@@ -81,6 +86,21 @@ def make(
     return Case(kind, path.read_bytes(), found.plan, found.runs, sector)
 
 
+def make_luks(folder: Path) -> Case:
+    """A LUKS2 as long as 600 KiB, had a key shown that: a disk of 3 MiB, noise behind it."""
+    path = folder / "disk.img"
+    path.write_bytes(random.Random(0).randbytes(3 * MIB))
+    run(*LUKS.format(path=path).split(), stdin="secret")
+    request = Request(RealignGoal(), sector_size=512)
+    judged, _ = look_at(str(path), request)
+    (luks,) = judged.disk.content
+    start = luks.data_start or 0
+    inside = (Layer("ext2", Extent(0, 600 * KIB - start), claims_size=600 * KIB - start),)
+    luks = as_long_as(luks, inside, 3 * MIB - start, judged.disk)
+    plan = plan_partition(replace(judged, disk=replace(judged.disk, content=(luks,))), request.goal, "gpt", {})
+    return Case("crypto_LUKS", path.read_bytes(), plan, {1: (Extent(0, 600 * KIB),)})
+
+
 def seen(platter: bytes) -> dict[str, str]:
     """What libblkid sees on the disk."""
     with Witness(platter) as witness:
@@ -109,6 +129,8 @@ def check_seen(case: Case, platter: bytes) -> None:
         whole = case.target if case.target.start == 0 else case.source
         if case.kind == "vfat":  # a torn boot sector: docs/crash-safety.md, "Assumptions"
             platter = platter[:510] + case.platter[case.source.start + 510 :][:2] + platter[512:]
+        if case.kind == "crypto_LUKS":  # its second header goes first, and LUKS2 is whole without it
+            platter = platter[: 16 * KIB] + case.platter[16 * KIB :][:512] + platter[16 * KIB + 512 :]
         assert is_whole_at(case, platter, whole), "half a file system is recognised at the start of the disk"
     elif has_table:
         place = case.target if case.target.start else case.source
@@ -180,6 +202,13 @@ def test_a_cut_before_every_operation_loses_nothing(
     check_every_cut(case, tmp_path, whole)
 
 
+def test_a_cut_loses_nothing_of_a_luks_as_long_as_its_key_shows(tmp_path: Path) -> None:
+    case = make_luks(tmp_path)
+    whole = case.act(case.platter, "realign")
+    assert end(case, tmp_path, final(whole)) == "new"
+    check_every_cut(case, tmp_path, whole)
+
+
 @pytest.mark.parametrize("undo", [False, True])
 def test_a_cut_loses_nothing_on_sectors_of_4096_bytes(tmp_path: Path, undo: bool) -> None:
     case = make(tmp_path, "ext2", sector=4096)
@@ -212,7 +241,7 @@ def test_a_bad_sector_at_the_new_place_is_rolled_back(tmp_path: Path, undo: bool
 
 def check_every_cut(case: Case, folder: Path, whole: SimulatedDisk) -> None:
     states = set()
-    luck = random.Random(number_of(case.kind))
+    luck = random.Random(case.kind)
     for number, platter in enumerate(crashes(case.platter, whole.log, luck, sector=case.sector)):
         if number % EVERY:
             continue

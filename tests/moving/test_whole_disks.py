@@ -7,12 +7,15 @@ import re
 import shutil
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, IoLimits, Layer, Partition
 from aligntool.realign.partition_request import named_in_files
+from aligntool.realign.partitioning import as_long_as
 from aligntool.units import KIB, MIB, Extent, align_up
 from tests.conftest import run
 from tests.moving.containers import CONTAINERS, LVM, every_byte, lvm_on
@@ -117,6 +120,30 @@ def test_luks_is_refused_on_a_full_disk_and_taken_out_of_a_partition(name: str, 
     aligntool("partition", image, "--undo", "--yes")
     assert every_byte(cut_out(image, tmp_path / "back", 0, 20 * MIB)) == every_byte(luks)
     assert run("cryptsetup", "luksUUID", image) == uuid
+
+
+LUKS2 = Layer("crypto_LUKS", Extent(0, 64 * MIB), "LUKS2", data_start=16 * MIB, data_unit=4096)
+EXT4 = Layer("ext4", Extent(0, 30 * MIB), claims_size=30 * MIB + 512)
+
+
+@pytest.mark.parametrize(
+    ("inside", "decrypted", "why"),
+    [
+        ((), 48 * MIB, "nothing is recognised"),
+        ((EXT4, EXT4), 48 * MIB, "ext4 and ext4 is recognised"),
+        ((Layer("zfs_member", Extent(0, MIB), claims_size=MIB),), 48 * MIB, "zfs_member is recognised"),
+        ((Layer("crypto_LUKS", Extent(0, MIB)),), 48 * MIB, "LUKS is recognised"),
+        ((replace(EXT4, problems=("cut off",)),), 48 * MIB, "ext4 is recognised"),
+        ((EXT4,), 47 * MIB, "do not take the disk"),  # as with dm-integrity
+    ],
+)
+def test_the_length_of_a_luks_is_taken_from_its_content_only_where_that_is_certain(
+    inside: tuple[Layer, ...], decrypted: int, why: str
+) -> None:
+    disk = Disk("sdz", "/dev/sdz", DiskKind.SCSI, 64 * MIB, IoLimits(), content=(LUKS2,))
+    assert as_long_as(LUKS2, (EXT4,), 48 * MIB, disk).claims_size == 46 * MIB + 4096
+    with pytest.raises(Refused, match=why):
+        as_long_as(LUKS2, inside, decrypted, disk)
 
 
 @pytest.mark.needs_root

@@ -195,6 +195,7 @@ complete -c aligntool -n '__aligntool_is partition' -l table -d 'gpt, or dos for
 complete -c aligntool -n '__aligntool_is partition' -l grain -d 'Boundary to start on [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is partition' -l shrink -d 'Allow the file system to be shrunk with its own tool to make room'
 complete -c aligntool -n '__aligntool_is partition' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
+complete -c aligntool -n '__aligntool_is partition' -l key-file -d 'Open a LUKS by this key to see how much of it is in use; - asks for it' -r -F
 complete -c aligntool -n '__aligntool_is partition' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is partition' -l yes -d 'Do not ask for confirmation; overrides no refusal'
 complete -c aligntool -n '__aligntool_is partition' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
@@ -220,6 +221,7 @@ complete -c aligntool -n '__aligntool_is convert' -l help -s h -d 'Show the opti
 complete -c aligntool -n '__aligntool_is apply' -F
 complete -c aligntool -n '__aligntool_is apply' -l yes -d 'Do not ask for confirmation; overrides no refusal'
 complete -c aligntool -n '__aligntool_is apply' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
+complete -c aligntool -n '__aligntool_is apply' -l key-file -d 'Take the key of a LUKS2 from this file [default: ask for it]' -r -F
 complete -c aligntool -n '__aligntool_is apply' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is apply' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is apply' -l no-pager -d 'Do not show long text in a pager'
@@ -351,6 +353,7 @@ complete -c aligntool -n '__aligntool_is plan partition' -l table -d 'gpt, or do
 complete -c aligntool -n '__aligntool_is plan partition' -l grain -d 'Boundary to start on [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is plan partition' -l shrink -d 'Allow the file system to be shrunk with its own tool to make room'
 complete -c aligntool -n '__aligntool_is plan partition' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
+complete -c aligntool -n '__aligntool_is plan partition' -l key-file -d 'Open a LUKS by this key to see how much of it is in use; - asks for it' -r -F
 complete -c aligntool -n '__aligntool_is plan partition' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan partition' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is plan partition' -l json -d 'As JSON'

@@ -133,6 +133,7 @@ _aligntool_partition() {
         '(--grain)--grain=[Boundary to start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--shrink)--shrink[Allow the file system to be shrunk with its own tool to make room]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
+        '(--key-file)--key-file=[Open a LUKS by this key to see how much of it is in use; - asks for it]:FILE:_files' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
@@ -169,6 +170,7 @@ _aligntool_apply() {
     _arguments -s -S \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--key-file)--key-file=[Take the key of a LUKS2 from this file \[default\: ask for it\]]:FILE:_files' \
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
@@ -374,6 +376,7 @@ _aligntool_plan_partition() {
         '(--grain)--grain=[Boundary to start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--shrink)--shrink[Allow the file system to be shrunk with its own tool to make room]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
+        '(--key-file)--key-file=[Open a LUKS by this key to see how much of it is in use; - asks for it]:FILE:_files' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
