@@ -25,7 +25,8 @@ modprobe -a dm_crypt sd_mod loop
 udevadm settle
 disk=/dev/$(lsblk -dno NAME,SERIAL | awk '$2 == "disk" {{print $1}}')
 cd {ROOT}
-aligntool() {{ {sys.executable} -m aligntool "$@"; }}
+python={sys.executable}
+aligntool() {{ "$python" -m aligntool "$@"; }}
 show() {{ vgchange -qq -ay vg; udevadm settle; mkdir -p /tmp/m; mount /dev/vg/files /tmp/m; }}
 hide() {{ umount /tmp/m; vgchange -qq -an vg; udevadm settle; cryptsetup close layer; }}
 """
@@ -137,12 +138,13 @@ echo "$command" > /lab/command
 sudo() { "$@"; }
 eval "printf secret | $command"
 aligntool plan partition --key-file /lab/key -o /lab/plan $disk > /lab/planned
-{ aligntool apply --yes --rate 20MiB --key-file /lab/key /lab/plan & } > /lab/begun 2>&1
+"$python" -m aligntool apply --yes --rate 20MiB --key-file /lab/key /lab/plan > /lab/begun 2>&1 &
 begun=$!
-until aligntool status $disk > /lab/status; do kill -0 $begun; sleep 0.5; done
-sleep 2
+while blkid -p $disk > /lab/seen; do kill -0 $begun; sleep 0.2; done
+sleep 1
 kill -9 $begun
-aligntool resume --yes $disk > /lab/resumed 2>&1
+aligntool status $disk > /lab/status
+aligntool resume --yes $disk > /lab/resumed 2>&1 || { cat /lab/resumed; exit 1; }
 udevadm settle
 sfdisk --json $disk > /lab/table
 inside ${disk}1
@@ -215,6 +217,7 @@ def test_a_luks_on_a_whole_disk_becomes_a_partition_as_long_as_its_key_shows(lab
     assert "--key-file FILE" in (said / "keyless").read_text()
     assert "aligntool" not in (said / "left").read_text()
     assert "resize2fs /dev/mapper/inside" in (said / "command").read_text()
+    assert "in flight" in (said / "status").read_text()
     (part,) = json.loads((said / "table").read_text())["partitiontable"]["partitions"]
     assert part["start"] == 2048 and part["size"] < (256 - 1) * 2048
     before = (said / "before").read_text()
