@@ -1,7 +1,7 @@
 """Write the completion files of bash, zsh and fish: python .ci/completion.py [FOLDER], aligntool/cli/completions.
 
 Commands, options and words are read from the program, so the shells need not start it: a TAB costs the time of a shell
-function. A test compares that folder with what this writes.
+function. A test compares that folder with the output of this program.
 """
 
 import json
@@ -19,8 +19,8 @@ from aligntool.recipes.goals import load_recipes
 from aligntool.render.recipes import TOPIC
 
 ROOT = Path(__file__).resolve().parent.parent
-Words: TypeAlias = tuple[tuple[str, str], ...]  # with what they mean, or ""
-Kind: TypeAlias = str | Words  # what a value may be: words, or what is looked for: "disks", "files" ...
+Words: TypeAlias = tuple[tuple[str, str], ...]  # with their meanings, or ""
+Kind: TypeAlias = str | Words  # the values of an option: words, or what the shell looks for: "disks", "files" ...
 KINDS = {
     "TARGET": "disks", "[TARGET...]": "disks", "DISK": "disks", "[DISK]": "disks", "DEVICE": "disks",
     "DEVICE...": "disks", "ARRAY": "arrays", "[ARRAY...]": "arrays", "N[,N]": "partitions",
@@ -31,7 +31,7 @@ SIZES = ("4KiB", "8KiB", "16KiB", "32KiB", "64KiB", "128KiB", "256KiB", "512KiB"
 
 
 def plain(words: tuple[str, ...]) -> Words:
-    """Return words that need no explanation."""
+    """Return words without a meaning."""
     return tuple((word, "") for word in words)
 
 
@@ -50,7 +50,7 @@ WORDS = {
 
 
 class Option(NamedTuple):
-    """An option, and what its value may be; None: it has no value."""
+    """An option, and the kind of its value, or None if it has no value."""
 
     names: tuple[str, ...]
     about: str
@@ -60,7 +60,7 @@ class Option(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A command, and what its arguments may be."""
+    """A command, and the kind of its arguments."""
 
     name: str
     options: tuple[Option, ...]
@@ -73,7 +73,7 @@ def recipes(kind: str) -> Words:
 
 
 def kind_of(command: str, parameter: Any) -> Kind:
-    """Return what a value may be. "": the user's own choice."""
+    """Return the kind of a value, or "" if nothing can be completed."""
     name, metavar = parameter.opts[0], parameter.metavar or ""
     if name in ("--recipe", "--profile") or (command, name) == ("recipes show", "name"):
         group, _, word = command.partition(" ")
@@ -100,7 +100,9 @@ def commands() -> Iterator[Command]:
             elif not getattr(each, "hidden", False):
                 kind = None if getattr(each, "is_flag", False) else kind_of(words, each)
                 about = (getattr(each, "help", "") or "").replace("\\[", "[").rstrip(".")
-                again = each.multiple and ("--sysroot" not in each.opts or words == "audit")  # others refuse a second
+                again = each.multiple and (
+                    "--sysroot" not in each.opts or words == "audit"
+                )  # the others refuse a second one
                 options.append(Option(tuple(each.opts), about, kind, each.metavar or "WORD", again))
         options.append(Option(("--help", "-h"), "Show the options and an example", None, "", False))
         yield Command(words, tuple(options), arguments)
@@ -123,7 +125,7 @@ BELOW = {
 }
 BELOW["plan"] += (("raid", short(COMMANDS["raid plan"][2])),)
 
-# What only the running machine knows, in the language of every sh; bash and zsh have it as functions, fish starts sh.
+# Looks at the running machine, in POSIX sh: bash and zsh have these functions, fish starts sh.
 LOOK = r"""
 aligntool_disks() {
     for path in /sys/class/block/*; do
@@ -188,7 +190,7 @@ def bash_kind(kind: Kind) -> str:
 
 
 def names(words: Words) -> str:
-    """Return words without what they mean."""
+    """Return words without their meanings."""
     return " ".join(word for word, _ in words)
 
 
@@ -304,7 +306,7 @@ def zsh_quoted(text: str) -> str:
 
 
 def zsh_word(word: str, about: str) -> str:
-    """Return a word with what it means, as _describe takes it."""
+    """Return a word with its meaning, as _describe takes it."""
     return f"{word}:{about.replace(':', chr(92) + ':')}"
 
 

@@ -16,7 +16,7 @@ version = release = __version__
 extensions = ["myst_parser"]
 include_patterns = ["*.md", "docs/**.md", "recipes/README.md", "packaging/ansible/README.md"]
 root_doc = "README"
-myst_heading_anchors = 4  # the anchors that GitHub makes, too
+myst_heading_anchors = 4  # as GitHub makes anchors
 html_title = f"aligntool {__version__}"
 html_theme = "alabaster"
 html_theme_options = {"page_width": "70rem", "sidebar_width": "15rem", "fixed_sidebar": True}
@@ -47,12 +47,12 @@ def add_menus(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def copy_first_page(app: Sphinx, error: Exception | None) -> None:
-    """Let the site begin where servers look for it."""
+    """Copy the first page to index.html, where servers look for it."""
     if error is None:
         shutil.copyfile(Path(app.outdir) / "README.html", Path(app.outdir) / "index.html")
 
 
 def setup(app: Sphinx) -> None:
-    """Connect what Sphinx calls."""
+    """Connect the event handlers of Sphinx."""
     app.connect("source-read", add_menus)
     app.connect("build-finished", copy_first_page)

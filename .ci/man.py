@@ -1,7 +1,7 @@
 """Write the manual pages from docs/: python .ci/man.py [FOLDER], by default docs/man.
 
 The pages of commands are the sections of docs/cli.md, with the usage lines that `--help` prints; the pages of formats
-are sections of the pages that describe them. A test compares docs/man with what this writes.
+are sections of the pages that describe them. A test compares docs/man with the output of this program.
 """
 
 import re
@@ -91,7 +91,7 @@ def roff(tokens: list[Token]) -> Iterator[str]:
 
 
 def listed(token: Token, depth: int) -> Iterator[str]:
-    """Yield what begins an item, and what indents a list inside another."""
+    """Yield the request that begins an item, or that indents or ends a nested list."""
     if token.type == "list_item_open":
         yield f".IP {token.info}. 4" if token.info else ".IP \\(bu 2"
     elif token.type.endswith("_list_open") and depth > 1:
@@ -141,7 +141,7 @@ def usage(words: str) -> Iterator[str]:
 
 
 def short_of(word: str) -> str:
-    """Return what a command or a group does, in lower case and without a full stop, as whatis(1) shows it."""
+    """Return the short help of a command or a group, in lower case and without a full stop, as whatis(1) shows it."""
     text = COMMANDS[word][2] if word in COMMANDS else GROUPS[word][0].split("\n")[0]
     return (text[0].lower() + text[1:]).rstrip(".")
 

@@ -5,7 +5,7 @@ findings in that language, docs/LANGUAGE/findings.md.
 
 A message is a sentence of the source, with {0}, {1} where an f-string fills something in; a paragraph of a command's
 help or of a finding; a text of a recipe; a line of po/words.txt: words that stand alone in tables; or one of
-po/typer.txt: what typer and click, from the versions of Debian 12 on, write around a command's own words.
+po/typer.txt: the texts of typer and click, from the versions of Debian 12 on, around a command's own.
 """
 
 import ast
@@ -37,11 +37,11 @@ msgstr ""
 """
 RECIPE_TEXTS = ("summary", "note", "defect")
 COMMAND = r"(\$ )?(sudo |/|-|(aligntool|mdadm|lsblk|blkid|wipefs|losetup|smartctl|nvme|fio|rm) [-a-z/{])"
-"""Lines to type or run stay as they are."""
+"""Command lines, which are not translated."""
 
 
 def template(node: ast.expr) -> str:
-    """Return a string of the source with numbered holes; what is filled in side by side is one hole."""
+    """Return a string of the source with numbered holes; adjacent replacement fields are one hole."""
     if isinstance(node, ast.Constant):
         return str(node.value).replace("{", "{{").replace("}", "}}")
     text, holes, open_ = "", 0, False
@@ -54,7 +54,7 @@ def template(node: ast.expr) -> str:
 
 
 def not_messages(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield docstrings, and what stands inside an f-string's own text or format."""
+    """Yield docstrings, and the constants inside f-strings and format specifications."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr):
             yield node.value
@@ -65,7 +65,7 @@ def not_messages(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def counted(node: ast.AST) -> Iterator[str]:
-    """Yield the singular and the plural of what `counted` counts; their hole is a number."""
+    """Yield the singular and the plural of each noun passed to `counted`; their hole is a number."""
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "counted":
         for arg in ast.walk(node.args[1]):
             if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
@@ -93,7 +93,7 @@ def of_sources() -> Iterator[tuple[str, str]]:
 
 
 def of_templates() -> Iterator[tuple[str, str]]:
-    """Yield what stands between the tags of HTML templates, in their labels, and in strings of their expressions."""
+    """Yield the texts between the tags of HTML templates, in labels, and in strings of expressions."""
     for path in sorted((ROOT / "aligntool").rglob("*.html")):
         page, shown = "", False
         for _, kind, value in Environment().lex(path.read_text()):
@@ -107,7 +107,7 @@ def of_templates() -> Iterator[tuple[str, str]]:
         for text in (*re.split(r"<[^>]*>", page), *re.findall(r'aria-label="([^"]*)"', page)):
             first, *rest = re.split("\0+", unescape(" ".join(text.split())))
             line = first + "".join(f"{{{number}}}{part}" for number, part in enumerate(rest))
-            if re.search(r"[A-Za-z]{2}", line) and line != "data":  # which is also what an array is named
+            if re.search(r"[A-Za-z]{2}", line) and line != "data":  # "data" is also the name of an array
                 yield path.relative_to(ROOT).as_posix(), line
 
 
@@ -136,7 +136,7 @@ def of_data() -> Iterator[tuple[str, str]]:
 
 
 def messages() -> dict[str, set[str]]:
-    """Every message, with the files that have it."""
+    """Return every message, with the files that have it."""
     found: dict[str, set[str]] = {FIRST_PAGE: {"aligntool/cli/app.py"}}
     first_page = {line.strip() for line in FIRST_PAGE.split("\n")}
     for place, text in (*of_sources(), *of_templates(), *of_help(), *of_data()):

@@ -16,13 +16,13 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTSIDE = {"pyparted"}
-EARLIEST = (1980, 1, 1, 0, 0, 0)  # that a zip file can hold
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip file
 MAIN = b"from aligntool.__main__ import main\n\nmain()\n"
 LICENCE_NAMES = re.compile(r"(licen[cs]e|copying|authors)", re.IGNORECASE)
 
 
 def libraries() -> list[Distribution]:
-    """Return what aligntool depends on, and what that depends on, by name."""
+    """Return the libraries that aligntool requires, directly or indirectly, sorted by name."""
     found: dict[str, Distribution] = {}
     names = _required(distribution("aligntool"))
     while names:
@@ -34,7 +34,7 @@ def libraries() -> list[Distribution]:
 
 
 def _required(library: Distribution) -> list[str]:
-    """Return the names of unconditional requirements: every library here that has a condition has it for extras,
+    """Return the names of unconditional requirements: all conditions of the libraries here are for extras,
     for Windows, or for a Python older than 3.11.
     """
     return [_normal(re.split(r"[^\w.-]", line)[0]) for line in library.requires or () if ";" not in line]
@@ -84,7 +84,7 @@ def write_pyz(target: Path, libraries: list[Distribution]) -> None:
 
 
 def write_sbom(target: Path, libraries: list[Distribution]) -> None:
-    """Write what is in the file, as CycloneDX 1.5: https://cyclonedx.org/docs/1.5/json/"""
+    """Write the bill of materials, in CycloneDX 1.5: https://cyclonedx.org/docs/1.5/json/"""
     aligntool = distribution("aligntool")
     document = {
         "bomFormat": "CycloneDX",

@@ -1,7 +1,7 @@
 """Record `aligntool demo` as the README shows it: python .ci/transcript.py [FOLDER], by default docs/pictures.
 
-demo.cast is for asciinema (format 2), demo.svg is the same as a picture that scrolls. They depend on nothing but what
-the demo prints: its folder gets a constant name, bars of progress are left out, and lines come at an even pace.
+demo.cast is for asciinema (format 2), demo.svg is the same as a picture that scrolls. They depend on nothing but the
+output of the demo: its folder gets a constant name, bars of progress are left out, and lines come at an even pace.
 """
 
 import json
@@ -20,7 +20,7 @@ ROWS, COLUMNS = 24, 80
 LINE_S, COMMAND_S, STEP_S, END_S = 0.2, 1.5, 0.4, 6.0  # after a line; before a command; after a step; at the end
 TITLE = "aligntool demo: audit, plan, realign and audit a disk image of 2005"
 FOLDER = "aligntool-demo-20050701"  # as long as the random name
-# On the dark ground each has a contrast of more than 7:1 (WCAG 2, AAA).
+# On the dark background each has a contrast of more than 7:1 (WCAG 2, AAA).
 COLORS = {1: "#ff9d94", 2: "#7ee787", 3: "#e3b341", 6: "#79c0ff"}
 SVG = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">

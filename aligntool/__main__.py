@@ -1,12 +1,12 @@
-"""`python -m aligntool` and the installed command."""
+"""Entry point of `python -m aligntool` and of the installed command."""
 
 import gc
 import sys
 
 
 def main() -> None:
-    """Ctrl-C while the program is still being loaded is an interruption like any later one, and so is a second one."""
-    gc.disable()  # until the command is loaded (LateCommand.load): all that is loaded stays
+    """Run the command line. Ctrl-C while it is loaded, and a second Ctrl-C, exit with 130 like any later one."""
+    gc.disable()  # until the command is loaded (LateCommand.load): nothing that is loaded becomes garbage
     try:
         from aligntool.cli.app import main as run
 

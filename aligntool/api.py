@@ -1,6 +1,6 @@
 """The Python API: look at disks, audit them, plan a realign, apply it. docs/api.md states what is stable.
 
-Nothing is printed and nothing is asked; what stands in the way is raised.
+Nothing is printed and no confirmation is requested; problems are raised as exceptions.
 """
 
 from collections.abc import Callable, Iterable
@@ -50,23 +50,23 @@ Target = str | Path
 
 @dataclass(frozen=True, slots=True)
 class RealignPlan:
-    """How a disk gets onto its boundaries: `plan.places` before and after, `plan.steps`, `plan.attention`."""
+    """A plan to align the partitions of a disk: `plan.places` before and after, `plan.steps`, `plan.attention`."""
 
     plan: Plan
     request: Request
 
     @property
     def nothing_to_do(self) -> bool:
-        """Return whether every partition stays where it is."""
+        """Return whether the plan has no steps, because every partition stays."""
         return not self.plan.steps
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The disk after a plan was applied, looked at and judged again."""
+    """The disk as audited again after a plan was applied."""
 
     judged: Judged
-    kernel_behind: bool  # the running kernel has to read the new table: partprobe, or a restart
+    kernel_behind: bool  # the running kernel has the old table: run partprobe, or reboot
 
 
 def look(
@@ -77,9 +77,9 @@ def look(
     physical_sector_size: int | None = None,
     wake: bool = False,
 ) -> Inventory:
-    """Return the named devices and image files, or every disk of the machine. What could not be looked at is in
-    `unseen`. `sysroot`: a captured machine is read instead. Sizes are bytes, for disks that report none or wrong ones.
-    `wake`: also read disks that are asleep. Raises Refused.
+    """Return the inventory of the named devices and image files, or of every disk of the machine. What could not be
+    read is in `unseen`. `sysroot`: read a captured machine instead. `sector_size`, `physical_sector_size`: in bytes,
+    for disks that report none or wrong ones. `wake`: also read disks that are asleep. Raises Refused.
     """
     named = (targets,) if isinstance(targets, str | Path) else targets
     given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
@@ -94,8 +94,8 @@ def audit(
     page_size: int | None = None,
     grain: int = MIB,
 ) -> Report:
-    """Judge an inventory, or what `look` returns for these targets. `page_size`: of the drives, in bytes. `grain`: the
-    boundary that partitions should start on. Raises Refused.
+    """Return the report on an inventory, or on the one that `look` returns for these targets. `page_size`: of the
+    drives, in bytes. `grain`: the boundary that partitions should start on. Raises Refused.
     """
     inventory = targets if isinstance(targets, Inventory) else look(targets, sysroot)
     return with_mends(judge.audit(inventory, known_of(inventory), Wishes(page_size=page_size, grain=grain)))[0]
@@ -112,9 +112,9 @@ def plan_realign(
     physical_sector_size: int | None = None,
     page_size: int | None = None,
 ) -> RealignPlan:
-    """Plan the moves of partitions onto the boundary; nothing is written. `partitions`: only these; none: all that are
-    off. `grain`: the boundary, in bytes; None: 1 MiB where there is room. `shrink`: file systems may be shrunk.
-    `journal_file`: the journal, on another disk. Raises Refused with every reason in `refusals`.
+    """Plan the moves of partitions onto the boundary; nothing is written. `partitions`: numbers; empty: every
+    misaligned partition. `grain`: the boundary, in bytes; None: 1 MiB if there is room. `shrink`: file systems may be
+    shrunk. `journal_file`: the journal, on another disk. Raises Refused with every reason in `refusals`.
     """
     goal = RealignGoal(
         partitions=tuple(sorted(set(partitions))),
@@ -130,10 +130,10 @@ def plan_realign(
 def apply(
     plan: RealignPlan, on_event: Callable[[Event], object] = lambda event: None, *, rate: int | None = None
 ) -> Applied:
-    """Apply a plan, and return the result. `on_event` gets each event as it occurs. `rate`: bytes per second at most.
+    """Apply a plan, and return the result. `on_event` is called with each event. `rate`: bytes per second at most.
 
-    Raises Refused while nothing is written, also where the disk is not as it was planned for. Raises Stopped after the
-    first write, also where `on_event` is interrupted by KeyboardInterrupt; `aligntool resume` and `rollback` go on.
+    Raises Refused before the first write, for example if the disk is not as planned for. Raises Stopped after the first
+    write, also if `on_event` raises KeyboardInterrupt; `aligntool resume` and `aligntool rollback` continue.
     """
     path, behind = plan.plan.disk.path, False
     if plan.plan.steps:
@@ -148,14 +148,14 @@ def apply(
 
 
 def to_json(value: Report | RealignPlan) -> str:
-    """Return the document that the command line writes: schema `audit` or `plan`."""
+    """Return the JSON document that the command line writes: schema `audit` or `plan`."""
     if isinstance(value, Report):
         return "".join(json.audit_json(*with_mends(value)))
     return with_asked(value.plan, "asked", value.request) + "\n"
 
 
 def read_plan(text: str) -> RealignPlan:
-    """Return the plan of a document of `to_json` or of `aligntool plan realign -o`. Raises Refused."""
+    """Return the plan in a document of `to_json` or of `aligntool plan realign -o`. Raises Refused."""
     return RealignPlan(from_json(text), asked_of(text, "asked", Request))
 
 

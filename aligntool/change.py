@@ -12,7 +12,7 @@ from aligntool.errors import Refused
 from aligntool.steps import CheckContent, Step, Subject
 from aligntool.units import KIB, MIB, Extent
 
-# What acting says while it acts. Here, so that telling need not know acting.
+# Events that applying a plan yields. They are defined here so that `render` need not import what applies.
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +40,27 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A sentence for the user."""
+    """A message for the user, one sentence."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class KernelBehind(Said):
-    """Everything is done; the running kernel still shows the partitions as they were, or not at all."""
+    """The change is complete, but the running kernel still has the old partitions, or none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A disk has not answered a request for so long. The work goes on by itself when it does."""
+    """A disk has not answered a request for `seconds`. The work continues when it answers."""
 
     disk: str  # or the file of a journal
-    request: str  # "read", "write" or "flush"; "any" where that is not known
+    request: str  # "read", "write" or "flush"; "any": unknown
     seconds: int
 
 
 def waiting_words(event: Waiting) -> tuple[str, str]:
-    """Return it as two sentences."""
+    """Return the event as two sentences: the state, and what the user can do."""
     if event.request == "any":
         return (
             f"{event.disk} has not answered for {event.seconds} s. It is waited for",
@@ -76,7 +76,7 @@ Event = StepBegun | Progress | StepDone | Said | Waiting
 
 
 class Moment(StrEnum):
-    """What happens to a change, in the words of the system's log."""
+    """The state of a change in the system's log, as the verb of a sentence."""
 
     BEGUN = "began"
     RESUMED = "is resumed"
@@ -86,16 +86,16 @@ class Moment(StrEnum):
     STOPPED = "stopped before the end"
 
 
-# What the user wants.
+# Goals: the request of the user or of a recipe.
 
 
 @dataclass(frozen=True, slots=True)
 class RealignGoal:
-    """Every start on the disk's grids, and on `grain` where there is room."""
+    """Align every start to the disk's grids, and to `grain` if there is room."""
 
-    partitions: tuple[int, ...] = ()  # none: every partition that is off the grid
+    partitions: tuple[int, ...] = ()  # empty: every misaligned partition
     grain: int = MIB
-    grain_given: bool = False  # the user (or a recipe) insists: a coarser or finer one is not an answer
+    grain_given: bool = False  # requested by the user or a recipe: do not choose another grain
     shrink: bool = False  # file systems may be shrunk to make room
     journal_file: str | None = None
     least_start: int = 0  # no partition may begin before this byte; SD cards: 4 MiB
@@ -103,7 +103,7 @@ class RealignGoal:
 
 @dataclass(frozen=True, slots=True)
 class PartWish:
-    """One partition of a new layout."""
+    """A partition of a new layout."""
 
     size: int | None  # bytes; None: the rest
     role: str  # "esp", "linux", "swap", "linux-raid", "lvm", "home", "bios-boot", ...
@@ -129,15 +129,15 @@ RAID_WORDS = {
     "filesystem": ("xfs", "ext4", "btrfs", "swap", "none"),
     "members": ("new-partitions", "partitions", "whole-drives"),
 }
-"""What fields of a RaidGoal may be."""
+"""The allowed values of fields of a RaidGoal."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaidGoal:
-    """An array of drives that are empty. None: what aligntool recommends. Sizes in bytes.
+    """A new array on empty drives. None: as aligntool recommends. Sizes in bytes.
 
-    The UUIDs are a part of the goal, so that the lines that name them are known before anything is made, and one goal
-    makes one plan.
+    The UUIDs are part of the goal, so that the lines of config files that contain them are known before anything is
+    created, and the same goal always gives the same plan.
     """
 
     level: str  # "raid0", "raid1", "raid10", "raid5", "raid6"
@@ -152,16 +152,16 @@ class RaidGoal:
     block_size: int | None = None  # of the file system
     inode_size: int | None = None
     log_size: int | None = None  # XFS
-    mount_at: str | None = None  # None: /srv/NAME; "": nowhere
+    mount_at: str | None = None  # None: /srv/NAME; "": do not mount
     mount_options: tuple[str, ...] | None = None
-    members: str = "new-partitions"  # a table is made on each drive; "whole-drives": none; "partitions": those named
-    member_size: int | None = None  # of each member partition; None: all there is
-    spare_room: int | None = None  # left free at the end of each drive, for a smaller replacement
+    members: str = "new-partitions"  # of a new table on each drive; "partitions": existing ones; "whole-drives"
+    member_size: int | None = None  # of each member partition; None: all space
+    spare_room: int | None = None  # free space at the end of each drive, for a smaller replacement
     esp_size: int = 0  # an EFI system partition of this size on every drive; 0: none
-    partitions: tuple[int | None, ...] = ()  # for each drive, the partition that is the member; None or (): the drive
-    wipe: tuple[str, ...] = ()  # names of the drives and partitions whose content may be lost
-    measured: str = ""  # the text of a result of `raid tune`; it counts where it is about this array
-    system: str = "debian"  # whose files and commands make the array permanent
+    partitions: tuple[int | None, ...] = ()  # the member partition of each drive; None or (): the whole drive
+    wipe: tuple[str, ...] = ()  # names of the drives and partitions that may be overwritten
+    measured: str = ""  # the text of a `raid tune` result, used if it is for this array
+    system: str = "debian"  # the distribution family, for the files and commands that make the array permanent
     array_uuid: str = "00000000:00000000:00000000:00000000"
     filesystem_uuid: str = "00000000-0000-0000-0000-000000000000"
 
@@ -171,18 +171,18 @@ class RaidGoal:
 
     @property
     def place(self) -> str:
-        """Where it is mounted; "": nowhere."""
+        """Return the mount point; "" if it is not mounted."""
         if self.filesystem in ("swap", "none"):
             return ""
         return f"/srv/{self.name}" if self.mount_at is None else self.mount_at
 
 
-# A plan and what it is about: the disk, its partitions before and after, what it will cost.
+# A plan: the disk, its partitions before and after, the steps and their cost.
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One partition before and after; equal when it stays, `before` None when it is new."""
+    """A partition before and after the plan; both equal if it stays, `before` None if it is new."""
 
     number: int
     before: Extent | None
@@ -193,7 +193,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """How much of a partition a move has to copy, and who says so."""
+    """How much of a partition must be copied, and the source of that number."""
 
     partition: int
     bytes: int
@@ -202,7 +202,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What it will cost, as far as it can be estimated. Not a part of what the plan promises."""
+    """The estimated cost of a plan. It is not binding."""
 
     bytes_to_copy: int
     seconds: int | None
@@ -211,15 +211,15 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will be done to a disk or an array, step by step, and what it costs. It promises only its steps."""
+    """The changes to a disk or an array as steps, with their reasons and cost. Only the steps are binding."""
 
     purpose: str  # "realign", "layout", "partition", "unpartition", "convert", "convert-copy", "raid", "persist" ...
-    disk: Subject  # of an array: the array to be; its members are in the steps
+    disk: Subject  # of an array: the new array; its members are in the steps
     goal: str  # in words: "every start on 1MiB"
     places: tuple[Place, ...]
     steps: tuple[Step, ...]
-    attention: tuple[str, ...] = ()  # what needs the user afterwards, a sentence each
-    notes: tuple[str, ...] = ()  # what was decided and why, a sentence each
+    attention: tuple[str, ...] = ()  # tasks for the user afterwards, a sentence each
+    notes: tuple[str, ...] = ()  # decisions and their reasons, a sentence each
     estimate: Estimate | None = None
 
     @property
@@ -227,18 +227,17 @@ class Plan:
         return not all(isinstance(step, CheckContent) for step in self.steps)
 
 
-# A plan as a JSON document, and back. Protected by a digest, so that an edited plan is not applied by
-# accident.
+# Plans as JSON documents. A digest protects against applying an edited plan by accident.
 #
 # The names in it are frozen, in plans, journals and records alike: docs/json.md, "Frozen names".
 
 SCHEMA = "aligntool.plan"
 VERSION = 1
-_Asked = TypeVar("_Asked")
-_NO_PLAN = "aligntool audit"  # which names every disk, and what to type
+_Request = TypeVar("_Request")
+_NO_PLAN = "aligntool audit"  # it lists every disk and the next command
 
 STEPS: dict[str, type[Step]] = {kind.__name__: kind for kind in get_args(Step)}
-"""Every step by its name in documents. A class that is renamed keeps its old name here."""
+"""Every step by its name in documents. A renamed class must keep its old name here."""
 
 _TAGS = {kind: {"step": name} for name, kind in STEPS.items()}
 
@@ -249,7 +248,7 @@ def to_json(plan: Plan) -> str:
 
 
 def from_json(text: str) -> Plan:
-    """Return the plan of a document. Raises Refused where it is not one, of another version, or was changed."""
+    """Return the plan in a document. Raises Refused if it is not a plan, has another version, or was changed."""
     try:
         document = load_object(text)
         check_schema(document, SCHEMA, VERSION)
@@ -257,43 +256,46 @@ def from_json(text: str) -> Plan:
     except ValueError as error:
         raise Refused(f"the plan cannot be read: {error}", hint=_NO_PLAN) from error
     if digest(plan) != document.get("digest"):
-        raise Refused("the plan was changed since it was made: its digest does not fit", hint=_anew(plan))
+        raise Refused("the plan was changed since it was made: its digest does not match", hint=_replan_command(plan))
     return plan
 
 
-def _anew(plan: Plan) -> str:
-    """What makes a plan of this disk again, where its name is enough for that."""
-    words = {"realign": "plan realign", "persist": "raid persist"}.get(plan.purpose)
-    if words is None:
+def _replan_command(plan: Plan) -> str:
+    """Return the command that makes this plan again, or an audit if the name of the disk is not sufficient for it."""
+    name = {"realign": "plan realign", "persist": "raid persist"}.get(plan.purpose)
+    if name is None:
         return _NO_PLAN
-    return f"{'sudo ' if plan.disk.path.startswith('/dev/') else ''}aligntool {words} {quote(plan.disk.path)}"
+    return f"{'sudo ' if plan.disk.path.startswith('/dev/') else ''}aligntool {name} {quote(plan.disk.path)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an array's plan was made of: the drives as named, and the goal."""
+    """The request from which an array was planned: the drives as named by the user, and the goal."""
 
     drives: tuple[str, ...]
     goal: RaidGoal
 
 
 def with_asked(plan: Plan, key: str, asked: object) -> str:
-    """Return the plan's document with what was asked for in it, from which applying plans again. The digest is over the
-    plan only: other wishes lead to another plan, and that is refused.
+    """Return the plan as a document that also contains the request under `key`. Applying plans again from the request.
+
+    The digest covers the plan only: a changed request gives another plan, which is refused.
     """
     return json.dumps(json.loads(to_json(plan)) | {key: as_object(asked)}, indent=2)
 
 
-def asked_of(text: str, key: str, kind: type[_Asked]) -> _Asked:
-    """Return what was asked for. Raises Refused where the document does not say it."""
+def asked_of(text: str, key: str, kind: type[_Request]) -> _Request:
+    """Return the request under `key` in a document. Raises Refused if it is missing or invalid."""
     try:
         return decode(kind, load_object(text).get(key), exact=True)
     except ValueError as error:
-        raise Refused(f"the plan lacks what was asked for: {error}", hint=_anew(from_json(text))) from error
+        raise Refused(
+            f"the plan lacks the request that it was made from: {error}", hint=_replan_command(from_json(text))
+        ) from error
 
 
 def digest(plan: Plan) -> str:
-    """The name under which a journal and a reviewer remember the plan; SHA-256 of its canonical JSON."""
+    """Return the SHA-256 of the canonical JSON of a plan, which identifies it in a journal and for a reviewer."""
     return hashlib.sha256(json.dumps(as_object(plan, _TAGS), sort_keys=True).encode()).hexdigest()
 
 

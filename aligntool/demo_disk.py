@@ -14,10 +14,8 @@ from aligntool.inventory import Role
 from aligntool.linux.process import find_program, run_program
 from aligntool.units import GIB, KIB, MIB, Extent, format_size
 
-# What is on the demo disk: a family computer of 2005, Windows beside Linux, as frozen values.
-#
-# A size comes in, the partitions and files go out; pure, so that whoever audits the image can compare with
-# what was meant.
+# The content of the demo disk as frozen values: a family computer of 2005, Windows beside Linux. Pure, so that an audit
+# of the image can be compared with the intended layout.
 
 DEFAULT_SIZE = 1 * GIB
 SMALLEST = 512 * MIB
@@ -55,10 +53,11 @@ class DemoDisk:
 
 
 def demo_disk(*, size: int = DEFAULT_SIZE) -> DemoDisk:
-    """Windows first, Linux after it, two logicals, all of it on cylinder boundaries.
+    """Return the layout of the demo disk: Windows, Linux and two logical partitions, all on cylinder boundaries.
 
-    At the default size three of the four begin off a 4 KiB grid, and the swap space begins on it by luck, as one
+    At the default size three of the four start off a 4 KiB grid, and the swap area starts on it by chance, as one
     partition in eight did. A cylinder before the logicals and a few at the end are free, so that all can be moved.
+    Raises Refused if `size` is too small.
     """
     if size < SMALLEST:
         raise Refused(f"a demo disk of {format_size(size)} is too small; the smallest is {format_size(SMALLEST)}")
@@ -75,7 +74,7 @@ def demo_disk(*, size: int = DEFAULT_SIZE) -> DemoDisk:
 
 
 def _cylinders(first: int, end: int, free: int = 0) -> Extent:
-    """`free`: the first track, which holds the table: the MBR, and of a logical partition its EBR."""
+    """Return the extent of a range of cylinders, without `free` bytes at its start: the track of the MBR or an EBR."""
     return Extent(first * CYLINDER + free, (end - first) * CYLINDER - free)
 
 
@@ -87,7 +86,7 @@ def _windows(extent: Extent) -> DemoPartition:
     files = (
         DemoFile("boot.ini", boot_ini.encode()),
         DemoFile("letter.txt", b"Dear Anna,\r\nthe new computer has forty gigabytes. We will never fill it.\r\n"),
-        DemoFile("holiday.jpg", _photograph("holiday.jpg", 2 * MIB + 345)),
+        DemoFile("holiday.jpg", _incompressible("holiday.jpg", 2 * MIB + 345)),
     )
     return DemoPartition(1, extent, Role.PRIMARY, "0x07", True, "ntfs", "Windows XP", "2005C0DE57494E58", files)
 
@@ -99,7 +98,7 @@ def _linux(extent: Extent) -> DemoPartition:
         DemoFile("etc/fstab", fstab.encode()),
         DemoFile("boot/grub/menu.lst", menu.encode()),
         DemoFile("home/anna/thesis.tex", b"\\documentclass{article}\n" * 40),
-        DemoFile("home/anna/garden.jpg", _photograph("garden.jpg", 3 * MIB + 17)),
+        DemoFile("home/anna/garden.jpg", _incompressible("garden.jpg", 3 * MIB + 17)),
     )
     uuid = "20050701-0002-4002-8002-000000000002"
     return DemoPartition(2, extent, Role.PRIMARY, "0x83", False, "ext3", "linux", uuid, files)
@@ -108,37 +107,36 @@ def _linux(extent: Extent) -> DemoPartition:
 def _data(extent: Extent) -> DemoPartition:
     files = (
         DemoFile("README.TXT", b"Shared between Windows and Linux.\r\n"),
-        DemoFile("MUSIC/SONG.OGG", _photograph("song.ogg", 1 * MIB + 99)),
+        DemoFile("MUSIC/SONG.OGG", _incompressible("song.ogg", 1 * MIB + 99)),
     )
     return DemoPartition(5, extent, Role.LOGICAL, "0x0b", False, "vfat", "DATA", "2005-0701", files)
 
 
-def _photograph(name: str, length: int) -> bytes:
-    """Bytes as incompressible as a photograph's, the same ones every time."""
+def _incompressible(name: str, length: int) -> bytes:
+    """Return bytes as incompressible as a photograph's, always the same for a name."""
     return hashlib.shake_128(name.encode()).digest(length)
 
 
-# A disk of 2005 as an image file, for people who want to see aligntool work before they trust it with a disk.
+# Writing the demo disk: a sparse image with a partition table on cylinder boundaries, real file systems and files.
 #
-# A path comes in; a sparse image with a partition table from the days of cylinders, real file systems and
-# files in them goes out. No root, no loop device, no mount: every file system is made in a file of its own
-# and copied into its place.
+# It needs no root, no loop device and no mount: every file system is made in a file of its own and copied into its
+# place.
 
-# Who needs what: program, and the Debian package that brings it.
+# The programs, and the Debian packages that contain them.
 PROGRAMS = dict.fromkeys(("mkntfs", "ntfscp", "ntfslabel"), "ntfs-3g")
 PROGRAMS |= {"mke2fs": "e2fsprogs", "mkfs.fat": "dosfstools", "mcopy": "mtools", "mkswap": "util-linux"}
 
-_CLOCK = 1120212000  # 2005-07-01, for the programs that can be told what time it is
-# The boot sector's "hidden sectors": how far a volume lies behind its table. For the first primary that is the MBR
-# and for a logical its own EBR, so here it is a track for both.
+_CLOCK = 1120212000  # 2005-07-01, for programs with an option or a variable for the time
+# The boot sector's "hidden sectors": the distance of a volume from its table. That is the MBR for the first primary and
+# its own EBR for a logical, so a track for both.
 _HIDDEN_SECTORS = str(USUAL.sectors)
 _COPIED_AT_ONCE = 256 * KIB
 
 
 def make_demo_image(path: str | os.PathLike[str], *, size: int = DEFAULT_SIZE) -> DemoDisk:
-    """Write the demo disk into a new file, or refuse and leave nothing behind.
+    """Write the demo disk to a new file, and return its layout. Never replace an existing file.
 
-    A file that is there already is never replaced.
+    Raises Refused if the file cannot be made; nothing is left behind.
     """
     disk = demo_disk(size=size)
     _refuse_without_programs()
@@ -176,7 +174,7 @@ def _fill(image: Path, disk: DemoDisk) -> None:
                 continue
             folder = Path(name) / str(partition.number)
             volume = Path(name) / f"{partition.number}.img"
-            _lay_out(folder, partition.files)
+            _write_files(folder, partition.files)
             with volume.open("xb") as file:
                 volume.chmod(0o600)
                 file.truncate(partition.extent.length)
@@ -185,7 +183,7 @@ def _fill(image: Path, disk: DemoDisk) -> None:
 
 
 def _write_table(image: Path, disk: DemoDisk) -> None:
-    """As in the days of cylinders: 255 heads, 63 sectors a track, each EBR a track before its partition."""
+    """Write the MBR and EBRs for 255 heads and 63 sectors per track, each EBR a track before its partition."""
     signature = DISK_ID.to_bytes(4, "little").rjust(444, b"\0").ljust(SECTOR, b"\0")
     container = next(part.extent.start for part in disk.partitions if part.role is Role.EXTENDED)
     logicals = [part for part in disk.partitions if part.role is Role.LOGICAL]
@@ -211,7 +209,7 @@ def _entry(part: DemoPartition, counted_from: int = 0) -> MbrEntry:
     return MbrEntry(0x80 if part.active else 0, first, int(part.type_code, 16), last, start, place.length // SECTOR)
 
 
-def _lay_out(folder: Path, files: tuple[DemoFile, ...]) -> None:
+def _write_files(folder: Path, files: tuple[DemoFile, ...]) -> None:
     folder.mkdir()
     for file in files:
         path = folder / file.path
@@ -240,7 +238,7 @@ def _make_ext3(partition: DemoPartition, volume: Path, folder: Path) -> None:
 def _make_fat32(partition: DemoPartition, volume: Path, folder: Path) -> None:
     # A FAT32 of fewer than 65,525 clusters would be taken for a FAT16 (Microsoft's FAT specification, 3.5).
     sectors = partition.extent.length // SECTOR
-    cluster = next((each for each in (8, 4, 2) if sectors // each > 70_000), 1)
+    cluster = next((size for size in (8, 4, 2) if sectors // size > 70_000), 1)
     geometry = ("-g", f"{USUAL.heads}/{USUAL.sectors}", "-h", _HIDDEN_SECTORS)
     named = ("-n", partition.label or "", "-i", (partition.uuid or "").replace("-", ""))
     _run("mkfs.fat", "-F", "32", "-s", str(cluster), *geometry, *named, str(volume))
@@ -252,7 +250,7 @@ def _make_swap(partition: DemoPartition, volume: Path, _folder: Path) -> None:
 
 
 def _copy_into(image: Path, extent: Extent, volume: Path) -> None:
-    """Only what is not zero, so that the image stays sparse."""
+    """Copy the bytes of a volume that are not zero, so that the image stays sparse."""
     with image.open("r+b") as target, volume.open("rb", buffering=0) as source:
         for start, end in _runs_of_data(source.fileno(), extent.length):
             for at in range(start, end, _COPIED_AT_ONCE):
@@ -267,7 +265,7 @@ def _runs_of_data(descriptor: int, length: int) -> Iterator[tuple[int, int]]:
     while end < length:
         try:
             start = os.lseek(descriptor, end, os.SEEK_DATA)
-        except OSError:  # ENXIO: nothing but a hole up to the end
+        except OSError:  # ENXIO: only a hole up to the end
             return
         end = os.lseek(descriptor, start, os.SEEK_HOLE)
         yield start, end

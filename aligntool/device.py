@@ -1,6 +1,6 @@
-"""The one hole in the wall: everything that a mover may do to a disk goes through a Device.
+"""The Device protocol: an open disk, and all operations of a move on it.
 
-A real one is a block device or an image file; the tests have one with a write cache whose power can be cut.
+The real implementation is a block device or an image file; the tests have one with a write cache and power cuts.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,10 +13,10 @@ Jobs = Iterable[Job]
 
 
 class Device(Protocol):
-    """Offsets and lengths are bytes, and multiples of `sector_size`.
+    """An open disk. Offsets and lengths are bytes, and multiples of `sector_size`.
 
-    `write` promises nothing before `flush` returns; until then any subset of its sectors may survive a power cut. Both
-    raise OSError with the errno that the medium gave.
+    What `write` wrote is durable only after `flush` returns; until then any subset of its sectors may survive a power
+    cut. Both raise OSError with the errno of the medium.
     """
 
     @property
@@ -24,7 +24,7 @@ class Device(Protocol):
 
     @property
     def sector_size(self) -> int:
-        """Return the bytes that are written whole or not at all."""
+        """Return the number of bytes that the device writes atomically."""
         ...
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
@@ -34,30 +34,28 @@ class Device(Protocol):
     def write(self, offset: int, data: bytes | memoryview) -> None: ...
 
     def is_hole(self, offset: int, length: int) -> bool:
-        """Return whether these bytes are zeros that are not stored, in a sparse image; False where this is not
-        known.
-        """
+        """Return whether these bytes are a hole of a sparse image, which reads as zeros. Return False if unknown."""
         ...
 
     def flush(self) -> None:
-        """Returns when everything written is durable."""
+        """Return when everything written is durable."""
         ...
 
     def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
-        """Execute these jobs, in any order or at once; return when all are done, raise the first error.
+        """Execute these jobs in any order or concurrently; return when all are done, raise the first error.
 
-        `meanwhile` is done by the calling thread, so that Ctrl-C reaches it.
+        `meanwhile` runs in the calling thread, so that Ctrl-C interrupts it.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sectors:
-    """Bytes and where on the disk they belong."""
+    """Bytes and their offset on the disk."""
 
     at: int
     data: bytes
 
 
 Writing = tuple[tuple[Sectors, ...], ...]
-"""Groups of sectors. The groups are written in order, each flushed before the next one begins."""
+"""Groups of sectors, written in order: each group is flushed before the next one begins."""

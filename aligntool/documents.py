@@ -1,7 +1,7 @@
-"""JSON documents ↔ dataclasses, with every value checked.
+"""Convert JSON documents to dataclasses and back, with a check of every value.
 
-The name of a field in a document is the field's own, unless its metadata has another one under `WIRE`. A field whose
-documents are frozen is renamed like this: `new_name: int = field(metadata={WIRE: "old_name"})`.
+A field has the same name in a document, unless its metadata has another one under `WIRE`. So a field of a frozen
+document can be renamed: `new_name: int = field(metadata={WIRE: "old_name"})`.
 """
 
 import json
@@ -14,13 +14,13 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from aligntool.values import dataclass
 
-LARGEST = 1 << 63  # of a number: no disk has more bytes
-MOST = 10_000  # of anything that is a list
-LONGEST = 4096  # letters of a text
+LARGEST = 1 << 63  # largest number; no disk has more bytes
+MOST = 10_000  # items of a list
+LONGEST = 4096  # characters of a text
 WIRE = "wire"
-BOUNDS = "bounds"  # metadata: the least and the largest number, instead of 0 and LARGEST
+BOUNDS = "bounds"  # metadata: smallest and largest number, instead of 0 and LARGEST
 POSITIVE = (1, LARGEST)
-OPTIONAL = "optional"  # metadata: True where older documents lack the field
+OPTIONAL = "optional"  # metadata: True if older documents lack the field
 
 _Kind = TypeVar("_Kind")
 _Value = TypeVar("_Value")
@@ -29,7 +29,7 @@ _NO_TAGS: Tags = MappingProxyType({})
 
 
 def wire_names(kind: object) -> dict[str, str]:
-    """Return the fields of a dataclass, or of an instance of one: the name in a document, and the name in Python."""
+    """Return the fields of a dataclass or of an instance: name in documents -> name in Python."""
     return _wire_names(kind if isinstance(kind, type) else type(kind))
 
 
@@ -37,39 +37,39 @@ def wire_names(kind: object) -> dict[str, str]:
 def _wire_names(kind: type) -> dict[str, str]:
     if not is_dataclass(kind):
         raise TypeError(f"{kind!r} is not a dataclass")
-    return {each.metadata.get(WIRE, each.name): each.name for each in fields(kind)}
+    return {field.metadata.get(WIRE, field.name): field.name for field in fields(kind)}
 
 
 def as_object(value: object, tags: Tags = _NO_TAGS) -> dict[str, object]:
-    """Return a dataclass as a JSON object. `tags`: what stands first in the object of a kind."""
+    """Return a dataclass as a JSON object. `tags`: members to put first in the object, by class."""
     body = {wire: as_json(getattr(value, name), tags) for wire, name in wire_names(value).items()}
     return {**tags.get(type(value), {}), **body}
 
 
 def as_json(value: object, tags: Tags = _NO_TAGS) -> object:
-    """Return dataclasses, tuples, mappings and enums as JSON has them; everything else as it is."""
+    """Return a value for JSON: convert dataclasses, tuples, mappings and enums; return anything else unchanged."""
     if is_dataclass(value):
         return as_object(value, tags)
     match value:
         case Enum():
             return value.value
         case tuple() | list():
-            return [as_json(one, tags) for one in value]
+            return [as_json(item, tags) for item in value]
         case Mapping():
-            return {key: as_json(one, tags) for key, one in value.items()}
+            return {key: as_json(item, tags) for key, item in value.items()}
     return value
 
 
 def by_field(kind: object, values: Mapping[str, _Value]) -> dict[str, _Value]:
-    """Return the values of an object under the names of the dataclass's fields; unknown names stay, and are refused by
-    its constructor.
+    """Return the values of an object under the names of the dataclass's fields. Unknown names are kept, so that the
+    constructor refuses them.
     """
     names = wire_names(kind)
     return {names.get(wire, wire): value for wire, value in values.items()}
 
 
 def load_object(text: str) -> dict[str, object]:
-    """Return the object of a JSON text. Raises ValueError."""
+    """Return the object in a JSON text. Raises ValueError."""
     try:
         return decode(dict[str, object], json.loads(text, parse_constant=_refuse_constant))
     except json.JSONDecodeError as error:
@@ -79,10 +79,10 @@ def load_object(text: str) -> dict[str, object]:
 
 
 def schema_texts() -> dict[str, str]:
-    """Return the JSON Schema of every document, by the document's name without `aligntool.`."""
-    from importlib.resources import files  # slow to import, and only `aligntool schema` needs it
+    """Return the JSON Schema of every document, by its name without `aligntool.`."""
+    from importlib.resources import files  # slow to import, and used by `aligntool schema` only
 
-    found = {each.name.removesuffix(".json"): each for each in (files("aligntool") / "schemas").iterdir()}
+    found = {file.name.removesuffix(".json"): file for file in (files("aligntool") / "schemas").iterdir()}
     return {name: found[name].read_text("utf-8") for name in sorted(found)}
 
 
@@ -95,33 +95,34 @@ def check_schema(document: Mapping[str, object], schema: str, version: int) -> N
 
 
 def decode(kind: type[_Kind], value: object, path: str = "", *, exact: bool = False, tags: Tags = _NO_TAGS) -> _Kind:
-    """Return the value of a JSON document as `kind`: a dataclass, a tuple, a dict, an enum, a scalar or None.
-    Raises ValueError, which names the place in the document.
+    """Return a value of a JSON document as `kind`: a dataclass, a tuple, a dict, an enum, a scalar or None. Raises
+    ValueError with the path in the document.
 
     Unknown fields are ignored, a field that may be None or has OPTIONAL may be missing, and numbers, texts and lists
-    are bounded. `exact` is for documents that a digest protects: no field more or less, values of exactly the annotated
-    types, of any size. `tags`: as `as_object` wrote them; they tell the kinds of a union apart.
+    are bounded. `exact`, for documents protected by a digest: no missing or unknown fields, values of exactly the
+    annotated types, of any size. `tags`: as given to `as_object`; they select the class of a union.
     """
     found: _Kind = _Decoder(exact, tags).value(kind, value, path, (0, LARGEST))
     return found
 
 
 def decode_shown(usual: _Kind, value: Mapping[str, object], path: str = "") -> _Kind:
-    """Return `usual`, a dataclass of scalars, with the fields of an object that are of the annotated types. They are
-    shown and not computed with, so others are dropped. Raises ValueError for what is not a scalar, or too large.
+    """Return `usual`, a dataclass of scalars, with the fields of an object that have the annotated types. They are only
+    shown, not computed with, so fields of other types are dropped. Raises ValueError for a value that is not a scalar
+    or is too large.
     """
     hints, found = get_type_hints(type(usual)), {}
     for wire, name in wire_names(usual).items():
         if wire in value:
-            one, kinds = value[wire], get_args(hints[name]) or (hints[name],)
+            item, kinds = value[wire], get_args(hints[name]) or (hints[name],)
             if not (
-                one is None
-                or (isinstance(one, str) and len(one) <= LONGEST)
-                or (isinstance(one, int | float) and abs(one) <= LARGEST)
+                item is None
+                or (isinstance(item, str) and len(item) <= LONGEST)
+                or (isinstance(item, int | float) and abs(item) <= LARGEST)
             ):
                 raise ValueError(f"{path}.{wire}: not a text, a number, true, false or null")
-            if type(one) in kinds or (type(one) is int and float in kinds):
-                found[name] = one
+            if type(item) in kinds or (type(item) is int and float in kinds):
+                found[name] = item
     return replace(usual, **found)  # type: ignore[type-var]
 
 
@@ -141,14 +142,14 @@ def _shape(kind: Any) -> tuple[Any, tuple[Any, ...], bool]:
 
 
 @cache
-def _places(kind: Any) -> dict[str, Field[Any]]:
-    """Return the fields of a dataclass by their names in a document."""
-    return {each.metadata.get(WIRE, each.name): each for each in fields(kind)}
+def _fields_by_wire_name(kind: Any) -> dict[str, Field[Any]]:
+    """Return the fields of a dataclass by their names in documents."""
+    return {field.metadata.get(WIRE, field.name): field for field in fields(kind)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Decoder:
-    """Decode JSON values into dataclasses; `exact` refuses unknown keys."""
+    """Decode JSON values; see `decode` for `exact` and `tags`."""
 
     exact: bool
     tags: Tags
@@ -160,54 +161,54 @@ class _Decoder:
         if origin is tuple or origin is list:
             if not isinstance(value, list) or (len(value) > MOST and not self.exact):
                 raise ValueError(f"{path}: not a list, or too long")
-            return origin(self.value(args[0], one, f"{path}[{at}]", bounds) for at, one in enumerate(value))
+            return origin(self.value(args[0], item, f"{path}[{at}]", bounds) for at, item in enumerate(value))
         if kind is object:
             return value
         if origin is dict or is_object:
             if not isinstance(value, dict):
                 raise ValueError(f"{path or 'the document'}: not an object")
             if origin is dict:
-                return {key: self.value(args[1], one, f"{path}[...]", bounds) for key, one in value.items()}
+                return {key: self.value(args[1], item, f"{path}[...]", bounds) for key, item in value.items()}
             return self._object(kind, value, path)
         if issubclass(kind, Enum):
-            if value not in [one.value for one in kind]:
-                raise ValueError(f"{path}: none of {', '.join(str(one.value) for one in kind)}")
+            if value not in [member.value for member in kind]:
+                raise ValueError(f"{path}: none of {', '.join(str(member.value) for member in kind)}")
             return kind(value)
         return self._scalar(kind, value, path, bounds)
 
     def _union(self, args: tuple[Any, ...], value: object, path: str, bounds: tuple[float, float]) -> Any:
-        kinds = [one for one in args if one is not NoneType]
+        kinds = [kind for kind in args if kind is not NoneType]
         if len(kinds) == 1:
             return self.value(kinds[0], value, path, bounds)
         if isinstance(value, dict):
             for kind in kinds:
                 tag = self.tags.get(kind)
                 if tag and tag.items() <= value.items():
-                    rest = {key: one for key, one in value.items() if key not in tag}
+                    rest = {key: item for key, item in value.items() if key not in tag}
                     return self.value(kind, rest, path, bounds)
         raise ValueError(f"{path}: unknown kind")
 
     def _object(self, kind: Any, value: Mapping[str, object], path: str) -> Any:
-        hints, places, found = _hints(kind), _places(kind), {}
-        if self.exact and set(value) != set(places):
-            odd = ", ".join(sorted(set(value) ^ set(places)))
+        hints, wire_fields, found = _hints(kind), _fields_by_wire_name(kind), {}
+        if self.exact and set(value) != set(wire_fields):
+            odd = ", ".join(sorted(set(value) ^ set(wire_fields)))
             raise ValueError(f"{path or 'the document'}: fields missing or unknown: {odd:.200}")
-        for wire, each in places.items():
-            if wire in value or not each.metadata.get(OPTIONAL):
-                place, bounds = f"{path}.{wire}".lstrip("."), each.metadata.get(BOUNDS, (0, LARGEST))
-                found[each.name] = self.value(hints[each.name], value.get(wire), place, bounds)
+        for wire, field in wire_fields.items():
+            if wire in value or not field.metadata.get(OPTIONAL):
+                place, bounds = f"{path}.{wire}".lstrip("."), field.metadata.get(BOUNDS, (0, LARGEST))
+                found[field.name] = self.value(hints[field.name], value.get(wire), place, bounds)
         return kind(**found)
 
     def _scalar(self, kind: type, value: object, path: str, bounds: tuple[float, float]) -> object:
         fits = type(value) is kind and (self.exact or not isinstance(value, str) or len(value) <= LONGEST)
         if not self.exact and kind in (int, float) and isinstance(value, int | float) and not isinstance(value, bool):
-            if not bounds[0] <= value <= bounds[1]:  # nor NaN
+            if not bounds[0] <= value <= bounds[1]:  # NaN is also refused
                 raise ValueError(f"{path}: {value!r:.40} is out of range")
             fits = kind is float or value == int(value)
             value = int(value) if kind is int else value
         if not fits:
-            raise ValueError(f"{path}: not {_WORDS[kind]}")
+            raise ValueError(f"{path}: not {_SCALAR_NAMES[kind]}")
         return value
 
 
-_WORDS = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
+_SCALAR_NAMES = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}

@@ -1,4 +1,4 @@
-"""The two ways to stop: before the first write, and after it. And the exit codes that say which."""
+"""Exceptions and exit codes: Refused before the first write, Stopped after it."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from aligntool.values import dataclass
 
 
 class ExitCode(IntEnum):
-    """What a script learns from aligntool; the answer to "was my disk touched?"."""
+    """The exit codes of aligntool. REFUSED and STOPPED distinguish whether anything was written."""
 
     DONE = 0
     FINDINGS = 1
@@ -21,17 +21,17 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One reason why nothing is begun. Codes are stable and listed in docs/refusals.md; the words are not."""
+    """One reason for a refusal. Codes are stable and listed in docs/refusals.md; texts are not stable."""
 
     code: str
-    subject: str  # the disk, partition, file or option that it is about
+    subject: str  # the disk, partition, file or option concerned
     text: str
-    hint: str = ""  # what to type next, a line each; "" where nothing helps
-    lasting: bool = True  # False: doing what the hint says removes the reason
+    hint: str = ""  # the next commands, one per line; "" if none helps
+    lasting: bool = True  # False: the hint removes the reason
 
 
 class Refused(Exception):
-    """Nothing was written. The message says why; the hint is the next thing to type."""
+    """Nothing was written. The message states the reason; the hint is the next command."""
 
     exit_code = ExitCode.REFUSED
 
@@ -44,12 +44,12 @@ class Refused(Exception):
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
-        """Every reason, at least one."""
+        """Return all reasons, at least one."""
         return self._refusals or (Refusal(self._code, self._subject, str(self), self.hint),)
 
 
 class Stopped(Exception):
-    """Something was written. The journal knows how far; `aligntool resume` goes on."""
+    """Something was written. The progress is in the journal; `aligntool resume` continues."""
 
     exit_code = ExitCode.STOPPED
 
@@ -60,7 +60,7 @@ class Stopped(Exception):
 
 @contextmanager
 def failing_as(kind: type[Refused | Stopped], reason: str, after: str = "") -> Iterator[None]:
-    """Raise Refused or Stopped in place of an OSError: the reason, what the system says, and what comes `after` it."""
+    """Raise Refused or Stopped in place of an OSError, with the reason, the system's error text, and `after`."""
     try:
         yield
     except OSError as error:
@@ -68,16 +68,16 @@ def failing_as(kind: type[Refused | Stopped], reason: str, after: str = "") -> I
 
 
 def refuse(refusals: Iterable[Refusal]) -> None:
-    """Raise Refused with every reason and every hint, each once; return where there are none."""
+    """Raise Refused with all reasons and hints, each once. Return if there is none."""
     found = tuple(dict.fromkeys(refusals))
     if found:
-        hints = dict.fromkeys(line for one in found for line in one.hint.split("\n") if line)
-        raise Refused("\n".join(dict.fromkeys(one.text for one in found)), hint="\n".join(hints), refusals=found)
+        hints = dict.fromkeys(line for refusal in found for line in refusal.hint.split("\n") if line)
+        raise Refused("\n".join(dict.fromkeys(each.text for each in found)), hint="\n".join(hints), refusals=found)
 
 
 def refuse_folder_name(name: str) -> None:
-    """Raise Refused where the name of a file to be written ends as a folder's does: pathlib drops the slash, and would
-    write a file of that name into the folder above.
+    """Raise Refused if the name of an output file is that of a folder: pathlib drops a trailing slash, and would write
+    a file of that name into the parent folder. Also refuse "-".
     """
     if name.rpartition("/")[2] in ("", ".", ".."):
         raise Refused(f"{name!r} is the name of a folder, not of a file; nothing was written")

@@ -1,6 +1,6 @@
-"""What a machine has: frozen nouns, filled once by `linux` and never changed after.
+"""The inventory of a machine as frozen values, which `linux` fills once: disks, partitions, layers, links.
 
-Every size and offset is in bytes, and every offset inside a disk is counted from that disk's first byte. Strings that
+Every size and offset is in bytes, and every offset on a disk is counted from the start of the disk. Strings that
 came from a device (models, serials, labels) are kept as they were read; `render` makes them harmless.
 """
 
@@ -13,12 +13,12 @@ from aligntool.system import array_uuid as uuid_words
 from aligntool.units import Extent
 from aligntool.values import dataclass
 
-# What drives and arrays say of themselves: NVMe, ATA, md.
+# Facts that drives and arrays report: NVMe, ATA, md.
 
 
 @dataclass(frozen=True, slots=True)
 class LbaFormat:
-    """One format of an NVMe namespace: block and metadata sizes in bytes, and how fast the drive calls it."""
+    """An LBA format of an NVMe namespace: data and metadata sizes in bytes, and its rated performance."""
 
     index: int
     data_size: int  # bytes
@@ -28,9 +28,9 @@ class LbaFormat:
 
 @dataclass(frozen=True, slots=True)
 class NvmeFacts:
-    """Identify Controller and Identify Namespace, in bytes. None: not read (no root, or only a captured tree).
+    """Fields of Identify Controller and Identify Namespace, in bytes. None: not read (no root, or a captured tree).
 
-    The preferred sizes are None as well where the drive does not give them (NSFEAT OPTPERF clear).
+    The preferred sizes are also None if the drive does not report them (NSFEAT OPTPERF clear).
     """
 
     formats: tuple[LbaFormat, ...] = ()
@@ -46,7 +46,7 @@ class NvmeFacts:
     max_transfer: int | None = None  # MDTS, in bytes; 0: no limit
     hmb_preferred: int | None = None  # HMPRE
     hmb_minimum: int | None = None  # HMMIN
-    hmb_granted: int | None = None  # what the host gave: Get Features 0x0D; 0: off
+    hmb_granted: int | None = None  # granted by the host: Get Features 0x0D; 0: off
     hmb_enabled: bool | None = None  # sysfs hmb attribute
     multipath: bool = False
     controllers: tuple[str, ...] = ()  # "nvme0"
@@ -54,11 +54,11 @@ class NvmeFacts:
 
 @dataclass(frozen=True, slots=True)
 class AtaFacts:
-    """IDENTIFY DEVICE, by SG_IO. Words 106 and 209 (ACS-3, 7.13.6)."""
+    """Fields of IDENTIFY DEVICE, read by SG_IO. Words 106 and 209: ACS-3, 7.13.6."""
 
     logical_sector_size: int | None = None
     physical_sector_size: int | None = None  # word 106
-    alignment_offset: int | None = None  # word 209, in bytes as the kernel counts it
+    alignment_offset: int | None = None  # word 209, in bytes, counted as by the kernel
     rotation_rpm: int | None = None  # word 217; 1: not rotating
     queue_depth: int | None = None  # word 75 + 1; 1 without NCQ (word 76)
     hybrid: bool | None = None  # Hybrid Information feature, word 78 bit 9
@@ -66,26 +66,24 @@ class AtaFacts:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a drive says of its age and its state. None: it does not say.
+    """The age and state that a drive reports. None: not reported.
 
     NVMe: SMART / Health Information log (base specification); ATA: the Percentage Used Endurance Indicator of the
-    device statistics (ACS-3, A.11), else a wear attribute that smartctl knows by name for this model.
+    device statistics (ACS-3, A.11), or a wear attribute that smartctl knows by name for this model.
     """
 
-    used_percent: int | None = None  # of the endurance that the maker rates it for; may pass 100
-    spare_percent: int | None = None  # of the spare blocks, still there
+    used_percent: int | None = None  # of the endurance rated by the maker; may exceed 100
+    spare_percent: int | None = None  # of the spare blocks, still available
     spare_threshold: int | None = None  # below this the drive warns
-    media_errors: int | None = None  # times that it could not give back what was written
+    media_errors: int | None = None  # number of unrecovered data integrity errors
     temperature_c: int | None = None
-    too_hot: bool = False  # by its own threshold
-    passed: bool | None = None  # by its own verdict it does not fail
+    too_hot: bool = False  # above the drive's own threshold
+    passed: bool | None = None  # the drive's own health assessment
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayFacts:
-    """md as the running kernel sees it (Documentation/admin-guide/md.rst), and its name as udev has it. None: it was
-    not told.
-    """
+    """State of an md array in sysfs (Documentation/admin-guide/md.rst), and its name from udev. None: not reported."""
 
     level: str
     chunk: int | None
@@ -94,10 +92,10 @@ class ArrayFacts:
     metadata: str | None = None
     degraded: int | None = None
     layout: str | None = None  # RAID10: "n2", "f2", "o2" ...; RAID4, 5, 6: "left-symmetric" ...
-    devices: int | None = None  # how many members it is made of, the missing ones too
-    each: int | None = None  # bytes that every member gives
-    uuid: str | None = None  # as mdadm writes it, four words of eight digits
-    name: str | None = None  # of the superblock: "host:data", "any:data" or "data"
+    devices: int | None = None  # number of members, including missing ones
+    each: int | None = None  # bytes that the array uses of every member
+    uuid: str | None = None  # as written by mdadm, four words of eight digits
+    name: str | None = None  # in the superblock: "host:data", "any:data" or "data"
     links: tuple[str, ...] = ()  # other nodes below /dev: "md/data"
     state: str | None = None  # array_state
     sync_action: str | None = None  # "idle", "resync", "recover", "check", "repair", "reshape", "frozen"
@@ -105,23 +103,23 @@ class ArrayFacts:
     sync_total: int | None = None
     sync_rate: int | None = None  # bytes per second
     policy: str | None = None  # "bitmap", "journal", "ppl", "resync" or "none"
-    bitmap: str | None = None  # where it lies: "none", "internal", "external"
-    bitmap_chunk: int | None = None  # bytes that one bit stands for
+    bitmap: str | None = None  # its place: "none", "internal", "external"
+    bitmap_chunk: int | None = None  # bytes covered by one bit
     stripe_cache: int | None = None  # RAID4, 5, 6: pages for each member
     worker_threads: int | None = None  # RAID4, 5, 6: group_thread_cnt
 
 
-# What is said of a device's grid, and by whom.
+# The geometry of a device, and its sources.
 
 
 class Source(StrEnum):
-    """Where a number of geometry comes from; the four are never mixed up, and a user's own word comes before them."""
+    """The source of a number of the geometry. Sources are never mixed; a number from the user overrides the others."""
 
     GIVEN = "given"  # by the user, on the command line
     REPORTED = "reported"  # by the device, through the kernel or a command to it
     KNOWN = "known"  # the drive database has this model
     MEASURED = "measured"  # timed on this drive
-    ASSUMED = "assumed"  # nobody said; the careful guess for this class of device
+    ASSUMED = "assumed"  # not known; a safe assumption for this class of device
 
 
 class DiskKind(StrEnum):
@@ -146,10 +144,10 @@ class DiskKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class IoLimits:
-    """What the kernel says of a device's grid, in its own words (Documentation/ABI/stable/sysfs-block).
+    """The queue limits of a device, with the kernel's names (Documentation/ABI/stable/sysfs-block).
 
-    None: nobody reports it (an image file; an attribute missing in a captured tree). `optimal_io_size` 0: the device
-    does not say. `alignment_offset` -1: a stacked device whose members contradict each other.
+    None: not reported (an image file; an attribute missing in a captured tree). `optimal_io_size` 0: the device does
+    not report one. `alignment_offset` -1: a stacked device whose members contradict each other.
     """
 
     logical_block_size: int | None = None
@@ -161,15 +159,15 @@ class IoLimits:
     discard_alignment: int | None = None
     chunk_size: int | None = None  # queue/chunk_sectors in bytes: NVMe NOIOB, md chunk, zone size
     max_transfer: int | None = None  # queue/max_hw_sectors_kb in bytes
-    discard_max: int | None = None  # queue/discard_max_bytes; 0: discards are not taken
+    discard_max: int | None = None  # queue/discard_max_bytes; 0: discards are not supported
 
 
 @dataclass(frozen=True, slots=True)
 class KnownGeometry:
-    """What the drive database says of a model. Sizes in bytes; None: the database does not say.
+    """The facts of a row of the drive database. Sizes in bytes; None: not in the database.
 
-    `source` is KNOWN for a row of the model itself and ASSUMED for a class default; `citation` is where the row
-    comes from.
+    `source` is KNOWN for a row of the model itself and ASSUMED for a class default; `citation` is the source of the
+    row.
     """
 
     source: Source
@@ -183,129 +181,129 @@ class KnownGeometry:
     dram: bool | None = None
     hybrid: bool | None = None
     note: str | None = None
-    hmb: bool | None = None  # it works from a Host Memory Buffer
-    distrust: tuple[str, ...] = ()  # fields of IoLimits in which this model reports something else than its grid
-    read_rate: int | None = None  # bytes per second, large requests in order, as its data sheet says
+    hmb: bool | None = None  # it uses a Host Memory Buffer
+    distrust: tuple[str, ...] = ()  # fields of IoLimits in which this model does not report its grid
+    read_rate: int | None = None  # bytes per second of large sequential requests, from the data sheet
     write_rate: int | None = None
-    defect: str | None = None  # of the firmware that the row is for
+    defect: str | None = None  # a known defect of the firmware of this row
     fixed_in: str | None = None  # the first firmware without it
 
 
-# What lies on a partition: file systems, RAID members, encryption, volumes.
+# Layers on a partition: file systems, RAID members, encryption, volumes.
 
 LIVE_TOGETHER = frozenset({"iso9660", "hfs", "udf"})  # on bridge and hybrid discs; libblkid accepts any mix of these
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A run of a logical volume on this device."""
+    """A contiguous part of a logical volume on this device."""
 
     volume: str  # "vg/lv"
     volume_offset: int  # bytes from the volume's start
     extent: Extent  # absolute bytes on the device
-    stripe_size: int | None = None  # for a striped segment: bytes a stripe
+    stripe_size: int | None = None  # of a striped segment: bytes per stripe
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What was recognised on a partition, a disk, or inside another layer, by its own superblock.
+    """Content recognised by its superblock on a partition, on a disk, or inside another layer.
 
     `kind` is blkid's TYPE: ext4, xfs, btrfs, ntfs, vfat, exfat, f2fs, swap, crypto_LUKS, LVM2_member,
     linux_raid_member, bcache, zfs_member, BitLocker, isw_raid_member ...
     """
 
     kind: str
-    extent: Extent  # absolute bytes; as long as the superblock claims, else as its container
+    extent: Extent  # on the disk; as long as the superblock claims, otherwise as the container
     version: str | None = None  # "FAT32", "1.2", "LUKS2"
     label: str | None = None
     uuid: str | None = None
-    data_start: int | None = None  # absolute byte of the first data: md data, LUKS payload, LVM pe_start, FAT cluster 2
-    data_unit: int | None = None  # bytes the layer works in from data_start on: block, cluster, LUKS sector, LVM extent
-    claims_size: int | None = None  # bytes that the superblock says the layer has; None: it does not say
+    data_start: int | None = None  # offset on the disk of the data: md data, LUKS payload, LVM pe_start, FAT cluster 2
+    data_unit: int | None = None  # bytes of its unit from data_start on: block, cluster, LUKS sector, LVM extent
+    claims_size: int | None = None  # bytes of the layer according to its superblock; None: not stated
     stripe_unit: int | None = None  # ext4 stride, XFS sunit, in bytes; 0: the file system has no stripe setting
     stripe_width: int | None = None  # ext4 stripe_width, XFS swidth, in bytes
     raid_level: str | None = None  # md: "raid0", "raid1" ...
     raid_chunk: int | None = None  # md chunk in bytes
     raid_members: int | None = None
     segments: tuple[Segment, ...] = ()
-    inner: tuple["Layer", ...] = ()  # what could be read through this layer
-    problems: tuple[str, ...] = ()  # sentences: what is inconsistent in the superblock
-    unclean: str | None = None  # a sentence: why it must not be touched now; None: nothing says so
-    hidden_sectors: int | None = None  # sectors before the volume, says its boot sector: NTFS, FAT, exFAT
-    backup_boot: int | None = None  # bytes from the volume's start to the copy of its boot sector
+    inner: tuple["Layer", ...] = ()  # layers that could be read inside this layer
+    problems: tuple[str, ...] = ()  # inconsistencies in the superblock, a sentence each
+    unclean: str | None = None  # a sentence: why it must not be changed now; None: no known reason
+    hidden_sectors: int | None = None  # sectors before the volume, from its boot sector: NTFS, FAT, exFAT
+    backup_boot: int | None = None  # offset in the volume of the copy of its boot sector
 
 
 def missing_bytes(kind: str, claimed: int, room: int) -> str:
-    """Return the problem of a layer that claims more bytes than its container has, in words."""
+    """Return the problem of a layer that claims more bytes than its container has, as text."""
     return f"{kind} claims {claimed} bytes, its container has {room}: {claimed - room} are missing"
 
 
-# Where drives hang: PCIe links, shared uplinks, adapters.
+# Connections of drives: PCIe links, shared uplinks, adapters.
 
 
 class Port(StrEnum):
-    """What a hop of the PCIe path is."""
+    """The kind of a device on a PCIe path."""
 
     ENDPOINT = "endpoint"
     SWITCH = "switch"
     CPU_ROOT = "cpu-root-port"
     CHIPSET_ROOT = "chipset-root-port"
-    ROOT = "root-port"  # a root port, and nobody can tell whose
+    ROOT = "root-port"  # a root port of the processor or the chipset, unknown which
     VMD = "vmd"
     BRIDGE = "bridge"
 
 
 @dataclass(frozen=True, slots=True)
 class LinkHop:
-    """One PCIe device on the way from a drive up to the root; speeds in bytes per second over all lanes, one
+    """A PCIe device on the path from a drive to the root. Bandwidths in bytes per second of all lanes, one
     direction.
     """
 
     address: str  # 0000:01:00.0
     port: Port
     name: str | None = None  # from pci.ids
-    speed_gts: float | None = None  # GT/s a lane, now
-    width: int | None = None  # lanes, now
+    speed_gts: float | None = None  # GT/s per lane, current
+    width: int | None = None  # lanes, current
     max_speed_gts: float | None = None
     max_width: int | None = None
     bandwidth: int | None = None
     max_bandwidth: int | None = None
     pci_id: str | None = None  # "8086:a110"
-    hidden_uplink: str | None = None  # a link above it that sysfs does not show: "DMI 3.0 x4"
+    hidden_uplink: str | None = None  # a link above it that is not in sysfs: "DMI 3.0 x4"
     hidden_bandwidth: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LinkMost:
-    """The most that a link can run at: the lower speed of its two ends, and the fewer lanes. None: not reported."""
+    """The maximum of a link: the lower speed and the smaller width of its two ends. None: not reported."""
 
     speed_gts: float | None
     width: int | None
     bandwidth: int | None  # bytes per second, one direction
-    both_ends: bool  # False: the port reports nothing, and this is the drive's own maximum
+    both_ends: bool  # False: the port reports nothing; this is the maximum of the drive
 
 
 def most_of(drive: LinkHop, port: LinkHop | None) -> LinkMost:
-    """Return what the link between a drive and the port above it can run at. A port never trains a faster speed than
-    its own, and lanes that one end lacks stay dark (PCI Express base specification, Link Training).
+    """Return the maximum of the link between a drive and the port above it. A link trains at the highest speed and
+    width that both ends support (PCI Express base specification, Link Training).
     """
     ends = [end for end in (drive, port) if end is not None]
     widths = [end.max_width for end in ends if end.max_width]
     speeds = [(end.max_speed_gts, _lane(end)) for end in ends if end.max_speed_gts]
     width = min(widths, default=None)
-    speed, lane = min(speeds, key=lambda each: each[0], default=(None, None))
+    speed, lane = min(speeds, key=lambda pair: pair[0], default=(None, None))
     bandwidth = lane * width if lane and width else None
     return LinkMost(speed, width, bandwidth, len(widths) == len(speeds) == 2)
 
 
 def runs_below(drive: LinkHop, most: LinkMost) -> bool:
-    """Return whether a link runs slower or narrower than it could. What is not reported is not slow."""
+    """Return whether a link runs slower or narrower than its maximum. A value that is not reported does not count."""
     pairs = (drive.speed_gts, most.speed_gts), (drive.width, most.width)
     return any(now and could and now < could for now, could in pairs)
 
 
 def port_above(path: Sequence[LinkHop]) -> LinkHop | None:
-    """Return the upper end of the drive's link; None: unknown. A VMD controller is not an end of a link."""
+    """Return the upper end of the drive's link, or None if unknown. A VMD controller is not an end of a link."""
     return path[1] if len(path) > 1 and path[1].port is not Port.VMD else None
 
 
@@ -320,12 +318,12 @@ class Uplink:
     name: str  # "DMI 3.0 x4" or the address of the switch's upstream port
     bandwidth: int | None  # bytes per second, one direction; None: unknown
     source: Source
-    members: tuple[str, ...]  # disk names below it
+    members: tuple[str, ...]  # names of the disks below it
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A controller that changes what can be seen of the drives behind it."""
+    """A controller that hides or moves the drives behind it."""
 
     address: str
     name: str | None
@@ -333,40 +331,40 @@ class Adapter:
     vmd: bool = False
 
 
-# Partition tables, what can be wrong with them, and partitions.
+# Partition tables, their faults, and partitions.
 
 
 class Fault(StrEnum):
-    """What can be wrong with a partition table; `audit` turns each into a finding."""
+    """A kind of fault of a partition table. `audit` turns each fault into a finding."""
 
     GPT_PRIMARY_DAMAGED = "gpt-primary-damaged"
     GPT_BACKUP_DAMAGED = "gpt-backup-damaged"
     GPT_BACKUP_MISPLACED = "gpt-backup-misplaced"  # not in the disk's last sector
-    GPT_COPIES_DIFFER = "gpt-copies-differ"  # both valid, and they disagree
+    GPT_COPIES_DIFFER = "gpt-copies-differ"  # both valid but different
     PROTECTIVE_MBR = "protective-mbr"  # missing, damaged or of the wrong size
     HYBRID_MBR = "hybrid-mbr"
     OTHER_SECTOR_SIZE = "other-sector-size"  # the table was written for sectors of another size
     OVERLAP = "overlap"
     BEYOND_END = "beyond-end"
     OUTSIDE_USABLE = "outside-usable"  # GPT: before FirstUsableLBA, after LastUsableLBA, or on the table itself
-    COVERS_TABLE = "covers-table"  # GPT: a partition lies where a copy of the table is or belongs
+    COVERS_TABLE = "covers-table"  # GPT: a partition is where a copy of the table is or belongs
     EBR_LOOP = "ebr-loop"
     EBR_BROKEN = "ebr-broken"
     EBR_INSIDE_PARTITION = "ebr-inside-partition"
     LOGICAL_OUTSIDE_EXTENDED = "logical-outside-extended"
     IMPLAUSIBLE_COUNT = "implausible-count"
-    BAD_ENTRY = "bad-entry"  # ends before it starts, and the like
+    BAD_ENTRY = "bad-entry"  # for example, the end is before the start
     DYNAMIC_DISK = "dynamic-disk"  # Windows LDM: the real volumes are in a database, not in this table
     UNREADABLE = "unreadable"  # an I/O error where the table should be
 
 
 @dataclass(frozen=True, slots=True)
 class TableFault:
-    """One thing that is wrong with a partition table, with its numbers."""
+    """A fault of a partition table, with its numbers."""
 
     fault: Fault
-    detail: str  # one sentence with the numbers, for people
-    at: int | None = None  # byte on the disk where it was seen
+    detail: str  # one sentence with the numbers
+    at: int | None = None  # offset on the disk
     partitions: tuple[int, ...] = ()  # numbers of the partitions it concerns
 
 
@@ -384,12 +382,12 @@ class TableCopy:
     """One of the two copies of a GPT."""
 
     name: str  # "primary" or "backup"
-    at: int  # byte of its header
+    at: int  # offset of its header
     state: TableCopyState
 
 
 class TableLabel(StrEnum):
-    """The names libfdisk and blkid use (blkid's PTTYPE), so that people can look them up."""
+    """The type of a partition table, by the names of libfdisk and blkid (PTTYPE), so that users can look them up."""
 
     GPT = "gpt"
     DOS = "dos"
@@ -399,32 +397,32 @@ class TableLabel(StrEnum):
     SGI = "sgi"
     ATARI = "atari"
     DASD = "dasd"
-    UNKNOWN = "unknown"  # the kernel sees partitions; which table they come from could not be read
+    UNKNOWN = "unknown"  # the kernel has partitions, but their table could not be read
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A move of partitions that has begun and not ended, as the table marks it."""
+    """A move of partitions that has begun and not ended, as marked in the table."""
 
     partitions: tuple[int, ...]  # numbers of the parked entries
-    journal_at: int | None  # byte on this disk; None: in a file on another disk, or not readable here
+    journal_at: int | None  # offset on this disk; None: a file on another disk, or not readable here
 
 
 @dataclass(frozen=True, slots=True)
 class BootCode:
-    """A boot program that a boot ROM, firmware or another boot program finds by its place on the disk."""
+    """A boot program that a boot ROM, firmware or another boot program finds by its offset on the disk."""
 
     kind: str  # "Rockchip boot loader", "GRUB", "LILO", "Ventoy" ...
-    at: int  # byte on the disk; of GRUB the sector that its boot sector names
-    encrypts: bool = False  # it decrypts what lies on the disk, by sectors counted from the disk's start
+    at: int  # offset on the disk; of GRUB from its boot sector
+    encrypts: bool = False  # it decrypts the disk, by sector numbers counted from the start of the disk
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A partition table: its kind, the sectors that it counts in, and what is wrong with it."""
+    """A partition table: its type, the sector size that it counts in, and its faults."""
 
     label: TableLabel
-    sector_size: int  # bytes in the sectors that this table counts in
+    sector_size: int  # bytes of the sectors that this table counts in
     disk_id: str | None = None  # GPT disk GUID, or MBR signature as 0x1234abcd
     hybrid: bool = False
     usable: Extent | None = None  # where partitions may lie
@@ -433,79 +431,77 @@ class Table:
     in_flight: InFlight | None = None  # None: no entry is parked
     sector_size_assumed: bool = False  # an MBR in an image: it may count in sectors of 4096 bytes as well
     boot_code: tuple[BootCode, ...] = ()
-    gap_used_to: int | None = None  # byte behind the last one between 1 MiB and the first partition that is not zero
+    gap_used_to: int | None = None  # end of the nonzero bytes between 1 MiB and the first partition
 
 
 class Role(StrEnum):
     PRIMARY = "primary"
     EXTENDED = "extended"  # the container of MBR logicals: holds no data, needs no alignment
     LOGICAL = "logical"
-    NESTED = "nested"  # inside another partition's own label: BSD slices, minix, and the like
+    NESTED = "nested"  # in a table inside another partition: BSD slices, minix ...
     MAP = "map"  # the table's own entry: Apple_partition_map, Sun's whole-disk slice, Apple_Free
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition, or a region that a table describes as one. Extents in bytes from the start of the disk."""
+    """A partition, or a region that a table describes as one. Extents in bytes from the start of the disk."""
 
     number: int
     extent: Extent
     role: Role = Role.PRIMARY
-    type_code: str = ""  # "0x83" for MBR, upper-case GUID for GPT, the type's own word elsewhere
+    type_code: str = ""  # "0x83" for MBR, upper-case GUID for GPT, the name of the type elsewhere
     type_name: str = ""  # "Linux filesystem", "EFI System" ...
     name: str | None = None  # GPT partition name
     uuid: str | None = None  # PARTUUID
     flags: tuple[str, ...] = ()
     node: str | None = None  # kernel name, "sda1"
-    content: tuple[Layer, ...] = ()  # more than one: ambiguous, and that is said
-    content_read: bool = False  # False: nobody could look, so an empty `content` means nothing
-    content_hint: str | None = None  # what the udev database or the table says lies here, when nobody could look
+    content: tuple[Layer, ...] = ()  # more than one: ambiguous, which is reported
+    content_read: bool = False  # False: not readable, so an empty `content` does not mean that it is empty
+    content_hint: str | None = None  # the content according to udev or the table, if not readable
     mounted_at: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()  # kernel names of md/dm devices on top
-    kernel_alignment_offset: int | None = None  # the partition's own alignment_offset in sysfs: the kernel's verdict
+    kernel_alignment_offset: int | None = None  # alignment_offset of the partition in sysfs: the kernel's verdict
     kernel_discard_alignment: int | None = None
-    record_at: int | None = None  # byte of the EBR that names it; logical partitions of an MBR only
+    record_at: int | None = None  # offset of its EBR; logical partitions of an MBR only
 
 
-# A disk with everything that was seen of it, and the machine as a whole.
+# A disk with all that was read of it, and the machine.
 
 
 class Gap(StrEnum):
-    """How much is missing where something could not be looked at."""
+    """What is missing because something could not be read."""
 
     PART = "part"  # the disk is judged without it
-    EMPTY = "empty"  # there is no medium, so there is nothing to judge; only who named it is waiting for an answer
+    EMPTY = "empty"  # no medium, so nothing to judge; DISK instead if the user named the disk
     DISK = "disk"  # the disk cannot be judged: not opened, not read, left asleep, size or partitions unknown
     NO_ANSWER = "no-answer"  # the disk cannot be judged: it did not answer in time
 
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """Something that could not be looked at, and why: never silently left out."""
+    """Something that could not be read, and why. It is always reported."""
 
     what: str  # "partition table", "NVMe Identify"
     why: str  # "needs root"
-    hint: str = ""  # the next thing to type
+    hint: str = ""  # the next command to type
     gap: Gap = Gap.PART
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A few places of a drive, or of a partition, that were read for no other reason than to see whether they are
-    blank: zeros, or ones throughout.
-    """
+    """Samples of a drive or partition, read to determine whether it is blank: all zeros, or all ones."""
 
     places: int
-    written: int  # of them: those that hold anything else
+    written: int  # places with other bytes
     unreadable: int
-    digest: str  # SHA-256 of all of them, in hexadecimal
+    digest: str  # SHA-256 of all places, in hexadecimal
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
     """A block device or an image file, with all that was read of it. Sizes and offsets in bytes; None: unknown."""
 
-    name: str  # kernel name ("nvme0n1"), or the path of an image file as the user typed it
+    name: str  # kernel name ("nvme0n1"), or the path of an image file as typed
     path: str  # "/dev/nvme0n1" or the image file
     kind: DiskKind
     size: int | None  # bytes; None: not known
@@ -518,7 +514,7 @@ class Disk:
     wwn: str | None = None  # EUI-64, NGUID, WWN
     rotational: bool | None = None
     rotation_rpm: int | None = None  # as the drive reports it: SCSI VPD page B1h, udev; 0: it reports none
-    drive_port: str | None = None  # "ata", "sas", "spi": the bus addresses one drive; None: what else a host makes
+    drive_port: str | None = None  # "ata", "sas", "spi": a bus that addresses one drive; None: any other host
     removable: bool = False
     read_only: bool = False
     queue_depth: int | None = None
@@ -526,49 +522,49 @@ class Disk:
     erase_size: int | None = None  # MMC/SD: device/erase_size
     preferred_erase_size: int | None = None  # MMC/SD: device/preferred_erase_size, the allocation unit
     allocation_unit: int | None = None  # SD: AU_SIZE of the SD Status, in bytes; 0: the card states none
-    table: Table | None = None  # None: none found, or (table_read False) nobody could look
+    table: Table | None = None  # None: none found, or not readable (table_read False)
     table_read: bool = False
     partitions: tuple[Partition, ...] = ()
-    kernel_partitions: tuple[tuple[int, Extent], ...] = ()  # what the kernel has, from sysfs
+    kernel_partitions: tuple[tuple[int, Extent], ...] = ()  # the kernel's partitions, from sysfs
     content: tuple[Layer, ...] = ()  # a file system or member on the whole disk
     content_read: bool = False
     content_hint: str | None = None
-    # Of a GPT, on a drive without a table or in an md array as a whole.
+    # Leftover headers of a GPT, on a drive without a table or on a whole-drive member of an md array.
     gpt_headers: tuple[TableCopy, ...] = ()
     mounted_at: tuple[str, ...] = ()
     slaves: tuple[str, ...] = ()  # kernel names below a stacked device
-    stands_on: tuple[str, ...] = ()  # at the bottom: drives by kernel name, itself for one; "file /a.img"
+    stands_on: tuple[str, ...] = ()  # at the bottom: drives by kernel name, for a drive itself; "file /a.img"
     zoned: str | None = None  # queue/zoned: "none", "host-aware", "host-managed"
     holders: tuple[str, ...] = ()
     array: ArrayFacts | None = None
     mapping: str | None = None  # dm: "lvm vg/lv", "crypt LUKS2 name", "multipath", "raid" ...
     nvme: NvmeFacts | None = None
     ata: AtaFacts | None = None
-    failing: str | None = None  # a sentence: the drive says that it fails; None: it does not, or nobody asked
-    # Asked for before a plan of an array only: health; what a few places of the drive hold, or of the partition of it
-    # that is to be a member; and loop devices and locks on it, each with the command that tells more.
+    failing: str | None = None  # a sentence: the drive reports that it fails; None: it does not, or was not queried
+    # Read only before a plan of an array: health; samples of the drive, or of its partition that becomes a member; and
+    # loop devices and locks on it, each with the command that shows details.
     health: Health | None = None
     sampled: Sampled | None = None
     taken: tuple[tuple[str, str], ...] = ()
-    links: tuple[tuple[LinkHop, ...], ...] = ()  # one path a controller, drive first, root last
+    links: tuple[tuple[LinkHop, ...], ...] = ()  # one path per controller, drive first, root last
     unseen: tuple[Unseen, ...] = ()
 
     @property
     def sector_size(self) -> int:
-        """Bytes in the sectors that the user counts in on this disk: those of its table, else the device's own."""
+        """Return the bytes of a sector as the user counts them on this disk: of its table, or else of the device."""
         return self.table.sector_size if self.table else self.limits.logical_block_size or 512
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Everything that was looked at: disks, links, adapters, the system, and what could not be seen."""
+    """Everything that was read: disks, links, adapters, config files of the system, and what could not be read."""
 
     disks: tuple[Disk, ...]
     uplinks: tuple[Uplink, ...] = ()
     adapters: tuple[Adapter, ...] = ()
-    unseen: tuple[Unseen, ...] = ()  # about the machine as a whole
-    system: System | None = None  # None: there is no array, or nobody could look
-    captured: bool = False  # of another machine: no command that is typed here acts on its disks
+    unseen: tuple[Unseen, ...] = ()  # of the machine as a whole
+    system: System | None = None  # None: there is no array, or not readable
+    captured: bool = False  # from another machine: commands typed here do not act on its disks
     manifest: Manifest = field(default=Manifest(), compare=False)
 
     def disk(self, name: str) -> Disk | None:
@@ -576,18 +572,18 @@ class Inventory:
 
 
 def superblocks_on(disk: Disk, number: int | None = None) -> tuple[str, ...]:
-    """Return the UUIDs, as mdadm writes them, of md arrays with a superblock on a partition, or anywhere on a disk."""
+    """Return the UUIDs, as written by mdadm, of the md superblocks on a partition, or anywhere on a disk."""
     found = (array_uuid(layer) for layer in layers_on(disk, number))
-    return tuple(dict.fromkeys(each for each in found if each))
+    return tuple(dict.fromkeys(uuid for uuid in found if uuid))
 
 
 def array_uuid(layer: Layer) -> str:
-    """Return the UUID of an array as mdadm writes it; "" for another layer."""
+    """Return the UUID of an array as written by mdadm, or "" for another kind of layer."""
     return (uuid_words(layer.uuid) or "") if layer.kind == "linux_raid_member" else ""
 
 
 def layers_on(disk: Disk, number: int | None) -> Iterator[Layer]:
-    """Return what is recognised on a partition, or on a disk and all its partitions, with what lies inside."""
+    """Yield the layers on a partition, or on a disk and all its partitions, each followed by its inner layers."""
     for part in disk.partitions:
         if number in (None, part.number):
             yield from _with_inner(part.content)

@@ -1,4 +1,4 @@
-"""The steps of a plan: frozen values that say what is changed, and hold no file and no function."""
+"""The steps of a plan: frozen values that describe each change, without files or functions."""
 
 import hashlib
 import json
@@ -8,18 +8,17 @@ from dataclasses import dataclass, replace
 from aligntool.inventory import Disk, array_uuid, layers_on
 from aligntool.units import MIB, Extent, merged
 
-# The disk that a plan is about, by identity.
-#
-# Applying asks the same of the disk that it finds, and must come to the same answer.
+# The identity of the disk that a plan is for. Applying computes it again for the disk that it finds; the two must be
+# equal.
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The disk that a plan is for, by identity; `path` is only how the user called it."""
+    """The identity of the disk that a plan is for. `path` is only the name that the user typed."""
 
     path: str
     size: int
-    sector_size: int  # bytes in the sectors of its table
+    sector_size: int  # bytes per sector of its table
     label: str | None  # "gpt", "dos"; None: no table
     disk_id: str | None  # disk GUID or MBR signature
     model: str | None
@@ -34,22 +33,24 @@ def subject(disk: Disk) -> Subject:
     return Subject(disk.path, disk.size or 0, disk.sector_size, *known)
 
 
-def is_same_disk(one: Subject, other: Subject) -> bool:
-    """By all that is known of it but its path: kernel names change from boot to boot."""
-    return replace(one, path="") == replace(other, path="")
+def is_same_disk(first: Subject, second: Subject) -> bool:
+    """Return whether everything but the path is equal. Kernel names change from boot to boot."""
+    return replace(first, path="") == replace(second, path="")
 
 
 def held_by(disk: Disk, number: int | None = None, *, ignored_arrays: Collection[str] = ()) -> tuple[str, ...]:
-    """Everything that is recognised on a partition, or on a disk and all its partitions, a line each: kind, UUID,
-    label, byte. A table's digest says nothing of it. What lies inside of something else is among it, because it shows
-    once the other's signature is erased. `ignored_arrays`: UUIDs of md arrays that are left out.
+    """Return all layers recognised on a partition, or on a disk and all its partitions, as lines: kind, UUID, label,
+    offset. The digest of a table does not cover them. Inner layers are included, because they become visible once the
+    signature of the outer layer is erased. `ignored_arrays`: UUIDs of md arrays to omit.
     """
-    layers = [each for each in layers_on(disk, number) if array_uuid(each) not in ignored_arrays]
-    return tuple(sorted(f"{one.kind} {one.uuid or '-'} {one.label or '-'} at {one.extent.start}" for one in layers))
+    layers = [layer for layer in layers_on(disk, number) if array_uuid(layer) not in ignored_arrays]
+    return tuple(
+        sorted(f"{layer.kind} {layer.uuid or '-'} {layer.label or '-'} at {layer.extent.start}" for layer in layers)
+    )
 
 
 def _digest(disk: Disk) -> str:
-    """SHA-256, in hexadecimal, of everything that the table says: two tables have one digest only if they are alike."""
+    """Return the SHA-256, in hexadecimal, of all fields of the table: only equal tables have the same digest."""
     parts = []
     for part in sorted(disk.partitions, key=lambda part: (part.number, part.extent)):
         named = (part.type_code, part.uuid, part.name, part.flags, part.record_at)
@@ -58,9 +59,8 @@ def _digest(disk: Disk) -> str:
     return hashlib.sha256(json.dumps((label, disk_id, disk.sector_size, parts)).encode()).hexdigest()
 
 
-# Where signatures of what lay on a drive before may be: at either end of what is on it, and of what will be.
-#
-# A plan shows them and applying zeroes them, of new tables and of the members of arrays alike.
+# Where old signatures may be on a drive: at both ends of its current content and of the new content. A plan shows these
+# extents and applying zeroes them, for new tables as well as for members of arrays.
 
 HEAD = 5 * MIB
 TAIL = 2 * MIB
@@ -68,7 +68,7 @@ TAIL = 2 * MIB
 
 @dataclass(frozen=True, slots=True)
 class DataArea:
-    """Where on each member an array's data will lie: `offset` bytes from its start, `length` long; None: to its end."""
+    """The area of an array's data on each member: `offset` bytes from its start, `length` long; None: to its end."""
 
     offset: int = 0
     length: int | None = None
@@ -79,10 +79,10 @@ class DataArea:
 
 
 def wiped_ends(extents: Iterable[Extent], within: Extent, sector_size: int) -> tuple[Extent, ...]:
-    """Whole sectors, none outside `within`, sorted, and no two of them overlap. All in bytes, `sector_size` as well.
+    """Return both ends of the extents in whole sectors, clipped to `within`, sorted and merged. All in bytes.
 
-    As far as libblkid looks from either end: LUKS2 has its second header 4 MiB in at most, bcachefs and VMFS theirs
-    2 MiB in, Promise's RAID its superblock 3087 sectors of 512 bytes before the end (luks.c, bcache.c, vmfs.c,
+    They reach as far as libblkid looks from either end: LUKS2 has its second header 4 MiB in at most, bcachefs and VMFS
+    theirs 2 MiB in, Promise's RAID its superblock 3087 sectors of 512 bytes before the end (luks.c, bcache.c, vmfs.c,
     promise_raid.c). ZFS has 512 KiB at either end, md 0.90 up to 128 KiB from the end, LDM the last MiB.
     """
     ends = []
@@ -93,19 +93,19 @@ def wiped_ends(extents: Iterable[Extent], within: Extent, sector_size: int) -> t
     return merged(ends, within, sector_size)
 
 
-# The steps that a plan is made of: a small closed set of frozen values.
+# The steps of a plan: a closed set of frozen values.
 #
-# Each step is idempotent and states the world before and after it: already after means done, neither means
-# stop. Every size and offset is bytes. Offsets are counted from the start of the disk, unless a field says
+# Each step is idempotent and states the disk before and after it: a disk that is as after means done, neither means
+# stop. Every size and offset is in bytes. Offsets are counted from the start of the disk, unless the docstring states
 # that they are counted from the start of the partition or of the journal.
 
 
 @dataclass(frozen=True, slots=True)
 class JournalPlace:
-    """Where the journal lies, and how it is divided: copy, other copy, stash.
+    """The place of the journal, and its parts: first copy, second copy, stash.
 
-    `extent` is counted from the start of the disk, or of `file` where the journal lies elsewhere. `stash` is counted
-    from the start of `extent`.
+    `extent` is counted from the start of the disk, or of `file` if the journal is a file on another disk. `stash` is
+    counted from the start of `extent`.
     """
 
     extent: Extent
@@ -116,9 +116,9 @@ class JournalPlace:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What is taken off the disk and kept in the journal while the partition is in flight.
+    """The bytes that are saved in the journal and overwritten on the disk while the partition is in flight.
 
-    `ranges` cover everything that blkid would recognise, counted from the start of the partition.
+    `ranges` cover every signature that libblkid would recognise, counted from the start of the partition.
     """
 
     ranges: tuple[Extent, ...]
@@ -130,21 +130,21 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """How a copy is cut: docs/crash-safety.md, "Lanes"."""
+    """How a copy is divided into strips: docs/crash-safety.md, "Lanes"."""
 
-    window: int  # the longest run that one lane moves at once; never longer than the distance
-    batch: int  # bytes between two flushes, if there are enough lanes
-    group: int  # bytes whose lanes run together
+    window: int  # bytes that one strip copies at once; never more than the distance
+    batch: int  # bytes between two flushes, if there are enough strips
+    group: int  # bytes whose strips are copied concurrently
     stash: int  # bytes of stash that may be used
-    staged: bool = False  # the distance is so short that everything goes through the stash
+    staged: bool = False  # the distance is so short that all bytes are copied through the stash
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A field in a boot sector or a file that says where a partition begins.
+    """A field in a boot sector or a file that contains the start of a partition.
 
-    `at` is counted from the start of the partition. `before` and `after` are the field's values; a checksum over
-    patched sectors has neither, because it is computed from what is found there.
+    `at` is counted from the start of the partition. `before` and `after` are the field's values; a checksum of patched
+    sectors has neither, because it is computed from the sectors.
     """
 
     what: str  # "NTFS hidden sectors", "exFAT boot checksum"
@@ -156,7 +156,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class EntryChange:
-    """One entry of a partition table, before and after. `record` is the byte of a logical partition's EBR."""
+    """One entry of a partition table, before and after. `record`: the offset of the EBR of a logical partition."""
 
     number: int
     before: Extent
@@ -178,7 +178,7 @@ class NewEntry:
 
 @dataclass(frozen=True, slots=True)
 class CheckContent:
-    """Ask the file system's own checker, which writes nothing, whether it is whole."""
+    """Check a file system with its own checker, read-only."""
 
     partition: int
     extent: Extent
@@ -187,35 +187,35 @@ class CheckContent:
 
 @dataclass(frozen=True, slots=True)
 class ShrinkContent:
-    """Make a file system shorter with its own tool, before anything moves."""
+    """Shrink a file system with its own tool, before anything is moved."""
 
     partition: int
     extent: Extent
     kind: str
-    length: int  # bytes that it may have afterwards
+    length: int  # the largest size afterwards
 
 
 @dataclass(frozen=True, slots=True)
 class WriteJournal:
-    """The plan, the map of used blocks, the table and everything held, twice, before anything else is written."""
+    """Write the journal: plan, map of used blocks, table and saved bytes, in two copies, before any other write."""
 
     journal: JournalPlace
 
 
 @dataclass(frozen=True, slots=True)
 class ParkEntries:
-    """Give the entries a type that nothing mounts. From here on the disk is in flight.
+    """Give the entries a type that nothing mounts. From this step on the disk is in flight.
 
-    Logical partitions are parked by their container: the whole chain is out of sight.
+    Logical partitions are parked by their extended partition, which hides the whole chain.
     """
 
-    partitions: tuple[int, ...]  # those that move, were shrunk, or hold a file that names one
-    parked: tuple[int, ...]  # the entries that change: the same, or the container in place of its logicals
+    partitions: tuple[int, ...]  # those that move, were shrunk, or contain a file with the start of such a partition
+    parked: tuple[int, ...]  # the entries that change: the same, or the extended partition instead of its logicals
 
 
 @dataclass(frozen=True, slots=True)
 class HoldContent:
-    """Put markers over what the journal holds, at the old place."""
+    """Overwrite the saved bytes at the old place with markers."""
 
     partition: int
     source: Extent
@@ -224,7 +224,7 @@ class HoldContent:
 
 @dataclass(frozen=True, slots=True)
 class CopyContent:
-    """Copy what lies between the held ranges, in batches, each flushed, read back and recorded."""
+    """Copy the bytes between the saved ranges in batches, each flushed, read back and recorded."""
 
     partition: int
     kind: str
@@ -236,7 +236,7 @@ class CopyContent:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseContent:
-    """Put what the journal holds, patched, at the new place."""
+    """Write the saved bytes, patched, at the new place."""
 
     partition: int
     kind: str
@@ -247,21 +247,21 @@ class ReleaseContent:
 
 @dataclass(frozen=True, slots=True)
 class RebuildContent:
-    """Write a file system anew in its place, with all of its files, for sectors of another size.
+    """Recreate a file system in place, with all of its files, for another sector size.
 
-    The journal has the bytes of `held` as they were, and then as they will be.
+    The journal contains the bytes of `held` as they were, then as they will be.
     """
 
     partition: int
     kind: str
     extent: Extent
     sector_size: int
-    held: Held  # what is written, counted from the start of the partition
+    held: Held  # the bytes to write, counted from the start of the partition
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteTable:
-    """Point the entries at the new place: the moment the move becomes true."""
+    """Set the entries to the new place. This commits the move."""
 
     label: str  # "gpt" or "dos"
     changes: tuple[EntryChange, ...]
@@ -269,7 +269,7 @@ class RewriteTable:
 
 @dataclass(frozen=True, slots=True)
 class CopyDisk:
-    """Copy what is used of another disk to this one, each byte to its own place; the other one is only read."""
+    """Copy the used parts of another disk to the same offsets of this one. The other disk is only read."""
 
     source: Subject
     bytes: int
@@ -277,49 +277,49 @@ class CopyDisk:
 
 @dataclass(frozen=True, slots=True)
 class ConvertTable:
-    """Write the table for sectors of another size: the moment the conversion becomes true."""
+    """Write the table for another sector size. This commits the conversion."""
 
     label: str  # "gpt" or "dos"
     changes: tuple[EntryChange, ...]
-    sector_sizes: tuple[int, ...]  # of the new table, or of two in one place
+    sector_sizes: tuple[int, ...]  # of the new table, or of two tables on the disk
 
 
 @dataclass(frozen=True, slots=True)
 class CloseJournal:
-    """Wipe the journal's head: nothing is in flight any more."""
+    """Wipe the head of the journal. From this step on nothing is in flight."""
 
     journal: JournalPlace
 
 
 @dataclass(frozen=True, slots=True)
 class MakeTable:
-    """A new partition table for a disk without one (or, asked for, over what is there)."""
+    """Write a new partition table to a disk without one, or, if requested, over its content."""
 
     label: str
     entries: tuple[NewEntry, ...]
-    wipe: bool = False  # signatures that lie on the disk are wiped first
+    wipe: bool = False  # wipe the signatures on the disk first
 
 
 @dataclass(frozen=True, slots=True)
 class MakeMember:
-    """Get one drive ready to be a member of an array: a new table on it, or nothing where it is taken as it is.
+    """Prepare a drive as a member of an array: write a new table, or nothing if it is used as it is.
 
     Without `entries` the drive keeps its table, or gets none; `device` is then the partition or the whole drive.
     """
 
     disk: Subject
-    device: str  # what the array is made of: "/dev/nvme0n1p1"
-    label: str  # of the new table; "": none is made
+    device: str  # the member of the array: "/dev/nvme0n1p1"
+    label: str  # of the new table; "": no new table
     entries: tuple[NewEntry, ...] = ()
-    wipe: bool = False  # signatures that lie on what is taken are wiped first
-    holds: tuple[str, ...] = ()  # what `wipe` overwrites: each signature by kind, UUID, label and byte
-    zeroed: tuple[Extent, ...] = ()  # what `wipe` zeroes first
+    wipe: bool = False  # wipe the signatures on `device` first
+    holds: tuple[str, ...] = ()  # the signatures that `wipe` overwrites: kind, UUID, label and offset
+    zeroed: tuple[Extent, ...] = ()  # the extents that `wipe` zeroes first
     old_arrays: tuple[str, ...] = ()  # UUIDs of the md superblocks that `wipe` overwrites, as mdadm writes them
 
 
 @dataclass(frozen=True, slots=True)
 class MakeArray:
-    """Make an array of members that are ready. Done when an array of that UUID runs."""
+    """Create an array from prepared members. Done when an array with this UUID runs."""
 
     device: str  # "/dev/md/data"
     uuid: str  # as mdadm writes it, four words of eight digits
@@ -329,13 +329,13 @@ class MakeArray:
     layout: str  # "n2", "left-symmetric"; "": the level has none
     chunk: int | None  # None: the level has none
     metadata: str  # "1.2"
-    bitmap_chunk: int | None  # what one bit of the internal bitmap stands for; None: no bitmap
+    bitmap_chunk: int | None  # bytes covered by a bit of the internal bitmap; None: no bitmap
     data: DataArea
 
 
 @dataclass(frozen=True, slots=True)
 class MakeFileSystem:
-    """Make a file system. Done when one of that kind and UUID is there."""
+    """Create a file system. Done when `device` has one of this kind and UUID."""
 
     device: str
     kind: str
@@ -345,10 +345,10 @@ class MakeFileSystem:
 
 @dataclass(frozen=True, slots=True)
 class EditFile:
-    """Put lines into a text file of the system. Done when they are in it.
+    """Write lines into a text file of the system. Done when the file contains them.
 
-    A line of the file that has `instead_of` in it is replaced by them, else they are added at the end. What the file
-    was before is kept beside it under `backup`, with a number behind where there is one of an earlier run.
+    They replace a line that contains `instead_of`, or are appended. The previous file is kept beside it under the name
+    `backup`, with a number appended if that exists from an earlier run.
     """
 
     path: str
@@ -359,9 +359,9 @@ class EditFile:
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """Write a file that is aligntool's own, such as a unit or a script. Done when these lines are all that is in it.
+    """Write a file of aligntool, such as a unit or a script. Done when the file consists of these lines.
 
-    A file of that name with other text is replaced as a whole; what it was is kept as of an `EditFile`.
+    An existing file with other text is replaced as a whole, and kept as for `EditFile`.
     """
 
     path: str
@@ -371,7 +371,7 @@ class WriteFile:
 
 @dataclass(frozen=True, slots=True)
 class SetPartitionType:
-    """Give a partition another type. Nothing else of its entry changes."""
+    """Set the type of a partition. The rest of its entry is unchanged."""
 
     disk: str
     partition: int
@@ -383,7 +383,7 @@ INITRAMFS_MAKERS = ("initramfs-tools", "dracut", "mkinitcpio")
 
 @dataclass(frozen=True, slots=True)
 class RebuildInitramfs:
-    """Build the initramfs of every installed kernel again."""
+    """Rebuild the initramfs of every installed kernel."""
 
     maker: str  # one of INITRAMFS_MAKERS
 
@@ -394,7 +394,7 @@ class RebuildInitramfs:
 
 @dataclass(frozen=True, slots=True)
 class CheckInitramfs:
-    """Check that the line of an array is inside every initramfs that has to have it."""
+    """Check that every initramfs that needs it contains the ARRAY line of an array."""
 
     maker: str  # one of INITRAMFS_MAKERS
     uuid: str  # of the array
@@ -406,56 +406,58 @@ class CheckInitramfs:
 
 @dataclass(frozen=True, slots=True)
 class ReloadUnits:
-    """Have systemd read its unit files and fstab again."""
+    """Reload the unit files and fstab: systemctl daemon-reload."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnableUnit:
-    """Have systemd start a unit at every start of the machine."""
+    """Enable a unit, so that systemd starts it at boot."""
 
     unit: str
 
 
 @dataclass(frozen=True, slots=True)
 class MakeDirectory:
-    """Make a directory, with those above it that are missing."""
+    """Create a directory and its missing parents."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Mount what fstab has for a directory. Done when it is mounted there."""
+    """Mount a directory by its fstab line. Done when it is mounted."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Swapon:
-    """Use a swap space. Done when it is in use."""
+    """Enable a swap area. Done when it is in use."""
 
     uuid: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReencryptSectors:
-    """Encrypt a LUKS2 anew in larger sectors, by cryptsetup, under its own journal. Done when its header says so."""
+    """Reencrypt a LUKS2 with larger sectors, by cryptsetup and its own journal. Done when its header has that size."""
 
     partition: int
     extent: Extent
     uuid: str  # of the LUKS2
-    before: int  # bytes of an encrypted sector
+    before: int  # bytes of an encryption sector
     after: int
 
 
-# The steps that give the members of a running array another size of logical blocks, one after the other.
+# The steps that change the logical block size of the members of a running array, one member after the other.
 #
-# `array` is its UUID, by which it is found; `path` is what it was called when the plan was made.
+# `array` is the UUID, by which the array is found; `path` is its path when the plan was made.
 
 
 @dataclass(frozen=True, slots=True)
 class CheckArray:
-    """Have md compare all copies, or parity and data. Done when nothing differs and no member is missing."""
+    """Run a check of md, which compares all copies, or parity and data. Done if nothing differs and no member is
+    missing.
+    """
 
     array: str
     path: str
@@ -463,23 +465,23 @@ class CheckArray:
 
 @dataclass(frozen=True, slots=True)
 class TakeOutMember:
-    """Take a member out of its array; where there is a spare, after that holds everything that the member does."""
+    """Remove a member from its array; if there is a spare, after the spare has been rebuilt as its replacement."""
 
     array: str
     path: str
     device: str
-    spare: str = ""  # "": the others alone hold the data until the member is back
+    spare: str = ""  # "": only the other members have the data until the member is added again
 
 
 @dataclass(frozen=True, slots=True)
 class FormatMember:
-    """Format the NVMe namespace of a member that was taken out, and write its table again: same bytes, same GUIDs."""
+    """Format the NVMe namespace of a removed member, and rewrite its table with the same extents and GUIDs."""
 
     array: str
     path: str
     disk: Subject
     device: str
-    namespace: int  # its number on its drive
+    namespace: int  # its number on the drive
     format_before: int  # index of the LBA format
     block_before: int  # bytes of its logical blocks
     format_after: int
@@ -490,9 +492,9 @@ class FormatMember:
 
 @dataclass(frozen=True, slots=True)
 class PutBackMember:
-    """Add a member to its array, and wait until it holds everything that it should.
+    """Add a member to its array, and wait until it is rebuilt.
 
-    `block_size`: the array's own logical blocks get at least that large, for which it is assembled again if necessary.
+    `block_size`: the logical blocks of the array become at least this large; the array is reassembled if necessary.
     """
 
     array: str
@@ -504,7 +506,7 @@ class PutBackMember:
 ContentStep = CheckContent | ShrinkContent | HoldContent | CopyContent | ReleaseContent | RebuildContent
 
 Commit = RewriteTable | ConvertTable
-"""The steps from which on the new table counts."""
+"""The steps that commit: from then on the new table is valid."""
 
 MoveStep = ContentStep | WriteJournal | ParkEntries | Commit | CloseJournal | MakeTable | CopyDisk
 """The steps that change a partition table."""
@@ -514,31 +516,31 @@ FileStep = EditFile | WriteFile
 InitramfsStep = RebuildInitramfs | CheckInitramfs
 
 SystemStep = SetPartitionType | InitramfsStep | ReloadUnits | EnableUnit | MakeDirectory | Mount | Swapon
-"""The steps that run a program of the system which may be run again at any time."""
+"""The steps that run a program of the system, all of which can be repeated at any time."""
 
 MemberStep = CheckArray | TakeOutMember | FormatMember | PutBackMember
 """The steps that change the members of a running array."""
 
 DriveStep = MakeMember | FormatMember
-"""The steps that hold the identity of a drive of an array."""
+"""The steps that contain the identity of a drive of an array."""
 
 ArrayStep = MakeMember | MakeArray | MakeFileSystem | FileStep | SystemStep | MemberStep | ReencryptSectors
-"""The steps that go by a record: those that make an array or keep one, and those that change a layer in its place; none
-of them is ever in a journal."""
+"""The steps whose progress is in a record, never in a journal: they create, persist or reformat an array, or change a
+layer in place."""
 
 Step = MoveStep | ArrayStep
-"""Every step that a plan may have as it is read."""
+"""Every step that may occur in a plan document."""
 
 
 def move_step(step: Step) -> MoveStep:
-    """Return the step itself. Raise ValueError for a step of an array."""
+    """Return the step, narrowed to a MoveStep. Raises ValueError for a step of an array."""
     if isinstance(step, ArrayStep):
         raise ValueError(f"{type(step).__name__} is a step of an array")
     return step
 
 
 def array_step(step: Step) -> ArrayStep:
-    """Return the step itself. Raise ValueError for a step of a move."""
+    """Return the step, narrowed to an ArrayStep. Raises ValueError for a step of a move."""
     if isinstance(step, MoveStep):
         raise ValueError(f"{type(step).__name__} is a step of a move")
     return step

@@ -1,7 +1,7 @@
-"""What the system keeps in its files so that arrays come back: mdadm.conf, fstab, crypttab, the initramfs images.
+"""The config files that matter for arrays at boot, as values: mdadm.conf, fstab, crypttab, initramfs images.
 
-A line must be found again just as it stands when it is to be changed. These files are written by hand: what is not a
-line of its kind is left out, and nothing here stops at it.
+Each line keeps its exact text, so that it can be found again to be changed. The files are written by hand: a line that
+is invalid is skipped, never an error.
 """
 
 import re
@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from aligntool.values import dataclass
 
-LATE_START = "mdadm-late-start.timer"  # aligntool's own: docs/decisions/0022
+LATE_START = "mdadm-late-start.timer"  # installed by aligntool: docs/decisions/0022
 LATE_START_ENABLED = f"/etc/systemd/system/sysinit.target.wants/{LATE_START}"  # the link that `systemctl enable` makes
 
 
@@ -21,21 +21,21 @@ class ArrayLine:
     """An ARRAY line of mdadm.conf(5), continuation lines joined."""
 
     file: str
-    text: str  # as it stands there; a line that is continued, joined by spaces
-    device: str | None = None  # "/dev/md/data", "<ignore>"; None: the line names none
+    text: str  # as in the file; with continuation lines, joined by spaces
+    device: str | None = None  # "/dev/md/data", "<ignore>"; None: not in the line
     uuid: str | None = None  # lower case, four words of eight digits
     name: str | None = None  # "host:data"
-    pinned: tuple[str, ...] = ()  # what else it goes by: "devices", "super-minor"
-    joined: bool = False  # it was spread over several lines
+    pinned: tuple[str, ...] = ()  # other criteria: "devices", "super-minor"
+    joined: bool = False  # it has continuation lines
 
 
 @dataclass(frozen=True, slots=True)
 class MdadmConf:
-    """All files of it together."""
+    """The content of mdadm.conf(5), all its files merged."""
 
-    files: tuple[str, ...] = ()  # those that are there, the main one first
+    files: tuple[str, ...] = ()  # the existing files, the main one first
     arrays: tuple[ArrayLine, ...] = ()
-    homehost: str | None = None  # "<system>", "<ignore>" or a name; None: not said
+    homehost: str | None = None  # "<system>", "<ignore>" or a name; None: not set
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +51,19 @@ class TableLine:
 
 @dataclass(frozen=True, slots=True)
 class Initramfs:
-    """What one initramfs image has for starting arrays."""
+    """The parts of an initramfs image that assemble arrays."""
 
     path: str
-    maker: str = ""  # "initramfs-tools", "dracut", "mkinitcpio"; "": not told
+    maker: str = ""  # "initramfs-tools", "dracut", "mkinitcpio"; "": unknown
     has_mdadm: bool = False
-    conf: MdadmConf | None = None  # None: no mdadm.conf is inside
+    conf: MdadmConf | None = None  # None: it contains no mdadm.conf
     arrays_asked: tuple[str, ...] = ()  # dracut: the UUIDs of rd.md.uuid= inside
-    unseen: str = ""  # why nobody could look inside; "": it was looked into
+    unseen: str = ""  # why it could not be read; "": it was read
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """When a machine was looked at, by which version, and its name where the user asked for it. None: not known."""
+    """Date and version of an inventory, and the host name if the user requested it. None: unknown."""
 
     date: str | None = None  # UTC, ISO 8601
     aligntool: str | None = None
@@ -72,7 +72,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Of the machine that was looked at. Lines are kept as they stand in their files."""
+    """The config files and settings of the inventoried machine. Lines keep their exact text."""
 
     family: str | None = None  # "debian", "debian-dracut", "fedora", "opensuse", "arch"
     hostname: str | None = None
@@ -80,23 +80,23 @@ class System:
     fstab: tuple[TableLine, ...] = ()
     crypttab: tuple[TableLine, ...] = ()
     initramfs: tuple[Initramfs, ...] = ()
-    command_line: tuple[str, ...] = ()  # words of the kernel's that have to do with arrays, root and resume
-    unfinished: tuple[str, ...] = ()  # arrays whose making was begun and has not ended, a sentence each
+    command_line: tuple[str, ...] = ()  # words of the kernel command line on arrays, root and resume
+    unfinished: tuple[str, ...] = ()  # arrays whose creation was begun and not finished, a sentence each
     discards_on_parity: bool | None = None  # raid456's devices_handle_discard_safely
     late_start: bool = False  # LATE_START is enabled
 
 
-# The lines of those files, read.
+# Parsers of these files.
 
-LONGEST = 4096  # characters of a line; nobody writes a longer one
+LONGEST = 4096  # characters; longer lines are skipped
 MOST_LINES = 10_000
 _UUID = re.compile(r"[0-9a-f]{32}")
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 def parse_mdadm_conf(text: str, file: str) -> MdadmConf:
-    """Return mdadm.conf(5): keywords may be cut to three letters; a line that begins with a blank continues the one
-    before.
+    """Return the content of an mdadm.conf(5). Keywords may be abbreviated to three letters; a line that begins with a
+    blank continues the previous one.
     """
     arrays: list[ArrayLine] = []
     homehost = None
@@ -111,7 +111,7 @@ def parse_mdadm_conf(text: str, file: str) -> MdadmConf:
 
 
 def merge_confs(confs: list[MdadmConf]) -> MdadmConf:
-    """Return the merged files that mdadm reads together; of two home hosts the first counts."""
+    """Return the files that mdadm reads, merged. Of several HOMEHOST lines the first counts."""
     return MdadmConf(
         tuple(file for conf in confs for file in conf.files),
         tuple(line for conf in confs for line in conf.arrays),
@@ -120,7 +120,7 @@ def merge_confs(confs: list[MdadmConf]) -> MdadmConf:
 
 
 def parse_fstab(text: str) -> tuple[TableLine, ...]:
-    """Return the lines of fstab(5). Blanks in a field are written \040."""
+    """Return the lines of fstab(5), in which blanks in a field are escaped as \040."""
     found = []
     for line, fields in _fields(text, 3):
         spec, place, kind = (unescape(field.encode("utf-8", "replace")) for field in fields[:3])
@@ -130,12 +130,12 @@ def parse_fstab(text: str) -> tuple[TableLine, ...]:
 
 
 def parse_crypttab(text: str) -> tuple[TableLine, ...]:
-    """Return the lines of crypttab(5): the name of the mapping, the device below it."""
+    """Return the lines of crypttab(5): name of the mapping, device."""
     return tuple(TableLine(line, _unquote(fields[1]), fields[0], "crypt") for line, fields in _fields(text, 2))
 
 
 def is_about_arrays(word: str) -> bool:
-    """Return whether a word of the kernel's command line names the root, the swap or an array."""
+    """Return whether a word of the kernel command line names the root file system, the resume device or an array."""
     return word.startswith(("root=", "resume=", "rd.md", "rd.auto", "md=", "raid="))
 
 
@@ -144,7 +144,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _fields(text: str, least: int) -> Iterator[tuple[str, list[str]]]:
-    """Yield each line that is no comment and has its fields, with them."""
+    """Yield (line, fields) for each line that is not a comment and has at least `least` fields."""
     for line in _lines(text):
         fields = line.split()
         if len(fields) >= least and not fields[0].startswith("#"):
@@ -152,22 +152,22 @@ def _fields(text: str, least: int) -> Iterator[tuple[str, list[str]]]:
 
 
 def _joined(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each line with its continuations, and whether there are any."""
-    waiting: list[str] = []
+    """Yield each line joined with its continuation lines, and whether it has any."""
+    parts: list[str] = []
     for line in (*_lines(text), ""):
-        if line[:1] in (" ", "\t") and waiting:
-            waiting += [line.strip()] if line.strip() else []
+        if line[:1] in (" ", "\t") and parts:
+            parts += [line.strip()] if line.strip() else []
             continue
-        if waiting:
-            yield " ".join(waiting), len(waiting) > 1
-        waiting = [line.rstrip()] if line.strip() else []
+        if parts:
+            yield " ".join(parts), len(parts) > 1
+        parts = [line.rstrip()] if line.strip() else []
 
 
 def _words(line: str) -> list[str]:
     reader = shlex.shlex(line, posix=True, punctuation_chars=False)
     reader.whitespace_split, reader.commenters, reader.escape = True, "", ""
     words: list[str] = []
-    with suppress(ValueError):  # a quotation mark without its other one: mdadm takes it to the end of the line
+    with suppress(ValueError):  # an unbalanced quotation mark, which mdadm extends to the end of the line
         for word in takewhile(lambda word: not word.startswith("#"), reader):
             words.append(word)
     return words
@@ -195,17 +195,19 @@ def _array_line(words: list[str], text: str, file: str, *, joined: bool) -> Arra
 
 
 def unescape(word: bytes) -> str:
-    r"""Return the text without octal escapes: \040, \011, \012, \134, \043 (fs/proc_namespace.c, mangle)."""
+    r"""Return the text with its octal escapes decoded: \040, \011, \012, \134, \043 (fs/proc_namespace.c, mangle)."""
     return _OCTAL.sub(lambda found: bytes((int(found[1], 8) & 0xFF,)), word).decode("utf-8", "replace")
 
 
 def _unquote(spec: str) -> str:
-    """Return the text without quotes, which some write as UUID="..." and libmount removes."""
+    """Return the text without quotes, as in UUID="...", which libmount removes as well."""
     return spec.replace('"', "").replace("'", "")
 
 
 def array_uuid(text: str | None) -> str | None:
-    """Return mdadm's four words of eight digits, from these or from the kernel's and blkid's form with hyphens."""
+    """Return a UUID as four words of eight digits, as written by mdadm, from this form or the one with hyphens of the
+    kernel and blkid. Return None if it is not a UUID.
+    """
     digits = (text or "").lower().replace("-", "").replace(":", "")
     if not _UUID.fullmatch(digits):
         return None

@@ -1,7 +1,6 @@
-"""Bytes and extents.
+"""Units of size, extents, alignment arithmetic, and sizes and rates as text.
 
-Inside aligntool every bare size or offset is a count of bytes. Sectors exist only where the outside world insists
-on them: in `probe.tables` on the way in and in `apply` on the way out.
+Inside aligntool every bare size or offset is in bytes. Sectors occur only in `formats` and in calls to the kernel.
 """
 
 from collections.abc import Iterable
@@ -19,7 +18,7 @@ _UNITS = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": TIB, "PiB": PIB}
 
 @dataclass(frozen=True, slots=True, order=True)
 class Extent:
-    """A half-open run of bytes: `start` is in, `end` is out."""
+    """A half-open run of bytes: includes `start`, excludes `end`."""
 
     start: int
     length: int
@@ -39,28 +38,28 @@ class Extent:
 
 
 def off_by(offset: int, grid: int, phase: int = 0) -> int:
-    """Return how many bytes `offset` is past the last point of the grid; 0 means on it.
+    """Return how many bytes `offset` is past the last boundary of the grid; 0 means on it.
 
-    The grid's points are the multiples of `grid` shifted up by `phase` bytes (the kernel's `alignment_offset`).
+    The boundaries are the multiples of `grid` shifted up by `phase` bytes (the kernel's `alignment_offset`).
     """
     return (offset - phase) % grid
 
 
 def align_up(offset: int, grid: int, phase: int = 0) -> int:
-    """Return the first point of the grid at or after `offset`."""
+    """Return the first boundary of the grid at or after `offset`."""
     return offset + (phase - offset) % grid
 
 
 def align_down(offset: int, grid: int, phase: int = 0) -> int:
-    """Return the last point of the grid at or before `offset`."""
+    """Return the last boundary of the grid at or before `offset`."""
     return offset - (offset - phase) % grid
 
 
 def merged(extents: Iterable[Extent], within: Extent, grid: int) -> tuple[Extent, ...]:
-    """Return the extents widened to the grid, none outside `within`, sorted, and no two of them touch."""
+    """Return the extents widened to the grid, clipped to `within`, sorted, and merged if they touch."""
     found: list[Extent] = []
-    for one in sorted(each for each in extents if each.length > 0):
-        start, end = max(align_down(one.start, grid), within.start), min(align_up(one.end, grid), within.end)
+    for extent in sorted(each for each in extents if each.length > 0):
+        start, end = max(align_down(extent.start, grid), within.start), min(align_up(extent.end, grid), within.end)
         if start < end and found and start <= found[-1].end:
             end = max(end, found[-1].end)
             start = found.pop().start
@@ -74,12 +73,12 @@ def is_power_of_two(number: int) -> bool:
 
 
 def parse_size(text: str) -> int:
-    """Read "4096", "512B", "4KiB" or "1MiB" into bytes.
+    """Return the bytes of "4096", "512B", "4KiB" or "1MiB".
 
-    "1M" and "1MB" are refused: tools disagree by 4.9 % on what they mean, and a partition placed by the wrong one is
-    exactly the fault this program exists to find.
+    "1M" and "1MB" are refused: tools disagree by 4.9 % on their meaning, and a partition placed by the wrong one has
+    exactly the fault that this program finds.
 
-    Raises ValueError with a sentence for the user.
+    Raises ValueError with a message for the user.
     """
     number = text.strip()
     factor = 1
@@ -93,7 +92,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size: int) -> str:
-    """Return it in the largest unit that divides `size` exactly, without rounding: 32256B, 4KiB, 1MiB."""
+    """Return the size in the largest unit that divides it, without rounding: 32256B, 4KiB, 1MiB."""
     for unit, factor in reversed(_UNITS.items()):
         if size and size % factor == 0:
             return f"{size // factor}{unit}"
@@ -101,7 +100,7 @@ def format_size(size: int) -> str:
 
 
 def format_about(size: int) -> str:
-    """Return it rounded, for reading and not for copying: one decimal in the largest unit that fits, 931.5GiB."""
+    """Return the size rounded to one decimal in the largest unit that fits: 931.5GiB. Not for input to a program."""
     for unit, factor in reversed(_UNITS.items()):
         if abs(size) >= factor:
             whole = f"{size / factor:.1f}".removesuffix(".0")
@@ -110,8 +109,8 @@ def format_about(size: int) -> str:
 
 
 def format_start(start: int, sector_size: int) -> str:
-    """Return where a partition starts, rounded beside its exact sector: 31.50KiB, 1.00MiB. A byte within a sector is
-    exact, because it has none.
+    """Return the start of a partition, rounded to two decimals, to be shown beside its sector: 31.50KiB, 1.00MiB. A
+    start within a sector is exact, because no sector is shown beside it.
     """
     if start == 0 or start % sector_size:
         return format_size(start)
@@ -125,13 +124,13 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def mb_s(bytes_per_s: float) -> str:
-    """Return a rate in MB/s (10^6 bytes) as benchmarks print it: one decimal, and more where the rate is small."""
+    """Return a rate in MB/s (10^6 bytes) as benchmarks print it: one decimal, more for small rates."""
     rate = bytes_per_s / 10**6
     return significant(rate) if rate < 10 else f"{rate:.1f}" if rate < 10**4 else f"{rate:.0f}"
 
 
 def format_rate(bytes_per_s: float) -> str:
-    """Return a rate in powers of ten, as drives and links are sold: 3.94 GB/s."""
+    """Return a rate in decimal units, as for drives and links: 3.94 GB/s."""
     if bytes_per_s >= 10**9:
         return f"{bytes_per_s / 10**9:.2f} GB/s"
     if bytes_per_s >= 10**6:

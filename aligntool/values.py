@@ -1,9 +1,9 @@
-"""The `dataclass` of the standard library, at a tenth of its cost at start-up.
+"""A replacement for `dataclasses.dataclass` with a tenth of its cost at start-up.
 
-The standard library writes and compiles up to ten methods for each class: 0.4 ms a class in Python 3.11, which was half
-of an audit (docs/decisions/0026-rare-modules-when-needed.md). Here it makes the fields and slots of a class, and the
-methods are functions that all classes share. Making an instance takes about 1 µs longer, so a class of which there are
-very many stays with the standard library.
+The standard library generates and compiles up to ten methods for each class: 0.4 ms per class in Python 3.11, which was
+half of an audit (docs/decisions/0026-rare-modules-when-needed.md). Here it only makes the fields and slots of a class;
+all classes share the same methods. Creating an instance takes about 1 µs longer, so classes with very many instances
+use the standard library.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,22 +34,22 @@ def with_shared_methods(*, frozen: bool = False, slots: bool = False) -> Callabl
 
 @cache
 def _parameters(kind: Any) -> tuple[set[str], Mapping[str, object], Sequence[tuple[str, Callable[[], object]]]]:
-    """Return the names of the parameters, their defaults, and the functions that make a default."""
-    given = [each for each in fields(kind) if each.init]
-    defaults = {each.name: each.default for each in given if each.default is not MISSING}
-    makers = [(each.name, each.default_factory) for each in given if each.default_factory is not MISSING]
-    return {each.name for each in given}, defaults, makers
+    """Return the names of the parameters, their defaults, and their default factories."""
+    parameters = [field for field in fields(kind) if field.init]
+    defaults = {field.name: field.default for field in parameters if field.default is not MISSING}
+    factories = [(field.name, field.default_factory) for field in parameters if field.default_factory is not MISSING]
+    return {field.name for field in parameters}, defaults, factories
 
 
-def _init(self: Any, *given: object, **named: object) -> None:
-    names, defaults, makers = _parameters(self.__class__)
-    explicit = {**dict(zip(self.__match_args__, given, strict=False)), **named}
+def _init(self: Any, *positional: object, **named: object) -> None:
+    names, defaults, factories = _parameters(self.__class__)
+    explicit = {**dict(zip(self.__match_args__, positional, strict=False)), **named}
     values = {**defaults, **explicit}
-    for name, make in makers:
+    for name, make in factories:
         if name not in values:
             values[name] = make()
-    if values.keys() != names or len(explicit) < len(given) + len(named):
-        signature(type(self)).bind(*given, **named)  # raises TypeError, which names what is wrong
+    if values.keys() != names or len(explicit) < len(positional) + len(named):
+        signature(type(self)).bind(*positional, **named)  # raises a TypeError that names the wrong parameter
     for name, value in values.items():
         _set(self, name, value)
     if after := getattr(self, "__post_init__", None):
@@ -57,18 +57,20 @@ def _init(self: Any, *given: object, **named: object) -> None:
 
 
 def _repr(self: Any) -> str:
-    shown = (each.name for each in fields(self) if each.repr)
+    shown = (field.name for field in fields(self) if field.repr)
     return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 @cache
 def _compared(kind: Any) -> Callable[[object], tuple[object, ...]]:
-    """Return what reads the compared fields of an instance; the class before them makes even a single one a tuple."""
-    return attrgetter("__class__", *(each.name for each in fields(kind) if each.compare))
+    """Return a getter of the compared fields. The class comes first, so that the result is a tuple even for one
+    field.
+    """
+    return attrgetter("__class__", *(field.name for field in fields(kind) if field.compare))
 
 
 def _hash(self: Any) -> int:
-    return hash(_compared(self.__class__)(self)[1:])  # that of a class is another one in each run
+    return hash(_compared(self.__class__)(self)[1:])  # without the class, whose hash differs in each run
 
 
 def _eq(self: Any, other: Any) -> Any:
@@ -87,19 +89,19 @@ def _refuse_deleting(_: object, name: str) -> None:
 
 
 def _getstate(self: Any) -> list[object]:
-    return [getattr(self, each.name) for each in fields(self)]
+    return [getattr(self, field.name) for field in fields(self)]
 
 
 def _setstate(self: Any, state: Sequence[object]) -> None:
-    for each, value in zip(fields(self), state, strict=True):
-        _set(self, each.name, value)
+    for field, value in zip(fields(self), state, strict=True):
+        _set(self, field.name, value)
 
 
 class _LateSignature:
-    """The parameters of a class, for `help()` and `inspect.signature`; the standard library knows them."""
+    """The signature of a class for `help()` and `inspect.signature`, made by the standard library on access."""
 
     def __get__(self, _: object, kind: Any) -> Signature:
-        return signature(make_dataclass(kind.__name__, [(each.name, each.type, each) for each in fields(kind)]))
+        return signature(make_dataclass(kind.__name__, [(field.name, field.type, field) for field in fields(kind)]))
 
 
 _SHARED = {"__init__": _init, "__repr__": _repr, "__eq__": _eq, "__signature__": _LateSignature()}
@@ -112,6 +114,6 @@ _FROZEN = {
 }
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass as dataclass  # type checkers know what it makes of a class
+    from dataclasses import dataclass as dataclass  # type checkers know this one
 else:
     dataclass = with_shared_methods

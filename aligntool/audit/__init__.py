@@ -1,1 +1,1 @@
-"""An inventory -> verdicts and findings: what starts off its boundaries, what it costs, what else is wrong. Pure."""
+"""Judge an inventory: verdicts on the starts of partitions, their cost, and findings. Pure: it reads no machine."""

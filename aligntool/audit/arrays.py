@@ -11,27 +11,27 @@ from aligntool.system import System
 from aligntool.units import GIB, KIB, MIB, Extent, format_about, format_size
 from aligntool.values import dataclass
 
-# Arrays that run: their state, their chunk, their bitmap, their members. An array as `aligntool raid plan` recommends
-# it gives no error and no warning here; one without a bitmap gives AT605.
+# Running arrays: state, chunk, bitmap, members. An array made as `aligntool raid plan` recommends causes no error or
+# warning here, except AT605 if it has no bitmap.
 
 LEAST_CHUNK = 16 * KIB
 FULL_STRIPE = MIB  # RAID5_MAX_REQ_STRIPES: 256 pages of 4 KiB in one request, drivers/md/raid5.c
 PARITY_BITMAP = GIB
-NEEDS_BITMAP = 100 * GIB  # from members of this size on mdadm makes one, or asks (Create.c, mdadm.c)
+NEEDS_BITMAP = 100 * GIB  # from this member size on mdadm creates a bitmap, or asks (Create.c, mdadm.c)
 PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
 REDUNDANT = ("raid1", "raid4", "raid5", "raid6", "raid10")
 _BUSY = {
-    "resync": "its copies are made alike",
+    "resync": "its copies are being synchronised",
     "recover": "a member is rebuilt",
     "check": "its copies are compared",
-    "repair": "its copies are compared and made alike",
+    "repair": "its copies are being compared and synchronised",
     "reshape": "it changes its shape",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A drive, or one of its partitions."""
+    """A drive or a partition, with the verdict on its drive."""
 
     judged: Judged
     partition: Partition | None = None
@@ -42,31 +42,31 @@ class Member:
 
     @property
     def name(self) -> str:
-        """Return the kernel's name."""
+        """Return the kernel's name of the drive or partition."""
         if self.partition is None:
             return self.disk.name
         return self.partition.node or partition_node(self.disk.name, self.partition.number)
 
     @property
     def grids(self) -> tuple[Grid, ...]:
-        """Return the grids that matter for a start."""
+        """Return the grids that decide whether a start is aligned: all but the informational ones."""
         return tuple(grid for grid in self.judged.grids if grid.severity is not Severity.INFO)
 
 
 Members = Mapping[str, Member]
-"""By kernel name, of everything that could be a member."""
+"""Every drive and partition that could be a member, by kernel name."""
 
 
 def members_of(judged: Sequence[Judged]) -> Members:
-    found = {one.disk.name: Member(one) for one in judged}
-    for one in judged:
-        found.update((part.node, Member(one, part)) for part in one.disk.partitions if part.node)
-    return found
+    members = {drive.disk.name: Member(drive) for drive in judged}
+    for drive in judged:
+        members.update((part.node, Member(drive, part)) for part in drive.disk.partitions if part.node)
+    return members
 
 
 def partition_node(disk: str, number: int) -> str:
-    """Return a partition's name or path, by the kernel's rule: "p" after a digit (block/partitions/core.c,
-    disk_name).
+    """Return the name or path of a partition by the kernel's rule: a "p" after a trailing digit
+    (block/partitions/core.c, disk_name).
     """
     return f"{disk}p{number}" if disk[-1:].isdigit() else f"{disk}{number}"
 
@@ -76,7 +76,7 @@ def is_flash(disk: Disk) -> bool:
 
 
 def chunk_units(grids: Sequence[Grid]) -> tuple[Grid, ...]:
-    """Return the boundaries of a member that a chunk must not cut."""
+    """Return the grids of a member whose units a chunk must not cut."""
     kinds = (GridKind.PHYSICAL, GridKind.MINIMUM_IO, GridKind.PAGE, GridKind.UNIT)
     return tuple(grid for grid in grids if grid.kind in kinds)
 
@@ -86,11 +86,11 @@ def array_findings(disk: Disk, members: Members, system: System | None) -> Itera
     if facts is None or facts.level == "container":
         return
     known = [members[name] for name in facts.members if name in members]
-    yield from _state(disk, facts)
+    yield from _state_findings(disk, facts)
     yield from _chunk_findings(disk, facts, known)
-    yield from _stripe(disk, facts)
-    yield from _bitmap(disk, facts, known)
-    yield from _discards(disk, facts, known, system.discards_on_parity if system else None)
+    yield from _stripe_findings(disk, facts)
+    yield from _bitmap_findings(disk, facts, known)
+    yield from _discard_findings(disk, facts, known, system.discards_on_parity if system else None)
     sizes = {member.name: member.disk.limits.logical_block_size for member in known}
     if len(set(sizes.values()) - {None}) > 1:
         yield tell(
@@ -101,7 +101,7 @@ def array_findings(disk: Disk, members: Members, system: System | None) -> Itera
         )  # fmt: skip
 
 
-def _state(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
+def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
     if facts.degraded:
         there = f", of {facts.devices}" if facts.devices else ""
         rebuilt = " and is being rebuilt" if facts.sync_action == "recover" else ""
@@ -110,12 +110,12 @@ def _state(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
         yield tell(disk, Code.ARRAY_DEGRADED, Severity.ERROR, text, evidence, next_=detail)
     if what := _BUSY.get(facts.sync_action or ""):
         text = f"{what} ({facts.sync_action}{sync_words(facts)})"
-        evidence = "measurements until it is done tell nothing; of a mirror all reads go to the first member"
+        evidence = "measurements are not valid until it is done; all reads of a mirror go to its first member"
         yield note(disk, Code.ARRAY_BUSY, text, evidence, next_="cat /proc/mdstat")
 
 
 def sync_words(facts: ArrayFacts) -> str:
-    """Return progress, rate and time left; "" where they are unknown."""
+    """Return progress, rate and time left of a resync as text, or "" if unknown."""
     done, total, rate = facts.sync_done, facts.sync_total, facts.sync_rate
     if done is None or not total:
         return ""
@@ -124,7 +124,7 @@ def sync_words(facts: ArrayFacts) -> str:
 
 
 def _chunk_findings(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Finding]:
-    """Yield the finding on the chunk: of several boundaries that it cuts, only the most severe is reported."""
+    """Yield the finding on the chunk. Of several units that it cuts, report only the largest."""
     chunk = facts.chunk
     if not chunk:
         return
@@ -143,7 +143,9 @@ def _chunk_findings(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Itera
 
 
 def _longer_chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> tuple[str, ...]:
-    """Return a sentence with the command that changes a chunk in its place; none where there is no such one."""
+    """Return advice with the command that changes the chunk in place, or () if no chunk size fits or the level
+    does not allow it.
+    """
     units = {grid.size for member in known for grid in chunk_units(member.judged.grids)}
     fits = (chunk for chunk in (LEAST_CHUNK << at for at in range(8)) if not any(chunk % unit for unit in units))
     chunk = next((chunk for chunk in fits if facts.each and facts.each % chunk == 0), 0)
@@ -153,7 +155,7 @@ def _longer_chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> tuple[s
     return (f"in its place, with FILE on another drive and a backup of everything: {grow}",)
 
 
-def _stripe(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
+def _stripe_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
     parity, count = PARITY.get(facts.level), facts.devices or len(facts.members)
     if parity is None or not facts.chunk or count <= parity:
         return
@@ -167,7 +169,7 @@ def _stripe(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
         yield note(disk, Code.STRIPE_TOO_LONG, f"a full stripe is {stripe}, {most}", *evidence)
 
 
-def _bitmap(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Finding]:
+def _bitmap_findings(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Finding]:
     if facts.level not in REDUNDANT or (facts.metadata or "").startswith("external"):
         return
     if facts.policy == "resync" or (facts.policy is None and facts.bitmap == "none"):
@@ -179,11 +181,13 @@ def _bitmap(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Find
         text = f"has no bitmap: after a crash {each} is resynchronised, and until then a second failure can lose data"
         yield _bitmap_finding(disk, facts, Code.BITMAP_MISSING, severity, text, grow)
     elif facts.level in PARITY and facts.bitmap != "external" and _all_flash(known):
-        yield from _fine_bitmap(disk, facts)
+        yield from _fine_bitmap_findings(disk, facts)
 
 
-def _fine_bitmap(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
-    """A coarser bit than a member's length there is not: what `raid plan` takes for small members."""
+def _fine_bitmap_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
+    """Yield a finding if a bit of the bitmap covers less than PARITY_BITMAP, or for small members less than the largest
+    power of two that fits into a member, which `raid plan` uses.
+    """
     chunk, most = facts.bitmap_chunk, PARITY_BITMAP
     while facts.each is not None and most > facts.each and most > MIB:
         most //= 2
@@ -199,14 +203,16 @@ def _fine_bitmap(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
 def _bitmap_finding(
     disk: Disk, facts: ArrayFacts, code: Code, severity: Severity, text: str, grow: str, *evidence: str
 ) -> Finding:
-    """While anything is done to the whole array md answers a change of its bitmap by EBUSY: md.c, update_array_info."""
+    """Return a finding whose next command changes the bitmap, or waits: during a resync or similar md refuses a change
+    of the bitmap with EBUSY (md.c, update_array_info).
+    """
     if facts.sync_action in (None, "idle"):
         return tell(disk, code, severity, text, *evidence, next_=grow)
     later = f"no bitmap can be changed while sync_action is {facts.sync_action}; once it is idle: {grow}"
     return tell(disk, code, severity, text, *evidence, later, next_="cat /proc/mdstat")
 
 
-_WHY = {
+_WHY_NO_DISCARDS = {
     True: "raid456's devices_handle_discard_safely is on; the array was assembled before that, or a stripe is longer "
     "than what a member discards at once",
     False: "raid456's devices_handle_discard_safely is off",
@@ -214,20 +220,22 @@ _WHY = {
 }
 
 
-def _discards(disk: Disk, facts: ArrayFacts, known: list[Member], safely: bool | None) -> Iterator[Finding]:
-    """Off by default, because stale parity is lost data where a drive does not return zeros: a note, not a fault."""
+def _discard_findings(disk: Disk, facts: ArrayFacts, known: list[Member], safely: bool | None) -> Iterator[Finding]:
+    """Yield a note if a parity array on flash passes no discards on. That is md's default and not a fault: stale parity
+    loses data if a drive does not return zeros after a discard.
+    """
     if facts.level not in PARITY or disk.limits.discard_max != 0 or not known:
         return
     if all((member.disk.limits.discard_max or 0) > 0 for member in known) and _all_flash(known):
         text = f"{facts.level} passes no discards on: fstrim does nothing, and its drives fill up"
-        yield note(disk, Code.DISCARDS_OFF, text, _WHY[safely])
+        yield note(disk, Code.DISCARDS_OFF, text, _WHY_NO_DISCARDS[safely])
 
 
 def _all_flash(known: Sequence[Member]) -> bool:
     return bool(known) and all(is_flash(member.disk) for member in known)
 
 
-# Members of running md arrays whose superblocks could not be read: sysfs has their data offsets, without root too.
+# Members of running md arrays whose superblocks could not be read. Their data offsets are in sysfs, also without root.
 
 
 def with_members(inventory: Inventory) -> Inventory:
@@ -238,9 +246,9 @@ def with_members(inventory: Inventory) -> Inventory:
         for member, offset in disk.array.member_data_offsets
     }
 
-    def content(one: Disk | Partition, name: str | None, extent: Extent) -> tuple[Layer, ...]:
-        if name not in offsets or one.content_read or not extent.length:
-            return one.content
+    def content(on: Disk | Partition, name: str | None, extent: Extent) -> tuple[Layer, ...]:
+        if name not in offsets or on.content_read or not extent.length:
+            return on.content
         array, offset = offsets[name]
         layer = Layer(
             "linux_raid_member", extent, array.metadata, data_start=extent.start + offset,
@@ -255,16 +263,16 @@ def with_members(inventory: Inventory) -> Inventory:
     return replace(inventory, disks=tuple(map(filled, inventory.disks))) if offsets else inventory
 
 
-# Members of md arrays that are drives without a partition table. Firmware that takes such a drive for one with a
-# damaged GPT "repairs" it and overwrites the array's superblock, 4 KiB into the drive.
+# Whole drives without a partition table as members of md arrays. Firmware that mistakes such a drive for one with a
+# damaged GPT "repairs" the GPT and overwrites the array's superblock, 4 KiB into the drive.
 
 _VIRTUAL = (DiskKind.LOOP, DiskKind.MD, DiskKind.DM, DiskKind.BCACHE, DiskKind.MEMORY, DiskKind.NETWORK)
 
 
 def whole_member_findings(disk: Disk) -> Iterator[Finding]:
-    """Yield findings for whole drives, which firmware sees; not for a volume or a loop device.
+    """Yield findings on a whole drive as member, if firmware can see it: not for a volume or a loop device.
 
-    With the data at byte 0 the table that is seen is the array's own, and its partitions too.
+    If the array's data start at byte 0, a table seen on the drive, with its partitions, belongs to the array.
     """
     layer = next((layer for layer in disk.content if layer.kind == "linux_raid_member"), None)
     if layer is None or disk.kind in _VIRTUAL or layer.extent.start != 0:
@@ -274,11 +282,11 @@ def whole_member_findings(disk: Disk) -> Iterator[Finding]:
         where = " and ".join(f"the {copy.name} header at byte {copy.at}" for copy in stale)
         text = f"is a member of an md array as a whole, and {where} of a GPT is still on it"
         seen = "such firmware wiped bytes 4096 to 16384 at every start, and the superblock of metadata 1.2 with them"
-        fixed = layer.raid_level in ("raid0", "linear")  # nothing is kept twice: mdadm(8), --add and --re-add
-        remedy = f"no member can be taken out of a {layer.raid_level}: copy its data away, and make the array anew"
-        evidence = (f"published: {seen}", *([remedy] if fixed else []))
-        look = "" if fixed else as_root(disk, f"wipefs --no-act {disk.path}")
+        not_redundant = layer.raid_level in ("raid0", "linear")  # mdadm(8), --add and --re-add
+        remedy = f"no member can be removed from a {layer.raid_level}: copy its data away, and recreate the array"
+        evidence = (f"published: {seen}", *([remedy] if not_redundant else []))
+        look = "" if not_redundant else as_root(disk, f"wipefs --no-act {disk.path}")
         yield replace(tell(disk, Code.MEMBER_WITH_GPT, Severity.ERROR, text, *evidence, next_=look), layer="md")
-    elif disk.kind is not DiskKind.IMAGE:  # which may as well be that of a partition
+    elif disk.kind is not DiskKind.IMAGE:  # an image may as well be that of a partition
         text = "is a member of an md array as a whole, without a partition table of its own"
         yield replace(note(disk, Code.WHOLE_DRIVE_MEMBER, text), layer="md")

@@ -24,21 +24,21 @@ from aligntool.inventory import (
 )
 from aligntool.units import format_about, format_rate, format_size
 
-# What a device says of itself: sizes hidden, assumed, disputed or not to be believed.
+# The sizes that a device reports: hidden, assumed, disputed or implausible.
 
 
 def device_findings(disk: Disk, grids: Sequence[Grid], known: Sequence[KnownGeometry]) -> Iterator[Finding]:
-    yield from _conflict(disk, grids[0])
-    yield from _sector(disk, grids[0])
-    yield from _ignored(disk, known)
-    yield from _table_tells(disk)
-    yield from _unit(disk, grids)
+    yield from _alignment_offset_findings(disk, grids[0])
+    yield from _physical_sector_findings(disk, grids[0])
+    yield from _ignored_size_findings(disk, known)
+    yield from _table_sector_findings(disk)
+    yield from _large_unit_findings(disk, grids)
     if disk.nvme:
-        yield from _formats(disk, disk.nvme)
+        yield from _lba_format_findings(disk, disk.nvme)
 
 
 def tell(disk: Disk, code: Code, severity: Severity, sentence: str, *evidence: str, next_: str = "") -> Finding:
-    """Return a finding about the disk itself."""
+    """Return a finding on the disk as a whole. `next_` is the next command [default: aligntool explain CODE]."""
     hint = next_ or f"aligntool explain {code}"
     return Finding(code, severity, f"{disk.name}: {sentence}", disk=disk.name, evidence=evidence, next=hint)
 
@@ -47,7 +47,7 @@ def note(disk: Disk, code: Code, sentence: str, *evidence: str, next_: str = "")
     return tell(disk, code, Severity.INFO, sentence, *evidence, next_=next_)
 
 
-def _conflict(disk: Disk, physical: Grid) -> Iterator[Finding]:
+def _alignment_offset_findings(disk: Disk, physical: Grid) -> Iterator[Finding]:
     offset = disk.limits.alignment_offset or 0
     if physical.phase and offset % physical.size != physical.phase:
         yield note(
@@ -65,24 +65,24 @@ def _conflict(disk: Disk, physical: Grid) -> Iterator[Finding]:
         yield note(disk, Code.SHIFTED_GRID, text)
 
 
-def _sector(disk: Disk, physical: Grid) -> Iterator[Finding]:
-    """Yield a finding on the source of the physical sector, when it is not the kernel's value."""
+def _physical_sector_findings(disk: Disk, physical: Grid) -> Iterator[Finding]:
+    """Yield a note if the physical sector size is not the kernel's value, or if the drive contradicts the kernel."""
     reported = disk.limits.physical_block_size
-    said = f"reports {format_size(reported)}" if reported else "reports nothing"
+    report = f"reports {format_size(reported)}" if reported else "reports nothing"
     size = format_size(physical.size)
     if physical.source is Source.KNOWN and physical.size != reported:
-        yield note(disk, Code.SECTOR_SIZE_HIDDEN, f"{said}, but {physical.by} has {size} sectors")
+        yield note(disk, Code.SECTOR_SIZE_HIDDEN, f"{report}, but {physical.by} has {size} sectors")
     elif physical.source is Source.ASSUMED and (disk.partitions or disk.content or disk.kind is DiskKind.IMAGE):
-        text = f"{said}; {size} sectors are assumed: {physical.by}{_logical(disk)}"
+        text = f"{report}; {size} sectors are assumed: {physical.by}{_logical_sector_clause(disk)}"
         yield note(disk, Code.SECTOR_SIZE_ASSUMED, text)
     if disk.ata and disk.ata.physical_sector_size and reported and disk.ata.physical_sector_size > reported:
         drive = format_size(disk.ata.physical_sector_size)
-        text = f"the drive's IDENTIFY says {drive} a physical sector, the kernel reports {format_size(reported)}"
+        text = f"the drive's IDENTIFY reports physical sectors of {drive}, the kernel {format_size(reported)}"
         yield note(disk, Code.SECTOR_SIZE_DISPUTED, text)
 
 
-def _logical(disk: Disk) -> str:
-    """Return a clause on the logical sectors of the starts, if the device reports none."""
+def _logical_sector_clause(disk: Disk) -> str:
+    """Return a clause on the logical sector size that the starts are computed with, or "" if the device reports it."""
     if disk.limits.logical_block_size is not None:
         return ""
     size, table = format_size(disk.sector_size), disk.table
@@ -91,8 +91,8 @@ def _logical(disk: Disk) -> str:
     return f"; logical sectors of {size} are assumed{', too: --sector-size states another size' if table else ''}"
 
 
-def _ignored(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
-    """Yield misleading reports: by their values, or by the database."""
+def _ignored_size_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
+    """Yield a note for each reported size that is not used: implausible, or distrusted by the database."""
     grade, reason = grade_optimal_io(disk)
     is_bogus = grade is Grade.BOGUS
     limits = (
@@ -107,7 +107,7 @@ def _ignored(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
             yield note(disk, code, f"{limit} {size} ({format_size(size)}) is ignored: {why}")
 
 
-def _table_tells(disk: Disk) -> Iterator[Finding]:
+def _table_sector_findings(disk: Disk) -> Iterator[Finding]:
     table = disk.table if disk.kind is DiskKind.IMAGE and disk.limits.logical_block_size is None else None
     if table and table.sector_size != 512:
         text = f"its {table.label} table is written in sectors of {table.sector_size} bytes"
@@ -115,18 +115,18 @@ def _table_tells(disk: Disk) -> Iterator[Finding]:
         yield note(disk, Code.TABLE_TELLS_SECTOR_SIZE, f"{text}; {attach}")
 
 
-def _unit(disk: Disk, grids: Sequence[Grid]) -> Iterator[Finding]:
-    asked = [grid for grid in grids if grid.kind in (GridKind.UNIT, GridKind.MINIMUM_IO) and grid.size > REQUEST]
-    unit = max(asked, key=lambda grid: grid.size, default=None)
+def _large_unit_findings(disk: Disk, grids: Sequence[Grid]) -> Iterator[Finding]:
+    large = [grid for grid in grids if grid.kind in (GridKind.UNIT, GridKind.MINIMUM_IO) and grid.size > REQUEST]
+    unit = max(large, key=lambda grid: grid.size, default=None)
     if unit is None or disk.kind not in (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI) or disk.rotational is True:
         return
-    times = predict(unit.size).write_amplification
+    factor = predict(unit.size).write_amplification
     text = f"works in units of {format_size(unit.size)} ({unit.source}: {unit.by}); a 4 KiB write costs"
-    found = note(disk, Code.LARGE_UNIT, f"{text} {float(times):g} times its size even when aligned")
+    found = note(disk, Code.LARGE_UNIT, f"{text} {float(factor):g} times its size even when aligned")
     yield replace(found, grid=unit, cost=predict(unit.size))
 
 
-def _formats(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
+def _lba_format_findings(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
     current = next((form for form in nvme.formats if form.index == nvme.format_in_use), None)
     plain = [form for form in nvme.formats if form.metadata_size == 0 and form.data_size >= 512]
     best = min(plain, key=lambda form: (form.relative_performance, -form.data_size), default=None)
@@ -139,36 +139,36 @@ def _formats(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-# Disks that could not be judged, or not all of them: what an audit must never pass over as if all were well.
+# Disks that could not be judged, in whole or in part. An audit must never omit them, which would look like success.
 
-_FINDINGS = {
+_GAP_FINDINGS = {
     Gap.PART: (Code.NOT_SEEN, Severity.INFO),
     Gap.EMPTY: (Code.NOT_SEEN, Severity.INFO),
     Gap.DISK: (Code.DISK_NOT_JUDGED, Severity.WARNING),
     Gap.NO_ANSWER: (Code.NO_ANSWER, Severity.ERROR),
 }
-_OF_THE_DISK = (Gap.DISK, Gap.NO_ANSWER)
+_DISK_GAPS = (Gap.DISK, Gap.NO_ANSWER)
 
 
 def gap_of(disk: Disk) -> Unseen | None:
-    """Return what keeps a disk from being judged; None where it was."""
-    found = [unseen for unseen in disk.unseen if unseen.gap in _OF_THE_DISK]
-    return max(found, key=lambda unseen: _OF_THE_DISK.index(unseen.gap), default=None)
+    """Return the gap that prevents a verdict on the disk, the worst of several, or None if it was judged."""
+    found = [unseen for unseen in disk.unseen if unseen.gap in _DISK_GAPS]
+    return max(found, key=lambda unseen: _DISK_GAPS.index(unseen.gap), default=None)
 
 
 def unjudged(report: Report) -> tuple[Unseen, ...]:
-    """Return the targets and the disks that were not judged, each named by `what`."""
+    """Return the targets and disks that were not judged; `what` is their name."""
     disks = tuple(
         Unseen(disk.name, f"{unseen.what}: {unseen.why}", unseen.hint, unseen.gap)
         for disk in report.inventory.disks
         for unseen in disk.unseen
-        if unseen.gap in _OF_THE_DISK
+        if unseen.gap in _DISK_GAPS
     )
     return report.inventory.unseen + disks
 
 
 def with_doubt(disk: Disk, verdicts: Iterator[Verdict]) -> Iterator[Verdict]:
-    """Yield the verdicts on a disk; if it did not answer, all of them are unknown."""
+    """Yield the verdicts on a disk, all of them changed to unknown if it did not answer."""
     gap = gap_of(disk)
     for verdict in verdicts:
         if gap and gap.gap is Gap.NO_ANSWER:
@@ -177,7 +177,7 @@ def with_doubt(disk: Disk, verdicts: Iterator[Verdict]) -> Iterator[Verdict]:
 
 
 def lacks_verdict(disk: Disk) -> Unseen | None:
-    """Return why a disk as a whole is unknown, beside what is known of its partitions; None where it is not."""
+    """Return the gap if the disk needs a verdict of its own, "unknown", beside those on its partitions; else None."""
     gap = gap_of(disk)
     if gap is None or (disk.partitions and disk.size is not None and gap.what not in ("size", "partitions")):
         return None
@@ -185,28 +185,28 @@ def lacks_verdict(disk: Disk) -> Unseen | None:
 
 
 def unseen_findings(unseen: tuple[Unseen, ...], disk: Disk | None = None) -> Iterator[Finding]:
-    """Yield one finding for each thing that could not be read, of a disk or of the machine."""
-    for one in unseen:
-        code, severity = _FINDINGS[one.gap]
-        verb = "not known" if one.what in ("size", "partitions") else "not seen"
-        text = one.why if disk and one.gap is Gap.NO_ANSWER else f"{one.what} {verb}: {one.why}"
+    """Yield one finding for each gap of a disk, or of the machine if `disk` is None."""
+    for gap in unseen:
+        code, severity = _GAP_FINDINGS[gap.gap]
+        verb = "not known" if gap.what in ("size", "partitions") else "not seen"
+        text = gap.why if disk and gap.gap is Gap.NO_ANSWER else f"{gap.what} {verb}: {gap.why}"
         if disk:
-            yield tell(disk, code, severity, text, next_=one.hint)
+            yield tell(disk, code, severity, text, next_=gap.hint)
         else:
-            yield Finding(code, severity, text, next=one.hint)
+            yield Finding(code, severity, text, next=gap.hint)
 
 
-# Drives and the links they hang on: what slows them, and what could not be seen of them.
+# Drives and their PCIe links: what slows them down, and what could not be read.
 
 MAP_SHARE = 1024
-"""A mapping table takes 4 bytes for each 4 KiB: capacity / 1024 (the HMB article's "about a thousandth")."""
+"""A mapping table takes 4 bytes for each 4 KiB, so capacity / 1024 (the HMB article's "about a thousandth")."""
 
 
 def drive_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
     for path in disk.links:
-        yield from _link(disk, path)
+        yield from _link_findings(disk, path)
     if disk.nvme:
-        yield from _memory_buffer(disk, disk.nvme)
+        yield from _memory_buffer_findings(disk, disk.nvme)
     if disk.queue_depth == 1 and disk.kind is DiskKind.ATA:
         yield note(disk, Code.NO_QUEUE, "offers a queue depth of 1: NCQ is off or missing")
     for row in known:
@@ -222,42 +222,44 @@ def drive_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Findi
 def machine_findings(inventory: Inventory) -> Iterator[Finding]:
     by_name = {disk.name: disk for disk in inventory.disks}
     for uplink in inventory.uplinks:
-        yield from _uplink(uplink, by_name)
+        yield from _uplink_findings(uplink, by_name)
     for adapter in inventory.adapters:
         name = f"{adapter.name or 'controller'} at {adapter.address}"
         if adapter.remapped_nvme:
             text = f"{name} hides {adapter.remapped_nvme} NVMe drive(s): the firmware is in RAID mode"
-            yield _of_machine(Code.REMAPPED_NVME, Severity.WARNING, text)
+            yield _machine_finding(Code.REMAPPED_NVME, Severity.WARNING, text)
         if adapter.vmd:
             text = f"{name} is a VMD controller; its drives are in a PCI domain of their own"
-            yield _of_machine(Code.BEHIND_VMD, Severity.INFO, text)
+            yield _machine_finding(Code.BEHIND_VMD, Severity.INFO, text)
     yield from unseen_findings(inventory.unseen)
 
 
-def _of_machine(code: Code, severity: Severity, text: str) -> Finding:
+def _machine_finding(code: Code, severity: Severity, text: str) -> Finding:
     return Finding(code, severity, text, next=f"aligntool explain {code}")
 
 
-def _link(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Finding]:
+def _link_findings(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Finding]:
     if not path:
         return
     drive = path[0]
     most = most_of(drive, port_above(path))
     can = f"{most.speed_gts or 0:g} GT/s x{most.width or 0}"
     if runs_below(drive, most):
-        yield _slow_link(disk, drive, most, can)
+        yield _slow_link_finding(disk, drive, most, can)
     elif most.both_ends and (
         (drive.max_speed_gts or 0) > (most.speed_gts or 0) or (drive.max_width or 0) > (most.width or 0)
-    ):  # more than its link ever will
-        could = f"{drive.max_speed_gts or 0:g} GT/s x{drive.max_width or 0}"
-        yield note(disk, Code.SLOW_SLOT, f"it could do {could}, in its slot only {can}")
+    ):  # the drive supports more than its link can ever run at
+        capable = f"{drive.max_speed_gts or 0:g} GT/s x{drive.max_width or 0}"
+        yield note(disk, Code.SLOW_SLOT, f"it could do {capable}, in its slot only {can}")
     if disk.kind is DiskKind.NVME and any(hop.port is Port.CHIPSET_ROOT for hop in path):
-        yield note(disk, Code.BEHIND_CHIPSET, "hangs behind the chipset and shares its link to the processor")
+        yield note(disk, Code.BEHIND_CHIPSET, "is attached to the chipset and shares its link to the processor")
 
 
-def _slow_link(disk: Disk, drive: LinkHop, most: LinkMost, can: str) -> Finding:
-    """Return a finding on a slow link; a port that reports nothing may be the limit, which is not a fault."""
-    rate, most_rate = (f", {format_rate(each)}" if each else "" for each in (drive.bandwidth, most.bandwidth))
+def _slow_link_finding(disk: Disk, drive: LinkHop, most: LinkMost, can: str) -> Finding:
+    """Return a warning on a slow link, or a note if the port reports nothing: the port may be the limit."""
+    rate, most_rate = (
+        f", {format_rate(bandwidth)}" if bandwidth else "" for bandwidth in (drive.bandwidth, most.bandwidth)
+    )
     runs = f"its link at {drive.address} runs at {drive.speed_gts or 0:g} GT/s x{drive.width or 0}{rate}"
     if most.both_ends:
         text = f"{runs}, but drive and port can do {can}{most_rate}"
@@ -266,24 +268,26 @@ def _slow_link(disk: Disk, drive: LinkHop, most: LinkMost, can: str) -> Finding:
     return note(disk, Code.LINK_DEGRADED, text)
 
 
-def _uplink(uplink: Uplink, by_name: dict[str, Disk]) -> Iterator[Finding]:
-    """Only NVMe members count: a link of their own says what they could carry."""
-    wanted, named = 0, []
+def _uplink_findings(uplink: Uplink, by_name: dict[str, Disk]) -> Iterator[Finding]:
+    """Yield a warning if the members of a shared uplink can carry more than it. Only NVMe drives count: they have a
+    link of their own, whose bandwidth is known.
+    """
+    total, names = 0, []
     for name in uplink.members:
         disk = by_name.get(name)
         link = disk.links[0][0].bandwidth if disk and disk.links and disk.kind is DiskKind.NVME else None
         if link:
-            wanted += link
-            named.append(name)
-    if uplink.bandwidth is None or len(named) < 2 or wanted <= uplink.bandwidth:
+            total += link
+            names.append(name)
+    if uplink.bandwidth is None or len(names) < 2 or total <= uplink.bandwidth:
         return
     shared = f"share {uplink.name} ({format_rate(uplink.bandwidth)}, {uplink.source})"
-    text = f"{', '.join(named)} {shared}, but their own links carry {format_rate(wanted)} together"
-    yield _of_machine(Code.SHARED_UPLINK, Severity.WARNING, text)
+    text = f"{', '.join(names)} {shared}, but their own links carry {format_rate(total)} together"
+    yield _machine_finding(Code.SHARED_UPLINK, Severity.WARNING, text)
 
 
-def _memory_buffer(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
-    """Yield a finding on the HMB: a drive that requests one has no DRAM of its own (or too little)."""
+def _memory_buffer_findings(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
+    """Yield findings on the HMB. A drive that requests one has no DRAM of its own, or too little."""
     if not nvme.hmb_preferred:
         return
     granted = nvme.hmb_granted
@@ -292,7 +296,7 @@ def _memory_buffer(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
     if granted is not None and granted < nvme.hmb_preferred:
         least = f", at least {format_about(nvme.hmb_minimum)}" if nvme.hmb_minimum else ""
         given = format_about(granted) if granted else "nothing"
-        text = f"asks the host for {format_about(nvme.hmb_preferred)} of memory (HMB){least}; it was given {given}"
+        text = f"requests {format_about(nvme.hmb_preferred)} of host memory (HMB){least}; the host granted {given}"
         yield note(disk, Code.HMB_SHORT, text)
     if disk.size:
         buffer = nvme.hmb_preferred if granted is None else granted

@@ -1,4 +1,4 @@
-"""Many machines as one: what is kept of each audit, the ranking of misaligned disks, groups of one model."""
+"""Aggregate the audits of many machines: counts, a ranking of misaligned disks, drives grouped by model."""
 
 from bisect import insort
 from collections.abc import Iterator, Mapping
@@ -7,37 +7,37 @@ from typing import TypeVar
 
 from aligntool.audit.report import Answer, Code, Judged, Report, Severity
 
-# Everything that is kept is bounded, so the report of a hundred thousand machines takes as much memory as that of a
+# Everything that is kept is bounded, so a report on a hundred thousand machines takes as much memory as one on a
 # hundred.
 
-MOST_ROWS = 100  # of a list of the report
+MOST_ROWS = 100  # in a list of the report
 MOST_MODELS, MOST_FIRMWARES, MOST_PLACES = 1000, 20, 5
 MOST_DRIVES = 1000  # of one machine
-LONGEST = 80  # characters of a name that a stranger may have written
-ENOUGH = 5  # drives of a model, before a firmware that one of them has alone says something
+LONGEST = 80  # characters of a name, which is untrusted input
+ENOUGH = 5  # drives of a model, from which on a rare firmware is significant
 _DAY_S = 86400
 _SUFFIXES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
 
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """A disk of a machine. Bytes; None: not known."""
+    """A disk of a machine. Sizes in bytes; None: unknown."""
 
     name: str
     model: str
     firmware: str
     size: int | None
     misaligned: int = 0  # partitions
-    cost: float | None = None  # predicted: how many times as long a random write of 4 KiB to the worst of them takes
-    written_a_day: int | None = None  # to the misaligned partitions, on average since the machine started
-    extra_a_day: int | None = None  # as much as the drive works more, predicted
+    cost: float | None = None  # predicted time of a random 4 KiB write to the worst of them; 1: as an aligned write
+    written_a_day: int | None = None  # bytes to the misaligned partitions, on average since boot
+    extra_a_day: int | None = None  # predicted extra work of the drive, as bytes written
     failing: str | None = None
-    defect: str | None = None  # of its firmware
+    defect: str | None = None  # known defect of its firmware
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What is kept of the audit of one snapshot. `why`: it could not be audited."""
+    """The summary of the audit of one snapshot. `why`: the reason if it could not be audited."""
 
     snapshot: str
     host: str | None = None
@@ -54,23 +54,25 @@ class Machine:
 
     @property
     def name(self) -> str:
-        """The host, where the snapshot names it, otherwise the name of the file."""
+        """Return the host name in the snapshot, or else the name of its file without the suffix."""
         name = self.snapshot.rstrip("/").rpartition("/")[2]
-        ending = next((each for each in _SUFFIXES if name.endswith(each)), "")
+        ending = next((suffix for suffix in _SUFFIXES if name.endswith(suffix)), "")
         return self.host or name.removesuffix(ending) or self.snapshot
 
 
 def machine_of(snapshot: str, report: Report, written: Mapping[str, float]) -> Machine:
-    """Return what is kept of an audit. `written`: bytes a second to each disk and partition, by the kernel's names."""
+    """Return the summary of an audit. `written`: bytes per second to each disk and partition, by kernel name."""
     costs = {
-        (one.disk, one.partition): 1 / float(one.cost.write_rate)
-        for one in report.findings
-        if one.cost is not None and one.start is not None and one.layer is None
+        (found.disk, found.partition): 1 / float(found.cost.write_rate)
+        for found in report.findings
+        if found.cost is not None and found.start is not None and found.layer is None
     }
-    defects = {one.disk: one.summary.partition(": ")[2] for one in report.findings if one.code is Code.FIRMWARE_DEFECT}
+    defects = {
+        found.disk: found.summary.partition(": ")[2] for found in report.findings if found.code is Code.FIRMWARE_DEFECT
+    }
     drives = [_drive(judged, costs, written, defects.get(judged.disk.name)) for judged in report.judged]
-    drives = [one for one in drives if one.model or one.misaligned or one.failing]
-    drives.sort(key=lambda one: not one.misaligned)  # stable, and first what is cut off last
+    drives = [drive for drive in drives if drive.model or drive.misaligned or drive.failing]
+    drives.sort(key=lambda drive: not drive.misaligned)  # stable; misaligned first, because the end may be cut off
     manifest = report.inventory.manifest
     return Machine(
         snapshot, _cut(manifest.host), _cut(manifest.date), _cut(manifest.aligntool), disks=len(report.judged),
@@ -92,7 +94,7 @@ def _drive(
 ) -> Drive:
     disk = judged.disk
     nodes: dict[int | None, str | None] = {part.number: part.node for part in disk.partitions}
-    off = [one.partition for one in judged.verdicts if one.matters and one.answer is Answer.OFF]
+    off = [verdict.partition for verdict in judged.verdicts if verdict.matters and verdict.answer is Answer.OFF]
     loads, seen = [], [costs.get((disk.name, number)) for number in off]
     for number, cost in zip(off, seen, strict=True):
         rate = written.get(nodes.get(number) or disk.name)
@@ -110,7 +112,7 @@ def _drive(
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A drive that is named in a list. `why`: it needs a look."""
+    """A drive in a list of the report. `why`: the reason why it needs attention."""
 
     machine: str
     snapshot: str
@@ -120,7 +122,7 @@ class Row:
 
 @dataclass(slots=True)
 class Firmware:
-    """The drives of one model with one firmware: how many, and some of them."""
+    """The drives of one model with one firmware: their number, and a few of them."""
 
     drives: int = 0
     rows: list[tuple[tuple[int, int], Row]] = field(default_factory=list)
@@ -136,20 +138,20 @@ class Model:
     firmwares: dict[str, Firmware] = field(default_factory=dict)
 
     def by_number(self) -> list[tuple[str, Firmware]]:
-        """The firmwares, the most common first."""
-        return sorted(self.firmwares.items(), key=lambda one: (-one[1].drives, one[0]))
+        """Return the firmwares, the most common first."""
+        return sorted(self.firmwares.items(), key=lambda item: (-item[1].drives, item[0]))
 
     def lone(self) -> Iterator[Row]:
-        """Yield drives whose firmware hardly any other has, where more than half of the model have the same one."""
-        found = [(name, one) for name, one in self.by_number() if name]
-        total = sum(one.drives for _, one in found)
+        """Yield the drives with a rare firmware, if more than half of the drives of the model have the same one."""
+        found = [(name, group) for name, group in self.by_number() if name]
+        total = sum(group.drives for _, group in found)
         if total < ENOUGH or found[0][1].drives * 2 <= total:
             return
         usual = f"{found[0][1].drives} of {total} drives of this model have {found[0][0]}"
-        for name, one in found[1:]:
-            if one.drives * 10 <= max(total, 10):
+        for name, group in found[1:]:
+            if group.drives * 10 <= max(total, 10):
                 yield from (
-                    Row(row.machine, row.snapshot, row.drive, f"firmware {name}; {usual}") for _, row in one.rows
+                    Row(row.machine, row.snapshot, row.drive, f"firmware {name}; {usual}") for _, row in group.rows
                 )
 
 
@@ -157,15 +159,15 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 
-def _keep(rows: list[tuple[_Key, _Value]], key: _Key, row: _Value, most: int = MOST_ROWS) -> None:
-    """Keep the first rows by their keys, of which no two are equal."""
+def _insert_sorted(rows: list[tuple[_Key, _Value]], key: _Key, row: _Value, most: int = MOST_ROWS) -> None:
+    """Insert a row in the order of the keys, and keep the first `most`. No two keys are equal."""
     insort(rows, (key, row))
     del rows[most:]
 
 
 @dataclass(slots=True)
 class Fleet:
-    """What all machines are together. The order in which they are added makes no difference."""
+    """The totals of all machines. They do not depend on the order in which machines are added."""
 
     snapshots: int = 0
     misaligned: int = 0  # machines
@@ -178,7 +180,7 @@ class Fleet:
     warnings: int = 0
     not_audited: int = 0
     failing: int = 0
-    dates: tuple[str, str] | None = None  # the first and the last
+    dates: tuple[str, str] | None = None  # the earliest and the latest
     models: dict[str, Model] = field(default_factory=dict)
     _ranked: list[tuple[tuple[float, float, int, int, int], Row]] = field(default_factory=list)
     _failing: list[tuple[tuple[int, int], Row]] = field(default_factory=list)
@@ -186,11 +188,11 @@ class Fleet:
     _refused: list[tuple[int, Machine]] = field(default_factory=list)
 
     def add(self, number: int, machine: Machine) -> None:
-        """`number`: of the snapshot, as they were given."""
+        """Add a machine. `number`: the position of its snapshot among the arguments."""
         self.snapshots += 1
         if machine.why is not None:
             self.not_audited += 1
-            _keep(self._refused, number, machine)
+            _insert_sorted(self._refused, number, machine)
             return
         self.misaligned += machine.off_grid > 0
         self.disks += machine.disks
@@ -209,16 +211,16 @@ class Fleet:
         drive = row.drive
         if drive.misaligned:
             self.misaligned_disks += 1
-            # what is written is not known: behind all that is written to, before all that is not
+            # rate unknown: after drives that are written to, before drives that are not
             extra = 0.5 if drive.extra_a_day is None else drive.extra_a_day
-            _keep(self._ranked, (-extra, -(drive.cost or 0), -drive.misaligned, *place), row)
+            _insert_sorted(self._ranked, (-extra, -(drive.cost or 0), -drive.misaligned, *place), row)
         if drive.failing is not None:
             self.failing += 1
-            _keep(
+            _insert_sorted(
                 self._failing, place, Row(row.machine, row.snapshot, drive, f"reports that it fails: {drive.failing}")
             )
         if drive.defect is not None:
-            _keep(self._defects, place, Row(row.machine, row.snapshot, drive, drive.defect))
+            _insert_sorted(self._defects, place, Row(row.machine, row.snapshot, drive, drive.defect))
         if drive.model and (drive.model in self.models or len(self.models) < MOST_MODELS):
             model = self.models.setdefault(drive.model, Model(drive.model))
             model.drives += 1
@@ -226,28 +228,28 @@ class Fleet:
             if drive.firmware in model.firmwares or len(model.firmwares) < MOST_FIRMWARES:
                 firmware = model.firmwares.setdefault(drive.firmware, Firmware())
                 firmware.drives += 1
-                _keep(firmware.rows, place, row, MOST_PLACES)
+                _insert_sorted(firmware.rows, place, row, MOST_PLACES)
 
     @property
     def ranking(self) -> list[Row]:
-        """Misaligned disks, those first on which the most is written in vain."""
+        """Return the misaligned disks, those with the most extra work first."""
         return [row for _, row in self._ranked]
 
     @property
     def refused(self) -> list[Machine]:
-        """Snapshots that could not be audited."""
+        """Return the snapshots that could not be audited."""
         return [machine for _, machine in self._refused]
 
     @property
     def groups(self) -> list[Model]:
-        """Models of which there are several drives, the misaligned ones first."""
+        """Return the models with several drives, those with the most misaligned drives first."""
         several = [model for model in self.models.values() if model.drives > 1]
-        return sorted(several, key=lambda one: (-one.misaligned, -one.drives, one.name))
+        return sorted(several, key=lambda model: (-model.misaligned, -model.drives, model.name))
 
     @property
     def looks(self) -> list[Row]:
-        """Drives that need firmware or a look: that fail, then those with a known defect, then those whose firmware is
-        not that of their model.
+        """Return the drives that need attention: failing drives, then those with a known firmware defect, then those
+        with a rare firmware for their model.
         """
         lone = [row for name in sorted(self.models) for row in self.models[name].lone()]
         return [*(row for _, row in self._failing), *(row for _, row in self._defects), *lone][:MOST_ROWS]

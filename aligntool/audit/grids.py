@@ -8,14 +8,14 @@ from aligntool.audit.report import Grid, GridKind, Severity, Wishes
 from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, NvmeFacts, Source
 from aligntool.units import MIB, TIB, format_size, is_power_of_two
 
-# Whether a reported physical sector of 512 bytes is that of one rotating drive.
+# Whether a reported physical sector of 512 bytes can be believed, because the disk is one rotating drive.
 #
-# Every Linux disk that reports nothing has 512 bytes and is "rotating" to the kernel (block/blk-settings.c,
+# A Linux disk that reports nothing has sectors of 512 bytes and is "rotating" to the kernel (block/blk-settings.c,
 # sd.c), so neither is evidence: a LUN of a RAID controller and a virtual disk look like an old hard disk.
 
-BELIEVED_UP_TO = 2 * TIB  # a rotating drive of this size may really have 512-byte sectors
+BELIEVED_UP_TO = 2 * TIB  # rotating drives up to this size may really have 512-byte sectors
 
-_NOT_ONE_DRIVE = re.compile(
+_NOT_A_SINGLE_DRIVE = re.compile(
     r"\b(?:qemu|vbox|virtual|vmware|msft|google|xen|parallels|bochs|kvm|nutanix|vdisk"  # hypervisors
     r"|lio-org|iet|scst_\w+|iscsi|open-v|lun|symmetrix|netapp|3par\w*|compellent|equallogic|powervault"  # storage
     r"|perc|megaraid|mr\d\w*|serveraid|smartraid|smart array|logical vol\w*|logical drive"  # controllers
@@ -25,30 +25,30 @@ _NOT_ONE_DRIVE = re.compile(
 
 
 def is_one_drive(disk: Disk) -> bool:
-    """Return whether the disk is a rotating drive of its own, as far as it can be seen from here.
+    """Return whether the disk is a single rotating drive, as far as the host can know.
 
-    It hangs on the port of one drive, it does not bear the name of a controller or a hypervisor, and where a SCSI
-    drive can be asked for its rotation rate, it reports one.
+    It is on a port that addresses one drive, it does not have the name of a controller or a hypervisor, and a SCSI
+    drive that can be queried for its rotation rate reports one.
     """
     if disk.kind not in (DiskKind.ATA, DiskKind.SCSI) or disk.rotational is not True:
         return False
-    if _NOT_ONE_DRIVE.search(f"{disk.vendor or ''} {disk.model or ''}"):
+    if _NOT_A_SINGLE_DRIVE.search(f"{disk.vendor or ''} {disk.model or ''}"):
         return False
     return disk.kind is DiskKind.ATA or (disk.drive_port is not None and disk.rotation_rpm != 0)
 
 
 def why_not_one_drive(disk: Disk) -> str:
-    """Return the reason in words, for a rotating disk on the SCSI layer."""
-    if disk.kind is DiskKind.SCSI or _NOT_ONE_DRIVE.search(f"{disk.vendor or ''} {disk.model or ''}"):
-        return "nothing shows that this is one drive, and not what a RAID controller, an array or a hypervisor makes"
-    return "nothing reports what lies below"
+    """Return why the disk may not be a single drive, as text."""
+    if disk.kind is DiskKind.SCSI or _NOT_A_SINGLE_DRIVE.search(f"{disk.vendor or ''} {disk.model or ''}"):
+        return "it may be a volume of a RAID controller, an array or a hypervisor and not one drive"
+    return "the medium below is not reported"
 
 
-# Believe or not: grading the sizes that a device reports before anything is compared with them.
+# Plausibility of the sizes that a device reports, checked before anything is compared with them.
 #
 # Cases and sources: 33553920 (65535 × 512) from USB bridges, util-linux#1221 and #1224; 16773120 (4095 ×
 # 4096) from SAS drivers, linux-block 2025-06; 33554432 (65536 × 512) from NVMe NOWS 65535, azure-vm-utils#99.
-# Odd but real stripes such as 196608 (three data disks, util-linux#688) must pass.
+# Odd but real stripes such as 196608 (three data disks, util-linux#688) must be accepted.
 
 STACKED = frozenset({DiskKind.MD, DiskKind.DM, DiskKind.BCACHE})
 LARGEST_OPTIMAL_IO_OF_A_DRIVE = 4 * MIB
@@ -63,7 +63,7 @@ class Grade(StrEnum):
 
 
 def grade_optimal_io(disk: Disk) -> tuple[Grade, str]:
-    """Return the grade of `optimal_io_size` and the reason when it is bogus."""
+    """Return the grade of `optimal_io_size`, and the reason if it is bogus."""
     optimal = disk.limits.optimal_io_size or 0
     if optimal <= 0:
         return Grade.ABSENT, ""
@@ -76,8 +76,8 @@ def grade_optimal_io(disk: Disk) -> tuple[Grade, str]:
     if disk.kind in STACKED:
         return Grade.STRIPE, ""
     if not is_power_of_two(optimal) and optimal % MIB:
-        # A strip times an odd number of data disks behind a RAID controller is a multiple of a minimum I/O size
-        # that says so itself.
+        # A RAID controller's strip times an odd number of data disks is a multiple of the minimum I/O size, which is
+        # then the strip.
         if disk.kind is DiskKind.SCSI and believed_minimum_io(disk) >= 16 * 1024:
             return Grade.STRIPE, ""
         return Grade.BOGUS, "it is neither a power of two nor a multiple of 1 MiB, and this is a single drive"
@@ -87,7 +87,7 @@ def grade_optimal_io(disk: Disk) -> tuple[Grade, str]:
 
 
 def minimum_io_doubt(disk: Disk) -> str:
-    """Return why `minimum_io_size` is not used; empty when it is."""
+    """Return why `minimum_io_size` is not used, or "" if it is."""
     minimum = disk.limits.minimum_io_size or 0
     logical = disk.limits.logical_block_size or 512
     if minimum <= 0:
@@ -106,25 +106,24 @@ def minimum_io_doubt(disk: Disk) -> str:
 
 
 def believed_minimum_io(disk: Disk) -> int:
-    """Return `minimum_io_size` in bytes, 0 when absent or not plausible."""
+    """Return `minimum_io_size` in bytes, or 0 if it is absent or implausible."""
     minimum = disk.limits.minimum_io_size or 0
     return 0 if minimum <= 0 or minimum_io_doubt(disk) else minimum
 
 
-# Disk -> the grids that its partitions are compared with, each with who asks for it.
+# The grids that the partitions of a disk are compared with, and their sources.
 #
-# Order: the physical grid first, then by how much it matters. Sizes that cannot be believed never become a
-# grid.
+# The physical grid comes first, then the others by importance. Implausible sizes never become a grid.
 
 Sized = tuple[int, Source, str]
-"""A size in bytes and its source."""
+"""A size in bytes, its source, and the name of the value or row."""
 
 ASSUMED_SECTOR = 4096
 FLOPPY_SIZES = frozenset(kib * 1024 for kib in (160, 180, 320, 360, 640, 720, 1200, 1440, 1680, 1720, 2880))
 
-_MADE_OF_OTHERS = frozenset({DiskKind.VIRTIO, DiskKind.NETWORK, DiskKind.LOOP, DiskKind.USB, DiskKind.OTHER})
+_HIDING_KINDS = frozenset({DiskKind.VIRTIO, DiskKind.NETWORK, DiskKind.LOOP, DiskKind.USB, DiskKind.OTHER})
 
-_WHY_ASSUMED = {
+_ASSUMED_BECAUSE = {
     DiskKind.IMAGE: "an image file reports nothing",
     DiskKind.VIRTIO: "a virtual disk hides the drive below it",
     DiskKind.LOOP: "a loop device hides the drive below it",
@@ -136,9 +135,9 @@ _WHY_ASSUMED = {
 def grids_of(
     disk: Disk, known: Sequence[KnownGeometry], wishes: Wishes, sectors: Mapping[str, Sized], shifts: Mapping[str, int]
 ) -> tuple[Grid, ...]:
-    """Return the grids. `sectors` has the physical sector of every disk, for the members of a stack.
+    """Return the grids of a disk. `sectors`: the physical sector of every disk, by name.
 
-    `shifts`: where the sectors of the members begin on an array of which the kernel cannot say it. Chunks are counted
+    `shifts`: the phase of the members' sectors on arrays for which the kernel does not report it. Chunks are counted
     from the array's byte 0 all the same.
     """
     size, source, by = sectors[disk.name]
@@ -147,8 +146,13 @@ def grids_of(
     if disk.name in shifts:
         by = f"{by}; {format_size(size - shift)} past one is where the data of every member begin"
     grids = [Grid(GridKind.PHYSICAL, size, shift, source, by, Severity.ERROR)]
-    wider = (*_minimum_io(disk, known), *_page(disk, known, wishes), *_unit(disk, known), *_measured(disk, wishes))
-    more = (*_allocation(disk, known), *_for_information(disk, known))
+    wider = (
+        *_minimum_io_grids(disk, known),
+        *_page_grids(disk, known, wishes),
+        *_unit_grids(disk, known),
+        *_measured_grids(disk, wishes),
+    )
+    more = (*_allocation_grids(disk, known), *_informational_grids(disk, known))
     for kind, (wide, its_source, its_by), severity in (*wider, *more):
         if wide > size:
             grids.append(Grid(kind, wide, phase % wide, its_source, its_by, severity))
@@ -159,7 +163,7 @@ def grids_of(
 
 
 def physical_sector(disk: Disk, known: Sequence[KnownGeometry], below: Sequence[Sized]) -> Sized:
-    """Return the physical sector to judge by. `below`: that of the members of a stacked device."""
+    """Return the physical sector to judge by. `below`: those of the members of a stacked device."""
     reported = disk.limits.physical_block_size or 0
     if "physical_block_size" in disk.limits_given:
         # No drive has physical sectors smaller than its logical ones.
@@ -182,11 +186,11 @@ def physical_sector(disk: Disk, known: Sequence[KnownGeometry], below: Sequence[
     if best[0] >= ASSUMED_SECTOR or (_believes_512(disk, below) and best[0]):
         return best
     logical = disk.limits.logical_block_size or 0
-    return max(ASSUMED_SECTOR, logical), Source.ASSUMED, _why_assumed(disk)
+    return max(ASSUMED_SECTOR, logical), Source.ASSUMED, _assumption(disk)
 
 
 def distrusted(known: Sequence[KnownGeometry], limit: str) -> bool:
-    """Return whether the database marks this model's value of that limit as not a grid."""
+    """Return whether the database states that this limit, as the model reports it, is not a grid."""
     return any(limit in row.distrust for row in known)
 
 
@@ -198,9 +202,9 @@ def _believes_512(disk: Disk, below: Sequence[Sized]) -> bool:
     return is_one_drive(disk) and (disk.size or 0) <= BELIEVED_UP_TO
 
 
-def _why_assumed(disk: Disk) -> str:
-    if disk.kind in _WHY_ASSUMED:
-        return _WHY_ASSUMED[disk.kind]
+def _assumption(disk: Disk) -> str:
+    if disk.kind in _ASSUMED_BECAUSE:
+        return _ASSUMED_BECAUSE[disk.kind]
     if disk.rotational is False:
         return "flash is mapped in units of 4 KiB or more, whatever the interface reports"
     if disk.kind in STACKED:
@@ -213,13 +217,13 @@ def _why_assumed(disk: Disk) -> str:
 Wide = tuple[GridKind, Sized, Severity]
 
 
-def _minimum_io(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
+def _minimum_io_grids(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
     minimum = 0 if distrusted(known, "minimum_io_size") else believed_minimum_io(disk)
     sized: Sized = (minimum, Source.REPORTED, "minimum_io_size")
     if disk.kind in STACKED and disk.array and disk.array.chunk:
         yield GridKind.CHUNK, (disk.array.chunk, Source.REPORTED, "md chunk_size"), Severity.WARNING
     elif minimum and (disk.kind in STACKED or _hides_drives(disk)):
-        # What a RAID controller or an array reports here is its strip: as a chunk of md's, off it is a warning.
+        # A RAID controller or an array reports its strip here: like an md chunk, a start off it is a warning.
         yield GridKind.CHUNK, sized, Severity.WARNING
     elif minimum:
         # The kernel's own rule: granularity = max(physical_block_size, minimum_io_size), block/blk-settings.c.
@@ -227,36 +231,34 @@ def _minimum_io(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
 
 
 def _hides_drives(disk: Disk) -> bool:
-    """Return whether it may consist of several drives: what it reports beyond a sector is then not a drive's
-    own unit.
-    """
-    return disk.kind in _MADE_OF_OTHERS or (disk.kind is DiskKind.SCSI and not is_one_drive(disk))
+    """Return whether the disk may consist of several drives: sizes beyond the sector are then not a drive's unit."""
+    return disk.kind in _HIDING_KINDS or (disk.kind is DiskKind.SCSI and not is_one_drive(disk))
 
 
-def _known(known: Sequence[KnownGeometry], field: str) -> Sized | None:
-    """Return a size of the first row that has it."""
+def _known_size(known: Sequence[KnownGeometry], field: str) -> Sized | None:
+    """Return the size in `field` of the first row that has one."""
     return next(((size, row.source, row.row) for row in known if (size := getattr(row, field))), None)
 
 
-def _page(disk: Disk, known: Sequence[KnownGeometry], wishes: Wishes) -> Iterator[Wide]:
+def _page_grids(disk: Disk, known: Sequence[KnownGeometry], wishes: Wishes) -> Iterator[Wide]:
     if wishes.page_size:
         yield GridKind.PAGE, (wishes.page_size, Source.GIVEN, "--page-size"), Severity.WARNING
-    elif disk.kind not in STACKED and (sized := _known(known, "page_size")):
+    elif disk.kind not in STACKED and (sized := _known_size(known, "page_size")):
         yield GridKind.PAGE, sized, Severity.WARNING
 
 
-def _unit(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
+def _unit_grids(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
     nvme = disk.nvme or NvmeFacts()
     for name, value in (("NPWG", nvme.preferred_write_granularity), ("NPWA", nvme.preferred_write_alignment)):
         if value and is_power_of_two(value) and value <= MIB:
             yield GridKind.UNIT, (value, Source.REPORTED, f"NVMe {name}"), Severity.WARNING
-    if disk.kind not in STACKED and (sized := _known(known, "indirection_unit")):
+    if disk.kind not in STACKED and (sized := _known_size(known, "indirection_unit")):
         yield GridKind.UNIT, sized, Severity.WARNING
 
 
-def _measured(disk: Disk, wishes: Wishes) -> Iterator[Wide]:
-    """Yield the grid of a measurement. A boundary of a mebibyte or more matters on cards and sticks, which manage
-    their flash in such units; elsewhere it may come from the distribution of data over the flash.
+def _measured_grids(disk: Disk, wishes: Wishes) -> Iterator[Wide]:
+    """Yield the measured grids. A boundary of 1 MiB or more matters on cards and sticks, which manage their flash in
+    such units; elsewhere it may result from the distribution of data over the flash.
     """
     for measured in wishes.measured:
         for unit in measured.units if measured.is_of(disk) else ():
@@ -269,24 +271,25 @@ def _measured(disk: Disk, wishes: Wishes) -> Iterator[Wide]:
                 yield GridKind.ALLOCATION, sized, Severity.WARNING if card else Severity.INFO
 
 
-def _allocation(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
+def _allocation_grids(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
     if disk.kind not in (DiskKind.SD, DiskKind.EMMC, DiskKind.USB):
         return
-    unit, sized = disk.preferred_erase_size or 0, _known(known, "erase_block")
+    unit, sized = disk.preferred_erase_size or 0, _known_size(known, "erase_block")
     if unit and unit % ASSUMED_SECTOR == 0 and unit <= 64 * MIB:
         sized = (unit, Source.REPORTED, "preferred_erase_size")
         if disk.kind is not DiskKind.SD or disk.allocation_unit == 0:
-            # mmc_init_erase() in drivers/mmc/core/core.c: but for the AU_SIZE of an SD card it goes by the capacity.
+            # mmc_init_erase() in drivers/mmc/core/core.c derives it from the capacity, except for an SD card with
+            # AU_SIZE.
             sized = (unit, Source.ASSUMED, "preferred_erase_size, which the kernel derives from the capacity")
     elif disk.rotational is True:
         return
-    if sized:  # an assumption is no reason to warn
+    if sized:  # an assumption does not justify a warning
         yield GridKind.ALLOCATION, sized, Severity.INFO if sized[1] is Source.ASSUMED else Severity.WARNING
 
 
-def _for_information(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
-    its_own = disk.kind not in (DiskKind.SD, DiskKind.EMMC, DiskKind.USB, *STACKED)
-    if its_own and (sized := _known(known, "erase_block")):
+def _informational_grids(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
+    is_flash_or_drive = disk.kind not in (DiskKind.SD, DiskKind.EMMC, DiskKind.USB, *STACKED)
+    if is_flash_or_drive and (sized := _known_size(known, "erase_block")):
         yield GridKind.ERASE, sized, Severity.INFO
     grade, _ = grade_optimal_io(disk)
     if grade in (Grade.PLAUSIBLE, Grade.STRIPE) and not distrusted(known, "optimal_io_size"):
@@ -294,45 +297,45 @@ def _for_information(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wid
         yield GridKind.OPTIMAL_IO, sized, Severity.INFO
 
 
-# Where the sectors of the members begin on an md array, where the kernel does not report it: for members that start
-# off their sectors it reports −1 if there is a chunk (blk_stack_limits: chunk and shift do not fit one number), and
-# for members whose sector size is known or assumed it adds up nothing.
+# The phase of the members' sectors on an md array, if the kernel does not report it. For members that start off their
+# sectors the kernel reports −1 if there is a chunk (blk_stack_limits: chunk and shift do not fit into one number), and
+# sector sizes that are known or assumed do not enter its computation.
 
-_ADDED_UP = ("raid0", "raid1", "raid4", "raid5", "raid6", "raid10")  # a byte keeps its place in a chunk
+_SHIFTED_LEVELS = ("raid0", "raid1", "raid4", "raid5", "raid6", "raid10")  # a byte keeps its place in a chunk
 
 
 def shifted_arrays(inventory: Inventory, sectors: Mapping[str, Sized]) -> dict[str, int]:
-    """Return the shift by the array's name, without arrays that the kernel reports correctly and those whose members
+    """Return the phase of each array by name, without arrays that the kernel reports correctly and those whose members
     contradict each other.
     """
-    places, found = _places(inventory), {}
+    starts, found = _start_of_nodes(inventory), {}
     for disk in inventory.disks:
         wider = sectors[disk.name][0] > (disk.limits.physical_block_size or 0)
         if disk.array and (wider or (disk.limits.alignment_offset or 0) < 0):
-            found[disk.name] = _shift(disk, sectors, places)
+            found[disk.name] = _shift(disk, sectors, starts)
     return {name: shift for name, shift in found.items() if shift}
 
 
-def _places(inventory: Inventory) -> dict[str, tuple[Disk, int]]:
-    """Return kernel name of a disk or partition -> the disk and the byte on it."""
+def _start_of_nodes(inventory: Inventory) -> dict[str, tuple[Disk, int]]:
+    """Return the disk and the first byte on it, by kernel name of a disk or partition."""
     places = {disk.name: (disk, 0) for disk in inventory.disks}
     for disk in inventory.disks:
         places.update((part.node, (disk, part.extent.start)) for part in disk.partitions if part.node)
     return places
 
 
-def _shift(array: Disk, sectors: Mapping[str, Sized], places: Mapping[str, tuple[Disk, int]]) -> int | None:
-    """Return the shift that all members have, or None. Members with smaller sectors than the array's are left out."""
+def _shift(array: Disk, sectors: Mapping[str, Sized], starts: Mapping[str, tuple[Disk, int]]) -> int | None:
+    """Return the phase that all members agree on, or None. Ignore members with smaller sectors than the array's."""
     facts, size = array.array, sectors[array.name][0]
-    if facts is None or facts.level not in _ADDED_UP or (facts.chunk or 0) % size:
+    if facts is None or facts.level not in _SHIFTED_LEVELS or (facts.chunk or 0) % size:
         return None
     if not facts.members or {name for name, _ in facts.member_data_offsets} != set(facts.members):
         return None
     shifts: set[int] = set()
     for name, offset in facts.member_data_offsets:
-        if name not in places:
+        if name not in starts:
             return None
-        disk, start = places[name]
+        disk, start = starts[name]
         phase = disk.limits.alignment_offset or 0
         if phase < 0:
             return None

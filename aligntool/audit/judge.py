@@ -1,4 +1,4 @@
-"""Judge an inventory: every disk, partition and layer, into one Report; a start against the grids, with its cause."""
+"""Audit an inventory: judge every start against the grids of its disk, and collect all findings in a Report."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, Layer,
 from aligntool.units import KIB, MIB, Extent, format_size
 
 Known = Mapping[str, Sequence[KnownGeometry]]
-"""What the drive database has on each disk, by the disk's name."""
+"""The rows of the drive database for each disk, by the disk's name."""
 
 MOST_FINDINGS_A_PARTITION_TABLE = 2000
 PARKED = "parked by a move in flight"
@@ -40,7 +40,7 @@ LOST = "both copies of the GPT are damaged, and Linux reads none of its entries"
 
 
 def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> Report:
-    """Judge every disk. `known` comes from the drive database; disks that it lacks are judged without."""
+    """Return the report on every disk. `known`: the rows of the drive database; a disk may have none."""
     wishes = wishes or Wishes()
     inventory = with_members(inventory)
     sectors = _settle_sectors(inventory, known)
@@ -52,23 +52,23 @@ def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> R
         rows = known.get(disk.name, ())
         grids = grids_of(disk, rows, wishes, sectors, shifts)
         above = array_above(disk, by_name)
-        one = Judged(disk, grids, tuple(with_doubt(disk, _verdicts(disk, grids, above))))
-        judged.append(one)
-        findings += _findings(one, rows, above)
+        judged_disk = Judged(disk, grids, tuple(with_doubt(disk, _verdicts(disk, grids, above))))
+        judged.append(judged_disk)
+        findings += _findings(judged_disk, rows, above)
     findings += machine_findings(inventory)
     members = members_of(judged)
-    for one in judged:
-        findings += array_findings(one.disk, members, inventory.system)
-        findings += whole_member_findings(one.disk)
-    for of_system in (system_findings, array_number_findings, late_start_findings):
-        findings += of_system(inventory)
+    for judged_disk in judged:
+        findings += array_findings(judged_disk.disk, members, inventory.system)
+        findings += whole_member_findings(judged_disk.disk)
+    for find in (system_findings, array_number_findings, late_start_findings):
+        findings += find(inventory)
     # Stable: within a severity, in the order of the disks.
     findings.sort(key=lambda finding: finding.severity.rank)
     return Report(inventory, tuple(judged), tuple(findings))
 
 
 def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
-    """Return the physical sector of every disk, members before the devices above them; a loop of slaves is cut."""
+    """Return the physical sector of every disk, by name, members before the devices above. A loop of slaves is cut."""
     by_name = {disk.name: disk for disk in inventory.disks}
     by_partition = {part.node: disk.name for disk in inventory.disks for part in disk.partitions if part.node}
     settled: dict[str, Sized] = {}
@@ -87,9 +87,9 @@ def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
 
 
 def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict]:
-    """Yield the verdicts. `above`: why the table is not the disk's own (see `array_above`); empty when it is."""
+    """Yield the verdicts. `above`: why the table is not the disk's own (see `array_above`), "" if it is."""
     image, parked = hybrid_image(disk), parked_numbers(disk)
-    # What is listed could still be read of a GPT that Linux does not read.
+    # Linux does not read this GPT; its entries are those that could still be read.
     lost = not above and disk.table is not None and disk.table.label is TableLabel.GPT and gpt_is_lost(disk)
     for partition in disk.partitions:
         if partition.role is Role.EXTENDED:
@@ -115,12 +115,12 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
     yield from table_findings(disk, above)
     parked = parked_numbers(disk)
     parts: dict[int | None, Partition] = {partition.number: partition for partition in disk.partitions}
-    # The data of a member without a partition are judged like those of a member partition.
-    if not above or (not disk.partitions and any(one.kind == "linux_raid_member" for one in disk.content)):
-        told = gap_of(disk)  # one finding of its own, not one for each partition
+    # The data of a whole-disk member are judged like those of a member partition.
+    if not above or (not disk.partitions and any(layer.kind == "linux_raid_member" for layer in disk.content)):
+        reported = gap_of(disk)  # has one finding for the disk, not one for each partition
         for verdict in judged.verdicts[:MOST_FINDINGS_A_PARTITION_TABLE]:
-            if verdict.partition in parked or verdict.why == LOST or (told and verdict.answer is Answer.UNKNOWN):
-                continue  # AT317 and AT319 are about all of them
+            if verdict.partition in parked or verdict.why == LOST or (reported and verdict.answer is Answer.UNKNOWN):
+                continue  # AT317 and AT319 cover all of them
             partition = parts.get(verdict.partition)
             yield from start_findings(disk, partition, verdict, sector_size)
             if partition and verdict.matters and (end := end_finding(disk, partition, grids[0], sector_size)):
@@ -130,9 +130,9 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
     yield from drive_findings(disk, rows)
 
 
-# Start sector -> how it probably came about.
+# The probable cause of an odd start sector.
 #
-# Fingerprints from the field; where each was seen: 63 DOS to Windows XP (first track of a 255/63 geometry);
+# Fingerprints, and where each was seen: 63 DOS to Windows XP (first track of a 255/63 geometry);
 # 34 first usable sector of a GPT (CasaOS#1933, ceph-csi); 40 macOS and FreeBSD; 1953 one decimal megabyte
 # (mintstick#139); 2049 off by one (calamares#1008); multiples of 65535 the bogus optimal size of USB bridges
 # (util-linux#1221); 32760 the same from the kernel's 16773120; 1 directly after the MBR (qubes-issues#5151).
@@ -140,7 +140,7 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
 CYLINDER = 255 * 63
 MOST_NEIGHBOURS = 512  # twice what Linux shows of one disk; a hostile table has thousands, each with thousands
 
-_FIRST = {
+_CAUSE_BY_SECTOR = {
     1: "placed directly after the MBR, with no thought of alignment (cloud-init and VM images of old)",
     34: "the first usable sector of a GPT: the tool took it without aligning",
     40: "the first 4 KiB boundary after a GPT, where macOS and FreeBSD begin: right for 4 KiB sectors, not for pages",
@@ -151,12 +151,12 @@ _FIRST = {
 
 
 def likely_cause(partition: Partition, sector_size: int, partitions: Sequence[Partition], grid: Grid) -> str | None:
-    """Return a sentence about the source of an odd start, or None without a known mark."""
+    """Return the probable cause of an odd start as a sentence, or None if unknown."""
     lba, rest = divmod(partition.extent.start, sector_size)
     if rest:
         return None
-    if lba in _FIRST:
-        return _FIRST[lba]
+    if lba in _CAUSE_BY_SECTOR:
+        return _CAUSE_BY_SECTOR[lba]
     for step, size, who in ((65535, 33553920, "USB bridges report"), (32760, 16773120, "some kernels derive for SAS")):
         if lba and lba % step == 0:
             return f"{lba // step} × {step} sectors: the bogus optimal I/O size {size} that {who}"
@@ -183,11 +183,11 @@ def _geometry(lba: int, partition: Partition) -> str | None:
     return "one sector past a 1 MiB boundary: an off-by-one in the partitioning tool" if lba % 2048 == 1 else None
 
 
-# Starts that do not matter, and starts that the table alone does not give. Each rule turns an error into a note or
-# into unknown, and so needs a real disk that is in order and looks as if it were not.
+# Starts that do not matter, and starts that the table alone does not determine. Each rule turns an error into a note or
+# into unknown, so each needs a real disk as evidence that is in order and looks misaligned.
 
 _PREP = "a PReP boot partition: firmware reads it once at boot"
-_BY_TYPE = {
+_UNWRITTEN_TYPES = {
     "21686148-6449-6E6F-744E-656564454649": "a BIOS boot partition: GRUB reads it once at boot and knows its sector",
     "83BD6B9D-7F41-11DC-BE0B-001560B84F0F": "a FreeBSD boot partition: its boot code is read once at boot",
     "9E1A2D38-C612-4316-AA26-8B49521E5A8B": _PREP,
@@ -198,13 +198,13 @@ _BY_TYPE = {
     "6A945A3B-1DD2-11B2-99A6-080020736631": "a reserved partition of Solaris and ZFS: it holds no data",
 }
 _EMPTY = ("0x00", "0x0", "")
-_VOLUME_DESCRIPTORS = 32 * KIB  # where they begin in an image, ECMA-119 6.2.1
+_VOLUME_DESCRIPTORS = 32 * KIB  # their offset in an image, ECMA-119 6.2.1
 _LDM = "0x42"
-_SMALLEST_VOLUME = MIB  # Windows makes none smaller; an entry of 1985 sectors only keeps others out of the gap
+_SMALLEST_VOLUME = MIB  # Windows creates none smaller; an entry of 1985 sectors only reserves the gap
 
 
 def unwritten(partition: Partition, image: Extent | None) -> str:
-    """Return why the start of this partition does not matter; empty when it does. `image`: see `hybrid_image`."""
+    """Return why the start of this partition does not matter, or "" if it does. `image`: see `hybrid_image`."""
     if partition.role is Role.MAP:
         return "the partition table's own entry"
     if partition.extent.start == 0 and partition.type_code in _EMPTY:
@@ -216,8 +216,8 @@ def unwritten(partition: Partition, image: Extent | None) -> str:
     if partition.extent.length < REQUEST:
         return "a placeholder: too small for one block of 4 KiB"
     if holds_data(partition):
-        return ""  # the type alone is not evidence: vendors ship NTFS and FAT in partitions of such types
-    return _BY_TYPE.get(partition.type_code, _BY_TYPE.get(partition.type_code.upper(), ""))
+        return ""  # the type alone is not evidence: vendors ship NTFS and FAT in partitions of these types
+    return _UNWRITTEN_TYPES.get(partition.type_code, _UNWRITTEN_TYPES.get(partition.type_code.upper(), ""))
 
 
 def holds_data(partition: Partition) -> bool:
@@ -225,27 +225,27 @@ def holds_data(partition: Partition) -> bool:
     kinds = {layer.kind for layer in partition.content}
     if not partition.content_read and partition.content_hint:
         kinds.add(partition.content_hint)
-    return bool(kinds - {"ldm"})  # the database is what a partition of its type is for
+    return bool(kinds - {"ldm"})  # the LDM database is expected in a partition of its type
 
 
 def untold(partition: Partition) -> str:
-    """Return why the data of this partition may begin elsewhere than at its entry's start; "": they begin there."""
+    """Return why the data of this partition may not begin at the start in its entry, or "" if they do."""
     if partition.type_code == _LDM:
-        return "the LDM database of this Windows dynamic disk says where its volumes start; ldmtool shows them"
+        return "the starts of its volumes are in the LDM database of this Windows dynamic disk; ldmtool shows them"
     return ""
 
 
 def other_sectors(disk: Disk) -> str:
-    """Return why the starts may be other bytes than those that were computed; empty where the sector size is known."""
+    """Return why the computed starts may be wrong, or "" if the sector size of the table is known."""
     if disk.table is None or not disk.table.sector_size_assumed:
         return ""
     return "the table may count in sectors of 512 or of 4096 bytes, and nothing on the disk shows which"
 
 
 def hybrid_image(disk: Disk) -> Extent | None:
-    """Return the ISO image that was written over the medium, with its table (isohybrid, xorriso).
+    """Return the extent of the ISO image that was written to the medium with its table (isohybrid, xorriso), or None.
 
-    An ISO 9660 that is left over from earlier lies below a newer table: then no partition begins where the image does.
+    An older ISO 9660 below a newer table does not count: no partition begins where such an image does.
     """
     seen = next((layer for layer in disk.content if layer.kind == "iso9660"), None)
     whole = seen is not None or disk.content_hint == "iso9660"
@@ -255,14 +255,14 @@ def hybrid_image(disk: Disk) -> Extent | None:
     end = max(*(part.extent.end for part in covering), seen.extent.end if seen else 0)
     for part in sorted(disk.partitions, key=lambda part: part.extent.start):
         small = part.type_code in EFI_SYSTEM or part.extent.length < MIB
-        if part.extent.start == end and small:  # as `xorriso -append_partition` puts it
+        if part.extent.start == end and small:  # as placed by `xorriso -append_partition`
             end = part.extent.end
     return Extent(0, end)
 
 
 def _covers_the_image(partition: Partition, *, whole: bool) -> bool:
-    """Return whether it starts at the first sector, or where xorriso's second volume descriptor makes it mountable as a
-    partition.
+    """Return whether the partition starts at the first sector, or where xorriso's second volume descriptor makes the
+    image mountable as a partition. `whole`: an ISO 9660 was recognised on the whole medium.
     """
     if partition.extent.start == 0:
         return whole or partition.type_code == "0x00"
@@ -273,9 +273,9 @@ def _covers_the_image(partition: Partition, *, whole: bool) -> bool:
     return partition.content_hint == "iso9660" or (partition.name or "").startswith("ISO9660")
 
 
-# Where partitions start and end: the verdict on each, and its finding.
+# Verdicts and findings on the start and end of each partition.
 #
-# One finding for a start, the worst; the other grids it is off stand in the verdict's checks.
+# A start has one finding, for the worst grid. The other grids that it is off are in the verdict's checks.
 
 CODES = {
     GridKind.PHYSICAL: Code.OFF_PHYSICAL, GridKind.MINIMUM_IO: Code.OFF_PHYSICAL, GridKind.PAGE: Code.OFF_PAGE,
@@ -287,11 +287,11 @@ CODES = {
 def judge_start(
     disk: Disk, number: int | None, start: int, grids: Sequence[Grid], *, excuse: str = "", doubt: str = ""
 ) -> Verdict:
-    """Judge a start: off the grid means off one whose severity is error or warning. `excuse`: why that does not matter;
-    `doubt`: why it may not be so.
+    """Return the verdict on a start: it is off if it is off a grid whose severity is error or warning. `excuse`: why
+    that does not matter; `doubt`: why the start may be wrong.
     """
     checks = tuple(Check(grid, grid.off_by(start)) for grid in grids)
-    if (disk.limits.alignment_offset or 0) < 0 and not grids[0].phase:  # nor do the members tell it
+    if (disk.limits.alignment_offset or 0) < 0 and not grids[0].phase:  # unknown from the members, too
         why = "the kernel reports alignment_offset −1: the members of this stacked device contradict each other"
         return Verdict(disk.name, number, start, Answer.UNKNOWN, checks, why=why)
     off = any(not check.on and check.grid.severity is not Severity.INFO for check in checks)
@@ -324,21 +324,21 @@ def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, se
         return
     code, is_dasd = CODES[grid.kind], disk.kind is DiskKind.DASD or (disk.table and disk.table.label is TableLabel.DASD)
     if code is Code.OFF_GRAIN and (partition is None or is_dasd):
-        return  # a whole MiB is not the goal: for a disk used whole, and on DASD, where tracks are
-    factory = _data_on_the_grid(partition, grid, _FILES)
-    if factory and severity is Severity.ERROR:
+        return  # a whole MiB is not the goal for a disk used whole, nor on DASD, where the goal is a track
+    compensating = _data_on_the_grid(partition, grid, _FILE_SYSTEMS)
+    if compensating and severity is Severity.ERROR:
         severity = Severity.WARNING
     yield finding(
         code, severity, text,
         cause=likely_cause(partition, sector_size, disk.partitions, grid) if partition else None,
-        cost=predict(grid.size) if severity is not Severity.INFO and not factory else None,
+        cost=predict(grid.size) if severity is not Severity.INFO and not compensating else None,
         evidence=tuple(_evidence(partition, verdict, worst)),
         next=next_realign(disk) if severity is not Severity.INFO else f"aligntool explain {code}",
     )  # fmt: skip
 
 
 def end_finding(disk: Disk, partition: Partition, physical: Grid, sector_size: int) -> Finding | None:
-    """Return a note for an end off the physical sector; the last sector of the disk itself does not count."""
+    """Return a note on an end off the physical sector, or None. The last sector of the disk is exempt."""
     past = physical.off_by(partition.extent.end)
     if not past or (disk.size is not None and partition.extent.end >= disk.size - physical.size):
         return None
@@ -359,31 +359,32 @@ def _evidence(partition: Partition | None, verdict: Verdict, worst: Check) -> It
         return
     if (partition.kernel_alignment_offset or 0) > 0:
         yield f"the kernel agrees: the partition's alignment_offset is {partition.kernel_alignment_offset}"
-    for layer in _data_on_the_grid(partition, worst.grid, _FILES | CONTAINERS):
+    for layer in _data_on_the_grid(partition, worst.grid, _FILE_SYSTEMS | CONTAINERS):
         yield f"the data of {layer_name(layer)} inside begin on the boundary all the same"
 
 
-_FILES = frozenset({"vfat", "exfat"})
+_FILE_SYSTEMS = frozenset({"vfat", "exfat"})
 
 
 def begins_inside(partition: Partition, grids: Sequence[Grid]) -> str:
-    """Return why a start off the grids does not matter: all data begin on them; "" where they do not.
+    """Return why a start off the grids does not matter: all data inside begin on them. Return "" if they do not.
 
-    The superblock and the bitmap of an array are written as often as its data: they have to be on physical sectors.
+    The superblock and the bitmap of an array are written as often as its data, so they must be on physical sectors.
     """
-    asked = [grid for grid in grids if grid.severity is not Severity.INFO]
+    required = [grid for grid in grids if grid.severity is not Severity.INFO]
     places = data_places(partition)
-    past = [grid for grid in asked if grid.off_by(partition.extent.start)]
-    if not places or not past or any(grid.off_by(place) for grid in asked for place in places):
+    missed = [grid for grid in required if grid.off_by(partition.extent.start)]
+    if not places or not missed or any(grid.off_by(place) for grid in required for place in places):
         return ""
-    if partition.content[0].kind == "linux_raid_member" and any(grid.kind is GridKind.PHYSICAL for grid in past):
+    if partition.content[0].kind == "linux_raid_member" and any(grid.kind is GridKind.PHYSICAL for grid in missed):
         return ""
     return f"the data of {layer_name(partition.content[0])} inside begin on the boundary"
 
 
 def _data_on_the_grid(partition: Partition | None, grid: Grid, kinds: frozenset[str]) -> tuple[Layer, ...]:
-    """Return layers that compensate for the partition's start. SD cards are made with the partition off and the
-    clusters on the boundary (SD Part 2, File System); cryptsetup and pvcreate correct what the kernel reports to them.
+    """Return the layers whose data are on the grid although the partition's start is not. SD cards are formatted with
+    the partition off and the clusters on the boundary (SD Part 2, File System); cryptsetup and pvcreate compensate for
+    the offset that the kernel reports.
     """
     layers = [layer for layer in (partition.content if partition else ()) if layer.kind in kinds]
-    return tuple(one for one in layers if one.data_start is not None and grid.off_by(one.data_start) == 0)
+    return tuple(layer for layer in layers if layer.data_start is not None and grid.off_by(layer.data_start) == 0)

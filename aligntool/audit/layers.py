@@ -1,4 +1,4 @@
-"""Judge the content of partitions: file systems, LVM, data areas, stripes."""
+"""Judge the content of partitions: data starts, LVM segments, stripe settings, block sizes, superblocks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,14 +21,15 @@ from aligntool.inventory import LIVE_TOGETHER, Disk, Layer, Partition, missing_b
 from aligntool.units import format_size
 from aligntool.values import dataclass
 
-# Stripe settings of ext4 and XFS against the array below them.
+# Stripe settings of ext4 and XFS against the array below.
 #
-# The array is the md layer under the file system (in an image of a member), or the striped device it lies on.
+# The array is the md layer under the file system (in an image of a member), or the striped device that the file system
+# is on.
 
 
-def _array(disk: Disk, below: Layer | None) -> tuple[str, int, int | None]:
-    """Return level, chunk and full stripe of the array below, in bytes; chunk 0: an array without chunks, -1: none
-    known.
+def _array_below(disk: Disk, below: Layer | None) -> tuple[str, int, int | None]:
+    """Return level, chunk and full stripe of the array below, in bytes. Chunk 0: the array has no chunks; -1: no array
+    is known.
     """
     if below is not None:
         if below.kind == "linux_raid_member" and below.raid_level:
@@ -42,21 +43,21 @@ def _array(disk: Disk, below: Layer | None) -> tuple[str, int, int | None]:
 
 
 def _full_stripe(member: Layer) -> int | None:
-    """Return chunk × data members, for the levels where the two numbers determine it."""
+    """Return chunk × data members in bytes, or None for levels where these two do not determine the stripe."""
     parity = {"raid0": 0, "raid4": 1, "raid5": 1, "raid6": 2}.get(member.raid_level or "")
     if parity is None or not member.raid_chunk or not member.raid_members or member.raid_members <= parity:
         return None
     return member.raid_chunk * (member.raid_members - parity)
 
 
-def _mismatch(layer: Layer, level: str, chunk: int, stripe: int | None) -> str:
+def _stripe_mismatch(layer: Layer, level: str, chunk: int, stripe: int | None) -> str:
     unit, width = layer.stripe_unit or 0, layer.stripe_width or 0
     if chunk < 0 or level in ("linear", "container"):
         return ""
     if chunk == 0:
         return f"has a stripe unit of {format_size(unit)}, but {level} has no chunks" if unit else ""
     if not unit:
-        return f"knows nothing of the {level} below with its chunk of {format_size(chunk)}"
+        return f"has no stripe unit, but the {level} below has a chunk of {format_size(chunk)}"
     if unit != chunk:
         return f"has a stripe unit of {format_size(unit)}, but the chunk of the {level} below is {format_size(chunk)}"
     if width and stripe and width != stripe:
@@ -64,8 +65,7 @@ def _mismatch(layer: Layer, level: str, chunk: int, stripe: int | None) -> str:
     return ""
 
 
-# The stack above a partition: where its data really start on the device, and whether its settings fit what
-# lies below.
+# The stack above a partition: where its data start on the device, and whether its settings match the device below.
 
 _COMPARED = frozenset(
     {GridKind.PHYSICAL, GridKind.MINIMUM_IO, GridKind.PAGE, GridKind.UNIT, GridKind.ALLOCATION, GridKind.CHUNK}
@@ -74,14 +74,14 @@ CONTAINERS = frozenset({"crypto_LUKS", "LVM2_member", "linux_raid_member"})
 
 
 def data_places(partition: Partition) -> tuple[int, ...]:
-    """Return the bytes of the disk where data begin in the uppermost container on a partition that can be seen, RAID,
-    encryption or volume manager; () where there is none, or something about it is unclear.
+    """Return the offsets on the disk where data begin in the uppermost readable container of a partition: RAID,
+    encryption or volume manager. Return () if there is none, or if its superblock is inconsistent or ambiguous.
     """
     content = partition.content
-    if len(content) != 1 or content[0].kind not in CONTAINERS or any(one.problems for one in content):
+    if len(content) != 1 or content[0].kind not in CONTAINERS or any(layer.problems for layer in content):
         return ()
     top = content[0]
-    # A striped array spreads what lies on it over its members: here only the member's own data have a place.
+    # A striped array spreads its content over the members: only the member's own data area has a place on this disk.
     while top.raid_chunk is None and len(top.inner) == 1 and top.kind == "linux_raid_member":
         if top.inner[0].kind not in CONTAINERS or top.inner[0].problems:
             break
@@ -90,7 +90,7 @@ def data_places(partition: Partition) -> tuple[int, ...]:
     return tuple(sorted(places)) or (() if top.data_start is None else (top.data_start,))
 
 
-DEEPEST = 8  # layers within layers; a disk that nests deeper is not telling the truth
+DEEPEST = 8  # layers within layers; deeper nesting is hostile or damaged
 
 
 def layer_findings(judged: Judged, sector_size: int) -> Iterator[Finding]:
@@ -104,7 +104,7 @@ def layer_findings(judged: Judged, sector_size: int) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """One partition's stack, from the bottom up."""
+    """The stack of one partition, judged from the bottom up."""
 
     disk: Disk
     grids: tuple[Grid, ...]
@@ -144,10 +144,10 @@ class _Walk:
     def _stripes(self, layer: Layer, below: Layer | None) -> Iterator[Finding]:
         if layer.stripe_unit is None:
             return
-        level, chunk, stripe = _array(self.disk, below)
+        level, chunk, stripe = _array_below(self.disk, below)
         if chunk == 0 and layer.stripe_unit <= (self.disk.limits.physical_block_size or 0):
-            return  # mke2fs writes a stride of a sector where its blocks are smaller than the physical one
-        if sentence := _mismatch(layer, level, chunk, stripe):
+            return  # mke2fs writes a stride of one sector if its blocks are smaller than the physical sector
+        if sentence := _stripe_mismatch(layer, level, chunk, stripe):
             name = layer_name(layer)
             text = f"{name} {sentence}"
             yield self.finding(Code.STRIPE_MISMATCH, Severity.WARNING, text, name, layer.extent.start)
@@ -159,24 +159,24 @@ class _Walk:
             return
         if layer.kind not in ("vfat", "exfat"):
             yield self._off(_code_of(grid), grid.severity, layer_name(layer), "data start", start, grid)
-        elif grid.kind in (GridKind.PHYSICAL, GridKind.MINIMUM_IO):  # hardly that on an EFI system partition
+        elif grid.kind in (GridKind.PHYSICAL, GridKind.MINIMUM_IO):  # an EFI system partition is rarely written
             boot = self.partition is not None and self.partition.type_code in EFI_SYSTEM
             severity = Severity.INFO if boot else Severity.WARNING
             yield self._off(Code.CLUSTERS_OFF, severity, layer_name(layer), "first cluster", start, grid)
 
     def _segments(self, layer: Layer) -> Iterator[Finding]:
-        """Yield findings on every run of every logical volume; what pe_start already explains is not repeated."""
-        said: set[tuple[str, GridKind]] = set()
+        """Yield findings on the segments of every logical volume. An offset that pe_start explains is not repeated."""
+        reported: set[tuple[str, GridKind]] = set()
         for segment in layer.segments:
             grid = self._worst_grid(segment.extent.start, layer.data_start)
-            if grid is None or (segment.volume, grid.kind) in said:
+            if grid is None or (segment.volume, grid.kind) in reported:
                 continue
-            said.add((segment.volume, grid.kind))
+            reported.add((segment.volume, grid.kind))
             name, start = f"LVM {segment.volume}", segment.extent.start
             yield self._off(_code_of(grid), grid.severity, name, "a segment", start, grid)
 
     def _worst_grid(self, start: int, base: int | None = None) -> Grid | None:
-        """Return the worst grid that `start` is off, unless the layer below is off it by just as much."""
+        """Return the worst grid that `start` is off, ignoring grids that the layer below is off by as much."""
         if base is None:
             base = self.partition.extent.start if self.partition else 0
         failed = [grid for grid in self.grids if grid.off_by(start) and grid.off_by(start) != grid.off_by(base)]
@@ -194,18 +194,18 @@ class _Walk:
         return replace(found, grid=grid, off_by=past, cost=predict(grid.size), next=next_)
 
     def _size(self, layer: Layer) -> Iterator[Finding]:
-        """Yield findings on a layer that has outgrown its container, and on other damage of its superblock."""
-        claims, same = layer.claims_size or 0, None
+        """Yield findings on a layer that is larger than its container, and on other damage of its superblock."""
+        claims, reported = layer.claims_size or 0, None
         end = self.partition.extent.end if self.partition else self.disk.size or 0
         room = end - layer.extent.start
         name, start = layer_name(layer), layer.extent.start
         if not layer.segments and 0 < room < claims:
-            text = f"{name} says it has {format_size(claims)}, but there are {format_size(room)}"
+            text = f"{name} claims {format_size(claims)}, but its container has {format_size(room)}"
             few = f"{text}: {format_size(claims - room)} too few"
             yield self.finding(Code.LARGER_THAN_CONTAINER, Severity.ERROR, few, name, start)
-            same = missing_bytes(layer.kind, claims, room)
+            reported = missing_bytes(layer.kind, claims, room)
         for problem in layer.problems:
-            if problem != same:
+            if problem != reported:
                 yield self.finding(Code.DAMAGED_SUPERBLOCK, Severity.WARNING, f"{name}: {problem}", name, start)
 
     def _small_blocks(self, layer: Layer) -> Iterator[Finding]:
@@ -223,7 +223,7 @@ class _Walk:
 
 
 def _code_of(grid: Grid) -> Code:
-    """Return the code of a layer whose data are off this grid."""
+    """Return the finding code of a layer whose data are off this grid."""
     if grid.kind in (GridKind.PHYSICAL, GridKind.MINIMUM_IO):
         return Code.LAYER_OFF_PHYSICAL
     return Code.LAYER_OFF_CHUNK if grid.kind is GridKind.CHUNK else Code.LAYER_OFF_PAGE

@@ -14,12 +14,11 @@ from aligntool.inventory import Disk, Inventory, Source
 from aligntool.units import MIB, is_power_of_two, off_by
 from aligntool.values import dataclass
 
-# The finding codes: stable names, one rule each. `explanations` has what they mean, which `aligntool explain
-# CODE` shows.
+# The finding codes: stable names, one rule each. `explanations` returns their texts, which `aligntool explain CODE`
+# shows.
 #
-# Hundreds: 1 where a partition starts, 2 what a device says of itself, 3 partition tables, 4 the layers
-# above, 5 drives and links, 6 arrays and whether they come back, 9 what could not be seen. A code is never
-# used again for something else.
+# Hundreds: 1 starts of partitions, 2 values that a device reports, 3 partition tables, 4 the layers above, 5 drives and
+# links, 6 arrays and their assembly at boot, 9 what could not be read. A code is never reused for another rule.
 
 
 class Code(StrEnum):
@@ -111,26 +110,26 @@ class Code(StrEnum):
     NO_ANSWER = "AT903"
 
 
-# What misalignment and small writes cost, as arithmetic.
+# The cost model of misalignment and small writes.
 #
 # The model and its figures come from the 2010 article on Advanced Format and NAND alignment: a write that
 # covers parts of two units makes the drive read both and write both; a request of r bytes that starts at a
 # random multiple of its own size off the grid straddles a unit of u bytes with probability r/u.
 
-REQUEST = 4096  # the block of nearly every file system, and so the request that is asked about
+REQUEST = 4096  # the block size of nearly every file system, so the usual request
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Predicted for requests of `request` bytes against units of `unit` bytes. Sizes in bytes."""
+    """The predicted cost of requests of `request` bytes on units of `unit` bytes. Sizes in bytes."""
 
     request: int
     unit: int
     straddle_probability: "fractions.Fraction"
-    write_rate: "fractions.Fraction"  # of the aligned rate: 1/2 is half as many writes a second
-    straddling_read: int  # read by the drive for one straddling write, before it can write
+    write_rate: "fractions.Fraction"  # relative to aligned writes: 1/2 is half as many writes per second
+    straddling_read: int  # bytes that the drive reads before one straddling write
     straddling_written: int
-    extra_read: int  # more bytes read from the medium by a read request that straddles
+    extra_read: int  # additional bytes read from the medium by a straddling read
     write_amplification: "fractions.Fraction"  # even when aligned
 
 
@@ -144,14 +143,13 @@ def predict(unit: int, request: int = REQUEST) -> Cost:
 
 
 def units_touched(length: int, unit: int, start: int = -1) -> int:
-    """Return how many units a request of `length` bytes touches; `start` -1: the worst place off the grid."""
+    """Return how many units a request of `length` bytes touches; `start` -1: at the worst start off the grid."""
     past = unit - 1 if start < 0 else start % unit
     return -(-(past + length) // unit) if length else 0
 
 
-# The words an audit answers in: severities, grids, checks, verdicts, findings.
-#
-# Plain values, so that `render` can tell them, scripts can read them and tests can compare them.
+# The result of an audit: severities, grids, checks, verdicts, findings. Plain values, so that `render` can show them,
+# scripts can read them and tests can compare them.
 
 
 class Severity(StrEnum):
@@ -161,12 +159,12 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 is worst."""
+        """Return the position in the order of severity; 0 is worst."""
         return list(Severity).index(self)
 
 
 class GridKind(StrEnum):
-    """What asks for a boundary."""
+    """The kind of unit that requires a boundary."""
 
     PHYSICAL = "physical sector"
     MINIMUM_IO = "minimum I/O size"
@@ -181,10 +179,10 @@ class GridKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A boundary that a device, a database or a guess asks for.
+    """A grid that a partition should start on, and its source: the device, the database or an assumption.
 
-    `severity` is what a partition off this grid deserves (error off the physical grid, warning off
-    page, unit, allocation unit and chunk, info off the rest).
+    `severity`: of a start off this grid (error off the physical grid, warning off page, unit, allocation unit and
+    chunk, info off the rest).
     """
 
     kind: GridKind
@@ -200,7 +198,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One grid against one offset."""
+    """The comparison of one offset with one grid."""
 
     grid: Grid
     off_by: int
@@ -225,13 +223,13 @@ class Verdict:
     start: int
     answer: Answer
     checks: tuple[Check, ...]
-    matters: bool = True  # False: a BIOS boot partition and the like; said, never a fault
-    why: str = ""  # for UNKNOWN, and where it does not matter
+    matters: bool = True  # False: a BIOS boot partition and the like; reported, but not a fault
+    why: str = ""  # the reason, if UNKNOWN or if it does not matter
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that an audit found: its code, evidence, and the next command."""
+    """One result of a rule: its code, evidence, and the next command."""
 
     code: Code
     severity: Severity
@@ -240,31 +238,31 @@ class Finding:
     partition: int | None = None
     layer: str | None = None  # "md 1.2", "LUKS2", "LVM vg/lv", "FAT32"
     start: int | None = None  # bytes on the disk
-    sector_size: int | None = None  # of the user's sectors, in which `start` is also told
+    sector_size: int | None = None  # of the user's sectors, in which `start` is also shown
     grid: Grid | None = None
     off_by: int | None = None
     cause: str | None = None
     cost: Cost | None = None
     evidence: tuple[str, ...] = ()
-    next: str = ""  # the next thing to type
+    next: str = ""  # the next command to type
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A disk with everything that was decided about it."""
+    """A disk with its grids and verdicts."""
 
     disk: Disk
     grids: tuple[Grid, ...]
     verdicts: tuple[Verdict, ...]
 
     def by_partition(self) -> dict[int | None, Verdict]:
-        """An index, because a table may have thousands. Of two with one number the first counts."""
+        """Return the verdicts by partition number: there may be thousands. Of two with one number the first counts."""
         return {verdict.partition: verdict for verdict in reversed(self.verdicts)}
 
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """Whether one misaligned partition can be realigned, and the command that does it."""
+    """Whether one misaligned partition can be realigned, why, and the command that does it."""
 
     partition: int
     answer: str
@@ -288,12 +286,12 @@ class Report:
         return sum(verdict.matters and verdict.answer is answer for verdict in verdicts)
 
 
-# What the user asks of an audit beyond what the devices say.
+# Options of an audit, and measured boundaries.
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredUnit:
-    """A boundary that was timed on a drive: crossing it takes longer. Bytes; confidence from 0 to 1."""
+    """A boundary measured on a drive: a request that crosses it takes longer. Bytes; confidence from 0 to 1."""
 
     size: int
     confidence: float
@@ -301,7 +299,7 @@ class MeasuredUnit:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredDisk:
-    """What `aligntool probe` found on one drive with enough confidence."""
+    """The boundaries that `aligntool probe` measured on one drive with sufficient confidence."""
 
     name: str
     path: str
@@ -311,7 +309,7 @@ class MeasuredDisk:
     wwn: str | None = None
 
     def is_of(self, disk: Disk) -> bool:
-        """By what the drive calls itself; where it has no number of its own, by its name and size."""
+        """Return whether this is a result of the disk, by its size and its WWN, or else serial number, or else name."""
         if self.size != disk.size:
             return False
         for mine, its in ((self.wwn, disk.wwn), (self.serial, disk.serial)):
@@ -321,12 +319,12 @@ class MeasuredDisk:
 
 
 PROBE_SCHEMA, PROBE_VERSION = "aligntool.probe", 1
-CONFIDENT = 0.95  # an audit takes nothing less
+CONFIDENT = 0.95  # an audit ignores boundaries of lower confidence
 
 
 @dataclass(frozen=True, slots=True)
 class _MeasuredDisk:
-    """The disk of a result, as far as an audit uses it."""
+    """The fields of the disk in a result that an audit uses."""
 
     name: str | None
     path: str | None
@@ -336,9 +334,10 @@ class _MeasuredDisk:
 
 
 def read_measured(text: str, name: str, again: str = "") -> MeasuredDisk:
-    """Return the units of a kept result of a probe that are sure enough.
+    """Return the units in a stored result of a probe that are confident enough for an audit.
 
-    `name`: of the file, for people; `again`: the command that makes another one. Raises Refused for any other document.
+    `name`: of the file, for messages; `again`: the command that makes a new result. Raises Refused for any other
+    document.
     """
     try:
         found = load_object(text)
@@ -356,8 +355,8 @@ def read_measured(text: str, name: str, again: str = "") -> MeasuredDisk:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """Sizes in bytes. `page_size` None: ask the drive and the database. `grain`: the boundary partitions should
-    be on.
+    """Options of an audit. Sizes in bytes. `page_size` None: from the drive and the database. `grain`: the boundary
+    that partitions should start on.
     """
 
     page_size: int | None = None
@@ -365,7 +364,7 @@ class Wishes:
     measured: tuple[MeasuredDisk, ...] = ()
 
 
-# The meaning of each finding code, read from findings.md in this package, which is also the page docs/findings.md.
+# The explanation of each finding code, parsed from findings.md in this package, which docs/findings.md is a copy of.
 
 QUESTIONS = ("What it means", "How it is judged", "What it costs", "What to do")
 
@@ -378,7 +377,7 @@ _SECTION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`severity` is the usual one. `answers` are to QUESTIONS, in their order."""
+    """The text on a finding code. `severity`: the usual one. `answers`: to QUESTIONS, in their order."""
 
     severity: str
     title: str
@@ -387,7 +386,7 @@ class Explanation:
 
 @cache
 def findings_markdown() -> str:
-    """Return the page docs/findings.md."""
+    """Return the text of the page docs/findings.md."""
     return (get_data("aligntool.audit", "findings.md") or b"").decode()
 
 

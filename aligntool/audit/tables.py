@@ -1,4 +1,4 @@
-"""Judge partition tables: their faults as findings, and whether the kernel has the same partitions."""
+"""Judge partition tables: turn their faults into findings, and compare them with the kernel's partitions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -10,8 +10,8 @@ from aligntool.formats.parked import parked_numbers, seems_in_flight
 from aligntool.inventory import Disk, DiskKind, Fault, Role, TableFault, TableLabel
 from aligntool.units import Extent, format_size
 
-_OF_THE_CHAIN = (Fault.EBR_LOOP, Fault.EBR_BROKEN, Fault.EBR_INSIDE_PARTITION, Fault.LOGICAL_OUTSIDE_EXTENDED)
-_CODES = dict.fromkeys(_OF_THE_CHAIN, Code.EBR_CHAIN) | {
+_EBR_FAULTS = (Fault.EBR_LOOP, Fault.EBR_BROKEN, Fault.EBR_INSIDE_PARTITION, Fault.LOGICAL_OUTSIDE_EXTENDED)
+_CODES = dict.fromkeys(_EBR_FAULTS, Code.EBR_CHAIN) | {
     Fault.GPT_PRIMARY_DAMAGED: Code.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED: Code.GPT_BACKUP_DAMAGED,
     Fault.GPT_BACKUP_MISPLACED: Code.GPT_BACKUP_MISPLACED, Fault.GPT_COPIES_DIFFER: Code.GPT_COPIES_DIFFER,
     Fault.PROTECTIVE_MBR: Code.PROTECTIVE_MBR, Fault.HYBRID_MBR: Code.HYBRID_MBR, Fault.OVERLAP: Code.OVERLAP,
@@ -34,7 +34,7 @@ _WHOLE_DISK_MEMBERS = {
 
 
 def array_above(disk: Disk, by_name: Mapping[str, Disk]) -> str:
-    """Return why a table on this disk is not its own; empty when it is."""
+    """Return why a table on this disk belongs to a device above it, or "" if it is the disk's own."""
     kinds = [layer.kind for layer in disk.content] or [disk.content_hint or ""]
     member = next((_WHOLE_DISK_MEMBERS[kind] for kind in kinds if kind in _WHOLE_DISK_MEMBERS), None)
     if member:
@@ -49,21 +49,21 @@ def array_above(disk: Disk, by_name: Mapping[str, Disk]) -> str:
 
 
 def table_findings(disk: Disk, above: str) -> Iterator[Finding]:
-    """Yield the findings. `above`: the array that the table belongs to, in which case its faults are only notes."""
+    """Yield the findings on a table. `above`: why it belongs to an array; its faults are then not reported."""
     if above:
         if disk.partitions or disk.table:
             yield tell(disk, Code.FIRMWARE_RAID_MEMBER, Severity.INFO, above)
         return
-    yield from _in_flight(disk)
+    yield from _in_flight_findings(disk)
     faults, lost = disk.table.faults if disk.table else (), gpt_is_lost(disk)
     if lost:
-        yield _lost(disk)
-    yield from (_finding(disk, fault) for fault in faults if not (lost and fault.fault in _COPIES_DAMAGED))
-    yield from _kernel_disagrees(disk)
+        yield _gpt_lost_finding(disk)
+    yield from (_fault_finding(disk, fault) for fault in faults if not (lost and fault.fault in _COPIES_DAMAGED))
+    yield from _kernel_findings(disk)
 
 
-def _in_flight(disk: Disk) -> Iterator[Finding]:
-    """Yield a finding for a move in flight."""
+def _in_flight_findings(disk: Disk) -> Iterator[Finding]:
+    """Yield the finding on a move in flight."""
     flight = disk.table.in_flight if disk.table else None
     if flight is None:
         return
@@ -81,7 +81,7 @@ def _in_flight(disk: Disk) -> Iterator[Finding]:
 
 
 def gpt_is_lost(disk: Disk) -> bool:
-    """Return whether both copies of the GPT are damaged: then Linux reads none of its entries."""
+    """Return whether both copies of the GPT are damaged, so that Linux reads none of its entries."""
     return _faults(disk) >= _COPIES_DAMAGED
 
 
@@ -89,7 +89,7 @@ def _faults(disk: Disk) -> set[Fault]:
     return {fault.fault for fault in disk.table.faults} if disk.table else set()
 
 
-def _lost(disk: Disk) -> Finding:
+def _gpt_lost_finding(disk: Disk) -> Finding:
     damaged = [fault for fault in (disk.table.faults if disk.table else ()) if fault.fault in _COPIES_DAMAGED]
     listed = disk.table is not None and disk.table.label is TableLabel.GPT
     shown = ", and what is listed here is what could still be read" if listed else ""
@@ -99,13 +99,13 @@ def _lost(disk: Disk) -> Finding:
     return replace(found, start=damaged[0].at, sector_size=disk.sector_size)
 
 
-def _finding(disk: Disk, fault: TableFault) -> Finding:
+def _fault_finding(disk: Disk, fault: TableFault) -> Finding:
     code, severity = _CODES[fault.fault], _SEVERITIES.get(fault.fault, Severity.ERROR)
     if fault.fault is Fault.BAD_ENTRY and disk.table and disk.table.label is TableLabel.DOS:
-        # A type without sectors, say: the kernel leaves it out and nothing is lost.
+        # For example a type without sectors: the kernel omits the entry and nothing is lost.
         severity = Severity.WARNING
     covered = (part for part in disk.partitions if part.number in fault.partitions and part.extent.start == 0)
-    if fault.fault is Fault.OVERLAP and any(covered):  # the MBR itself; hybrid ISO images overlap so on purpose
+    if fault.fault is Fault.OVERLAP and any(covered):  # over the MBR; intended in hybrid ISO images
         severity = Severity.INFO
     copies = (f"{copy.name} GPT at byte {copy.at}: {copy.state}" for copy in (disk.table.copies if disk.table else ()))
     return replace(
@@ -122,7 +122,7 @@ def _next_step(disk: Disk, code: Code) -> str:
         return next_resume(disk)
     if code in (Code.GPT_PRIMARY_DAMAGED, Code.GPT_BACKUP_DAMAGED, Code.GPT_BACKUP_MISPLACED, Code.GPT_COPIES_DIFFER):
         backup = f"sgdisk --backup=gpt-{disk.name.rpartition('/')[2]}.bin {path}"
-        # A damaged copy behind a damaged protective MBR: sgdisk 1.0.9 saves nothing then ("Invalid partition data").
+        # With a damaged copy and a damaged protective MBR sgdisk 1.0.9 saves nothing ("Invalid partition data").
         is_refused = Fault.PROTECTIVE_MBR in _faults(disk) and not _faults(disk).isdisjoint(_COPIES_DAMAGED)
         saves = path == disk.path and not is_refused
         return as_root(disk, backup if saves else f"sgdisk -v {path}")
@@ -136,14 +136,14 @@ def _next_step(disk: Disk, code: Code) -> str:
     return f"aligntool explain {code}"
 
 
-def _kernel_disagrees(disk: Disk) -> Iterator[Finding]:
-    """Yield differences between the kernel's partitions and the table's, where both were read."""
+def _kernel_findings(disk: Disk) -> Iterator[Finding]:
+    """Yield a finding if the kernel's partitions differ from those of the table, if both were read."""
     label = disk.table.label if disk.table else None
-    # Of a dynamic disk with an MBR the kernel shows the volumes, not the table (block/partitions/ldm.c).
+    # On a dynamic disk with an MBR the kernel shows the volumes, not the entries (block/partitions/ldm.c).
     shows_volumes = label is TableLabel.DOS and Fault.DYNAMIC_DISK in _faults(disk)
     if not disk.table_read or not disk.kernel_partitions or label is TableLabel.UNKNOWN or shows_volumes:
         return
-    parked = parked_numbers(disk)  # the kernel's nodes of these are removed while they are in flight
+    parked = parked_numbers(disk)  # their nodes are removed from the kernel while they are in flight
     on_disk = {
         part.number: part.extent
         for part in disk.partitions
@@ -154,16 +154,16 @@ def _kernel_disagrees(disk: Disk) -> Iterator[Finding]:
     extended = {part.number for part in disk.partitions if part.role is Role.EXTENDED}
     missing = sorted(on_disk.keys() - in_kernel.keys())
     extra = sorted(in_kernel.keys() - on_disk.keys() - extended)
-    said = [
-        f"partition {number}: the kernel has {_placed(in_kernel[number])}, the table {_placed(on_disk[number])}"
+    differences = [
+        f"partition {number}: the kernel has {_length_at(in_kernel[number])}, the table {_length_at(on_disk[number])}"
         for number in differing
     ]
-    said += [f"partition {number} is in the table and not in the kernel" for number in missing]
-    said += [f"partition {number} is in the kernel and not in the table" for number in extra]
-    if said:
+    differences += [f"partition {number} is in the table and not in the kernel" for number in missing]
+    differences += [f"partition {number} is in the kernel and not in the table" for number in extra]
+    if differences:
         text, probe = "the kernel's partitions are not those of the table", f"sudo partprobe {shell_word(disk.path)}"
-        yield tell(disk, Code.KERNEL_DISAGREES, Severity.WARNING, text, *said, next_=probe)
+        yield tell(disk, Code.KERNEL_DISAGREES, Severity.WARNING, text, *differences, next_=probe)
 
 
-def _placed(extent: Extent) -> str:
+def _length_at(extent: Extent) -> str:
     return f"{format_size(extent.length)} at {format_size(extent.start)}"

@@ -1,4 +1,4 @@
-"""Name things in findings, so that every sentence names them in the same way."""
+"""Common wording of findings and refusals: names of things, next commands, reasons to refuse."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from aligntool.units import format_about, format_size
 
 
 def where(disk: Disk, partition: Partition | None) -> str:
-    """Return "partition 2 of sda", or the disk's own name when it is used whole."""
+    """Return "partition 2 of sda", or the disk's name if it is used whole."""
     return disk.name if partition is None else f"partition {partition.number} of {disk.name}"
 
 
@@ -24,12 +24,12 @@ def spot(offset: int, sector_size: int) -> str:
 
 
 def asked_by(grid: Grid) -> str:
-    """Return the boundary and its source: "NAND page, known: Samsung SSD 830". An assumption is one word."""
+    """Return kind and source of a grid: "NAND page, known: Samsung SSD 830"; of an assumption without the reason."""
     return f"{grid.kind}, {grid.source}" + ("" if grid.source is Source.ASSUMED else f": {grid.by}")
 
 
 def layer_name(layer: Layer) -> str:
-    """Return the usual name: "md 1.2", "LUKS2", "LVM2 PV", "FAT32"."""
+    """Return the usual name of a layer: "md 1.2", "LUKS2", "LVM2 PV", "FAT32"."""
     match layer.kind:
         case "linux_raid_member":
             return f"md {layer.version or ''}".strip()
@@ -44,7 +44,7 @@ def layer_name(layer: Layer) -> str:
 
 
 def shell_word(text: str) -> str:
-    """Return a path quoted for a shell. Control characters are shown, not passed on."""
+    """Return a path quoted for a shell. Control characters are written as escapes."""
     if text and all(char.isalnum() or char in "/._-+:,@%" for char in text):
         return text
     if all(char.isprintable() for char in text):
@@ -60,8 +60,8 @@ def next_look(disk: Disk) -> str:
 
 
 def next_realign(disk: Disk) -> str:
-    """Return the command that plans the moves of a disk's partitions; an audit, where no partition can be moved, and
-    the end of the move, where one is in flight.
+    """Return the command that plans the moves of a disk's partitions; the command that resumes a move in flight; or an
+    audit if the table cannot be changed.
     """
     if seems_in_flight(disk):
         return next_resume(disk)
@@ -71,27 +71,27 @@ def next_realign(disk: Disk) -> str:
 
 
 def next_resume(disk: Disk) -> str:
-    """Return the command that ends the move in flight on this disk."""
+    """Return the command that resumes the move in flight on this disk."""
     flight = disk.table.in_flight if disk.table else None
     return next_command(disk, "resume", *(("--journal FILE",) if flight and flight.journal_at is None else ()))
 
 
 def next_command(disk: Disk, name: str, *words: str) -> str:
-    """Return a command of aligntool on this disk: `sudo aligntool plan realign /dev/sda --shrink`."""
+    """Return an aligntool command on this disk, such as `sudo aligntool plan realign /dev/sda --shrink`."""
     return as_root(disk, " ".join((f"aligntool {name} {shell_word(disk.path)}", *words)))
 
 
 def as_root(disk: Disk, words: str) -> str:
-    """Return a command for a user: devices need root, image files do not."""
+    """Return the command with sudo in front, except for an image file, which does not need root."""
     return words if disk.kind is DiskKind.IMAGE else f"sudo {words}"
 
 
-_OTHERS = "lsblk -d lists the other drives"
+_LSBLK = "lsblk -d lists the other drives"
 
 
-def uses(name: str, node: str, places: Iterable[str], holders: Iterable[str], root: str = _OTHERS) -> Iterator[Refusal]:
-    """Yield why a device must not be overwritten now: where it is mounted, with what ends that, and what is made of it.
-    `root`: what to do where the system runs from it.
+def uses(name: str, node: str, places: Iterable[str], holders: Iterable[str], root: str = _LSBLK) -> Iterator[Refusal]:
+    """Yield why a device must not be overwritten now: each mount point with the command that unmounts it, and each
+    device on top. `root`: the hint if the system runs from it.
     """
     for place in places:
         text, hint = f"{name} is mounted at {place}", f"sudo umount {shell_word(place)}"
@@ -105,7 +105,7 @@ def uses(name: str, node: str, places: Iterable[str], holders: Iterable[str], ro
 
 
 def unfit(disk: Disk, part: Partition | None, name: str) -> Iterator[Refusal]:
-    """Yield why nothing new is put on a disk or partition, whatever is on it. `name`: of the one or the other."""
+    """Yield why a disk or partition cannot be used, whatever its content. `name`: of the disk or partition."""
     if disk.read_only:
         yield Refusal("read-only", disk.name, f"{disk.name} is read-only")
     if disk.failing:
@@ -120,19 +120,19 @@ def replacing(disk: Disk) -> str:
 
 
 def holdings(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
-    """Return what is on the disk, a phrase each: "partition 2, ext4 "root", 20GiB"."""
-    named = ((one, ", ".join(contents(one)) or one.type_name or "no known content") for one in disk.partitions)
-    found = [f"partition {one.number}, {name}, {format_about(one.extent.length)}" for one, name in named]
-    found += [f"{each} on the {whole}" for each in contents(disk)]
+    """Return the contents of the disk as phrases: "partition 2, ext4 "root", 20GiB"."""
+    named = ((part, ", ".join(contents(part)) or part.type_name or "no known content") for part in disk.partitions)
+    found = [f"partition {part.number}, {name}, {format_about(part.extent.length)}" for part, name in named]
+    found += [f"{content} on the {whole}" for content in contents(disk)]
     if disk.table and not disk.partitions:
         found.append(f"a partition table ({disk.table.label}) without partitions")
-    if disk.table is None:  # firmware that finds one "repairs" the other, over what lies there by then
+    if disk.table is None:  # firmware that finds one copy "repairs" the other, and overwrites what is there by then
         found += [f"what is left of a GPT, its {copy.name} copy at byte {copy.at}" for copy in disk.gpt_headers]
     return tuple(found)
 
 
 def contents(on: Disk | Partition) -> tuple[str, ...]:
-    """Return the layers on a disk or partition with their labels; where none was decoded, what was recognised."""
+    """Return the layers on a disk or partition with their labels, or else the hint of udev or the table."""
     return tuple(map(labelled, on.content)) or ((on.content_hint,) if on.content_hint else ())
 
 
@@ -141,23 +141,23 @@ def labelled(layer: Layer) -> str:
 
 
 def is_node(path: str) -> bool:
-    """Return whether a path is below /dev, but for /dev/shm, where files lie."""
+    """Return whether a path is below /dev, except /dev/shm, which contains files."""
     return path.startswith("/dev/") and not path.startswith("/dev/shm/")
 
 
 def sudo(path: str) -> str:
-    """Return what stands before a command on this disk or image file."""
+    """Return "sudo " for a command on a device, "" for an image file."""
     return "sudo " if is_node(path) else ""
 
 
 def command(name: str, disk: str, *words: str) -> str:
-    """A command of aligntool on this disk, as it is typed; devices need root, image files do not."""
+    """Return an aligntool command on the disk or image file with this path, with sudo for a device."""
     return " ".join((f"{sudo(disk)}aligntool {name} {shell_word(disk)}", *words))
 
 
 @contextmanager
 def naming(disk: str) -> Iterator[None]:
-    """Code below does not know how the user named the disk: hints with DISK get its name here."""
+    """Replace DISK in the hints of Refused and Stopped by the name that the user typed. Code below does not know it."""
     try:
         yield
     except (Refused, Stopped) as error:

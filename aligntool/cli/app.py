@@ -1,6 +1,6 @@
-"""The command table and `main`: every way to end becomes the exit code that docs/cli.md documents.
+"""The command table and `main`, which ends with the exit code that docs/cli.md documents.
 
-A command's module is imported when the command runs or its help is shown, and not before.
+A command's module is imported only when the command runs or its help is shown.
 """
 
 import errno
@@ -30,7 +30,7 @@ from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.render.lines import FORCE_COLOR, NO_COLOR, harmless, wrap_by_cells
 from aligntool.render.translate import language, translated, use_language
 
-# What is typed: module in aligntool.cli, function, first line of its docstring.
+# Command: module in aligntool.cli, function, first line of its docstring.
 COMMANDS = {
     "audit": ("audit", "audit", "Judge every partition: on the grid, off the grid, or unknown."),
     "explain": ("explain", "explain", "Explain a finding: what it means, what it costs, and what to do."),
@@ -93,11 +93,11 @@ GROUPS = {
     "estimate": ("Estimate from measured rates.", "aligntool estimate boot --rate-a 30,90"),
     "recipes": ("List, show and check goals for usual cases.", "aligntool recipes list"),
 }
-# The command that is meant where the first word is none of the group.
+# The command of a group that runs if the first word is not one of its commands.
 MEANT = {"bench": "run", "trace": "read"}
 
 
-# Modules that a command imports and seldom needs: they run when something in them is first used.
+# Modules that commands import but seldom need: each is executed when a name in it is first used.
 LATE_MODULES = {
     "aligntool.cli.layers", "aligntool.linux.virtual", "aligntool.realign.planning", "aligntool.render.disk_map",
     "aligntool.render.prometheus", "aligntool.render.report.fleet",
@@ -106,7 +106,7 @@ LATE_MODULES = {
 
 
 class LateModule(ModuleType):
-    """A module that has not run yet."""
+    """A module that is not executed yet."""
 
     _lock = RLock()
 
@@ -119,7 +119,7 @@ class LateModule(ModuleType):
 
 
 class LateModules:
-    """Find and load the modules of LATE_MODULES; importlib's own LazyLoader runs a module at its second import."""
+    """Finds and loads the modules of LATE_MODULES; importlib's LazyLoader executes a module at its second import."""
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if name not in LATE_MODULES:
@@ -131,7 +131,7 @@ class LateModules:
         return spec
 
     def create_module(self, _: ModuleSpec) -> None:
-        """The usual kind of module."""
+        """Return None, for an ordinary module."""
 
     def exec_module(self, module: ModuleType) -> None:
         if spec := module.__spec__:
@@ -140,24 +140,24 @@ class LateModules:
 
 
 class LateCommand(TyperCommand):
-    """A command by its name and short help; all else is loaded when it is needed."""
+    """A command with its name and short help; the rest is loaded when needed."""
 
     def __init__(self, name: str, module: str, function: str, short: str) -> None:
         super().__init__(name, help=translated(short))
-        self._module, self._function = module, function
+        self._module_name, self._function_name = module, function
 
     def load(self) -> TyperCommand:
         """Return the command with its options."""
         sys.meta_path.insert(0, LateModules())
-        function = getattr(import_module(f"aligntool.cli.{self._module}"), self._function)
-        alone = typer.Typer(add_completion=False)
-        alone.command(self.name)(spread_options(function))
-        command = typer.main.get_command(alone)
-        for each in command.params:
-            if each.param_type_name == "argument":  # its help shows its own word, and no <str> or TEXT beside it
-                each.type = kind = copy(each.type)
+        function = getattr(import_module(f"aligntool.cli.{self._module_name}"), self._function_name)
+        program = typer.Typer(add_completion=False)
+        program.command(self.name)(spread_options(function))
+        command = typer.main.get_command(program)
+        for parameter in command.params:
+            if parameter.param_type_name == "argument":  # help shows its own metavar, without <str> or TEXT beside it
+                parameter.type = kind = copy(parameter.type)
                 kind.__dict__.update(name="", get_metavar=lambda *_, **__: "")
-        gc.freeze()  # the collector leaves out what is loaded, here, in the children and at exit: a fifth of an audit
+        gc.freeze()  # the collector skips what is loaded, here, in children and at exit: a fifth of an audit
         gc.enable()
         return command  # type: ignore[return-value] # a single command is not a group
 
@@ -168,60 +168,62 @@ class LateCommand(TyperCommand):
 
 
 def spread_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command as typer wants it: the fields of each parameter that is a dataclass are options of their own."""
-    own = signature(command).parameters
-    kinds = {name: each.annotation for name, each in own.items()}
-    groups = {name: kind for name, kind in kinds.items() if isinstance(kind, type) and is_dataclass(kind)}
+    """Return a command for typer: each field of a parameter that is a dataclass becomes an option of its own."""
+    parameters = signature(command).parameters
+    annotations = {name: parameter.annotation for name, parameter in parameters.items()}
+    groups = {name: kind for name, kind in annotations.items() if isinstance(kind, type) and is_dataclass(kind)}
     spread: list[Parameter] = []
-    for name, each in own.items():
+    for name, parameter in parameters.items():
         group = [
-            Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=_declared(field.type))
+            Parameter(
+                field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=_typer_annotation(field.type)
+            )
             for field in (fields(groups[name]) if name in groups else ())
         ]
-        spread += group or [each.replace(annotation=_declared(each.annotation))]
+        spread += group or [parameter.replace(annotation=_typer_annotation(parameter.annotation))]
     spread += [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=_declared(kind))
-        for name, kind in _EVERYWHERE.items()
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=_typer_annotation(kind))
+        for name, kind in _GLOBAL_OPTIONS.items()
     ]
 
-    def typed(**given: object) -> None:
-        for name in _EVERYWHERE:
-            del given[name]
+    def wrapper(**values: object) -> None:
+        for name in _GLOBAL_OPTIONS:
+            del values[name]
         for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
-        command(**given)
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
 
-    typed.__signature__ = Signature(spread)  # type: ignore[attr-defined]
-    typed.__annotations__ = {each.name: each.annotation for each in spread}
+    wrapper.__signature__ = Signature(spread)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
     paragraphs = (command.__doc__ or "").split("\n\n")
-    typed.__doc__ = "\n\n".join(translated(" ".join(paragraph.split())) for paragraph in paragraphs)
-    typed.__name__ = command.__name__
-    return typed
+    wrapper.__doc__ = "\n\n".join(translated(" ".join(paragraph.split())) for paragraph in paragraphs)
+    wrapper.__name__ = command.__name__
+    return wrapper
 
 
-def _declared(kind: object) -> object:
-    """Return a parameter's type as typer wants it, from what `cli/options.py` describes."""
+def _typer_annotation(kind: object) -> object:
+    """Return the annotation that typer needs for a parameter described as in `cli/options.py`."""
     if get_origin(kind) is not Annotated:
         return kind
-    own, *rest = get_args(kind)
-    names, about, *metavar = (each for each in rest if isinstance(each, str))
-    given = {name: value for each in rest if isinstance(each, dict) for name, value in each.items()}
-    given["parser"] = next(filter(callable, rest), given.get("parser"))
-    given["metavar"] = next(iter(metavar), given.get("metavar"))
-    given["help"] = translated(about).replace("[", "\\[")  # rich takes "[default: 1MiB]" for a style
+    value_type, *rest = get_args(kind)
+    names, help_text, *metavar = (part for part in rest if isinstance(part, str))
+    arguments = {name: value for part in rest if isinstance(part, dict) for name, value in part.items()}
+    arguments["parser"] = next(filter(callable, rest), arguments.get("parser"))
+    arguments["metavar"] = next(iter(metavar), arguments.get("metavar"))
+    arguments["help"] = translated(help_text).replace("[", "\\[")  # rich takes "[default: 1MiB]" for a style
     if names.startswith("-"):
-        return Annotated[own, typer.Option(*names.split(), **given)]
-    return Annotated[own, typer.Argument(**given | {"metavar": names})]
+        return Annotated[value_type, typer.Option(*names.split(), **arguments)]
+    return Annotated[value_type, typer.Argument(**arguments | {"metavar": names})]
 
 
-def _late_commands(before: str) -> dict[str, LateCommand]:
-    """Return the commands of the table that are typed as `before` and one more word."""
-    found = {name.removeprefix(before): row for name, row in COMMANDS.items() if name.startswith(before)}
+def _late_commands(prefix: str) -> dict[str, LateCommand]:
+    """Return the commands of the table whose name is `prefix` and one more word."""
+    found = {name.removeprefix(prefix): row for name, row in COMMANDS.items() if name.startswith(prefix)}
     return {word: LateCommand(word, *row) for word, row in found.items() if " " not in word}
 
 
 class Group(TyperGroup):
-    """The commands below a word. `bench /srv` is `bench run /srv`."""
+    """A group of commands. Its default command may be omitted: `bench /srv` is `bench run /srv`."""
 
     def __init__(self, name: str, text: str, example: str) -> None:
         super().__init__(
@@ -236,7 +238,7 @@ class Group(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-# What `aligntool` alone prints; it fits a terminal of 24 lines.
+# Printed by `aligntool` without arguments; it fits a terminal of 24 lines.
 FIRST_PAGE = """\
 Audit disks for misaligned partitions, realign them in place, build NVMe RAID.
 
@@ -276,19 +278,19 @@ class Program(TyperGroup):
         self.commands.update({name: Group(name, *row) for name, row in GROUPS.items()})
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override] # click's Context
-        if not args and not ctx.resilient_parsing:  # which is what completing the first word does
+        if not args and not ctx.resilient_parsing:  # resilient while completing the first word
             print(translated(FIRST_PAGE), end="")
             ctx.exit()
-        at = next((at for at, word in enumerate(args) if word in self.commands), 0)
-        if args[at : at + 2] == ["plan", "raid"]:  # beside `plan realign` and `plan layout` it is what one types
-            args = [*args[:at], "raid", "plan", *args[at + 2 :]]
+        index = next((index for index, word in enumerate(args) if word in self.commands), 0)
+        if args[index : index + 2] == ["plan", "raid"]:  # expected beside `plan realign` and `plan layout`
+            args = [*args[:index], "raid", "plan", *args[index + 2 :]]
         return super().parse_args(ctx, args)
 
 
 app = typer.Typer(
     name="aligntool",
     cls=Program,
-    add_completion=False,  # those of click start the program at each TAB: half a second, and no values
+    add_completion=False,  # click's start the program at each TAB: half a second, and no values
     help="Audit disks for misaligned partitions, and move them onto the boundary without losing what is on them; make "
     "arrays that lie on it and start at every boot; measure what a drive is good for.",
     epilog="Example: sudo aligntool audit        Without root, the audit has what can be read without root.",
@@ -298,7 +300,7 @@ app = typer.Typer(
 
 
 def _color(when: str | None) -> None:
-    """Let the option count more than the environment, also for what rich and typer write."""
+    """Make the option override the environment, also for the output of rich and typer."""
     if when is None:
         return
     if when not in ("auto", "always", "never"):
@@ -314,16 +316,16 @@ def _no_pager(wanted: bool) -> None:
         os.environ["ALIGNTOOL_PAGER"] = ""
 
 
-def _first(callback: Callable[..., None]) -> dict[str, object]:
-    """Return arguments of typer.Option for one that is read before the others."""
+def _eager(callback: Callable[..., None]) -> dict[str, object]:
+    """Return the arguments of typer.Option for an option that is processed before the others."""
     return {"callback": callback, "is_eager": True}
 
 
-_EVERYWHERE = {
-    "color": Annotated[str | None, "--color", "When to colour the output.", "auto|always|never", _first(_color)],
-    "no_pager": Annotated[bool, "--no-pager", "Do not show long text in a pager.", _first(_no_pager)],
+_GLOBAL_OPTIONS = {
+    "color": Annotated[str | None, "--color", "When to colour the output.", "auto|always|never", _eager(_color)],
+    "no_pager": Annotated[bool, "--no-pager", "Do not show long text in a pager.", _eager(_no_pager)],
 }
-"""Options of every command, which may also stand before it."""
+"""Options of every command; they may also precede it."""
 
 
 def _version(wanted: bool) -> None:
@@ -341,9 +343,9 @@ def _completion(shell: str | None) -> None:
 
 
 def _options(
-    version: Annotated[bool, "--version -V", "Print the version and exit.", _first(_version)] = False,
+    version: Annotated[bool, "--version -V", "Print the version and exit.", _eager(_version)] = False,
     completion: Annotated[
-        str | None, "--show-completion", "Print the completion file of bash, zsh or fish.", "SHELL", _first(_completion)
+        str | None, "--show-completion", "Print the completion file of bash, zsh or fish.", "SHELL", _eager(_completion)
     ] = None,
 ) -> None:
     """Options before the command."""
@@ -352,7 +354,7 @@ def _options(
 app.callback()(spread_options(_options))
 
 
-# What typer and click write themselves. They have gettext or not, as their version goes, and it reads no single file.
+# Texts of typer and click themselves. Only some of their versions use gettext, which cannot read a single file.
 DRAWN = (
     "ARGUMENTS_PANEL_TITLE", "OPTIONS_PANEL_TITLE", "COMMANDS_PANEL_TITLE", "ERRORS_PANEL_TITLE", "DEFAULT_STRING",
     "REQUIRED_LONG_STRING", "ABORTED_TEXT", "RICH_HELP",
@@ -361,7 +363,7 @@ USAGE = ("Usage:", "[OPTIONS]", "COMMAND [ARGS]...")
 
 
 def translate_typer() -> None:
-    """Have help and usage errors in the user's language. What they load to draw them is loaded by then."""
+    """Translate help and usage errors. typer.rich_utils is imported only when it is needed to draw them anyway."""
 
     def after(kind: object, method: str, change: Callable[..., object]) -> None:
         before = getattr(kind, method)
@@ -391,27 +393,27 @@ def translate_typer() -> None:
 
 
 def main() -> None:
-    """Run, and let every way to end become the exit code that docs/cli.md documents."""
+    """Run the program, and end with the exit code that docs/cli.md documents."""
     if code := language(os.environ):
         use_language(code)
         translate_typer()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that goes (head, less) ends us as it ends cat
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # some supervisors ignore it, and then every program ends with 0
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # when a reader closes the pipe (head, less), end as cat does
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # some supervisors ignore it; then every child seems to exit with 0
     try:
         prepare_streams()
         try:
             app(prog_name="aligntool")
         finally:
-            sys.stdout.flush()  # here a full disk still has a name; at exit it would be a trace
+            sys.stdout.flush()  # a full disk is reported here; at exit it would be a traceback
     except (Refused, Stopped) as error:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the code is what counts from here on
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # from here on only the exit code matters
         _print_error(str(error), error.hint)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOTCONN:  # a move that was begun raises Stopped
+        if isinstance(error, OSError) and error.errno == errno.ENOTCONN:  # a move that has begun raises Stopped
             _print_error(f"the program that shows the disk ended: {error}", "type the same again")
             sys.exit(ExitCode.REFUSED)
         traceback.print_exc()
@@ -421,41 +423,44 @@ def main() -> None:
 
 
 def _print_error(reason: str, hint: str) -> None:
-    """Print one clear error on stderr; names in it may come from a disk or from a path of someone else."""
+    """Print an error to stderr; names in it may come from a disk or another user's path."""
     try:
         for line in reason.split("\n"):
             print(f"aligntool: {harmless(line)}", file=sys.stderr)
         for line in hint.split("\n") if hint else ():
             print(f"  → {harmless(line)}", file=sys.stderr)
-    except OSError:  # a terminal that was closed: the code is still the answer, also when Python flushes what is left
+    except OSError:  # the terminal was closed: keep the exit code, also when Python flushes what is left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-# Standard output that reports its own errors: a full disk or a closed output becomes a refusal.
+# Standard output whose errors are refusals: a full disk, a closed pipe.
 
 
 class Output(io.TextIOWrapper):
-    """Drops what cannot be written, once that is reported; Python would try again at exit."""
+    """Reports what cannot be written, then drops it; Python would try again at exit."""
 
     def write(self, text: str) -> int:
         try:
             return super().write(text)
         except OSError as error:
-            raise self._stuck(error) from error
+            raise self._discard(error) from error
 
     def flush(self) -> None:
         try:
             super().flush()
         except OSError as error:
-            raise self._stuck(error) from error
+            raise self._discard(error) from error
 
-    def _stuck(self, error: OSError) -> Refused:
+    def _discard(self, error: OSError) -> Refused:
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
         return Refused(f"standard output cannot be written: {error.strerror}")
 
 
 def prepare_streams() -> None:
-    """Each can be closed (`>&-`), and then Python has None in its place, and the next file would get its number."""
+    """Replace closed standard streams (`>&-`): Python has None for them, and the next file would get their number.
+
+    Raises Refused if standard output is closed.
+    """
     while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(null)

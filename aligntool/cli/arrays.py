@@ -45,12 +45,12 @@ from aligntool.render.progress import bench_bar, bench_lines, resync_progress
 from aligntool.steps import DriveStep, FileStep, MakeArray, MakeMember, Step
 from aligntool.units import Extent
 
-# Making an array of a plan, going on with one, taking one back: what the commands have in common.
+# Make an array of a plan, resume it, roll it back.
 #
-# `raid create`, `apply`, `resume` and others that change what an array needs must hold, refuse, follow and tell
-# alike.
+# `raid create`, `apply`, `resume` and other commands that change what an array needs must lock, refuse, follow and
+# report in the same way.
 
-_ANEW = "aligntool raid create shows how it would be made now"
+_PLAN_AGAIN = "aligntool raid create shows how it would be made now"
 _WITHOUT_RECORD = {
     "layers": "cryptsetup repair, then the same command, go on",
     "reformat": "the member that is out is put back by mdadm --add; then the same command goes on",
@@ -73,9 +73,10 @@ def array_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
 def locked_array(
     plan: Plan, plan_again: Callable[[], Plan], key: Key = NO_KEY, check: Callable[[], None] = lambda: None
 ) -> AbstractContextManager[Applying]:
-    """Lock the drives, plan again, refuse what cannot be done, and begin a record, in a process of its own. Also for
-    plans that only edit files, or change layers: `key` opens them, and `check` raises Refused where what lies inside
-    stands against it.
+    """Lock the drives, plan again, refuse what cannot be done, and begin a record, in a child process.
+
+    Also for plans that only edit files, or change layers: `key` opens the layers, and `check` raises Refused if their
+    content forbids the change.
 
     Raises Refused while nothing is written, and Stopped afterwards; then the record is kept.
     """
@@ -103,17 +104,17 @@ def locked_array(
 
 
 def go_on(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan:
-    """Finish an array that is unfinished, or take it back; the plan as it is here. Raises Refused and Stopped."""
-    plan = in_time(lambda: _here(record))
+    """Finish or roll back an unfinished array. Return its plan with current names. Raises Refused and Stopped."""
+    plan = in_time(lambda: _current_plan(record))
 
     @contextmanager
     def locked(on_note: Callable[[str], object]) -> Iterator[Applying]:
         paths = Paths()
         with make.one_at_a_time(paths.state):
-            now = make.read_record(record.file)  # as it is now that it is locked
-            if _here(now) != plan:
+            current = make.read_record(record.file)  # again, under the lock
+            if _current_plan(current) != plan:
                 raise Refused("a drive got another name meanwhile", hint=ways_on(plan.disk.path), code="plan-stale")
-            events = make.go_back(now, plan, paths) if back else make.go_forward(now, plan, paths, key=key)
+            events = make.go_back(current, plan, paths) if back else make.go_forward(current, plan, paths, key=key)
             yield Applying(events, ways_on(plan.disk.path), way=Moment.UNDOING if back else Moment.RESUMED)
 
     with locked_apart(locked, plan, plan.disk.path) as applying:
@@ -121,19 +122,19 @@ def go_on(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan
     return plan
 
 
-def _here(record: Record) -> Plan:
-    """The plan, with the names that its drives have now. Raises Refused."""
+def _current_plan(record: Record) -> Plan:
+    """Return the plan with the current names of its drives. Raises Refused."""
     try:
         return plan_here(record.plan, look_around())
     except Refused as refusal:
-        refusal.hint += f"\n{_given_up(record)}"
+        refusal.hint += f"\n{_abandon_hint(record)}"
         raise
 
 
 def tell_array(plan: Plan, *, json_: bool) -> None:
-    """The array, looked at and judged anew. Raises Stopped where it cannot be."""
-    made = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
-    device = made.device if made else plan.disk.path if plan.purpose == "reformat" else ""
+    """Look at the array again and report it. Raises Stopped if it cannot be looked at."""
+    making = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
+    device = making.device if making else plan.disk.path if plan.purpose == "reformat" else ""
     names = [Path(device).resolve().name] if device else None
 
     def look_again() -> Iterable[Line]:
@@ -142,25 +143,25 @@ def tell_array(plan: Plan, *, json_: bool) -> None:
     end_change(plan, look_again, again=f"aligntool raid show {device}", json_=json_)
 
 
-def refuse_changed(plan: Plan, now: Plan) -> None:
-    """Raise Refused where a plan made now has other steps, or would overwrite other things."""
-    holds = {step.device: step.holds for step in members_of(now)}
-    came = [
-        f"{step.device} does not hold what it held when the plan was made: then {_told(step.holds)}, now "
-        f"{_told(holds[step.device])}"
+def refuse_changed(plan: Plan, current: Plan) -> None:
+    """Raise Refused if a plan made now has other steps, or would overwrite other content."""
+    content = {step.device: step.holds for step in members_of(current)}
+    changed = [
+        f"{step.device} does not hold what it held when the plan was made: then {_content_words(step.holds)}, now "
+        f"{_content_words(content[step.device])}"
         for step in members_of(plan)
-        if holds.get(step.device, step.holds) != step.holds
+        if content.get(step.device, step.holds) != step.holds
     ]
-    if came:
-        raise Refused("\n".join(came), hint=_ANEW, code="plan-stale")
-    if plan.steps != now.steps or plan.disk != now.disk:
+    if changed:
+        raise Refused("\n".join(changed), hint=_PLAN_AGAIN, code="plan-stale")
+    if plan.steps != current.steps or plan.disk != current.disk:
         members = ", ".join(step.disk.path for step in drives_of(plan))
-        text = f"{members or plan.disk.path}: what is there now asks for other steps than the plan has"
-        raise Refused(text, hint=_ANEW, code="plan-stale")
+        text = f"{members or plan.disk.path}: what is there now needs other steps than the plan has"
+        raise Refused(text, hint=_PLAN_AGAIN, code="plan-stale")
 
 
-def _given_up(record: Record) -> str:
-    """What ends an array with a drive that never comes back."""
+def _abandon_hint(record: Record) -> str:
+    """Return the commands that abandon an array, or replace its drive, if a drive is gone for good."""
     if record.plan.purpose == "reformat":
         path = record.plan.disk.path
         end = f"sudo mdadm {path} --add with another drive, then sudo rm {shell_word(str(record.file))}"
@@ -170,12 +171,12 @@ def _given_up(record: Record) -> str:
     return f"a drive that is gone for good ends it: {end}; aligntool raid create --wipe then takes the other drives"
 
 
-def _told(holds: tuple[str, ...]) -> str:
+def _content_words(holds: tuple[str, ...]) -> str:
     return ", ".join(holds) or "nothing"
 
 
 def _refuse_unfinished(plan: Plan, paths: Paths) -> None:
-    """Raises Refused where another array stopped on the way with any of these drives, or under this name."""
+    """Raise Refused if another array with any of these drives, or of this name, is unfinished."""
     drives = set(map(_drive_key, drives_of(plan)))
     for record in find_records(paths.state):
         if drives & set(map(_drive_key, drives_of(record.plan))) or record.plan.disk.path == plan.disk.path:
@@ -189,17 +190,17 @@ def _drive_key(step: DriveStep) -> tuple[str | None, ...]:
     return (disk.model, disk.serial, disk.wwn) if disk.serial or disk.wwn else (disk.path,)
 
 
-# What stands in the way of an array on this machine, asked before its plan is shown.
+# What prevents an array on this machine, checked before its plan is shown.
 #
-# A plan that is confirmed and then refused has wasted a typed answer, and one that is only shown promises what cannot
-# be kept.
+# A plan that is refused after the confirmation wastes a typed answer, and a plan that is only shown would promise what
+# cannot be done.
 
 
 def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | None = None) -> None:
-    """Raise Refused with every reason; `others`: what was found about the members. Does nothing without root.
+    """Raise Refused with every reason, after `others`, the refusals of the members. Do nothing without root.
 
-    Nothing is written, no module loaded, no drive woken. Drives by two names are known from sysfs and udev: disks that
-    belong to no array are not opened.
+    Nothing is written, no module loaded, no drive woken. Drives with two names are recognised from sysfs and udev:
+    disks that belong to no array are not opened.
     """
     if os.geteuid() != 0:
         return
@@ -209,13 +210,16 @@ def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | N
         refuse([*(others.refusals if others else ()), *reasons])
 
 
-# Looking at drives that are, or are to be, members of an array.
+# Look at drives that are, or will be, members of an array.
 #
-# Planning, making, tuning and showing an array all begin with it.
+# Planning, making, tuning and showing an array begin with it.
 
 
 def look_at_members(drives: list[str]) -> tuple[list[Judged], tuple[int | None, ...], Report, Known]:
-    """Each drive with its health; the partition of it that was named, None for the drive itself. Raises Refused."""
+    """Return the drives with their health, the named partition of each or None, the report, and known geometry.
+
+    Raises Refused.
+    """
     report, known = _look(drives, arrays=True)
     named = [_find(report, target) for target in drives]
     for judged, _ in named:
@@ -228,53 +232,54 @@ def look_at_members(drives: list[str]) -> tuple[list[Judged], tuple[int | None, 
 
 
 def taken(disk: Disk, number: int | None = None) -> tuple[tuple[str, str], ...]:
-    """Return who uses the disk, or a partition of it, without a mount or a holder, and what ends that."""
+    """Return who uses a disk or partition without a mount or a holder, and how to end each use."""
     node = next((part.node for part in disk.partitions if part.number == number and part.node), disk.name)
     with suppress(OSError):
-        return tuple((one.what, one.end) for one in in_use(f"/dev/{node}"))
+        return tuple((user.what, user.end) for user in in_use(f"/dev/{node}"))
     return ()
 
 
 def sampled_members(members: Sequence[Judged], goal: RaidGoal) -> list[Judged]:
-    """Return the same, each with what a few places of it hold: unrecognised data are overwritten only by name, too."""
-    begins = data_begins(members, goal)
-    found = []
-    for judged, number, at in zip_longest(members, goal.partitions, begins):
+    """Return the members with samples of their content: unrecognised data, too, are overwritten only if named."""
+    data_starts = data_begins(members, goal)
+    sampled = []
+    for judged, number, start in zip_longest(members, goal.partitions, data_starts):
         disk = judged.disk
         part = next((part for part in disk.partitions if part.number == number), None)
         extent = part.extent if part else Extent(0, disk.size or 0)
         if extent.length and os.access(disk.path, os.R_OK):
-            disk = replace(disk, sampled=sample(disk.path, extent, () if at is None else (at,)))
-        found.append(replace(judged, disk=disk))
-    return found
+            disk = replace(disk, sampled=sample(disk.path, extent, () if start is None else (start,)))
+        sampled.append(replace(judged, disk=disk))
+    return sampled
 
 
 def look_for_array(name: str, *, command: str) -> tuple[Report, Disk]:
-    """Every disk, and the array that is meant by a name, as `find_array`. Raises Refused."""
+    """Return the report of every disk, and the array of this name, as `find_array`. Raises Refused."""
     report, _ = _look([], arrays=True)
     return report, find_array([judged.disk for judged in report.judged], name, command=command)
 
 
 def look_at_arrays(names: Sequence[str], sysroot: str | None = None) -> tuple[ArrayView, ...]:
-    """The arrays of the machine, or of a captured one, by the kernel's names; all where none is named. Every disk is
-    looked at: an array's members are among them. Raises Refused for a name that is not an array.
+    """Return arrays of this or a captured machine by their kernel names; all if none is named.
+
+    Every disk is looked at, to find the members. Raises Refused for a name that is not an array.
     """
     report, known = _look([], sysroot, arrays=True)
     return arrays_of(report, names, known_rates(known), known)
 
 
 def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = False) -> tuple[Report, Known]:
-    """`arrays`: those that run as well. Raises Refused, also where one of several targets could not be looked at."""
+    """Look and audit; `arrays`: running arrays as well. Raises Refused if any of the targets could not be looked at."""
     inventory = look(targets, sysroot=sysroot, arrays=arrays)
     if targets:
-        refuse(Refusal("not-read", each.what, each.why, each.hint) for each in inventory.unseen)
+        refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
     known = known_of(inventory)
     report = audit(inventory, known)
     return on_captured_machine(report, {})[0] if inventory.captured else report, known
 
 
 def _find(report: Report, target: str) -> tuple[Judged, int | None]:
-    """The disk that was meant, and the partition of it; None: the disk itself. Links are followed."""
+    """Return the named disk, and the partition of it or None for the disk itself. Follows links. Raises Refused."""
     path = Path(target) if "/" in target else Path("/dev", target)
     names = {target, str(path), str(path.resolve())}
     for judged in report.judged:
@@ -286,21 +291,20 @@ def _find(report: Report, target: str) -> tuple[Judged, int | None]:
     raise Refused(f"{target} is neither a disk nor a partition", hint="lsblk")
 
 
-# Arrays that are unfinished, as `status`, `resume` and `rollback` find them: in the records, by any of their
-# names.
+# Unfinished arrays, as `status`, `resume` and `rollback` find them: in the records, by any of their names.
 #
-# A move is found on its disk and an array in the folder of records, and whoever types `aligntool resume` need not
-# know which of the two stopped.
+# A move is found on its disk and an array in the folder of records; the user of `aligntool resume` need not know which
+# of the two stopped.
 
 
 def record_of(target: str | None) -> Record | None:
-    """The unfinished array that a device, a name or a UUID belongs to; without a target, the only one there is.
+    """Return the unfinished array of a device, a name or a UUID; without a target, the only unfinished array.
 
-    Raises Refused where several could be meant, or a record cannot be read.
+    Raises Refused if several could be meant, or a record cannot be read.
     """
     records = find_records()
     if target is not None:
-        return next((record for record in records if _is_meant(record.plan, target)), None)
+        return next((record for record in records if _is_named(record.plan, target)), None)
     if len(records) > 1:
         paths = [record.plan.disk.path for record in records]
         ways = "\n".join(f"aligntool status {path}" for path in paths)
@@ -308,32 +312,32 @@ def record_of(target: str | None) -> Record | None:
     return records[0] if records else None
 
 
-def _is_meant(plan: Plan, target: str) -> bool:
-    """By the names of the plan; a drive of it also by what it is now."""
+def _is_named(plan: Plan, target: str) -> bool:
+    """Return whether a target is a name in the plan, or the current name of one of its drives."""
     array = plan.disk
     if target in (array.path, Path(array.path).name, array.disk_id):
         return True
     path = target if "/" in target else f"/dev/{target}"
-    if not {path, str(Path(path).resolve())}.isdisjoint(_drives_now(plan)):
+    if not {path, str(Path(path).resolve())}.isdisjoint(_current_drives(plan)):
         return True
     return Path(array.path).exists() and Path(path).exists() and Path(array.path).samefile(path)
 
 
-def _drives_now(plan: Plan) -> set[str]:
-    with suppress(Refused):  # a drive is missing: the names of the plan are all there is
+def _current_drives(plan: Plan) -> set[str]:
+    with suppress(Refused):  # a drive is missing: only the names in the plan are left
         plan = plan_here(plan, look_around())
     return {name for step in drives_of(plan) for name in (step.disk.path, step.device)}
 
 
 def array_status(record: Record) -> Status:
-    """How far an unfinished array came."""
+    """Return how far an unfinished array has come."""
     plan = record.plan
-    made = "it is not finished: do not put anything on it yet"
+    state = "it is not finished: do not put anything on it yet"
     if plan.purpose == "reformat":
-        made = "its members are formatted one after the other: until that is done do not remove another one"
+        state = "its members are formatted one after the other: until that is done do not remove another one"
     if plan.purpose == "layers":
-        made = "a layer is being changed in its place: do not open, repair or partition it"
-    sentences = [made if record.forward else "it was being taken back"]
+        state = "a layer is being changed in its place: do not open, repair or partition it"
+    sentences = [state if record.forward else "it was being rolled back"]
     drives = [step.device for step in drives_of(plan)]
     files = [step.path for step in plan.steps if isinstance(step, FileStep)]
     lists = {"members": drives, "files": files, "record": [str(record.file)]}
@@ -342,51 +346,51 @@ def array_status(record: Record) -> Status:
 
 
 def unfinished(record: Record | None) -> Record:
-    """Raises Refused where there is none."""
+    """Return the record. Raises Refused if there is none."""
     if record is None:
         raise Refused("no array is unfinished here", hint="sudo aligntool audit names the disks in flight")
     return record
 
 
 def recover_array(record: Record, *, json_: bool, back: bool) -> None:
-    """Raises Stopped where it stops again."""
+    """Finish or roll back an unfinished array, and report it. Raises Stopped if it stops again."""
     go_on(record, back=back, json_=json_)
     if not back:
         tell_array(record.plan, json_=json_)
     elif json_:
         write_end("old", changed=True)
     else:
-        remark(f"{record.plan.disk.path} is taken back")
+        remark(f"{record.plan.disk.path} is rolled back")
 
 
-# The first resynchronisation of a new array: reported, or waited for.
+# The first resynchronisation of a new array: report it, or wait for it.
 #
-# Nothing else of aligntool waits for the kernel, and nobody has to: the array is in use meanwhile.
+# Nothing else in aligntool waits for the kernel, and no user has to: the array can be used meanwhile.
 
 _PAUSE_S = 1.0
 
 
 def tell_resync(device: str) -> None:
-    """Report the resynchronisation that runs, and how far it is."""
-    if facts := _resync(device):
-        text = f"The members are made alike in the background ({facts.sync_action}{sync_words(facts)})"
+    """Report a running resynchronisation and its progress."""
+    if facts := _running_resync(device):
+        text = f"The members are synchronised in the background ({facts.sync_action}{sync_words(facts)})"
         text += f"; the array is ready. See how far it is: {command('raid show', device)}"
         remark(text)
 
 
 def wait_for_resync(device: str) -> None:
-    """Returns when nothing runs any more. Ctrl-C ends the waiting, and not the resynchronisation."""
+    """Wait for the end of the resynchronisation. Ctrl-C ends the wait, not the resynchronisation."""
     on_terminal = redraws(sys.stderr, os.environ)
     try:
-        with bench_bar(sys.stderr) if on_terminal else bench_lines(sys.stderr, tenths=True) as tell:
-            while facts := _resync(device):
-                tell(*resync_progress(facts.sync_done, facts.sync_total, facts.sync_rate))
+        with bench_bar(sys.stderr) if on_terminal else bench_lines(sys.stderr, tenths=True) as show:
+            while facts := _running_resync(device):
+                show(*resync_progress(facts.sync_done, facts.sync_total, facts.sync_rate))
                 time.sleep(_PAUSE_S)
     except KeyboardInterrupt:
         say("not waited for any longer; it goes on in the background")
 
 
-def _resync(device: str) -> ArrayFacts | None:
-    """Return the array while it is made alike."""
+def _running_resync(device: str) -> ArrayFacts | None:
+    """Return the array, or None unless it is being resynchronised."""
     facts = read_array(Tree(""), f"/sys/block/{Path(device).resolve().name}")
     return facts if facts and facts.sync_action in ("resync", "recover", "reshape") else None

@@ -1,4 +1,4 @@
-"""`aligntool audit`, `explain` and `drives`."""
+"""`aligntool audit`: look, judge, report."""
 
 import os
 import sys
@@ -34,25 +34,27 @@ from aligntool.render.lines import EMPTY, Line, Style, text_of
 from aligntool.units import MIB
 from aligntool.values import dataclass
 
-# What was measured before, for an audit.
+# Saved measurements, for an audit.
 #
-# A measurement of another disk must not pass for one of this.
+# A measurement of another disk must not be used for this one.
 
-_LONGEST = 1 << 20
+_LONGEST = 1 << 20  # bytes
 
 
 def measured_on(files: Sequence[str], inventory: Inventory) -> tuple[MeasuredDisk, ...]:
-    """Raise Refused for a file that cannot be read, is not a result of a probe, or is of none of these disks, where
-    all of them could be looked at.
+    """Return the measurements that `aligntool probe` saved in files.
+
+    Raises Refused for a file that cannot be read, is not a result of a probe, or was measured on none of these disks,
+    if all of them could be looked at.
     """
-    again = ""
+    probe_command = ""
     for disk in inventory.disks[:1]:
-        again = command("probe", disk.path, "-o", shell_word(f"{PurePath(disk.path).name}-measured.json"))
+        probe_command = command("probe", disk.path, "-o", shell_word(f"{PurePath(disk.path).name}-measured.json"))
     found = []
     for name in files:
-        measured = read_measured(options.read_text(name, most=_LONGEST), name, again)
-        # Where a target could not be judged, which disk it is is unknown.
-        missing = any(one.gap in (Gap.DISK, Gap.NO_ANSWER) for one in inventory.unseen)
+        measured = read_measured(options.read_text(name, most=_LONGEST), name, probe_command)
+        # A target that could not be judged may be the measured disk.
+        missing = any(unseen.gap in (Gap.DISK, Gap.NO_ANSWER) for unseen in inventory.unseen)
         if not missing and not any(measured.is_of(disk) for disk in inventory.disks):
             hint = command("audit", measured.path, "--measured", shell_word(name))
             raise Refused(f"{name} was measured on another disk: {measured.serial or measured.path}", hint=hint)
@@ -72,7 +74,7 @@ class Format(StrEnum):
 
 
 class FailOn(StrEnum):
-    """From which severity on the exit code is 1."""
+    """The lowest severity for which the exit code is 1."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -125,21 +127,21 @@ def audit(
     began_s = time.monotonic()
     if kept.file is not None:
         refuse_existing(kept.file, overwrite=kept.overwrite)
-    form = Format.JSON if json_ else format_
+    output_format = Format.JSON if json_ else format_
     roots: Sequence[str | None] = sysroot or (None,)
-    if len(roots) > 1 and form is Format.PROMETHEUS:
+    if len(roots) > 1 and output_format is Format.PROMETHEUS:
         raise typer.BadParameter("metrics are of one machine: give one --sysroot")
     given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
     reports, named = [], tuple(targets or ())
     named, missing = _readable(named, timeout) if sysroot is None else (named, ())
     for root in roots:
         inventory = look(named, sysroot=root, given=given, wake=wake, silence_s=timeout, keep_going=True)
-        inventory = replace(_named(inventory) if host else inventory, unseen=(*inventory.unseen, *missing))
-        if named and not inventory.disks and form is Format.TEXT:
+        inventory = replace(_with_host(inventory) if host else inventory, unseen=(*inventory.unseen, *missing))
+        if named and not inventory.disks and output_format is Format.TEXT:
             refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
-        wishes = Wishes(page_size=page_size, grain=grain or MIB, measured=measured_on(measured or (), inventory))
-        reports.append(judge(inventory, known_of(inventory), wishes))
-    match form:
+        request = Wishes(page_size=page_size, grain=grain or MIB, measured=measured_on(measured or (), inventory))
+        reports.append(judge(inventory, known_of(inventory), request))
+    match output_format:
         case Format.JSON:
             _write(chain.from_iterable(audit_json(*with_mends(report)) for report in reports), kept)
         case Format.PROMETHEUS:
@@ -153,14 +155,14 @@ def audit(
 
 
 def _readable(targets: tuple[str, ...], silence_s: float) -> tuple[tuple[str, ...], tuple[Unseen, ...]]:
-    """Let virtual disks be read. Return the targets that can be, and why the others cannot. Raises Refused where none
-    can.
+    """Make virtual disks readable. Return the targets that can be read, and why the others cannot. Raises Refused if
+    none can.
     """
     refusals = options.show_inside(*targets, silence_s=silence_s)
-    left = tuple(target for target in targets if target not in {one.subject for one in refusals})
-    if not left:
+    readable = tuple(target for target in targets if target not in {refusal.subject for refusal in refusals})
+    if not readable:
         refuse(refusals)
-    return left, tuple(Unseen(one.subject, one.text, one.hint, Gap.DISK) for one in refusals)
+    return readable, tuple(Unseen(refusal.subject, refusal.text, refusal.hint, Gap.DISK) for refusal in refusals)
 
 
 def _titled(roots: Sequence[str | None], texts: Iterable[Iterable[Line]]) -> Iterator[Line]:
@@ -176,8 +178,8 @@ def _write(pieces: Iterable[str], kept: KeptReport) -> None:
         kept.write("".join(pieces))
 
 
-def _named(inventory: Inventory) -> Inventory:
-    """Return it with the name of this machine; a snapshot keeps the name that it has, or has not."""
+def _with_host(inventory: Inventory) -> Inventory:
+    """Return the inventory with the name of this machine; that of a snapshot stays as captured."""
     manifest = inventory.manifest
     return inventory if inventory.captured else replace(inventory, manifest=replace(manifest, host=os.uname().nodename))
 
@@ -190,18 +192,20 @@ def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterabl
 
 
 def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCode:
-    """What was not judged weighs more than any finding. Of disks that were not named, one that gave no answer counts;
-    one that could not be opened does where --fail-on shows that the exit code is relied on.
+    """Return the exit code; an unjudged disk outweighs any finding. Of disks that were not named, one that did not
+    respond counts; one that could not be opened counts if --fail-on shows that the caller relies on the exit code.
     """
     missing = unjudged(report)
     if named:
-        for one in missing:
-            say(f"{one.what}: {one.why}" + (f"  → {one.hint}" if one.hint else ""))
+        for unseen in missing:
+            say(f"{unseen.what}: {unseen.why}" + (f"  → {unseen.hint}" if unseen.hint else ""))
     elif fail_on is FailOn.NEVER:
         missing = ()
     elif fail_on is None:
-        missing = tuple(one for one in missing if one.gap is Gap.NO_ANSWER)
+        missing = tuple(unseen for unseen in missing if unseen.gap is Gap.NO_ANSWER)
     if missing:
         return ExitCode.REFUSED
     counted = {FailOn.ERROR: (Severity.ERROR,), FailOn.WARNING: (Severity.ERROR, Severity.WARNING), FailOn.NEVER: ()}
-    return ExitCode.FINDINGS if any(report.count(one) for one in counted[fail_on or FailOn.ERROR]) else ExitCode.DONE
+    return (
+        ExitCode.FINDINGS if any(report.count(level) for level in counted[fail_on or FailOn.ERROR]) else ExitCode.DONE
+    )

@@ -36,9 +36,7 @@ from aligntool.render.plan import time_words
 from aligntool.units import GIB, MIB, Extent, format_about
 from aligntool.values import dataclass
 
-# `aligntool bench list`, `show` and `compare`: results that were kept.
-#
-# Nothing is measured here.
+# `aligntool bench list`, `show` and `compare`: saved results; nothing is measured.
 
 
 def list_results_command(*, json_: options.JsonOption = False) -> None:
@@ -84,17 +82,17 @@ def compare_command(
     page_lines(shown.compare_json(results, files) if json_ else lines)
 
 
-# `aligntool bench TARGET`: measure, report, keep.
+# `aligntool bench TARGET`: measure, report, save.
 #
-# What may be written to, and what becomes of the figures when it ends early, is decided here.
+# Decides what may be written to, and what happens to the figures if the run ends early.
 
 _LONGEST_S = 86400.0
-_LONG_S = 3600.0  # from which on a measurement is asked about
-_LONG_PASSES_S = 1800.0  # whose time is only estimated
+_LONG_S = 3600.0  # a longer measurement has to be confirmed
+_LONG_PASSES_S = 1800.0  # the same for passes, whose time is only estimated
 
 
 def passes(text: str) -> tuple[int, ...]:
-    """ "1,5" or a usage error."""
+    """Return the counts in a text such as "1,5", or raise a usage error."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and word.isascii() and 1 <= int(word[:6]) <= 1000 for word in words):
         raise typer.BadParameter(f"{text!r} are not passes; write counts from 1 to 1000, like 1,5")
@@ -103,7 +101,7 @@ def passes(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What CrystalDiskMark has beside its tests."""
+    """What CrystalDiskMark can set beside its tests."""
 
     mix: Annotated[
         int | None, "--mix", "Run each test mixed as well, with this percentage of reads.", "PERCENT", whole(1, 99)
@@ -147,7 +145,7 @@ def bench_run(
     counts = passes(passes_) if passes_ is not None else ()
     wish = Wish(span, runtime, repeats, counts, destructive, load.mix, load.data, load.pause)
     plan = plan_bench(name, goal, found, wish)
-    disk = _refuse(plan, destructive=destructive)
+    disk = _refuse_target(plan, destructive=destructive)
     seen = targets.look_at_conditions(found, plan.room)
     show(shown.plan_words(plan, seen, width=terminal_width()), sys.stderr, color=options.colored(sys.stderr))
     if dry_run:
@@ -155,24 +153,24 @@ def bench_run(
         return
     counted = (repeats, runtime, passes_) != (None, None, None)
     _confirm(plan, seen, disk if destructive else None, counted=counted, yes=yes)
-    result, ran = _measured(plan, seen, fio_output)
+    result, ran = _measure(plan, seen, fio_output)
     probe.keep_among_results(result.when, result.settings.profile, to_json(result))
     kept.write(to_json(result))
     print_lines(to_json(result) if json_ or kept.piped else shown.result_lines(result, width=terminal_width()))
-    _end(ran, device=not plan.makes_file)
+    _raise_incomplete(ran, device=not plan.makes_file)
 
 
 def _confirm(plan: BenchPlan, seen: Conditions, disk: str | None, *, counted: bool, yes: bool) -> None:
-    """Ask about what is overwritten, and about counts of the user's own that take long. Raises Refused."""
-    taken_s = plan.seconds(rotational=any(drive.rotational for drive in seen.drives))
-    if counted and taken_s > (_LONG_PASSES_S if plan.settings.passes else _LONG_S):
-        options.confirm_long(time_words(round(taken_s)), yes)
+    """Ask before a device is overwritten, and before the user's own counts take long. Raises Refused."""
+    duration_s = plan.seconds(rotational=any(drive.rotational for drive in seen.drives))
+    if counted and duration_s > (_LONG_PASSES_S if plan.settings.passes else _LONG_S):
+        options.confirm_long(time_words(round(duration_s)), yes)
     if disk is not None:
         options.confirm_disk(plan.target.path, disk, "its name", yes)
 
 
 def _profile(name: str) -> tuple[str, BenchGoal]:
-    """Raises Refused."""
+    """Return a profile by its name or file. Raises Refused."""
     if "/" in name or name.endswith(".toml"):
         found = parse_recipe(name, read_text(name, hint="aligntool recipes list"))
     else:
@@ -182,8 +180,8 @@ def _profile(name: str) -> tuple[str, BenchGoal]:
     return found.name, found.goal
 
 
-def _refuse(plan: BenchPlan, *, destructive: bool) -> str:
-    """Return the name of the device that is overwritten. Raise Refused where there is no room, or data."""
+def _refuse_target(plan: BenchPlan, *, destructive: bool) -> str:
+    """Return the name of the device to be overwritten, or "". Raise Refused if there is no room, or data."""
     if plan.target.kind is TargetKind.FOLDER:
         probe.refuse_no_room(plan.target, plan.room, "--span")
     if not destructive:
@@ -192,44 +190,44 @@ def _refuse(plan: BenchPlan, *, destructive: bool) -> str:
     return probe.refuse_data(plan.target)
 
 
-def _measured(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tuple[Result, fio_runs.Ran[fio_runs.Bench]]:
-    began = options.now()
-    with probe.ended_by_signals(), _place(plan) as path, probe.bench_progress() as tell:
-        ran = fio_runs.run_bench(plan, path, tell=tell, keep=probe.fio_keeper(fio_output))
+def _measure(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tuple[Result, fio_runs.Ran[fio_runs.Bench]]:
+    started = options.now()
+    with probe.ended_by_signals(), _measured_path(plan) as path, probe.bench_progress() as progress:
+        ran = fio_runs.run_bench(plan, path, tell=progress, keep=probe.fio_keeper(fio_output))
     series = fio_runs.series_of(ran)
     if not series:
         device = not plan.makes_file
         if ran.failure is not None:
-            _end(ran, device=device)
+            _raise_incomplete(ran, device=device)
         raise probe.overwritten(plan.target.path) if device and ran.wrote else KeyboardInterrupt
     after = replace(targets.warmed(seen), fio=ran.fio_version, caches_dropped=ran.caches_dropped)
     result = Result(
-        began, __version__, plan.target.place, plan.target.kind.value, plan.settings, after, series,
+        started, __version__, plan.target.place, plan.target.kind.value, plan.settings, after, series,
         plan.skipped, ran.complete,
     )  # fmt: skip
     return result, ran
 
 
 @contextmanager
-def _place(plan: BenchPlan) -> Iterator[str]:
-    """A file that is made and removed; a device that is locked; or just what is only read."""
+def _measured_path(plan: BenchPlan) -> Iterator[str]:
+    """Yield the path to measure: a temporary file, a locked device, or a target that is only read."""
     target = plan.target
     if plan.makes_file:
         with fio_runs.made_file(target.path, plan.room, name=target.name) as path:
             yield path
     else:
-        with _held(target) if plan.writes else nullcontext():
+        with _locked_device(target) if plan.writes else nullcontext():
             yield target.path
 
 
 @contextmanager
-def _held(target: Target) -> Iterator[None]:
+def _locked_device(target: Target) -> Iterator[None]:
     with lock_for_others(target.path, "a benchmark"):
-        probe.refuse_data(target)  # the question may have waited long for its answer
+        probe.refuse_data(target)  # again: the confirmation may have taken long
         yield
 
 
-# What `aligntool bench alignment` and `bench span` work on: a file that is made, or something that is there.
+# The target of `aligntool bench alignment` and `bench span`: a temporary file, or an existing file or device.
 #
 # Starts and spans count from the disk's first byte, whatever the path is.
 
@@ -239,7 +237,7 @@ RuntimeOption = Annotated[float, "--runtime", "Duration of each run.", "SECONDS"
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions(options.Kept):
-    """Options of both."""
+    """Options of `bench alignment` and `bench span`."""
 
     span: Annotated[Size, "--size", "Size of the file in a folder."] = None
     repeats: Annotated[int, "--repeats", "Number of runs.", "N", whole(5, 1000)] = 5
@@ -251,8 +249,8 @@ class SweepOptions(options.Kept):
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """What runs are made on, and how. `room`: bytes of the disk; `shift`: the byte of the disk where the file or device
-    begins.
+    """The target of runs, and their settings. `room`: the extent of the disk that they use; `shift`: the byte of the
+    disk where the file or device begins.
     """
 
     target: Target
@@ -270,38 +268,38 @@ class Working:
 
 
 @contextmanager
-def _working(target: Target, size: int, runtime_s: float, asked: SweepOptions) -> Iterator[Working]:
-    """Make ready for runs, until a signal: a folder gets a file of `size`, full of random data. Of the file, the
-    longest piece that lies on the disk in one run is worked on. Raises Refused.
+def _prepared(target: Target, size: int, runtime_s: float, chosen: SweepOptions) -> Iterator[Working]:
+    """Prepare a target for runs, which a signal ends. In a folder, make a file of `size` bytes of random data, and use
+    the longest piece of it that is contiguous on the disk. Raises Refused.
     """
-    with probe.ended_by_signals(), probe.bench_progress() as tell, ExitStack() as stack:
+    with probe.ended_by_signals(), probe.bench_progress() as progress, ExitStack() as stack:
         if not target.direct:
             text = f"{target.named} does not support direct I/O: the page cache would be measured, not the drive"
             raise Refused(text, hint="name a disk, or a folder on a file system with direct I/O")
-        if asked.destructive:
+        if chosen.destructive:
             probe.refuse_unless_device(target)
         size = size if target.kind is TargetKind.FOLDER else target.size or 0
         seen = targets.look_at_conditions(target, size)
         _warn(warnings_of(seen, direct=target.direct))
         path = disk = target.path
-        room, shift, writes = Extent(0, size), 0, asked.destructive
+        room, shift, writes = Extent(0, size), 0, chosen.destructive
         if target.kind is TargetKind.FOLDER:
             probe.refuse_no_room(target, size)
             path = stack.enter_context(fio_runs.made_file(path, size, name=target.name))
-            fio_runs.fill(fill_job(path, size), fio_runs.FILLING, tell)
-            with open(path, "rb") as file:  # noqa: PTH123 - a descriptor is wanted
+            fio_runs.fill(fill_job(path, size), fio_runs.FILLING, progress)
+            with open(path, "rb") as file:  # noqa: PTH123 - for its descriptor
                 placed = file_extents(file.fileno(), path)
             longest = max(placed.runs, key=lambda run: run.disk.length)
             disk, room, shift, writes = placed.disk, longest.disk, longest.disk.start - longest.file_start, True
             _warn(piece_words(Setting("folder", size, room.length, 0, 0, True, "")))
         elif target.kind is TargetKind.DEVICE:
-            disk, shift = disk_of(os.stat(path).st_rdev)  # noqa: PTH116 - its number is wanted
+            disk, shift = disk_of(os.stat(path).st_rdev)  # noqa: PTH116 - for its device number
             room = Extent(shift, size)
-            if asked.destructive:
-                options.confirm_disk(path, probe.refuse_data(target), "its name", asked.yes)
-                stack.enter_context(_held(target))
-        keep = probe.fio_keeper(asked.fio_output)
-        yield Working(target, path, disk, size, room, shift, writes, seen, runtime_s, asked.repeats, tell, keep)
+            if chosen.destructive:
+                options.confirm_disk(path, probe.refuse_data(target), "its name", chosen.yes)
+                stack.enter_context(_locked_device(target))
+        keep = probe.fio_keeper(chosen.fio_output)
+        yield Working(target, path, disk, size, room, shift, writes, seen, runtime_s, chosen.repeats, progress, keep)
 
 
 def _warn(sentences: Iterable[str]) -> None:
@@ -310,38 +308,38 @@ def _warn(sentences: Iterable[str]) -> None:
 
 
 def _look_at_disk(name: str) -> Disk | None:
-    """Return the disk, for the facts beside the figures; None: it could not be looked at."""
+    """Return the disk, for its facts, or None if it could not be looked at."""
     try:
         return look((name,), known=False).disks[0]
     except Refused:
         return None
 
 
-def _described(result: Sweep, working: Working, swept: fio_runs.Ran[fio_runs.Key], disk: Disk | None) -> Sweep:
-    """Return the result with what it has beside the figures."""
+def _with_conditions(result: Sweep, working: Working, swept: fio_runs.Ran[fio_runs.Key], disk: Disk | None) -> Sweep:
+    """Return the result with its conditions, settings and disk."""
     kind, direct, piece = working.target.kind.value, working.target.direct, working.room.length
     return replace(
         result,
-        conditions=replace(targets.warmed(working.seen), fio=swept.fio_version),  # how warm it got, and by which fio
+        conditions=replace(targets.warmed(working.seen), fio=swept.fio_version),  # temperature afterwards, fio version
         setting=Setting(kind, working.size, piece, working.seconds, working.repeats, direct, ENGINE),
-        disk=probe.identity(disk) if disk else None,  # for a reader who asks whether it is the same disk
+        disk=probe.identity(disk) if disk else None,  # shows a reader whether it is the same disk
         complete=swept.complete,
     )
 
 
-def _report(text: str, lines: Iterator[Line], asked: SweepOptions, when: str, name: str) -> None:
-    """Show the result, then keep it in the history and in the file that was asked for: what cannot be kept is not lost.
+def _report(text: str, lines: Iterator[Line], chosen: SweepOptions, when: str, name: str) -> None:
+    """Show the result, then save it in the history and in the requested file: if that fails, it is not lost.
 
     Raises Refused.
     """
-    print_lines(text if asked.json_ or asked.piped else lines)
+    print_lines(text if chosen.json_ or chosen.piped else lines)
     sys.stdout.flush()
     probe.keep_among_results(when, name, text)
-    asked.write(text)
+    chosen.write(text)
 
 
-def _end(swept: fio_runs.Ran[fio_runs.Key], *, device: bool) -> None:
-    """The exit code of what was measured only in part. `device`: and not a file of our own."""
+def _raise_incomplete(swept: fio_runs.Ran[fio_runs.Key], *, device: bool) -> None:
+    """Raise the error or exit code of an incomplete measurement. `device`: a device was measured, not a file."""
     wrote = device and swept.wrote
     if swept.failure is not None:
         raise Stopped(str(swept.failure), hint=swept.failure.hint) if wrote else swept.failure
@@ -362,7 +360,7 @@ def bench_alignment(
     every: Annotated[bool, "--every", "Test every sector of the unit, not each eighth; takes long."] = False,
     depth: Annotated[int, "--depth", "Requests in flight.", "N", whole(1, 1024)] = 1,
     runtime: RuntimeOption = 1.0,
-    asked: SweepOptions,
+    chosen: SweepOptions,
 ) -> None:
     """Measure whether the start of a partition matters on this drive.
 
@@ -374,28 +372,30 @@ def bench_alignment(
     """
     if every and start is not None:
         raise typer.BadParameter("--start tries one start, --every all of them: give one of the two")
-    asked.refuse()
+    chosen.refuse()
     found = targets.find_target(target)
-    span = asked.span or 256 * MIB
+    span = chosen.span or 256 * MIB
     if unit is not None:
         alignment.refuse_too_small(found.size or span, unit, found.logical_block, start)
-    with _working(found, span, runtime, asked) as working:
+    with _prepared(found, span, runtime, chosen) as working:
         disk = _look_at_disk(working.disk)
-        wide, by = (unit, "--unit") if unit is not None else _unit_of(disk)
-        swept = _sweep(working, alignment.places_of(working.room, wide, found.logical_block, start, every=every), depth)
+        unit_size, source = (unit, "--unit") if unit is not None else _unit_of(disk)
+        swept = _sweep(
+            working, alignment.places_of(working.room, unit_size, found.logical_block, start, every=every), depth
+        )
         rates = tuple(alignment.Rate(*run.key, run.iops, run.measured.thread_cpu) for run in swept.runs)
-        measured = Starts(options.now(), found.place, wide, by, rates)
-        measured = _described(measured, working, swept, disk)
+        measured = Starts(options.now(), found.place, unit_size, source, rates)
+        measured = _with_conditions(measured, working, swept, disk)
     if not measured.rates:
-        _end(swept, device=asked.destructive)
+        _raise_incomplete(swept, device=chosen.destructive)
     rows = measured.rows
     lines = alignment_lines(measured, rows, width=terminal_width())
-    _report(alignment_json(measured, rows), lines, asked, measured.when, "alignment")
-    _end(swept, device=asked.destructive)
+    _report(alignment_json(measured, rows), lines, chosen, measured.when, "alignment")
+    _raise_incomplete(swept, device=chosen.destructive)
 
 
 def _unit_of(disk: Disk | None) -> tuple[int, str]:
-    """The largest boundary of the audit that a partition must be on, up to 512 KiB; 4 KiB where it is unknown."""
+    """Return the largest boundary that the audit requires, up to 512 KiB, and its source; 4 KiB if it is unknown."""
     if disk is None:
         return 4096, "assumed"
     inventory = Inventory((disk,))
@@ -428,7 +428,7 @@ def bench_span(
     largest: Annotated[Size, "--to", "The largest span [default: the whole target]."] = None,
     write: Annotated[bool, "--write", "Write instead of reading; in a file, or on an empty device."] = False,
     runtime: RuntimeOption = 2.0,
-    asked: SweepOptions,
+    chosen: SweepOptions,
 ) -> None:
     """Measure how far the cached mapping table of a drive reaches.
 
@@ -441,36 +441,36 @@ def bench_span(
     least = smallest or 64 * MIB
     if least < alignment.BLOCK:
         raise typer.BadParameter("--from is less than a request of 4KiB")
-    asked.refuse()
+    chosen.refuse()
     found = targets.find_target(target)
-    span = asked.span or 4 * GIB
-    _whole(found.size or span, least, largest)
-    with _working(found, span, runtime, asked) as working:
+    span = chosen.span or 4 * GIB
+    _largest_span(found.size or span, least, largest)
+    with _prepared(found, span, runtime, chosen) as working:
         if write and not working.writes:
             raise Refused(f"{found.named} is only read", hint="--destructive for an empty device, or name a folder")
-        curve, swept = _measured_spans(working, least, largest, write=write)
+        curve, swept = _measure_spans(working, least, largest, write=write)
         if curve:
-            _report_span(working, curve, swept, asked, write=write)
-    _end(swept, device=asked.destructive)
+            _report_span(working, curve, swept, chosen, write=write)
+    _raise_incomplete(swept, device=chosen.destructive)
 
 
 def _report_span(
-    working: Working, curve: dict[int, list[float]], swept: fio_runs.Ran[int], asked: SweepOptions, *, write: bool
+    working: Working, curve: dict[int, list[float]], swept: fio_runs.Ran[int], chosen: SweepOptions, *, write: bool
 ) -> None:
     disk = _look_at_disk(working.disk)
     by_span = _by_span((run.key, run.measured.thread_cpu) for run in swept.runs)
     cpu = {span: shares for span, shares in by_span.items() if span in curve}
     knee = alignment.knee_of(curve, cpu, working.seen, Random(1))
     measured = Spans(options.now(), working.target.place, write, knee, curve, disk.nvme if disk else None, cpu)
-    measured = _described(measured, working, swept, disk)
-    _report(span_json(measured, disk), span_lines(measured, width=terminal_width()), asked, measured.when, "span")
+    measured = _with_conditions(measured, working, swept, disk)
+    _report(span_json(measured, disk), span_lines(measured, width=terminal_width()), chosen, measured.when, "span")
 
 
-def _measured_spans(
+def _measure_spans(
     working: Working, smallest: int, largest: int | None, *, write: bool
 ) -> tuple[dict[int, list[float]], fio_runs.Ran[int]]:
-    """Spans that double, and then the one in the middle of the knee."""
-    spans = alignment.spans_of(_whole(working.room.length, smallest, largest), smallest)
+    """Measure spans that double, then one in the middle of the knee. Return the rates by span, and the runs."""
+    spans = alignment.spans_of(_largest_span(working.room.length, smallest, largest), smallest)
     swept = _sweep_spans(spans, working, write=write)
     curve = _by_span((run.key, run.iops) for run in swept.runs)
     knee = alignment.not_by_the_arm(alignment.find_knee(curve, Random(1)), working.seen)
@@ -484,8 +484,8 @@ def _measured_spans(
     return curve, swept
 
 
-def _whole(room: int, smallest: int, largest: int | None) -> int:
-    """The largest span. Raises Refused, also before a file is filled in vain."""
+def _largest_span(room: int, smallest: int, largest: int | None) -> int:
+    """Return the largest span. Raises Refused if there is no room for two, also before a file is filled."""
     whole = room if largest is None else min(largest, room)
     if whole < 2 * smallest:
         text = f"two spans need {format_about(2 * smallest)} in one piece, and there are {format_about(whole)}"
@@ -504,7 +504,7 @@ def _sweep_spans(spans: tuple[int, ...], working: Working, *, write: bool) -> fi
 
 
 def _by_span(figures: Iterable[tuple[int, float]]) -> dict[int, list[float]]:
-    found: dict[int, list[float]] = {}
+    by_span: dict[int, list[float]] = {}
     for span, figure in figures:
-        found.setdefault(span, []).append(figure)
-    return dict(sorted(found.items()))
+        by_span.setdefault(span, []).append(figure)
+    return dict(sorted(by_span.items()))

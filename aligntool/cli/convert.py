@@ -40,7 +40,7 @@ class ConvertOptions:
         return Conversion(Request(goal, typed=typed), self.sizes)
 
     def copying(self, disk: str, output: str, rate: int | None) -> "ConvertCopy":
-        """Return the operation that leaves the disk as it is. Raises Refused."""
+        """Return the operation that writes a copy and only reads the disk. Raises Refused."""
         if output in ("", "-"):
             raise BadParameter("a copy goes to a file or a disk: -o NEW")
         if self.journal:
@@ -65,7 +65,7 @@ OutputOption = Annotated[
 def convert(
     disk: options.DiskArgument,
     *,
-    asked: ConvertOptions,
+    chosen: ConvertOptions,
     output: OutputOption = None,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
@@ -86,14 +86,14 @@ def convert(
     refuse(options.show_inside(disk, writes=not dry_run and output is None))
     operation: Operation
     if output is None:
-        operation = table_change("convert", disk, asked.request(), rate)
+        operation = table_change("convert", disk, chosen.request(), rate)
     else:
-        operation = asked.copying(disk, output, rate)
+        operation = chosen.copying(disk, output, rate)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 
 def plan_convert(
-    disk: options.DiskArgument, *, asked: ConvertOptions, kept: options.KeptPlan, json_: options.JsonOption = False
+    disk: options.DiskArgument, *, chosen: ConvertOptions, kept: options.KeptPlan, json_: options.JsonOption = False
 ) -> None:
     """Plan a table for sectors of another size.
 
@@ -104,7 +104,7 @@ def plan_convert(
     Exit code: 0 planned; 3 refused, with every reason.
     """
     refuse(options.show_inside(disk))
-    operation = table_change("convert", disk, asked.request())
+    operation = table_change("convert", disk, chosen.request())
     show_only(operation, json_=json_, kept=kept)
 
 

@@ -1,4 +1,4 @@
-"""`aligntool explain`, `drives`, `recipes` and `schema`: what aligntool knows before it looks at any disk."""
+"""`aligntool explain`, `drives`, `recipes` and `schema`: what aligntool knows without looking at a disk."""
 
 import json
 import sys
@@ -38,7 +38,7 @@ def drives(
     page_lines(shown.drive_lines(found, width=terminal_width()))
 
 
-# `aligntool explain`: what a finding code means, and what stands behind some of the figures.
+# `aligntool explain`: what a finding code means, and the reasoning behind some of the figures.
 
 
 def explain(
@@ -62,7 +62,7 @@ def explain(
     if code.lower() == shown.TOPIC:
         page_lines(shown.explain_topic(width=width))
         return
-    known = {one.value: one for one in Code}
+    known = {listed.value: listed for listed in Code}
     if code.upper() not in known:
         near = get_close_matches(code.upper(), known, n=1, cutoff=0.7)
         hint = f"the nearest is {near[0]}" if near else "aligntool explain lists them"
@@ -70,7 +70,7 @@ def explain(
     page_lines(shown.explain_lines(known[code.upper()], width=width))
 
 
-# `aligntool schema`: what the JSON documents are made of.
+# `aligntool schema`: the schemas of the JSON documents.
 
 
 def schema(
@@ -91,7 +91,7 @@ def schema(
     sys.stdout.write(text)
 
 
-# `aligntool recipes`: the goals that come with aligntool, and a check for one's own.
+# `aligntool recipes`: the goals that come with aligntool, and a check of a user's own.
 
 
 def list_recipes(*, json_: JsonOption = False) -> None:

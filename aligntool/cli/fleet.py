@@ -30,7 +30,7 @@ from aligntool.render.fleet import fleet_json, fleet_lines, machine_json
 from aligntool.render.report import fleet as page
 from aligntool.values import dataclass
 
-_ROOM_S = 2.0
+_REMOVAL_S = 2.0
 _ARCHIVES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
 
 
@@ -63,10 +63,10 @@ def fleet(
         refuse_existing(kept.file, overwrite=kept.overwrite)
     names = [name for given in snapshots for name in _snapshots_in(given)]
     found = Fleet()
-    with _room() as folder, tempfile.TemporaryFile() as spool:
-        tempfile.tempdir = folder  # where children unpack: what one leaves behind that is killed goes with the folder
+    with _temporary_folder() as folder, tempfile.TemporaryFile() as spool:
+        tempfile.tempdir = folder  # where children unpack: what a killed child leaves behind is removed with the folder
         places: dict[int, int] = {}
-        for number, machine in _audited(names, timeout):
+        for number, machine in _audit_all(names, timeout):
             found.add(number, machine)
             if json_:
                 places[number] = spool.tell()
@@ -78,7 +78,7 @@ def fleet(
         if kept.piped:
             sys.stdout.write(page.page_html(found, now()))
         elif json_:
-            sys.stdout.writelines(fleet_json(found, _spooled(spool, places), now()))
+            sys.stdout.writelines(fleet_json(found, _spooled_lines(spool, places), now()))
         else:
             page_lines(fleet_lines(found, width=terminal_width()))
     sys.stdout.flush()
@@ -86,25 +86,25 @@ def fleet(
 
 
 def _snapshots_in(given: str) -> Iterator[str]:
-    """Yield the snapshots in a folder, or what was given: that it cannot be read is a line of the report. Raises
-    Refused for a folder without any.
+    """Yield the snapshots in a folder, or a file itself: if it cannot be read, the report has a line on it. Raises
+    Refused for a folder without snapshots.
     """
-    place = Path(given)
-    if not place.is_dir() or (place / "sys").is_dir():
+    folder = Path(given)
+    if not folder.is_dir() or (folder / "sys").is_dir():
         yield given
         return
     try:
-        inside = sorted(place.iterdir())
+        inside = sorted(folder.iterdir())
     except OSError as error:
         raise Refused(f"{given} cannot be read: {error.strerror}") from error
-    found = [each for each in inside if each.name.endswith(_ARCHIVES) or (each / "sys").is_dir()]
-    if not found:
+    snapshots = [entry for entry in inside if entry.name.endswith(_ARCHIVES) or (entry / "sys").is_dir()]
+    if not snapshots:
         hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"
         raise Refused(f"{given} holds no snapshot: no file that ends in .tar.xz or .tar.gz", hint=hint)
-    yield from map(str, found)
+    yield from map(str, snapshots)
 
 
-def _audited(names: list[str], silence_s: float) -> Iterator[tuple[int, Machine]]:
+def _audit_all(names: list[str], silence_s: float) -> Iterator[tuple[int, Machine]]:
     """Yield the number and the result of each snapshot as they come, audited in as many children as there are
     processors.
     """
@@ -116,7 +116,7 @@ def _audited(names: list[str], silence_s: float) -> Iterator[tuple[int, Machine]
 
 
 def _audit(name: str, pulse: Pulse) -> Machine:
-    """In a child. Whatever a snapshot does, it is one line of the report."""
+    """Audit a snapshot, in a child. Whatever fails, it becomes one line of the report."""
     try:
         with open_sysroot(name) as tree:
             pulse.beat()
@@ -128,20 +128,20 @@ def _audit(name: str, pulse: Pulse) -> Machine:
         return Machine(name, why=f"a bug in aligntool, please report it: {type(error).__name__}: {error}"[:1000])
 
 
-def _spooled(spool: IO[bytes], places: dict[int, int]) -> Iterable[str]:
+def _spooled_lines(spool: IO[bytes], places: dict[int, int]) -> Iterable[str]:
     for number in sorted(places):
         spool.seek(places[number])
         yield spool.readline().decode().rstrip("\n")
 
 
 @contextmanager
-def _room() -> Iterator[str]:
-    """A folder that goes with all that is in it, also where a child that was killed is still about to make a file."""
+def _temporary_folder() -> Iterator[str]:
+    """Yield a folder, and remove it with its content, even if a killed child is still about to make a file."""
     folder = tempfile.mkdtemp(prefix="aligntool-")
     try:
         yield folder
     finally:
-        deadline = monotonic() + _ROOM_S
+        deadline = monotonic() + _REMOVAL_S
         while os.path.lexists(folder) and monotonic() < deadline:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""Change the layers of a disk in their place: what `realign --layers` plans and applies, and `resume` goes on with."""
+"""Change the layers of a disk in place: what `realign --layers` plans and applies, and `resume` finishes."""
 
 import os
 import sys
@@ -62,17 +62,17 @@ def read_key(file: str | None) -> Key:
     """Return the content of a key file, or what is typed at the terminal; it is kept in memory only. Raises Refused."""
     if file is None:
         if not sys.stdin.isatty():
-            raise Refused("the passphrase is typed at a terminal, and this is none", hint="--key-file FILE")
+            raise Refused("no terminal to type the passphrase on", hint="--key-file FILE")
         return Key(getpass("Passphrase of the LUKS2: ").encode())
     with failing_as(Refused, file), Path(file).open("rb") as opened:
         return Key(opened.read(_LONGEST_KEY))
 
 
 def report_layers(plan: Plan, *, json_: bool) -> None:
-    """Look at the disk again: nothing is left of the plan. Raises Stopped where it cannot be looked at."""
+    """Look at the disk again, and report. Raises Stopped if a step is left, or the disk cannot be looked at."""
 
     def look_again() -> Iterable[Line]:
-        numbers = tuple(place for step in plan.steps if (place := getattr(step, "partition", None)) is not None)
+        numbers = tuple(number for step in plan.steps if (number := getattr(step, "partition", None)) is not None)
         left = plan_layers(look_at(plan.disk.path, Request(sector_size=plan.disk.sector_size))[0], numbers).steps
         if left:
             raise Refused(f"still to do: {', '.join(map(step_title, left))}")

@@ -24,15 +24,15 @@ from aligntool.render.lines import Line, escaped, harmless, show, wants_color
 from aligntool.units import format_size, is_power_of_two, parse_size
 from aligntool.values import dataclass
 
-# The one question before anything is written.
+# The confirmation before anything is written.
 #
-# Every command that begins to write asks it in the same words. What is typed is the disk's own name, not a "y" that
-# fingers type by themselves.
+# Every command that writes asks in the same words. The user types the disk's own name, because a "y" is typed without
+# thinking.
 
 
 def confirm_disk(path: str, word: str, what: str, yes: bool, about: Iterable[Line] = ()) -> None:
-    """Return when the user typed `word`, or gave --yes. `about`: what stands between what is written to and the
-    question. Raises Refused.
+    """Return if the user types `word`, or gave --yes. `about`: lines between the target's name and the question.
+    Raises Refused.
     """
     if yes:
         return
@@ -45,7 +45,7 @@ def confirm_disk(path: str, word: str, what: str, yes: bool, about: Iterable[Lin
 
 
 def confirm_long(about: str, yes: bool) -> None:
-    """Return when the user agreed to so long a measurement, or gave --yes. Raises Refused."""
+    """Return if the user agrees to such a long measurement, or gave --yes. Raises Refused."""
     if yes:
         return
     if not _can_ask():
@@ -56,7 +56,7 @@ def confirm_long(about: str, yes: bool) -> None:
 
 
 def _answer(why: str, what: str, about: Iterable[Line] = ()) -> str:
-    """Return what the user types, with single spaces."""
+    """Ask, and return the answer with single spaces."""
     sys.stdout.flush()
     print(f"\n{harmless(why)}", file=sys.stderr)
     show(about, sys.stderr, color=colored(sys.stderr))
@@ -68,7 +68,7 @@ def _answer(why: str, what: str, about: Iterable[Line] = ()) -> str:
 
 
 def _can_ask() -> bool:
-    """Standard input can be closed (`<&-`), and then Python has None in its place."""
+    """Return whether standard input is a terminal. Python has None for it if it is closed (`<&-`)."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
@@ -76,7 +76,7 @@ def _can_ask() -> bool:
 
 
 def size(text: str) -> int:
-    """ "4KiB" -> 4096, or a usage error with an example."""
+    """Return the bytes of a size such as "4KiB", or raise a usage error with an example."""
     try:
         number = parse_size(text)
     except ValueError as error:
@@ -87,7 +87,7 @@ def size(text: str) -> int:
 
 
 def sector(text: str) -> int:
-    """A sector size: a power of two from 512 bytes to 64 KiB."""
+    """Return a sector size, a power of two from 512 bytes to 64 KiB, or raise a usage error."""
     number = size(text)
     if not is_power_of_two(number) or not 512 <= number <= 65536:
         raise typer.BadParameter(f"{text!r} is not a sector size; 512 and 4096 are usual")
@@ -95,7 +95,7 @@ def sector(text: str) -> int:
 
 
 def grid(text: str) -> int:
-    """A page or grain: a multiple of 512 bytes."""
+    """Return a page size or grain, a multiple of 512 bytes, or raise a usage error."""
     number = size(text)
     if number % 512 or number > 1 << 40:
         raise typer.BadParameter(f"{text!r} is not a multiple of 512 bytes that a disk could have")
@@ -103,12 +103,12 @@ def grid(text: str) -> int:
 
 
 def whole(least: int, most: int | None = None) -> Callable[[object], int]:
-    """Return a parser of whole numbers, written in the digits 0 to 9 and nothing else: Python's own int() also takes
-    1_000, " 5 " and the digits of other scripts.
+    """Return a parser of whole numbers that accepts only the digits 0 to 9: Python's int() also accepts 1_000, " 5 "
+    and the digits of other scripts.
     """
     span = f"from {least} to {most}" if most is not None else f"of at least {least}"
 
-    def number(given: object) -> int:  # the default is given too, as a number
+    def number(given: object) -> int:  # the default is passed too, as a number
         text = str(given)
         found = int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
         if found is None or found < least or (most is not None and found > most):
@@ -143,18 +143,18 @@ def seconds(least: float, most: float) -> Callable[[object], float]:
 
 
 def partition_numbers(words: Sequence[str] | None) -> list[int] | None:
-    """Return the numbers of `-p 1 -p 2` or `-p 1,2`, each once; None: the option was not given."""
+    """Return the numbers of `-p 1 -p 2` or `-p 1,2`, each once, or None if the option was not given."""
     numbers = [whole(1)(word.strip()) for words_ in words or () for word in words_.split(",")]
     return list(dict.fromkeys(numbers)) or None
 
 
 def place(text: str) -> str:
-    """A folder to mount at, as the kernel names it: no slash at the end, no links on the way. Other words stay."""
+    """Return a mount point as the kernel names it: no trailing slash, links resolved. Other words stay."""
     return os.path.realpath(text) if text.startswith("/") else text
 
 
 def resolved(name: str) -> str:
-    """Where a link such as /dev/disk/by-id/... leads; a kernel name as it is."""
+    """Return the target of a link such as /dev/disk/by-id/...; a kernel name stays."""
     return str(Path(name).resolve()) if "/" in name else name
 
 
@@ -164,7 +164,7 @@ def absolute(file: str | None) -> str | None:
 
 
 def one_machine(sysroots: list[str] | None) -> str | None:
-    """Return the one that was given, or None. Raises BadParameter for several, of which click would take the last."""
+    """Return the only --sysroot, or None. Raises BadParameter for several, of which click would use the last."""
     if sysroots and len(sysroots) > 1:
         raise typer.BadParameter(f"{', '.join(sysroots)}: give one --sysroot, as this command takes one machine")
     return sysroots[0] if sysroots else None
@@ -184,8 +184,8 @@ def read_text(path: str, *, hint: str = "", most: int = 1 << 26) -> str:
 
 
 def show_inside(*targets: str, writes: bool = False, silence_s: float = SILENCE_S) -> tuple[Refusal, ...]:
-    """Let those of the targets that are virtual disks be read as the disks in them from now on, and written where
-    `writes`. Return why not, for each that is refused.
+    """Make virtual disks among the targets readable from now on as the disks in them, and writable if `writes`. Return
+    the refusals.
     """
     found = find_virtual(targets, silence_s)
     return virtual.show_disks(found, say, writes=writes) if found else ()
@@ -210,12 +210,12 @@ def remark(words: str) -> None:
 
 
 def now() -> str:
-    """Return the time in UTC, as ISO 8601 has it."""
+    """Return the current time in UTC, in ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def terminal_width() -> int:
-    """Columns of the terminal; 80 in a pipe; COLUMNS overrides both."""
+    """Return the columns of the terminal, or 80 in a pipe; COLUMNS overrides both."""
     return max(shutil.get_terminal_size((80, 24)).columns, 40)
 
 
@@ -227,9 +227,9 @@ _SECTOR_SIZES = ("sector_size", "physical_sector_size")
 
 
 def _ordered_sectors(context: typer.Context, option: typer.CallbackParam, given: int | None) -> int | None:
-    """Return the size; called for either option, and by the later one with the other in the context.
+    """Return the size. Called for each of the two options, the second time with the first one in the context.
 
-    Raises BadParameter where the physical sector would be smaller than the logical one.
+    Raises BadParameter if the physical sector would be smaller than the logical one.
     """
     logical, physical = (given if option.name == name else context.params.get(name) for name in _SECTOR_SIZES)
     if logical and physical and physical < logical:
@@ -237,9 +237,9 @@ def _ordered_sectors(context: typer.Context, option: typer.CallbackParam, given:
     return given
 
 
-# A parameter of a command is written as Annotated[type, names, about]: the names as they are typed, or the word of an
-# argument; then what it is, and where it is no flag how the value is called and the function that reads it.
-# `cli/app.py` makes typer's options of it, and takes mappings as further arguments of typer.Option.
+# A parameter of a command is written as Annotated[type, names, help]: the names of an option as typed, or the metavar
+# of an argument; then the help text and, except for flags, the metavar and the parser of the value.
+# `cli/app.py` converts it to an option of typer, and passes mappings as further arguments of typer.Option.
 
 Size = Annotated[int | None, {"metavar": "SIZE", "parser": size}]
 Grid = Annotated[int | None, {"metavar": "SIZE", "parser": grid}]
@@ -298,23 +298,23 @@ _STDOUT = "-"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Where a result is written beside the text of it."""
+    """Where a result is saved, beside the printed text."""
 
     output: Annotated[File, "--output -o", "Save the result as JSON; - is standard output."] = None
     overwrite: OverwriteOption = False
 
     @property
     def file(self) -> str | None:
-        """Return the file that was named; None also where it is standard output."""
+        """Return the named file, or None; also None for standard output."""
         return None if self.output == _STDOUT else self.output
 
     @property
     def piped(self) -> bool:
-        """Return whether the result is all that standard output gets."""
+        """Return whether standard output gets the result and nothing else."""
         return self.output == _STDOUT
 
     def refuse(self) -> None:
-        """Raise Refused, before anything was measured, where the result could not be written."""
+        """Raise Refused, before anything is measured, if the result could not be written."""
         file = self.file
         if file is None:
             return
@@ -350,7 +350,7 @@ class Geometry:
 
     @property
     def typed(self) -> dict[str, int | None]:
-        """The options by their names on the command line."""
+        """Return the options by their names on the command line."""
         return dict(zip(("--sector-size", "--physical-sector-size", "--page-size"), astuple(self), strict=True))
 
 

@@ -12,13 +12,13 @@ from aligntool.cli.options import colored
 from aligntool.linux.process import find_program
 from aligntool.render.lines import Line, show
 
-_NONE = ("", "cat")
+_NO_PAGER = ("", "cat")
 _NOT_RUN = (126, 127)  # of sh: the program cannot be run, or is not there
 
 
 def page_lines(lines: str | Iterable[Line]) -> None:
-    """Write lines, or a text as it is, to standard output; where that is a terminal and the text is longer, by the
-    pager.
+    """Write lines, or a text as it is, to standard output. On a terminal, lines that do not fit go through
+    the pager.
     """
     shown = sys.stdout if isinstance(lines, str) or not sys.stdout.isatty() else io.StringIO()
     if isinstance(lines, str):
@@ -35,13 +35,13 @@ def page_lines(lines: str | Iterable[Line]) -> None:
 
 
 def pager_of(environment: Mapping[str, str]) -> tuple[str, Mapping[str, str]] | None:
-    """Return the command line of the pager and its environment; None: there is none.
+    """Return the command line of the pager and its environment, or None if there is no pager.
 
-    A pager can start programs and write files. Who may run aligntool as another user, and nothing else, gets one that
-    does neither.
+    A pager can start programs and write files. A user who may run aligntool as another user, and nothing else, gets
+    one that does neither.
     """
     command = next((environment[name] for name in ("ALIGNTOOL_PAGER", "PAGER") if name in environment), "less")
-    if command.strip() in _NONE:
+    if command.strip() in _NO_PAGER:
         return None
     own = {"LESS": environment.get("LESS", "FRX"), "LV": environment.get("LV", "-c")}
     if any(environment.get(name) for name in ("SUDO_UID", "PKEXEC_UID")) or os.geteuid() != os.getuid():
@@ -50,15 +50,15 @@ def pager_of(environment: Mapping[str, str]) -> tuple[str, Mapping[str, str]] | 
 
 
 def _paged(text: str, pager: str, own: Mapping[str, str]) -> bool:
-    """Return whether the pager ran. Ctrl-C is its own meanwhile, and it may end before it has read everything."""
+    """Run the pager; return whether it ran. Ctrl-C is left to it, and it may end before it has read everything."""
     sys.stdout.flush()
-    before = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGPIPE)}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGPIPE)}
     try:
         coded = text.encode(sys.stdout.encoding, "backslashreplace")
         ended = subprocess.run(("sh", "-c", pager), input=coded, env={**os.environ, **own}, check=False)
     except OSError:
         return False
     finally:
-        for each, action in before.items():
-            signal.signal(each, action)
+        for number, action in before.items():
+            signal.signal(number, action)
     return ended.returncode not in _NOT_RUN

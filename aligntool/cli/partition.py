@@ -1,4 +1,4 @@
-"""`aligntool partition` and `plan partition`: what lies on a whole disk becomes a partition, and the way back."""
+"""`aligntool partition` and `plan partition`: put the content of a whole disk into a partition, and back."""
 
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -20,7 +20,7 @@ from aligntool.realign.request import Request
 class PartitionOptions:
     """Options of a table for a whole disk, beside the geometry."""
 
-    undo: Annotated[bool, "--undo", "Take the table of a disk with one partition away."] = False
+    undo: Annotated[bool, "--undo", "Remove the table of a disk with one partition."] = False
     label: options.TableOption = None
     grain: options.NewGrainOption = None
     shrink: Annotated[bool, "--shrink", "Allow the file system to be shrunk with its own tool to make room."] = False
@@ -57,7 +57,7 @@ def partition_change(disk: str, asked: WholeDisk, key_file: str | None, rate: in
 def partition(
     disk: options.DiskArgument,
     *,
-    asked: PartitionOptions,
+    chosen: PartitionOptions,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
@@ -67,7 +67,7 @@ def partition(
     """Put a whole-disk file system or LVM volume into a partition.
 
     What begins at byte 0 of a disk without a table moves up, and a new table with one partition is written before it.
-    UUID and label stay. `--undo` takes the table of a disk with one partition away.
+    UUID and label stay. `--undo` removes the table of a disk with one partition.
 
     The plan is shown and confirmed first. It may be interrupted at any moment, as a realign may.
 
@@ -76,14 +76,14 @@ def partition(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
     refuse(options.show_inside(disk, writes=not dry_run))
-    operation = partition_change(disk, asked.request(geometry), asked.key_file, rate)
+    operation = partition_change(disk, chosen.request(geometry), chosen.key_file, rate)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 
 def plan_partition(
     disk: options.DiskArgument,
     *,
-    asked: PartitionOptions,
+    chosen: PartitionOptions,
     kept: options.KeptPlan,
     json_: options.JsonOption = False,
     geometry: options.Geometry,
@@ -97,5 +97,5 @@ def plan_partition(
     Exit code: 0 planned; 3 refused, with every reason.
     """
     refuse(options.show_inside(disk))
-    operation = partition_change(disk, asked.request(geometry), asked.key_file)
+    operation = partition_change(disk, chosen.request(geometry), chosen.key_file)
     show_only(operation, json_=json_, kept=kept)

@@ -40,14 +40,14 @@ from aligntool.render.disk_map import boundary_lines
 from aligntool.render.lines import Line, save_svg
 from aligntool.render.plan import plan_lines
 
-# `aligntool realign`: plan, shown, confirmed, applied.
+# `aligntool realign`: plan, show, confirm, apply.
 
 
 @ends_stream
 def realign(
     disk: options.DiskArgument,
     *,
-    asked: RealignOptions,
+    chosen: RealignOptions,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
@@ -67,15 +67,15 @@ def realign(
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
     refuse(options.show_inside(disk, writes=not dry_run))
-    request = asked.request(geometry)
-    operation = layers.Layers(disk, request, key_file) if asked.layers else realign_of(disk, request, rate)
+    request = chosen.request(geometry)
+    operation = layers.Layers(disk, request, key_file) if chosen.layers else realign_of(disk, request, rate)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 
 def plan_realign(
     disk: options.DiskArgument,
     *,
-    asked: RealignOptions,
+    chosen: RealignOptions,
     kept: options.KeptPlan,
     json_: options.JsonOption = False,
     geometry: options.Geometry,
@@ -89,8 +89,8 @@ def plan_realign(
     Exit code: 0 planned, or nothing to do; 3 refused, with every reason.
     """
     refuse(options.show_inside(disk))
-    request = asked.request(geometry)
-    operation = layers.Layers(disk, request) if asked.layers else realign_of(disk, request)
+    request = chosen.request(geometry)
+    operation = layers.Layers(disk, request) if chosen.layers else realign_of(disk, request)
     show_only(operation, json_=json_, kept=kept)
 
 
@@ -119,23 +119,21 @@ class LayoutOptions:
     wipe: options.WipeOption = None
 
     def goal_and_request(self, disk: str, geometry: options.Geometry) -> tuple[LayoutGoal, Request]:
-        """Return the goal, and the geometry that was given. What is typed beside a recipe comes before the recipe's
-        own. Raises Refused.
-        """
-        wipe = _is_named(disk, self.wipe or ())
+        """Return the goal, and the given geometry. Options override the values of a recipe. Raises Refused."""
+        wipe = _may_wipe(disk, self.wipe or ())
         goal = _goal(tuple(_part(text) for text in self.parts or ()), self.recipe)
         goal = replace(goal, label=self.label or goal.label, grain=self.grain or goal.grain, wipe=wipe,
                        spare_end=goal.spare_end if self.spare_end is None else self.spare_end)  # fmt: skip
         own = {"--recipe": self.recipe, "--table": self.label, "--grain": self.grain, "--spare-end": self.spare_end}
         typed = [*(f"--part {shell_word(part)}" for part in self.parts or ()), *typed_words(own | geometry.typed)]
-        wishes = RealignGoal(grain=goal.grain)  # the audit beside it asks for this grain
+        audit_goal = RealignGoal(grain=goal.grain)  # the audit uses the same grain
         return goal, Request(
-            wishes, **asdict(geometry), typed=(*typed, *([f"--wipe {shell_word(disk)}"] if wipe else []))
+            audit_goal, **asdict(geometry), typed=(*typed, *([f"--wipe {shell_word(disk)}"] if wipe else []))
         )
 
 
-def _is_named(disk: str, wiped: Sequence[str]) -> bool:
-    """Return whether the loss of what is on the disk is allowed. Raises a usage error where another one is named."""
+def _may_wipe(disk: str, wiped: Sequence[str]) -> bool:
+    """Return whether --wipe names this disk. Raises a usage error if it names another one."""
 
     def place(name: str) -> Path:
         return Path("/dev" if "/" not in name and not Path(name).exists() else "", name).resolve()
@@ -148,7 +146,7 @@ def _is_named(disk: str, wiped: Sequence[str]) -> bool:
 def plan_layout_command(
     disk: options.DiskArgument,
     *,
-    asked: LayoutOptions,
+    chosen: LayoutOptions,
     kept: options.KeptPlan,
     json_: options.JsonOption = False,
     geometry: options.Geometry,
@@ -160,7 +158,7 @@ def plan_layout_command(
     Exit code: 0 planned; 3 refused, with every reason.
     """
     refuse(options.show_inside(disk))
-    operation = Layout(disk, *asked.goal_and_request(disk, geometry))
+    operation = Layout(disk, *chosen.goal_and_request(disk, geometry))
     show_only(operation, json_=json_, kept=kept)
 
 
@@ -168,7 +166,7 @@ def plan_layout_command(
 def layout_command(
     disk: options.DiskArgument,
     *,
-    asked: LayoutOptions,
+    chosen: LayoutOptions,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     json_: options.EventsOption = False,
@@ -183,7 +181,7 @@ def layout_command(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the table was finished.
     """
     refuse(options.show_inside(disk, writes=not dry_run))
-    run_change(Layout(disk, *asked.goal_and_request(disk, geometry)), yes=yes, json_=json_, dry_run=dry_run)
+    run_change(Layout(disk, *chosen.goal_and_request(disk, geometry)), yes=yes, json_=json_, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +219,7 @@ class Layout(Operation):
         path = plan.disk.path
         if [part.extent for part in _look_again(plan).partitions] != [place.after for place in plan.places]:
             raise Stopped(
-                f"{path} reads back otherwise than it was planned",
-                hint=command("layout", path, "--wipe", shell_word(path)),
+                f"{path} does not read back as planned", hint=command("layout", path, "--wipe", shell_word(path))
             )
         seen = command("audit", path)
         if json_:
@@ -243,7 +240,7 @@ def _goal(parts: tuple[PartWish, ...], name: str | None) -> LayoutGoal:
     return goal
 
 
-# `aligntool demo`: the main job on a disk image of its own, without root.
+# `aligntool demo`: realign a disk image made for it, without root.
 
 _PICTURE_WIDTH = 100
 
@@ -277,15 +274,15 @@ def _audit_old_disk(image: str, picture: str | None) -> None:
     _comment(f"Making {image}: an MBR disk as Windows XP and a Linux of 2005 partitioned it ...")
     make_demo_image(image)
     report = _report(image)
-    _typed(command("audit --map", image))
+    _show_command(command("audit --map", image))
     print_lines(_lines(report, terminal_width()))
     if picture is not None:
         save_svg(_lines(report, _PICTURE_WIDTH), picture, title="aligntool audit --map", width=_PICTURE_WIDTH)
 
 
 def _show_demo_plan(image: str) -> Plan:
-    """Without the steps, which fill three screens."""
-    _typed(command("plan realign", image))
+    """Show the plan without its steps, which fill three screens."""
+    _show_command(command("plan realign", image))
     plan = find_plan(image, Request()).plan
     print_lines(plan_lines(plan, width=terminal_width(), brief=True))
     _comment(f"({len(plan.steps)} steps; the command itself shows each with every byte)")
@@ -293,9 +290,9 @@ def _show_demo_plan(image: str) -> Plan:
 
 
 def _realign(plan: Plan, image: str) -> None:
-    _typed(command("realign", image, "--yes"))
+    _show_command(command("realign", image, "--yes"))
     apply_plan(realign_of(image, Request()), plan, json_=False)
-    _typed(command("audit", image))
+    _show_command(command("audit", image))
     print_lines(audit_lines(_report(image), width=terminal_width(), verbose=False, quiet=False))
 
 
@@ -303,19 +300,19 @@ def _report(image: str) -> Report:
     return audit(look((image,)), {}, Wishes())
 
 
-def _typed(words: str) -> None:
+def _show_command(words: str) -> None:
     _comment(f"\n$ {words}\n")
 
 
 def _comment(words: str) -> None:
-    """Where both streams go to the same place, talk comes after the data that stand before it."""
+    """Write to standard error, after what went to standard output before: both may go to the same place."""
     sys.stdout.flush()
     for line in words.split("\n"):
         remark(line)
 
 
 def _lines(report: Report, width: int) -> Iterator[Line]:
-    """The table, and the picture of the first partition that is off."""
+    """Yield the audit, and a picture of the first misaligned partition of each disk."""
     found = {judged.disk.name: mends(judged) for judged in report.judged}
     yield from audit_lines(report, width=width, verbose=False, quiet=False, mends=found)
     yield ()

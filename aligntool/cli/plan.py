@@ -1,4 +1,4 @@
-"""Realign one disk: options, operation and result. What `realign`, `plan`, `apply`, `resume` and `rollback` share."""
+"""A change of one disk: options, operation and result, for `realign`, `plan`, `apply`, `resume` and `rollback`."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -37,13 +37,13 @@ class RealignOptions:
     layers: Annotated[bool, "--layers", "Move nothing; give each LUKS2 inside sectors of the drive's size."] = False
 
     def request(self, geometry: options.Geometry) -> Request:
-        """The options as one value. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
+        """Return the options as one value. Options override the values of a recipe. Raises Refused."""
         numbers = options.partition_numbers(self.partitions) or []
         if self.layers and (self.grain or self.recipe or self.shrink or self.journal):
             raise BadParameter("--layers moves nothing: of the other options only --partition goes with it")
         goal = recipe(self.recipe, "realign").goal if self.recipe else RealignGoal()
         if not isinstance(goal, RealignGoal):
-            raise Refused(f"the recipe {self.recipe} is none for a realign", hint="aligntool recipes list")
+            raise Refused(f"the recipe {self.recipe} is not for a realign", hint="aligntool recipes list")
         if self.grain is not None:
             goal = replace(goal, grain=self.grain, grain_given=True)
         if numbers:
@@ -56,7 +56,7 @@ class RealignOptions:
 
 
 def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
-    """The command lines that applying it runs, by the index of the step. DEVICE is a loop device over the partition."""
+    """Return the command lines that a plan runs, by the index of the step. DEVICE: a loop device over the partition."""
     lines: dict[int, tuple[str, ...]] = {}
     path = shell_word(plan.disk.path)
     for index, step in enumerate(plan.steps):
@@ -79,11 +79,11 @@ def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
 
 
 class Asked(Protocol):
-    """What was asked of another change of a disk than a realign."""
+    """A request for another change of a disk than a realign."""
 
     @property
     def request(self) -> Request:
-        """Return what it has in common with a realign."""
+        """Return the part that a realign has as well."""
 
     def find_plan(self, target: str, asked: Request) -> Found:
         """Look at the disk and plan. Raises Refused with every reason."""
@@ -96,7 +96,7 @@ class DiskChange(Operation):
     word: str
     disk: str
     asked: Request
-    kept: tuple[str, object]  # with a plan: what was asked for, and the key in its document
+    kept: tuple[str, object]  # saved with the plan: the key in its document, and the request
     find: Finder = find_plan
     rate: int | None = None  # bytes a second at most
 
@@ -117,8 +117,8 @@ class DiskChange(Operation):
 
     @contextmanager
     def locked(self, plan: Plan) -> Iterator[Applying]:
-        held = locked_realign(plan, self.asked, rate=self.rate, on_note=options.say, find=self.find)
-        with pipes_may_break(), held as applying:
+        lock = locked_realign(plan, self.asked, rate=self.rate, on_note=options.say, find=self.find)
+        with pipes_may_break(), lock as applying:
             yield applying
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
@@ -143,9 +143,9 @@ def disk_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
 def report_result(
     plan: Plan, disk: str, asked: Request, *, json_: bool, back: bool = False, kernel_behind: bool = False
 ) -> None:
-    """The disk, looked at and judged anew; `back`: the plan was undone. Raises Stopped.
+    """Look at the disk again and report it; `back`: the plan was undone. Raises Stopped.
 
-    `kernel_behind`: what is left to do is to make the kernel read the table, and nothing can be resumed.
+    `kernel_behind`: the kernel still has to read the new table; there is nothing to resume.
     """
     following = f"sudo partprobe {shell_word(disk)}, or restart the machine" if kernel_behind else ""
     end_change(

@@ -40,26 +40,24 @@ from aligntool.render.progress import bench_bar, bench_lines
 from aligntool.units import GIB, MIB, format_size
 from aligntool.values import dataclass
 
-# Targets of measurements: a file that is made, or a device; signals; files of results.
-
-# Before a measurement: what must not be written to, and what has no room.
+# Before a measurement: refuse targets that must not be written to, or have no room.
 
 
 def refuse_unless_device(target: Target) -> None:
-    """Raise Refused where --destructive is given for anything else."""
+    """Raise Refused if --destructive is given for anything but a device."""
     if target.kind is not TargetKind.DEVICE:
         hint = "in a folder writes are measured anyway, in a file of their own"
         raise Refused(f"--destructive is for devices, and {target.named} is a {target.kind}", hint=hint)
 
 
 def refuse_no_room(target: Target, size: int, option: str = "--size") -> None:
-    """Raise Refused where a file of `size` does not fit."""
+    """Raise Refused if a file of `size` bytes does not fit."""
     if target.free is not None and (words := room_words(size, target.free)):
         raise Refused(f"there is too little room in {target.path}: {words}", hint=f"{option} with less")
 
 
 def refuse_data(target: Target) -> str:
-    """The name of the device, which holds nothing. Raises Refused."""
+    """Return the name of the device. Raises Refused unless it is empty."""
     disk = look((target.path,)).disks[0]
     refuse_in_flight(disk.path)
     name = Path(target.path).resolve().name
@@ -73,32 +71,30 @@ def refuse_data(target: Target) -> str:
     return name
 
 
-# Around every measurement: where its result is kept, what is shown meanwhile, and how it is ended.
-#
-# `bench`, `probe` and `trace record` share it.
+# Around every measurement: progress, signals, saved results; for `bench`, `probe` and `trace record`.
 
 
 def bench_progress(*, still: bool = False) -> AbstractContextManager[Callable[[str, float, float | None], None]]:
-    """`still`: redrawn only when progress is reported."""
+    """Return a context that shows progress. `still`: redraw only when progress is reported."""
     on_terminal = redraws(sys.stderr, os.environ)
     return bench_bar(sys.stderr, still=still) if on_terminal else bench_lines(sys.stderr)
 
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """A closed terminal and `kill` end it as Ctrl-C does: fio with it, and the file goes. It goes, too, where
-    standard error is closed.
+    """Let a closed terminal and `kill` end a measurement as Ctrl-C does: fio ends, and the file is removed. It is
+    removed, too, if standard error is closed.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    caught = (each for each in STOPPING[1:] if signal.getsignal(each) != signal.SIG_IGN)  # nohup
+    caught = (each for each in STOPPING[1:] if signal.getsignal(each) != signal.SIG_IGN)  # ignored under nohup
     before = {each: signal.signal(each, stop) for each in caught}
     try:
         with pipes_may_break():
             yield
-    except BrokenPipeError:  # everything is put away by now
+    except BrokenPipeError:  # everything is cleaned up by now
         signal.raise_signal(signal.SIGPIPE)
         raise
     finally:
@@ -107,12 +103,12 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def overwritten(device: str, why: str = "") -> Stopped:
-    """For a measurement with writes that ended without a result."""
+    """Return the error of a measurement with writes that ended without a result."""
     return Stopped(f"there is no result, and a part of {device} may be overwritten{f': {why}' if why else ''}", hint="")
 
 
 def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
-    """fio's own words, run by run. Raises Refused when the folder cannot be made."""
+    """Return a function that saves fio's output of each run in a folder. Raises Refused if it cannot be made."""
     if folder is None:
         return lambda title, number, text: None
 
@@ -127,7 +123,7 @@ def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
 
 
 def keep_among_results(when: str, name: str, text: str) -> None:
-    """In the history. One that cannot be written is reported, and not an error."""
+    """Save a result in the history. A failure is reported, and is not an error."""
     folder = history_folder(dict(os.environ), root=os.geteuid() == 0)
     try:
         remark(f"kept in {keep_in_history(folder, when, name, text)}")
@@ -177,31 +173,31 @@ def probe(
     130 interrupted before.
     """
     kept.refuse()
-    asked = _Asked(limit, most or GIB, largest or 8 * MIB, sector_size, seed)
+    settings = _Settings(limit, most or GIB, largest or 8 * MIB, sector_size, seed)
     if Path(target).is_dir():
         if destructive:
             raise typer.BadParameter("--destructive is for disks; in a folder only the file is written")
-        job = partial(_in_folder, target, file_size or GIB // 2, asked)
+        job = partial(_in_folder, target, file_size or GIB // 2, settings)
     else:
-        disk = _look(target, asked.sector_size)
+        disk = _look(target, settings.sector_size)
         if destructive:
             _confirm(disk, yes=yes)
-        job = partial(_on_disk, disk, asked, destructive)
+        job = partial(_on_disk, disk, settings, destructive)
     began: dict[str, float] = {}
     try:
-        with ended_by_signals(), _awake(disk.path) if destructive else nullcontext(), _progress(began) as tell:
-            result = answer_apart(job, target, tell, remark)
+        with ended_by_signals(), _awake(disk.path) if destructive else nullcontext(), _progress(began) as report:
+            result = answer_apart(job, target, report, remark)
     except (KeyboardInterrupt, Killed) as end:
         if destructive and began:
             raise overwritten(disk.path, str(end)) from end
         raise
-    _tell(result, kept, verbose=verbose, json_=json_ or kept.piped)
+    _report(result, kept, verbose=verbose, json_=json_ or kept.piped)
     if result.interrupted:
         raise typer.Exit(ExitCode.STOPPED if destructive and result.written else ExitCode.INTERRUPTED)
 
 
-class _Asked:
-    """What both ways need of the options."""
+class _Settings:
+    """Options that apply to a disk and to a folder."""
 
     def __init__(self, limit_s: int, most: int, largest: int, sector_size: int | None, seed: int) -> None:
         self.limit_s, self.most, self.largest, self.sector_size, self.seed = (limit_s, most, largest, sector_size, seed)
@@ -209,30 +205,31 @@ class _Asked:
 
 
 Told = Callable[..., None]
-"""Told in the child, as `timing.Tell`, with what is done in front."""
+"""Reports progress from the child: as `timing.Tell`, with the activity as first argument."""
 
 
-def _on_disk(disk: Disk, asked: _Asked, destructive: bool, told: Told) -> ProbeResult:
-    """Nothing is asked of who only reads."""
+def _on_disk(disk: Disk, settings: _Settings, destructive: bool, report: Told) -> ProbeResult:
+    """Measure a disk, in the child. It is locked and checked only if it is written to."""
     with lock_disk(disk.path) if destructive else nullcontext():
         if destructive:
             _refuse_unless_empty(_look(disk.path, None))
         with timing.opened_disk(disk.path, write=destructive) as target:
-            least = asked.sector_size or disk.limits.logical_block_size or 512
+            least = settings.sector_size or disk.limits.logical_block_size or 512
             smallest = timing.smallest_request(target.reading, 0, least)
             places = unit_design.windows(disk.size or 0)
             shares = tuple(0.0 for _ in places) if destructive else timing.written_shares(target, places, smallest)
             kinds = tuple(unit_design.Kind) if destructive else (unit_design.Kind.READ,)
-            return _run(disk, target, unit_design.fullest(places, shares), smallest, kinds, asked, None, told)
+            return _run(disk, target, unit_design.fullest(places, shares), smallest, kinds, settings, None, report)
 
 
-def _in_folder(folder: str, file_size: int, asked: _Asked, told: Told) -> ProbeResult:
-    with timing.made_file(folder, file_size, partial(told, "filling")) as made:
-        disk = _look(made.disk, asked.sector_size)
-        least = asked.sector_size or disk.limits.logical_block_size or 512
+def _in_folder(folder: str, file_size: int, settings: _Settings, report: Told) -> ProbeResult:
+    """Measure a temporary file in a folder, in the child."""
+    with timing.made_file(folder, file_size, partial(report, "filling")) as made:
+        disk = _look(made.disk, settings.sector_size)
+        least = settings.sector_size or disk.limits.logical_block_size or 512
         smallest = timing.smallest_request(made.target.reading, 0, least)
         parts = unit_design.regions_among(made.extents)
-        return _run(disk, made.target, parts, smallest, tuple(unit_design.Kind), asked, made.target.path, told)
+        return _run(disk, made.target, parts, smallest, tuple(unit_design.Kind), settings, made.target.path, report)
 
 
 def _look(path: str, sector_size: int | None) -> Disk:
@@ -252,8 +249,8 @@ def _confirm(disk: Disk, *, yes: bool) -> None:
 
 
 def _refuse_unless_empty(disk: Disk) -> None:
-    """As for a benchmark. Raises Refused for a disk with a table, a file system or a signature, that fails, is in use,
-    or could not be looked at.
+    """Raise Refused, as for a benchmark, for a disk that has a table, a file system or a signature, that fails, is in
+    use, or could not be looked at.
     """
     try:
         refuse_destruction(disk, None)
@@ -269,30 +266,30 @@ def _run(
     parts: unit_design.Regions,
     smallest: int,
     kinds: tuple[unit_design.Kind, ...],
-    asked: _Asked,
+    settings: _Settings,
     file: str | None,
-    told: Told,
+    report: Told,
 ) -> ProbeResult:
-    if len(unit_design.levels(smallest, parts, asked.largest)) < unit_design.LEAST_LEVELS:
+    if len(unit_design.levels(smallest, parts, settings.largest)) < unit_design.LEAST_LEVELS:
         text = f"there is too little room to look for a unit: two regions of {format_size(parts[1].length)}"
         raise Refused(text, hint="a larger --size, or a larger disk")
-    rounds = unit_design.design(parts, smallest, kinds, asked.dice, most=asked.largest)
-    tell = partial(told, f"timing for at most {time_words(asked.limit_s)}")
-    timed = timing.time_rounds(rounds, target, limit_s=asked.limit_s, most_bytes=asked.most, tell=tell)
+    rounds = unit_design.design(parts, smallest, kinds, settings.dice, most=settings.largest)
+    report_round = partial(report, f"timing for at most {time_words(settings.limit_s)}")
+    timed = timing.time_rounds(rounds, target, limit_s=settings.limit_s, most_bytes=settings.most, tell=report_round)
     if not timed.rounds:
         raise KeyboardInterrupt
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what was measured is not lost any more
-    inference = infer(timed.samples, asked.dice)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # SIGTERM must not lose the measurement any more
+    inference = infer(timed.samples, settings.dice)
     return ProbeResult(
         disk=identity(disk), inference=inference, sector=smallest, regions=parts, rounds=timed.rounds, read=timed.read,
-        written=timed.written, zeros=timed.zeros, elapsed_s=timed.elapsed_s, seed=asked.seed,
+        written=timed.written, zeros=timed.zeros, elapsed_s=timed.elapsed_s, seed=settings.seed,
         interrupted=timed.interrupted, file=file,
     )  # fmt: skip
 
 
 @contextmanager
 def _awake(disk: str) -> Iterator[None]:
-    """Here and not where it is timed: a program beside that process would be taken for a part of its work."""
+    """Inhibit sleep, and not in the child: a program beside the child would be taken for a part of its work."""
     with awake(f"timing writes: {disk}") if Path(disk).is_block_device() else nullcontext("") as note:
         if note:
             remark(note)
@@ -301,19 +298,19 @@ def _awake(disk: str) -> Iterator[None]:
 
 @contextmanager
 def _progress(began: dict[str, float]) -> Iterator[Callable[[str, float], None]]:
-    """The bar of a benchmark. It is redrawn only on request, between two rounds: a thread that redraws would be
-    timed, too. `began`: gets when each part of the work was first told.
+    """Yield a benchmark's progress bar. It is redrawn only on request, between two rounds: a thread that redraws would
+    be timed, too. `began`: gets the time at which each activity was first reported.
     """
-    with bench_progress(still=True) as tell:
+    with bench_progress(still=True) as bar:
 
-        def say(what: str, share: float) -> None:
-            spent = monotonic() - began.setdefault(what, monotonic())
-            tell(what, share, spent * (1 - share) / share if share else None)
+        def report(activity: str, share: float) -> None:
+            elapsed_s = monotonic() - began.setdefault(activity, monotonic())
+            bar(activity, share, elapsed_s * (1 - share) / share if share else None)
 
-        yield say
+        yield report
 
 
-def _tell(result: ProbeResult, kept: options.Kept, *, verbose: bool, json_: bool) -> None:
+def _report(result: ProbeResult, kept: options.Kept, *, verbose: bool, json_: bool) -> None:
     print_lines(probe_json(result) if json_ else probe_lines(result, width=terminal_width(), verbose=verbose))
     if kept.file is None:
         return

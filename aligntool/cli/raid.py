@@ -1,4 +1,4 @@
-"""`aligntool raid plan`, `create`, `persist` and `tune`: a goal from the options, the plan, its application."""
+"""`aligntool raid plan`, `show`, `create`, `persist` and `tune`: a goal from the options, the plan, its application."""
 
 import os
 import sys
@@ -48,7 +48,7 @@ LEVELS = ("0", "1", "10", "5", "6")
 
 
 def level_word(text: str) -> str:
-    """ "10" or "raid10" as the kernel's word."""
+    """Return the kernel's word for a level such as "10" or "raid10", or raise a usage error."""
     word = text.lower().removeprefix("raid")
     if word not in LEVELS:
         raise typer.BadParameter(f"{text!r} is not a level; there are {', '.join(LEVELS)}")
@@ -88,7 +88,7 @@ class ArrayOptions:
     system: options.SystemOption = None
 
     def goal(self) -> RaidGoal:
-        """Return what is wanted, with new UUIDs. What is typed beside a recipe comes before the recipe's own.
+        """Return the goal, with new UUIDs. Options override the values of a recipe.
 
         Raises Refused.
         """
@@ -100,11 +100,11 @@ class ArrayOptions:
         if self.measured:
             tuned.parse_tuning(measured)
         system = self.system or find_distribution()
-        if system is None:  # the wrong files and commands would make no array come back
+        if system is None:  # with another system's files and commands no array would start
             raise Refused("this system's family is not known", hint=f"--system: {', '.join(SYSTEMS)}")
         return replace(
             goal,
-            **{name: value for name in _OF_GOAL if (value := getattr(self, name))},
+            **{name: value for name in _GOAL_FIELDS if (value := getattr(self, name))},
             mount_at=goal.mount_at if mount_at is None else mount_at,
             members="whole-drives" if self.whole else goal.members,
             wipe=tuple(resolved(name) for name in self.wipe or ()),
@@ -113,23 +113,23 @@ class ArrayOptions:
         )
 
 
-# Options that are fields of the goal as they are.
-_OF_GOAL = (
+# Options that are also fields of the goal.
+_GOAL_FIELDS = (
     "chunk", "workload", "filesystem", "layout", "bitmap", "name", "database_page", "spare_room", "metadata",
 )  # fmt: skip
 
 
 def _goal(level: str | None, name: str | None) -> RaidGoal:
-    """From a recipe, or all recommended; with new UUIDs."""
+    """Return the goal of a recipe, or one with the recommended values; with new UUIDs."""
     goal = recipe(name, "raid").goal if name else RaidGoal(level or "")
     if not isinstance(goal, RaidGoal) or not (level or name):
         raise typer.BadParameter("no RAID level given: --level 1, or --recipe NAME of aligntool recipes list")
     array = uuid.uuid4().hex
-    words = (array[at : at + 8] for at in range(0, 32, 8))
+    words = (array[start : start + 8] for start in range(0, 32, 8))
     return replace(goal, level=level or goal.level, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4()))
 
 
-# `aligntool raid persist`: an array that is there starts at every boot.
+# `aligntool raid persist`: start an existing array at every boot.
 
 
 @ends_stream
@@ -158,7 +158,7 @@ def persist_command(
     operation = Persist(array, PersistGoal(system, mount), root)
     if not (dry_run or kept.output is not None or root is not None):
         return run_change(operation, yes=yes, json_=json_)
-    # The arrays of a captured machine are not here.
+    # The plan of a captured machine cannot be applied here.
     show_only(operation, json_=json_, kept=kept, applicable=root is None)
 
 
@@ -211,7 +211,7 @@ class Persist:
 
 
 def plan_command(
-    drives: DrivesArgument, *, asked: ArrayOptions, kept: options.KeptPlan, json_: options.JsonOption = False
+    drives: DrivesArgument, *, chosen: ArrayOptions, kept: options.KeptPlan, json_: options.JsonOption = False
 ) -> None:
     """Plan an array, and show how it would be made.
 
@@ -221,17 +221,17 @@ def plan_command(
 
     Exit code: 0 planned; 3 refused, with every reason.
     """
-    operation = CreateArray(tuple(drives), asked.goal())
+    operation = CreateArray(tuple(drives), chosen.goal())
     show_only(operation, json_=json_, kept=kept)
 
 
 def typed() -> list[str]:
-    """Return what was typed behind `raid plan` or the like, which is also typed as `plan raid`."""
-    return sys.argv[next(at for at, word in enumerate(sys.argv) if word in ("raid", "plan")) + 2 :]
+    """Return the words typed after `raid plan` or the like; `plan raid` is the same."""
+    return sys.argv[next(index for index, word in enumerate(sys.argv) if word in ("raid", "plan")) + 2 :]
 
 
 def carried_out(name: str, words: Sequence[str]) -> str:
-    """What carries out a plan that was only shown: the command `name` with the `words` that asked for the plan."""
+    """Return the command that applies a plan that was only shown: `name`, with the `words` typed for the plan."""
     return " ".join((f"sudo aligntool {name}", *(shell_word(word) for word in words if word != "--dry-run")))
 
 
@@ -268,14 +268,14 @@ def show_command(
     page_lines(shown.arrays_json(views) if json_ else shown.array_lines(views, width=terminal_width()))
 
 
-# `aligntool raid create`: an array made of drives, with everything that makes it come back after a reboot.
+# `aligntool raid create`: make an array of drives, with everything that starts it at every boot.
 
 
 @ends_stream
 def create_command(
     drives: DrivesArgument,
     *,
-    asked: ArrayOptions,
+    chosen: ArrayOptions,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     wait: Annotated[bool, "--wait", "Return when the first resynchronisation is done."] = False,
@@ -289,7 +289,7 @@ def create_command(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
-    operation = CreateArray(tuple(drives), asked.goal(), with_goal=False, wait=wait)
+    operation = CreateArray(tuple(drives), chosen.goal(), with_goal=False, wait=wait)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 
@@ -333,7 +333,7 @@ class CreateArray:
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:
-    """ "64KiB,128KiB" in bytes."""
+    """Return the sizes in a text such as "64KiB,128KiB", in bytes."""
     return tuple(options.size(word) for word in text.split(",")) if text else ()
 
 
@@ -415,7 +415,7 @@ def _find_sweep(
 
 
 def _refuse_leftovers(drives: list[str], members: Sequence[Judged]) -> None:
-    """A sweep that the power ended leaves test arrays behind; they are recognised, and --clear is offered."""
+    """Raise Refused, with --clear as the hint, if a sweep that a power cut ended has left test arrays."""
     found = [judged.disk.name for judged in members if has_test_array(judged.disk)]
     if found:
         text = f"{', '.join(found)} still hold a test array of a sweep that was cut off"
@@ -428,76 +428,76 @@ def _confirm(devices: Sequence[str], yes: bool) -> None:
 
 
 def _run(sweep: Sweep, goal: RaidGoal, kept: options.Kept, look_again: Callable[[], None]) -> None:
-    """Measure, keep, report; also what there is when it ends early. Raises Stopped then."""
+    """Measure, save, report, even if the sweep ends early. Raises Stopped then."""
     measuring = Measuring(sweep)
-    said, hint = [], ""
+    errors, hint = [], ""
     with pipes_may_break():
         try:
-            with ended_by_signals(), _listened() as tell, recorded("raid tune", sweep.members):
-                measuring.run(tell, look_again)
+            with ended_by_signals(), _stop_if_closed() as progress, recorded("raid tune", sweep.members):
+                measuring.run(progress, look_again)
         except Stopped as error:
-            said, hint = [str(error)], error.hint
+            errors, hint = [str(error)], error.hint
         except KeyboardInterrupt:
             if not measuring.wrote:
                 raise
-            said = ["interrupted"]
-        said += ["the sweep ended early"] if said and not measuring.complete else []
+            errors = ["interrupted"]
+        errors += ["the sweep ended early"] if errors and not measuring.complete else []
         tuning = measuring.tuning(complete=measuring.complete)
         if tuning.samples:
-            said = keep_and_tell(tuning, sweep, goal, kept, said)
-    if said:
-        raise Stopped("; ".join(said), hint=hint)
+            errors = keep_and_tell(tuning, sweep, goal, kept, errors)
+    if errors:
+        raise Stopped("; ".join(errors), hint=hint)
 
 
 @contextmanager
-def _listened() -> Iterator[Callable[[str, float, float | None], None]]:
-    """Raise Stopped when standard error is closed; nothing is written there any more."""
+def _stop_if_closed() -> Iterator[Callable[[str, float, float | None], None]]:
+    """Yield a function that shows progress. It raises Stopped if stderr is closed, and discards later output."""
 
-    def say(words: str, share: float, left_s: float | None) -> None:
+    def report(words: str, share: float, left_s: float | None) -> None:
         try:
-            tell(words, share, left_s)
+            progress(words, share, left_s)
         except OSError as error:
-            _say_no_more()
+            _discard_stderr()
             raise Stopped(f"standard error cannot be written: {error.strerror}", hint="") from error
 
     with ExitStack() as bar:
-        tell = bar.enter_context(bench_progress())
+        progress = bar.enter_context(bench_progress())
         try:
-            yield say
+            yield report
         finally:
             try:
                 bar.close()
             except OSError:
-                _say_no_more()
+                _discard_stderr()
 
 
-def _say_no_more() -> None:
+def _discard_stderr() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-def keep_and_tell(tuning: Tuning, sweep: Sweep, goal: RaidGoal, kept: options.Kept, said: list[str]) -> list[str]:
-    """Kept before it is shown, because the reader may be gone. `said`: what went wrong until then; with what went
-    wrong here and where the result is, or nothing where all went well.
+def keep_and_tell(tuning: Tuning, sweep: Sweep, goal: RaidGoal, kept: options.Kept, errors: list[str]) -> list[str]:
+    """Save the result, then show it, because the pipe may be closed. Return the `errors` so far with those from here
+    and the place of the result, or nothing if all went well.
     """
     choice = tuned.choose(tuning.samples, sweep.recommended)
     text = tuned.tuning_text(tuning, _verdict(choice, sweep.recommended))
     where = f"what was measured is in {kept.file}" if kept.file else ""
     try:
         kept.write(text)
-    except Refused as error:  # minutes of measuring are not thrown away because a disk is full
-        said, where = [*said, str(error)], ""
+    except Refused as error:  # a full disk does not discard minutes of measuring
+        errors, where = [*errors, str(error)], ""
     try:
         if not kept.piped:
             print_lines(sweeps.tuning_lines(tuning, choice, sweep.recommended, width=terminal_width()))
         if where and kept.file:
             typed = (("→ ", Style.DIM), (sweeps.plan_command(sweep, goal, kept.file), Style.TYPE))
-            print_lines([plain(f"Kept in {kept.file}. An array that goes by it:"), typed])
+            print_lines([plain(f"Kept in {kept.file}. An array that uses it:"), typed])
         else:
             sys.stdout.write(text)
         sys.stdout.flush()
     except Refused as error:
-        return [*said, str(error), where or "the result is lost"]
-    return said and [*said, where or "the result stands above instead"]
+        return [*errors, str(error), where or "the result is lost"]
+    return errors and [*errors, where or "the result stands above instead"]
 
 
 def _verdict(choice: tuned.Choice, recommended: int) -> dict[str, object]:
@@ -511,29 +511,28 @@ def _verdict(choice: tuned.Choice, recommended: int) -> dict[str, object]:
     }
 
 
-# `aligntool raid tune --clear`: test arrays that a sweep left behind, because the power went or it was
-# killed.
+# `aligntool raid tune --clear`: remove test arrays that a sweep left behind after a power cut or a kill.
 #
-# It looks at superblocks only, and touches those of test arrays only.
+# It reads only superblocks, and writes only to those of test arrays.
 
 
 def clear_members(drives: list[str], *, yes: bool) -> None:
-    """Raises Refused where a member holds anything else, or nothing; Stopped where something is left."""
+    """Remove test arrays. Raises Refused if a member has another array, or if there is none; Stopped if one is left."""
     members, _, _, _ = acting.look_at_members(drives)
     devices = [str(Path(name if "/" in name else f"/dev/{name}").resolve()) for name in drives]
     found = {device: examine(device) for device in devices}
-    strange = [device for device, values in found.items() if values and not is_test(values)]
-    if strange:
-        raise Refused(f"{', '.join(strange)}: an array that is not a test array; nothing was written")
-    ours = [device for device in devices if found[device]]
-    if not ours:
+    others = [device for device, values in found.items() if values and not is_test(values)]
+    if others:
+        raise Refused(f"{', '.join(others)}: an array that is not a test array; nothing was written")
+    test_devices = [device for device in devices if found[device]]
+    if not test_devices:
         raise Refused(f"no test array lies on {', '.join(devices)}; nothing was written")
-    _confirm(ours, yes)
-    with locked([judged.disk.path for judged in members]), recorded("raid tune --clear", ours):
-        take_away(ours)
-    wiped = " ".join(f"--wipe {shell_word(device)}" for device in ours)
+    _confirm(test_devices, yes)
+    with locked([judged.disk.path for judged in members]), recorded("raid tune --clear", test_devices):
+        take_away(test_devices)
+    wiped = " ".join(f"--wipe {shell_word(device)}" for device in test_devices)
     sys.stdout.write(
-        f"Removed: the test arrays on {', '.join(ours)}.\n"
+        f"Removed: the test arrays on {', '.join(test_devices)}.\n"
         f"What their loads wrote is still there: aligntool raid create takes these members with {wiped}; blkdiscard "
         "--zeroout DEVICE empties one for another sweep.\n"
     )

@@ -54,7 +54,7 @@ from aligntool.render.lines import plain, show
 from aligntool.render.progress import status_json, status_lines, steps_left, table_lines
 from aligntool.units import KIB
 
-# `aligntool apply`: a plan that was kept, if it is still true.
+# `aligntool apply`: apply a saved plan, if it is still valid.
 
 
 @ends_stream
@@ -75,13 +75,13 @@ def apply(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
     text = read_text(file, hint="aligntool audit")
-    operation, plan = _kept(text, rate, key_file)
+    operation, plan = _saved_plan(text, rate, key_file)
     refuse(options.show_inside(plan.disk.path, writes=True))
     run_change(operation, yes=yes, json_=json_, kept=plan)
 
 
-def _kept(text: str, rate: int | None, key_file: str | None) -> tuple[Operation, Plan]:
-    """Return a plan that was kept, and the operation that plans the same again from what was asked for."""
+def _saved_plan(text: str, rate: int | None, key_file: str | None) -> tuple[Operation, Plan]:
+    """Return the operation that makes a saved plan again from its request, and the saved plan."""
     plan = from_json(text)
     path = plan.disk.path
     match plan.purpose:
@@ -105,8 +105,7 @@ def _kept(text: str, rate: int | None, key_file: str | None) -> tuple[Operation,
     return realign_of(path, asked_of(text, "asked", Request), rate), plan
 
 
-# `aligntool status`, `resume`, `rollback`: a disk in flight, from the disk; an unfinished array by its
-# record.
+# `aligntool status`, `resume`, `rollback`: of a disk in flight by its journal, of an unfinished array by its record.
 
 _LEAST = 64 * KIB  # bytes; the tables alone take more than half of it
 
@@ -140,25 +139,25 @@ def status(
     """
     record = _record(disk, journal)
     if record is not None:
-        disk, found = record.plan.disk.path, array_status(record)
-        following = tuple(ways_on(disk).split("\n"))
+        disk, current = record.plan.disk.path, array_status(record)
+        next_commands = tuple(ways_on(disk).split("\n"))
     elif disk is not None:
         refuse(options.show_inside(disk))
-        found = _standing(disk, journal)
-        following = _next(found, disk, journal)
+        current = _disk_status(disk, journal)
+        next_commands = _next_commands(current, disk, journal)
     else:
         none = "No array is unfinished here. Disks in flight are named by: sudo aligntool audit"
         print_lines(status_json(None, Status("old", ())) if json_ else [plain(none)])
         return
-    lines = status_lines(disk, found, width=terminal_width(), type_next=following)
-    print_lines(status_json(disk, found, type_next=following) if json_ else lines)
+    lines = status_lines(disk, current, width=terminal_width(), type_next=next_commands)
+    print_lines(status_json(disk, current, type_next=next_commands) if json_ else lines)
 
 
 @ends_stream
 def resume(
     disk: TargetArgument = None,
     *,
-    asked: Recovery,
+    chosen: Recovery,
     key_file: options.KeyFileOption = None,
     json_: options.EventsOption = False,
 ) -> None:
@@ -171,11 +170,11 @@ def resume(
     Exit code: 0 the disk or array is in its new state, 3 nothing is in flight there or not confirmed, 4 stopped before
     the end again.
     """
-    _recover(disk, asked, back=False, json_=json_, key_file=key_file)
+    _recover(disk, chosen, back=False, json_=json_, key_file=key_file)
 
 
 @ends_stream
-def rollback(disk: TargetArgument = None, *, asked: Recovery, json_: options.EventsOption = False) -> None:
+def rollback(disk: TargetArgument = None, *, chosen: Recovery, json_: options.EventsOption = False) -> None:
     """Undo an interrupted move or array.
 
     It shows what is to be undone and asks. Every partition returns to its old place; everything made for an array is
@@ -186,12 +185,13 @@ def rollback(disk: TargetArgument = None, *, asked: Recovery, json_: options.Eve
     Exit code: 0 everything is in its old state, 3 nothing is in flight there or not confirmed, 4 stopped before the end
     again, or the move is complete and is not undone.
     """
-    _recover(disk, asked, back=True, json_=json_)
+    _recover(disk, chosen, back=True, json_=json_)
 
 
 def _record(target: str | None, journal: str | None) -> Record | None:
-    """A journal that is named belongs to a move. Without root the records cannot be read, and a disk may be asked for
-    all the same.
+    """Return the record of an unfinished array, or None. A named journal belongs to a move.
+
+    Without root the records cannot be read, but a disk can be named all the same.
     """
     if target is not None:
         refuse_ambiguous(target)
@@ -203,62 +203,62 @@ def _record(target: str | None, journal: str | None) -> Record | None:
     return record_of(target)
 
 
-def _recover(disk: str | None, asked: Recovery, *, back: bool, json_: bool, key_file: str | None = None) -> None:
-    journal = asked.journal
+def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key_file: str | None = None) -> None:
+    journal = chosen.journal
     record = _record(disk, journal)
     if disk is None or record is not None:
         record = unfinished(record)
-        if _goes_on(record.plan.disk.path, array_status(record), asked, back=back, json_=json_):
+        if _confirmed(record.plan.disk.path, array_status(record), chosen, back=back, json_=json_):
             if record.plan.purpose == "layers" and not back:
                 report_layers(go_on(record, back=False, json_=json_, key=read_key(key_file)), json_=json_)
             else:
                 recover_array(record, json_=json_, back=back)
         return
-    refuse(options.show_inside(disk, writes=not asked.dry_run))
-    found = _standing(disk, journal, any_table=asked.restore_table)
-    plan = _in_flight(found, disk)
-    restore = asked.restore_table and found.restore_table
-    # A table that another program changed is refused below, or has a question of its own.
-    if not _goes_on(disk, found, replace(asked, yes=asked.yes or found.restore_table), back=back, json_=json_):
+    refuse(options.show_inside(disk, writes=not chosen.dry_run))
+    current = _disk_status(disk, journal, any_table=chosen.restore_table)
+    plan = _plan_in_flight(current, disk)
+    restore = chosen.restore_table and current.restore_table
+    # A table that another program changed is refused below, or has a confirmation of its own.
+    if not _confirmed(disk, current, replace(chosen, yes=chosen.yes or current.restore_table), back=back, json_=json_):
         return
-    shown = confirm_restoring(disk, journal, plan, yes=asked.yes) if restore else None
+    shown = confirm_restoring(disk, journal, plan, yes=chosen.yes) if restore else None
 
     @contextmanager
     def locked(note: Callable[[str], object]) -> Iterator[Applying]:
-        with locked_disk(plan, disk, on_note=note, journal_file=journal, rate=asked.rate) as context:
+        with locked_disk(plan, disk, on_note=note, journal_file=journal, rate=chosen.rate) as context:
             if shown is not None:
                 refuse_another(context.device, plan, shown)
-            act = move.rollback if back else move.resume
-            events = act(context, restore_table=restore)
-            way, ways = Moment.UNDOING if back else Moment.RESUMED, ways_on(disk, *journal_words(journal))
-            yield Applying(events, ways, hurrying(context), way, disk, context.unanswered)
+            run = move.rollback if back else move.resume
+            events = run(context, restore_table=restore)
+            moment, ways = Moment.UNDOING if back else Moment.RESUMED, ways_on(disk, *journal_words(journal))
+            yield Applying(events, ways, hurrying(context), moment, disk, context.unanswered)
 
     with locked_apart(locked, plan, disk) as applying:
-        behind = follow(plan, applying, json_=json_, in_flight=True)
-    report_result(plan, disk, Request(), json_=json_, back=back, kernel_behind=behind)
+        kernel_behind = follow(plan, applying, json_=json_, in_flight=True)
+    report_result(plan, disk, Request(), json_=json_, back=back, kernel_behind=kernel_behind)
     if journal:
         remark(f"{journal} is not needed any more")
 
 
-def _goes_on(disk: str, found: Status, asked: Recovery, *, back: bool, json_: bool) -> bool:
-    """Show what is in flight and what is left to do, and ask; False with --dry-run. Raises Refused."""
-    if asked.dry_run and json_:
-        print_lines(status_json(disk, found))
+def _confirmed(disk: str, current: Status, chosen: Recovery, *, back: bool, json_: bool) -> bool:
+    """Show what is in flight and what is left to do, and ask. Return False with --dry-run. Raises Refused."""
+    if chosen.dry_run and json_:
+        print_lines(status_json(disk, current))
         return False
-    lines = (*status_lines(disk, found, width=terminal_width()), *steps_left(found, back=back))
-    on_screen = sys.stdout if asked.dry_run else sys.stderr
+    lines = (*status_lines(disk, current, width=terminal_width()), *steps_left(current, back=back))
+    on_screen = sys.stdout if chosen.dry_run else sys.stderr
     show(lines, on_screen, color=options.colored(on_screen))
-    if not asked.dry_run and found.plan:
-        options.confirm_disk(disk, *identity(found.plan, disk), asked.yes)
-    return not asked.dry_run
+    if not chosen.dry_run and current.plan:
+        options.confirm_disk(disk, *identity(current.plan, disk), chosen.yes)
+    return not chosen.dry_run
 
 
-def _standing(disk: str, journal: str | None, *, any_table: bool = False) -> Status:
-    """Look without a lock, because the disk may be in use. Raises Refused."""
-    return in_time(lambda: _found(disk, journal, any_table=any_table), " or ".join(filter(None, (disk, journal))))
+def _disk_status(disk: str, journal: str | None, *, any_table: bool = False) -> Status:
+    """Return the status of a disk, read without a lock because the disk may be in use. Raises Refused."""
+    return in_time(lambda: _read_status(disk, journal, any_table=any_table), " or ".join(filter(None, (disk, journal))))
 
 
-def _found(disk: str, journal: str | None, *, any_table: bool) -> Status:
+def _read_status(disk: str, journal: str | None, *, any_table: bool) -> Status:
     with naming(disk), look_only(disk) as device, look_only(journal) if journal else nullcontext() as file:
         refuse_partition(disk, Path(disk).stat())
         if device.size < _LEAST:
@@ -272,29 +272,29 @@ def _found(disk: str, journal: str | None, *, any_table: bool) -> Status:
             raise Refused(f"{disk} cannot be read: {error.strerror}", hint=command("audit", disk)) from error
 
 
-def _in_flight(found: Status, disk: str) -> Plan:
-    if found.state != "in-flight" or found.plan is None:
+def _plan_in_flight(current: Status, disk: str) -> Plan:
+    if current.state != "in-flight" or current.plan is None:
         hint = clear_hint_of(disk) or command("audit", disk)
-        raise Refused(f"{disk}: {found.sentences[0]}", hint=hint, code="not-in-flight", subject=disk)
-    return found.plan
+        raise Refused(f"{disk}: {current.sentences[0]}", hint=hint, code="not-in-flight", subject=disk)
+    return current.plan
 
 
-def _next(found: Status, disk: str, journal: str | None) -> tuple[str, ...]:
-    if found.state != "in-flight":
+def _next_commands(current: Status, disk: str, journal: str | None) -> tuple[str, ...]:
+    if current.state != "in-flight":
         return ()
     ways = ways_on(disk, *journal_words(journal)).split("\n")
-    return tuple(f"{way} --restore-table" for way in ways) if found.restore_table else tuple(ways)
+    return tuple(f"{way} --restore-table" for way in ways) if current.restore_table else tuple(ways)
 
 
-# `--restore-table`: the table of a disk in flight put back after another program changed it.
+# `--restore-table`: restore the table of a disk in flight after another program changed it.
 #
-# The entries that go may be of partitions that were made in the meantime.
+# The entries that are removed may be of partitions that were made in the meantime.
 
 
 def confirm_restoring(disk: str, journal_file: str | None, plan: Plan, *, yes: bool) -> TableReading:
-    """Show the table found and the one to be written, and ask. Return the one that was shown as found.
+    """Show the table found and the table to be written, and ask. Return the table found.
 
-    Raises Refused, also where a partition that was added lies where the move reads or writes.
+    Raises Refused, also if an added partition lies where the move reads or writes.
     """
     with look_only(disk) as device, look_only(journal_file) if journal_file else nullcontext() as file:
         journal = find_journal(device, file, any_table=True)
@@ -306,7 +306,7 @@ def confirm_restoring(disk: str, journal_file: str | None, plan: Plan, *, yes: b
         show(
             table_lines(f"the partition table {which}", table.partitions), sys.stderr, color=options.colored(sys.stderr)
         )
-    refuse(_overwritten(disk, plan, found.partitions, written.partitions))
+    refuse(_overwritten_refusals(disk, plan, found.partitions, written.partitions))
     options.confirm_disk(disk, *identity(plan, disk), yes)
     return found
 
@@ -316,16 +316,16 @@ def read_found(device: Device, plan: Plan) -> TableReading:
 
 
 def refuse_another(device: Device, plan: Plan, shown: TableReading) -> None:
-    """Raises Refused when the table is not the one that was shown."""
+    """Raise Refused if the table is not the one that was shown."""
     if read_found(device, plan) != shown:
         text = "the partition table was changed again since it was shown"
         raise Refused(text, hint="type the same again", code="table-changed")
 
 
-def _overwritten(
+def _overwritten_refusals(
     disk: str, plan: Plan, found: Sequence[TableEntry], written: Sequence[TableEntry]
 ) -> Iterator[Refusal]:
-    """Of each partition that the table to be written lacks and that lies where the move still reads or writes."""
+    """Yield a refusal for each partition that the table to be written lacks and that the move would still touch."""
     known = {part.extent for part in written} | set(places_in_use(plan, with_journal=False))
     for part in found:
         in_the_way = any(part.extent.overlaps(place) for place in places_in_use(plan))

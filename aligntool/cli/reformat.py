@@ -60,13 +60,13 @@ class Reformat:
         disk = replace(disk, taken=acting.taken(disk))
         known = members_of(report.judged)
         names = disk.array.members if disk.array else ()
-        asked = {
-            name: replace(one, judged=replace(one.judged, disk=_asked(one.disk)))
+        members = {
+            name: replace(member, judged=replace(member.judged, disk=_with_health(member.disk)))
             for name in names
-            if (one := known.get(name))
+            if (member := known.get(name))
         }
-        closer = look_closer(disk, list(asked.values()))
-        plan = plan_reformat(disk, asked, [one.disk for one in report.judged], self.goal, closer)
+        closer = look_closer(disk, list(members.values()))
+        plan = plan_reformat(disk, members, [member.disk for member in report.judged], self.goal, closer)
         acting.refuse_unready(needs_of_plan(plan, here=True))
         return plan
 
@@ -85,10 +85,10 @@ class Reformat:
         acting.refuse_changed(plan, self.make_plan())
 
     def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
-        return acting.locked_array(plan, self.make_plan, check=lambda: self._refuse_held(plan))
+        return acting.locked_array(plan, self.make_plan, check=lambda: self._refuse_opened(plan))
 
-    def _refuse_held(self, plan: Plan) -> None:
-        """Raises Refused where a program has the array open exclusively that neither sysfs nor a mount shows."""
+    def _refuse_opened(self, plan: Plan) -> None:
+        """Raise Refused if a program that neither sysfs nor a mount shows has the array open exclusively."""
         if plan.disk.sector_size < self.goal.block_size:
             with alone([plan.disk.path]):
                 return
@@ -104,5 +104,5 @@ class Reformat:
         acting.tell_array(plan, json_=json_)
 
 
-def _asked(disk: Disk) -> Disk:
+def _with_health(disk: Disk) -> Disk:
     return replace(asked_health(disk), taken=acting.taken(disk))

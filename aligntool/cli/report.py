@@ -64,9 +64,9 @@ def report(
 
     Exit code: 0 written, with or without findings; 3 refused, and nothing was written.
     """
-    _check_words(output, chart, svg, png)
+    _check_options(output, chart, svg, png)
     root = options.one_machine(sysroot)
-    if output is None and chart == TOPIC:  # no disk has to be looked at for it
+    if output is None and chart == TOPIC:  # it needs no disk
         return _write(_drawn(queue_picture(), svg, png), overwrite=overwrite)
     measured = measured_of([read_any(file) for file in bench or ()])
     given = Given(sector_size=geometry.sector_size, physical_sector_size=geometry.physical_sector_size)
@@ -76,7 +76,7 @@ def report(
     if targets:
         refuse(Refusal("not-read", each.what, f"{each.what}: {each.why}", each.hint) for each in inventory.unseen)
     content = _content(inventory, Wishes(page_size=geometry.page_size, grain=grain or MIB), measured)
-    content = _named(content, targets, root)
+    content = _with_name(content, targets, root)
     pages = _drawn(_find_picture(content, chart), svg, png) if chart else []
     if output is not None:
         pages.insert(0, (output, page_html(content).encode()))
@@ -85,7 +85,7 @@ def report(
         say(f"{unseen.what}: {unseen.why}")
 
 
-def _check_words(output: str | None, chart: str | None, svg: str | None, png: str | None) -> None:
+def _check_options(output: str | None, chart: str | None, svg: str | None, png: str | None) -> None:
     if chart is not None and not (svg or png):
         raise typer.BadParameter("no file given for the picture: --svg FILE or --png FILE")
     if (svg or png) and chart is None:
@@ -105,8 +105,8 @@ def _content(inventory: Inventory, wishes: Wishes, measured: tuple[Measured, ...
     return Content(found, arrays_of(found, (), rates), mends, measured, made, rates)
 
 
-def _named(content: Content, targets: list[str] | None, sysroot: str | None) -> Content:
-    """With the name of what was looked at, and how warm the drives of this machine are."""
+def _with_name(content: Content, targets: list[str] | None, sysroot: str | None) -> Content:
+    """Return the content with the name of the machine or targets, and the temperatures of its drives."""
     if sysroot is not None:
         return replace(content, machine=Path(sysroot).name.partition(".tar")[0])
     found = ((judged.disk.name, temperature_of(judged.disk.name)) for judged in content.report.judged)

@@ -1,7 +1,7 @@
-"""Change a machine: show a plan, confirm it, hold what it needs, see that it is still true, apply it, verify it.
+"""Change a machine: show a plan, confirm it, lock what it needs, check that it is still valid, apply and verify it.
 
-Every command that applies a plan (realign, layout, raid create, persist, reformat, apply) is an `Operation`, and
-`run_change` is what all of them go through. resume and rollback continue a plan that was confirmed (cli/recover.py).
+Every command that applies a plan (realign, layout, raid create, persist, reformat, apply) is an `Operation` that
+goes through `run_change`. resume and rollback continue a plan that was confirmed (cli/recover.py).
 """
 
 import os
@@ -34,30 +34,30 @@ from aligntool.steps import DriveStep, EditFile, WriteFile
 
 
 class Operation(Protocol):
-    """One kind of change: from what was asked for to a verified result."""
+    """One kind of change, from the request to a verified result."""
 
     def make_plan(self) -> Plan:
         """Look and plan. Raises Refused with every reason."""
 
     def document(self, plan: Plan) -> str:
-        """Return the plan as JSON, with what was asked for."""
+        """Return the plan as JSON, with the request."""
         return to_json(plan) + "\n"
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
-        """Return the plan as text. `type_next`: the command that applies it, where it is only shown."""
+        """Return the plan as text. `type_next`: the command that applies it, if it is only shown."""
 
     def next_command(self) -> str:
         """Return the command that makes and applies this plan."""
 
     def refuse_changed(self, plan: Plan) -> None:
-        """Raise Refused where a plan that was kept in a file is no longer true."""
+        """Raise Refused if a plan that was saved in a file is no longer valid."""
         return
 
     def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
-        """Lock what is written to and see that the plan is still true. Raises Refused while nothing is written."""
+        """Lock what is written to, and check that the plan is still valid. Raises Refused while nothing is written."""
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
-        """Look at the result and report it. Raises Stopped where it cannot be looked at, or is not as planned."""
+        """Look at the result and report it. Raises Stopped if it cannot be looked at, or is not as planned."""
 
 
 NOT_KEPT = KeptPlan()
@@ -66,7 +66,7 @@ NOT_KEPT = KeptPlan()
 def run_change(
     operation: Operation, *, yes: bool, json_: bool, dry_run: bool = False, kept: Plan | None = None
 ) -> None:
-    """Apply a plan that is made now, or one that was `kept` in a file. Raises Refused and Stopped."""
+    """Apply a plan that is made now, or the saved plan `kept`. Raises Refused and Stopped."""
     if dry_run:
         return show_only(operation, json_=json_)
     if kept is not None:
@@ -79,28 +79,30 @@ def run_change(
             write_end("new", changed=False, sentences=("nothing to do",))
         return
     require_libparted(plan)
-    about = summary_lines(plan, width=terminal_width())  # the plan may have left the screen
+    about = summary_lines(plan, width=terminal_width())  # the plan may have scrolled off the screen
     confirm_disk(_written_to(plan), *identity(plan, plan.disk.path), yes, about)
     apply_plan(operation, plan, json_=json_)
 
 
 def apply_plan(operation: Operation, plan: Plan, *, json_: bool) -> None:
-    """Hold, see that the plan is still true, apply, verify. Raises Refused before the first write, Stopped after it."""
+    """Lock, check the plan again, apply, verify. Raises Refused before the first write, Stopped after it."""
     with operation.locked(plan) as applying:
         behind = follow(plan, applying, json_=json_)
     operation.verify(plan, json_=json_, kernel_behind=behind)
 
 
 def show_only(operation: Operation, *, json_: bool, kept: KeptPlan = NOT_KEPT, applicable: bool = True) -> None:
-    """Show a plan that is not applied now, and keep it where it is asked for. `applicable`: on this machine."""
+    """Show a plan without applying it, and save it if requested. `applicable`: it can be applied on this machine."""
     plan = in_time(operation.make_plan)
     kept.write(operation.document(plan))
     if json_ or kept.piped:
         sys.stdout.write(operation.document(plan))
         return
-    # It is the disk, and not the file, that may need root.
-    next_ = f"{sudo(plan.disk.path)}aligntool apply {shell_word(kept.file)}" if kept.file else operation.next_command()
-    page_lines(operation.lines(plan, next_ if applicable else ""))
+    # Root may be needed for the disk, not for the file.
+    type_next = (
+        f"{sudo(plan.disk.path)}aligntool apply {shell_word(kept.file)}" if kept.file else operation.next_command()
+    )
+    page_lines(operation.lines(plan, type_next if applicable else ""))
 
 
 def show_plan(operation: Operation, plan: Plan, stream: TextIO) -> None:
@@ -110,7 +112,7 @@ def show_plan(operation: Operation, plan: Plan, stream: TextIO) -> None:
 
 
 def identity(plan: Plan, path: str) -> tuple[str, str]:
-    """What the user types, and what that is: an image file's name, a disk's serial, else its id, else its name.
+    """Return what the user types, and what that is: an image file's name, a disk's serial, else its id or name.
 
     `path`: where the disk is now.
     """
@@ -125,7 +127,7 @@ def identity(plan: Plan, path: str) -> tuple[str, str]:
 
 
 def _written_to(plan: Plan) -> str:
-    """The disk; of an array its drives, and files of the system."""
+    """Return what is written to: the disk, or the drives of an array and files of the system."""
     drives = dict.fromkeys(step.disk.path for step in plan.steps if isinstance(step, DriveStep))
     files = dict.fromkeys(step.path for step in plan.steps if isinstance(step, EditFile | WriteFile))
     return ", ".join((*drives, *files)) or plan.disk.path
@@ -136,7 +138,7 @@ def end_change(
 ) -> None:
     """Look at the result and report it, with what has to be done afterwards. `back`: the plan was undone.
 
-    Raises Stopped where it cannot be looked at. `again`: the command that looks at it; `hint`: what is to be typed now.
+    Raises Stopped if it cannot be looked at. `again`: the command that looks at it; `hint`: the next command.
     """
     try:
         lines = list(look())
@@ -152,8 +154,8 @@ def end_change(
     sys.stdout.flush()
 
 
-# Following a change by its events, and interrupting it. From the first write on, every way to end reports where the
-# disk or the array stands, and what to type.
+# Follow the events of a change, and interrupt it. From the first write on, whatever ends a change reports the state of
+# the disk or array, and the next command.
 
 
 def follow(plan: Plan, applying: Applying, *, json_: bool, in_flight: bool = False) -> bool:
@@ -169,7 +171,7 @@ def _reporting(plan: Plan, on_stop: Callable[[], None], *, json_: bool) -> Itera
 
 
 def _reporter(plan: Plan, *, json_: bool) -> AbstractContextManager[OnEvent]:
-    """JSON is data; a bar and its sentences are talk."""
+    """Return the reporter: JSON goes to standard output, a bar or lines to standard error."""
     if json_:
         return progress_json(plan, sys.stdout)
     if redraws(sys.stderr, os.environ):
@@ -179,30 +181,30 @@ def _reporter(plan: Plan, *, json_: bool) -> AbstractContextManager[OnEvent]:
 
 @contextmanager
 def _stopping(on_stop: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C, a closed terminal and a shutdown interrupt wherever the move is: the power may cut it there, too.
+    """Let Ctrl-C, a closed terminal and a shutdown interrupt a move at any point, as a power cut might.
 
-    Once: what puts things in order afterwards is not interrupted again. What the caller ignores (nohup) stays ignored.
+    Once: the cleanup is not interrupted again. Signals that the caller ignores (nohup) stay ignored.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
-        for one in STOPPING:
-            signal.signal(one, signal.SIG_IGN)
+        for each in STOPPING:
+            signal.signal(each, signal.SIG_IGN)
         on_stop()
         raise KeyboardInterrupt
 
-    handlers = {one: signal.signal(one, stop) for one in STOPPING if signal.getsignal(one) != signal.SIG_IGN}
+    handlers = {each: signal.signal(each, stop) for each in STOPPING if signal.getsignal(each) != signal.SIG_IGN}
     try:
         with pipes_may_break():
             yield
     finally:
-        for one, handler in handlers.items():
-            if signal.getsignal(one) == stop:  # else it ends now, with the code that it has
-                signal.signal(one, handler)
+        for each, handler in handlers.items():
+            if signal.getsignal(each) == stop:  # else it was interrupted: signals stay ignored, to keep the exit code
+                signal.signal(each, handler)
 
 
 @contextmanager
 def pipes_may_break() -> Iterator[None]:
-    """A reader that goes away is an error like any other, and does not end the process on the spot."""
+    """Make a write to a closed pipe an error like any other, instead of the end of the process."""
     before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
         yield
@@ -212,18 +214,18 @@ def pipes_may_break() -> Iterator[None]:
 
 @contextmanager
 def locked_apart(locked: Locked, plan: Plan, path: str) -> Iterator[Applying]:
-    """Hold what `locked` holds in a process of its own (see `apart`), whose notes go to standard error."""
+    """Lock what `locked` locks, in a child process (see `apart`) whose notes go to standard error."""
     with pipes_may_break(), apart(locked, plan, path, say) as applying:
         yield applying
 
 
-# The last line of a stream of events, where nothing was changed: a refusal, an interruption, nothing to do.
+# The last line of a stream of events, if nothing was changed: a refusal, an interruption, nothing to do.
 
 _Words = ParamSpec("_Words")
 
 
 def ends_stream(run: Callable[_Words, None]) -> Callable[_Words, None]:
-    """Return a command whose `--json` ends with an `end` event also where it refuses or is interrupted before the
+    """Return a command whose `--json` ends with an `end` event also if it refuses or is interrupted before the
     first write; with `--dry-run`, in place of the plan.
     """
 

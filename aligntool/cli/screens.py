@@ -1,6 +1,6 @@
-"""The screens of `aligntool tui`, over the command line: each names the command whose text it shows.
+"""The screens of `aligntool tui`, on top of the command line: each names the command whose text it shows.
 
-The commands run in processes of their own. So a disk that does not answer stops no key, and a move ends in the same
+The commands run in child processes, so that a disk that does not respond blocks no key, and a move ends in the same
 ways as at the prompt.
 """
 
@@ -53,7 +53,7 @@ typed. A move that was stopped is in flight: nothing is lost, and `resume` or
 `rollback` goes on, here or at the prompt."""
 
 
-# Commands in processes of their own.
+# Commands in child processes.
 
 
 async def start(*words: str, stdin: int = DEVNULL, out: int = PIPE, errors: int = STDOUT, width: int = 80) -> Process:
@@ -70,22 +70,22 @@ async def printed(*words: str, width: int) -> Text:
     ours, theirs = os.openpty()
     child = await start(*words, out=theirs, errors=theirs, width=width)
     os.close(theirs)
-    text = await asyncio.to_thread(_read_all, ours)
+    text = await asyncio.to_thread(_read_terminal, ours)
     await child.wait()
     return Text.from_ansi(text.replace("\r\n", "\n"))
 
 
-def _read_all(terminal: int) -> str:
-    found = b""
+def _read_terminal(terminal: int) -> str:
+    output = b""
     with open(terminal, "rb", buffering=0) as file, suppress(OSError):  # EIO: the command has ended
-        while some := file.read(1 << 16):
-            found += some
-    return found.decode(errors="replace")
+        while piece := file.read(1 << 16):
+            output += piece
+    return output.decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A disk of the list."""
+    """A disk in the list."""
 
     path: str
     size: str
@@ -97,19 +97,19 @@ async def list_disks(*targets: str) -> list[Listed]:
     """Return the disks of an audit, and what could not be looked at."""
     child = await start("audit", "--json", "--", *targets, errors=DEVNULL)
     output, _ = await child.communicate()
-    seen = json.loads(output or '{"disks": [], "findings": [], "unseen": []}')
+    report = json.loads(output or '{"disks": [], "findings": [], "unseen": []}')
     found, names = [], set()
-    for disk in seen["disks"]:
-        own = [finding for finding in seen["findings"] if finding["disk"] == disk["name"]]
-        in_flight = any(finding["code"] == "AT317" for finding in own)
-        verdicts = [each["verdict"] or {} for each in (disk, *disk["partitions"])]
+    for disk in report["disks"]:
+        disk_findings = [finding for finding in report["findings"] if finding["disk"] == disk["name"]]
+        in_flight = any(finding["code"] == "AT317" for finding in disk_findings)
+        verdicts = [entry["verdict"] or {} for entry in (disk, *disk["partitions"])]
         answers = [verdict["answer"] for verdict in verdicts if verdict.get("matters")]
-        errors = sum(finding["severity"] == "error" for finding in own)
+        errors = sum(finding["severity"] == "error" for finding in disk_findings)
         words = "in flight: resume it or roll it back" if in_flight else _verdict(answers, errors)
         found.append(Listed(disk["path"], format_size(disk["size"]), words, in_flight))
         names |= {disk["name"], disk["path"]}
-    unseen = (one for one in seen["unseen"] if one["what"] not in names)
-    return found + [Listed(one["what"], "", f"not judged: {one['why']}") for one in unseen]
+    unseen = (unseen_disk for unseen_disk in report["unseen"] if unseen_disk["what"] not in names)
+    return found + [Listed(unseen_disk["what"], "", f"not judged: {unseen_disk['why']}") for unseen_disk in unseen]
 
 
 def _verdict(answers: list[str], errors: int) -> str:
@@ -123,7 +123,7 @@ def _verdict(answers: list[str], errors: int) -> str:
 
 
 async def standing(path: str) -> str:
-    """Return "old", "new" or "in-flight"; "" where the disk does not answer, for example."""
+    """Return "old", "new" or "in-flight"; "" if it is unknown, as when the disk does not respond."""
     child = await start("status", "--json", "--", path, errors=DEVNULL)
     output, _ = await child.communicate()
     return str(json.loads(output or "{}").get("state", ""))
@@ -135,7 +135,7 @@ def as_text(lines: Iterable[Line]) -> Text:
 
 
 def read_journal(path: str) -> Plan | None:
-    """Return the plan that is in flight, where the disk has its journal."""
+    """Return the plan that is in flight, if its journal is on the disk."""
     with suppress(Refused, OSError), look_only(path) as device:
         return journal_status(device, None).plan
     return None
@@ -146,7 +146,7 @@ def read_journal(path: str) -> Plan | None:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What the question is about: a plan, the command that applies it, and the command's standard input."""
+    """A change to be confirmed: a plan, the command that applies it, and the command's standard input."""
 
     plan: Plan
     words: tuple[str, ...]
@@ -155,13 +155,13 @@ class Change:
 
 @dataclass(slots=True)
 class Heard:
-    """What a move has said."""
+    """The output of a move so far."""
 
     steps: int
     pace: Pace = field(default_factory=lambda: Pace(time.monotonic))
     log: list[str] = field(default_factory=list)
     end: list[str] = field(default_factory=list)
-    silent: bool = False  # its last event is that the disk does not answer; lines of text are none
+    silent: bool = False  # its last event is that the disk does not respond; lines of text are not events
 
 
 class Disks(DataTable[Text]):
@@ -171,7 +171,7 @@ class Disks(DataTable[Text]):
 
 
 class DiskList(Screen[None]):
-    """The first screen. `stopped`: what was said of each disk whose move was stopped here."""
+    """The first screen. `stopped`: the messages about each disk whose move was stopped here."""
 
     BINDINGS: ClassVar = [Binding("a", "audit", "Look again")]
 
@@ -191,18 +191,18 @@ class DiskList(Screen[None]):
 
     @work(exclusive=True)
     async def action_audit(self) -> None:
-        talk, table = self.query_one("#talk", Static), self.query_one(Disks)
-        talk.update("Looking at the disks …")
+        message, table = self.query_one("#talk", Static), self.query_one(Disks)
+        message.update("Looking at the disks …")
         self._disks = await list_disks(*self._targets)
-        at, room = table.cursor_row, self.size.width - 17
-        wide = room - min(max((len(one.verdict) for one in self._disks), default=0), room - 16)
+        row, room = table.cursor_row, self.size.width - 17
+        wide = room - min(max((len(disk.verdict) for disk in self._disks), default=0), room - 16)
         table.clear(columns=True)
         table.add_columns("disk", "size", "verdict")
-        for one in self._disks:
-            path = one.path if len(one.path) <= wide else f"…{one.path[1 - wide :]}"
-            table.add_row(*map(Text, (fit(path, wide), fit(one.size, 9, right=True), fit(one.verdict, room - wide))))
-        table.move_cursor(row=at)
-        talk.update("" if self._disks else "No disks found.")
+        for disk in self._disks:
+            path = disk.path if len(disk.path) <= wide else f"…{disk.path[1 - wide :]}"
+            table.add_row(*map(Text, (fit(path, wide), fit(disk.size, 9, right=True), fit(disk.verdict, room - wide))))
+        table.move_cursor(row=row)
+        message.update("" if self._disks else "No disks found.")
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         self.app.push_screen(DiskPage(self._disks[event.cursor_row], self._rate, self._stopped))
@@ -228,14 +228,14 @@ class DiskPage(Screen[None]):
         self._disk, self._stopped = disk, stopped
         self._rate = ("--rate", str(rate)) if rate else ()
         self._busy, self._confirmed = True, False
-        self._asked: Change | None = None
+        self._unconfirmed: Change | None = None
         self._moving: Process | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(classes="title", markup=False)
         with VerticalScroll():
             yield Static(id="text", markup=False)
-        yield ProgressBar(total=1, show_eta=False)  # a total that is not known is drawn anew all the time
+        yield ProgressBar(total=1, show_eta=False)  # an unknown total would be redrawn all the time
         yield Static(id="talk", markup=False)
         yield Input()
         yield Footer()
@@ -244,21 +244,21 @@ class DiskPage(Screen[None]):
         self.action_audit()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        free, in_flight = not (self._busy or self._asked), self._disk.in_flight
+        free, in_flight = not (self._busy or self._unconfirmed), self._disk.in_flight
         plans, recovers = free and not in_flight, free and in_flight
         can = {"audit": free, "plan": plans, "realign": plans, "recover": recovers}
         return (can | {"back": not self._confirmed, "stop": self._confirmed}).get(action, True)
 
-    def _settle(self, talk: str = "", *, busy: bool = False, asked: Change | None = None) -> None:
-        """Show what is going on below the text, and the keys that can be pressed now."""
-        self._busy, self._asked = busy, asked
-        below = self.query_one("#talk", Static)
-        below.update(talk)
-        below.display = bool(talk)
+    def _settle(self, message: str = "", *, busy: bool = False, change: Change | None = None) -> None:
+        """Show the current activity below the text, and the keys that are available."""
+        self._busy, self._unconfirmed = busy, change
+        message_line = self.query_one("#talk", Static)
+        message_line.update(message)
+        message_line.display = bool(message)
         self.query_one(ProgressBar).display = self._moving is not None
         answer = self.query_one(Input)
-        answer.display = asked is not None
-        (answer if asked else self.query_one(VerticalScroll)).focus()
+        answer.display = change is not None
+        (answer if change else self.query_one(VerticalScroll)).focus()
         self.refresh_bindings()
 
     def _show(self, text: Text) -> None:
@@ -266,7 +266,7 @@ class DiskPage(Screen[None]):
         self.query_one(VerticalScroll).scroll_home(animate=False)
 
     def _begin(self, name: str) -> None:
-        """Name the command that runs now."""
+        """Show the name of the command that runs now."""
         self.query_one(".title", Static).update(command(name, self._disk.path))
         self._show(Text())
         self._settle("…", busy=True)
@@ -276,12 +276,12 @@ class DiskPage(Screen[None]):
         text.scroll_relative(y=pages * (text.size.height - 1), animate=False)
 
     def action_back(self) -> None:
-        if self._asked:
+        if self._unconfirmed:
             self._settle("not confirmed; nothing was written")
         else:
             self.app.pop_screen()
 
-    # What is shown, and the question.
+    # Output of commands, and the confirmation.
 
     @property
     def _width(self) -> int:
@@ -303,7 +303,7 @@ class DiskPage(Screen[None]):
         self._settle()
 
     async def _plan(self) -> Change | None:
-        """Show the plan of a realign; None where it is refused or empty."""
+        """Show the plan of a realign. Return None if it is refused or empty."""
         child = await start("plan", "realign", "--json", "--", self._disk.path, errors=PIPE)
         output, errors = await child.communicate()
         if child.returncode:
@@ -332,17 +332,17 @@ class DiskPage(Screen[None]):
             return
         word, what = identity(change.plan, self._disk.path)
         self.query_one(Input).value = ""
-        talk = f"This writes to {escaped(self._disk.path)}.\nType {what}, {escaped(word)}, to go on, or press Esc:"
-        self._settle(talk, asked=change)
+        message = f"This writes to {escaped(self._disk.path)}.\nType {what}, {escaped(word)}, to go on, or press Esc:"
+        self._settle(message, change=change)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        if self._asked is None:
+        if self._unconfirmed is None:
             return
-        word = escaped(identity(self._asked.plan, self._disk.path)[0])
+        word = escaped(identity(self._unconfirmed.plan, self._disk.path)[0])
         if event.value.split() != word.split():
             self._settle(f"that was not {word}; nothing was written")
             return
-        change, self._confirmed = self._asked, True
+        change, self._confirmed = self._unconfirmed, True
         self._settle("…", busy=True)  # now, so that a second Enter starts nothing
         self._move(change)
 
@@ -352,56 +352,56 @@ class DiskPage(Screen[None]):
     async def _move(self, change: Change) -> None:
         self._moving = child = await start(*change.words, "--yes", "--json", *self._rate, stdin=PIPE)
         self._begin("realign" if change.given else change.words[0])
-        heard = Heard(len(change.plan.steps))
+        output = Heard(len(change.plan.steps))
         if child.stdin and child.stdout:
             child.stdin.write(change.given)
             child.stdin.close()
             async for line in child.stdout:
-                self._hear(heard, line.decode(errors="replace").rstrip("\n"))
-        code, path = await child.wait(), self._disk.path
-        if code in (ExitCode.DONE, ExitCode.STOPPED):
-            in_flight = heard.silent or await standing(path) in ("in-flight", "")
+                self._show_output(output, line.decode(errors="replace").rstrip("\n"))
+        exit_code, path = await child.wait(), self._disk.path
+        if exit_code in (ExitCode.DONE, ExitCode.STOPPED):
+            in_flight = output.silent or await standing(path) in ("in-flight", "")
             self._disk = replace(self._disk, in_flight=in_flight)
             self._stopped.pop(path, None)
-        if code == ExitCode.STOPPED:
-            words = (line for line in heard.log if line.startswith("aligntool: "))
-            self._stopped[path] = "\n".join(line.removeprefix("aligntool: ") for line in words)
-        if code == ExitCode.DONE:
+        if exit_code == ExitCode.STOPPED:
+            errors = (line for line in output.log if line.startswith("aligntool: "))
+            self._stopped[path] = "\n".join(line.removeprefix("aligntool: ") for line in errors)
+        if exit_code == ExitCode.DONE:
             back = change.words[0] == "rollback"
             attention = as_text(() if back else attention_lines(change.plan, width=self._width))
-            said, title = Text("\n".join(map(harmless, heard.end))), Text(f"$ {command('audit', path)}", "bold")
-            parts = (said, attention, title, await self._printed("audit"))
+            result, title = Text("\n".join(map(harmless, output.end))), Text(f"$ {command('audit', path)}", "bold")
+            parts = (result, attention, title, await self._printed("audit"))
             self._show(Text("\n\n").join(part for part in parts if part))
         self._moving, self._confirmed = None, False
         self._settle()
 
-    def _hear(self, heard: Heard, line: str) -> None:
-        """Show an event, or what the command says beside its events."""
+    def _show_output(self, output: Heard, line: str) -> None:
+        """Show an event, or a line that the command prints beside its events."""
         event = json.loads(line if line.startswith("{") else '{"event": "text"}')
-        heard.silent = event["event"] in (("waiting", "text") if heard.silent else ("waiting",))
+        output.silent = event["event"] in (("waiting", "text") if output.silent else ("waiting",))
         match event["event"]:
-            case "text" if not heard.end:
-                heard.log.append(line)
+            case "text" if not output.end:
+                output.log.append(line)
             case "plan":
-                heard.log.clear()  # what is printed before the events is the plan, once more
+                output.log.clear()  # the lines before the events are the plan, once more
             case "step-begun":
-                heard.log.append(f"{event['index'] + 1}/{heard.steps} {event['title']}")
+                output.log.append(f"{event['index'] + 1}/{output.steps} {event['title']}")
             case "said":
-                heard.log.append(f"  {event['text']}")
+                output.log.append(f"  {event['text']}")
             case "waiting":
                 self.query_one("#talk", Static).update(harmless(event["text"]))
             case "progress":
                 done = Progress(event["index"], event["done"], event["total"])
                 self.query_one(ProgressBar).update(total=done.total, progress=done.done)
-                self.query_one("#talk", Static).update(heard.pace.words(done))
+                self.query_one("#talk", Static).update(output.pace.words(done))
             case "end":
-                heard.end = [*event["sentences"], *(f"  → {hint}" for hint in event["next"].split("\n") if hint)]
-                heard.log += heard.end
-        self.query_one("#text", Static).update("\n".join(map(harmless, heard.log)))
+                output.end = [*event["sentences"], *(f"  → {hint}" for hint in event["next"].split("\n") if hint)]
+                output.log += output.end
+        self.query_one("#text", Static).update("\n".join(map(harmless, output.log)))
         self.query_one(VerticalScroll).scroll_end(animate=False)
 
     def action_stop(self) -> bool:
-        """Stop the move as Ctrl-C at the prompt does; False where there is none."""
+        """Stop the move as Ctrl-C at the prompt does. Return False if there is none."""
         if self._moving:
             self.query_one("#talk", Static).update("stopping …")
             with suppress(ProcessLookupError):
@@ -421,7 +421,7 @@ class Help(Screen[None]):
 
 
 class Screens(App[None]):
-    """All of it."""
+    """The application with all screens."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -442,8 +442,8 @@ class Screens(App[None]):
         self._first = DiskList(targets, rate, self.stopped)
 
     def on_mount(self) -> None:
-        own = next((name for name in ("ansi-dark", "textual-ansi") if name in self.available_themes), self.theme)
-        self.theme = own  # the terminal's own colours
+        theme = next((name for name in ("ansi-dark", "textual-ansi") if name in self.available_themes), self.theme)
+        self.theme = theme  # the terminal's own colours
         self.push_screen(self._first)
 
     def action_help(self) -> None:
@@ -451,15 +451,15 @@ class Screens(App[None]):
             self.push_screen(Help())
 
     async def action_quit(self) -> None:
-        """Leave; where partitions are moving, stop them first."""
-        pages = [each for each in self.screen_stack if isinstance(each, DiskPage)]
+        """Leave; if partitions are moving, stop the move first."""
+        pages = [screen for screen in self.screen_stack if isinstance(screen, DiskPage)]
         if any([page.action_stop() for page in pages]):
             return
         self.exit()
 
 
 def run(targets: tuple[str, ...], rate: int | None) -> dict[str, str]:
-    """Show the screens until the user leaves; return what was said of each disk that was left in flight."""
+    """Show the screens until the user leaves; return the messages about each disk that was left in flight."""
     app = Screens(targets, rate)
     app.run(mouse=False)
     if app.return_code:

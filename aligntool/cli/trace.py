@@ -26,7 +26,7 @@ from aligntool.render.lines import plain
 from aligntool.render.trace import Counted, Rated, Source, boot_json, boot_lines, trace_json, trace_lines
 from aligntool.values import dataclass
 
-# `aligntool estimate boot`: what the storage's part of a boot takes, from the rates of a drive.
+# `aligntool estimate boot`: the time of a boot that the storage takes, from the rates of a drive.
 
 
 def boot(
@@ -54,7 +54,7 @@ def boot(
 
 
 def _rated(text: str) -> Rated:
-    """Or a usage error."""
+    """Return the rates of a drive, or raise a usage error."""
     try:
         return Rated(traces.parse_drive(text))
     except ValueError as error:
@@ -62,7 +62,7 @@ def _rated(text: str) -> Rated:
 
 
 def _measured(file: str) -> Rated:
-    """Raises Refused for a result without the figures that a boot is made of."""
+    """Return the rates of a saved result. Raises Refused if it lacks the figures that a boot needs."""
     hint = "aligntool bench FOLDER --profile boot -o boot.json"
     result = read_result(file)
     if result.settings.passes:
@@ -74,7 +74,7 @@ def _measured(file: str) -> Rated:
 
 
 def _counted(log: str | None, reads: int | None, writes: int | None) -> Counted:
-    """What is given, else what the log has, else the article's."""
+    """Return the counts that were given, else those of the log, else the article's."""
     counts, source = traces.ARTICLE, Source.ARTICLE
     if log is not None:
         with open_log(log) as opened:
@@ -82,7 +82,7 @@ def _counted(log: str | None, reads: int | None, writes: int | None) -> Counted:
         counts = traces.BootCounts(pattern.count(traces.Kind.READ), pattern.count(traces.Kind.WRITE))
         source = Source.TRACE
     counts = traces.BootCounts(counts.reads if reads is None else reads, counts.writes if writes is None else writes)
-    by_reads, by_writes = (source if one is None else Source.GIVEN for one in (reads, writes))
+    by_reads, by_writes = (source if count is None else Source.GIVEN for count in (reads, writes))
     return Counted(counts, by_reads, by_writes, log or "")
 
 
@@ -97,7 +97,7 @@ class TraceFormat(StrEnum):
 
 
 def phase(text: str) -> int:
-    """Bytes past zero, or a usage error; 0 is the usual one."""
+    """Return bytes past zero, usually 0, or raise a usage error."""
     return 0 if text.strip() == "0" else size(text)
 
 
@@ -135,9 +135,10 @@ def trace(
 def boundaries_of(
     grid_: int | None, phase_: int | None, disk: str | None, partition: int | None
 ) -> Sequence[traces.Boundary]:
-    """Given, audited, or none. A partition's start is taken off, so that the grid counts as the log does.
+    """Return the given boundaries, those of the audit, or none. A partition's start is subtracted, so that the grid
+    counts as the log does.
 
-    Raises Refused where there is no such partition.
+    Raises Refused if there is no such partition.
     """
     if grid_ is not None and disk is not None:
         raise typer.BadParameter("--grid and --disk contradict each other")
@@ -163,7 +164,7 @@ def boundaries_of(
     )
 
 
-# `aligntool trace record DISK -- CMD`: what a disk is asked while a command runs.
+# `aligntool trace record DISK -- CMD`: the requests to a disk while a command runs.
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +197,8 @@ def record_command(
         raise Refused(f"{cmd[0] if cmd else 'nothing'}: command not found; nothing was recorded")
     found = record_trace.find_traceable(disk)
     boundaries = _boundaries(found, grid_, phase_)
-    with _log(found, kept.file, overwrite=kept.overwrite) as folder:
-        recorded = _recorded(found, cmd, folder, piped=json_ or kept.piped)
+    with _log_folder(found, kept.file, overwrite=kept.overwrite) as folder:
+        recorded = _record(found, cmd, folder, piped=json_ or kept.piped)
         try:
             with open_log(str(recorded.text), LogFormat.BLKPARSE) as opened:
                 pattern = traces.read_pattern(opened.events, boundaries)
@@ -206,13 +207,13 @@ def record_command(
         if kept.piped:
             sys.stdout.write(recorded.text.read_text())
         else:
-            _tell(found.path, pattern, json_=json_)
+            _report(found.path, pattern, json_=json_)
     say(f"{cmd[0]} ended with {recorded.code} after {recorded.seconds:.1f} s")
     raise typer.Exit(ExitCode.INTERRUPTED if recorded.interrupted else recorded.code)
 
 
 def _boundaries(found: record_trace.Traceable, grid_: int | None, phase_: int | None) -> Sequence[traces.Boundary]:
-    """Read before it is recorded. A disk that cannot be audited is traced all the same."""
+    """Return the boundaries, read before the recording. A disk that cannot be audited is traced without them."""
     if grid_ is not None or phase_ is not None:
         return boundaries_of(grid_, phase_, None, None)
     try:
@@ -223,8 +224,8 @@ def _boundaries(found: record_trace.Traceable, grid_: int | None, phase_: int | 
 
 
 @contextmanager
-def _log(found: record_trace.Traceable, output: str | None, *, overwrite: bool) -> Iterator[Path]:
-    """A folder for it; a warning where it lies on the disk that is traced; kept at the end when it shall be."""
+def _log_folder(found: record_trace.Traceable, output: str | None, *, overwrite: bool) -> Iterator[Path]:
+    """Yield a folder for the log; warn if it lies on the traced disk; save the log at the end if requested."""
     record_trace.refuse_name(output, overwrite=overwrite)
     with ended_by_signals(), record_trace.log_folder(output) as folder:
         if record_trace.lies_on(str(folder), found):
@@ -236,7 +237,7 @@ def _log(found: record_trace.Traceable, output: str | None, *, overwrite: bool) 
             record_trace.keep_log(folder, output, overwrite=overwrite)
 
 
-def _recorded(found: record_trace.Traceable, cmd: list[str], folder: Path, *, piped: bool) -> record_trace.Recorded:
+def _record(found: record_trace.Traceable, cmd: list[str], folder: Path, *, piped: bool) -> record_trace.Recorded:
     sys.stdout.flush()
     output = sys.stderr.fileno() if piped else None
     recorded = record_trace.record(found.path, found.debugfs, cmd, folder, output=output)
@@ -247,7 +248,7 @@ def _recorded(found: record_trace.Traceable, cmd: list[str], folder: Path, *, pi
     return recorded
 
 
-def _tell(path: str, pattern: traces.Pattern, *, json_: bool) -> None:
+def _report(path: str, pattern: traces.Pattern, *, json_: bool) -> None:
     if json_:
         sys.stdout.write(trace_json(pattern, LogFormat.BLKPARSE))
     elif pattern.commands:

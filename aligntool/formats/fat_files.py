@@ -1,4 +1,4 @@
-"""All files and folders of a FAT, copied into an empty one: entries stay as they are, but for the clusters in them."""
+"""Copy all files and folders of a FAT into an empty one: directory entries stay the same except for their clusters."""
 
 from array import array
 from collections.abc import Iterable, Iterator
@@ -8,34 +8,34 @@ from typing import Protocol
 from aligntool.formats.numbers import le16, le32
 from aligntool.formats.windows_fs import ATTRIBUTES, DIRECTORY, ENTRY, LONG_NAME, VOLUME_LABEL, read_boot
 
-# Long names, short names, times and attributes are in the entries of folders, which are copied byte by byte; mcopy
-# makes short names and folder times anew, and reads no character outside of the BMP. Deleted entries are left out.
+# Long names, short names, times and attributes are in the directory entries, which are copied byte by byte; mcopy
+# recreates short names and folder times, and reads no character outside the BMP. Deleted entries are omitted.
 # Source: Microsoft's FAT specification 1.03, "FAT Directory Structure" and "FSInfo Sector Structure".
 
 FIRST = 2  # the number of the first cluster
-_BAD = {12: 0xFF7, 16: 0xFFF7, 32: 0x0FFFFFF7}  # what is above ends a chain
-_OWN, _ABOVE = b".".ljust(11), b"..".ljust(11)
+_BAD_CLUSTER = {12: 0xFF7, 16: 0xFFF7, 32: 0x0FFFFFF7}  # marks a bad cluster; greater values end a chain
+_DOT, _DOT_DOT = b".".ljust(11), b"..".ljust(11)
 _DELETED = 0xE5
-_HIGH, _LOW = 20, 26  # both halves of the number of the first cluster
-_INFO, _FREE, _NEXT = 48, 488, 492  # where FSInfo lies; in it: free clusters, and where to look for one
+_HIGH, _LOW = 20, 26  # offsets in an entry: both halves of its first cluster
+_FSINFO, _FREE, _NEXT = 48, 488, 492  # offset of BPB_FSInfo; in FSInfo: free clusters, hint where to search
 
 
 class Bytes(Protocol):
-    """Bytes of which pieces are read and written."""
+    """A byte sequence whose slices are read and written."""
 
     def __getitem__(self, piece: slice, /) -> bytes: ...
     def __setitem__(self, piece: slice, content: bytes, /) -> None: ...
 
 
 class BrokenFatError(ValueError):
-    """The one is not whole, or has no room in the other."""
+    """The source is inconsistent, or does not fit into the target."""
 
 
 def fat_entries(bits: int, table: Iterable[bytes]) -> Iterator[int]:
-    """Yield the entries of an allocation table, which comes piece by piece."""
+    """Yield the entries of an allocation table that is read in pieces."""
     for piece in table:
-        if bits == 12:  # of which the largest table is one piece
-            yield from (le16(piece, at * 3 // 2) >> (4 if at % 2 else 0) & 0xFFF for at in range(len(piece) * 2 // 3))
+        if bits == 12:  # the largest table of a FAT12 is one piece
+            yield from (le16(piece, n * 3 // 2) >> (4 if n % 2 else 0) & 0xFFF for n in range(len(piece) * 2 // 3))
             continue
         words = array("H" if bits == 16 else "I", piece)
         if byteorder == "big":
@@ -44,59 +44,60 @@ def fat_entries(bits: int, table: Iterable[bytes]) -> Iterator[int]:
 
 
 def copy_files(old: Bytes, new: Bytes) -> int:
-    """Copy everything from one FAT to another, which is empty; return the number of files.
+    """Copy all files and folders from one FAT to another, which is empty; return the number of files.
 
-    Raises BrokenFatError where the first is not whole, or does not fit.
+    Raises BrokenFatError if the first is inconsistent or does not fit.
     """
     source, target = _Fat(old), _Fat(new)
-    if _BAD[source.boot.bits] in source.entries[FIRST:]:
+    if _BAD_CLUSTER[source.boot.bits] in source.entries[FIRST:]:
         raise BrokenFatError("it has clusters that are marked as bad")
-    files, root = 0, list(_used(source.root()))
-    pending = [(root, target.place_root(len(root) * ENTRY), 0, 0)]  # the root is 0 for its folders
+    files, root = 0, list(_entries_in_use(source.root()))
+    pending = [(root, target.place_root(len(root) * ENTRY), 0, 0)]  # `..` of a folder in the root is cluster 0
     while pending:
-        entries, at, own, above = pending.pop()
+        entries, offset, own_cluster, parent = pending.pop()
         for entry in entries:
-            kind, copied = entry[ATTRIBUTES], entry
-            if kind & 0x3F != LONG_NAME and not kind & VOLUME_LABEL:
+            attributes, new_entry = entry[ATTRIBUTES], entry
+            if attributes & 0x3F != LONG_NAME and not attributes & VOLUME_LABEL:
                 first = le16(entry, _LOW) | (le16(entry, _HIGH) << 16 if source.boot.bits == 32 else 0)
-                if entry[:11] in (_OWN, _ABOVE):
-                    cluster = own if entry[:11] == _OWN else above
-                elif kind & DIRECTORY:
-                    inner = list(_used(source.content(first)))
-                    cluster = target.allocate(max(len(inner) * ENTRY, 1))
-                    pending.append((inner, target.at(cluster), cluster, own))
+                if entry[:11] in (_DOT, _DOT_DOT):
+                    cluster = own_cluster if entry[:11] == _DOT else parent
+                elif attributes & DIRECTORY:
+                    entries_in_folder = list(_entries_in_use(source.content(first)))
+                    cluster = target.allocate(max(len(entries_in_folder) * ENTRY, 1))
+                    pending.append((entries_in_folder, target.at(cluster), cluster, own_cluster))
                 else:
                     cluster, files = source.copy_content(first, le32(entry, 28), target), files + 1
                 number = cluster.to_bytes(4, "little")
-                copied = entry[:_HIGH] + number[2:] + entry[_HIGH + 2 : _LOW] + number[:2] + entry[_LOW + 2 :]
-            new[at : at + ENTRY] = copied
-            at += ENTRY
+                new_entry = entry[:_HIGH] + number[2:] + entry[_HIGH + 2 : _LOW] + number[:2] + entry[_LOW + 2 :]
+            new[offset : offset + ENTRY] = new_entry
+            offset += ENTRY
     target.write_table()
     return files
 
 
-def _used(folder: bytes) -> Iterator[bytes]:
-    for at in range(0, len(folder) - ENTRY + 1, ENTRY):
-        if folder[at] == 0:
+def _entries_in_use(folder: bytes) -> Iterator[bytes]:
+    """Yield the entries of a directory that are not deleted."""
+    for offset in range(0, len(folder) - ENTRY + 1, ENTRY):
+        if folder[offset] == 0:
             return
-        if folder[at] != _DELETED:
-            yield folder[at : at + ENTRY]
+        if folder[offset] != _DELETED:
+            yield folder[offset : offset + ENTRY]
 
 
 class _Fat:
-    """A FAT in memory. Clusters are taken in their order."""
+    """A FAT volume, with its allocation table in memory. Clusters are allocated in ascending order."""
 
     def __init__(self, data: Bytes) -> None:
         boot = read_boot(data[:512])
         if boot is None:
             raise BrokenFatError("its boot sector makes no sense")
         self.data, self.boot = data, boot
-        self._table = boot.reserved * boot.sector
-        self._length = boot.fats // boot.copies * boot.sector
-        self._behind = FIRST + boot.clusters
-        table = data[self._table : self._table + self._length]
-        self.entries = array("I", fat_entries(boot.bits, (table,)))[: self._behind]
-        self._free = boot.root_cluster or FIRST
+        self._table_start = boot.reserved * boot.sector
+        self._table_length = boot.fats // boot.copies * boot.sector
+        self._clusters_end = FIRST + boot.clusters
+        table = data[self._table_start : self._table_start + self._table_length]
+        self.entries = array("I", fat_entries(boot.bits, (table,)))[: self._clusters_end]
+        self._next_free = boot.root_cluster or FIRST
 
     def at(self, cluster: int) -> int:
         return self.boot.data_start + (cluster - FIRST) * self.boot.cluster
@@ -109,65 +110,66 @@ class _Fat:
 
     def content(self, first: int) -> bytes:
         size = self.boot.cluster
-        return b"".join(self.data[self.at(one) : self.at(one) + size] for one in self._chain(first))
+        return b"".join(self.data[self.at(number) : self.at(number) + size] for number in self._chain(first))
 
-    def _chain(self, first: int) -> list[int]:
-        found: list[int] = []
-        while FIRST <= first < self._behind and len(found) <= self.boot.clusters:
-            found.append(first)
-            first = self.entries[first]
-        if not found or first <= _BAD[self.boot.bits]:
-            raise BrokenFatError(f"a chain of its clusters leads to {first}")
-        return found
+    def _chain(self, number: int) -> list[int]:
+        """Return the clusters of a file in order. Raises BrokenFatError."""
+        chain: list[int] = []
+        while FIRST <= number < self._clusters_end and len(chain) <= self.boot.clusters:
+            chain.append(number)
+            number = self.entries[number]
+        if not chain or number <= _BAD_CLUSTER[self.boot.bits]:
+            raise BrokenFatError(f"a chain of its clusters leads to {number}")
+        return chain
 
     def place_root(self, length: int) -> int:
-        """Return the byte where the root directory begins, with room for so many."""
+        """Return the byte offset of the root directory, which has room for `length` bytes. Raises BrokenFatError."""
         if self.boot.root_cluster:
             return self.at(self.allocate(max(length, 1)))
         if length > self.boot.directory:
-            raise BrokenFatError(f"its first folder has room for {self.boot.directory // ENTRY} entries")
+            raise BrokenFatError(f"its root directory has room for {self.boot.directory // ENTRY} entries")
         return (self.boot.reserved + self.boot.fats) * self.boot.sector
 
     def allocate(self, length: int) -> int:
-        """Return the first of as many clusters, which follow each other."""
+        """Allocate contiguous clusters for `length` bytes and return the first. Raises BrokenFatError."""
         count = -(-length // self.boot.cluster)
-        first, end = self._free, self._free + count
-        if end > self._behind:
+        first, end = self._next_free, self._next_free + count
+        if end > self._clusters_end:
             raise BrokenFatError("there are not enough clusters")
-        self.entries[first:end] = array("I", (*range(first + 1, end), _BAD[self.boot.bits] + 8))
-        self._free = end
+        self.entries[first:end] = array("I", (*range(first + 1, end), _BAD_CLUSTER[self.boot.bits] + 8))
+        self._next_free = end
         return first
 
     def copy_content(self, first: int, length: int, target: "_Fat") -> int:
-        """Copy a file; return its first cluster there, 0 for one without content."""
+        """Copy a file of `length` bytes; return its first cluster in `target`, or 0 if it is empty."""
         if not length:
             return 0
-        there, size, left = target.allocate(length), self.boot.cluster, length
-        at = target.at(there)
-        for one in self._chain(first):
-            piece = min(size, left)
-            target.data[at : at + piece] = self.data[self.at(one) : self.at(one) + piece]
-            at, left = at + piece, left - piece
-        if left:
+        new_first, size, remaining = target.allocate(length), self.boot.cluster, length
+        offset = target.at(new_first)
+        for number in self._chain(first):
+            count = min(size, remaining)
+            target.data[offset : offset + count] = self.data[self.at(number) : self.at(number) + count]
+            offset, remaining = offset + count, remaining - count
+        if remaining:
             raise BrokenFatError(f"a file of {length} bytes has fewer clusters")
-        return there
+        return new_first
 
     def write_table(self) -> None:
-        """Write all copies, and how much is free."""
-        bits, made = self.boot.bits, bytearray()
+        """Write all copies of the allocation table, and the free clusters into FSInfo."""
+        bits, table = self.boot.bits, bytearray()
         if bits == 12:
             pairs = zip(self.entries[::2], (*self.entries[1::2], 0), strict=False)
-            made += b"".join((low | high << 12).to_bytes(3, "little") for low, high in pairs)
-            del made[self._length :]
+            table += b"".join((low | high << 12).to_bytes(3, "little") for low, high in pairs)
+            del table[self._table_length :]
         else:
             words = array("H" if bits == 16 else "I", self.entries)
             if byteorder == "big":
                 words.byteswap()
-            made += words.tobytes()
+            table += words.tobytes()
         for copy in range(self.boot.copies):
-            at = self._table + copy * self._length
-            self.data[at : at + len(made)] = bytes(made)
+            offset = self._table_start + copy * self._table_length
+            self.data[offset : offset + len(table)] = bytes(table)
         if self.boot.root_cluster:
-            info = le16(self.data[:512], _INFO) * self.boot.sector
-            free, after = self._behind - self._free, min(self._free, self._behind - 1)
-            self.data[info + _FREE : info + _NEXT + 4] = free.to_bytes(4, "little") + after.to_bytes(4, "little")
+            info = le16(self.data[:512], _FSINFO) * self.boot.sector
+            free, hint = self._clusters_end - self._next_free, min(self._next_free, self._clusters_end - 1)
+            self.data[info + _FREE : info + _NEXT + 4] = free.to_bytes(4, "little") + hint.to_bytes(4, "little")

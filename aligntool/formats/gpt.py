@@ -17,7 +17,7 @@ from aligntool.values import dataclass
 # The structures: UEFI specification 2.10, tables 5-5 (header) and 5-6 (entry).
 
 SIGNATURE = b"EFI PART"
-MOST_ENTRY_BYTES = 4 * 1024 * 1024  # KMALLOC_MAX_SIZE, more than which Linux refuses; usual are 16 KiB
+MOST_ENTRY_BYTES = 4 * 1024 * 1024  # KMALLOC_MAX_SIZE: Linux refuses more; usual are 16 KiB
 _SHORTEST_HEADER = 92
 _LENGTH_AND_CRC = struct.Struct("<II")  # of the header, at byte 12
 _LENGTH_AT, _CRC_AT, _ENTRIES_CRC_AT = 12, 16, 88
@@ -29,7 +29,7 @@ _UNUSED = bytes(16)  # the type GUID of an unused entry
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The fields as stored, valid or not."""
+    """The fields of a header as stored, valid or not."""
 
     own_lba: int
     other_lba: int
@@ -50,21 +50,21 @@ class Header:
         return self.entry_count * self.entry_size
 
     def usable(self, sector_size: int) -> Extent | None:
-        """Return where partitions may lie, in bytes; None where the header leaves no sector."""
+        """Return the extent in bytes where partitions may lie, or None if the header leaves no sector for them."""
         count = self.last_usable - self.first_usable + 1
         return Extent(self.first_usable * sector_size, count * sector_size) if count > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class GptEntry:
-    """One used entry."""
+    """An entry in use."""
 
-    number: int  # from 1 on
-    raw: bytes  # as many bytes as the table has for one
+    number: int  # from 1
+    raw: bytes  # in the entry size of the table
     type_guid: bytes
     unique_guid: bytes
     first: int
-    last: int  # belongs to the partition
+    last: int  # inclusive
     attributes: int
     raw_name: bytes
 
@@ -73,42 +73,42 @@ class GptEntry:
         return cls(number, raw, *_ENTRY.unpack_from(raw))
 
     def pack(self) -> bytes:
-        """Return the bytes of the fields, and what follows them in `raw`."""
+        """Return the entry with its current fields; the bytes after them are those of `raw`."""
         fields = (self.type_guid, self.unique_guid, self.first, self.last, self.attributes, self.raw_name)
         return _ENTRY.pack(*fields) + self.raw[_ENTRY.size :]
 
     @property
     def name(self) -> str:
-        """Return the name up to its first NUL; half of a surrogate pair becomes a replacement character."""
+        """Return the name up to its first NUL; an unpaired surrogate becomes a replacement character."""
         return self.raw_name.decode("utf-16-le", "replace").split("\0", 1)[0]
 
     def extent(self, sector_size: int) -> Extent:
         return Extent(self.first * sector_size, (self.last - self.first + 1) * sector_size)
 
 
-def _used(entries: bytes, size: int) -> Iterator[GptEntry]:
+def _entries_in_use(entries: bytes, size: int) -> Iterator[GptEntry]:
     for at in range(0, len(entries), size):
         if entries[at : at + 16] != _UNUSED:
             yield GptEntry.unpack(at // size + 1, entries[at : at + size])
 
 
 def _header_crc(sector: bytes | bytearray) -> int:
-    """Return the checksum over as many bytes as the header has, its own checksum counted as zero."""
+    """Return the checksum over the length that the header states, with its own checksum field as zero."""
     (length,) = struct.unpack_from("<I", sector, _LENGTH_AT)
     return zlib.crc32(sector[:_CRC_AT] + bytes(4) + sector[_CRC_AT + 4 : length])
 
 
 def header_crc_is_good(sector: bytes) -> bool:
-    """Return whether a whole sector has a header with a right checksum; this finds one for sectors of any size."""
+    """Return whether a whole sector has a header with a valid checksum, whatever the sector size."""
     if len(sector) < _SHORTEST_HEADER or not sector.startswith(SIGNATURE):
         return False
     length, crc = _LENGTH_AND_CRC.unpack_from(sector, _LENGTH_AT)
     return _SHORTEST_HEADER <= length <= len(sector) and bool(_header_crc(sector) == crc)
 
 
-def _judge_header(sector: bytes, header: Header, lba: int, last_lba: int | None) -> tuple[bool, TableCopyState, str]:
-    """Return whether the checksum is right, and the rule by which the header is refused: UEFI section 5.3.2, and
-    is_gpt_valid() of the kernel's block/partitions/efi.c. `last_lba`: of the disk; None: not compared.
+def _check_header(sector: bytes, header: Header, lba: int, last_lba: int | None) -> tuple[bool, TableCopyState, str]:
+    """Return whether the checksum is valid, the state, and why the header is refused, by the rules of UEFI section
+    5.3.2 and is_gpt_valid() in the kernel's block/partitions/efi.c. `last_lba` is the disk's; None: not compared.
     """
     malformed = TableCopyState.MALFORMED
     (length,) = struct.unpack_from("<I", sector, _LENGTH_AT)
@@ -118,7 +118,7 @@ def _judge_header(sector: bytes, header: Header, lba: int, last_lba: int | None)
         return False, TableCopyState.HEADER_CRC_BAD, "has a wrong checksum"
     why = ""
     if header.own_lba != lba:
-        why = f"says that it is at sector {header.own_lba}, but it is at sector {lba}"
+        why = f"states its place as sector {header.own_lba}, but it is at sector {lba}"
     elif header.last_usable < header.first_usable:
         why = f"has usable sectors {header.first_usable} to {header.last_usable}, which is none"
     elif last_lba is not None and header.last_usable > last_lba:
@@ -131,21 +131,21 @@ def _judge_header(sector: bytes, header: Header, lba: int, last_lba: int | None)
     return True, malformed if why else TableCopyState.GOOD, why
 
 
-# A copy that is written: read from a Device, with other entries, back to sectors.
+# A copy for writing: read from a Device, given other entries, packed into sectors.
 
 
 @dataclass(frozen=True, slots=True)
 class GptCopy:
-    """A copy with a sound header: checksum, place and sizes were right when it was read."""
+    """A copy with a valid header: its checksum, place and sizes were right when it was read."""
 
     sector_size: int
-    sector: bytes  # the one of the header
-    entries: bytes  # the whole sectors of the array
+    sector: bytes  # of the header
+    entries: bytes  # the array, in whole sectors
     header: Header
 
     @property
     def usable(self) -> Extent:
-        return self.header.usable(self.sector_size) or Extent(0, 0)  # a sound header leaves a sector
+        return self.header.usable(self.sector_size) or Extent(0, 0)  # a valid header leaves a sector
 
     @property
     def header_extent(self) -> Extent:
@@ -157,12 +157,12 @@ class GptCopy:
 
     @property
     def used_bytes(self) -> bytes:
-        """Return the entries without what follows them in their last sector."""
+        """Return the entries without the rest of their last sector."""
         return self.entries[: self.header.entry_bytes]
 
     @property
     def sound(self) -> bool:
-        """Return whether the checksum of the entries is right."""
+        """Return whether the checksum of the entries is valid."""
         return bool(zlib.crc32(self.used_bytes) == self.header.entries_crc)
 
     @property
@@ -170,10 +170,10 @@ class GptCopy:
         return Sectors(self.entries_extent.start, self.entries), Sectors(self.header_extent.start, self.sector)
 
     def used_entries(self) -> Iterator[GptEntry]:
-        return _used(self.used_bytes, self.header.entry_size)
+        return _entries_in_use(self.used_bytes, self.header.entry_size)
 
     def with_entries(self, changed: Mapping[int, GptEntry]) -> "GptCopy":
-        """Return the same copy with these entries and both checksums computed again."""
+        """Return the copy with these entries, by number, and both checksums recomputed."""
         entries = bytearray(self.entries)
         size = self.header.entry_size
         for number, entry in changed.items():
@@ -189,7 +189,7 @@ MOST_ENTRIES = _COUNT = _SIZE = 128  # entries and the bytes of one: UEFI 5.3.1
 
 
 def table_sizes(sector_size: int) -> tuple[int, int]:
-    """Return the bytes that a new GPT takes at the start of a disk, with its MBR, and at the end."""
+    """Return the number of bytes that a new GPT occupies at the start of a disk, with its MBR, and at the end."""
     copy = align_up(_COUNT * _SIZE, sector_size) + sector_size
     return sector_size + copy, copy
 
@@ -197,7 +197,7 @@ def table_sizes(sector_size: int) -> tuple[int, int]:
 def new_copy(
     sector_size: int, own: int, other: int, entries_lba: int, usable: Extent, disk_guid: bytes, used: Iterable[GptEntry]
 ) -> GptCopy:
-    """Return one copy of a new GPT, with 128 entries. `own`, `other`: the sectors of both headers; `usable`: bytes."""
+    """Return one copy of a new GPT, with 128 entries. `own`, `other`: LBAs of both headers; `usable`: in bytes."""
     sector = bytearray(sector_size)
     struct.pack_into("<8sIII", sector, 0, SIGNATURE, 0x00010000, _SHORTEST_HEADER, 0)
     first, last = usable.start // sector_size, usable.end // sector_size - 1
@@ -210,44 +210,46 @@ def new_copy(
 def new_pair(
     sectors: int, sector_size: int, disk_guid: bytes, entry: tuple[bytes, bytes, Extent, str]
 ) -> tuple[GptCopy, GptCopy]:
-    """Return a new GPT with one partition: its type, its GUID, its place and its name. The primary copy comes first."""
+    """Return the primary and the backup copy of a new GPT with one partition: `entry` is its type GUID, unique GUID,
+    extent and name.
+    """
     head, tail = table_sizes(sector_size)
     last = sectors - 1
     type_guid, unique, extent, name = entry
     first, end = extent.start // sector_size, extent.end // sector_size - 1
-    made = GptEntry(1, bytes(_SIZE), type_guid, unique, first, end, 0, name.encode("utf-16-le"))
+    partition = GptEntry(1, bytes(_SIZE), type_guid, unique, first, end, 0, name.encode("utf-16-le"))
     usable = Extent(head, sectors * sector_size - tail - head)
     primary, backup = (
-        new_copy(sector_size, *lbas, usable, disk_guid, (made,))
+        new_copy(sector_size, *lbas, usable, disk_guid, (partition,))
         for lbas in ((1, last, 2), (last, 1, sectors - tail // sector_size))
     )
     return primary, backup
 
 
 def read_copy(device: Device, lba: int, sector_size: int) -> GptCopy | None:
-    """Return the copy at `lba`, or None where its header is not sound; the checksum of the entries is `sound`.
+    """Return the copy at `lba`, or None if its header is not valid; `sound` is the checksum of the entries.
 
-    Raises OSError where the device cannot be read, nothing for what is there.
+    Raises OSError if the device cannot be read; no content of the disk raises anything.
     """
     sector = read_bytes(device, lba * sector_size, sector_size)
     if sector is None or not sector.startswith(SIGNATURE):
         return None
     header = Header.unpack(sector)
-    if _judge_header(sector, header, lba, None)[1] is not TableCopyState.GOOD:
+    if _check_header(sector, header, lba, None)[1] is not TableCopyState.GOOD:
         return None
     entries = read_bytes(device, header.entries_lba * sector_size, align_up(header.entry_bytes, sector_size))
     return None if entries is None else GptCopy(sector_size, sector, entries, header)
 
 
 def read_bytes(device: Device, at: int, length: int) -> bytes | None:
-    """Return bytes anywhere on the device, on its sectors or not; None beyond its end. Raises OSError."""
+    """Return bytes at any offset, aligned to sectors or not; None beyond the end of the device. Raises OSError."""
     start, end = align_down(at, device.sector_size), align_up(at + length, device.sector_size)
     if end > device.size:
         return None
     return bytes(device.read(start, end - start))[at - start : at - start + length]
 
 
-# A copy that is looked at, whatever is wrong with it.
+# A copy for the audit, whatever is wrong with it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +261,7 @@ class JudgedCopy:
     sector_size: int
     state: TableCopyState
     why: str = ""  # what is wrong, to follow "the primary GPT header at sector 1"
-    header: Header | None = None  # what the bytes state, right or not; None: no signature, or not readable
+    header: Header | None = None  # as stored, valid or not; None: no signature, or unreadable
     header_crc_good: bool = False
     entries: bytes = b""  # at most MOST_ENTRY_BYTES, whole entries only
 
@@ -276,25 +278,25 @@ class JudgedCopy:
 
 
 def judge_copy(reader: Reader, name: str, lba: int, sector_size: int) -> JudgedCopy:
-    """Return what is at `lba`: a copy of a GPT, or its faults."""
+    """Return the copy at `lba` and its state."""
     sector = peek(reader, lba * sector_size, sector_size)
     if sector is None:
         return JudgedCopy(name, lba, sector_size, TableCopyState.UNREADABLE, "cannot be read: I/O error")
     if len(sector) < sector_size or not sector.startswith(SIGNATURE):
         return JudgedCopy(name, lba, sector_size, TableCopyState.MISSING, "is not there")
     header = Header.unpack(sector)
-    crc_good, state, why = _judge_header(sector, header, lba, reader.size // sector_size - 1)
+    crc_good, state, why = _check_header(sector, header, lba, reader.size // sector_size - 1)
     entries = b""
     if header.entry_size in _ENTRY_SIZES:
         count = min(header.entry_count, MOST_ENTRY_BYTES // header.entry_size)
         found = peek(reader, header.entries_lba * sector_size, count * header.entry_size)
         entries = (found or b"")[: len(found or b"") // header.entry_size * header.entry_size]
         if state is TableCopyState.GOOD:
-            state, why = _judge_entries(found, header)
+            state, why = _check_entries(found, header)
     return JudgedCopy(name, lba, sector_size, state, why, header, crc_good, entries)
 
 
-def _judge_entries(found: bytes | None, header: Header) -> tuple[TableCopyState, str]:
+def _check_entries(found: bytes | None, header: Header) -> tuple[TableCopyState, str]:
     place = f"whose entries, at sector {header.entries_lba},"
     if found is None:
         return TableCopyState.UNREADABLE, f"{place} cannot be read: I/O error"
@@ -305,7 +307,7 @@ def _judge_entries(found: bytes | None, header: Header) -> tuple[TableCopyState,
     return TableCopyState.GOOD, ""
 
 
-# What the entries mean (UEFI section 5.3.3): partitions in bytes, and faults.
+# Entries (UEFI section 5.3.3) to partitions in bytes, and their faults.
 
 _KERNEL_ENTRY_SIZE = 128
 _KERNEL_LAST_NUMBER = 255  # DISK_MAX_PARTS
@@ -316,13 +318,13 @@ _LINUX_FLAGS = {59: "grow-file-system", 60: "read-only", 63: "no-automount"}
 
 
 def read_entries(copy: JudgedCopy) -> tuple[list[Partition], list[TableFault]]:
-    """Return every used entry. One that ends before it starts is a fault and not a partition."""
+    """Return the partitions of all entries in use. An entry that ends before it starts is a fault, not a partition."""
     partitions: list[Partition] = []
     faults: list[TableFault] = []
     header = copy.header
     if header is None or not copy.entries:
         return partitions, faults
-    for entry in _used(copy.entries, header.entry_size):
+    for entry in _entries_in_use(copy.entries, header.entry_size):
         if entry.last >= entry.first:
             partitions.append(_partition(entry, copy.sector_size))
             continue
@@ -343,21 +345,23 @@ def _partition(entry: GptEntry, sector_size: int) -> Partition:
 
 
 def _flags(attributes: int, type_guid: str, type_name: str) -> tuple[str, ...]:
-    """Return names of attribute bits. Bits 48 to 63 belong to the type; without a name it is a number, as in sfdisk."""
+    """Return the names of the attribute bits that are set. Bits 48 to 63 depend on the type; a bit without a name is
+    shown by its number, as in sfdisk.
+    """
     own = _LINUX_FLAGS if type_name.startswith("Linux") else {}
     words = _FLAGS | (_BASIC_DATA_FLAGS if type_guid == BASIC_DATA else own)
     return tuple(words.get(bit, f"guid:{bit}") for bit in range(64) if attributes >> bit & 1)
 
 
 def entry_faults(copy: JudgedCopy, other: JudgedCopy, partitions: list[Partition], disk_size: int) -> list[TableFault]:
-    """Return what is wrong with the entries and their number."""
+    """Return the faults of the entries, of their number and size, and of their places."""
     header = copy.header
     if header is None:
         return []
     count, size = header.entry_count, header.entry_size
     counts: list[tuple[str, tuple[int, ...]]] = []
     if header.entry_bytes > MOST_ENTRY_BYTES:
-        most = f"more than the {MOST_ENTRY_BYTES} bytes that are read; their checksum was not tried"
+        most = f"more than the {MOST_ENTRY_BYTES} bytes that are read; their checksum was not verified"
         counts.append((f"the {copy.name} GPT claims {count} entries of {size} bytes, {most}", ()))
     elif size != _KERNEL_ENTRY_SIZE:
         only = f"UEFI allows it, but Linux reads only tables with entries of {_KERNEL_ENTRY_SIZE}"
@@ -369,7 +373,7 @@ def entry_faults(copy: JudgedCopy, other: JudgedCopy, partitions: list[Partition
     faults = [TableFault(Fault.IMPLAUSIBLE_COUNT, detail, copy.at, numbers) for detail, numbers in counts]
     faults += overlaps(partitions) + beyond_end(partitions, disk_size)
     faults += _outside_usable(copy, header, partitions)
-    faults += _covering(table_places(copy, other, disk_size), copy.sector_size, partitions)
+    faults += _covering_table(table_places(copy, other, disk_size), copy.sector_size, partitions)
     dynamic = tuple(item.number for item in partitions if item.type_code in LDM_TYPES)
     if dynamic:
         where = "in the LDM database of its metadata partition, not in this table"
@@ -390,32 +394,32 @@ def _outside_usable(copy: JudgedCopy, header: Header, partitions: list[Partition
 
 
 def table_places(copy: JudgedCopy, other: JudgedCopy, disk_size: int) -> tuple[tuple[str, Extent], ...]:
-    """Return where both copies of the table are, and where the backup belongs: the end of the disk.
+    """Return the extents of both copies of the table, and that of the backup at the end of the disk, where it belongs.
 
-    A header can call these places usable. `copy`: the one that is believed.
+    A header can declare these extents usable. `copy` is the one in use.
     """
     size, header = copy.sector_size, copy.header
     if header is None:
         return ()
     entry_bytes = align_up(header.entry_bytes, size)
     places = [("the start of the partition table", Extent(0, 2 * size))]
-    for one in (copy, other):
-        if one.header is not None:
-            places.append((f"the {one.name} GPT", Extent(one.at, size)))
-            places.append((f"the {one.name} GPT", Extent(one.header.entries_lba * size, one.header.entry_bytes)))
+    for item in (copy, other):
+        if item.header is not None:
+            places.append((f"the {item.name} GPT", Extent(item.at, size)))
+            places.append((f"the {item.name} GPT", Extent(item.header.entries_lba * size, item.header.entry_bytes)))
     end = disk_size // size * size
     if entry_bytes <= MOST_ENTRY_BYTES and end > entry_bytes + size:
         places.append(("the place of the backup GPT", Extent(end - size - entry_bytes, entry_bytes + size)))
     return tuple(places)
 
 
-def _covering(places: tuple[tuple[str, Extent], ...], size: int, partitions: list[Partition]) -> list[TableFault]:
+def _covering_table(places: tuple[tuple[str, Extent], ...], size: int, partitions: list[Partition]) -> list[TableFault]:
     faults = []
     for item in partitions:
         covered = [(what, place) for what, place in places if place.length and item.extent.overlaps(place)]
         if not covered:
             continue
-        what, place = max(covered, key=lambda one: one[1].length)
+        what, place = max(covered, key=lambda pair: pair[1].length)
         there = f"{what} is at sectors {place.start // size} to {place.end // size - 1}"
         detail = f"{_sectors(item, size)}, and {there}: a write to either destroys the other"
         faults.append(TableFault(Fault.COVERS_TABLE, detail, place.start, (item.number,)))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from aligntool.inventory import AtaFacts, LbaFormat, NvmeFacts
 from aligntool.units import KIB, MIB
 
-# What an ATA drive says of itself: IDENTIFY DEVICE, decoded.
+# ATA: IDENTIFY DEVICE.
 
 IDENTIFY_LENGTH = 512
 VPD_IDENTIFY_AT = 60  # ATA Information VPD page (SAT-3, 12.4.2)
@@ -15,7 +15,9 @@ IDENTIFY_DEVICE = 0xEC
 
 
 def identify_in_vpd(page: bytes | None) -> bytes | None:
-    """Return the IDENTIFY data in VPD page 89h; None for a packet device (an optical drive) and for anything else."""
+    """Return the IDENTIFY data in VPD page 89h, or None if it has none: a packet device (an optical drive) or any
+    other page.
+    """
     if page is None or len(page) < VPD_IDENTIFY_AT + IDENTIFY_LENGTH or page[1] != 0x89:
         return None
     if page[ATA_COMMAND_AT] != IDENTIFY_DEVICE:
@@ -24,18 +26,18 @@ def identify_in_vpd(page: bytes | None) -> bytes | None:
 
 
 def decode_identify(data: bytes) -> AtaFacts | None:
-    """Return the facts; None when these are not IDENTIFY data of an ATA disk (word 0 bit 15 set, empty, too short)."""
+    """Return the facts, or None if the data is not from an ATA disk (word 0 bit 15 set, empty, too short)."""
     if len(data) < IDENTIFY_LENGTH or not data[:IDENTIFY_LENGTH].strip(b"\0"):
         return None
     word = struct.unpack_from("<256H", data)
     if word[0] & 0x8000:
         return None
-    # Words 106 and 209 count when their bits 15:14 are 01b; 117 and 118 give the logical sector in words of two bytes.
+    # Words 106 and 209 are valid if their bits 15:14 are 01b; 117 and 118 state the logical sector in 16-bit words.
     sizes = word[106] if word[106] & 0xC000 == 0x4000 else 0
     long_sector = 2 * (word[117] | word[118] << 16)
     logical = long_sector if sizes & 0x1000 and 512 <= long_sector <= 2 << 20 else 512
     physical = logical << (sizes & 0x0F) if sizes & 0x2000 else logical
-    first = word[209] & 0x3FFF if word[209] & 0xC000 == 0x4000 else 0  # the place of LBA 0 in its physical sector
+    first = word[209] & 0x3FFF if word[209] & 0xC000 == 0x4000 else 0  # index of LBA 0 in its physical sector
     has_queue = word[76] not in (0, 0xFFFF) and word[76] & 0x0100  # NCQ
     return AtaFacts(
         logical_sector_size=logical,
@@ -48,40 +50,40 @@ def decode_identify(data: bytes) -> AtaFacts | None:
 
 
 def decode_names(data: bytes) -> tuple[str | None, str | None, str | None]:
-    """Return model, serial number and firmware: two characters a word, the first one in the high byte."""
+    """Return model, serial number and firmware: two characters per word, the first in the high byte."""
     fields = (data[54:94], data[20:40], data[46:54])
     swapped = (b"".join(raw[at : at + 2][::-1] for at in range(0, len(raw), 2)) for raw in fields)
     model, serial, firmware = (raw.decode("ascii", "replace").strip(" \0") or None for raw in swapped)
     return model, serial, firmware
 
 
-# What an SD card states of its flash: the SD Status register.
+# SD cards: the SD Status register.
 
 _AU_AT = 20  # bits 431 to 428 (SD Physical Layer Simplified Specification 4.10.2): the 21st digit
 _AU_SIZES = (0, *(16 * KIB << step for step in range(10)), *(size * MIB for size in (12, 16, 24, 32, 64)))
 
 
 def read_allocation_unit(status: str | None) -> int | None:
-    """Return the allocation unit in bytes, 0 where the card states none; None: the register is not readable here."""
+    """Return the allocation unit in bytes, 0 if the card states none, None if the register is not readable."""
     digits = (status or "").strip()
     if len(digits) != 128 or digits.strip("0123456789abcdefABCDEF") or not digits.strip("0"):
         return None
     return _AU_SIZES[int(digits[_AU_AT], 16)]
 
 
-# What an NVMe drive says of itself: the Identify pages, decoded.
+# NVMe: the Identify pages and the Host Memory Buffer.
 
 PAGE = 4096
 UNIT = 4096  # of MDTS: CAP.MPSMIN, 0 in every known drive, as Linux needs 4 KiB pages; of HMPRE and HMMIN
 MOST_FORMATS = 64
-LARGEST_MDTS = 20  # 2^20 pages are 4 GiB; more is nonsense
+LARGEST_MDTS = 20  # 2^20 pages are 4 GiB; more is implausible
 LBADS = range(9, 33)
 
 
 def decode_nvme(controller: bytes, namespace: bytes, *, hmb_granted: int | None = None) -> NvmeFacts:
-    """Return what Identify Controller (CNS 01h) and Identify Namespace (CNS 00h) state, each where its page is valid.
+    """Return the facts of Identify Controller (CNS 01h) and Identify Namespace (CNS 00h), of each page that is valid.
 
-    An inactive namespace answers with zeros. Values that need an unknown block size stay None.
+    The page of an inactive namespace is all zeros. Values in units of an unknown block size stay None.
     """
     facts = NvmeFacts(hmb_granted=hmb_granted)
     atomic: tuple[int | None, int | None] = (None, None)
@@ -99,11 +101,11 @@ def decode_nvme(controller: bytes, namespace: bytes, *, hmb_granted: int | None 
     block = next((lba.data_size for lba in formats if lba.index == in_use), None)
     if block is None:
         return facts
-    # OPTPERF: one bit up to NVMe 2.0, two since 2.1, where 10b says that only the wide NPDGL and NPDAL are there.
+    # OPTPERF: one bit up to NVMe 2.0, two since 2.1, where 10b means that only the wide NPDGL and NPDAL are present.
     optimal = features >> 4 & 0b11
     npwg, npwa, npdg, npda, nows = ((field + 1) * block for field in struct.unpack_from("<5H", namespace, 64))
     own = struct.unpack_from("<HH", namespace, 34) if features & 0b10 else (0, 0)  # 0: as the controller states
-    whole, power_fail = (mine or its for mine, its in zip(own, atomic, strict=True))
+    normal, power_fail = (mine or default for mine, default in zip(own, atomic, strict=True))
     return replace(
         facts,
         preferred_write_granularity=npwg if optimal else None,
@@ -112,14 +114,14 @@ def decode_nvme(controller: bytes, namespace: bytes, *, hmb_granted: int | None 
         preferred_deallocate_alignment=npda if optimal & 0b01 else None,
         optimal_write_size=nows if optimal else None,
         optimal_io_boundary=int.from_bytes(namespace[46:48], "little") * block,
-        atomic_write_unit=None if whole is None else (whole + 1) * block,
+        atomic_write_unit=None if normal is None else (normal + 1) * block,
         atomic_write_unit_power_fail=None if power_fail is None else (power_fail + 1) * block,
     )
 
 
 def format_scope(controller: bytes) -> str | None:
-    """Return what a Format NVM of one namespace changes: "namespace", "drive" (all of its namespaces: FNA bit 0), or
-    "none" where the drive has no such command (OACS bit 1); None: the Identify Controller page is not readable.
+    """Return the scope of a Format NVM of one namespace: "namespace", "drive" (all namespaces: FNA bit 0), or "none" if
+    the drive lacks the command (OACS bit 1); None if the Identify Controller page is not readable.
     """
     if len(controller) < PAGE or not controller[4:72].strip(b"\0"):
         return None
@@ -129,7 +131,7 @@ def format_scope(controller: bytes) -> str | None:
 
 
 def _formats(page: bytes) -> tuple[LbaFormat, ...]:
-    """Return the LBA formats: NLBAF counts from zero; NULBAF, the formats with separate attributes, follow behind."""
+    """Return the LBA formats: NLBAF counts from zero; the NULBAF formats, with unique attributes, follow them."""
     count = min(page[25] + 1 + page[82], MOST_FORMATS)
     fields = struct.iter_unpack("<HBB", page[128 : 128 + 4 * count])
     return tuple(
@@ -140,7 +142,7 @@ def _formats(page: bytes) -> tuple[LbaFormat, ...]:
 
 
 def decode_hmb(enabled: int, attributes: bytes) -> int:
-    """Return the buffer of Get Features 0Dh: dword 0 bit 0 is set when it is on; HSIZE counts pages of the host, 4 KiB
-    on Linux.
+    """Return the size in bytes of the Host Memory Buffer from Get Features 0Dh, 0 if it is off (dword 0 bit 0); HSIZE
+    counts pages of the host, 4 KiB on Linux.
     """
     return int.from_bytes(attributes[:4], "little") * UNIT if enabled & 1 and len(attributes) >= 4 else 0

@@ -11,9 +11,8 @@ from aligntool.units import KIB, is_power_of_two
 
 # btrfs: the first superblock, at 64 KiB.
 #
-# Chunks are placed by trees that nobody needs for alignment: they are multiples of 64 KiB from the device's
-# start, and inside them btrfs works in its sector size. Layout: linux/include/uapi/linux/btrfs_tree.h, struct
-# btrfs_super_block.
+# The trees that place chunks are not needed for alignment: chunks start at multiples of 64 KiB of the device, and
+# inside them btrfs uses its sector size. Layout: linux/include/uapi/linux/btrfs_tree.h, struct btrfs_super_block.
 
 
 def read_btrfs(area: Area) -> Layer | None:
@@ -66,14 +65,14 @@ def read_ext(area: Area) -> Layer | None:
         return None
     log_block, revision = le32(superblock, 0x18), le32(superblock, 0x4C)
     if log_block > 6 or revision > 1 or not le32(superblock, 0x20):  # blocks of at most 64 KiB
-        return None  # a two-byte magic alone proves little
+        return None  # a two-byte magic alone is weak evidence
     block = 1024 << log_block
     incompat, ro_compat = le32(superblock, 0x60), le32(superblock, 0x64)
     high = le32(superblock, 0x150) if incompat & INCOMPAT_64BIT else 0
     claims = (high << 32 | le32(superblock, 4)) * block
     if not claims:
         return None
-    kind = _kind(superblock)
+    kind = _ext_kind(superblock)
     layer = replace(
         area.layer(kind, claims, block), version=f"{revision}.{le16(superblock, 0x3E)}",
         label=text_at(superblock, 0x78, 16), uuid=uuid_at(superblock, 0x68),
@@ -85,11 +84,11 @@ def read_ext(area: Area) -> Layer | None:
         return layer
     return replace(
         layer, stripe_unit=le16(superblock, 0x164) * block, stripe_width=le32(superblock, 0x170) * block,
-        unclean=_guarded(area, superblock, block) or _ext_unclean(superblock),
+        unclean=_mmp_unclean(area, superblock, block) or _ext_unclean(superblock),
     )  # fmt: skip
 
 
-def _kind(superblock: bytes) -> str:
+def _ext_kind(superblock: bytes) -> str:
     has_journal = le32(superblock, 0x5C) & COMPAT_HAS_JOURNAL
     incompat, ro_compat = le32(superblock, 0x60), le32(superblock, 0x64)
     if incompat & INCOMPAT_JOURNAL_DEV:
@@ -102,8 +101,8 @@ def _kind(superblock: bytes) -> str:
     return "ext3" if has_journal else "ext2"
 
 
-def _guarded(area: Area, superblock: bytes, block: int) -> str | None:
-    """Return why another machine has it mounted, or may have (multiple mount protection); None: none has.
+def _mmp_unclean(area: Area, superblock: bytes, block: int) -> str | None:
+    """Return the reason if another machine has it mounted or may have (multiple mount protection), otherwise None.
 
     linux/fs/ext4/mmp.c; include/linux/ext4.h, struct mmp_struct.
     """
@@ -111,7 +110,7 @@ def _guarded(area: Area, superblock: bytes, block: int) -> str | None:
         return None
     found = area.read(le64(superblock, 0x168) * block, 128)
     if len(found) < 128 or le32(found, 0) != 0x004D4D50:  # EXT4_MMP_MAGIC
-        return "its block against mounting on two machines is damaged (MMP)"
+        return "its block for multiple mount protection (MMP) is damaged"
     node = text_at(found, 16, 64) or "a machine without a name"
     match le32(found, 4):
         case 0xFF4D4D50:  # EXT4_MMP_SEQ_CLEAN
@@ -145,52 +144,52 @@ CP_UMOUNT_FLAG, CP_ERROR_FLAG = 0x1, 0x8
 
 def read_f2fs(area: Area) -> Layer | None:
     copies = ((at, area.read(at, 4096 - 1024)) for at in COPIES)
-    whole = (one for one in copies if len(one[1]) == 4096 - 1024 and le32(one[1], 0) == F2FS_MAGIC)
-    at, superblock = next((one for one in whole if 9 <= le32(one[1], 16) <= 16), (0, b""))
+    marked = (pair for pair in copies if len(pair[1]) == 4096 - 1024 and le32(pair[1], 0) == F2FS_MAGIC)
+    at, superblock = next((pair for pair in marked if 9 <= le32(pair[1], 16) <= 16), (0, b""))
     if not superblock:
         return None
     block = 1 << le32(superblock, 16)
-    several_devices = superblock[0x899] != 0  # devs[0].path: the count is over all of them
+    several_devices = superblock[0x899] != 0  # devs[0].path: the block count is the sum over all devices
     claims = None if several_devices else le64(superblock, 0x24) * block
     lost = ("the first f2fs superblock is missing, the second is in its place",) if at != COPIES[0] else ()
     return replace(
         area.layer("f2fs", claims or None, block), version=f"{le16(superblock, 4)}.{le16(superblock, 6)}",
         label=text_at(superblock, 0x7C, 1024, "utf-16-le"), uuid=uuid_at(superblock, 0x6C),
-        data_start=area.start + le32(superblock, 0x5C) * block, problems=(*lost, *_checksum(superblock)),
+        data_start=area.start + le32(superblock, 0x5C) * block, problems=(*lost, *_f2fs_problems(superblock)),
         unclean=_f2fs_unclean(area, superblock, block),
     )  # fmt: skip
 
 
 def _f2fs_unclean(area: Area, superblock: bytes, block: int) -> str | None:
-    """Return why it is not clean, by the newer of two checkpoints: each a pack of blocks that begins and ends with the
-    same one.
+    """Return why the file system is not clean by the newer of its two checkpoints. A valid checkpoint is a pack whose
+    first and last block have the same version.
     """
     first, per_segment = le32(superblock, 0x4C), 1 << min(le32(superblock, 0x14), 16)
     newest, flags = -1, CP_UMOUNT_FLAG
     for number in (first, first + per_segment):
-        head = area.read(number * block, block)
-        end = number + le32(head, 136) - 1
-        version = le64(head, 0)
-        if len(head) == block and le64(area.read(end * block, 8), 0) == version and version > newest:
-            newest, flags = version, le32(head, 132)
+        header = area.read(number * block, block)
+        end = number + le32(header, 136) - 1
+        version = le64(header, 0)
+        if len(header) == block and le64(area.read(end * block, 8), 0) == version and version > newest:
+            newest, flags = version, le32(header, 132)
     if flags & CP_ERROR_FLAG:
         return "has errors that the kernel saw (checkpoint error flag)"
     return None if flags & CP_UMOUNT_FLAG else "was not unmounted cleanly (checkpoint without unmount flag)"
 
 
-def _checksum(superblock: bytes) -> tuple[str, ...]:
+def _f2fs_problems(superblock: bytes) -> tuple[str, ...]:
     at = le32(superblock, 0x20)
     if not at:
-        return ()  # made before mkfs.f2fs 1.13, which began to write one
+        return ()  # mkfs.f2fs before 1.13 wrote none
     if at % 4 or at + 4 > len(superblock):
-        return (f"the f2fs superblock wants its checksum at byte {at}, which is outside of it",)
+        return (f"the f2fs superblock states byte {at} for its checksum, which is outside the superblock",)
     return checksum_problem("the f2fs superblock", le32(superblock, at), crc32_seeded(superblock[:at], F2FS_MAGIC))
 
 
 # Swap space, and the image of a suspended system in it.
 #
-# The signature ends the first page, and the page size is the machine's that made it, so it stands at one of
-# five places. Layout: linux/include/linux/swap.h, union swap_header.
+# The signature is at the end of the first page, in the page size of the machine that made it, so it is at one of
+# five offsets. Layout: linux/include/linux/swap.h, union swap_header.
 
 PAGES = tuple(4 * KIB << step for step in range(5))
 HEADER_AT = 1024
@@ -224,34 +223,34 @@ def _swap_layer(area: Area, kind: str, version: str, page: int) -> Layer:
         data_start=area.start + page,
         unclean=f"holds a hibernated system ({version.upper()})" if kind == "swsuspend" else None,
     )  # fmt: skip
-    if any(header[172:180]):  # blkid's check for rubbish: two words of the padding
+    if any(header[172:180]):  # as in blkid: with nonzero padding, label and UUID are not valid
         return layer
     return replace(layer, label=text_at(header, 28, 16), uuid=uuid_at(header, 12))
 
 
 def _last_page(head: bytes) -> int:
-    """Return the last page; 0 when the header is not one of version 1, in either byte order."""
+    """Return the number of the last page, or 0 if the header is not of version 1 in either byte order."""
     number = {1: le32, 1 << 24: be32}.get(le32(head, HEADER_AT))
     return number(head, HEADER_AT + 4) if number else 0
 
 
 # Whether the log of an XFS was closed by an unmount.
 #
-# Only the log itself shows it: every 512-byte block of it carries the number of the round in which it was
-# written, the head is where that number changes, and before the head of a clean log stands one record with one
-# operation, the unmount. Layout: linux/fs/xfs/libxfs/xfs_log_format.h; the search: xlog_find_head() and
-# xlog_check_unmount_rec() in linux/fs/xfs/xfs_log_recover.c.
+# Only the log itself shows it: each of its 512-byte blocks has the number of the cycle in which it was written,
+# the head is where that number changes, and the last record before the head of a clean log has one operation, the
+# unmount. Layout: linux/fs/xfs/libxfs/xfs_log_format.h; the search: xlog_find_head() and xlog_check_unmount_rec()
+# in linux/fs/xfs/xfs_log_recover.c.
 
-BLOCK = 512  # the log counts in these whatever the sector size
+BLOCK = 512  # the unit of the log, whatever the sector size
 XFS_LOG_MAGIC = b"\xfe\xed\xba\xbe"
-CYCLE_DATA = 32 * KIB  # the data whose cycle numbers one block of a header holds
-LOOK_BACK = 256 * KIB // BLOCK + 8  # blocks of the largest record, with its headers
+CYCLE_DATA = 32 * KIB  # data bytes whose cycle numbers fit into one header block
+LOOK_BACK = 256 * KIB // BLOCK + 8  # blocks of the largest record and its headers
 UNMOUNT = 0x20  # XLOG_UNMOUNT_TRANS, in oh_flags of an operation
 
 
 def read_log(area: Area, superblock: bytes) -> str | None:
-    """Return why it is not clean; None: it was unmounted, or the log is elsewhere, cut off or unwritten, and the state
-    is unknown.
+    """Return why the file system is not clean. None: it was unmounted, or the state is unknown, because the log is
+    external, truncated or unwritten.
     """
     block, number, shift = be32(superblock, 4), be64(superblock, 48), superblock[124]
     # A block number has the allocation group in its upper bits; that of an external log is 0.
@@ -262,12 +261,12 @@ def read_log(area: Area, superblock: bytes) -> str | None:
     first, last = _cycle(area, start), _cycle(area, start + (count - 1) * BLOCK)
     if not first:
         return None
-    head = 0  # the first block that the round of the first block has not reached
+    head = 0  # the first block with another cycle than the first block
     if first != last:
         head = bisect_left(range(count - 1), True, key=lambda at: _cycle(area, start + at * BLOCK) != first)
-    before = _before(area, start, count, head)
+    before = _blocks_before(area, start, count, head)
     at = before.rfind(XFS_LOG_MAGIC)
-    while at > 0 and at % BLOCK:  # the magic in the middle of a block is data
+    while at > 0 and at % BLOCK:  # a magic in the middle of a block is data
         at = before.rfind(XFS_LOG_MAGIC, 0, at)
     if at < 0 or at % BLOCK:
         return "needs its log replayed (no record where it ends)"
@@ -275,21 +274,21 @@ def read_log(area: Area, superblock: bytes) -> str | None:
 
 
 def _cycle(area: Area, at: int) -> int:
-    """Return the round in which a block was written; a record's header has it behind the magic."""
+    """Return the cycle in which a block was written; in a record header it follows the magic."""
     data = area.read(at, 8)
     return be32(data, 4 if data[:4] == XFS_LOG_MAGIC else 0)
 
 
-def _before(area: Area, start: int, count: int, head: int) -> bytes:
-    """Return the blocks before the head, across the end of the log where it wraps around."""
-    here = min(head, LOOK_BACK)
-    wrapped = LOOK_BACK - here
-    data = area.read(start + (head - here) * BLOCK, here * BLOCK)
+def _blocks_before(area: Area, start: int, count: int, head: int) -> bytes:
+    """Return the last LOOK_BACK blocks before the head; before the start of the log come the blocks at its end."""
+    direct = min(head, LOOK_BACK)
+    wrapped = LOOK_BACK - direct
+    data = area.read(start + (head - direct) * BLOCK, direct * BLOCK)
     return area.read(start + (count - wrapped) * BLOCK, wrapped * BLOCK) + data if wrapped else data
 
 
 def _is_unmount(record: bytes) -> bool:
-    """Return whether this is one record up to the end of `record`, and that of an unmount."""
+    """Return whether the bytes are exactly one record, with the unmount as its only operation."""
     version, length, operations, size = (be32(record, at) for at in (8, 12, 40, 320))
     headers = -(-size // CYCLE_DATA) if version & 2 and size > CYCLE_DATA else 1
     whole = headers * BLOCK + -(-length // BLOCK) * BLOCK == len(record)
@@ -297,9 +296,9 @@ def _is_unmount(record: bytes) -> bool:
     return whole and operations == 1 and len(operation) == 12 and bool(operation[9] & UNMOUNT)
 
 
-# XFS, and the log device of one that keeps its log elsewhere.
+# XFS, and external XFS logs.
 #
-# Everything is big endian but the checksum. Layout: linux/fs/xfs/libxfs/ xfs_format.h, struct xfs_dsb;
+# Everything but the checksum is big-endian. Layout: linux/fs/xfs/libxfs/xfs_format.h, struct xfs_dsb;
 # xfs_log_format.h, struct xlog_rec_header.
 
 XFS_MAGIC = b"XFSB"
@@ -307,7 +306,7 @@ XFS_MAGIC = b"XFSB"
 
 def read_xfs(area: Area) -> Layer | None:
     superblock = area.head[: 32 * 1024]
-    if superblock[:4] != XFS_MAGIC or len(superblock) < 512 or not _is_plausible(superblock):
+    if superblock[:4] != XFS_MAGIC or len(superblock) < 512 or not _is_consistent(superblock):
         return None
     block = be32(superblock, 4)
     claims = be64(superblock, 8) * block
@@ -318,8 +317,8 @@ def read_xfs(area: Area) -> Layer | None:
     )  # fmt: skip
 
 
-def _is_plausible(superblock: bytes) -> bool:
-    """Return whether the sizes match their own logarithms, and the groups the blocks, as mount and blkid require."""
+def _is_consistent(superblock: bytes) -> bool:
+    """Return whether the sizes match their logarithms, and the groups match the blocks, as mount and blkid require."""
     sizes = be32(superblock, 4), be16(superblock, 102), be16(superblock, 104)  # of a block, a sector, an inode
     logarithms, known = superblock[120:123], (range(9, 17), range(9, 16), range(8, 12))
     blocks, group, groups = be64(superblock, 8), be32(superblock, 84), be32(superblock, 88)
@@ -336,9 +335,9 @@ def _xfs_problems(superblock: bytes) -> tuple[str, ...]:
 
 
 def read_xfs_log(area: Area) -> Layer | None:
-    """Return an external log. It has no superblock: the first record header is at a sector of its first KiBs."""
+    """Return an external log. It has no superblock: search its first 64 KiB for a record header."""
     if area.head[:4] == XFS_MAGIC:
-        return None  # those are the records of its own log
+        return None  # any records belong to its internal log
     for at in range(0, min(len(area.head), 64 * 1024), 512):
         if area.head[at : at + 4] != XFS_LOG_MAGIC:
             continue

@@ -11,10 +11,10 @@ from aligntool.inventory import Fault, Partition, Role, TableFault
 from aligntool.units import Extent
 from aligntool.values import dataclass
 
-# CHS addresses of MBR entries that move: cylinder, head and sector, which some boot code still reads.
+# CHS addresses (cylinder, head, sector) of moved MBR entries: some boot code still reads them.
 
-_CYLINDERS = 1024  # what ten bits count
-_MAXED = b"\xfe\xff\xff"  # 1023/254/63: "beyond what CHS reaches" in every tool of today
+_CYLINDERS = 1024  # range of the ten-bit field
+_MAXED = b"\xfe\xff\xff"  # 1023/254/63: "beyond the reach of CHS" in all current tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +22,19 @@ class Geometry:
     """The CHS geometry that a table was written for."""
 
     heads: int
-    sectors: int  # of a track
+    sectors: int  # per track
 
     def reaches(self, lba: int) -> bool:
         return lba < _CYLINDERS * self.heads * self.sectors
 
     def address(self, lba: int) -> bytes:
-        """Return head; sector, counted from 1, with the top two bits of the cylinder; cylinder."""
+        """Return the three bytes: head; sector, from 1, with the top two bits of the cylinder; cylinder."""
         cylinder, rest = divmod(lba, self.heads * self.sectors)
         head, sector = divmod(rest, self.sectors)
         return bytes((head, sector + 1 | cylinder >> 8 << 6, cylinder & 0xFF))
 
     def nearest(self, lba: int) -> bytes:
+        """Return the address, or the maximum if CHS does not reach the LBA."""
         return self.address(lba) if self.reaches(lba) else _MAXED
 
 
@@ -41,7 +42,7 @@ USUAL = Geometry(255, 63)
 
 
 def geometry_of(addresses: Sequence[tuple[bytes, int]]) -> Geometry:
-    """Return the geometry that fits all usable `addresses` (CHS, LBA); the usual one where several do, or none."""
+    """Return the geometry that fits all usable `addresses` (CHS, LBA); the usual one if it fits or none does."""
     known = [(chs, lba) for chs, lba in addresses if _is_set(chs)]
     for geometry in chain((USUAL,), _geometries(*known[0]) if known else ()):
         if all(geometry.reaches(lba) and geometry.address(lba) == chs for chs, lba in known):
@@ -50,7 +51,7 @@ def geometry_of(addresses: Sequence[tuple[bytes, int]]) -> Geometry:
 
 
 def _geometries(chs: bytes, lba: int) -> Iterator[Geometry]:
-    """Yield those by which the address would be this LBA, the one with most heads first."""
+    """Yield the geometries in which the address is this LBA, those with the most heads first."""
     head, sector, cylinder = chs[0], chs[1] & 0x3F, chs[2] | (chs[1] & 0xC0) << 2
     for heads, sectors in product(range(256, 0, -1), range(63, 0, -1)):
         if (cylinder * heads + head) * sectors + sector - 1 == lba:
@@ -58,20 +59,20 @@ def _geometries(chs: bytes, lba: int) -> Iterator[Geometry]:
 
 
 def moved_address(chs: bytes, old_lba: int, new_lba: int, geometry: Geometry) -> bytes:
-    """Return the new address; an unused one that could have been set stays unused."""
+    """Return the address for the new LBA; an unset address that CHS could have expressed stays unset."""
     if old_lba == new_lba or (not _is_set(chs) and geometry.reaches(old_lba)):
         return chs
     return geometry.nearest(new_lba) if geometry.reaches(new_lba) or geometry.reaches(old_lba) else chs
 
 
 def _is_set(chs: bytes) -> bool:
-    """Return whether the address is set: there is no sector 0, and the last cylinder stands for all beyond it."""
+    """Return whether the address is usable: sectors count from 1, and the last cylinder means out of reach."""
     sector, cylinder = chs[1] & 0x3F, chs[2] | (chs[1] & 0xC0) << 2
     return sector != 0 and cylinder < _CYLINDERS - 1
 
 
-# The four entries of a sector: the MBR, an EBR of the chain, a Minix partition's own table. Layout: UEFI
-# specification 2.10, tables 5-1 and 5-2.
+# The four entries of a sector: of the MBR, of an EBR, of the table in a Minix partition. Layout: UEFI specification
+# 2.10, tables 5-1 and 5-2.
 
 _FIRST_AT = 446
 _SIGNATURE_AT, _SIGNATURE = 510, b"\x55\xaa"
@@ -81,15 +82,15 @@ _AIX = b"\xc9\xc2\xd4\xc1"  # "IBMA" in EBCDIC: an AIX disk, whose 55 AA means n
 
 @dataclass(frozen=True, slots=True)
 class MbrEntry:
-    """One 16-byte entry of an MBR or EBR. Sectors."""
+    """A 16-byte entry of an MBR or EBR. Places and sizes are in sectors."""
 
     boot: int
     chs_start: bytes
     code: int
     chs_end: bytes
-    start: int  # sectors, counted from 0, the EBR or the container
+    start: int  # relative to the disk, the EBR or the extended partition
     sectors: int
-    slot: int = 0  # 1 to 4 where it was read
+    slot: int = 0  # 1 to 4 if it was read from a sector
 
     @property
     def is_extended(self) -> bool:
@@ -101,7 +102,7 @@ class MbrEntry:
 
     @property
     def at(self) -> int:
-        """Return the byte of the entry in its sector."""
+        """Return the byte offset of the entry in its sector."""
         return _FIRST_AT + _LAYOUT.size * (self.slot - 1)
 
     def pack(self) -> bytes:
@@ -115,7 +116,7 @@ NO_ENTRY = MbrEntry(0, bytes(3), 0, bytes(3), 0, 0)
 
 
 def entries_of(sector: bytes) -> tuple[MbrEntry, ...] | None:
-    """Return all four; None where the sector does not end in 55 AA."""
+    """Return all four entries, or None if the sector does not end with 55 AA."""
     if sector[_SIGNATURE_AT : _SIGNATURE_AT + 2] != _SIGNATURE:
         return None
     fields = _LAYOUT.iter_unpack(sector[_FIRST_AT:_SIGNATURE_AT])
@@ -126,18 +127,18 @@ def entries_of(sector: bytes) -> tuple[MbrEntry, ...] | None:
 
 
 def with_entries(sector: bytes, changed: Mapping[int, MbrEntry]) -> bytes:
-    """Return the same sector with these entries, counted from 1, and 55 AA. Everything else in it is kept."""
-    made = bytearray(sector)
+    """Return the sector with these entries, by slot from 1, and 55 AA. Everything else in it is kept."""
+    content = bytearray(sector)
     for slot, entry in changed.items():
         at = _FIRST_AT + _LAYOUT.size * (slot - 1)
-        made[at : at + _LAYOUT.size] = entry.pack()
-    made[_SIGNATURE_AT : _SIGNATURE_AT + 2] = _SIGNATURE
-    return bytes(made)
+        content[at : at + _LAYOUT.size] = entry.pack()
+    content[_SIGNATURE_AT : _SIGNATURE_AT + 2] = _SIGNATURE
+    return bytes(content)
 
 
 @dataclass(frozen=True, slots=True)
 class MbrSector:
-    """A sector 0 as other readers see it."""
+    """The table in sector 0 of a disk, or in an EBR."""
 
     entries: tuple[MbrEntry, ...]  # always four
     disk_signature: int
@@ -145,18 +146,18 @@ class MbrSector:
 
     @property
     def used(self) -> tuple[MbrEntry, ...]:
-        """Return what Linux counts: entries with a size, even without a type (hybrid ISO images have type 0)."""
+        """Return the entries that Linux uses: all with a size, even without a type (hybrid ISO images have type 0)."""
         return tuple(entry for entry in self.entries if entry.sectors)
 
     @property
     def protective(self) -> MbrEntry | None:
-        """Return the 0xEE entry; of several, the one at sector 1, because the kernel requires only one of that kind."""
+        """Return the 0xEE entry; of several, the one at sector 1, because the kernel requires only one such entry."""
         guards = [entry for entry in self.entries if entry.code == GPT_PROTECTIVE]
         return next((entry for entry in guards if entry.start == 1), guards[0] if guards else None)
 
 
 def parse_sector(sector: bytes | None) -> MbrSector | None:
-    """Return the sector; None where 55 AA is not at the end of the 512 bytes."""
+    """Return the table, or None if the 512 bytes do not end with 55 AA."""
     entries = entries_of(sector or b"")
     if sector is None or entries is None:
         return None
@@ -173,10 +174,10 @@ def moved_entry(
     new_size: int = 0,
     geometry: Geometry,
 ) -> MbrEntry:
-    """Return the entry for `new` in place of `old`; `counted_from` is the byte that its start counts from. `new_size`:
-    of the sectors of a table for others.
+    """Return the entry for the extent `new` instead of `old`. Its start is relative to byte `counted_from`; `new_size`
+    is the sector size of the new table if it differs.
 
-    What has not moved stays as it is, even where other tools would write it differently.
+    The CHS addresses and size of an entry that does not move are kept, even if other tools would write others.
     """
     new_size = new_size or sector_size
     start = (new.start - counted_from) // new_size
@@ -194,12 +195,12 @@ def moved_entry(
 
 # The chain of EBRs in an extended partition.
 #
-# The rules are those of parse_extended() in the kernel's block/partitions/msdos.c: a data entry counts from its
-# own EBR, a link counts from the start of the extended partition, all four entries are looked at, and links
-# that lead outside the extended partition are followed.
+# The rules are those of parse_extended() in the kernel's block/partitions/msdos.c: a data entry is relative to its
+# EBR, a link to the start of the extended partition, all four entries are used, and links that lead outside the
+# extended partition are followed.
 
 LAST_NUMBER = 255  # DISK_MAX_PARTS of the kernel is 256, and number 0 is the disk
-_MOST_EMPTY_LINKS = 100  # the kernel follows no more EBRs in a row without a partition
+_MOST_EMPTY_LINKS = 100  # the kernel follows at most so many EBRs without a partition in a row
 
 
 @dataclass(slots=True)
@@ -219,7 +220,7 @@ class Chains:
         return self.next_number > LAST_NUMBER
 
     def follow(self, extended: MbrEntry) -> None:
-        """Add the logical partitions of `extended`. Ends, because no EBR is read twice and empty ones are counted."""
+        """Add the logical partitions of `extended`. Terminates: no EBR is read twice, and empty EBRs are limited."""
         here, here_sectors, empty = extended.start, extended.sectors, 0
         while not self.full:
             table = self._read(here, extended)
@@ -248,7 +249,7 @@ class Chains:
     def _read(self, here: int, extended: MbrEntry) -> MbrSector | None:
         if here == 0 or here in self.places:
             what = "the MBR itself" if here == 0 else f"the EBR at sector {here} a second time"
-            detail = f"the chain of EBRs in partition {extended.slot} leads to {what}: it turns in a circle"
+            detail = f"the chain of EBRs in partition {extended.slot} leads to {what}: it is a loop"
             self._fault(Fault.EBR_LOOP, detail, here, extended.slot)
             return None
         self.places[here] = extended.slot
@@ -271,7 +272,7 @@ class Chains:
         for entry in table.used:
             start, end = here + entry.start, here + entry.end
             outside = start < extended.start or end > extended.end
-            # The kernel uses the third and fourth entry only where they fit: OS/2 kept other data in them.
+            # The kernel uses the third and fourth entry only if they fit: OS/2 kept other data in them.
             garbage = entry.slot > 2 and (outside or entry.end > here_sectors)
             if entry.is_extended or self.full or garbage:
                 continue
@@ -297,7 +298,7 @@ MOST_SECTORS = 0xFFFFFFFF  # what 32 bits count
 
 
 def hybrid_entries(table: MbrSector | None) -> tuple[MbrEntry, ...]:
-    """Return entries beside the 0xEE one, which firmware and systems without GPT support see."""
+    """Return the entries beside the 0xEE entry, which firmware and systems without GPT support see."""
     if table is None or table.protective is None:
         return ()
     return tuple(entry for entry in table.entries if entry.code not in (0, GPT_PROTECTIVE))
@@ -313,12 +314,12 @@ def protective_faults(
         detail += " parted refuse it; other systems may take the disk for an empty one"
         return [TableFault(Fault.PROTECTIVE_MBR, detail, 0)]
     others, last = hybrid_entries(table), disk_size // sector_size - 1
-    faults = [_hybrid(others, partitions, sector_size)] if others else []
+    faults = [_hybrid_fault(others, partitions, sector_size)] if others else []
     if guard.start != 1:
         detail = f"the 0xEE entry of the protective MBR starts at sector {guard.start}, not 1: Linux ignores this GPT"
         faults.append(TableFault(Fault.PROTECTIVE_MBR, detail, guard.at))
-    # UEFI requires the disk's size less one, or 0xFFFFFFFF where that does not fit; many tools always write the latter,
-    # and the kernel also accepts the size cut to 32 bits (is_pmbr_valid).
+    # UEFI requires the disk's size less one, or 0xFFFFFFFF if that does not fit; many tools always write the latter,
+    # and the kernel also accepts the size truncated to 32 bits (is_pmbr_valid).
     if not others and guard.sectors not in (MOST_SECTORS, min(last, MOST_SECTORS), last & MOST_SECTORS):
         covers = "less than the disk" if guard.sectors < last else "more than the disk"
         detail = f"the protective MBR covers {guard.sectors} sectors, {covers}, which has {last} after the first"
@@ -327,18 +328,18 @@ def protective_faults(
     return faults
 
 
-def _hybrid(others: tuple[MbrEntry, ...], partitions: list[Partition], sector_size: int) -> TableFault:
-    """Return the entries, and whether each has the place of a GPT partition, as it should."""
+def _hybrid_fault(others: tuple[MbrEntry, ...], partitions: list[Partition], sector_size: int) -> TableFault:
+    """Return the fault of a hybrid MBR: its entries, and whether each matches a GPT partition, as it should."""
     mirrors = {partition.extent: partition.number for partition in partitions}
-    told, numbers = [], []
+    described, numbers = [], []
     for entry in others:
         number = mirrors.get(entry.extent(sector_size))
         if number is None:
             sectors = f"sectors {entry.start} to {entry.end - 1}"
-            told.append(f"entry {entry.slot} (0x{entry.code:02x}, {sectors}) is not a GPT partition")
+            described.append(f"entry {entry.slot} (0x{entry.code:02x}, {sectors}) is not a GPT partition")
         else:
-            told.append(f"entry {entry.slot} (0x{entry.code:02x}) is GPT partition {number}")
+            described.append(f"entry {entry.slot} (0x{entry.code:02x}) is GPT partition {number}")
             numbers.append(number)
     why = "Linux uses the GPT, others may use these entries, and most tools update only one of the two"
-    detail = f"hybrid MBR: {'; '.join(told)}. {why}"
+    detail = f"hybrid MBR: {'; '.join(described)}. {why}"
     return TableFault(Fault.HYBRID_MBR, detail, others[0].at, tuple(numbers))

@@ -10,11 +10,10 @@ from aligntool.formats.reader import Area, Mark, checksum_problem, crc32_seeded,
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent
 
-# Members of RAID sets that a firmware or a controller's BIOS made.
+# Members of RAID sets made by firmware or a controller's BIOS.
 #
-# All of them keep their metadata at the disk's end and let the data begin at its first sector, so the partition
-# table in sector 0 belongs to the RAID volume. Layouts: mdadm super-intel.c and super-ddf.c, the others in
-# libblkid.
+# All of these formats have their metadata at the disk's end and the data from its first sector on, so the partition
+# table in sector 0 belongs to the RAID volume. Layouts: mdadm super-intel.c and super-ddf.c, the others in libblkid.
 
 SECTOR = 512
 SMALLEST = 64 * KIB
@@ -22,7 +21,7 @@ SMALLEST = 64 * KIB
 INTEL = b"Intel Raid ISM Cfg Sig. "
 INTEL_LEVELS = {0: "raid0", 1: "raid1", 5: "raid5"}
 INTEL_DISKS_AT, INTEL_DISK = 216, 48
-INTEL_MAP_AT, INTEL_MAP = 112, 17  # in struct imsm_dev; as much of struct imsm_map as is read
+INTEL_MAP_AT, INTEL_MAP = 112, 17  # offset in struct imsm_dev; bytes of struct imsm_map that are read
 MOST_DISKS = 32
 LONGEST_INTEL = 32 * KIB
 
@@ -37,8 +36,8 @@ SIGNATURES = (
 
 
 def read_ddf(area: Area) -> Layer | None:
-    """Return SNIA Common RAID Disk Data Format: also on a partition."""
-    for sectors in (1, 257):  # before the end
+    """Return a member of a SNIA Common RAID Disk Data Format (DDF) set, on a disk or a partition."""
+    for sectors in (1, 257):  # from the end
         anchor = area.read((area.size // SECTOR - sectors) * SECTOR, SECTOR)
         if len(anchor) == SECTOR and be32(anchor, 0) == 0xDE11DE11:
             blanked = anchor[:4] + b"\xff" * 4 + anchor[8:]
@@ -50,8 +49,8 @@ def read_ddf(area: Area) -> Layer | None:
 
 
 def read_intel(area: Area) -> Layer | None:
-    """Return Intel Matrix Storage: the anchor in the last sector but one, the rest of a longer block right
-    before it.
+    """Return a member of an Intel Matrix Storage set: its anchor is in the second last sector, the rest of a longer
+    block directly before it.
     """
     if not area.is_whole or area.size < SMALLEST:
         return None
@@ -67,18 +66,18 @@ def read_intel(area: Area) -> Layer | None:
     block = (anchor + area.read(anchor_at - more * sector, more * sector))[:length]
     words = sum(le32(block, at) for at in range(0, length & ~3, 4)) - le32(block, 32)
     problems = checksum_problem("the Intel RAID block", le32(block, 32), words & 0xFFFFFFFF)
-    return _with_volume(replace(layer, problems=problems), block)
+    return _with_first_volume(replace(layer, problems=problems), block)
 
 
-def _with_volume(layer: Layer, block: bytes) -> Layer:
-    """Return it with the first volume of the set; disks with a second one are rare."""
+def _with_first_volume(layer: Layer, block: bytes) -> Layer:
+    """Return the layer with the first volume of the set; disks with two volumes are rare."""
     disks, volumes = (block[56], block[57]) if len(block) > 57 else (0, 0)
     at = INTEL_DISKS_AT + disks * INTEL_DISK + INTEL_MAP_AT
     if not 0 < disks <= MOST_DISKS or not volumes or at + INTEL_MAP > len(block):
         return layer
     level, members = INTEL_LEVELS.get(block[at + 15]), block[at + 16]
     if level == "raid1" and members > 2:
-        level = "raid10"  # there is no other sign for it
+        level = "raid10"  # nothing else indicates it
     chunk = le16(block, at + 12) * SECTOR if level != "raid1" else 0
     start = layer.extent.start + le32(block, at) * SECTOR
     return replace(layer, data_start=start, raid_level=level, raid_chunk=chunk or None, raid_members=members)
@@ -88,11 +87,13 @@ def read_other_firmware(area: Area) -> Layer | None:
     if not area.is_whole or area.size < SMALLEST:
         return None
     found = next((layer for mark in SIGNATURES if (layer := mark.layer(area))), None)
-    return replace(found, data_start=area.start) if found else _read_summed(area)
+    return replace(found, data_start=area.start) if found else _read_with_checksum(area)
 
 
-def _read_summed(area: Area) -> Layer | None:
-    """Return VIA, Silicon Image, JMicron: marks that are too weak without their sums, in the last sector."""
+def _read_with_checksum(area: Area) -> Layer | None:
+    """Return a member of a VIA, Silicon Image or JMicron set: their magics in the last sector are too weak without the
+    checksums.
+    """
     last = area.read((area.size // SECTOR - 1) * SECTOR, SECTOR)
     if len(last) < SECTOR:
         return None
@@ -110,14 +111,14 @@ def _read_summed(area: Area) -> Layer | None:
 
 # Linux software RAID members: superblocks of version 0.90, 1.0, 1.1 and 1.2.
 #
-# The mirror's content is read through the member, because one half of a mirror is all of it. Layout:
+# The content of a mirror is read through any one member, which has all of it. Layout:
 # linux/include/uapi/linux/raid/md_p.h.
 
 MAGIC = 0xA92B4EFC
-RESERVED = 64 * KIB  # version 0.90 keeps the last aligned 64 KiB for itself
+RESERVED = 64 * KIB  # version 0.90 reserves the last aligned 64 KiB
 SUPERBLOCK_0 = 4096
 SUPERBLOCK_1 = 256
-LARGEST_CHUNK = 16 * MIB  # that is believed
+LARGEST_CHUNK = 16 * MIB  # a larger one is implausible
 MOST_DEVICES = (4096 - SUPERBLOCK_1) // 2  # the kernel keeps a version-1 superblock in one page
 
 _LEVELS = {
@@ -129,7 +130,9 @@ _WHOLE_ON_ONE_MEMBER = ("raid1", "multipath")
 
 
 def read_0_90(area: Area) -> Layer | None:
-    """Return the superblock at the last multiple of 64 KiB that leaves 64 KiB, in the byte order of its machine."""
+    """Return a member of version 0.90: its superblock is at the last multiple of 64 KiB with 64 KiB after it, in the
+    byte order of the machine that made it.
+    """
     at = (area.size & ~(RESERVED - 1)) - RESERVED
     if at < 0:
         return None
@@ -156,11 +159,11 @@ def read_0_90(area: Area) -> Layer | None:
 
 
 def _belongs_to_a_partition(area: Area, at: int, size: int, chunk: int) -> bool:
-    """Return whether the superblock belongs to the last partition: one at its end is where the whole disk's own would
-    be.
+    """Return whether the superblock belongs to the last partition, at whose end it is in the same place as that of a
+    whole disk.
 
-    A member that is the whole disk uses all of it up to the superblock, less a part of a chunk. A disk that has a table
-    and a superblock that speaks of clearly less is a disk with a member partition.
+    A member that is the whole disk uses all of it up to the superblock, less a part of a chunk. If the disk has a table
+    and the superblock states a clearly smaller size, the member is a partition.
     """
     return area.ends_with_a_partition and at - size > max(min(chunk, LARGEST_CHUNK), RESERVED)
 
@@ -171,26 +174,26 @@ def _read_1(area: Area, version: str) -> Layer | None:
     if len(superblock) < SUPERBLOCK_1 or le32(superblock, 0) != MAGIC or le32(superblock, 4) != 1:
         return None
     if le64(superblock, 144) * SECTOR != at:
-        return None  # written for another device: the disk around this partition, or one inside this disk
+        return None  # written for another device: the disk that contains this partition, or a partition of this disk
     layer = replace(
         area.layer("linux_raid_member"), version=version, label=text_at(superblock, 32, 32),
-        uuid=uuid_at(superblock, 16), problems=_checksum_1(superblock),
+        uuid=uuid_at(superblock, 16), problems=_problems_1(superblock),
     )  # fmt: skip
     data = Extent(le64(superblock, 128) * SECTOR, le64(superblock, 136) * SECTOR)
     level, members, chunk = le32(superblock, 72), le32(superblock, 92), le32(superblock, 88) * SECTOR
     return _with_array(area, layer, data, level, members, chunk)
 
 
-def _checksum_1(superblock: bytes) -> tuple[str, ...]:
+def _problems_1(superblock: bytes) -> tuple[str, ...]:
     devices = le32(superblock, 220)
     if devices > MOST_DEVICES or SUPERBLOCK_1 + 2 * devices > len(superblock):
-        return (f"the md superblock speaks of {devices} devices, at most {MOST_DEVICES} fit",)
+        return (f"the md superblock lists {devices} devices, at most {MOST_DEVICES} fit",)
     summed = superblock[:216] + bytes(4) + superblock[220 : SUPERBLOCK_1 + 2 * devices]
     return checksum_problem("the md superblock", le32(superblock, 216), folded_sum(summed))
 
 
 def _with_array(area: Area, layer: Layer, data: Extent, level_number: int, members: int, chunk: int) -> Layer:
-    """Return it with the array. `data`: relative to the area; of length 0 where the superblock does not state it."""
+    """Return the layer with the array. `data` is relative to the area; length 0: not stated by the superblock."""
     level = _LEVELS.get(level_number, f"level {level_number}")
     claims = data.end if data.length else None
     inner: tuple[Layer, ...] = ()

@@ -19,8 +19,8 @@ from aligntool.units import KIB, MIB, Extent, is_power_of_two
 HEADER_AT = 1024
 SECTOR = 512
 FORKS = 8
-CATALOG_EXTENTS = 272 + 16  # of the volume header: catalog fork, behind its sizes
-NAMESPACE = bytes.fromhex("b3e20f39f29211d697a400306543ecac")  # Apple's, for version-3 identifiers of volumes
+CATALOG_EXTENTS = 272 + 16  # offset in the volume header: in the catalog fork, after its sizes
+NAMESPACE = bytes.fromhex("b3e20f39f29211d697a400306543ecac")  # Apple's, for version-3 UUIDs of volumes
 
 
 def read_hfs(area: Area) -> Layer | None:
@@ -35,7 +35,7 @@ def read_hfs(area: Area) -> Layer | None:
     if header[124:126] in (b"H+", b"HX"):
         offset = first + be16(header, 126) * block
         return _read_plus(area, offset, area.read(offset + HEADER_AT, 512))
-    claims = first + be16(header, 18) * block + 2 * SECTOR  # the copy of the header and a spare sector end the volume
+    claims = first + be16(header, 18) * block + 2 * SECTOR  # a copy of the header and a reserved sector end the volume
     return replace(
         area.layer("hfs", claims, block), label=text_at(header, 37, min(header[36], 27), "mac_roman"),
         uuid=_volume_uuid(header[116:124]), data_start=area.start + first,
@@ -62,7 +62,7 @@ def _volume_uuid(finder_id: bytes) -> str | None:
 
 
 def _plus_label(area: Area, offset: int, header: bytes, block: int) -> str | None:
-    """Return the volume's name, which is the key of the catalog tree's first leaf record."""
+    """Return the name of the volume: the key of the first leaf record in the catalog tree."""
     extents = tuple(struct.iter_unpack(">II", header[CATALOG_EXTENTS : CATALOG_EXTENTS + 8 * FORKS]))
     tree = area.read(offset + extents[0][0] * block, 512)
     node, leaf_head = be16(tree, 14 + 18), be32(tree, 14 + 10)
@@ -94,12 +94,12 @@ def read_apfs(area: Area) -> Layer | None:
     )  # fmt: skip
 
 
-# bcache (backing and caching devices) and bcachefs: cousins with one superblock place and two magics.
+# bcache (backing and caching devices) and bcachefs: related formats, with superblocks in the same place.
 #
 # Layout: linux/include/uapi/linux/bcache.h (kernel 5.x), linux/fs/bcachefs/sb-members_format.h.
 
 AT = 4096
-BCACHE_SECTOR = 512  # both count in these
+BCACHE_SECTOR = 512  # the unit of both
 BCACHE_MAGIC = bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")
 BCACHEFS_MAGIC = bytes.fromhex("c68573f666ce90a9d96a60cf803df7ef")
 BACKING = (1, 4, 6)  # versions: backing device, with data offset, with features
@@ -125,14 +125,14 @@ def read_bcache(area: Area) -> Layer | None:
     return replace(
         area.layer("bcache", claims, block or None), version=str(version), label=text_at(superblock, 72, 32),
         uuid=uuid_at(superblock, 40), data_start=area.start + offset, inner=inner,
-        problems=_checksum(superblock),
+        problems=_bcache_problems(superblock),
     )  # fmt: skip
 
 
-def _checksum(superblock: bytes) -> tuple[str, ...]:
+def _bcache_problems(superblock: bytes) -> tuple[str, ...]:
     keys = le16(superblock, 206)
     if keys > 256:
-        return (f"the bcache superblock speaks of {keys} journal buckets, at most 256 fit",)
+        return (f"the bcache superblock lists {keys} journal buckets, at most 256 fit",)
     return checksum_problem("the bcache superblock", le64(superblock, 0), crc64(superblock[8 : 208 + 8 * keys]))
 
 
@@ -140,7 +140,7 @@ def read_bcachefs(area: Area) -> Layer | None:
     superblock = area.read(AT, 4096)
     magic, is_bcache = superblock[24:40], le64(superblock, 8) * BCACHE_SECTOR == AT
     if magic not in (BCACHEFS_MAGIC, BCACHE_MAGIC) or is_bcache or le64(superblock, 104) * BCACHE_SECTOR != AT:
-        return None  # before 2022 bcachefs used its parent's magic
+        return None  # before 2022, bcachefs used the magic of bcache
     superblock = area.read(AT, min(FIELDS_AT + 8 * le32(superblock, 124), 64 * 1024))
     version = le16(superblock, 16)
     member = _own_member(superblock)
@@ -154,7 +154,7 @@ def read_bcachefs(area: Area) -> Layer | None:
 
 
 def _own_member(superblock: bytes) -> bytes:
-    """Return the entry of this device in the member list; empty without a matching list."""
+    """Return the entry of this device in the member list, or b"" if there is none."""
     index, at = superblock[122] if len(superblock) > 122 else 0, FIELDS_AT
     while at + 8 <= len(superblock):
         length, field = 8 * le32(superblock, at), le32(superblock, at + 4)
@@ -169,7 +169,7 @@ def _own_member(superblock: bytes) -> bytes:
     return b""
 
 
-# Read-only file systems that are made once and copied: squashfs, EROFS and cramfs.
+# Read-only file systems: squashfs, EROFS and cramfs.
 #
 # Layouts: linux/fs/squashfs/squashfs_fs.h, linux/fs/erofs/erofs_fs.h, linux/include/uapi/linux/cramfs_fs.h.
 
@@ -211,7 +211,7 @@ def read_cramfs(area: Area) -> Layer | None:
     return replace(layer, version="2" if second else "1", label=text_at(superblock, 48, 16))
 
 
-# Optical discs: ISO 9660 with its Joliet names, and UDF.
+# Optical discs: ISO 9660 with Joliet, and UDF.
 #
 # Source: ECMA-119, sections 8.4 (primary volume descriptor) and 8.5 (supplementary).
 
@@ -229,15 +229,15 @@ def read_iso9660(area: Area) -> Layer | None:
     block = le16(primary, 128)
     if not block or block % 512:
         return None
-    dates = (_date(primary[at : at + 17]) for at in (830, 813))  # of the last change, of making
+    dates = (_iso_date(primary[at : at + 17]) for at in (830, 813))  # of modification, of creation
     return replace(
         area.layer("iso9660", le32(primary, 80) * block, block), version="Joliet Extension" if joliet else None,
-        label=_label(primary, joliet), uuid=next(filter(None, dates), None),
+        label=_iso_label(primary, joliet), uuid=next(filter(None, dates), None),
     )  # fmt: skip
 
 
 def read_udf(area: Area) -> Layer | None:
-    """Return UDF, only recognised: its sizes are in descriptors that would have to be searched. ECMA-167, 2/8 and
+    """Return a UDF volume without sizes: the descriptors that have them would have to be searched. ECMA-167, 2/8 and
     3/9.1.
     """
     for step in UDF_STEPS:
@@ -260,30 +260,29 @@ def _descriptors(area: Area) -> tuple[bytes | None, bytes | None]:
     return primary, joliet
 
 
-def _label(primary: bytes, joliet: bytes | None) -> str | None:
-    """Return the label: Joliet has 16 characters of any alphabet, the primary descriptor 32 of ASCII; as in blkid they
-    are combined where the short one begins the long one.
+def _iso_label(primary: bytes, joliet: bytes | None) -> str | None:
+    """Return the label. Joliet has 16 characters of any script, the primary descriptor 32 of ASCII; as in blkid, they
+    are combined if the short label is a prefix of the long one.
     """
     plain = text_at(primary, 40, 32, "ascii") or ""
     if joliet is None:
         return plain or None
-    wide = joliet[40:72].decode("utf-16-be", "replace").ljust(16)[:16]
+    short = joliet[40:72].decode("utf-16-be", "replace").ljust(16)[:16]
     long = primary[40:72].decode("ascii", "replace")
-    same = all(ours == "_" or ours.upper() == theirs.upper() for ours, theirs in zip(long, wide, strict=False))
-    return (wide + long[16:] if same else wide).replace("\0", " ").strip() or None
+    same = all(ours == "_" or ours.upper() == theirs.upper() for ours, theirs in zip(long, short, strict=False))
+    return (short + long[16:] if same else short).replace("\0", " ").strip() or None
 
 
-def _date(raw: bytes) -> str | None:
+def _iso_date(raw: bytes) -> str | None:
     digits = raw[:16].decode("ascii", "replace")
     if len(digits) < 16 or not digits.isdigit() or (digits == "0" * 16 and raw[16:] == b"\0"):
         return None
     return "-".join((digits[:4], *(digits[at : at + 2] for at in range(4, 16, 2))))
 
 
-# The rarer kinds that are recognised and named, and no more.
+# Rarer formats, which are recognised by a magic and not decoded.
 #
-# Places: the libblkid prober of each kind.
-
+# Offsets: the libblkid prober of each kind.
 
 OWNER_MARKS = (
     Mark("drbd", -4096 + 60, b"\x83\x74\x02\x6b", version="v08"),
@@ -327,7 +326,7 @@ def read_other(area: Area) -> Layer | None:
 
 # UFS1 and UFS2, the file systems of the BSDs and of Solaris.
 #
-# The superblock may lie at four places in either byte order. Layout: FreeBSD sys/ufs/ffs/fs.h, struct fs.
+# The superblock is at one of four offsets, in either byte order. Layout: FreeBSD sys/ufs/ffs/fs.h, struct fs.
 
 MAGIC_AT = 1372
 UFS2 = 0x19540119
@@ -351,13 +350,13 @@ def read_ufs(area: Area) -> Layer | None:
     return None
 
 
-# A member of a ZFS pool.
+# Members of ZFS pools.
 #
-# Four copies of the label, two at each end; pool name, identifiers and ashift stand in an XDR name-value list
-# in each. Source: ZFS on-disk specification, chapter 1; openzfs module/nvpair/nvpair.c.
+# There are four copies of the label, two at each end; each has an XDR name-value list with pool name, identifiers and
+# ashift. Source: ZFS on-disk specification, chapter 1; openzfs module/nvpair/nvpair.c.
 
 LABEL = 256 * KIB
-PAIRS_READ = 48 * KIB  # of up to 112 KiB; real lists take a few
+PAIRS_READ = 48 * KIB  # of up to 112 KiB; real lists are a few KiB long
 SMALLEST = 64 * MIB
 UINT64, STRING, LIST = 8, 9, 19
 MOST_PAIRS = 512
@@ -368,17 +367,17 @@ def read_zfs(area: Area) -> Layer | None:
         return None
     last = area.size // LABEL * LABEL - 2 * LABEL
     for label in (0,) if area.ends_with_a_partition else (0, last):
-        facts = dict(_pairs(area.read(label + 16 * KIB, PAIRS_READ)))
+        facts = dict(_nvlist_pairs(area.read(label + 16 * KIB, PAIRS_READ)))
         if isinstance(facts.get("pool_guid"), int) or isinstance(facts.get("guid"), int):
-            return _layer(area, facts)
+            return _zfs_layer(area, facts)
     ring = area.read(128 * KIB, 128 * KIB)  # of uberblocks, in either byte order
     marks = [ring[at : at + 8] for at in range(0, len(ring), KIB)]
     if sum(mark in (b"\x0c\xb1\xba\0\0\0\0\0", b"\0\0\0\0\0\xba\xb1\x0c") for mark in marks) >= 4:
-        return _layer(area, {})  # as blkid: one alone may be left over
+        return _zfs_layer(area, {})  # as in blkid: fewer than four may be remnants
     return None
 
 
-def _layer(area: Area, facts: dict[str, int | str]) -> Layer:
+def _zfs_layer(area: Area, facts: dict[str, int | str]) -> Layer:
     name, ashift, guid, version = (facts.get(key) for key in ("name", "ashift", "pool_guid", "version"))
     return Layer(
         kind="zfs_member", extent=area.extent, version=str(version) if isinstance(version, int) else None,
@@ -388,26 +387,26 @@ def _layer(area: Area, facts: dict[str, int | str]) -> Layer:
     )  # fmt: skip
 
 
-def _pairs(packed: bytes) -> Iterator[tuple[str, int | str]]:
-    """Yield numbers and texts of the label, with those of the vdev tree that the list above lacks."""
+def _nvlist_pairs(packed: bytes) -> Iterator[tuple[str, int | str]]:
+    """Yield (name, value) of the numbers and strings of the label, and the ashift from its vdev tree."""
     if packed[:1] != b"\x01" or packed[1:2] not in (b"\0", b"\x01"):
-        return  # 1: XDR, the only encoding on disk
-    at, inside, seen = 12, 0, set()
+        return  # encoding 1 is XDR, the only one on disk
+    at, depth, seen = 12, 0, set()
     for _ in range(MOST_PAIRS):
         size, name_length = be32(packed, at), be32(packed, at + 8)
         if not size:
-            if not inside:
+            if not depth:
                 return
-            inside, at = inside - 1, at + 8
+            depth, at = depth - 1, at + 8
             continue
         value = at + 12 + (name_length + 3 & ~3)
         if value + 8 > min(at + size, len(packed)):
             return
         name, kind = packed[at + 12 : at + 12 + name_length].decode("ascii", "replace"), be32(packed, value)
         if kind == LIST:
-            inside, at = inside + 1, value + 16
+            depth, at = depth + 1, value + 16
             continue
-        if (not inside or name == "ashift") and name not in seen:
+        if (not depth or name == "ashift") and name not in seen:
             seen.add(name)
             if kind == UINT64:
                 yield name, be64(packed, value + 8)

@@ -1,4 +1,4 @@
-"""MBR disks, nested tables and Apple partition maps: tables that are read from more than one sector."""
+"""Read MBRs with their nested tables, and Apple partition maps: tables that span more than one sector."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -15,15 +15,15 @@ from aligntool.units import Extent, is_power_of_two
 
 # The Apple partition map (blkid's "mac").
 #
-# It counts in the block size that its driver descriptor in block 0 names (512, on discs 2048), whatever the
-# disk's sector is. Layout: Inside Macintosh: Devices, chapter 3; numbering as the kernel's
-# block/partitions/mac.c: by place in the map.
+# Its unit is the block size that the driver descriptor in block 0 states (512, on optical discs 2048), whatever the
+# disk's sector size. Layout: Inside Macintosh: Devices, chapter 3; numbering as in the kernel's
+# block/partitions/mac.c: by position in the map.
 
 _MOST_ENTRIES = 255  # DISK_MAX_PARTS of the kernel
 _BLOCK_SIZES = (512, 1024, 2048, 4096)
 _ENTRY = 136  # bytes of an entry that are read
 _BOOTABLE = 0x8
-_OF_THE_MAP = ("apple_partition_map", "apple_free", "apple_void", "apple_extra", "apple_patches", "apple_fwdriver")
+_MAP_TYPES = ("apple_partition_map", "apple_free", "apple_void", "apple_extra", "apple_patches", "apple_fwdriver")
 _TYPE_NAMES = {
     "Apple_partition_map": "Apple partition map", "Apple_Free": "Free space", "Apple_HFS": "Apple HFS/HFS+",
     "Apple_HFSX": "Apple HFSX", "Apple_UFS": "Apple UFS", "Apple_UNIX_SVR2": "Unix or Linux file system",
@@ -33,10 +33,10 @@ _TYPE_NAMES = {
 
 
 def read_apm(reader: Reader, sector: bytes) -> TableReading | None:
-    """Return the map; None without a driver descriptor ("ER") and a first map entry ("PM")."""
+    """Return the map, or None if the driver descriptor ("ER") or the first map entry ("PM") is missing."""
     if len(sector) < 512 or not sector.startswith(b"ER"):
         return None
-    for block in dict.fromkeys((be16(sector, 2), 512)):  # discs for old Macs name 2048 and keep the map in 512
+    for block in dict.fromkeys((be16(sector, 2), 512)):  # discs for old Macs state 2048, with the map in units of 512
         if block in _BLOCK_SIZES and peek(reader, block, 2) == b"PM":
             return _read_map(reader, block)
     return None
@@ -59,7 +59,7 @@ def _read_map(reader: Reader, block: int) -> TableReading:
             detail = f"the Apple partition map should have {count} entries, but breaks off before entry {number}"
             faults.append(TableFault(Fault.BAD_ENTRY, detail, number * block))
             break
-        if any(entry[12:16]):  # an entry without blocks is a place kept free
+        if any(entry[12:16]):  # an entry without blocks is unused
             partitions.append(_apm_partition(entry, number, block))
     return plain_table(reader, TableLabel.APM, partitions, faults, sector_size=block)
 
@@ -67,22 +67,22 @@ def _read_map(reader: Reader, block: int) -> TableReading:
 def _apm_partition(entry: bytes, number: int, block: int) -> Partition:
     start, blocks = struct.unpack_from(">II", entry, 8)
     kind = text_at(entry, 48, 32, "latin-1") or ""
-    of_the_map = kind.casefold() in _OF_THE_MAP or kind.casefold().startswith("apple_driver")
+    belongs_to_map = kind.casefold() in _MAP_TYPES or kind.casefold().startswith("apple_driver")
     return Partition(
-        number=number, extent=Extent(start * block, blocks * block), role=Role.MAP if of_the_map else Role.PRIMARY,
+        number=number, extent=Extent(start * block, blocks * block), role=Role.MAP if belongs_to_map else Role.PRIMARY,
         type_code=kind, type_name=_TYPE_NAMES.get(kind, ""), name=text_at(entry, 16, 32, "latin-1"),
-        flags=("boot",) if be32(entry, 88) & _BOOTABLE and not of_the_map else (),
+        flags=("boot",) if be32(entry, 88) & _BOOTABLE and not belongs_to_map else (),
     )  # fmt: skip
 
 
-# Is this the start of a file system, and not of a partitioned disk?
+# Distinguish the start of a file system from that of a partitioned disk.
 #
-# FAT, NTFS, exFAT and BitLocker boot sectors carry 55 AA at the same place as an MBR, and their messages for
-# people lie where an MBR has its entries (util-linux issue 4103). No verdict on the file system itself.
+# FAT, NTFS, exFAT and BitLocker boot sectors have 55 AA in the same place as an MBR, and their error messages are
+# where an MBR has its entries (util-linux issue 4103). The file system itself is not checked.
 
 _SECTOR_SIZES = (512, 1024, 2048, 4096)
-# (offset, magic, name): a boot sector
-_OF_BOOT_SECTORS = (
+# Boot sectors: (offset, magic, name)
+_BOOT_SECTOR_MAGICS = (
     (3, b"NTFS    ", "ntfs"),
     (3, b"EXFAT   ", "exfat"),
     (3, b"-FVE-FS-", "BitLocker"),
@@ -91,7 +91,7 @@ _OF_BOOT_SECTORS = (
     (0, b"XFSB", "xfs"),
     (0, b"LUKS\xba\xbe", "crypto_LUKS"),
 )
-# The same for what can stand at the start of a partition or of a disk without partitions
+# The same for other content at the start of a partition or of a disk without partitions
 _MAGICS = (
     *((at, b"LABELONE", "LVM2_member") for at in (0x200, 0, 0x400, 0x600)),
     (0x438, b"\x53\xef", "ext"),
@@ -108,21 +108,21 @@ _MAGICS = (
     (0x8001, b"CD001", "iso9660"),
     (0x10040, b"_BHRfS_M", "btrfs"),
 )
-_NEAR = 0x1100  # one read for all the magics below this offset
+_READ_AT_ONCE = 0x1100  # one read covers all magics below this offset
 
 
 def boot_sector(sector: bytes) -> str | None:
-    """Return the file system of this boot sector."""
+    """Return the kind of file system that a boot sector belongs to, or None."""
     if len(sector) < 512:
         return None
-    kind = next((kind for at, magic, kind in _OF_BOOT_SECTORS if sector.startswith(magic, at)), None)
+    kind = next((kind for at, magic, kind in _BOOT_SECTOR_MAGICS if sector.startswith(magic, at)), None)
     return kind or ("vfat" if _is_fat(sector) else None)
 
 
 def _is_fat(sector: bytes) -> bool:
-    """Return whether the numbers of a BIOS parameter block are valid (Microsoft's FAT specification, section 3.1).
+    """Return whether the fields of a BIOS parameter block are valid (Microsoft's FAT specification, section 3.1).
 
-    An MBR of GRUB keeps room for such a block but leaves it zero, so the numbers tell the two apart.
+    GRUB's MBR reserves space for such a block but leaves it zero, so these fields distinguish the two.
     """
     size, per_cluster, reserved, fats, _, total16, media = struct.unpack_from("<HBHBHHB", sector, 11)
     return (
@@ -136,14 +136,14 @@ def _is_fat(sector: bytes) -> bool:
 
 
 def starts_at(reader: Reader, offset: int) -> str | None:
-    """Return what is recognised at `offset`: a file system, a RAID or LVM member, swap, LUKS. At most three short
-    reads.
+    """Return the kind of content at `offset`, or None: a file system, a RAID or LVM member, swap, LUKS. Does at most
+    three short reads.
     """
-    near = peek(reader, offset, _NEAR) or b""
+    near = peek(reader, offset, _READ_AT_ONCE) or b""
     if kind := boot_sector(near[:512]):
         return kind
     for at, magic, name in _MAGICS:
-        found = near[at : at + len(magic)] if at < _NEAR else peek(reader, offset + at, len(magic))
+        found = near[at : at + len(magic)] if at < _READ_AT_ONCE else peek(reader, offset + at, len(magic))
         if found == magic:
             return name
     return None
@@ -151,7 +151,7 @@ def starts_at(reader: Reader, offset: int) -> str | None:
 
 # Tables inside an MBR partition: BSD disklabels, Solaris and UnixWare slices, Minix subpartitions.
 #
-# All four count in 512 bytes, also on a disk with other sectors.
+# The unit of all of them is 512 bytes, also on a disk with other sectors.
 
 _SECTOR = 512
 _FREEBSD, _OPENBSD, _NETBSD, _MINIX = 0xA5, 0xA6, 0xA9, 0x81
@@ -162,28 +162,29 @@ _VTOC_TAGS = {1: "boot", 2: "root", 3: "swap", 4: "usr", 5: "whole disk", 6: "st
 
 
 def add_nested(table: MbrSector, chains: Chains) -> list[Partition]:
-    """Add the nested partitions of all primary partitions; numbers continue from `chains`, faults are added to it."""
+    """Return the nested partitions of all primary partitions. Numbers continue from `chains`, which gets the faults."""
     found: list[Partition] = []
     for entry in table.used:
         read, parent = _READERS.get(entry.code), entry.extent(chains.sector_size)
-        for piece in read(chains.reader, parent, entry.code) if read else ():
-            place = piece.extent
+        for nested in read(chains.reader, parent, entry.code) if read else ():
+            place = nested.extent
             if place == parent or not place.length:
-                continue  # the parent once more
+                continue  # an entry for the parent itself
             if parent.contains(place):
                 if not chains.full:
-                    found.append(replace(piece, number=chains.next_number))
+                    found.append(replace(nested, number=chains.next_number))
                     chains.next_number += 1
-            elif entry.code not in (_OPENBSD, _NETBSD):  # their labels describe the whole disk on purpose
-                there = f"at bytes {place.start} to {place.end - 1}, outside that partition"
-                detail = f"a nested entry of partition {entry.slot} is {there}; Linux leaves it out"
+            elif entry.code not in (_OPENBSD, _NETBSD):  # their labels describe the whole disk by design
+                where = f"at bytes {place.start} to {place.end - 1}, outside that partition"
+                detail = f"a nested entry of partition {entry.slot} is {where}; Linux leaves it out"
                 chains.faults.append(TableFault(Fault.BAD_ENTRY, detail, place.start, (entry.slot,)))
     return found
 
 
 def _bsd(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
     slices = read_slices(reader, parent.start + _SECTOR) or ()
-    # FreeBSD counts from the partition where its c, the whole partition, starts at 0; all else counts from the disk.
+    # On FreeBSD, entries are relative to the partition if entry c, the whole partition, starts at 0; otherwise, and on
+    # the others, to the disk.
     relative = code == _FREEBSD and len(slices) > 2 and slices[2].extent.start == 0
     base = parent.start if relative else 0
     for entry in slices:
@@ -192,13 +193,13 @@ def _bsd(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
 
 
 def _solaris(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
-    """Yield the Solaris slices: 0x82 is Linux swap as well, only the sanity word makes it Solaris."""
+    """Yield the Solaris slices. Type 0x82 is also Linux swap; only the sanity word shows that it is Solaris."""
     raw = peek(reader, parent.start + _SECTOR, _SECTOR) or b""
     if len(raw) < _SECTOR or struct.unpack_from("<II", raw, 12) != (_VTOC_SANE, 1):
         return
     for index in range(16 if le16(raw, 30) > 8 else 8):
         tag, _, start, sectors = struct.unpack_from("<HHII", raw, 72 + index * 12)
-        yield _vtoc_piece(tag, Extent(parent.start + start * _SECTOR, sectors * _SECTOR))
+        yield _vtoc_slice(tag, Extent(parent.start + start * _SECTOR, sectors * _SECTOR))
 
 
 def _unixware(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
@@ -208,10 +209,10 @@ def _unixware(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
     for index in range(1, 16):
         tag, _, start, sectors = struct.unpack_from("<HHII", raw, 216 + index * 12)
         if tag:
-            yield _vtoc_piece(tag, Extent(start * _SECTOR, sectors * _SECTOR))
+            yield _vtoc_slice(tag, Extent(start * _SECTOR, sectors * _SECTOR))
 
 
-def _vtoc_piece(tag: int, extent: Extent) -> Partition:
+def _vtoc_slice(tag: int, extent: Extent) -> Partition:
     role = Role.MAP if tag == _WHOLE_DISK else Role.NESTED
     return Partition(0, extent, role, f"0x{tag:02x}", _VTOC_TAGS.get(tag, ""))
 
@@ -231,33 +232,32 @@ _READERS: dict[int, Callable[[Reader, Extent, int], Iterator[Partition]]] = {
 }  # fmt: skip
 
 
-# The MBR (libfdisk's and blkid's "dos" label): is it one, in which sectors does it count, and what does it
-# list.
+# The MBR (the "dos" label of libfdisk and blkid): whether sector 0 is one, its sector size, its partitions.
 #
-# The MBR has no checksum, so most of this is about when to believe it. Where tools differ, Linux
-# (block/partitions/msdos.c) is followed: its partitions are the ones that a user has.
+# The MBR has no checksum, so most of this decides whether it is one. Where tools differ, the rules are those of Linux
+# (block/partitions/msdos.c), whose partitions are the ones in use.
 
-_ADDRESSABLE = 2**32  # sectors that an entry's 32-bit start can name
+_ADDRESSABLE = 2**32  # sectors in the range of an entry's 32-bit start
 _LINUX_TYPES = frozenset({0x05, 0x0F, 0x82, 0x83, 0x85, 0x8E, 0xFD})
 
 
 def is_partition_table(reader: Reader, sector: bytes, table: MbrSector) -> bool:
     """Return whether the 55 AA of sector 0 ends an MBR, and not the boot sector of a file system on the whole disk.
 
-    The kernel and blkid ask for boot flags of 0 or 0x80. A boot sector whose bytes pass that by chance is believed only
-    when its entries could be a table; one without entries says nothing, so what follows on the disk decides.
+    The kernel and blkid require boot flags of 0 or 0x80. A boot sector whose bytes pass that test by chance counts as
+    an MBR only if its entries can be a table; an MBR without entries proves nothing, so the content after it decides.
     """
     flags_pass = all(entry.boot in (0, 0x80) for entry in table.entries)
-    if not flags_pass or (table.aix and not _LINUX_TYPES & {one.code for one in table.entries}):
+    if not flags_pass or (table.aix and not _LINUX_TYPES & {entry.code for entry in table.entries}):
         return False
     if boot_sector(sector) is not None:
-        return _entries_make_sense(table, reader.size)
+        return _entries_are_plausible(table, reader.size)
     return bool(table.used) or starts_at(reader, 0) is None
 
 
-def _entries_make_sense(table: MbrSector, disk_size: int) -> bool:
-    """Return whether they are entries. A USB stick can have a FAT boot sector and a real table in the same sector 0;
-    text cannot pass.
+def _entries_are_plausible(table: MbrSector, disk_size: int) -> bool:
+    """Return whether the four entries can be a table. A USB stick can have a FAT boot sector and a real table in the
+    same sector 0; the text of a boot sector does not pass.
     """
     end = 1
     for entry in sorted(table.used, key=lambda entry: entry.start):
@@ -275,42 +275,41 @@ def read_mbr(
     more_faults: tuple[TableFault, ...] = (),
     copies: tuple[TableCopy, ...] = (),
 ) -> TableReading:
-    """Return the table. `more_faults` and `copies`: the result of the search for a GPT on the same disk."""
-    counted_in, faults = _sector_size(reader, table, sector_size)
-    assumed = sector_size is None and counted_in == 512 and _may_count_in_4096(reader, table)
+    """Return the table. `more_faults` and `copies` are the results of the search for a GPT on the same disk."""
+    used_size, faults = _sector_size(reader, table, sector_size)
+    assumed = sector_size is None and used_size == 512 and _may_use_4096(reader, table)
     faults += more_faults
-    chains = Chains(reader, counted_in, table.disk_signature)
+    chains = Chains(reader, used_size, table.disk_signature)
     primaries = []
     for entry in table.used:
-        role, extent = Role.EXTENDED if entry.is_extended else Role.PRIMARY, entry.extent(counted_in)
+        role, extent = Role.EXTENDED if entry.is_extended else Role.PRIMARY, entry.extent(used_size)
         primaries.append(dos_partition(entry, entry.slot, role, extent, table.disk_signature))
         if entry.is_extended:
             chains.follow(entry)
     nested = add_nested(table, chains)
     partitions = (*primaries, *chains.logicals, *nested)
     faults += [*_entry_faults(reader, table), *chains.faults, *_place_faults(table, primaries, chains)]
-    end = min(_ADDRESSABLE * counted_in, reader.size)
-    usable, parked = Extent(counted_in, max(0, end - counted_in)), parked_in_mbr(table, reader.size)
+    end = min(_ADDRESSABLE * used_size, reader.size)
+    usable, parked = Extent(used_size, max(0, end - used_size)), parked_in_mbr(table, reader.size)
     found = Table(
-        TableLabel.DOS, counted_in, f"0x{table.disk_signature:08x}", usable=usable, copies=copies,
+        TableLabel.DOS, used_size, f"0x{table.disk_signature:08x}", usable=usable, copies=copies,
         faults=thin_out(faults), in_flight=parked, sector_size_assumed=assumed,
     )  # fmt: skip
     return TableReading(found, partitions)
 
 
 def _sector_size(reader: Reader, table: MbrSector, reported: int | None) -> tuple[int, list[TableFault]]:
-    """Return the sector size of an MBR, which does not state it. The reported one is used unless the disk contradicts
-    it.
+    """Return the sector size of an MBR, which does not state it: the reported one unless the disk contradicts it.
 
-    It objects when partitions would lie beyond its end that fit in the other size, or when more of them start with
-    something known where the other size would put them: an eighth of a place may be that of another partition.
+    The disk contradicts it if partitions lie beyond its end that fit in the other size, or if more of them start with
+    recognised content in the other size: at an eighth of the offset there can be another partition.
     """
     own = reported or 512
     other = 4096 if own == 512 else 512
     if not table.used or not _fits(reader, table, other):
         return own, []
-    doubt = _known_starts(reader, table, other) > _known_starts(reader, table, own)
-    if _fits(reader, table, own) and not doubt:
+    other_is_likelier = _recognised_starts(reader, table, other) > _recognised_starts(reader, table, own)
+    if _fits(reader, table, own) and not other_is_likelier:
         return own, []
     if reported is None:
         return other, []
@@ -319,11 +318,11 @@ def _sector_size(reader: Reader, table: MbrSector, reported: int | None) -> tupl
     return other, [TableFault(Fault.OTHER_SECTOR_SIZE, detail, 0, tuple(entry.slot for entry in table.used))]
 
 
-def _may_count_in_4096(reader: Reader, table: MbrSector) -> bool:
-    """Return whether nothing shows that the entries count in sectors of 512 bytes: what lies at their starts, their
-    ends, or a start that tools choose for such sectors (63, or a whole number of MiB).
+def _may_use_4096(reader: Reader, table: MbrSector) -> bool:
+    """Return whether nothing shows that the entries are in sectors of 512 bytes: not the content at their starts, nor
+    their ends, nor a start that tools choose for such sectors (63, or a whole number of MiB).
     """
-    if not table.used or not _fits(reader, table, 4096) or _known_starts(reader, table, 512):
+    if not table.used or not _fits(reader, table, 4096) or _recognised_starts(reader, table, 512):
         return False
     return not any(entry.start == 63 or (entry.start and entry.start % 2048 == 0) for entry in table.used)
 
@@ -332,8 +331,8 @@ def _fits(reader: Reader, table: MbrSector, sector_size: int) -> bool:
     return all(entry.end * sector_size <= reader.size for entry in table.used)
 
 
-def _known_starts(reader: Reader, table: MbrSector, sector_size: int) -> int:
-    """Return the number of entries that start with something known."""
+def _recognised_starts(reader: Reader, table: MbrSector, sector_size: int) -> int:
+    """Return the number of entries that start with recognised content."""
     count = 0
     for entry in table.used:
         at = entry.start * sector_size
@@ -361,7 +360,7 @@ def _entry_faults(reader: Reader, table: MbrSector) -> list[TableFault]:
 
 
 def _is_hybrid_iso(reader: Reader, table: MbrSector) -> bool:
-    """Return whether it is a hybrid ISO image: isohybrid and xorriso make an entry, often of type 0, that covers the
+    """Return whether this is a hybrid ISO image: isohybrid and xorriso make an entry, often of type 0, that covers the
     image from sector 0 on.
     """
     whole = [entry for entry in table.used if not entry.start]
@@ -369,12 +368,12 @@ def _is_hybrid_iso(reader: Reader, table: MbrSector) -> bool:
 
 
 def _place_faults(table: MbrSector, primaries: list[Partition], chains: Chains) -> list[TableFault]:
-    """Return overlaps, ends beyond the disk, EBRs in the way. A 0xEE entry protects a place and holds none."""
-    guard = f"0x{GPT_PROTECTIVE:02x}"
-    primaries = [item for item in primaries if item.type_code != guard]
-    holding = [item for item in primaries if item.role is Role.PRIMARY] + chains.logicals
+    """Return overlaps, ends beyond the disk, and EBRs inside partitions. A 0xEE entry is not a partition."""
+    protective = f"0x{GPT_PROTECTIVE:02x}"
+    primaries = [item for item in primaries if item.type_code != protective]
+    data_partitions = [item for item in primaries if item.role is Role.PRIMARY] + chains.logicals
     containers = {item.number for item in primaries if item.role is Role.EXTENDED}
-    faults, whole = overlaps(holding), {entry.slot for entry in table.used if not entry.start}
+    faults, whole = overlaps(data_partitions), {entry.slot for entry in table.used if not entry.start}
     if faults and _is_hybrid_iso(chains.reader, table):
         why = "; hybrid ISO images have it so on purpose, the first covering the whole image"
         faults = [
@@ -385,7 +384,7 @@ def _place_faults(table: MbrSector, primaries: list[Partition], chains: Chains) 
     faults += beyond_end([*primaries, *chains.logicals], chains.reader.size)
     for sector, slot in chains.places.items():
         at = sector * chains.sector_size
-        for item in holding:
+        for item in data_partitions:
             if item.extent.start <= at < item.extent.end:
                 inside = f"lies inside partition {item.number}: writing there destroys the table"
                 detail = f"the EBR at byte {at}, of extended partition {slot}, {inside}"

@@ -1,4 +1,4 @@
-"""The entries by which a table marks a move in flight: types, names, journal address."""
+"""Parked entries, by which a table marks a move in flight: types, names, journal address."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,24 +15,26 @@ from aligntool.values import dataclass
 
 # Parked entries: the partition types and fields that mark a move in flight.
 
-PARKED_GPT = UUID("49d6adeb-b2c3-4691-8fa8-bfbac209865b")  # drawn for this purpose; nobody else has it
-PARKED_MBR = 0x7F  # "reserved for local or experimental use": the type byte no system claims
+PARKED_GPT = UUID("49d6adeb-b2c3-4691-8fa8-bfbac209865b")  # random, generated for this purpose
+PARKED_MBR = 0x7F  # "reserved for local or experimental use": no system uses this type byte
 
-MBR_UNIT = 512  # whatever the disk's sectors are
+MBR_UNIT = 512  # whatever the disk's sector size
 MBR_ELSEWHERE = (1 << 48) - 1
-_JOURNAL_GRID = 64 * 1024  # where journals begin: 0x7F with another address is somebody else's partition
+_JOURNAL_GRID = 64 * 1024  # journals start at its multiples: 0x7F with another address is another program's partition
 _NAME = re.compile("aligntool resume @([0-9]+)")
 _TYPES = (str(PARKED_GPT).upper(), f"0x{PARKED_MBR:02x}")
 
 
 def journal_in_name(name: str) -> int | None:
-    """Return the journal's byte that the name of a parked GPT entry states, or None: elsewhere, or a changed name."""
+    """Return the offset of the journal from the name of a parked GPT entry, or None if the journal is elsewhere or the
+    name was changed.
+    """
     found = _NAME.fullmatch(name)
     return int(found[1]) if found else None
 
 
-def _parked_by(entry: MbrEntry, disk_size: int) -> InFlight | None:
-    """Return what an MBR entry of type 0x7F states in its CHS addresses, or None where another program wrote it."""
+def _mbr_mark(entry: MbrEntry, disk_size: int) -> InFlight | None:
+    """Return the mark in the CHS addresses of an MBR entry of type 0x7F, or None if another program wrote the entry."""
     if entry.code != PARKED_MBR or entry.boot or not entry.sectors:
         return None
     address = int.from_bytes(entry.chs_start + entry.chs_end, "little")
@@ -43,7 +45,7 @@ def _parked_by(entry: MbrEntry, disk_size: int) -> InFlight | None:
 
 
 def parked_by_type(partitions: Sequence[Partition]) -> InFlight | None:
-    """Return what the types alone state, where nothing else of the table could be read."""
+    """Return the marks from the partition types and names alone, for a table of which nothing else could be read."""
     parked = [part for part in partitions if part.type_code in _TYPES]
     if not parked:
         return None
@@ -61,20 +63,19 @@ def seems_in_flight(disk: Disk) -> bool:
     return disk.table is not None and disk.table.in_flight is not None
 
 
-# Parked entries: how an entry says "in flight, and here is the journal", and how that is found again.
+# Parked entries: how they are encoded, and how they are found on a disk.
 #
-# In a GPT: the type GUID below; as unique GUID the journal's id with the entry's number XORed in; a name that
-# people can read; the attributes with those bits added that keep firmware and Windows away. In an MBR: type
-# 0x7F, which nothing mounts, and in place of the two CHS addresses the journal's byte divided by 512, 48 bits
-# little-endian; all ones when the journal is elsewhere. Start and length stay, so that nobody takes the place
-# for free.
+# In a GPT: the type GUID above; as unique GUID the journal's id XORed with the entry's number; a readable name; the
+# attributes plus the bits that keep firmware and Windows away. In an MBR: type 0x7F, which nothing mounts, and
+# instead of the two CHS addresses the journal's offset divided by 512, 48 bits little-endian; all ones if the journal
+# is elsewhere. Start and length stay, so that no program treats the place as free.
 
 _SECTOR_SIZES = (512, 4096)
 _NAME_AT = 56
 _NAME_LENGTH = 72  # 36 UTF-16 units
-# UEFI specification 2.10, table 5-8, bit 1: not for firmware. Microsoft data partitions, bit 62: hidden, 63: no letter.
-_LEAVE_ALONE = 1 << 1 | 1 << 62 | 1 << 63
-_RAW = 64 * 1024  # bytes at either end of a disk that have the usual arrays of entries
+# UEFI specification 2.10, table 5-8, bit 1: no block I/O. Microsoft data partitions, bit 62: hidden, 63: no automount.
+_KEEP_AWAY_BITS = 1 << 1 | 1 << 62 | 1 << 63
+_SEARCHED = 64 * 1024  # bytes at either end of a disk that contain the usual arrays of entries
 _NAME_ELSEWHERE = "aligntool resume --journal FILE"
 
 
@@ -82,27 +83,27 @@ _NAME_ELSEWHERE = "aligntool resume --journal FILE"
 class ParkedMark:
     """The content of a parked entry."""
 
-    journal_at: int | None  # byte of the disk; None: elsewhere, or a name that somebody has changed
-    journal_id: bytes | None  # 16 bytes; None: an MBR has no room for it
-    sound: bool = True  # the checksum over the entries is right, where there is one
-    only_backup: bool = False  # a valid primary GPT has no parked entry: not in flight, or not any more
+    journal_at: int | None  # offset on the disk; None: elsewhere, or the name was changed
+    journal_id: bytes | None  # 16 bytes; None: an MBR has no space for it
+    sound: bool = True  # the checksum over the entries is valid, or there is none
+    only_backup: bool = False  # a valid primary GPT has no parked entry: not in flight, or no longer
 
 
 def find_parked(device: Device) -> ParkedMark | None:
-    """Return the mark of a move in flight, for any sector size of the table. None: no table has one.
+    """Return the mark of a move in flight, for any sector size of the table, or None if no table has one.
 
-    What is torn is looked at last. Raises OSError where the device cannot be read, nothing for what is there.
+    Torn copies are read last. Raises OSError if the device cannot be read; no content of the disk raises anything.
     """
     mark = _in_mbr(device)
     return mark or next((found for size in _SECTOR_SIZES if (found := _in_gpt(device, size))), None)
 
 
 def places_in_torn_entries(device: Device) -> Iterator[int | None]:
-    """Yield where parked GPT entries state that the journal is, whatever became of the headers before them.
+    """Yield the journal offsets in parked GPT entries, whatever the state of the headers before them.
 
-    None: in a file elsewhere.
+    None: the journal is in a file elsewhere.
     """
-    length = min(_RAW, align_down(device.size, max(_SECTOR_SIZES)))
+    length = min(_SEARCHED, align_down(device.size, max(_SECTOR_SIZES)))
     for start in (0, align_down(device.size - length, max(_SECTOR_SIZES))):
         raw = or_nothing(device, start, min(length + max(_SECTOR_SIZES), device.size - start))
         at = raw.find(PARKED_GPT.bytes_le)
@@ -116,7 +117,7 @@ def places_in_torn_entries(device: Device) -> Iterator[int | None]:
 
 
 def or_nothing(device: Device, at: int, length: int) -> bytes:
-    """Return the bytes, nothing where the medium is unreadable."""
+    """Return the bytes, or b"" if the medium is unreadable."""
     try:
         return bytes(device.read(at, length))
     except OSError:
@@ -126,8 +127,8 @@ def or_nothing(device: Device, at: int, length: int) -> bytes:
 def parked_gpt_entry(entry: GptEntry, journal_at: int | None, journal_id: bytes) -> GptEntry:
     name = _NAME_ELSEWHERE if journal_at is None else f"aligntool resume @{journal_at}"
     return replace(
-        entry, type_guid=PARKED_GPT.bytes_le, unique_guid=_with_number(journal_id, entry.number),
-        attributes=entry.attributes | _LEAVE_ALONE, raw_name=name.encode("utf-16-le"),
+        entry, type_guid=PARKED_GPT.bytes_le, unique_guid=_xor_number(journal_id, entry.number),
+        attributes=entry.attributes | _KEEP_AWAY_BITS, raw_name=name.encode("utf-16-le"),
     )  # fmt: skip
 
 
@@ -137,14 +138,14 @@ def parked_mbr_entry(entry: MbrEntry, journal_at: int | None) -> MbrEntry:
     return replace(entry, boot=0, code=PARKED_MBR, chs_start=raw[:3], chs_end=raw[3:])
 
 
-def _with_number(journal_id: bytes, number: int) -> bytes:
-    """Return the number exchanged with the CHS fields; its own inverse."""
+def _xor_number(journal_id: bytes, number: int) -> bytes:
+    """Return the journal's id XORed with the number of an entry; its own inverse."""
     return (int.from_bytes(journal_id, "little") ^ number).to_bytes(16, "little")
 
 
 def _in_mbr(device: Device) -> ParkedMark | None:
     entries = entries_of(read_bytes(device, 0, MBR_UNIT) or b"") or ()
-    parked = next((found for entry in entries if (found := _parked_by(entry, device.size))), None)
+    parked = next((found for entry in entries if (found := _mbr_mark(entry, device.size))), None)
     return ParkedMark(parked.journal_at, None) if parked else None
 
 
@@ -156,22 +157,21 @@ def _in_gpt(device: Device, sector_size: int) -> ParkedMark | None:
     backups = [read_copy(device, lba, sector_size) for lba in ends if lba > 1]
     copies = [copy for copy in (primary, *backups) if copy is not None]
     for copy in sorted(copies, key=lambda copy: not copy.sound):
-        mark = _mark_of(copy)
+        mark = _gpt_mark(copy)
         if mark is not None:
             only_backup = primary is not None and primary.sound and copy is not primary
             return replace(mark, sound=copy.sound, only_backup=only_backup)
     return None
 
 
-def _mark_of(copy: GptCopy) -> ParkedMark | None:
+def _gpt_mark(copy: GptCopy) -> ParkedMark | None:
     for entry in copy.used_entries():
         if entry.type_guid == PARKED_GPT.bytes_le:
-            return ParkedMark(journal_in_name(entry.name), _with_number(entry.unique_guid, entry.number))
+            return ParkedMark(journal_in_name(entry.name), _xor_number(entry.unique_guid, entry.number))
     return None
 
 
-# Where the entries of a disk's tables begin, and whether a table is whole; for whoever looks for a lost
-# journal.
+# The starts of a disk's partitions, and whether its table is intact, for the search for a lost journal.
 
 
 def entry_starts(device: Device) -> Iterator[int]:
@@ -185,9 +185,9 @@ def entry_starts(device: Device) -> Iterator[int]:
 
 
 def is_sound(device: Device) -> bool:
-    """Return whether nothing of the table is damaged: a valid MBR, and both copies of a GPT where it announces one.
+    """Return whether the table is undamaged: a valid MBR, and both copies of a GPT if the MBR has a 0xEE entry.
 
-    An entry of the type of parked ones may be one that was torn where it says where the journal is.
+    An entry of the parked type can be a parked entry whose journal address is torn, so it counts as damage.
     """
     entries = entries_of(bytes(device.read(0, device.sector_size)))
     if entries is None or any(entry.code == PARKED_MBR and entry.sectors for entry in entries):
@@ -199,9 +199,9 @@ def is_sound(device: Device) -> bool:
 
 
 def copies_of(device: Device) -> list[GptCopy]:
-    """Return the copies of a GPT with a whole header.
+    """Return the copies of a GPT with a valid header.
 
-    For sectors of the size that has most of them: an image does not state its own.
+    An image does not state its sector size, so the size with the most such copies is used.
     """
     found: list[GptCopy] = []
     for sector in dict.fromkeys((device.sector_size, *_SECTOR_SIZES)):
@@ -213,20 +213,20 @@ def copies_of(device: Device) -> list[GptCopy]:
     return found
 
 
-# What the entries of a table state about a move in flight.
+# The marks of a move in flight in a table that was read for the audit.
 
 
 def parked_in_mbr(table: MbrSector, disk_size: int) -> InFlight | None:
-    """Return the parked entries of an MBR; type 0x7F without the mover's fields is another program's partition."""
-    marks = {entry.slot: mark for entry in table.used if (mark := _parked_by(entry, disk_size))}
+    """Return the parked entries of an MBR; type 0x7F without a journal address is another program's partition."""
+    marks = {entry.slot: mark for entry in table.used if (mark := _mbr_mark(entry, disk_size))}
     return replace(next(iter(marks.values())), partitions=tuple(marks)) if marks else None
 
 
-def parked_in_gpt(believed: JudgedCopy, other: JudgedCopy) -> InFlight | None:
-    """Return the parked entries of the valid copy, otherwise those of the other copy.
+def parked_in_gpt(in_use: JudgedCopy, other: JudgedCopy) -> InFlight | None:
+    """Return the parked entries of the copy in use, or else those of the other copy.
 
-    The mover writes the backup copy first: a cut between the two leaves parked entries in the backup copy alone.
+    The mover writes the backup copy first: a power cut between the two leaves parked entries only in the backup copy.
     """
-    same_disk = believed.header and other.header and believed.header.disk_guid == other.header.disk_guid
-    copies = (believed, other) if same_disk else (believed,)
+    same_disk = in_use.header and other.header and in_use.header.disk_guid == other.header.disk_guid
+    copies = (in_use, other) if same_disk else (in_use,)
     return next((found for copy in copies if (found := parked_by_type(read_entries(copy)[0]))), None)

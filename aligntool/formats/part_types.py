@@ -1,4 +1,4 @@
-"""Partition types of GPT and MBR: names, roles, and what Linux sets for a role."""
+"""Partition types of GPT and MBR: their names, and the types for the role of a new partition."""
 
 from functools import cache
 from pkgutil import get_data
@@ -26,25 +26,24 @@ def _names() -> dict[str, str]:
 
 
 def numbered_types(packed: str) -> dict[int, str]:
-    """Return what a list of "code name; code name" assigns to each code, a hexadecimal number."""
+    """Return the names by code of a list "code name; code name" with hexadecimal codes."""
     pairs = (entry.strip().partition(" ") for entry in packed.split(";"))
     return {int(code, 16): name for code, _, name in pairs}
 
 
 def gpt_type_name(guid: str) -> str:
-    """Return the name of a type GUID in upper case, or "" for one that is not listed."""
+    """Return the name of a type GUID, which is in upper case, or "" if it is not listed."""
     return _names().get(guid, "")
 
 
 def mbr_type_name(code: int) -> str:
-    """Return the name of a type byte, or "" for one that is not listed."""
+    """Return the name of a type byte, or "" if it is not listed."""
     return _names().get(f"{code:02X}", "")
 
 
-# What a new partition is for: a word for the user, and the type codes that state it to firmware and systems. GUIDs
-# from the UEFI specification (5.3.3), the Discoverable Partitions Specification, the GRUB manual ("BIOS
-# installation") and Microsoft's PARTITION_INFORMATION_GPT; bytes from Andries Brouwer's list, 0xEA from the UAPI
-# group's Boot Loader Specification.
+# Roles of a new partition: a word for the user, and the type codes for firmware and systems. GUIDs from the UEFI
+# specification (5.3.3), the Discoverable Partitions Specification, the GRUB manual ("BIOS installation"), Microsoft's
+# PARTITION_INFORMATION_GPT; bytes from Andries Brouwer's list, 0xEA from the UAPI group's Boot Loader Specification.
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ ROLES = {
         PartRole("esp", "EFI System", "C12A7328-F81F-11D2-BA4B-00A0C93EC93B", "0xef"),
         PartRole("xbootldr", "Linux extended boot", "BC13C2FF-59E6-4262-A352-B275FD6F7172", "0xea"),
         PartRole("bios-boot", "BIOS boot", "21686148-6449-6E6F-744E-656564454649", None),
-        # Some BIOSes start no disk whose MBR has no active entry, whatever the boot loader thinks of it.
+        # Some BIOSes boot only from a disk whose MBR has an active entry, whatever the boot loader needs.
         PartRole("boot", "Linux /boot", _LINUX, "0x83", active=True),
         PartRole("linux", "Linux file system", _LINUX, "0x83"),
         PartRole("root-x86-64", "Linux root (x86-64)", "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709", "0x83"),
@@ -74,7 +73,7 @@ ROLES = {
         PartRole("swap", "Linux swap", "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F", "0x82"),
         PartRole("linux-raid", "Linux RAID", "A19D880F-05FC-4D3B-A006-743F0F84911E", "0xfd"),
         PartRole("lvm", "Linux LVM", "E6D6D379-F507-44C2-A23C-238F2A3DF928", "0x8e"),
-        # Installers give an encrypted file system the type of a plain one, and cryptsetup looks at no type.
+        # Installers give an encrypted file system the type of a plain one, and cryptsetup ignores the type.
         PartRole("luks", "Linux, encrypted", _LINUX, "0x83"),
         PartRole("fat", "FAT", BASIC_DATA, "0x0c"),
         PartRole("windows", "Windows data", BASIC_DATA, "0x07"),

@@ -1,4 +1,4 @@
-"""Read bytes of a disk or an image by offset, with bounds for hostile counts; numbers, texts and checksums in them."""
+"""Read bytes of a disk or an image by offset, with bounds for hostile counts; faults and checksums of what was read."""
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -13,9 +13,9 @@ from aligntool.values import dataclass
 
 # Bytes of a disk or an image, read by absolute offset, never written.
 #
-# Every parser of this package takes a `Reader`. A hostile disk can make a parser ask for any offset and any
-# length, so a reader answers each request with at most `LONGEST_READ` bytes and with less where the disk
-# ends, and never raises for that.
+# Every parser of this package takes a `Reader`. A hostile disk can make a parser request any offset and any length,
+# so a reader returns at most `LONGEST_READ` bytes for a request, and fewer at the end of the disk, and never raises for
+# that.
 
 LONGEST_READ = 16 * 1024 * 1024  # no structure that aligntool reads is longer
 
@@ -27,14 +27,14 @@ class Reader(Protocol):
     def read(self, offset: int, length: int) -> bytes:
         """Return the bytes at `offset`: fewer than `length` at the end of the disk, none outside it.
 
-        Raises OSError where the medium cannot be read.
+        Raises OSError if the medium cannot be read.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BeatingReader:
-    """A reader that calls back after each answer of another one, which proves that the disk still answers."""
+    """A reader that calls `beat` after each read of another reader, as proof that the disk still responds."""
 
     below: Reader
     beat: Callable[[], None]
@@ -53,8 +53,7 @@ class BeatingReader:
 class MappedReader:
     """A volume made of runs of another reader, as assembled by LVM and md.
 
-    `runs` are (offset in the volume, offset below, length), in bytes. What no run covers reads as missing: the answer
-    ends there.
+    `runs` are (offset in the volume, offset below, length), in bytes. A read ends at the first byte that no run covers.
     """
 
     below: Reader
@@ -62,49 +61,49 @@ class MappedReader:
     size: int
 
     def read(self, offset: int, length: int) -> bytes:
-        wanted = clip(offset, length, self.size)
+        remaining = clip(offset, length, self.size)
         pieces = []
-        while wanted > 0:
+        while remaining > 0:
             run = next((run for run in self.runs if run[0] <= offset < run[0] + run[2]), None)
             if run is None:
                 break
-            piece = self.below.read(run[1] + offset - run[0], min(wanted, run[0] + run[2] - offset))
+            piece = self.below.read(run[1] + offset - run[0], min(remaining, run[0] + run[2] - offset))
             if not piece:
                 break
             pieces.append(piece)
             offset += len(piece)
-            wanted -= len(piece)
+            remaining -= len(piece)
         return b"".join(pieces)
 
 
 def clip(offset: int, length: int, size: int) -> int:
-    """Return how many of the requested bytes exist; 0 or less when none."""
+    """Return how many of the requested bytes exist; 0 or negative if none."""
     return 0 if offset < 0 else min(length, size - offset, LONGEST_READ)
 
 
-# What can be wrong between the partitions of any table: they overlap, or they leave the disk.
+# Faults of the partitions of any table: overlaps, and ends beyond the disk.
 
 
 def overlaps(partitions: Iterable[Partition]) -> list[TableFault]:
     """Return one fault for each partition that starts before an earlier one has ended.
 
-    A sweep in order of the start: it names every partition that lies in another, and it costs n log n, not n²,
-    because a hostile GPT can have thousands of entries on the same place.
+    This sweep in order of the start names every partition that lies in another, and costs n log n, not n², because a
+    hostile GPT can have thousands of entries with the same place.
     """
     faults = []
-    reaching: Partition | None = None  # of those seen, the one that ends last
+    furthest: Partition | None = None  # of the partitions so far, the one that ends last
     for partition in sorted(partitions, key=lambda item: (item.extent.start, item.number)):
         if not partition.extent.length:
             continue
         start = partition.extent.start
-        if reaching is not None and start < reaching.extent.end:
-            end = reaching.extent.end
-            inside = f"partition {partition.number} starts at byte {start}, inside partition {reaching.number}"
+        if furthest is not None and start < furthest.extent.end:
+            end = furthest.extent.end
+            inside = f"partition {partition.number} starts at byte {start}, inside partition {furthest.number}"
             detail = f"{inside}, which ends at byte {end}; they share {min(end, partition.extent.end) - start} bytes"
-            numbers = tuple(sorted((reaching.number, partition.number)))
+            numbers = tuple(sorted((furthest.number, partition.number)))
             faults.append(TableFault(Fault.OVERLAP, detail, start, numbers))
-        if reaching is None or partition.extent.end > reaching.extent.end:
-            reaching = partition
+        if furthest is None or partition.extent.end > furthest.extent.end:
+            furthest = partition
     return faults
 
 
@@ -123,14 +122,14 @@ def beyond_end(partitions: Iterable[Partition], disk_size: int) -> list[TableFau
     return faults
 
 
-# What reading a partition table gives, and the one way bytes are asked for here.
+# The result of reading a partition table, and helpers of all its readers.
 
-MOST_FAULTS = 32  # of one kind in one table: a hostile disk may make thousands, nobody reads more
+MOST_FAULTS = 32  # of one kind in one table: a hostile disk can cause thousands
 
 
 @dataclass(frozen=True, slots=True)
 class TableReading:
-    """The result of one reader of partition tables."""
+    """A partition table and its partitions."""
 
     table: Table | None  # None: no table found
     partitions: tuple[Partition, ...]
@@ -147,7 +146,7 @@ def plain_table(
 ) -> TableReading:
     """Return a table without copies, its partitions checked against the disk and each other.
 
-    Entries for the whole disk, or for the table itself, overlap others on purpose.
+    Entries for the whole disk, or for the table itself, overlap others by design.
     """
     found = [*faults, *beyond_end(partitions, reader.size)]
     found += overlaps(item for item in partitions if item.role is not Role.MAP)
@@ -156,7 +155,7 @@ def plain_table(
 
 
 def peek(reader: Reader, offset: int, length: int) -> bytes | None:
-    """Return the bytes at `offset`, short at the end of the disk, None where the medium is unreadable."""
+    """Return the bytes at `offset`, fewer at the end of the disk, or None if the medium is unreadable."""
     try:
         return reader.read(offset, length)
     except OSError:
@@ -168,7 +167,7 @@ def unreadable(what: str, at: int) -> TableFault:
 
 
 def thin_out(faults: list[TableFault]) -> tuple[TableFault, ...]:
-    """Return at most MOST_FAULTS of each kind; the last one kept counts those left out."""
+    """Return at most MOST_FAULTS of each kind; the last one states how many are omitted."""
     kept: list[TableFault] = []
     kinds: dict[Fault, list[TableFault]] = {}
     for fault in faults:
@@ -184,24 +183,24 @@ def thin_out(faults: list[TableFault]) -> tuple[TableFault, ...]:
     return tuple(kept)
 
 
-# One container as its parsers see it: a run of bytes that starts at zero and ends where the container ends.
+# A container (disk, partition or volume) for the parsers of its content: offsets count from its start.
 
-HEAD = 68 * KIB  # the farthest superblock at a fixed place is btrfs's: 4 KiB at 64 KiB
-TAIL = 132 * KIB  # md 0.90 lies up to 128 KiB before the end, the older DDF anchor 257 sectors
+HEAD = 68 * KIB  # the last superblock at a fixed offset from the start is btrfs's: 4 KiB at 64 KiB
+TAIL = 132 * KIB  # md 0.90 is up to 128 KiB before the end, the older DDF anchor 257 sectors
 
-DAMAGED = "checksum"  # the word that only the sentence of a failed superblock checksum begins with
+DAMAGED = "checksum"  # the first word of the problem of a bad superblock checksum, and of no other problem
 
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """One region to be recognised, with its first and last bytes read already."""
+    """A container whose content is to be recognised, with its first and last bytes already read."""
 
     reader: Reader
     extent: Extent
     sector_size: int
     head: bytes
     tail: bytes
-    inside: Callable[[Reader, Extent], tuple[Layer, ...]]  # look for layers in a part of this one
+    inside: Callable[[Reader, Extent], tuple[Layer, ...]]  # recognises the layers in a part of it
 
     @property
     def start(self) -> int:
@@ -218,17 +217,17 @@ class Area:
 
     @property
     def ends_with_a_partition(self) -> bool:
-        """Return whether the content at this end may belong to a last partition that ends where the disk ends."""
+        """Return whether content at the end may belong to a last partition that ends with the disk."""
         table = self.head[510:512] == b"\x55\xaa" or b"EFI PART" in (self.head[512:520], self.head[4096:4104])
         return self.is_whole and table
 
     def layer(self, kind: str, claims: int | None = None, unit: int | None = None) -> Layer:
-        """Return a layer whose data begin where this area does, as long as it claims, otherwise as the area."""
+        """Return a layer whose data begin with this area; it is `claims` bytes long, or as long as the area."""
         extent = Extent(self.start, self.size if claims is None else claims)
         return Layer(kind, extent, data_start=self.start, data_unit=unit, claims_size=claims)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return bytes by offset from the container's start: fewer, or none, where the container ends."""
+        """Return bytes at an offset from the container's start: fewer at its end, none outside it."""
         length = min(length, self.size - offset)
         if offset < 0 or length <= 0:
             return b""
@@ -242,48 +241,48 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A kind that is recognised by a magic and only named: (place, length) of what is reported with it."""
+    """A format that is recognised by a magic and not decoded, except for a label, a UUID and a version."""
 
     kind: str
-    at: int  # of the magic; negative here and in the places below: from the end of the last whole sector
+    at: int  # offset of the magic; a negative offset, here and below, counts from the end of the last whole sector
     magic: bytes
-    label: tuple[int, int] | None = None
+    label: tuple[int, int] | None = None  # offset and length
     uuid: int | None = None
     version: str | None = None
-    version_at: tuple[int, int] | None = None  # of a little-endian number
+    version_at: tuple[int, int] | None = None  # offset and length of a little-endian number
 
     def layer(self, area: Area) -> Layer | None:
-        if _at(area, self.at, len(self.magic)) != self.magic:
+        if _read_from(area, self.at, len(self.magic)) != self.magic:
             return None
-        version = str(int.from_bytes(_at(area, *self.version_at), "little")) if self.version_at else self.version
+        version = str(int.from_bytes(_read_from(area, *self.version_at), "little")) if self.version_at else self.version
         return Layer(
             kind=self.kind, extent=area.extent, version=version,
-            label=text_at(_at(area, *self.label), 0, self.label[1]) if self.label else None,
-            uuid=uuid_at(_at(area, self.uuid, 16), 0) if self.uuid is not None else None,
+            label=text_at(_read_from(area, *self.label), 0, self.label[1]) if self.label else None,
+            uuid=uuid_at(_read_from(area, self.uuid, 16), 0) if self.uuid is not None else None,
         )  # fmt: skip
 
 
-def _at(area: Area, place: int, length: int) -> bytes:
+def _read_from(area: Area, place: int, length: int) -> bytes:
     return area.read(place if place >= 0 else area.size // 512 * 512 + place, length)
 
 
 def open_area(
     reader: Reader, extent: Extent, sector_size: int, inside: Callable[[Reader, Extent], tuple[Layer, ...]]
 ) -> Area:
-    """Return the area. Both ends are read once and at once; nearly every signature is there."""
+    """Return the area, with both ends read in advance: nearly all signatures are there."""
     head = reader.read(extent.start, min(HEAD, extent.length))
     tail_start = max(extent.length - TAIL, 0)
     tail = reader.read(extent.start + tail_start, extent.length - tail_start)
     if len(tail) < extent.length - tail_start:
-        tail = b""  # the disk ends before the container does: what lies at its end is not the container's end
+        tail = b""  # the disk ends before the container: the last bytes are not the container's end
     return Area(reader, extent, sector_size, head, tail, inside)
 
 
 def checksum_problem(of: str, stored: int | str, computed: int | str) -> tuple[str, ...]:
-    """Return the sentence for a wrong checksum, or nothing for a right one."""
+    """Return the problem of a bad checksum, or an empty tuple if it is right."""
     if stored == computed:
         return ()
-    stored, computed = (f"{each:#x}" if isinstance(each, int) else each for each in (stored, computed))
+    stored, computed = (f"{value:#x}" if isinstance(value, int) else value for value in (stored, computed))
     return (f"{DAMAGED} of {of} is bad: {stored} is stored, {computed} computed",)
 
 
@@ -291,9 +290,9 @@ def is_damaged(layer: Layer) -> bool:
     return any(problem.startswith(DAMAGED) for problem in layer.problems)
 
 
-# The checksums that superblocks carry and Python's library lacks.
+# Checksums of superblocks that Python's library lacks.
 #
-# Tables are made at the first use, so that an audit that needs none pays for none.
+# Tables are computed at first use, so that an audit that needs none does not compute any.
 
 CASTAGNOLI = 0x82F63B78  # CRC-32C, reflected
 ECMA_182 = 0x42F0E1EBA9EA3693  # CRC-64, not reflected
@@ -331,12 +330,12 @@ def crc32c_inverted(data: bytes) -> int:
 
 
 def crc32_seeded(data: bytes, seed: int) -> int:
-    """Return CRC-32 with another start value and without inversions: LVM (0xf597a6cf) and f2fs (0xf2f52010)."""
+    """Return CRC-32 with another initial value and without inversions, as in LVM (0xf597a6cf) and f2fs (0xf2f52010)."""
     return zlib.crc32(data, seed ^ _MASK32) ^ _MASK32
 
 
 def crc64(data: bytes) -> int:
-    """Return CRC-64/WE: bcache's."""
+    """Return CRC-64/WE, as in bcache."""
     table = _crc64_table()
     crc = _MASK64
     for byte in data:
@@ -345,13 +344,13 @@ def crc64(data: bytes) -> int:
 
 
 def folded_sum(data: bytes, order: Literal["little", "big"] = "little") -> int:
-    """Return md's sum: 32-bit words, and a last half-word as a number, with the carries added once."""
+    """Return md's checksum: the sum of 32-bit words, and of a last half-word, with the carries added once."""
     total = sum(int.from_bytes(data[at : at + 4], order) for at in range(0, len(data), 4))
     return ((total & _MASK32) + (total >> 32)) & _MASK32
 
 
 def fletcher64(data: bytes) -> int:
-    """Return APFS's sum: Apple File System Reference, Object Checksum."""
+    """Return the checksum of APFS: Apple File System Reference, Object Checksum."""
     low = high = 0
     for at in range(0, len(data) & ~3, 4):
         low += int.from_bytes(data[at : at + 4], "little")
@@ -362,7 +361,7 @@ def fletcher64(data: bytes) -> int:
 
 
 def rotating_sum(data: bytes, skipped: tuple[int, ...]) -> int:
-    """Return exFAT's boot checksum: specification 3.4. `skipped` are the bytes that change while mounted."""
+    """Return the boot checksum of exFAT (specification 3.4). `skipped` are the bytes that change while mounted."""
     total = 0
     for at, byte in enumerate(data):
         if at not in skipped:
@@ -374,7 +373,7 @@ _XXH = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2
 
 
 def xxh64(data: bytes) -> int:
-    """Return xxHash, 64 bits, seed 0 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md): btrfs's second checksum."""
+    """Return xxHash, 64 bits, seed 0 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), as in btrfs."""
     one, two, three, four, five = _XXH
     total = five
     striped = len(data) & ~31

@@ -1,4 +1,4 @@
-"""Read the partition table of a disk: its kind, the valid copy of a GPT, the damage."""
+"""Read the partition table of a disk: find its kind, choose the valid copy of a GPT, list the faults."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ from aligntool.inventory import (
 from aligntool.units import KIB, MIB, align_down
 from aligntool.values import dataclass
 
-# The GPT: which sector size it was written for, which of its copies to believe, what the two disagree about.
+# GPT: the sector size that it was written for, which of its copies to use, and their differences.
 #
 # The rules are those of find_valid_gpt() in the kernel's block/partitions/efi.c, except that a damaged primary
 # copy does not make the partitions vanish here.
@@ -51,18 +51,18 @@ class GptPair:
 
     @property
     def believed(self) -> JudgedCopy | None:
-        """Return the primary when it is valid, otherwise the backup when it is; otherwise the remains of either whose
-        entries could be partitions: at least one, and none that ends before it starts.
+        """Return the copy to use: the primary if it is valid, otherwise the backup if it is valid; otherwise the first
+        damaged copy with plausible entries: at least one, and none that ends before it starts.
         """
         pair = (self.primary, self.backup)
         read = ((copy, *read_entries(copy)) for copy in pair)
-        sane = (copy for copy, partitions, faults in read if partitions and not faults)
-        return next((copy for copy in pair if copy.is_good), None) or next(sane, None)
+        plausible = (copy for copy, partitions, faults in read if partitions and not faults)
+        return next((copy for copy in pair if copy.is_good), None) or next(plausible, None)
 
 
 def find_gpt(reader: Reader, table: MbrSector | None, sector_size: int | None) -> GptPair | None:
-    """Return both copies, for the sector size that the table itself shows; None without the signature of any header."""
-    size = _written_for(reader, sector_size)
+    """Return both copies, in the sector size that the table itself shows, or None if no header has the signature."""
+    size = _gpt_sector_size(reader, sector_size)
     if size is None:
         return None
     guard = table.protective if table else None
@@ -71,9 +71,9 @@ def find_gpt(reader: Reader, table: MbrSector | None, sector_size: int | None) -
     return GptPair(primary, _find_backup(reader, primary, end))
 
 
-def _written_for(reader: Reader, reported: int | None) -> int | None:
-    """Return the sector size, which the place of a header shows. The reported size comes first; a right checksum beats
-    a mere signature, the start of the disk beats its end.
+def _gpt_sector_size(reader: Reader, reported: int | None) -> int | None:
+    """Return the sector size, which follows from the place of a header. The reported size is preferred; a valid
+    checksum counts more than a mere signature, the start of the disk more than its end.
     """
     sizes = tuple(dict.fromkeys((reported, *_SECTOR_SIZES))) if reported else _UNREPORTED_ORDER
     start = peek(reader, 0, 2 * max(sizes)) or b""
@@ -85,23 +85,23 @@ def _written_for(reader: Reader, reported: int | None) -> int | None:
 
 
 def _find_backup(reader: Reader, primary: JudgedCopy, protective_end: int | None) -> JudgedCopy:
-    """Return the backup at the primary's address, and in the last sector; after a copy to a larger disk, where the 0xEE
-    entry ends.
+    """Return the backup from the sector that the primary states, from the last sector or, after a copy to a larger
+    disk, from the end of the 0xEE entry.
     """
     size = primary.sector_size
     last = reader.size // size - 1
-    named = primary.header.other_lba if primary.header else None
-    places = [named, last] if primary.header_crc_good else [last, named, protective_end]
+    stated = primary.header.other_lba if primary.header else None
+    places = [stated, last] if primary.header_crc_good else [last, stated, protective_end]
     on_disk = [lba for lba in dict.fromkeys(places) if lba is not None and 1 < lba <= last]
     copies = [judge_copy(reader, "backup", lba, size) for lba in on_disk]
-    mine = [copy for copy in copies if _same_disk(primary, copy)]
+    own = [copy for copy in copies if _same_disk(primary, copy)]
     last_resort = judge_copy(reader, "backup", max(last, 2), size) if not copies else copies[0]
-    return next((copy for copy in mine if copy.is_good), next((copy for copy in mine if copy.header), last_resort))
+    return next((copy for copy in own if copy.is_good), next((copy for copy in own if copy.header), last_resort))
 
 
 def _same_disk(primary: JudgedCopy, backup: JudgedCopy) -> bool:
-    """Return whether both belong together: a good primary is not repaired from an older table's remains, which are in
-    the last sector with another GUID.
+    """Return whether both belong to the same table. A remnant of an older table, in the last sector with another GUID,
+    must not serve to repair a good primary.
     """
     if not primary.header_crc_good or primary.header is None or backup.header is None:
         return True
@@ -109,19 +109,19 @@ def _same_disk(primary: JudgedCopy, backup: JudgedCopy) -> bool:
 
 
 def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size: int | None) -> TableReading | None:
-    """Return the table; None when neither copy is valid."""
+    """Return the table, or None if neither copy can be used."""
     copy = pair.believed
     if copy is None or copy.header is None:
         return None
     other = pair.backup if copy is pair.primary else pair.primary
     partitions, faults = read_entries(copy)
-    wrong = []
+    size_faults = []
     if sector_size not in (None, copy.sector_size):
         written = f"this GPT was written for sectors of {copy.sector_size} bytes, but the disk has sectors of"
         detail = f"{written} {sector_size}: Linux does not see its partitions here"
-        wrong.append(TableFault(Fault.OTHER_SECTOR_SIZE, detail, copy.at))
+        size_faults.append(TableFault(Fault.OTHER_SECTOR_SIZE, detail, copy.at))
     faults = [
-        *wrong,
+        *size_faults,
         *copy_faults(pair, reader.size // copy.sector_size - 1),
         *protective_faults(table, partitions, sector_size=copy.sector_size, disk_size=reader.size),
         *faults,
@@ -136,7 +136,7 @@ def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size
 
 
 def copy_faults(pair: GptPair, last_lba: int) -> list[TableFault]:
-    """Return the faults of the two copies, of each and together."""
+    """Return the faults of each copy, and the differences between the two."""
     primary, backup, faults = pair.primary, pair.backup, []
     if not primary.is_good:
         unless = " unless it is started with `gpt`" if backup.is_good else ""
@@ -153,38 +153,38 @@ def copy_faults(pair: GptPair, last_lba: int) -> list[TableFault]:
 
 
 def _misplaced(primary: JudgedCopy, backup: JudgedCopy, last_lba: int) -> list[TableFault]:
-    named = primary.header.other_lba if primary.header and primary.header_crc_good else backup.lba
-    if named == last_lba and (backup.lba == last_lba or not backup.header):
+    stated = primary.header.other_lba if primary.header and primary.header_crc_good else backup.lba
+    if stated == last_lba and (backup.lba == last_lba or not backup.header):
         return []
-    if named > last_lba:
+    if stated > last_lba:
         why = "beyond the end of the disk, which has shrunk or was copied from a larger one"
-    elif named == last_lba:
+    elif stated == last_lba:
         why = f"in the last sector, but it was found at sector {backup.lba}"
     elif backup.lba == last_lba and backup.header:
         why = f"short of the last sector {last_lba}, where it was found all the same"
     else:
         why = f"not in the last sector {last_lba}: the disk has grown or was copied from a smaller one, and the"
-        why = f"{why} {(last_lba - named) * primary.sector_size} bytes after it cannot be used"
-    detail = f"the backup GPT should be at sector {named}, {why}"
-    return [TableFault(Fault.GPT_BACKUP_MISPLACED, detail, named * primary.sector_size)]
+        why = f"{why} {(last_lba - stated) * primary.sector_size} bytes after it cannot be used"
+    detail = f"the backup GPT should be at sector {stated}, {why}"
+    return [TableFault(Fault.GPT_BACKUP_MISPLACED, detail, stated * primary.sector_size)]
 
 
 def _differences(primary: JudgedCopy, backup: JudgedCopy, one: Header, two: Header) -> list[TableFault]:
-    """Return what compare_gpts() of the kernel warns of."""
-    wrong = []
+    """Return the differences that compare_gpts() of the kernel warns about."""
+    differences = []
     if two.other_lba != primary.lba:
-        wrong.append(f"the backup names sector {two.other_lba} as the other copy, not {primary.lba}")
-    for what in ("first_usable", "last_usable", "entry_count", "entry_size"):
-        here, there = getattr(one, what), getattr(two, what)
+        differences.append(f"the backup names sector {two.other_lba} as the other copy, not {primary.lba}")
+    for attribute in ("first_usable", "last_usable", "entry_count", "entry_size"):
+        here, there = getattr(one, attribute), getattr(two, attribute)
         if here != there:
-            wrong.append(f"{what.replace('_', ' ')} is {here} in the primary and {there} in the backup")
+            differences.append(f"{attribute.replace('_', ' ')} is {here} in the primary and {there} in the backup")
     if one.disk_guid != two.disk_guid:
-        wrong.append("the disk GUIDs differ")
+        differences.append("the disk GUIDs differ")
     if primary.entries != backup.entries:
-        wrong.append("the entries differ")
-    detail = f"both copies of the GPT are valid, and they disagree: {'; '.join(wrong)}. The primary is used"
+        differences.append("the entries differ")
+    detail = f"both copies of the GPT are valid, and they disagree: {'; '.join(differences)}. The primary is used"
     numbers = _differing_numbers(primary, backup, one.entry_size) if one.entry_size == two.entry_size else ()
-    return [TableFault(Fault.GPT_COPIES_DIFFER, detail, backup.at, tuple(numbers))] if wrong else []
+    return [TableFault(Fault.GPT_COPIES_DIFFER, detail, backup.at, tuple(numbers))] if differences else []
 
 
 def _differing_numbers(primary: JudgedCopy, backup: JudgedCopy, step: int) -> list[int]:
@@ -193,11 +193,11 @@ def _differing_numbers(primary: JudgedCopy, backup: JudgedCopy, step: int) -> li
     return [at // step + 1 for at, one, two in pairs if one != two and (any(one) or any(two))]
 
 
-# A GPT that was left behind: under another table, or at the ends of a drive that became a member of an array.
+# Remnants of a GPT: under another table, or at the ends of a drive that became a member of an array.
 
 
 def leftover_gpt(gpt: GptPair | None) -> tuple[TableFault, ...]:
-    """Return the fault of an old GPT. Only a header with a right checksum counts: no tool recognises less as a GPT."""
+    """Return the fault of an old GPT. Only a header with a valid checksum counts: no tool accepts a GPT with less."""
     if gpt is None or not (gpt.primary.header_crc_good or gpt.backup.header_crc_good):
         return ()
     copy = gpt.primary if gpt.primary.header_crc_good else gpt.backup
@@ -207,8 +207,8 @@ def leftover_gpt(gpt: GptPair | None) -> tuple[TableFault, ...]:
 
 
 def gpt_headers(reader: Reader, sector_size: int) -> tuple[TableCopy, ...]:
-    """Return the headers, in the second sector and in the last, that name their own place and have a right checksum:
-    every reader of GPTs assumes one on such a disk (UEFI 5.3.2), with or without entries.
+    """Return the headers in the second and the last sector that state their own place and have a valid checksum: all
+    software then assumes a GPT on the disk (UEFI 5.3.2), with or without entries.
     """
     last = reader.size // sector_size - 1
     if last < 2:
@@ -218,17 +218,17 @@ def gpt_headers(reader: Reader, sector_size: int) -> tuple[TableCopy, ...]:
     return tuple(copy.summary() for copy in copies if copy.header_crc_good and copy.state in states)
 
 
-# Partition tables: the bytes of a disk in, its table and partitions out.
+# All partition tables.
 #
-# What leaves here is in bytes. Many formats claim the same sector 0; they are believed in the kernel's order
-# (block/partitions/core.c), with two additions: labels with a checksum go first, and a GPT is looked for even
-# where Linux would not.
+# Results are in bytes. Many formats use the same sector 0; they are tried in the kernel's order
+# (block/partitions/core.c), with two additions: labels with a checksum come first, and a GPT is searched for even
+# if Linux would not.
 
 
 def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
     """Return the partition table of a disk. `sector_size` None: not reported, so the table itself decides.
 
-    Never raises for what is on the disk, nor where the medium cannot be read: that becomes a fault.
+    Never raises: neither for any content of the disk nor if the medium cannot be read, which becomes a fault.
     """
     sector = peek(reader, 0, 512)
     if sector is None:
@@ -239,37 +239,35 @@ def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
     table = parse_sector(sector)
     gpt = find_gpt(reader, table, sector_size)
     listed = read_gpt(reader, gpt, table, sector_size) if gpt else None
-    if table and table.protective and (announced := listed or _ruins(reader, sector, table, gpt, sector_size)):
+    if table and table.protective and (announced := listed or _damaged_gpt(reader, sector, table, gpt, sector_size)):
         return announced
     if table and table.used and is_partition_table(reader, sector, table):
         return read_mbr(reader, table, sector_size=sector_size, more_faults=leftover_gpt(gpt))
     if gpt and gpt.primary.header_crc_good and listed and not boot_sector(sector):
-        return listed  # without 0xEE in front: the primary copy is whole, and no file system took sector 0 over
+        return listed  # no 0xEE entry, but a whole primary copy, and no file system overwrote sector 0
     if found := read_apm(reader, sector):
         return found
     if table and is_partition_table(reader, sector, table):
         return read_mbr(reader, table, sector_size=sector_size, more_faults=leftover_gpt(gpt))
     found = read_bsd(reader) or read_dasd(reader, sector_size)
     if not found and sector_size in (None, 512) and not starts_at(reader, 0):
-        found = read_atari(reader, sector)  # without a magic of its own it comes last, and not over known content
+        found = read_atari(reader, sector)  # it has no magic, so it comes last, and known content takes precedence
     if not found and gpt and gpt.backup.is_good and not boot_sector(sector) and not starts_at(reader, 0):
-        # Nothing known begins the disk: its start was overwritten. Where something does, the backup copy is what an
-        # older table left behind; see also `is_backup_alone`.
+        # The disk does not begin with recognised content: its start was overwritten. Otherwise the backup copy is a
+        # remnant of an older table; see also `is_backup_alone`.
         found = listed
     return found or TableReading(None, ())
 
 
-def _ruins(
+def _damaged_gpt(
     reader: Reader, sector: bytes, table: MbrSector, gpt: GptPair | None, sector_size: int | None
 ) -> TableReading | None:
-    """Return the table with 0xEE in the MBR, but no valid GPT. Linux reads no MBR with 0xEE, so its entries are only
-    shown.
-    """
+    """Return the table of an MBR with 0xEE but no valid GPT. Its entries are for display: Linux reads no such MBR."""
     if not is_partition_table(reader, sector, table):
         return None
     size = gpt.primary.sector_size if gpt else sector_size or 512
     last = reader.size // size - 1
-    places = {"primary": 1, "backup": max(2, last)}  # where nothing is left of it
+    places = {"primary": 1, "backup": max(2, last)}  # if nothing is left of it
     lost = gpt or GptPair(*(judge_copy(reader, name, lba, size) for name, lba in places.items()))
     return read_mbr(
         reader, table, sector_size=size, more_faults=tuple(copy_faults(lost, last)),
@@ -278,9 +276,9 @@ def _ruins(
 
 
 def is_backup_alone(table: Table) -> bool:
-    """Return whether nothing but the backup copy of a GPT shows that there is a table.
+    """Return whether the backup copy of a GPT is the only evidence of a table.
 
-    The caller, who can read the superblocks of the whole disk, decides whether the disk is used without a table.
+    The caller, which can read the superblocks of the whole disk, decides whether the disk is used without a table.
     """
     lost = bool(table.copies) and table.copies[0].state is TableCopyState.MISSING
     faults = {fault.fault for fault in table.faults}
@@ -297,17 +295,17 @@ def _without_sector_0(reader: Reader, sector_size: int | None) -> TableReading:
     return TableReading(Table(TableLabel.UNKNOWN, sector_size or 512, faults=(fault,)), ())
 
 
-# Boot programs that are found by their place on the disk, and how far the gap before the first partition is used: what
-# a move of partitions must neither overwrite nor leave behind. Sources: U-Boot's doc/board (allwinner, amlogic, nxp,
+# Boot programs that are found by their place on the disk, and the used part of the gap before the first partition: a
+# move of partitions must neither overwrite nor leave them behind. Sources: U-Boot's doc/board (allwinner, amlogic, nxp,
 # rockchip), doc/README.mediatek, include/sunxi_image.h, include/imximage.h, tools/rkcommon.c, tools/omapimage.c;
 # TI SPRUH73 26.1.8.5; GRUB's include/grub/i386/pc/boot.h; GRUB Legacy's stage1/stage1.h; LILO's first.S; Ventoy's
 # grub-core/ventoy/ventoy_cmd.c (ventoy_check_official_device); The Sleuth Kit's tsk/util/detect_encryption.c.
 
-GAP_READ = 64 * MIB  # of the gap; boot programs of known boards end at 16 MiB
+GAP_READ = 64 * MIB  # of the gap; the boot programs of known boards end at 16 MiB
 _SECTOR = 512
 _HEAD = 512 * KIB
 _ROCKCHIP = bytes.fromhex("3b8cdcfcbe9f9d51")  # magic 0x0FF0AA55 and four zeros, in RC4 with the boot ROM's key
-# (where the program begins, offset of the magic in it, magic, name)
+# (start of the program, offset of the magic in it, magic, name)
 _MAGICS = (
     *((at * KIB, 4, b"eGON.BT0", "Allwinner boot loader") for at in (8, 128, 256)),
     *((at * KIB, 0, b"TOC0.GLH", "Allwinner boot loader") for at in (8, 128, 256)),
@@ -317,7 +315,7 @@ _MAGICS = (
     (512, 0, b"BRLYT\0", "MediaTek boot loader"),
     *((at * KIB, 20, b"CHSETTINGS", "OMAP boot loader") for at in (0, 128, 256, 384)),
 )
-# Disk encryption of PCs, which counts in sectors of the disk: (where in sector 0 the mark begins, and the marks)
+# Disk encryption of PCs, which depends on sector numbers: (range in sector 0 where a mark begins, name, marks)
 _ENCRYPTION = (
     (0, 400, "VeraCrypt", (b"VeraCrypt",)),
     (0, 400, "TrueCrypt", (b"TrueCrypt",)),
@@ -333,7 +331,7 @@ _VENTOY = b"VT\0Ge\0HD\0Rd\0 Er\r"
 
 
 def with_boot_code(reader: Reader, reading: TableReading) -> TableReading:
-    """Return the same table with the boot programs outside partitions, or found by their place."""
+    """Return the reading, its table with the boot programs outside partitions and the used part of the gap."""
     if reading.table is None:
         return reading
     head = peek(reader, 0, _HEAD) or b""
@@ -358,12 +356,12 @@ def _in_sector_0(sector: bytes) -> Iterator[BootCode]:
 
 
 def _gap_used_to(reader: Reader, partitions: Sequence[Partition]) -> int | None:
-    """Return the byte behind the last nonzero one; unreadable bytes count as used. From its end.
+    """Return the end of the last nonzero byte in the gap, searched from its end; unreadable bytes count as used.
 
-    An extended partition is a part of the gap: its logical partitions may begin far behind its first sector.
+    An extended partition is part of the gap: its logical partitions may begin far after its first sector.
     """
-    holding = (part for part in partitions if part.role not in (Role.NESTED, Role.EXTENDED))
-    first = min((part.extent.start for part in holding), default=0)
+    data_partitions = (part for part in partitions if part.role not in (Role.NESTED, Role.EXTENDED))
+    first = min((part.extent.start for part in data_partitions), default=0)
     end = min(first, GAP_READ, reader.size)
     while end > MIB:
         start = max(MIB, align_down(end - 1, MIB))

@@ -14,20 +14,20 @@ from aligntool.values import dataclass
 
 # The Atari root sector: AHDI with its chain of extended (XGM) partitions, and the ICD variant.
 #
-# The format has no magic: it is believed only where sizes, identifiers and the bad-sector list all agree, as in
-# libblkid, and after every other label was tried. It is defined for 512-byte sectors only.
+# The format has no magic: it is recognised only if sizes, identifiers and the bad-sector list are all consistent, as in
+# libblkid, and after all other labels were tried. It is defined for 512-byte sectors only.
 
 _SECTOR = 512
 _PRIMARY_AT, _ICD_AT, _SIZE_AT, _BAD_LIST_AT = 0x1C6, 0x156, 0x1C2, 0x1F6
 _MOST_LINKS = 100
 _EXTENDED = "XGM"
 _COMMON = frozenset({"GEM", "BGM", "LNX", "SWP", "RAW"})
-_LARGEST = 2**31 - 1  # sectors; libblkid takes nothing larger for an Atari disk
+_LARGEST = 2**31 - 1  # sectors; the limit of libblkid for an Atari disk
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One entry of a table. Sectors."""
+    """An entry of a table. Start and size are in sectors."""
 
     flag: int
     kind: str
@@ -49,48 +49,48 @@ def read_atari(reader: Reader, sector: bytes) -> TableReading | None:
     bad_start, bad_count = struct.unpack_from(">II", sector, _BAD_LIST_AT)
     if (bad_start or bad_count) and not _Entry(1, "", bad_start, bad_count).fits(sectors):
         return None
-    entries = _entries(sector, _PRIMARY_AT, 4)
+    entries = _atari_entries(sector, _PRIMARY_AT, 4)
     active = [entry for entry in entries if entry.active]
     names = "".join(entry.kind for entry in active)
     if not names.isascii() or not names.isalnum() or not all(entry.fits(sectors) for entry in active):
         return None
-    return _read_atari(reader, sector, entries)
+    return _atari_reading(reader, sector, entries)
 
 
-def _entries(sector: bytes, at: int, count: int) -> list[_Entry]:
+def _atari_entries(sector: bytes, at: int, count: int) -> list[_Entry]:
     rows = struct.iter_unpack(">B3sII", sector[at : at + 12 * count])
     return [_Entry(flag, kind.decode("latin-1"), start, sectors) for flag, kind, start, sectors in rows]
 
 
-def _read_atari(reader: Reader, sector: bytes, entries: list[_Entry]) -> TableReading:
+def _atari_reading(reader: Reader, sector: bytes, entries: list[_Entry]) -> TableReading:
     partitions: list[Partition] = []
     faults: list[TableFault] = []
     number, extended = 1, False
     for entry in entries:
         if entry.active and entry.kind == _EXTENDED:
             extended = True
-            number = _follow(reader, entry, number, partitions, faults)
+            number = _add_logicals(reader, entry, number, partitions, faults)
         elif entry.active:
-            _add(partitions, entry, entry.start, number, Role.PRIMARY)
+            _add_partition(partitions, entry, entry.start, number, Role.PRIMARY)
         number += 1
-    icd = _entries(sector, _ICD_AT, 8)
+    icd = _atari_entries(sector, _ICD_AT, 8)
     if not extended and icd[0].kind in _COMMON:
         for entry in icd:
             if entry.active and entry.kind in _COMMON:
-                _add(partitions, entry, entry.start, number, Role.PRIMARY)
+                _add_partition(partitions, entry, entry.start, number, Role.PRIMARY)
             number += 1
     return plain_table(reader, TableLabel.ATARI, partitions, faults)
 
 
-def _follow(
+def _add_logicals(
     reader: Reader, extended: _Entry, number: int, partitions: list[Partition], faults: list[TableFault]
 ) -> int:
-    """Return the last number used by the chain of one XGM partition, or the one it did not use."""
+    """Add the logical partitions of an XGM partition. Return the last number used, or `number` if none was."""
     here, seen = extended.start, {0}
     while len(seen) <= _MOST_LINKS:
         at = here * _SECTOR
         if here in seen:
-            detail = f"the chain of XGM sectors comes back to sector {here}: it turns in a circle"
+            detail = f"the chain of XGM sectors comes back to sector {here}: it is a loop"
             faults.append(TableFault(Fault.EBR_LOOP, detail, at))
             return number
         seen.add(here)
@@ -104,7 +104,7 @@ def _follow(
             faults.append(TableFault(Fault.EBR_BROKEN, detail, at))
             return number
         data, link = pair
-        _add(partitions, data, here + data.start, number, Role.LOGICAL)
+        _add_partition(partitions, data, here + data.start, number, Role.LOGICAL)
         if not (link.active and link.kind == _EXTENDED):
             return number
         here, number = extended.start + link.start, number + 1
@@ -114,15 +114,13 @@ def _follow(
 
 
 def _data_and_link(raw: bytes) -> tuple[_Entry, _Entry] | None:
-    """Return the first active entry as the partition, the one behind it as the link to the next (libblkid's
-    reading).
-    """
-    entries = _entries(raw, _PRIMARY_AT, 4) if len(raw) >= _SECTOR else []
+    """Return the first active entry as the partition, and the entry after it as the link onwards, as in libblkid."""
+    entries = _atari_entries(raw, _PRIMARY_AT, 4) if len(raw) >= _SECTOR else []
     found = next((pair for pair in pairwise(entries) if pair[0].active), None)
     return None if found is None or found[0].kind == _EXTENDED else found
 
 
-def _add(partitions: list[Partition], entry: _Entry, start: int, number: int, role: Role) -> None:
+def _add_partition(partitions: list[Partition], entry: _Entry, start: int, number: int, role: Role) -> None:
     if not entry.sectors:
         return
     extent = Extent(start * _SECTOR, entry.sectors * _SECTOR)
@@ -132,8 +130,7 @@ def _add(partitions: list[Partition], entry: _Entry, start: int, number: int, ro
 
 # BSD disklabels: on a whole disk, and inside an MBR partition of FreeBSD, OpenBSD or NetBSD.
 #
-# Layout: FreeBSD's sys/disk/bsd.h (struct disklabel); the places: one sector in (PC), 64 or 128 bytes in
-# (Alpha, SPARC).
+# Layout: FreeBSD's sys/disk/bsd.h (struct disklabel); offsets: one sector (PC), 64 or 128 bytes (Alpha, SPARC).
 
 _MAGIC = 0x82564557
 _MOST = 16
@@ -146,10 +143,11 @@ _BSD_TYPES = numbered_types(
 
 
 def read_slices(reader: Reader, at: int) -> tuple[Partition, ...] | None:
-    """Return the entries of the label at byte `at`, empty ones too; None without both magic numbers of a label.
+    """Return the entries of the label at byte `at`, including empty ones; None if one of its magic numbers is missing.
 
-    Numbers are those of the letters, as fdisk counts them: a is 1. Places are as the label states them, in 512 bytes
-    whatever the disk's sector is (kernel msdos.c, libfdisk bsd.c). Without a type: c, the whole disk, or unused.
+    Numbers follow the letters, as in fdisk: a is 1. Places are as the label states them, in units of 512 bytes
+    whatever the disk's sector size (kernel msdos.c, libfdisk bsd.c). An entry without a type is c, the whole disk, or
+    unused.
     """
     raw = peek(reader, at, _HEADER + _MOST * 16) or b""
     if len(raw) < _HEADER or (le32(raw, 0), le32(raw, 132)) != (_MAGIC, _MAGIC):
@@ -163,7 +161,7 @@ def read_slices(reader: Reader, at: int) -> tuple[Partition, ...] | None:
 
 
 def read_bsd(reader: Reader) -> TableReading | None:
-    """Return a label on the disk itself."""
+    """Return the label of a disk, not of a partition."""
     slices = next((found for at in _PLACES if (found := read_slices(reader, at)) is not None), None)
     used = [entry for entry in slices or () if entry.extent.length]
     return None if slices is None else plain_table(reader, TableLabel.BSD, used)
@@ -174,42 +172,41 @@ def read_bsd(reader: Reader) -> TableReading | None:
 # The label is in block 2 of an ECKD disk and in block 1 of an FBA one; blocks have 512 to 4096 bytes; text is
 # EBCDIC. Layout: the kernel's arch/s390/include/uapi/asm/vtoc.h; rules: its block/partitions/ibm.c.
 #
-# The kernel asks the device for its geometry; here it is taken from the VTOC itself: the format-4 label, which
-# is always the first record of the second track, shows how many blocks a track has by where it lies, and names
-# the heads.
+# The kernel gets the geometry from the device; here it comes from the VTOC itself: the format-4 label is always the
+# first record of the second track, so its place shows the number of blocks per track, and it states the heads.
 
 _BLOCK_SIZES = (4096, 2048, 1024, 512)
 _MOST_BLOCKS_A_TRACK = 64  # a 3390 has 49 of 512 bytes
-_MOST_LABELS = 32  # VTOC records looked at; Linux volumes have at most three partitions
+_MOST_LABELS = 32  # VTOC records that are read; Linux volumes have at most three partitions
 _FORMAT_4 = b"\x04" * 44 + b"\xf4"
 _PARTITION_FORMATS = (0xF1, 0xF8)
 _OTHER_FORMATS = (0xF4, 0xF5, 0xF7, 0xF9)
-_LARGE_LDL = 0xF2  # ldl_version from which the label names the formatted size
+_LARGE_LDL = 0xF2  # ldl_version from which the label states the formatted size
 
 
 def read_dasd(reader: Reader, sector_size: int | None) -> TableReading | None:
     sizes = sorted(_BLOCK_SIZES, key=lambda size: size != sector_size)
     for number, block in product((2, 1), sizes):  # ECKD first, then FBA
         label = peek(reader, number * block, 84 + 8) or b""
-        kind = _words(label[:4])
+        kind = _ebcdic(label[:4])
         if len(label) == 92 and kind in ("VOL1", "LNX1", "CMS1"):
             at = 8 if kind == "VOL1" else 4
-            partitions, faults = _cdl(reader, block) if kind == "VOL1" else (_single(reader, label, number, block), [])
-            serial = _words(label[at : at + 6]) or None
+            partitions, faults = _cdl(reader, block) if kind == "VOL1" else (_ldl_cms(reader, label, number, block), [])
+            serial = _ebcdic(label[at : at + 6]) or None
             return plain_table(reader, TableLabel.DASD, partitions, faults, sector_size=block, disk_id=serial)
     return None
 
 
-def _words(raw: bytes) -> str:
+def _ebcdic(raw: bytes) -> str:
     return raw.decode("cp037", "replace").rstrip()
 
 
-def _single(reader: Reader, label: bytes, number: int, block: int) -> list[Partition]:
-    """Return the one partition of LDL and CMS, from the block after the label on: it follows from the format, not from
-    a table. CMS states its own block size and, on a reserved minidisk, where the data starts.
+def _ldl_cms(reader: Reader, label: bytes, number: int, block: int) -> list[Partition]:
+    """Return the one partition of LDL and CMS, which starts at the block after the label: it follows from the format,
+    not from a table. CMS states its own block size and, on a reserved minidisk, where the data starts.
     """
     start, end = (number + 1) * block, reader.size // block * block
-    if _words(label[:4]) == "CMS1":
+    if _ebcdic(label[:4]) == "CMS1":
         size, count, offset = (be32(label, at) for at in (12, 28, 52))
         if size not in _BLOCK_SIZES:
             return []
@@ -224,7 +221,7 @@ def _cdl(reader: Reader, block: int) -> tuple[list[Partition], list[TableFault]]
         record = peek(reader, track * block, 140) or b""
         if record.startswith(_FORMAT_4) and len(record) == 140:
             return _vtoc(reader, block, track, be16(record, 64))
-    detail = "this is a DASD volume (CDL), but its VTOC was not found, so its partitions cannot be told"
+    detail = "this is a DASD volume (CDL), but its VTOC was not found, so its partitions are unknown"
     return [], [TableFault(Fault.BAD_ENTRY, detail, 2 * block)]
 
 
@@ -238,7 +235,7 @@ def _vtoc(reader: Reader, block: int, track: int, heads: int) -> tuple[list[Part
         if record[44] in _OTHER_FORMATS:
             continue
         number = len(partitions) + len(faults) + 1
-        # The upper 12 bits of a head's number are the cylinder's upper bits.
+        # The upper 12 bits of a head number are the upper bits of the cylinder.
         places = ((be16(record, at), be16(record, at + 2)) for at in (107, 111))
         start, last = (((head & 0xFFF0) << 12 | cylinder) * heads + (head & 0xF) for cylinder, head in places)
         if last < start:
@@ -246,14 +243,14 @@ def _vtoc(reader: Reader, block: int, track: int, heads: int) -> tuple[list[Part
             faults.append(TableFault(Fault.BAD_ENTRY, detail, index * block, (number,)))
             continue
         extent = Extent(start * track * block, (last - start + 1) * track * block)
-        name, _, kind = _words(record[:44]).rpartition(".")
+        name, _, kind = _ebcdic(record[:44]).rpartition(".")
         partitions.append(Partition(number, extent, type_code=kind, name=name or None))
     return partitions, faults
 
 
 # The Sun and SGI disk labels: one sector, checksummed, big-endian.
 #
-# Both count in 512 bytes and keep a slice that stands for the whole disk. Layouts: the kernel's
+# The unit of both is 512 bytes, and both have a slice for the whole disk. Layouts: the kernel's
 # block/partitions/sun.c and sgi.c, util-linux's pt-sun.h and pt-sgi.h.
 
 _SUN_MAGIC, _SUN_VTOC_SANE, _SUN_WHOLE_DISK = 0xDABE, 0x600DDEEE, 5
@@ -279,7 +276,7 @@ def read_sun(reader: Reader, sector: bytes) -> TableReading | None:
     version, slots = struct.unpack_from(">I8xH", sector, 128)
     sanity = be32(sector, 188)
     has_vtoc = sanity == _SUN_VTOC_SANE and version == 1 and slots <= 8
-    # Old Linux labels left the whole VTOC zero and still kept types in it: the kernel's own exception.
+    # Old Linux labels have a VTOC with all these fields zero, but with types: the kernel makes the same exception.
     has_types = has_vtoc or not (sanity or version or slots)
     found = []
     for slot in range(slots if has_vtoc else 8):

@@ -1,4 +1,4 @@
-"""Volumes of the device mapper: LVM2 with its metadata, LUKS1 and LUKS2 with the start of what they encrypt."""
+"""Decode LVM2 physical volumes with their metadata, and LUKS1 and LUKS2 headers."""
 
 import hashlib
 import json
@@ -17,8 +17,7 @@ from aligntool.values import dataclass
 
 # LVM's text format: sections in braces, values after equal signs, lists in brackets.
 #
-# It never fails on bad text: what was understood before the first mistake is returned. Grammar: lvm2
-# libdm/libdm-config.c.
+# Bad text never raises: everything before the first error is returned. Grammar: lvm2 libdm/libdm-config.c.
 
 DEEPEST = 8  # volume group, logical volumes, volume, segment: real metadata has four levels
 MOST_TOKENS = 200_000
@@ -34,7 +33,7 @@ _LONGEST_NUMBER = 20
 
 
 class _Unreadable(ValueError):
-    """The text is not in the format from here on."""
+    """The rest of the text is not in the format."""
 
 
 def parse(text: str) -> Section:
@@ -42,7 +41,7 @@ def parse(text: str) -> Section:
 
 
 def parse_whole(text: str) -> tuple[Section, bool]:
-    """Return what was understood, and whether that is all of it."""
+    """Return everything before the first error, and whether that is the whole text."""
     root: Section = {}
     with suppress(_Unreadable):
         tokens = _tokens(text)
@@ -108,7 +107,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 # Formats: lvm2 lib/format_text/layout.h (label, physical volume header, metadata area) and the text metadata
 # itself.
 
-SECTOR = 512  # LVM counts in these whatever the disk's sectors are
+SECTOR = 512  # the unit of LVM, whatever the disk's sector size
 SEED = 0xF597A6CF  # INITIAL_CRC
 LABEL, LABEL_TYPE = b"LABELONE", b"LVM2 001"
 AREA_MAGIC = b" LVM2 x[5A%r0N*>"
@@ -116,35 +115,35 @@ AREA_HEADER = 512
 IGNORED = 1  # a raw location's flag: this metadata area is not in use
 LONGEST_TEXT = MIB
 MOST_AREAS = 8
-MOST_VOLUMES_READ = 24  # are looked into; the segments of all are listed
-MOST_PIECES = 1024  # of a volume that is looked into: each read walks over them
-LONGEST_NAME = 127  # NAME_LEN of lvm2; the names are said again with every segment
+MOST_VOLUMES_READ = 24  # whose content is read; the segments of all volumes are listed
+MOST_PIECES = 1024  # of a volume whose content is read: each read walks over them
+LONGEST_NAME = 127  # NAME_LEN of lvm2; each segment repeats the names
 GROUPS_OF_UUID = (6, 4, 4, 4, 4, 4, 6)
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A volume group as this physical volume sees it. Sizes in bytes, places relative to the area."""
+    """A volume group, from the metadata of one physical volume. Sizes in bytes, places relative to the area."""
 
     name: str
     extent_size: int
     pe_start: int
     pe_count: int
-    own_name: str  # what the metadata calls this physical volume, "pv0"
+    own_name: str  # name of this physical volume in the metadata, "pv0"
     size: int  # of this physical volume: pvresize changes it here and not in the label; 0: not stated
     volumes: dict[str, Section]
-    is_whole: bool  # all of the text was understood
+    is_whole: bool  # the whole text was parsed
 
     @property
     def end(self) -> int:
-        """Return where the last extent ends."""
+        """Return the end of the last extent."""
         return self.pe_start + self.pe_count * self.extent_size
 
 
 def read_lvm(area: Area) -> Layer | None:
     sectors = ((at, area.head[at : at + SECTOR]) for at in range(0, 4 * SECTOR, SECTOR))
-    marked = (each for at, each in sectors if each[:8] == LABEL and le64(each, 8) * SECTOR == at)
-    label = next((each for each in marked if each[24:32] == LABEL_TYPE), None)
+    labels = (sector for at, sector in sectors if sector[:8] == LABEL and le64(sector, 8) * SECTOR == at)
+    label = next((sector for sector in labels if sector[24:32] == LABEL_TYPE), None)
     if label is None:
         return None
     header = label[le32(label, 20) :]
@@ -168,7 +167,7 @@ def _dashed(raw: str) -> str:
 
 
 def _areas(header: bytes) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return (offset, size) of the data areas and of the metadata areas: two lists, each ended by a zero entry."""
+    """Return (offset, size) of the data areas and of the metadata areas: two lists, each terminated by a zero entry."""
     lists: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
     at = 40
     for areas in lists:
@@ -182,8 +181,8 @@ def _areas(header: bytes) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]
 
 
 def _newest_text(area: Area, places: list[tuple[int, int]], problems: list[str]) -> str | None:
-    """Return the group's text from the first metadata area with a sound one: after a commit all of them hold
-    the same.
+    """Return the metadata text from the first area with a valid one: after a commit they are all the same. Add the
+    faults of the areas to `problems`.
     """
     for offset, size in places:
         header = area.read(offset, AREA_HEADER)
@@ -198,7 +197,7 @@ def _newest_text(area: Area, places: list[tuple[int, int]], problems: list[str])
             problems.append(f"the LVM metadata at byte {at} of its area would be {length} bytes long: not read")
             continue
         content = area.read(offset + at, min(length, size - at))
-        content += area.read(offset + AREA_HEADER, length - len(content))  # the area is a ring behind its header
+        content += area.read(offset + AREA_HEADER, length - len(content))  # the area is a ring buffer after its header
         wrong = checksum_problem("the LVM metadata", checksum, crc32_seeded(content, SEED))
         problems += wrong
         if not wrong:
@@ -214,7 +213,7 @@ def _read_group(text: str, uuid: str) -> _Group | None:
         extent_size = _number(section, "extent_size") * SECTOR
         for own_name, volume in _sections(section, "physical_volumes"):
             if volume.get("id") == uuid and extent_size:
-                volumes = {lv: one for lv, one in _sections(section, "logical_volumes") if len(lv) <= LONGEST_NAME}
+                volumes = {lv: item for lv, item in _sections(section, "logical_volumes") if len(lv) <= LONGEST_NAME}
                 start, count = _number(volume, "pe_start") * SECTOR, _number(volume, "pe_count")
                 size = _number(volume, "dev_size") * SECTOR
                 return _Group(name, extent_size, start, count, own_name, size, volumes, is_whole)
@@ -242,7 +241,7 @@ def _with_group(area: Area, layer: Layer, group: _Group) -> Layer:
 def _segments(area: Area, group: _Group, volume: str) -> Iterator[Segment]:
     """Yield the places of the volume's extents on this physical volume.
 
-    RAID, mirror, thin and cache volumes are made of sub-volumes that are listed as well, so only two kinds of segment
+    RAID, mirror, thin and cache volumes consist of sub-volumes that are also listed, so only two kinds of segment
     name a physical volume: stripes, and the two halves of a running pvmove.
     """
     for segment in _numbered_segments(group.volumes[volume]):
@@ -259,13 +258,13 @@ def _segments(area: Area, group: _Group, volume: str) -> Iterator[Segment]:
 
 
 def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator[Layer]:
-    """Yield the layers in the volumes that begin here and are contiguous, and in the first image of a mirror."""
+    """Yield the layers in unstriped volumes that begin on this physical volume, and in first images of mirrors."""
     runs: dict[str, list[tuple[int, int, int]]] = {}
-    for one in segments:
-        if one.stripe_size is None:
-            runs.setdefault(one.volume, []).append((one.volume_offset, one.extent.start, one.extent.length))
-    label = Extent(area.start, 4 * SECTOR)  # of the volume that they are on
-    readable = [name for name, volume in group.volumes.items() if _shows_content(name, volume)]
+    for item in segments:
+        if item.stripe_size is None:
+            runs.setdefault(item.volume, []).append((item.volume_offset, item.extent.start, item.extent.length))
+    label = Extent(area.start, 4 * SECTOR)  # of this physical volume
+    readable = [name for name, volume in group.volumes.items() if _is_readable(name, volume)]
     for name in readable[:MOST_VOLUMES_READ]:
         pieces = sorted(runs.get(f"{group.name}/{name}", []))
         if not pieces or pieces[0][0] != 0 or len(pieces) > MOST_PIECES:
@@ -278,15 +277,13 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
             yield _on_disk(layer, pieces)
 
 
-def _shows_content(name: str, volume: Section) -> bool:
+def _is_readable(name: str, volume: Section) -> bool:
     status = volume.get("status")
     return (isinstance(status, list) and "VISIBLE" in status) or name.endswith(("_rimage_0", "_mimage_0"))
 
 
 def _on_disk(layer: Layer, runs: list[tuple[int, int, int]]) -> Layer:
-    """Return the same layer, its places counted on the disk instead of in the volume. `runs` are in the
-    volume's order.
-    """
+    """Return the layer with its places on the disk instead of in the volume. `runs` are in the order of the volume."""
 
     def place(offset: int) -> int | None:
         at = bisect_right(runs, offset, key=lambda run: run[0]) - 1
@@ -317,20 +314,19 @@ def _numbered_segments(volume: Section) -> Iterator[Section]:
 
 
 def _number(section: Section, name: str) -> int:
-    """Return a number; 0 where there is none: nothing that LVM counts is negative or beyond 64 bits."""
+    """Return a number, or 0 if there is none: no number of LVM is negative or beyond 64 bits."""
     value = section.get(name)
     return value if isinstance(value, int) and 0 <= value < 1 << 64 else 0
 
 
 def _places(value: object) -> list[tuple[str, int]]:
-    """Return the places of `stripes = ["pv0", 0, "pv1", 0]`."""
+    """Return (name, first extent) of each pair in `stripes = ["pv0", 0, "pv1", 0]`."""
     pairs = zip(value[::2], value[1::2], strict=False) if isinstance(value, list) else ()
     return [(name, first) for name, first in pairs if isinstance(name, str) and isinstance(first, int) and first >= 0]
 
 
-# LUKS: what is inside is encrypted, so there is no inner layer. Formats: LUKS1 on-disk format 1.2.3, LUKS2 on-disk
-# format 1.1 (cryptsetup's docs folder). A header that lies on another device (detached) leaves nothing here to
-# recognise.
+# LUKS: the content is encrypted, so there is no inner layer. Formats: LUKS1 on-disk format 1.2.3, LUKS2 on-disk
+# format 1.1 (cryptsetup's docs folder). With a detached header, on another device, there is nothing to recognise.
 
 LUKS = b"LUKS\xba\xbe"
 LUKS_SECOND = b"SKUL\xba\xbe"
@@ -348,23 +344,23 @@ def read_luks(area: Area) -> Layer | None:
         return None
     version = be16(area.head, 6)
     if version == 1:
-        return _read_1(area)
-    return _read_2(area) if version == 2 and be64(area.head, 256) == 0 else None
+        return _read_luks1(area)
+    return _read_luks2(area) if version == 2 and be64(area.head, 256) == 0 else None
 
 
 def read_luks_second(area: Area) -> Layer | None:
-    """Return the second LUKS2 header alone, when the first was overwritten: `cryptsetup repair` can restore it.
+    """Return the volume by its second LUKS2 header if the first was overwritten: `cryptsetup repair` can restore it.
 
-    mkfs and mkswap wipe both headers, so what is left shows that something else wrote over the first.
+    mkfs and mkswap wipe both headers, so a remaining second header shows that something else overwrote the first.
     """
     for at in HEADER_SIZES[:3]:
         if area.head[at : at + 6] == LUKS_SECOND and be64(area.head, at + 256) == at:
             lost = (f"the first LUKS2 header is gone; the second, {at} bytes further, is left",)
-            return _layer_2(area, second, lost) if (second := _read_header(area, at)) else None
+            return _luks2_layer(area, second, lost) if (second := _read_luks2_header(area, at)) else None
     return None
 
 
-def _read_1(area: Area) -> Layer:
+def _read_luks1(area: Area) -> Layer:
     payload = be32(area.head, 104) * SECTOR
     return Layer(
         kind="crypto_LUKS", extent=area.extent, version="LUKS1", uuid=text_at(area.head, 168, 40),
@@ -373,25 +369,25 @@ def _read_1(area: Area) -> Layer:
     )  # fmt: skip
 
 
-def _read_2(area: Area) -> Layer | None:
-    first = _read_header(area, 0)
+def _read_luks2(area: Area) -> Layer | None:
+    first = _read_luks2_header(area, 0)
     if first is None:
         return None
-    if (second := _read_header(area, be64(first[0], 8))) is None:
-        return _layer_2(area, first, (*first[1], "the second LUKS2 header is missing or unreadable"))
-    if first[1] and not second[1]:  # the volume is whole: `cryptsetup repair` writes the first header anew
-        return _layer_2(
+    if (second := _read_luks2_header(area, be64(first[0], 8))) is None:
+        return _luks2_layer(area, first, (*first[1], "the second LUKS2 header is missing or unreadable"))
+    if first[1] and not second[1]:  # the volume is intact: `cryptsetup repair` rewrites the first header
+        return _luks2_layer(
             area, second, (f"the first LUKS2 header is damaged, the second is whole: {'; '.join(first[1])}",)
         )
     problems = first[1] + tuple(f"{problem} (second copy)" for problem in second[1])
     updates = [be64(content, 16) for content, _ in (first, second)]
     if not problems and updates[0] != updates[1]:
         problems = (f"the two LUKS2 headers differ: update {updates[0]} and update {updates[1]}; the newer one counts",)
-    return _layer_2(area, max((first, second), key=lambda header: (not header[1], be64(header[0], 16))), problems)
+    return _luks2_layer(area, max((first, second), key=lambda header: (not header[1], be64(header[0], 16))), problems)
 
 
-def _read_header(area: Area, at: int) -> _Header | None:
-    """Return one of the two copies, with its JSON area; None when there is none."""
+def _read_luks2_header(area: Area, at: int) -> _Header | None:
+    """Return the header copy at `at`, with its JSON area, or None if there is none."""
     start = area.read(at, 4096)
     size = be64(start, 8)
     if start[:6] not in (LUKS, LUKS_SECOND) or be16(start, 6) != 2 or size not in HEADER_SIZES:
@@ -408,14 +404,14 @@ def _read_header(area: Area, at: int) -> _Header | None:
     return content, checksum_problem("the LUKS2 header", stored.hex()[:16], computed.hex()[:16])
 
 
-def _layer_2(area: Area, header: _Header, problems: tuple[str, ...]) -> Layer:
+def _luks2_layer(area: Area, header: _Header, problems: tuple[str, ...]) -> Layer:
     content = header[0]
     tree = _metadata(content)
     segments, needs = _luks_segments(tree), _requirements(tree)
     offset, length, _ = min(segments, default=(None, 0, None))
-    none = ("the LUKS2 header names no encrypted segment",)
-    problems += none if offset is None else _payload_problem(area, offset)
-    # What is being re-encrypted has data behind the segments that are in use: a moved segment, a backup.
+    no_segment = ("the LUKS2 header names no encrypted segment",)
+    problems += no_segment if offset is None else _payload_problem(area, offset)
+    # During re-encryption there are data behind the segments in use: a moved segment, a backup.
     claims = offset + length if offset is not None and length and len(segments) == 1 and not needs else None
     return replace(
         area.layer("crypto_LUKS", claims, min((sector for *_, sector in segments), default=None)), version="LUKS2",
@@ -464,7 +460,7 @@ def _requirements(tree: Section) -> str | None:
 
 
 def _decimal(word: object) -> int | None:
-    """Return a number that LUKS2 writes as a JSON string of 64 bits (specification 3.1.1)."""
+    """Return a 64-bit number, which LUKS2 stores as a JSON string (specification 3.1.1)."""
     return int(word) if isinstance(word, str) and len(word) <= 20 and word.isascii() and word.isdigit() else None
 
 

@@ -1,4 +1,4 @@
-"""FAT, exFAT, NTFS and what else Windows keeps on disks: where data begin, whether they are clean."""
+"""Decode FAT, exFAT, NTFS and other formats of Windows: where their data begin and whether they are clean."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from aligntool.values import dataclass
 #
 # Source: Microsoft's exFAT file system specification, section 3 (boot region) and 7.3 (volume label).
 
-CHANGING = (106, 107, 112)  # VolumeFlags and PercentInUse are outside the checksum
+CHANGING = (106, 107, 112)  # VolumeFlags and PercentInUse: excluded from the checksum
 CHECKED_SECTORS = 11
 ENTRY = 32
 LONGEST_DIRECTORY = 64 * KIB  # of the root directory is searched for the label
@@ -40,12 +40,12 @@ def read_exfat(area: Area) -> Layer | None:
     return replace(
         area.layer("exfat", sectors << sector_shift, cluster), version=f"{boot[105]}.{boot[104]}",
         label=_exfat_label(directories), uuid=serial_at(boot, 100), data_start=area.start + heap * sector,
-        problems=_checksum(area, sector), unclean=unclean, hidden_sectors=hidden,
+        problems=_exfat_problems(area, sector), unclean=unclean, hidden_sectors=hidden,
         backup_boot=(CHECKED_SECTORS + 1) * sector,
     )  # fmt: skip
 
 
-def _checksum(area: Area, sector: int) -> tuple[str, ...]:
+def _exfat_problems(area: Area, sector: int) -> tuple[str, ...]:
     region = area.read(0, (CHECKED_SECTORS + 1) * sector)
     stored = region[CHECKED_SECTORS * sector :]
     computed = rotating_sum(region[: CHECKED_SECTORS * sector], CHANGING)
@@ -70,9 +70,9 @@ def _exfat_label(directories: Iterator[bytes]) -> str | None:
 def _directories(
     area: Area, number: int, fat: int, heap: int, cluster: int, clusters: int, mask: int = 0xFFFFFFFF
 ) -> Iterator[bytes]:
-    """Yield the clusters of a directory in the order of the allocation table at `fat`, as many as are searched.
+    """Yield the clusters of a directory in the order of the allocation table at `fat`, up to the limits of the search.
 
-    `mask`: the bits of an entry that are a number.
+    `mask`: the bits of an entry that are the cluster number.
     """
     left = LONGEST_DIRECTORY
     for _ in range(MOST_CLUSTERS_READ):
@@ -85,8 +85,8 @@ def _directories(
 
 # FAT12, FAT16 and FAT32.
 #
-# A master boot record begins with a jump and ends with 55 AA as a FAT boot sector does, so every field is
-# checked before it is believed. Source: Microsoft's FAT specification 1.03 (fatgen103).
+# A master boot record begins with a jump and ends with 55 AA like a FAT boot sector, so every field is checked
+# first. Source: Microsoft's FAT specification 1.03 (fatgen103).
 
 FAT12_BELOW, FAT16_BELOW, MOST_CLUSTERS = 4085, 65525, 0x0FFFFFF6
 ATTRIBUTES, VOLUME_LABEL, DIRECTORY, LONG_NAME = 11, 0x08, 0x10, 0x0F
@@ -99,7 +99,7 @@ OTHERS = (b"JFS     ", b"HPFS    ")  # OS/2 put FAT-like boot sectors in front o
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """The volume's layout in the boot sector."""
+    """The layout of a FAT volume as stated by its boot sector."""
 
     sector: int  # bytes
     cluster: int  # bytes
@@ -127,13 +127,13 @@ def read_fat(area: Area) -> Layer | None:
     boot = read_boot(sector)
     if boot is None or (boot.bits == 32 and not _has_plausible_info(area, sector, boot)):
         return None
-    extended = 64 if boot.bits == 32 else 36  # where drive number, signature, serial and label stand
+    extended = 64 if boot.bits == 32 else 36  # offset of drive number, signature, serial and label
     signature = sector[extended + 2]
     few = f"a FAT32 of {boot.clusters} clusters: some systems take fewer than {FAT16_BELOW} for FAT16"
     backup = le16(sector, 50) if boot.bits == 32 else 0
     return replace(
         area.layer("vfat", boot.sectors * boot.sector, boot.cluster), version=f"FAT{boot.bits}",
-        label=_root_label(area, boot),  # Windows and blkid believe the directory, not the copy in the boot sector
+        label=_root_label(area, boot),  # Windows and blkid use the directory, not the copy in the boot sector
         uuid=serial_at(sector, extended + 3) if signature in (0x28, 0x29) else None,
         data_start=area.start + boot.data_start, unclean=_fat_unclean(area, sector, boot, extended),
         problems=(few,) if boot.bits == 32 and boot.clusters < FAT16_BELOW else (), hidden_sectors=le32(sector, 28),
@@ -142,8 +142,8 @@ def read_fat(area: Area) -> Layer | None:
 
 
 def _fat_unclean(area: Area, sector: bytes, boot: Boot, extended: int) -> str | None:
-    """Return why it is not clean: Windows clears bits in the entry of cluster 1 while it is mounted, Linux sets one
-    beside the drive number.
+    """Return why the volume is not clean, or None: while it is mounted, Windows clears bits in the entry of cluster 1,
+    Linux sets one after the drive number.
     """
     entry = le32(area.read(boot.reserved * boot.sector + boot.bits // 8, 4), 0)
     shut, no_error = {16: (0x8000, 0x4000), 32: (0x08000000, 0x04000000)}.get(boot.bits, (0, 0))
@@ -155,8 +155,8 @@ def _fat_unclean(area: Area, sector: bytes, boot: Boot, extended: int) -> str | 
 
 
 def read_boot(sector: bytes) -> Boot | None:
-    """Return the boot sector; None when the fields are inconsistent. `sector`: the volume's first 512 bytes."""
-    if len(sector) < 512 or not _has_name(sector):
+    """Return the boot sector, or None if its fields are inconsistent. `sector`: the volume's first 512 bytes."""
+    if len(sector) < 512 or not _looks_like_fat(sector):
         return None
     size, per_cluster, reserved, copies, entries, total16, media, fat16 = struct.unpack_from("<HBHBHHBH", sector, 11)
     if size not in (512, 1024, 2048, 4096) or not is_power_of_two(per_cluster):
@@ -173,7 +173,7 @@ def read_boot(sector: bytes) -> Boot | None:
     return Boot(size, size * per_cluster, reserved, copies, fats, directory if fat16 else 0, sectors, clusters, root)
 
 
-def _has_name(sector: bytes) -> bool:
+def _looks_like_fat(sector: bytes) -> bool:
     named = any(sector.startswith(name, at) for at, name in NAMES)
     return named or (sector[510:512] == b"\x55\xaa" and sector[0x36:0x3E] not in OTHERS)
 
@@ -217,7 +217,7 @@ SECTOR = 512
 
 
 def read_ldm(area: Area) -> Layer | None:
-    places = (area.head[6 * SECTOR : 7 * SECTOR], area.tail[-SECTOR:])  # below an MBR; at the end of a GPT partition
+    places = (area.head[6 * SECTOR : 7 * SECTOR], area.tail[-SECTOR:])  # on an MBR disk; at the end of a GPT partition
     header = next((place for place in places if place[:8] == b"PRIVHEAD"), b"")
     if len(header) < SECTOR or be16(header, 12) != 2:
         return None
@@ -228,30 +228,30 @@ def read_ldm(area: Area) -> Layer | None:
     )  # fmt: skip
 
 
-# What NTFS says of how it was left: the dirty flag, an unfinished log, a hibernated Windows.
+# The state of an NTFS volume: the dirty flag, an unfinished log, a hibernated Windows.
 #
-# Every step is bounded, and what cannot be followed is taken for absent. Layout: linux/fs/ntfs3/ntfs.h; what
-# counts as clean: ntfs_is_logfile_clean() and ntfs_volume_check_hiberfile() of ntfs-3g.
+# Every step is bounded, and anything that cannot be followed counts as absent. Layout: linux/fs/ntfs3/ntfs.h;
+# conditions of a clean volume: ntfs_is_logfile_clean() and ntfs_volume_check_hiberfile() of ntfs-3g.
 
 LOG_FILE, VOLUME, ROOT = 2, 3, 5  # numbers of file records
-NUMBER, IN_USE = (1 << 48) - 1, 1  # of a reference the bits of the number; a flag of a record
-MFT_RECORD_ROOM = 64 * KIB  # more than a record takes
+NUMBER, IN_USE = (1 << 48) - 1, 1  # the bits of a reference that are the record number; a flag of a record
+MFT_RECORD_ROOM = 64 * KIB  # the largest size of a record
 ATTRIBUTE_LIST, VOLUME_INFORMATION, DATA, INDEX_ROOT, INDEX_ALLOCATION = 0x20, 0x70, 0x80, 0x90, 0xA0
 MOST_VOLUME_ATTRIBUTES, MOST_RUNS, MOST_ENTRIES, DEEPEST = 64, 256, 4096, 8
 LARGEST_INDEX_BLOCK = 64 * KIB
 LONGEST_LIST = 256 * KIB  # of attributes, as Windows limits it
-MOST_PIECES = 4096  # of a file that is followed
+MOST_PIECES = 4096  # of a file
 
-HIBERNATED = (b"hibr", b"HIBR")  # b"wake" and b"RSTR" stand there once it was resumed
+HIBERNATED = (b"hibr", b"HIBR")  # after a resume it is b"wake" or b"RSTR"
 
 Runs = tuple[tuple[int, int], ...]  # (first cluster, or -1 for a hole; clusters)
 
 
-Attribute = tuple[bytes, Runs]  # of an NTFS file record: the value of a resident one, and where another one lies
+Attribute = tuple[bytes, Runs]  # of an NTFS file record: the value if resident, the runs if not
 
 
 class Unclear(ValueError):
-    """Something is there and cannot be followed; the words go behind the name of a file."""
+    """Something exists but cannot be followed; the message follows the name of a file."""
 
 
 _LOST = "cannot be followed in the records of the NTFS"
@@ -259,19 +259,19 @@ _LOST = "cannot be followed in the records of the NTFS"
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files of a volume, by the number of their record."""
+    """The files of an NTFS volume, by the number of their record."""
 
     area: Area
     cluster: int
     record_size: int
-    table: Runs  # where the table of all records lies
+    table: Runs  # of the master file table
 
     def attribute(self, number: int, kind: int) -> Attribute | None:
-        record = _mended(self.read(self.table, number * self.record_size, self.record_size), b"FILE")
+        record = _with_fixups(self.read(self.table, number * self.record_size, self.record_size), b"FILE")
         return next(_attributes(record, kind), None)
 
     def read(self, runs: Runs, offset: int, length: int) -> bytes:
-        """Return bytes of one run; fewer where it ends."""
+        """Return bytes from the run at `offset`, fewer at the end of that run, none in a hole."""
         for first, count in runs:
             size = count * self.cluster
             if offset < size:
@@ -281,22 +281,22 @@ class Files:
         return b""
 
     def parts(self, number: int, kind: int) -> list[bytes]:
-        """Return an attribute in its parts, each as it stands in one of the file's records. Raises Unclear."""
-        record = self.record(number)
-        homes = [record]
-        for listed in _bodies(record, ATTRIBUTE_LIST):
-            homes = [record if home == number else self.record(home, of=number) for home in self._homes(listed, kind)]
-        return sorted((body for home in homes for body in _bodies(home, kind)), key=_first_cluster)
+        """Return the parts of an attribute, one from each record of the file that has a part. Raises Unclear."""
+        base = self.record(number)
+        records = [base]
+        for listed in _bodies(base, ATTRIBUTE_LIST):
+            records = [base if n == number else self.record(n, of=number) for n in self._records_of(listed, kind)]
+        return sorted((body for record in records for body in _bodies(record, kind)), key=_first_cluster)
 
     def record(self, number: int, of: int = 0) -> bytes:
-        """Return a record in use. `of`: the file of which it is a further one. Raises Unclear."""
-        record = _mended(self.read(self.table, number * self.record_size, self.record_size), b"FILE")
+        """Return a record in use. `of`: for an extension record, the number of the base record. Raises Unclear."""
+        record = _with_fixups(self.read(self.table, number * self.record_size, self.record_size), b"FILE")
         if not le16(record, 22) & IN_USE or le64(record, 32) & NUMBER != of:
             raise Unclear(_LOST)
         return record
 
-    def _homes(self, listed: bytes, kind: int) -> Iterator[int]:
-        """Yield the records with parts of an attribute, by the list of attributes."""
+    def _records_of(self, listed: bytes, kind: int) -> Iterator[int]:
+        """Yield the numbers of the records with parts of an attribute, from the attribute list. Raises Unclear."""
         entries = (
             value_of(listed) if not listed[8] else self.read(runs_of([listed]), 0, min(le64(listed, 48), LONGEST_LIST))
         )
@@ -316,17 +316,17 @@ def _first_cluster(body: bytes) -> int:
 
 
 def value_of(body: bytes) -> bytes:
-    """Return the value of an attribute that lies in its record."""
+    """Return the value of a resident attribute."""
     begin = le16(body, 20)
     return body[begin : begin + le32(body, 16)]
 
 
 def runs_of(parts: Sequence[bytes]) -> Runs:
-    """Return where an attribute lies that is not in its record. Raises Unclear where that is not known of all of it."""
+    """Return the runs of a nonresident attribute. Raises Unclear if its parts do not cover all of it."""
     runs: list[tuple[int, int]] = []
     for body in parts:
         before = sum(count for _, count in runs)
-        runs += _runs(body[le16(body, 32) :]) if body[8] else ()
+        runs += _decode_runs(body[le16(body, 32) :]) if body[8] else ()
         if not body[8] or (le64(body, 16), le64(body, 24)) != (before, sum(count for _, count in runs) - 1):
             raise Unclear(_LOST)
         if len(runs) > MOST_PIECES:
@@ -337,7 +337,7 @@ def runs_of(parts: Sequence[bytes]) -> Runs:
 def files_of(area: Area) -> Files:
     """Return the files of an NTFS volume. Raises Unclear."""
     boot = area.head[:512]
-    files = Files(area, _cluster(boot), _record_size(boot, _cluster(boot)), ())
+    files = Files(area, _cluster_size(boot), _record_size(boot, _cluster_size(boot)), ())
     if not files.cluster:
         raise Unclear(_LOST)
     first = replace(files, table=((le64(boot, 48), -(-MFT_RECORD_ROOM // files.cluster)),))
@@ -346,10 +346,10 @@ def files_of(area: Area) -> Files:
 
 
 def read_state(area: Area, table_start: int, cluster: int, record_size: int) -> str | None:
-    """Return why the volume is not clean; None: no evidence against it. `table_start`: the first cluster of the file
-    records.
+    """Return why the volume is not clean, or None if nothing indicates it. `table_start`: the first cluster of the
+    master file table.
     """
-    record = _mended(area.read(table_start * cluster, record_size), b"FILE")
+    record = _with_fixups(area.read(table_start * cluster, record_size), b"FILE")
     table = next(_attributes(record, DATA), None)
     if table is None:
         return None
@@ -364,24 +364,24 @@ def read_state(area: Area, table_start: int, cluster: int, record_size: int) -> 
     if volume and le16(volume[0], 10) & 0x1:
         return "was not unmounted cleanly (dirty flag set)"
     log = files.attribute(LOG_FILE, DATA)
-    return "was not unmounted cleanly ($LogFile is in use)" if log and not _is_clean(files, log[1]) else None
+    return "was not unmounted cleanly ($LogFile is in use)" if log and not _is_log_clean(files, log[1]) else None
 
 
-def _mended(record: bytes, magic: bytes) -> bytes:
-    """Return a record with the ends of its sectors restored; nothing when it is not a record."""
+def _with_fixups(record: bytes, magic: bytes) -> bytes:
+    """Return a record with its update sequence applied (the last bytes of each sector), or b"" if it is not valid."""
     at, count = le16(record, 4), le16(record, 6)
     if record[:4] != magic or not 2 <= count <= len(record) // SECTOR + 1 or at + 2 * count > len(record):
         return b""
-    mended = bytearray(record)
+    fixed = bytearray(record)
     for sector in range(1, count):
-        if mended[sector * SECTOR - 2 : sector * SECTOR] != record[at : at + 2]:
+        if fixed[sector * SECTOR - 2 : sector * SECTOR] != record[at : at + 2]:
             return b""
-        mended[sector * SECTOR - 2 : sector * SECTOR] = record[at + 2 * sector : at + 2 * sector + 2]
-    return bytes(mended)
+        fixed[sector * SECTOR - 2 : sector * SECTOR] = record[at + 2 * sector : at + 2 * sector + 2]
+    return bytes(fixed)
 
 
 def _bodies(record: bytes, kind: int) -> Iterator[bytes]:
-    """Yield the attributes of one kind that stand in the record itself; of data the one without a name."""
+    """Yield the attributes of one kind in a record; of the data attributes, only the unnamed one."""
     at = le16(record, 20)
     for _ in range(MOST_VOLUME_ATTRIBUTES):
         found, length = le32(record, at), le32(record, at + 4)
@@ -395,11 +395,11 @@ def _bodies(record: bytes, kind: int) -> Iterator[bytes]:
 
 def _attributes(record: bytes, kind: int) -> Iterator[Attribute]:
     for body in _bodies(record, kind):
-        yield (b"", _runs(body[le16(body, 32) :])) if body[8] else (value_of(body), ())
+        yield (b"", _decode_runs(body[le16(body, 32) :])) if body[8] else (value_of(body), ())
 
 
-def _runs(packed: bytes) -> Runs:
-    """Return the runs of mapping pairs: a byte with two lengths, a count, a signed distance from the run before."""
+def _decode_runs(packed: bytes) -> Runs:
+    """Return the runs of mapping pairs: a byte with two lengths, a count, a signed distance from the previous run."""
     runs: list[tuple[int, int]] = []
     at, first = 0, 0
     while at < len(packed) and packed[at] and len(runs) < MOST_RUNS:
@@ -414,8 +414,8 @@ def _runs(packed: bytes) -> Runs:
     return tuple(runs)
 
 
-def _is_clean(files: Files, log: Runs) -> bool:
-    """Return whether it is clean by the newer of the two restart pages; an emptied log (all ones) has none."""
+def _is_log_clean(files: Files, log: Runs) -> bool:
+    """Return whether the log is clean by the newer of its two restart pages; an emptied log (all ones) has none."""
     page_size = le32(files.read(log, 0, 32), 16)
     pages = [files.read(log, at, 512) for at in (0, page_size if SECTOR <= page_size <= 64 * KIB else 4096)]
     areas = [page[le16(page, 24) :] for page in pages if page[:4] == b"RSTR" and le16(page, 24) <= 496]
@@ -426,8 +426,8 @@ def _is_clean(files: Files, log: Runs) -> bool:
 
 
 def find(files: Files, directory: int, name: str) -> int | None:
-    """Return the reference of a file (number of its record, and above it how often that was used), from the directory's
-    index, which is sorted by name in upper case; None: there is none. Raises Unclear.
+    """Return the reference of a file (record number, and in the upper bits its sequence number), or None if the
+    directory does not contain it. The index is sorted by name in upper case. Raises Unclear.
     """
     root = next((value_of(body) for body in files.parts(directory, INDEX_ROOT) if not body[8]), b"")
     block_size = le32(root, 8)
@@ -440,14 +440,14 @@ def find(files: Files, directory: int, name: str) -> int | None:
             return found
         if not 0 < block_size <= LARGEST_INDEX_BLOCK:
             break
-        node = _mended(files.read(blocks, below * unit, block_size), b"INDX")[24:]
+        node = _with_fixups(files.read(blocks, below * unit, block_size), b"INDX")[24:]
     raise Unclear(_LOST)
 
 
 def _search(node: bytes, name: str) -> tuple[int | None, int | None]:
-    """Return (the reference, the next node below), each if there is one. `node` begins with its index header.
+    """Return (the reference, the child node to search), each None if absent. `node` begins with its index header.
 
-    Only letters of ASCII matter for the names that are searched. Raises Unclear.
+    Only ASCII letters are put in upper case, which suffices for the names that are searched. Raises Unclear.
     """
     at = le32(node, 0)
     for _ in range(MOST_ENTRIES):
@@ -458,17 +458,17 @@ def _search(node: bytes, name: str) -> tuple[int | None, int | None]:
         below = le64(entry, length - 8) if flags & 1 else None
         if flags & 2:  # the last one
             return None, below
-        here = entry[82 : 82 + 2 * entry[80]].decode("utf-16-le", "replace") if length > 80 else ""
-        here = "".join(letter.upper() if letter.isascii() else letter for letter in here)
-        if here == name:
+        found = entry[82 : 82 + 2 * entry[80]].decode("utf-16-le", "replace") if length > 80 else ""
+        found = "".join(letter.upper() if letter.isascii() else letter for letter in found)
+        if found == name:
             return le64(entry, 0), None
-        if here > name:
+        if found > name:
             return None, below
         at += length
     raise Unclear(_LOST)
 
 
-# Windows: NTFS, ReFS and BitLocker.
+# NTFS, ReFS and BitLocker.
 #
 # Layout of NTFS: linux/fs/ntfs3/ntfs.h, struct NTFS_BOOT; of BitLocker: cryptsetup lib/bitlk/bitlk.c and
 # libbde's format notes; of ReFS: libfsrefs's format notes.
@@ -482,13 +482,13 @@ def read_ntfs(area: Area) -> Layer | None:
     boot = area.head[:512]
     if len(boot) < 512 or boot[3:11] != b"NTFS    " or any(any(boot[at : at + size]) for at, size in UNUSED):
         return None
-    sector, cluster = le16(boot, 11), _cluster(boot)
+    sector, cluster = le16(boot, 11), _cluster_size(boot)
     sectors, table, mirror, serial = struct.unpack_from("<3Q8xQ", boot, 40)
     if not is_power_of_two(sector) or not 256 <= sector <= 4096 or not cluster or not sectors:
         return None
     if max(table, mirror) * cluster > sectors * sector:
         return None  # the MFT or its mirror outside the volume
-    claims = (sectors + 1) * sector  # the copy of the boot sector lies behind the volume and is not counted
+    claims = (sectors + 1) * sector  # the copy of the boot sector follows the volume and is not counted
     record_size = _record_size(boot, cluster)
     record = area.read(table * cluster + VOLUME * record_size, record_size)
     name = next(_attributes(record, VOLUME_NAME), None) if record[:4] == b"FILE" else None
@@ -499,8 +499,8 @@ def read_ntfs(area: Area) -> Layer | None:
     )  # fmt: skip
 
 
-def _cluster(boot: bytes) -> int:
-    """Return the bytes of a cluster; 0 for an invalid field. Above 128 it is a negative power of two."""
+def _cluster_size(boot: bytes) -> int:
+    """Return the bytes per cluster, or 0 for an invalid field. A field above 128 is a negated exponent of two."""
     sectors = boot[13]
     if sectors > 128:
         sectors = 1 << 256 - sectors if sectors >= 240 else 0
@@ -509,7 +509,7 @@ def _cluster(boot: bytes) -> int:
 
 
 def _record_size(boot: bytes, cluster: int) -> int:
-    """Return the bytes of a record; 0 for an invalid field."""
+    """Return the bytes per record, or 0 for an invalid field."""
     raw = boot[64]
     size = raw * cluster if raw < 128 else 1 << 256 - raw if raw > 225 else 0
     return size if 256 <= size <= 64 * KIB else 0
@@ -532,16 +532,16 @@ def read_bitlocker(area: Area) -> Layer | None:
     metadata = area.read(at, 64 * KIB) if at and at % 64 == 0 else b""
     if start != VISTA and metadata[:8] != b"-FVE-FS-":
         return None
-    sector, cluster = le16(boot, 11), _cluster(boot)
+    sector, cluster = le16(boot, 11), _cluster_size(boot)
     version = str(le16(metadata, 10)) if metadata else None
     unit = cluster or (sector if is_power_of_two(sector) else None)
-    # Encrypted in place: the data are byte for byte where the file system would have them.
+    # Encryption in place: all data has the same offset as in the file system.
     found = replace(area.layer("BitLocker", None, unit), version=version, label=next(_descriptions(metadata), None))
     return replace(found, uuid=guid_at(metadata, 64 + 16))
 
 
 def _descriptions(metadata: bytes) -> Iterator[str]:
-    """Yield the names among the metadata's entries: size, entry type, value type, version, value."""
+    """Yield the descriptions in the metadata, whose entries are: size, entry type, value type, version, value."""
     end, at = min(64 + le32(metadata, 64), len(metadata)), 64 + 48
     while at + 8 < end:
         size = le16(metadata, at)

@@ -1,4 +1,4 @@
-"""Where Windows names partitions of an MBR disk by the byte at which they begin, as bytes of its files."""
+"""Find the bytes in files of Windows that identify partitions of an MBR disk by their start offsets."""
 
 import re
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ from aligntool.formats.windows_fs import DATA, NUMBER, ROOT, Files, Runs, Unclea
 from aligntool.units import KIB, Extent
 from aligntool.values import dataclass
 
-# A file of an NTFS volume by its path: its bytes, and where each of them lies.
+# A file of an NTFS volume by its path: its bytes, and their places on the volume.
 
-_NOWHERE = "has bytes that lie nowhere on the volume"
-_ALTERED = 0x00FF | 0x4000 | 0x8000  # flags of an attribute: compressed, encrypted, sparse
+_NOT_LOCATED = "has bytes that cannot be located on the volume"
+_TRANSFORMED = 0x00FF | 0x4000 | 0x8000  # flags of an attribute: compressed, encrypted, sparse
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that lies on the volume byte for byte, or in its record."""
+    """A file that is stored byte for byte on the volume, or in its record."""
 
     files: Files
     runs: Runs
@@ -27,7 +27,7 @@ class File:
     resident: bytes | None = None
 
     def places(self, offset: int, length: int) -> tuple[Extent, ...]:
-        """Return where bytes lie, counted from the start of the volume, adjoining ones in one. Raises Unclear."""
+        """Return the extents of bytes, relative to the volume's start, with adjacent ones merged. Raises Unclear."""
         found: list[Extent] = []
         cluster, end, before = self.files.cluster, offset + length, 0
         for first, count in self.runs:
@@ -35,28 +35,28 @@ class File:
             if start < stop:
                 at = first * cluster + start - before
                 if first < 0 or not 0 <= at <= self.files.area.size - (stop - start):
-                    raise Unclear(_NOWHERE)
+                    raise Unclear(_NOT_LOCATED)
                 if found and found[-1].end == at:
                     found[-1] = Extent(found[-1].start, found[-1].length + stop - start)
                 else:
                     found.append(Extent(at, stop - start))
             before += count * cluster
         if offset < 0 or end > self.size or sum(extent.length for extent in found) != length:
-            raise Unclear(_NOWHERE)
+            raise Unclear(_NOT_LOCATED)
         return tuple(found)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return exactly these bytes. Raises Unclear, and OSError where the medium does."""
+        """Return exactly these bytes. Raises Unclear, and OSError if the medium cannot be read."""
         if self.resident is not None:
             return self.resident[offset : offset + length]
         found = b"".join(self.files.area.read(extent.start, extent.length) for extent in self.places(offset, length))
         if len(found) != length:
-            raise Unclear(_NOWHERE)
+            raise Unclear(_NOT_LOCATED)
         return found
 
 
 def open_file(files: Files, path: str) -> File | None:
-    """Return the file of a path with backslashes; None: there is none. Raises Unclear."""
+    """Return the file at a path with backslashes, or None if it does not exist. Raises Unclear."""
     number = ROOT
     for name in path.strip("\\").split("\\"):
         found = find(files, number, name.upper())
@@ -64,37 +64,37 @@ def open_file(files: Files, path: str) -> File | None:
             return None
         number = found & NUMBER
         if le16(files.record(number), 16) != found >> 48:
-            raise Unclear(_NOWHERE)
+            raise Unclear(_NOT_LOCATED)
     parts = files.parts(number, DATA)
     if not parts:
-        raise Unclear(_NOWHERE)
+        raise Unclear(_NOT_LOCATED)
     if not parts[0][8]:
         value = value_of(parts[0])
         return File(files, (), len(value), value)
-    if any(le16(part, 12) & _ALTERED for part in parts):
+    if any(le16(part, 12) & _TRANSFORMED for part in parts):
         raise Unclear("is stored compressed, encrypted or sparse, so that its bytes are not those on the disk")
     return File(files, runs_of(parts), min(le64(parts[0], 48), le64(parts[0], 56)))
 
 
-# A hive of the registry: keys and values, and where the bytes of a value lie in the file.
+# A registry hive: keys and values, and the offsets of the values in the file.
 #
-# Only what is needed to find some values; nothing is believed that was not bounded. Layout: Maxim Suhanov,
-# "Windows registry file format specification".
+# Only what is needed to find some values; every size is bounded before use. Layout: Maxim Suhanov, "Windows registry
+# file format specification".
 
-_DAMAGED = "is no hive of the registry that is whole"
+_DAMAGED = "is not an intact registry hive"
 _HEADER = 4096
 _LARGEST_CELL = 64 * KIB
-_MOST_NAMES = 1000  # of one hive
-_MOST_CELLS = 10_000  # that are read of one hive
-_IN_THE_VALUE = 1 << 31  # of the size of data: it stands in the value's own cell
-_ASCII_NAME = {b"nk": 0x20, b"vk": 0x01}  # flags: the name has one byte a letter
+_MOST_NAMES = 1000  # in one hive
+_MOST_CELLS = 10_000  # read in one hive
+_INLINE_DATA = 1 << 31  # flag in the data size: the data is in the value's own cell
+_ASCII_NAME = {b"nk": 0x20, b"vk": 0x01}  # flags: the name has one byte per character
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
     name: str
     data: bytes
-    at: int  # byte of the file; of data that do not stand in the value's own cell
+    at: int  # offset of the data in the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Hive:
         total = 0
         for at in range(0, 508, 4):
             total ^= le32(head, at)
-        # 0 and all ones are never stored.
+        # 0 and all ones are never stored as a checksum.
         total = {0: 1, 0xFFFFFFFF: 0xFFFFFFFE}.get(total, total)
         if (
             head[:4] != b"regf"
@@ -120,28 +120,28 @@ class Hive:
 
     @property
     def is_clean(self) -> bool:
-        """Return whether all of it was written; otherwise changes stand in a log beside it."""
+        """Return whether the hive is complete; otherwise a log beside it has further changes."""
         head = self.file.read(0, 12)
         return head[4:8] == head[8:12]
 
     def keys(self, key: bytes) -> Iterator[tuple[str, bytes]]:
-        """Yield the keys below a key, by name."""
+        """Yield (name, key) of the subkeys of a key."""
         if le32(key, 20):
-            for at in self._listed(le32(key, 28)):
+            for at in self._keys_in_list(le32(key, 28)):
                 below = self._key(at)
                 yield _name(below, 76, le16(below, 72), le16(below, 2) & _ASCII_NAME[b"nk"]), below
 
     def key(self, key: bytes, *path: str) -> bytes | None:
-        """Return a key by the names that lead to it, whatever their case."""
+        """Return the key at a path of names, which are not case-sensitive, or None if it does not exist."""
         for name in path:
-            found = next((below for each, below in self.keys(key) if each.upper() == name.upper()), None)
+            found = next((subkey for own_name, subkey in self.keys(key) if own_name.upper() == name.upper()), None)
             if found is None:
                 return None
             key = found
         return key
 
     def values(self, key: bytes) -> Iterator[Value]:
-        """Yield the values of a key whose data are not in the value's own cell, nor longer than a cell."""
+        """Yield the values of a key, except those with their data in the value's own cell or in several cells."""
         count = le32(key, 36)
         numbers = self._cell(le32(key, 40)) if count else b""
         for index in range(count):
@@ -149,7 +149,7 @@ class Hive:
                 raise Unclear(_DAMAGED)
             value = self._cell(le32(numbers, 4 * index), b"vk")
             size = le32(value, 4)
-            if not size & _IN_THE_VALUE and 0 < size <= _LARGEST_CELL // 4:
+            if not size & _INLINE_DATA and 0 < size <= _LARGEST_CELL // 4:
                 data = self._cell(le32(value, 8))
                 if len(data) < size:
                     raise Unclear(_DAMAGED)
@@ -160,7 +160,7 @@ class Hive:
         return self._cell(at, b"nk")
 
     def _cell(self, at: int, magic: bytes = b"") -> bytes:
-        """Return what a cell holds, without its length. `at` is counted from the end of the header."""
+        """Return the content of a cell, without its length. `at` is relative to the end of the header."""
         if next(self.budget, None) is None:
             raise Unclear(_DAMAGED)
         size = (1 << 32) - le32(self.file.read(_HEADER + at, 4), 0)  # a negative number: the cell is in use
@@ -171,8 +171,8 @@ class Hive:
             raise Unclear(_DAMAGED)
         return content
 
-    def _listed(self, at: int, depth: int = 0) -> Iterator[int]:
-        """Yield the keys of a list, which may be one of lists."""
+    def _keys_in_list(self, at: int, depth: int = 0) -> Iterator[int]:
+        """Yield the offsets of the keys in a list, which may be a list of lists."""
         cell = self._cell(at)
         kind, count = cell[:2], le16(cell, 2)
         width = {b"lf": 8, b"lh": 8, b"li": 4, b"ri": 4}.get(kind, 0)
@@ -180,21 +180,21 @@ class Hive:
             raise Unclear(_DAMAGED)
         for index in range(count):
             listed = le32(cell, 4 + width * index)
-            yield from self._listed(listed, depth + 1) if kind == b"ri" else (listed,)
+            yield from self._keys_in_list(listed, depth + 1) if kind == b"ri" else (listed,)
 
 
 def _name(cell: bytes, at: int, length: int, ascii_: int) -> str:
     return cell[at : at + length].decode("latin-1" if ascii_ else "utf-16-le", "replace")
 
 
-# What Windows keeps in two hives: the boot store (BCD) of the partition that the PC starts from, and the drive letters
-# of each Windows.
+# Start offsets in two hives: the boot store (BCD) on the partition that the PC boots from, and the drive letters of
+# each Windows.
 #
-# An element of the store names a device by a descriptor: type 6 (a partition), flags, its own size, 4 bytes; for an
-# MBR the byte at which the partition begins, in 16 bytes; type 0 (a hard disk), 1 (an MBR), the disk's signature. A
-# RAM disk, a file on a partition and a search for one have such a descriptor inside theirs, at any even place.
-# Source: BL_DEVICE_DESCRIPTOR in ReactOS, boot/environ/include/bl.h; seen in stores of Windows 7, 8.1 and 10.
-# A mounted device is 12 bytes: the signature and the byte.
+# An element of the store identifies a device by a descriptor: type 6 (a partition), flags, its own size, 4 bytes; for
+# an MBR the start offset of the partition, in 16 bytes; type 0 (a hard disk), 1 (an MBR), the disk's signature. The
+# descriptors of a RAM disk, of a file on a partition and of a search for one contain such a descriptor at any even
+# offset. Source: BL_DEVICE_DESCRIPTOR in ReactOS, boot/environ/include/bl.h; seen in stores of Windows 7, 8.1 and 10.
+# A mounted device is 12 bytes: the signature and the start offset.
 
 STORES = ("\\Boot\\BCD", "\\EFI\\Microsoft\\Boot\\BCD")
 SYSTEM = "\\Windows\\System32\\config\\SYSTEM"
@@ -207,46 +207,46 @@ LENGTH_OF_START = 8
 
 @dataclass(frozen=True, slots=True)
 class NamedStart:
-    """Eight bytes that name the byte of the disk at which a partition begins."""
+    """Eight bytes that are the start offset of a partition on the disk."""
 
     what: str  # "BCD {9dea862c-5cdd-4e70-acc1-f32b344d4795} device", "MountedDevices \DosDevices\C:"
     start: int
-    places: tuple[Extent, ...]  # where they lie, counted from the volume's start: one or more pieces
+    places: tuple[Extent, ...]  # of the eight bytes, relative to the volume's start: one or more pieces
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the files of one volume name."""
+    """The start offsets in the files of one volume."""
 
-    files: tuple[str, ...] = ()  # those that are there
+    files: tuple[str, ...] = ()  # that exist
     starts: tuple[NamedStart, ...] = ()
-    dirty: tuple[str, ...] = ()  # files with changes that stand in a log only
-    unclear: str = ""  # why a file that is there could not be followed
-    recovery: frozenset[int] = frozenset()  # starts that the recovery environment's own list names
+    dirty: tuple[str, ...] = ()  # files with changes that are only in a log
+    unclear: str = ""  # why a file that exists could not be followed
+    recovery: frozenset[int] = frozenset()  # start offsets in the configuration of the recovery environment
 
 
 def read_names(area: Area, signature: bytes) -> Names:
-    """Return what an NTFS volume names of the disk with this signature, four bytes. Raises OSError."""
+    """Return the start offsets in an NTFS volume for the disk with this signature of four bytes. Raises OSError."""
     found, path = Names(), "$MFT"
     try:
         files = files_of(area)
         for path in (*STORES, SYSTEM):
             if (file := open_file(files, path)) is not None:
-                found = _with(found, path, Hive(file), signature)
+                found = _with_hive(found, path, Hive(file), signature)
         path = RECOVERY
         if SYSTEM in found.files and (file := open_file(files, path)) is not None:
             text = file.read(0, min(file.size, _LARGEST_CELL))
-            starts = frozenset(int(one[1]) for one in _OFFSET.finditer(text.replace(b"\0", b"")))
+            starts = frozenset(int(match[1]) for match in _OFFSET.finditer(text.replace(b"\0", b"")))
             return Names(found.files, found.starts, found.dirty, found.unclear, starts)
     except Unclear as error:
         if path == RECOVERY:
-            return found  # only told of, never changed
+            return found  # these offsets are reported and never changed
         return Names(found.files, found.starts, found.dirty, f"{path} {error}")
     return found
 
 
-def _with(names: Names, path: str, hive: Hive, signature: bytes) -> Names:
-    named = [*islice(_mounted(hive, signature) if path == SYSTEM else _devices(hive, signature), _MOST_NAMES + 1)]
+def _with_hive(names: Names, path: str, hive: Hive, signature: bytes) -> Names:
+    named = [*islice(_mounted(hive, signature) if path == SYSTEM else _bcd_starts(hive, signature), _MOST_NAMES + 1)]
     if len(named) > _MOST_NAMES:
         raise Unclear(_DAMAGED)
     starts = tuple(NamedStart(what, start, hive.file.places(at, LENGTH_OF_START)) for what, start, at in named)
@@ -254,17 +254,17 @@ def _with(names: Names, path: str, hive: Hive, signature: bytes) -> Names:
     return Names((*names.files, path), (*names.starts, *starts), (*names.dirty, *dirty))
 
 
-def _devices(hive: Hive, signature: bytes) -> Iterator[tuple[str, int, int]]:
-    """Yield (what, start, byte of the file) of each partition that an element names."""
+def _bcd_starts(hive: Hive, signature: bytes) -> Iterator[tuple[str, int, int]]:
+    """Yield (description, start, offset in the file) of each partition that an element identifies."""
     objects = hive.key(hive.root, "Objects")
-    for one, key in hive.keys(objects) if objects else ():
+    for name, key in hive.keys(objects) if objects else ():
         elements = hive.key(key, "Elements")
-        for element, below in hive.keys(elements) if elements else ():
-            if re.fullmatch("[0-9a-fA-F]{8}", element) and element[1] == "1":  # its format: a device
-                for value in hive.values(below):
+        for element, subkey in hive.keys(elements) if elements else ():
+            if re.fullmatch("[0-9a-fA-F]{8}", element) and element[1] == "1":  # the format of a device
+                for value in hive.values(subkey):
                     for match in _DEVICE.finditer(value.data):
                         if match["signature"] == signature:
-                            what = f"BCD {one} {_ELEMENTS.get(element, element)}"
+                            what = f"BCD {name} {_ELEMENTS.get(element, element)}"
                             yield what, le64(match["start"], 0), value.at + match.start("start")
 
 

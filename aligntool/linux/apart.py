@@ -1,7 +1,8 @@
-"""A child process that works on disks, and its parent, which a disk that does not answer does not hold.
+"""Run work on disks in a child process, so that a disk that stops responding does not block the parent.
 
-A process that waits for a dead disk sleeps in the kernel, where no signal reaches it (state D). Whoever talks to the
-user leaves it behind then, and kills it, so that nothing else is asked of the disk. docs/decisions/0045.
+A process that waits for a dead disk sleeps in the kernel, where no signal reaches it (state D). The parent, which talks
+to the user, then kills the child and leaves it behind, so that no further request is sent to the disk.
+docs/decisions/0045.
 """
 
 import ctypes
@@ -23,9 +24,9 @@ from aligntool.change import Waiting, waiting_words
 from aligntool.errors import Refused
 from aligntool.linux.process import STOPPING, Moves, has_signal, how_ended, keep_only, moves_of, waited_for
 
-STALL_S = 5.0  # a request that takes longer is reported, again and again
-_GRACE_S = 9.0  # for what is under way when the work is stopped
-_PAUSE_S = 0.5  # the same where a disk is silent already
+STALL_S = 5.0  # a request that takes longer is reported, repeatedly
+_GRACE_S = 9.0  # for requests in progress when the work is stopped
+_PAUSE_S = 0.5  # the same if the disk is already silent
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, <linux/prctl.h>
 
 T = TypeVar("T")
@@ -34,20 +35,22 @@ Work = Callable[[Connection], object]
 
 
 class Killed(Refused):
-    """The child ended without a word, so nobody knows what it had done by then."""
+    """The child ended without a last message, so it is unknown how far it got."""
 
 
 @contextmanager
 def working(work: Work, path: str, on_note: OnNote, *, stall_s: float = STALL_S) -> Iterator["Child"]:
-    """Yield a child that does this work, and sends what it returns or raises as its last message. SIGTERM interrupts
-    it, as Ctrl-C does. When the block ends, so does the child, or it is left behind. `path`: of the disk.
+    """Yield a child process that does this work and sends its result or exception as its last message.
+
+    SIGTERM interrupts the child as Ctrl-C does. When the block ends, the child has ended or is left behind. `path`: of
+    the disk.
     """
     parent = os.getpid()
     ours, theirs = Pipe()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # until both know what to do then
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # until both processes can handle a signal
     pid = os.fork()
     if pid == 0:
-        _work(work, theirs, parent, before)
+        _run_child(work, theirs, parent, before)
     theirs.close()
     child = Child(pid, ours, path, on_note, stall_s)
     try:
@@ -65,14 +68,14 @@ def answer_apart(
     *,
     stall_s: float = STALL_S,
 ) -> T:
-    """Return what a job returns that works on a disk for long, in a child; `tell` gets what the job tells meanwhile.
+    """Run a long job on a disk in a child process and return its result. `tell` gets the values that the job reports.
 
-    A disk that does not answer is waited for, and reported. Ctrl-C interrupts the job, which may still return something
-    then; a disk that is silent is not waited for any more. Raises what the job raises, and Killed.
+    A disk that does not answer is waited for and reported. Ctrl-C interrupts the job, which may still return a result;
+    if the disk is silent, it is not waited for any longer. Raises the exceptions of the job, and Killed.
     """
 
-    with working(partial(_answer, job), path, on_note, stall_s=stall_s) as child:
-        noted = latest = 0  # seconds of silence: that were reported, and that there were
+    with working(partial(_run_job, job), path, on_note, stall_s=stall_s) as child:
+        noted = latest = 0  # seconds of silence: when last reported, and at the last message
         while True:
             try:
                 message = child.receive()
@@ -83,7 +86,7 @@ def answer_apart(
                     if child.stopped:
                         raise KeyboardInterrupt
                     if not noted <= message.seconds < 2 * noted or message.seconds < latest:
-                        noted = message.seconds  # ever fewer of a long silence
+                        noted = message.seconds  # report a long silence at doubling intervals
                         on_note(f"{waiting_words(message)[0]}. Ctrl-C does not wait")
                     latest = message.seconds
                 else:
@@ -96,17 +99,17 @@ def answer_apart(
                 child.stop()
 
 
-def _answer(job: Callable[[Callable[..., None]], T], connection: Connection) -> list[T]:
-    def told(*words: object) -> None:
+def _run_job(job: Callable[[Callable[..., None]], T], connection: Connection) -> list[T]:
+    def report(*words: object) -> None:
         connection.send(words)
         connection.recv()
 
-    return [job(told)]
+    return [job(report)]
 
 
 @dataclass(slots=True)
 class Child:
-    """The child as its parent sees it."""
+    """The child process as its parent sees it."""
 
     pid: int  # 0: it has ended, or was left behind
     connection: Connection
@@ -115,13 +118,13 @@ class Child:
     stall_s: float
     stopped: bool = False
     silent: bool = False  # a disk has not answered for some time
-    seen: Moves = field(default_factory=Moves)  # what moved when it was last looked at, and since when nothing does
-    since: float = 0.0
-    came: list[object] = field(default_factory=list)  # a message that Ctrl-C kept from being returned
+    seen: Moves = field(default_factory=Moves)  # the child's progress when last read
+    since: float = 0.0  # when it last changed
+    came: list[object] = field(default_factory=list)  # a received message that Ctrl-C kept from being returned
 
     def receive(self) -> object:
-        """The next message; that the disk is waited for, where the child gets nowhere and cannot report it: what waits
-        in libparted has Python's lock, so no thread of the child runs.
+        """Return the next message, or Waiting if the child makes no progress and cannot report it: while libparted
+        waits for a disk it holds Python's global interpreter lock, so no thread of the child runs.
         """
         while not self.came and not self.connection.poll(self.stall_s):
             if (now := moves_of(self.pid)) == self.seen and not now.runs:
@@ -135,30 +138,30 @@ class Child:
                 self.came.append(self.connection.recv())
             except (EOFError, ConnectionError):
                 code = self._reap()
-                if self.stopped and code in (0, 1):  # interrupted where it ended anyway
+                if self.stopped and code in (0, 1):  # interrupted while it was ending anyway
                     raise KeyboardInterrupt from None
                 raise Killed(f"the process that works on {self.path} {how_ended(code)}") from None
             finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a Ctrl-C that waited is raised here
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a pending Ctrl-C is raised here
         message = self.came.pop()
         if isinstance(message, BaseException):
             raise message
         return message
 
     def go_on(self) -> None:
-        """Answer a message for which the child waits."""
-        with suppress(ConnectionError):  # it has ended, which is noticed above
+        """Send the answer to a message for which the child waits."""
+        with suppress(ConnectionError):  # the child has ended, which `receive` detects
             self.connection.send(None)
 
     def stop(self) -> None:
-        """Have it stop; once, because what puts things in order there must not be interrupted again."""
+        """Stop the child by SIGTERM, once only, because its cleanup must not be interrupted."""
         if self.pid and not self.stopped:
             self.stopped = True
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 
     def end(self) -> None:
-        """Wait until it has ended, or leave it behind. A program that shrinks a file system is waited for."""
+        """Stop the child and wait for its end, or leave it behind. Wait for a program that shrinks a file system."""
         self.stop()
         deadline = time.monotonic() + (_PAUSE_S if self.silent else _GRACE_S)
         while self.pid:
@@ -171,17 +174,17 @@ class Child:
             elif has_signal(Path(f"/proc/{self.pid}"), "SigBlk", signal.SIGTERM):
                 deadline = time.monotonic() + _GRACE_S
             elif time.monotonic() > deadline:
-                self._leave()
+                self._leave_behind()
         self.connection.close()
 
     def _reap(self) -> int:
-        """Return the code that it ended with; 0 where the caller of the API has its children reaped by others."""
+        """Return the exit code of the child; 0 if the caller of the API has children reaped elsewhere."""
         pid, self.pid = self.pid, 0
         with suppress(ChildProcessError):
             return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         return 0
 
-    def _leave(self) -> None:
+    def _leave_behind(self) -> None:
         programs = moves_of(self.pid).programs
         disk = next(waited_for(self.pid, programs), self.path)
         pids = (self.pid, *programs)  # programs would go on by themselves
@@ -195,22 +198,22 @@ class Child:
         self.pid = 0
 
 
-def _work(work: Work, connection: Connection, parent: int, mask: Iterable[int]) -> NoReturn:
-    """Be the child, to the end. `mask`: the signals to be blocked."""
+def _run_child(work: Work, connection: Connection, parent: int, mask: Iterable[int]) -> NoReturn:
+    """Run the work in the child process and exit. `mask`: the signals to block."""
     code = 1
     try:
-        _belong_to(parent)
+        _end_with(parent)
         keep_only(connection.fileno())
         signal.signal(signal.SIGTERM, _interrupt)
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            end = work(connection)
+            result = work(connection)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         except BaseException as error:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            error.__notes__ = [traceback.format_exc()]  # which has those that there were
-            end = error
-        connection.send(end)
+            error.__notes__ = [traceback.format_exc()]  # it includes the existing notes
+            result = error
+        connection.send(result)
         code = 0
     finally:
         os._exit(code)
@@ -220,11 +223,11 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _belong_to(parent: int) -> None:
-    """End with the parent, however that ends, and leave Ctrl-C on the terminal to it."""
+def _end_with(parent: int) -> None:
+    """Make this process end with its parent, however that ends, and leave Ctrl-C on the terminal to the parent."""
     os.setsid()
-    signal.set_wakeup_fd(-1)  # of an event loop of the parent: that number may soon be the disk's
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # else nobody learns how a program ended
+    signal.set_wakeup_fd(-1)  # it belongs to an event loop of the parent; the disk may soon get that descriptor
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if SIGCHLD is ignored, exit codes of programs are lost
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)

@@ -20,77 +20,76 @@ from aligntool.device import Device, Job, Jobs
 from aligntool.errors import Refused
 from aligntool.units import KIB, MIB, align_down, align_up
 
-# Memory for direct I/O: page-aligned buffers, reused, and compared with each other. Direct I/O asks for aligned
-# memory, which `bytes` does not promise, and fresh pages for every 1 MiB that is read cost a third of the reading
-# (measured: filling a fresh mapping takes 10 to 20 times as long as filling one that was used before).
+# Page-aligned buffers for direct I/O, reused. Direct I/O requires aligned memory, which `bytes` does not guarantee, and
+# mapping fresh pages for every 1 MiB took a third of the time of a read (measured: filling a fresh mapping takes 10 to
+# 20 times as long as filling one that was used before).
 
-_SPACE = MIB  # of each buffer that is kept
-_KEPT = 72  # two batches of 32 MiB, and one more for each of those who read
-_KEPT_SHORT = 8
-_LONG = 768 * KIB  # and more: nearly all of a buffer is used, so it may be taken from huge pages
-_SHORTEST = 64 * KIB  # for less, fresh pages cost nothing that matters
-_HUGE = 2 * MIB  # a huge page, on x86-64 and on arm64 with small pages of 4 KiB
-_ARENA = 4 * _HUGE
+_BUFFER_SIZE = MIB  # of each pooled buffer
+_MAX_FREE = 72  # two batches of 32 MiB, and one more for each thread that reads
+_MAX_FREE_SHORT = 8
+_LONG = 768 * KIB  # from here on nearly all of a buffer is used, so it may come from huge pages
+_MIN_POOLED = 64 * KIB  # below this, the cost of fresh pages is negligible
+_HUGE_PAGE = 2 * MIB  # a huge page, on x86-64 and on arm64 with small pages of 4 KiB
+_ARENA_SIZE = 4 * _HUGE_PAGE
 
-_Slot = tuple[mmap.mmap, int]  # memory, and where in it the buffer begins
+_Slot = tuple[mmap.mmap, int]  # memory, and the offset of the buffer in it
 
 
 class Buffers:
-    """Free lists of buffers. A buffer returns when the last view of it, or of a part of it, is gone.
+    """Free lists of buffers. A buffer returns to its list when the last view of it, or of a part of it, is gone.
 
-    Long ones lie in huge pages where the kernel has them: 1 MiB is one piece of memory for the drive then and not 256,
-    which halved the processor's time for a transfer, and took a third off the time of a write (measured, virtio).
+    Long buffers lie in huge pages if the kernel has them: the drive then gets 1 MiB as one segment instead of 256,
+    which halved the processor time of a transfer and took a third off the time of a write (measured, virtio).
     """
 
     def __init__(self) -> None:
-        self._long: deque[_Slot] = deque(maxlen=_KEPT + _ARENA // _SPACE)
-        self._short: deque[_Slot] = deque(maxlen=_KEPT_SHORT)  # what is not touched of these takes no memory
+        self._long: deque[_Slot] = deque(maxlen=_MAX_FREE + _ARENA_SIZE // _BUFFER_SIZE)
+        self._short: deque[_Slot] = deque(maxlen=_MAX_FREE_SHORT)  # untouched pages of these take no memory
 
     def lend(self, length: int) -> memoryview:
-        """Return `length` bytes that begin on a page, with undefined content."""
+        """Return a page-aligned buffer of `length` bytes, with undefined content."""
         if length == 0:
             return memoryview(bytearray())
-        if not _SHORTEST <= length <= _SPACE:
+        if not _MIN_POOLED <= length <= _BUFFER_SIZE:
             return memoryview((ctypes.c_char * length).from_buffer(_map(align_up(length, mmap.PAGESIZE)))).cast("B")
         free = self._long if length >= _LONG else self._short
         try:
-            slot = free.pop()  # not asked beforehand: another thread may take the last one
+            slot = free.pop()  # without a check before it: another thread may take the last one
         except IndexError:
-            slot, *others = _arena() if length >= _LONG else [(_map(_SPACE), 0)]
+            slot, *others = _map_arena() if length >= _LONG else [(_map(_BUFFER_SIZE), 0)]
             free.extend(others)
-        # Every view keeps the array that it looks into alive, and so do its slices; the array keeps the memory.
+        # Every view, and every slice of it, keeps its array alive; the array keeps the memory alive.
         array = (ctypes.c_char * length).from_buffer(*slot)
         weakref.finalize(array, free.append, slot).atexit = False
         return memoryview(array).cast("B")
 
 
-def _arena() -> list[_Slot]:
-    """Return buffers in huge pages, which take memory two by two when the first one is touched."""
-    memory = _map(_ARENA + _HUGE)
-    with suppress(OSError):  # a kernel without them
+def _map_arena() -> list[_Slot]:
+    """Return buffers in huge pages: touching one buffer allocates a page that holds two of them."""
+    memory = _map(_ARENA_SIZE + _HUGE_PAGE)
+    with suppress(OSError):  # a kernel without huge pages
         memory.madvise(mmap.MADV_HUGEPAGE)
-    first = -_address(memory) % _HUGE
-    return [(memory, first + at) for at in range(0, _ARENA, _SPACE)]
+    first = -_address(memory) % _HUGE_PAGE
+    return [(memory, first + offset) for offset in range(0, _ARENA_SIZE, _BUFFER_SIZE)]
 
 
-def same(one: bytes | memoryview, other: bytes | memoryview) -> bool:
-    """Return whether they are equal, by memcmp.
+def same(first: bytes | memoryview, second: bytes | memoryview) -> bool:
+    """Return whether both contents are equal, by memcmp.
 
-    A memoryview's own == takes a hundred times as long, for it makes an object of each byte, and lets no other thread
-    work meanwhile.
+    The == of a memoryview takes a hundred times as long, because it makes an object of each byte and holds the GIL.
     """
-    if len(one) != len(other):
+    if len(first) != len(second):
         return False
-    if _is_read_only(one) or _is_read_only(other):
-        return bytes(one) == bytes(other)
+    if _is_read_only(first) or _is_read_only(second):
+        return bytes(first) == bytes(second)
     compare = ctypes.CDLL(None).memcmp
     compare.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-    return len(one) == 0 or bool(compare(_address(one), _address(other), len(one)) == 0)
+    return len(first) == 0 or bool(compare(_address(first), _address(second), len(first)) == 0)
 
 
 def starts_on(data: bytes | memoryview, boundary: int) -> bool:
-    """Return whether it starts in memory on a multiple of `boundary`; False for read-only memory, whose address is not
-    known.
+    """Return whether the data starts at a memory address that is a multiple of `boundary`; False for read-only memory,
+    whose address is unknown.
     """
     return not _is_read_only(data) and _address(data) % boundary == 0
 
@@ -108,48 +107,48 @@ def _map(length: int) -> mmap.mmap:
     return mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
-# The real Device: a block device or an image file, read and written past the page cache. Direct I/O has rules that
-# no other part should know: offsets, lengths and memory on a grid, short transfers, file systems without it.
+# The Device that writes: a block device or an image file, read and written past the page cache. The rules of direct
+# I/O stay in here: aligned offsets, lengths and memory, short transfers, file systems that do not support it.
 #
 # Direct I/O is used for image files as well. Copying in 1 MiB pieces by four workers, flushed after each 32
 # MiB, reached on ext4 1.1 times the rate of buffered reading and writing and 1.2 times that of
-# copy_file_range; and what is read back comes from the medium without dropping caches. It was 0.8 to 1.3
+# copy_file_range; and a read back comes from the medium without dropping caches. It was 0.8 to 1.3
 # times as fast as `dd iflag=direct oflag=direct bs=1M` in the same minute, on an image file as on a loop
 # device, at every multiple of the sector.
 
 _BLKSSZGET = 0x1268  # <linux/fs.h>; an int: the logical sector in bytes
 _WORKERS = 4
-_PAGE = 4096  # the coarsest grid that is tried: file systems ask for the sectors of their device
+_PAGE = 4096  # the coarsest grid that is tried: file systems require the sectors of their device
 
 
 class DiskDevice:
     """A Device over an open descriptor, which the caller owns and must keep open.
 
-    Requests that the medium's grid for direct I/O does not allow (an image with 512-byte sectors on a disk with 4096)
-    and file systems without direct I/O are served through the page cache, which is dropped before a read. Linux
-    writes the cache back before a direct read and drops it around a direct write of the same bytes, so both kinds may
-    be mixed (mm/filemap.c, kiocb_write_and_wait and kiocb_invalidate_pages).
+    Requests off the medium's grid for direct I/O (an image with 512-byte sectors on a disk with 4096), and file systems
+    without direct I/O, are served through the page cache, which is dropped before a read. Linux writes the cache back
+    before a direct read and drops it around a direct write of the same bytes, so both kinds may be mixed
+    (mm/filemap.c, kiocb_write_and_wait and kiocb_invalidate_pages).
     """
 
     def __init__(self, descriptor: int, *, image_sector_size: int = 512) -> None:
-        """Open it; `image_sector_size` is for image files only, a block device reports its own.
+        """Open the device; `image_sector_size` is for image files only, a block device reports its own.
 
-        Raises OSError when the descriptor is not open for reading and writing.
+        Raises OSError if the descriptor is not open for reading and writing.
         """
         self._buffered = descriptor
         self._is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
         self.sector_size = _sector_size(descriptor) if self._is_block else image_sector_size
-        # Whole sectors: a rest at the end of an image file is not a part of the disk.
+        # Whole sectors: an incomplete sector at the end of an image file is not part of the disk.
         self.size = align_down(os.lseek(descriptor, 0, os.SEEK_END), self.sector_size)
         self._buffers = Buffers()
         self._unflushed = False  # something was written through the page cache
-        self._asked: dict[int, tuple[float, str]] = {}  # by thread: since when it waits, and for what
-        # Kept, because beginning four threads for sixteen jobs took a quarter of the processor's time. Twice as many:
-        # what is done `meanwhile` may work together, too.
+        self._pending: dict[int, tuple[float, str]] = {}  # by thread: when the request began, and its kind
+        # Kept open, because starting four threads for sixteen jobs took a quarter of the processor time. Twice as many
+        # threads, because the job that runs `meanwhile` may call `together`, too.
         self._pool = ThreadPoolExecutor(2 * _WORKERS, "disk")
         self._direct = _open_direct(descriptor)
-        # Of which offset and length must be multiples for direct I/O; None: not possible. Of an image file it is what
-        # has not been refused so far.
+        # Offset and length must be multiples of it for direct I/O; None: not possible. For an image file it is the
+        # grid that the file system has not refused so far.
         self.direct_grid = None if self._direct is None else self.sector_size
 
     def __enter__(self) -> "DiskDevice":
@@ -159,32 +158,32 @@ class DiskDevice:
         self.close()
 
     def close(self) -> None:
-        """Free the resources. Flushes nothing, and leaves the descriptor open."""
+        """Free the resources. Flush nothing, and leave the descriptor open."""
         self._pool.shutdown()
         if self._direct is not None:
-            with suppress(OSError):  # of a disk whose server has ended (FUSE): what was not flushed is known as such
+            with suppress(OSError):  # the server of a FUSE disk has ended: `_unflushed` still has what was not flushed
                 os.close(self._direct)
             self._direct = None
 
     def read(self, offset: int, length: int) -> memoryview:
-        """Read bytes. Raises ValueError off the sectors, OSError (EIO) beyond the end and when the medium fails."""
-        self._check(offset, length, beyond_end=errno.EIO)
+        """Read bytes. Raises ValueError if not whole sectors, OSError (EIO) beyond the end and if the medium fails."""
+        self._check_range(offset, length, beyond_end=errno.EIO)
         buffer = self._buffers.lend(length)
         if self._unflushed and not self._direct_for(offset, length):
             self.flush()
         if not self._is_block:
-            # A file system may serve a direct read through its cache without a word (btrfs: fs/btrfs/direct-io.c).
-            # The whole file, because of a folio that is larger than the range nothing is dropped.
+            # A file system may silently serve a direct read through its cache (btrfs: fs/btrfs/direct-io.c).
+            # The whole file, because a folio that is larger than the range is not dropped.
             os.posix_fadvise(self._buffered, 0, 0, os.POSIX_FADV_DONTNEED)
         self._transfer("read", lambda file, done: os.preadv(file, [buffer[done:]], offset + done), offset, length)
         return buffer
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
-        """Write bytes. Raises ValueError off the sectors, OSError: ENOSPC beyond the end, otherwise that of the
-        medium.
+        """Write bytes. Raises ValueError if not whole sectors, OSError: ENOSPC beyond the end, otherwise the error of
+        the medium.
         """
         length = len(data)
-        self._check(offset, length, beyond_end=errno.ENOSPC)
+        self._check_range(offset, length, beyond_end=errno.ENOSPC)
         view = memoryview(data)
         if self._direct_for(offset, length) and not starts_on(view, self.sector_size):
             view = self._buffers.lend(length)
@@ -192,49 +191,49 @@ class DiskDevice:
         try:
             self._transfer("write", lambda file, done: os.pwrite(file, view[done:], offset + done), offset, length)
         finally:
-            # Afterwards: a flush that came in between has not flushed this.
+            # Set after the write: a flush in between has not flushed it.
             self._unflushed |= not self._direct_for(offset, length)
 
     def flush(self) -> None:
-        """Flush the writes of the file system and the drive's own cache (fdatasync)."""
-        self._unflushed = False  # before, so that a write meanwhile is not forgotten
+        """Flush the page cache and the drive's own cache (fdatasync)."""
+        self._unflushed = False  # before the flush, so that a concurrent write sets it again
         try:
-            with self._asking("flush"):
+            with self._pending_request("flush"):
                 os.fdatasync(self._buffered)
         except OSError:
             self._unflushed = True
             raise
 
     def unanswered(self) -> tuple[float, str]:
-        """Return for how many seconds the oldest request waits for the medium, and which one it is: "read", "write" or
-        "flush". Any thread may ask.
+        """Return how many seconds the oldest request has been waiting for the medium, and its kind: "read", "write" or
+        "flush". Any thread may call it.
         """
         now = time.monotonic()
-        began, request = min(list(self._asked.values()), default=(now, ""))
-        return now - began, request
+        began, kind = min(list(self._pending.values()), default=(now, ""))
+        return now - began, kind
 
     def is_hole(self, offset: int, length: int) -> bool:
-        """Return whether it is a hole (lseek(2), SEEK_DATA); file systems without holes report everything as data."""
+        """Return whether these bytes are a hole (lseek(2), SEEK_DATA); file systems without holes report only data."""
         if self._is_block:
             return False
         try:
-            with self._asking("read"):
+            with self._pending_request("read"):
                 return os.lseek(self._buffered, offset, os.SEEK_DATA) >= offset + length
         except OSError as error:
             return error.errno == errno.ENXIO  # no data from here to the end of the file
 
     def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
-        """Run jobs, at most four at once. After an error no further job begins; it is raised when all have stopped."""
-        line = _Line(jobs)
+        """Run jobs, at most four at once. After an error start no further job; raise it when all have stopped."""
+        queue = _JobQueue(jobs)
         workers: list[Future[None]] = []
         try:
             for _ in range(_WORKERS):
-                workers.append(self._pool.submit(line.work_off))
+                workers.append(self._pool.submit(queue.work_off))
             if meanwhile:
                 meanwhile()
             wait(workers, return_when=FIRST_EXCEPTION)
         finally:
-            line.close()
+            queue.close()
             wait(workers)
         for worker in workers:
             worker.result()
@@ -243,25 +242,25 @@ class DiskDevice:
         return self.direct_grid is not None and offset % self.direct_grid == 0 and length % self.direct_grid == 0
 
     @contextmanager
-    def _asking(self, request: str) -> Iterator[None]:
-        self._asked[get_ident()] = time.monotonic(), request
+    def _pending_request(self, request: str) -> Iterator[None]:
+        self._pending[get_ident()] = time.monotonic(), request
         try:
             yield
         finally:
-            del self._asked[get_ident()]
+            del self._pending[get_ident()]
 
     def _transfer(self, request: str, move: Callable[[int, int], int], offset: int, length: int) -> None:
-        """Transfer all bytes: `move` gets a descriptor and the bytes done, and returns how many more it did."""
+        """Transfer all bytes: `move` gets a descriptor and the bytes done, and returns how many it transferred."""
         done = 0
         while done < length:
             direct = self._direct if self._direct_for(offset, length) else None
             try:
-                with self._asking(request):
+                with self._pending_request(request):
                     moved = move(self._buffered if direct is None else direct, done)
             except OSError as error:
                 if error.errno != errno.EINVAL or direct is None or self._is_block:
                     raise
-                self._coarsen(offset, length)
+                self._coarsen_grid(offset, length)
                 continue
             if direct is not None and moved < length - done:
                 moved = align_down(moved, self.direct_grid or 1)  # so that the next request is on the grid again
@@ -269,21 +268,21 @@ class DiskDevice:
                 raise OSError(errno.EIO, "the medium transferred nothing and named no error")
             done += moved
 
-    def _coarsen(self, offset: int, length: int) -> None:
-        """Use a coarser grid after a refusal of the file system. Asking beforehand takes statx of Linux 6.1, and a
-        trial read of a hole is answered on any grid.
+    def _coarsen_grid(self, offset: int, length: int) -> None:
+        """Use a coarser grid after the file system refused a request. A query before it requires the statx of Linux
+        6.1, and a trial read of a hole succeeds on any grid.
         """
         self.direct_grid = _PAGE if offset % _PAGE or length % _PAGE else None
 
-    def _check(self, offset: int, length: int, *, beyond_end: int) -> None:
+    def _check_range(self, offset: int, length: int, *, beyond_end: int) -> None:
         if offset < 0 or offset % self.sector_size or length % self.sector_size:
             raise ValueError(f"{length} bytes at {offset} are not sectors of {self.sector_size} bytes")
         if offset + length > self.size:
             raise OSError(beyond_end, f"{length} bytes at {offset} end beyond the disk's {self.size}")
 
 
-class _Line:
-    """Jobs that several threads execute, one after the other."""
+class _JobQueue:
+    """A queue of jobs that several threads work through."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = iter(jobs)
@@ -298,7 +297,7 @@ class _Line:
                 raise
 
     def close(self) -> None:
-        """Let no further job begin."""
+        """Start no further job."""
         with self._lock:
             self._jobs = iter(())
 
@@ -312,7 +311,7 @@ def _sector_size(descriptor: int) -> int:
 
 
 def _open_direct(descriptor: int) -> int | None:
-    """Open the same file once more; None where its file system has no direct I/O (EINVAL, open(2))."""
+    """Open the same file for direct I/O; return None if its file system does not support it (EINVAL, open(2))."""
     try:
         return os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
     except OSError as error:
@@ -321,12 +320,12 @@ def _open_direct(descriptor: int) -> int | None:
         raise
 
 
-# A Device that cannot write, to find out where a disk stands. Asking must be possible while another program holds
-# the disk, and must be unable to do harm.
+# A Device that cannot write, to read the state of a disk. It must work while another program has the disk locked, and
+# must not be able to do harm.
 
 
 class LookOnly:
-    """A device that is only read, from the medium as far as the page cache can be dropped; offsets may be any."""
+    """A read-only Device: it reads from the medium as far as the page cache can be dropped, at any offset."""
 
     def __init__(self, descriptor: int, sector_size: int = 512) -> None:
         self._descriptor = descriptor
@@ -349,7 +348,7 @@ class LookOnly:
         raise OSError(errno.EBADF, "this device was opened to read")
 
     def is_hole(self, offset: int, length: int) -> bool:
-        return False  # nobody asks: nothing is copied here
+        return False  # never called: nothing is copied from here
 
     def flush(self) -> None:
         """Do nothing: nothing was written."""
@@ -363,7 +362,7 @@ class LookOnly:
 
 @contextmanager
 def look_only(path: str) -> Iterator[LookOnly]:
-    """Open a disk or image for reading. Raises Refused where it is neither, or may not be read."""
+    """Open a disk or image for reading. Raises Refused if it is neither, or cannot be opened."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
@@ -378,24 +377,24 @@ def look_only(path: str) -> Iterator[LookOnly]:
         os.close(descriptor)
 
 
-# A Device with a limited rate. The limit is the wish of the user, and the copying does not know of it.
+# A Device with a limited rate. The user sets the limit, and the code that copies need not know of it.
 
 _NAP_S = 0.1
 
 
 def limited(device: Device, rate: int | None) -> Device:
-    """Return the device itself, or one that keeps a rate."""
+    """Return the device with its writes limited to `rate` bytes a second; None or 0: the device itself."""
     return Limited(device, rate) if rate else device
 
 
 class Limited:
-    """A device that writes at most this many bytes per second, over all threads; an idle second does not accumulate.
+    """A device that writes at most this many bytes a second, over all threads; idle time does not accumulate.
 
-    Writes alone are counted: a copy reads and verifies as much as it writes, so this is the rate at which data moves.
+    Only writes count: a copy reads and verifies as much as it writes, so this is the rate at which data moves.
     """
 
     def __init__(self, device: Device, bytes_per_second: int) -> None:
-        """Set the rate. Raises ValueError for one below one byte per second."""
+        """Set the rate. Raises ValueError if it is below one byte a second."""
         if bytes_per_second < 1:
             raise ValueError(f"{bytes_per_second} bytes a second is not a rate")
         self.size, self.sector_size = device.size, device.sector_size
@@ -403,7 +402,7 @@ class Limited:
         self.flush, self.together = device.flush, device.together
         self._rate = bytes_per_second
         self._lock = threading.Lock()
-        self._free_at_s = 0.0  # of the monotonic clock: when what was written so far has had its time
+        self._free_at_s = 0.0  # on the monotonic clock: when the next write may begin
         self._hurried = False
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
@@ -415,5 +414,5 @@ class Limited:
         self._write(offset, data)
 
     def hurry(self) -> None:
-        """End all waiting, also that in progress: the work is to be stopped. Signal handlers may call it."""
+        """End all waiting, including a wait in progress, to stop the work soon. Signal handlers may call it."""
         self._hurried = True

@@ -13,8 +13,8 @@ from aligntool.inventory import Disk, DiskKind, Health
 from aligntool.linux.process import run_program
 from aligntool.linux.sysfs import opened
 
-# Asking an ATA drive: IDENTIFY DEVICE and CHECK POWER MODE, through SG_IO. This is where a command goes to a drive:
-# these two neither change anything nor wake it, and only root may send them.
+# ATA commands: IDENTIFY DEVICE and CHECK POWER MODE, through SG_IO. Only these two are sent: they change nothing, do
+# not wake the drive, and require root.
 
 SG_IO = 0x2285
 PATIENCE_MS = 5000
@@ -26,7 +26,7 @@ _IDENTIFY_DEVICE, _CHECK_POWER_MODE = 0xEC, 0xE5
 _STANDBY = 0x00  # CHECK POWER MODE's count: PM2, standby; FFh active, 80h idle
 _ATA_INFORMATION = b"\x00\x1d"  # additional sense: ATA PASS THROUGH INFORMATION AVAILABLE
 _REQUEST = struct.Struct("@iiBBHIPPPIIiPBBBBHHiII0P")  # struct sg_io_hdr, include/scsi/sg.h
-_ATA_RETURN = 0x09  # descriptor type of the registers that come back in the sense data
+_ATA_RETURN = 0x09  # descriptor type of the registers that the sense data returns
 
 
 def identify_device(descriptor: int) -> bytes | None:
@@ -36,16 +36,16 @@ def identify_device(descriptor: int) -> bytes | None:
 
 
 def is_standby(descriptor: int) -> bool | None:
-    """Return whether the drive is in standby; None when it did not report its state."""
+    """Return whether the drive is in standby, or None if it did not report its state."""
     answer = _send(descriptor, _pass_through(_NON_DATA, 0x20, 0, _CHECK_POWER_MODE), 0)  # CK_COND
     return power_of_sense(answer[1]) if answer else None
 
 
 def power_of_sense(sense: bytes) -> bool | None:
-    """Return whether the count register, in an ATA Status Return descriptor (SAT-3, 12.2.7) or fixed data, is
-    standby.
+    """Return whether the count register in an ATA Status Return descriptor (SAT-3, 12.2.7), or in fixed sense data,
+    reports standby. None: it is in neither.
 
-    Older Linux put the registers into other bytes of the latter; a status of zero there means that these are not they.
+    Older Linux put the registers into other bytes of fixed sense data; a status of zero shows that.
     """
     form = sense[0] & 0x7F if len(sense) >= 14 else 0
     if form in (0x72, 0x73) and len(sense) >= 22 and sense[8] == _ATA_RETURN:
@@ -60,7 +60,7 @@ def _pass_through(protocol: int, flags: int, count: int, command: int) -> bytes:
 
 
 def _send(descriptor: int, words: bytes, length: int) -> tuple[bytes, bytes] | None:
-    """Return (data, sense), or None where the kernel, the host or the drive refused."""
+    """Send a command; return (data, sense), or None if the kernel, the host or the drive refused."""
     command = ctypes.create_string_buffer(words, len(words))
     sense = ctypes.create_string_buffer(64)
     data = ctypes.create_string_buffer(max(length, 1))
@@ -78,10 +78,10 @@ def _send(descriptor: int, words: bytes, length: int) -> tuple[bytes, bytes] | N
     return data.raw[:length], sense.raw[:sense_length]
 
 
-# Asking an NVMe drive: Identify, Get Features and Get Log Page through the kernel's admin ioctl. This is where a
-# command goes to a drive; only these four go, and none of them changes anything.
+# NVMe commands: Identify, Get Features and Get Log Page through the kernel's admin ioctl, and the ioctl for the
+# namespace's number. Only these four are sent, and none of them changes anything.
 
-NVME_IOCTL_ID = 0x4E40  # _IO('N', 0x40): answers with the namespace's number
+NVME_IOCTL_ID = 0x4E40  # _IO('N', 0x40): returns the namespace's number
 NVME_IOCTL_ADMIN_CMD = 0xC0484E41  # _IOWR('N', 0x41, struct nvme_passthru_cmd), include/uapi/linux/nvme_ioctl.h
 PAGE = 4096
 
@@ -95,26 +95,26 @@ _LOG_HEALTH, _WHOLE_DRIVE = 0x02, 0xFFFFFFFF
 
 
 def identify_controller(descriptor: int) -> bytes | None:
-    return _page(descriptor, _IDENTIFY, 0, _CNS_CONTROLLER)
+    return _read_page(descriptor, _IDENTIFY, 0, _CNS_CONTROLLER)
 
 
 def identify_namespace(descriptor: int, nsid: int | None) -> bytes | None:
-    """Return the Identify Namespace data: for every user who can open the node (Linux 6.2, nvme_cmd_allowed), for root
-    before that.
+    """Return the Identify Namespace data. Every user who can open the node may read it (Linux 6.2, nvme_cmd_allowed),
+    before that root only.
     """
     nsid = namespace_number(descriptor) if nsid is None else nsid
-    return None if nsid is None else _page(descriptor, _IDENTIFY, nsid, _CNS_NAMESPACE)
+    return None if nsid is None else _read_page(descriptor, _IDENTIFY, nsid, _CNS_NAMESPACE)
 
 
 def get_host_memory_buffer(descriptor: int) -> tuple[int, bytes] | None:
-    """Return (dword 0, attributes). None: root is required, or the drive lacks the feature."""
-    return _ask(descriptor, _GET_FEATURES, 0, _FEATURE_HMB, PAGE)
+    """Return (dword 0, attributes), or None if the drive lacks the feature or the user is not root."""
+    return _send_admin(descriptor, _GET_FEATURES, 0, _FEATURE_HMB, PAGE)
 
 
 def health_log(descriptor: int) -> bytes | None:
-    """Return SMART / Health Information, 512 bytes, of the whole drive; requires root."""
+    """Return SMART / Health Information of the whole drive, 512 bytes; requires root."""
     dwords = HEALTH_LENGTH // 4 - 1  # NUMDL, 0's based
-    return _page(descriptor, _GET_LOG, _WHOLE_DRIVE, dwords << 16 | _LOG_HEALTH, HEALTH_LENGTH)
+    return _read_page(descriptor, _GET_LOG, _WHOLE_DRIVE, dwords << 16 | _LOG_HEALTH, HEALTH_LENGTH)
 
 
 def namespace_number(descriptor: int) -> int | None:
@@ -124,21 +124,21 @@ def namespace_number(descriptor: int) -> int | None:
 
 
 def namespaces(descriptor: int) -> tuple[int, ...]:
-    """Return the numbers of all namespaces of the drive, those that no controller has attached too, where it tells
-    them; else of those that its controller has. (): it tells neither.
+    """Return the numbers of all allocated namespaces of the drive, attached or not; if the drive does not list those,
+    of its active ones. Return () if it lists neither.
     """
-    lists = (_page(descriptor, _IDENTIFY, 0, what) for what in (_CNS_ALLOCATED, _CNS_ACTIVE))
+    lists = (_read_page(descriptor, _IDENTIFY, 0, cns) for cns in (_CNS_ALLOCATED, _CNS_ACTIVE))
     page = next(filter(None, lists), b"")
     return tuple(number for (number,) in struct.iter_unpack("<I", page) if number)
 
 
-def _page(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int = PAGE) -> bytes | None:
-    answer = _ask(descriptor, opcode, nsid, cdw10, length)
+def _read_page(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int = PAGE) -> bytes | None:
+    answer = _send_admin(descriptor, opcode, nsid, cdw10, length)
     return answer[1] if answer else None
 
 
-def _ask(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int) -> tuple[int, bytes] | None:
-    """Send a command. The buffer is a separate page, because the drive writes into it by DMA."""
+def _send_admin(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int) -> tuple[int, bytes] | None:
+    """Send an admin command; return (result, data). The buffer is a page of its own: the drive writes to it by DMA."""
     with mmap.mmap(-1, PAGE) as page:
         window = ctypes.c_char.from_buffer(page)
         data = (ctypes.addressof(window), 0, length)
@@ -153,17 +153,16 @@ def _ask(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int) -> tu
         return (result, page[:length]) if status == 0 else None  # a positive status is the drive's refusal
 
 
-# Whether a drive reports that it fails, how worn it is, and how warm. It is asked only before a plan: reading and
-# writing much of a drive that is about to die is what kills it, and an audit reads next to nothing. smartctl knows
-# the commands of each kind of drive and bridge; without it only an NVMe drive can be asked, and without root the
-# answer is unknown.
+# Predicted failure, wear and temperature of a drive. They are read only before a plan: heavy reading and writing is
+# what kills a failing drive, and an audit reads next to nothing. smartctl knows the commands of each kind of drive and
+# bridge; without it only NVMe drives can be queried, and without root the health is unknown.
 
 PATIENCE_S = 10.0
 PHYSICAL = (DiskKind.ATA, DiskKind.SCSI, DiskKind.NVME, DiskKind.USB)
 # ATA attributes whose raw value is a count of sectors that could not be read.
 UNREADABLE = {197: "sectors wait to be reallocated", 198: "sectors cannot be corrected"}
-COUNT_MASK = 0xFFFFFFFF  # some drives keep something else in the upper two bytes of the raw value
-# Critical Warning, NVMe base specification, SMART / Health Information. Bit 1 is the temperature, which passes.
+COUNT_MASK = 0xFFFFFFFF  # some drives use the upper two bytes of the raw value for something else
+# Critical Warning, NVMe base specification, SMART / Health Information. Bit 1 is the temperature, which is temporary.
 CRITICAL = {
     0x01: "its spare blocks run out",
     0x04: "its reliability is degraded",
@@ -172,9 +171,9 @@ CRITICAL = {
     0x20: "its persistent memory region has become read-only",
 }
 TOO_HOT = 0x02
-ZERO_CELSIUS = 273  # K, as nvme-cli and smartctl reckon
+ZERO_CELSIUS = 273  # K, as nvme-cli and smartctl use it
 # smartctl's names (drivedb.h) of attributes whose normalised value falls from 100 to 0 over the rated endurance.
-# A name counts, not a number: makers use one number for different things.
+# They are matched by name, because manufacturers use one number for different things.
 LIFE_LEFT = (
     "Media_Wearout_Indicator", "Percent_Lifetime_Remain", "Wear_Leveling_Count", "SSD_Life_Left",
     "Remaining_Lifetime_Perc",
@@ -183,7 +182,7 @@ ENDURANCE_PAGE, ENDURANCE_OFFSET = (7, 8)  # device statistics, Percentage Used 
 
 
 def asked_health(disk: Disk) -> Disk:
-    """Return the disk with its own prediction of failure and its health; unchanged where it cannot be read. At most ten
+    """Return the disk with its predicted failure and its health; unchanged if they cannot be read. It takes at most ten
     seconds.
     """
     if disk.kind not in PHYSICAL or os.geteuid() != 0:
@@ -191,18 +190,16 @@ def asked_health(disk: Disk) -> Disk:
     words = ("smartctl", "-j", "-H", "-A", "-l", "ssd", disk.path)
     failing, health = of_report(run_program(*words, only_reads=True, limit_s=PATIENCE_S).output)
     if failing is None and health is None and disk.kind is DiskKind.NVME:
-        with suppress(OSError), opened(disk.path) as descriptor:  # smartctl is not installed, or has no answer
+        with suppress(OSError), opened(disk.path) as descriptor:  # smartctl is not installed, or reported nothing
             if log := health_log(descriptor):
                 failing, health = of_health_log(log)
     return replace(disk, failing=failing, health=health)
 
 
 def of_health_log(log: bytes) -> tuple[str | None, Health]:
-    """Return the reported failure and the health, from 512 bytes of log 02h: NVMe base specification 2.0,
-    figure 207.
-    """
+    """Decode log 02h, 512 bytes, into the reported failure and the health (NVMe base specification 2.0, figure 207)."""
     warning, kelvin = log[0], int.from_bytes(log[1:3], "little")
-    said = [what for bit, what in CRITICAL.items() if warning & bit]
+    failures = [what for bit, what in CRITICAL.items() if warning & bit]
     health = Health(
         used_percent=log[5],
         spare_percent=log[3],
@@ -210,25 +207,25 @@ def of_health_log(log: bytes) -> tuple[str | None, Health]:
         media_errors=int.from_bytes(log[160:176], "little"),
         temperature_c=kelvin - ZERO_CELSIUS if kelvin else None,
         too_hot=bool(warning & TOO_HOT),
-        passed=not said,
+        passed=not failures,
     )
-    return "; ".join(said) or None, health
+    return "; ".join(failures) or None, health
 
 
 def of_report(report: str) -> tuple[str | None, Health | None]:
-    """Return the same from the JSON of smartctl (7.0 or newer); None where it has none of it."""
+    """Decode the JSON of smartctl (7.0 or newer); return the reported failure and the health, each None if missing."""
     try:
         document: object = json.loads(report)
     except (ValueError, RecursionError):
         return None, None
-    passed, log = _at(document, "smart_status", "passed"), _at(document, "nvme_smart_health_information_log")
+    passed, log = _get(document, "smart_status", "passed"), _get(document, "nvme_smart_health_information_log")
     warning = _count(log, "critical_warning") or 0
-    said = ["the drive expects to fail (SMART status)"] if passed is False else []
+    failures = ["the drive expects to fail (SMART status)"] if passed is False else []
     for attribute in _rows(document, "ata_smart_attributes", "table"):
-        number, count = _at(attribute, "id"), (_count(attribute, "raw", "value") or 0) & COUNT_MASK
+        number, count = _get(attribute, "id"), (_count(attribute, "raw", "value") or 0) & COUNT_MASK
         if count and isinstance(number, int) and number in UNREADABLE:
-            said.append(f"{count} {UNREADABLE[number]} (attribute {number})")
-    said += [what for bit, what in CRITICAL.items() if warning & bit]
+            failures.append(f"{count} {UNREADABLE[number]} (attribute {number})")
+    failures += [what for bit, what in CRITICAL.items() if warning & bit]
     used = (
         _count(log, "percentage_used"), _count(document, "endurance_used", "current_percent"),
         _used_by_statistics(document), _used_by_attribute(document),
@@ -242,38 +239,38 @@ def of_report(report: str) -> tuple[str | None, Health | None]:
         too_hot=bool(warning & TOO_HOT),
         passed=passed if isinstance(passed, bool) else None,
     )
-    return "; ".join(said) or None, None if health == Health() else health
+    return "; ".join(failures) or None, None if health == Health() else health
 
 
 def _used_by_statistics(document: object) -> int | None:
     for page in _rows(document, "ata_device_statistics", "pages"):
-        for row in _rows(page, "table") if _at(page, "number") == ENDURANCE_PAGE else ():
-            if _at(row, "offset") == ENDURANCE_OFFSET and _at(row, "flags", "valid") is True:
+        for row in _rows(page, "table") if _get(page, "number") == ENDURANCE_PAGE else ():
+            if _get(row, "offset") == ENDURANCE_OFFSET and _get(row, "flags", "valid") is True:
                 return _count(row, "value")
     return None
 
 
 def _used_by_attribute(document: object) -> int | None:
-    """Return the wear by an attribute, of a model that smartctl knows: for others the names are guesses."""
-    if _at(document, "in_smartctl_database") is not True:
+    """Return the wear by an attribute, only for models that smartctl knows: for others the names are guesses."""
+    if _get(document, "in_smartctl_database") is not True:
         return None
     rows = _rows(document, "ata_smart_attributes", "table")
-    left = [_count(row, "value") for row in rows if _at(row, "name") in LIFE_LEFT]
+    left = [_count(row, "value") for row in rows if _get(row, "name") in LIFE_LEFT]
     return next((100 - value for value in left if value is not None and value <= 100), None)
 
 
 def _rows(value: object, *names: str) -> list[object]:
-    found = _at(value, *names)
+    found = _get(value, *names)
     return found if isinstance(found, list) else []
 
 
 def _count(value: object, *names: str) -> int | None:
-    found = _at(value, *names)
+    found = _get(value, *names)
     return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
 
 
-def _at(value: object, *names: str) -> object:
-    """Return the value in nested JSON objects under these names; None where one is missing."""
+def _get(value: object, *names: str) -> object:
+    """Return the value in nested JSON objects under these names, or None if one is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value

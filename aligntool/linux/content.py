@@ -1,4 +1,4 @@
-"""Look into partitions: file system checks, used blocks, sampled digests, holes."""
+"""Examine the content of partitions: file system checks, used blocks, samples, holes."""
 
 import errno
 import hashlib
@@ -23,8 +23,8 @@ from aligntool.linux.sysfs import opened
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
 from aligntool.units import GIB, KIB, MIB, Extent, align_down, align_up
 
-# Asking a file system's own checker whether it is whole. Nothing is repaired and nothing written. Each checker has
-# its own words for "only look" and its own ideas of what is worth a complaint.
+# Check a file system with its own checker. Nothing is repaired and nothing is written. Each checker has its own option
+# for a check without repair, and its own idea of what to report.
 
 EXT = ("ext2", "ext3", "ext4")
 CHECKERS = {
@@ -36,10 +36,10 @@ CHECKERS = {
     "exfat": ("fsck.exfat", "-n"),
     "f2fs": ("fsck.f2fs", "--dry-run"),
 }
-# What some say although they end with 0: xfs_repair of a log that it leaves out, fsck.f2fs of each test that failed.
+# What some print although they exit with 0: xfs_repair for a log that it ignores, fsck.f2fs for each failed test.
 ALARMS = re.compile(r"^ALERT:|\[Fail\]", re.MULTILINE)
-# What fsck.fat ends with 1 for and no system minds: a stale count of free clusters, a copy of the boot sector that
-# differs (Windows and partition tools patch the first one alone).
+# Findings for which fsck.fat exits with 1 and that harm no system: a stale count of free clusters, a differing copy of
+# the boot sector (Windows and partition tools patch only the first one).
 HARMLESS = re.compile(
     r"fsck\.fat |Free cluster summary |Auto-correcting|There are differences between boot sector and its backup"
     r"|This is mostly harmless|[0-9:, /a-f]+$|Not automatically fixing this|Leaving filesystem unchanged"
@@ -49,10 +49,10 @@ HARMLESS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of a check. `problem` None and `checked`: it is whole. Not `checked`: `by` has the reason."""
+    """The result of a check. `checked` without a `problem`: no errors. Not `checked`: `by` has the reason."""
 
     checked: bool
-    problem: str | None  # a sentence with the checker's last words
+    problem: str | None  # a sentence with the last output of the checker
     by: str  # "e2fsck"; or the reason: "xfs_repair is not installed", "needs root"
 
 
@@ -60,7 +60,7 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
     """Check the file system of this kind at `extent` of the disk or image `path`; it must not be mounted.
 
     It takes as long as the checker does: minutes for a full disk. Without root only ext2, ext3 and ext4 in an image are
-    checked, for e2fsck alone finds a file system inside a file.
+    checked, because only e2fsck accepts an offset into a file.
     """
     words = CHECKERS.get(kind)
     if words is None:
@@ -69,7 +69,7 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
         return CheckResult(False, None, f"{words[0]} is not installed")
     try:
         if kind in EXT and "?" not in path:
-            with fresh_reader(path):  # for what it does to the cache
+            with fresh_reader(path):  # drops the cache
                 answer = run_program(*words, f"{Path(path).absolute()}?offset={extent.start}", only_reads=True)
         else:
             with read_only_loop(path, extent) as device:
@@ -78,10 +78,10 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
         return CheckResult(False, None, str(reason))
     except OSError as error:
         return CheckResult(False, None, f"{path}: {error.strerror}")
-    return _result(kind, words[0], answer)
+    return _check_result(kind, words[0], answer)
 
 
-def _result(kind: str, program: str, answer: Ended) -> CheckResult:
+def _check_result(kind: str, program: str, answer: Ended) -> CheckResult:
     if answer.code == NOT_RUN:
         return CheckResult(False, None, answer.errors)
     text = f"{answer.output}\n{answer.errors}"
@@ -93,52 +93,53 @@ def _result(kind: str, program: str, answer: Ended) -> CheckResult:
     return CheckResult(True, f"{program} finds the {kind} not whole: {answer.last_lines}", program)
 
 
-# How much of a file was never written. Reading a hole measures no drive, and no other fact shows it.
+# Holes in a file. Reading a hole does not measure the drive, and nothing else reveals it.
 
-_MOST = 100_000  # holes that are counted; what comes after them is taken to be like the rest
+_MAX_HOLES = 100_000  # the rest of the file is assumed to have the same share
 
 
 def hole_share(path: str, span: int) -> float | None:
-    """Return the share of holes in the first `span` bytes, from 0 to 1 (lseek(2), SEEK_DATA and SEEK_HOLE). None: not
-    known.
+    """Return the share of holes in the first `span` bytes, from 0 to 1 (lseek(2), SEEK_DATA and SEEK_HOLE), or None if
+    unknown.
 
-    Blocks that were only set aside, as by fallocate, are holes to most file systems; one that knows no holes calls
-    everything data.
+    Most file systems report preallocated blocks (fallocate) as holes; one without holes reports only data.
     """
     try:
         with opened(path, os.O_RDONLY) as descriptor:
-            return _share(descriptor, min(span, os.fstat(descriptor).st_size))
+            return _hole_share(descriptor, min(span, os.fstat(descriptor).st_size))
     except OSError:
         return None
 
 
-def _share(descriptor: int, span: int) -> float | None:
-    at = holes = 0
-    for _ in range(_MOST):
-        if at >= span:
+def _hole_share(descriptor: int, span: int) -> float | None:
+    position = holes = 0
+    for _ in range(_MAX_HOLES):
+        if position >= span:
             break
         try:
-            data = min(os.lseek(descriptor, at, os.SEEK_DATA), span)
+            data = min(os.lseek(descriptor, position, os.SEEK_DATA), span)
         except OSError as error:
-            if error.errno != errno.ENXIO:  # nothing but a hole up to the end
+            if error.errno != errno.ENXIO:  # ENXIO: a hole up to the end
                 raise
             data = span
-        holes += data - at
-        at = min(os.lseek(descriptor, data, os.SEEK_HOLE), span) if data < span else span
-    return holes / at if at else None
+        holes += data - position
+        position = min(os.lseek(descriptor, data, os.SEEK_HOLE), span) if data < span else span
+    return holes / position if position else None
 
 
-# Whether anything was ever written where an array is to lie: a few places of a drive or a partition, read. It is the
-# only look that asks for data as such: everything else is looked for by its own signature, and what has none (plain
-# dm-crypt, a raw database, a hidden volume) is found by nothing but this.
+# Sample a few places of a drive or partition where an array is planned, to find data without a signature. Everything
+# else is recognised by its signature; content without one (plain dm-crypt, a raw database, a hidden volume) is found
+# only here.
 
 SAMPLED_EDGE = 128 * KIB  # at either end, read as one place
 PLACE = 4 * KIB
-SPREAD = 100  # places, evenly over the whole
+SPREAD = 100  # places, evenly spread
 
 
 def sample(path: str, extent: Extent, beside: Sequence[int] = ()) -> Sampled:
-    """Return places to read, always the same. `beside`: bytes of the disk where data may have been put deliberately."""
+    """Read places and return how many are written; the places are always the same. `beside`: further offsets on the
+    disk, where data may have been put deliberately.
+    """
     places = tuple(_places(extent, beside))
     try:
         with fresh_reader(path) as reader:
@@ -147,7 +148,7 @@ def sample(path: str, extent: Extent, beside: Sequence[int] = ()) -> Sampled:
         pieces = [None] * len(places)
     return Sampled(
         places=len(places),
-        written=sum(piece is not None and not _is_blank(piece) for piece in pieces),
+        written=sum(piece is not None and not _is_unwritten(piece) for piece in pieces),
         unreadable=pieces.count(None),
         digest=hashlib.sha256(b"".join(piece or b"?" for piece in pieces)).hexdigest(),
     )
@@ -158,11 +159,11 @@ def _places(extent: Extent, beside: Sequence[int]) -> Iterator[Extent]:
     wanted = [Extent(extent.start, edge), Extent(extent.end - edge, edge)]
     starts = [extent.start + extent.length * (2 * index + 1) // (2 * SPREAD) for index in range(SPREAD)]
     wanted += [Extent(align_down(at, PLACE), PLACE) for at in (*beside, *starts)]
-    yield from dict.fromkeys(each for each in wanted if each.start >= extent.start and each.end <= extent.end)
+    yield from dict.fromkeys(place for place in wanted if place.start >= extent.start and place.end <= extent.end)
 
 
 def _read_place(reader: Reader, place: Extent) -> bytes | None:
-    """Return the bytes; None: the drive cannot read them."""
+    """Return the bytes, or None if the drive cannot read them."""
     try:
         found = reader.read(place.start, place.length)
     except OSError:
@@ -170,22 +171,22 @@ def _read_place(reader: Reader, place: Extent) -> bytes | None:
     return found if len(found) == place.length else None
 
 
-def _is_blank(piece: bytes) -> bool:
-    """Return whether it reads like unwritten or discarded blocks: zeros, or ones throughout."""
+def _is_unwritten(piece: bytes) -> bool:
+    """Return whether every block reads as unwritten or discarded: all zeros or all ones."""
     blocks = (piece[at : at + PLACE] for at in range(0, len(piece), PLACE))
     return all(not block.strip(b"\0") or not block.strip(b"\xff") for block in blocks)
 
 
-# Which bytes of a partition a move has to copy, and the checks of every such answer. This is the one place where "a
-# little more" is decided: a byte that is missing here is lost.
+# The bytes of a partition that a move has to copy, and the checks of every map of them. All safety margins are added
+# here: a byte that is missing from the map is lost.
 
 EDGE = MIB  # of both ends is always copied: boot sectors, their copies, RAID and LVM remains
-SMALLEST_GAP = 64 * KIB  # a shorter one costs more to leave out than to copy
+SMALLEST_GAP = 64 * KIB  # a shorter one costs more to skip than to copy
 MOST_RUNS = 65536
 
 
 class NoMap(Exception):
-    """No map of used blocks; a sentence with the reason."""
+    """There is no map of used blocks; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,41 +204,40 @@ class UsedMap:
 
 
 def everything(length: int, why: str) -> UsedMap:
-    """Return one run for a partition of `length` bytes, and the reason."""
+    """Return a map that covers the whole partition of `length` bytes, with the reason."""
     return UsedMap((Extent(0, length),), f"everything: {why}")
 
 
 def with_edges(
     used: Iterable[Extent], length: int, *, sector_size: int, by: str, most_runs: int = MOST_RUNS
 ) -> UsedMap:
-    """Return the runs of a partition of `length` bytes; both edges count as used. `used`: ascending.
+    """Return the map of a partition of `length` bytes, with both edges as used. `used`: in ascending order.
 
-    At most `most_runs`: the shortest gaps are filled. Only the longest gaps are in memory, however many there are.
-    Raises NoMap when a run is outside the partition or out of order.
+    It has at most `most_runs` runs: the shortest gaps are filled. Only the longest gaps are kept in memory, however
+    many there are. Raises NoMap if a run is outside the partition or out of order.
     """
     gaps: list[tuple[int, int]] = []  # a heap of lengths and starts
     last = align_down(max(length - EDGE, 0), sector_size)
-    at, before = min(EDGE, length), 0
+    position, earliest = min(EDGE, length), 0
     for run in chain(used, [Extent(last, length - last)]):
-        if not before <= run.start <= run.end <= length:
+        if not earliest <= run.start <= run.end <= length:
             raise NoMap(f"the run from {run.start} to {run.end} is outside the partition or out of order")
-        before = min(run.start, last)  # the edge may begin before the last run
-        start = align_down(before, sector_size)
-        if start - at >= SMALLEST_GAP:
-            heappush(gaps, (start - at, at))
+        earliest = min(run.start, last)  # the edge may begin before the end of the last run
+        start = align_down(earliest, sector_size)
+        if start - position >= SMALLEST_GAP:
+            heappush(gaps, (start - position, position))
             if len(gaps) >= most_runs:
                 heappop(gaps)
-        at = max(at, align_up(run.end, sector_size))
-    runs, at = [], 0
+        position = max(position, align_up(run.end, sector_size))
+    runs, position = [], 0
     for gap, start in sorted(gaps, key=itemgetter(1)):
-        runs.append(Extent(at, start - at))
-        at = start + gap
-    return UsedMap((*runs, Extent(at, length - at)), by)
+        runs.append(Extent(position, start - position))
+        position = start + gap
+    return UsedMap((*runs, Extent(position, length - position)), by)
 
 
-# What must be known of a btrfs before a map of its used blocks is believed. partclone.btrfs 0.3.23 was seen to lose
-# the second copy of data with the DUP profile (a copy of the mapped runs alone was not whole): only data that is
-# there once is believed.
+# The conditions under which a map of a btrfs is accepted. partclone.btrfs 0.3.23 lost the second copy of data with the
+# DUP profile (a copy of only the mapped runs was damaged): a map is accepted only if data has the profile single.
 
 SUPERBLOCKS = (64 * KIB, 64 * MIB, 256 * GIB)  # btrfs_sb_offset(), linux/fs/btrfs/disk-io.h
 ROOM = 64 * KIB  # kept for each of them
@@ -250,24 +250,24 @@ _PROFILES = {"DATA", "METADATA", "single"}
 
 
 def check_devices(reader: Reader, start: int) -> None:
-    """Raise NoMap for a file system of several devices: only all of them together know what is on one."""
+    """Raise NoMap for a file system on several devices: all of them are required to know what is on one."""
     devices = le64(reader.read(start + SUPERBLOCKS[0] + NUM_DEVICES, 8), 0)
     if devices != 1:
         raise NoMap(f"this btrfs has {devices} devices")
 
 
 def tree_chunks(device: str) -> tuple[Extent, ...]:
-    """Return where trees are, former ones as well.
+    """Return the chunks of the trees, which hold former trees as well.
 
-    partclone maps the present ones alone; `mount -o usebackuproot` goes back to older ones, not yet overwritten.
+    partclone maps only the current trees; `mount -o usebackuproot` goes back to older ones, not yet overwritten.
 
-    Raises NoMap when data lies here in any other way than once, or the answer is not understood.
+    Raises NoMap if data has any other profile than single, or the output is not understood.
     """
     words = ("btrfs", "inspect-internal", "dump-tree", "-t", "chunk", device)
     answer = run_program(*words, only_reads=True, limit_s=PATIENCE_S)
     if answer.code != 0:
         raise NoMap(f"btrfs inspect-internal failed: {answer.last_lines}")
-    found, length = [], 0
+    chunks, length = [], 0
     for line in answer.output.splitlines():
         if chunk := _CHUNK.search(line):
             kinds = set(chunk[2].split("|"))
@@ -275,33 +275,33 @@ def tree_chunks(device: str) -> tuple[Extent, ...]:
                 raise NoMap(f"this btrfs has data as {chunk[2]}, of which partclone maps one copy alone")
             length = int(chunk[1]) if kinds & {"METADATA", "SYSTEM"} else 0
         elif (stripe := _STRIPE.search(line)) and length:
-            found.append(Extent(int(stripe[1]), length))
-    if not found:
+            chunks.append(Extent(int(stripe[1]), length))
+    if not chunks:
         raise NoMap("btrfs inspect-internal names no chunk of metadata")
-    return tuple(found)
+    return tuple(chunks)
 
 
-# Used blocks of ext2, ext3 and ext4, as dumpe2fs lists the free ones. dumpe2fs finds a file system inside an image
-# by itself: neither root nor a loop device is needed. Clusters of bigalloc are listed by their first block, groups
-# without a bitmap (BLOCK_UNINIT) as the library computes them.
+# Used blocks of ext2, ext3 and ext4, from the free ones that dumpe2fs lists. dumpe2fs accepts an offset into an image:
+# neither root nor a loop device is required. Clusters of bigalloc are listed by their first block, groups without a
+# bitmap (BLOCK_UNINIT) as the library computes them.
 
 PROGRAM = "dumpe2fs"
 MAP_S = 1800.0  # the bitmaps of a full disk of 16 TiB are 512 MiB, all over the disk
 
-_FREE = "  Free blocks: "
+_FREE_BLOCKS = "  Free blocks: "
 
 
 def read_ext(path: str, start: int, claims: int) -> Iterator[Extent]:
-    """Yield runs counted from the file system's start. Raises NoMap."""
+    """Yield the used runs, counted from the file system's start. Raises NoMap."""
     if "?" in path:
-        raise NoMap("a question mark in the path means something to dumpe2fs")
-    with _printed(PROGRAM, f"{Path(path).absolute()}?offset={start}") as lines:
+        raise NoMap("dumpe2fs does not accept a question mark in the path")
+    with _output_of(PROGRAM, f"{Path(path).absolute()}?offset={start}") as lines:
         yield from used_in_dumpe2fs(lines, claims)
 
 
 @contextmanager
-def _printed(program: str, *words: str) -> Iterator[Iterable[str]]:
-    """Yield what a program printed line by line: it can be hundreds of megabytes. Raises NoMap."""
+def _output_of(program: str, *words: str) -> Iterator[Iterable[str]]:
+    """Yield the output of a program line by line: it can be hundreds of megabytes. Raises NoMap."""
     if find_program(program) is None:
         raise NoMap(f"{program} is not installed")
     with TemporaryFile("w+", encoding="ascii", errors="replace") as output:
@@ -312,98 +312,102 @@ def _printed(program: str, *words: str) -> Iterator[Iterable[str]]:
 
 
 def used_in_dumpe2fs(report: Iterable[str], claims: int) -> Iterator[Extent]:
-    """Yield the used runs in the output of dumpe2fs. Raises NoMap when it is inconsistent.
+    """Yield the used runs from the output of dumpe2fs. Raises NoMap if it is inconsistent.
 
-    The free blocks that are listed must be as many as the superblock counts.
+    The number of listed free blocks must be the superblock's.
     """
     lines = iter(report)
     header = "".join(takewhile(lambda line: not line.startswith("Group 0:"), lines))
-    block, count, told = (_number(header, name) for name in ("Block size", "Block count", "Free blocks"))
-    cluster = _number(header, "Cluster size", missing=block)
+    block, count, expected = (_header_number(header, name) for name in ("Block size", "Block count", "Free blocks"))
+    cluster = _header_number(header, "Cluster size", missing=block)
     if count * block != claims or cluster % block:
         raise NoMap(f"{PROGRAM} counts {count} blocks of {block} bytes, the superblock {claims} bytes")
-    lists = (line.removeprefix(_FREE).split(",") for line in lines if line.startswith(_FREE))
+    lists = (line.removeprefix(_FREE_BLOCKS).split(",") for line in lines if line.startswith(_FREE_BLOCKS))
     items = (item.strip().partition("-") for items in lists for item in items)
-    found = (_run(first, last or first, cluster // block) for first, _, last in items if first)
-    free = ((first, min(end, count)) for first, end in found)  # the last cluster may be cut short
-    listed = yield from _between(free, count, block, PROGRAM)
-    if listed != told:
-        raise NoMap(f"{PROGRAM} lists {listed} free blocks, the superblock counts {told}")
+    runs = (_parse_run(first, last or first, cluster // block) for first, _, last in items if first)
+    free = ((first, min(end, count)) for first, end in runs)  # the last cluster may be cut short
+    listed = yield from _used_between(free, count, block, PROGRAM)
+    if listed != expected:
+        raise NoMap(f"{PROGRAM} lists {listed} free blocks, the superblock counts {expected}")
 
 
-def _run(first: str, last: str, ratio: int) -> tuple[int, int]:
+def _parse_run(first: str, last: str, ratio: int) -> tuple[int, int]:
     if not (first.isdecimal() and last.isdecimal()) or int(first) > int(last):
-        raise NoMap(f"{PROGRAM} says {first!r}-{last!r}, which is not a run of blocks")
+        raise NoMap(f"{PROGRAM} prints {first!r}-{last!r}, which is not a run of blocks")
     return int(first), int(last) + ratio
 
 
-def _number(report: str, name: str, *, missing: int | None = None) -> int:
+def _header_number(report: str, name: str, *, missing: int | None = None) -> int:
     if found := re.search(rf"^{name}: +(\d+)$", report, re.MULTILINE):
         return int(found[1])
     if missing is None:
-        raise NoMap(f"{PROGRAM} does not say its {name.lower()}")
+        raise NoMap(f"{PROGRAM} does not print its {name.lower()}")
     return missing
 
 
-def _between(free: Iterable[tuple[int, int]], count: int, block: int, program: str) -> Generator[Extent, None, int]:
-    """Yield the bytes between free runs of blocks, and return the number of free blocks. Raises NoMap when the runs
-    overlap or are out of order.
+def _used_between(
+    free: Iterable[tuple[int, int]], count: int, block: int, program: str
+) -> Generator[Extent, None, int]:
+    """Yield the bytes between free runs of blocks; return the number of free blocks. Raises NoMap if the runs overlap
+    or are out of order.
     """
-    at = listed = 0
+    position = listed = 0
     for first, end in chain(free, [(count, count)]):
-        if first < at:
+        if first < position:
             raise NoMap(f"{program} lists block {first} twice or out of order")
-        if first > at:
-            yield Extent(at * block, (first - at) * block)
+        if first > position:
+            yield Extent(position * block, (first - position) * block)
         listed += end - first
-        at = end
+        position = end
     return listed
 
 
-# Used blocks of XFS, as xfs_db lists the free ones from each allocation group's tree of them. It keeps nothing in
-# memory: partclone.xfs has a bit for each block, 512 MiB for 16 TiB, and asks the tree for every block.
+# Used blocks of XFS, from the free ones that xfs_db lists in each allocation group. It keeps nothing in memory:
+# partclone.xfs has a bit for each block, 512 MiB for 16 TiB, and searches the tree for every block.
 
 XFS_DB = "xfs_db"
 XFS_GROUP_AT, XFS_FREE_AT = 84, 144  # sb_agblocks, sb_fdblocks in struct xfs_dsb
 
 
 def read_xfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterator[Extent]:
-    """Yield runs counted from the file system's start. Raises NoMap."""
-    group, told = be32(reader.read(start + XFS_GROUP_AT, 4), 0), be64(reader.read(start + XFS_FREE_AT, 8), 0)
+    """Yield the used runs, counted from the file system's start. Raises NoMap."""
+    group, expected = be32(reader.read(start + XFS_GROUP_AT, 4), 0), be64(reader.read(start + XFS_FREE_AT, 8), 0)
     block = layer.data_unit or 0
-    with _printed(XFS_DB, "-r", "-c", "freesp -d", device) as lines:
-        listed = yield from _between(_free_in_freesp(lines, group), (layer.claims_size or 0) // block, block, XFS_DB)
-    if listed > told:
-        raise NoMap(f"{XFS_DB} lists {listed} free blocks, the superblock counts {told}")
+    with _output_of(XFS_DB, "-r", "-c", "freesp -d", device) as lines:
+        listed = yield from _used_between(
+            _free_in_freesp(lines, group), (layer.claims_size or 0) // block, block, XFS_DB
+        )
+    if listed > expected:
+        raise NoMap(f"{XFS_DB} lists {listed} free blocks, the superblock counts {expected}")
 
 
 def _free_in_freesp(report: Iterable[str], group: int) -> Iterator[tuple[int, int]]:
-    """Yield free runs of blocks. Raises NoMap for a line that is not one, before the histogram at the end.
+    """Yield the free runs of blocks, up to the histogram at the end. Raises NoMap for any other line.
 
-    A single block counts as used: those of a group's free list come first, in no order (db/freesp.c, scan_ag).
+    A single block counts as used: the blocks of a group's free list come first, unordered (db/freesp.c, scan_ag).
     """
     lines = (line.split() for line in report)
     if next(lines, None) != ["agno", "agbno", "len"]:
         raise NoMap(f"{XFS_DB} lists no free blocks")
     for words in takewhile(lambda words: words[:1] != ["from"], lines):
         if len(words) != 3 or not all(word.isdecimal() for word in words):
-            raise NoMap(f"{XFS_DB} says {' '.join(words)!r}, which is not a run of blocks")
+            raise NoMap(f"{XFS_DB} prints {' '.join(words)!r}, which is not a run of blocks")
         number, first, count = map(int, words)
         if first + count > group:
-            raise NoMap(f"{XFS_DB} lists blocks behind the end of group {number}")
+            raise NoMap(f"{XFS_DB} lists blocks beyond the end of group {number}")
         if count > 1:
             yield number * group + first, number * group + first + count
 
 
 # Used clusters of FAT12, FAT16 and FAT32, from the allocation table itself. The table is simple enough to be read
-# here, so that neither root nor another program is needed: entry 0 is free, anything else (a next cluster, the end
-# of a chain, a bad cluster) is not. Source: Microsoft's FAT specification 1.03, "FAT Data Structure".
+# here, so neither root nor another program is required: an entry of 0 is free, anything else (a next cluster, the end
+# of a chain, a bad cluster) is used. Source: Microsoft's FAT specification 1.03, "FAT Data Structure".
 
-NOT_MIRRORED = 0x80  # in BPB_ExtFlags: only one copy of the table is kept up to date
+NOT_MIRRORED = 0x80  # in BPB_ExtFlags: only one copy of the table is up to date
 
 
 def read_fat(reader: Reader, start: int) -> Iterator[Extent]:
-    """Yield runs counted from the file system's start. Raises NoMap, and OSError where the medium is unreadable."""
+    """Yield the used runs, counted from the file system's start. Raises NoMap, and OSError if a read fails."""
     sector = reader.read(start, 512)
     boot = read_boot(sector)
     if boot is None:
@@ -414,16 +418,19 @@ def read_fat(reader: Reader, start: int) -> Iterator[Extent]:
     if length > copy_length:
         raise NoMap(f"its allocation table of {copy_length} bytes is too short for {boot.clusters} clusters")
     yield Extent(0, boot.data_start)
-    at, table = boot.data_start, _table(reader, start + boot.reserved * boot.sector, boot, length, copy_length)
+    position, table = (
+        boot.data_start,
+        _read_table(reader, start + boot.reserved * boot.sector, boot, length, copy_length),
+    )
     for used, entries in groupby(islice(fat_entries(boot.bits, table), FIRST, boot.clusters + FIRST), key=bool):
-        run = Extent(at, sum(1 for _ in entries) * boot.cluster)
+        run = Extent(position, sum(1 for _ in entries) * boot.cluster)
         if used:
             yield run
-        at = run.end
+        position = run.end
 
 
-def _table(reader: Reader, start: int, boot: Boot, length: int, copy_length: int) -> Iterator[bytes]:
-    """Yield the table piece by piece."""
+def _read_table(reader: Reader, start: int, boot: Boot, length: int, copy_length: int) -> Iterator[bytes]:
+    """Yield the table in pieces. Raises NoMap if it is cut off, or if its copies differ."""
     for done in range(0, length, LONGEST_READ):
         size = min(LONGEST_READ, length - done)
         piece, *others = (reader.read(start + copy * copy_length + done, size) for copy in range(boot.copies))
@@ -434,20 +441,20 @@ def _table(reader: Reader, start: int, boot: Boot, length: int, copy_length: int
         yield piece
 
 
-# Used blocks as partclone maps them for ddrescue. "+" is used, "?" is free, anything else is taken for used, and the
-# lines must cover the file system without a hole. Format: GNU ddrescue manual, "Mapfile structure".
+# Used blocks as partclone maps them for ddrescue. "+" is used, "?" is free, anything else counts as used, and the lines
+# must cover the file system without a hole. Format: GNU ddrescue manual, "Mapfile structure".
 
 FREE = "?"
 
-# kind -> program. Each of them passed the test that copies the mapped runs alone and compares every file. Not here is
-# partclone.f2fs: it could be tried on what mkfs.f2fs and sload.f2fs write, and not on what a kernel has written.
+# kind -> program. Each of them passed the test that copies only the mapped runs and compares every file. partclone.f2fs
+# is omitted: it could be tested on what mkfs.f2fs and sload.f2fs write, but not on what a kernel has written.
 PROGRAMS = {"btrfs": "partclone.btrfs", "ntfs": "partclone.ntfs", "exfat": "partclone.exfat"}
 
 
 def read_partclone(program: str, device: str, layer: Layer, least: int) -> Iterator[Extent]:
     """Yield the used runs, `least` bytes at least, and what the map does not cover. Raises NoMap.
 
-    It is not forced: a file system that is mounted or not clean makes partclone fail, and that is right.
+    It runs without --force: partclone shall fail on a file system that is mounted or not clean.
     """
     if find_program(program) is None:
         raise NoMap(f"{program} is not installed")
@@ -471,49 +478,48 @@ def read_partclone(program: str, device: str, layer: Layer, least: int) -> Itera
 
 
 def used_in_mapfile(text: Iterable[str]) -> Generator[Extent, None, tuple[int, int]]:
-    """Yield the used runs of a mapfile, and return its end and the bytes in use. Raises NoMap when it has a hole or an
-    invalid line.
+    """Yield the used runs of a mapfile; return its end and the number of used bytes. Raises NoMap if it has a hole or
+    an invalid line.
     """
     lines = (line.split() for line in text if line.strip() and not line.startswith("#"))
-    at = mapped = 0
-    for words in islice(lines, 1, None):  # the first one says where the reading stands
+    mapped_to = used = 0
+    for words in islice(lines, 1, None):  # the first line is the current position
         try:
             position, size, status = words
             run = Extent(int(position, 16), int(size, 16))
         except ValueError as error:
-            raise NoMap(f"a line of its map makes no sense: {' '.join(words)}") from error
-        if run.start != at or run.length <= 0:
-            raise NoMap(f"its map has a hole or an overlap at byte {at}")
+            raise NoMap(f"its map has an invalid line: {' '.join(words)}") from error
+        if run.start != mapped_to or run.length <= 0:
+            raise NoMap(f"its map has a hole or an overlap at byte {mapped_to}")
         if status != FREE:
-            mapped += run.length
+            used += run.length
             yield run
-        at = run.end
-    if not mapped:
-        raise NoMap("its map calls nothing used")
-    return at, mapped
+        mapped_to = run.end
+    if not used:
+        raise NoMap("its map has no used blocks")
+    return mapped_to, used
 
 
-# How much of a partition is used, so that a move copies no more. The runs of bytes that must be copied, and the
-# source. Whenever an answer is in doubt it is "everything", with the reason: copying too much costs time, copying
-# too little costs data.
+# The used blocks of a partition, so that a move copies no more than those. If a map is in doubt, everything is copied
+# and the reason reported: copying too much costs time, copying too little costs data.
 
 BY = {**dict.fromkeys(EXT, PROGRAM), "vfat": "the allocation table", "xfs": XFS_DB, **PROGRAMS}
 
 
 def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: int) -> UsedMap:
-    """Return what must be copied of the partition at `extent` of the disk or image `path`. `layer`: its content.
+    """Return the runs to copy of the partition at `extent` of the disk or image `path`. `layer`: its content.
 
-    Never raises for what a tool does: then it is everything. Nothing may write to the partition meanwhile.
+    A tool that fails raises nothing: the map is then `everything`. Nothing may write to the partition meanwhile.
     """
     if layer is None:
         return everything(extent.length, "its content is unknown")
     if layer.kind == "swap" and layer.unclean is None:
         return UsedMap((), "swap: header only")
-    doubt = _doubt(extent, layer)
-    if doubt:
-        return everything(extent.length, doubt)
+    why = _why_no_map(extent, layer)
+    if why:
+        return everything(extent.length, why)
     try:
-        with fresh_reader(path) as reader, closing(_ask(path, reader, extent, layer)) as runs:
+        with fresh_reader(path) as reader, closing(_yield_used(path, reader, extent, layer)) as runs:
             return with_edges(runs, extent.length, sector_size=sector_size, by=BY[layer.kind])
     except (NoMap, NoLoop) as reason:
         return everything(extent.length, str(reason))
@@ -521,8 +527,8 @@ def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: in
         return everything(extent.length, f"it cannot be read: {error.strerror}")
 
 
-def _doubt(extent: Extent, layer: Layer) -> str | None:
-    """Return why no map of this would be accepted."""
+def _why_no_map(extent: Extent, layer: Layer) -> str | None:
+    """Return why no map of this content is accepted, or None."""
     if layer.kind not in BY:
         return f"no map for {layer.kind}"
     if layer.unclean:
@@ -530,12 +536,12 @@ def _doubt(extent: Extent, layer: Layer) -> str | None:
     if layer.problems:
         return f"the {layer.kind} is in doubt: {layer.problems[0]}"
     if layer.extent.start != extent.start or not layer.claims_size:
-        return f"the {layer.kind} does not say how long it is"
+        return f"the length of the {layer.kind} is unknown"
     return None
 
 
-def _ask(path: str, reader: Reader, extent: Extent, layer: Layer) -> Generator[Extent]:
-    """Yield the used runs, ascending, and what lies behind the file system. Raises NoMap, NoLoop, OSError."""
+def _yield_used(path: str, reader: Reader, extent: Extent, layer: Layer) -> Generator[Extent]:
+    """Yield the used runs in ascending order, and all that follows the file system. Raises NoMap, NoLoop, OSError."""
     claims = layer.claims_size or 0
     if layer.kind in EXT:
         yield from read_ext(path, extent.start, claims)
@@ -546,14 +552,16 @@ def _ask(path: str, reader: Reader, extent: Extent, layer: Layer) -> Generator[E
             if layer.kind == "xfs":
                 yield from read_xfs(reader, device, extent.start, layer)
             elif layer.kind == "btrfs":
-                yield from _of_btrfs(reader, device, extent.start, layer)
+                yield from _read_btrfs(reader, device, extent.start, layer)
             else:
                 yield from read_partclone(PROGRAMS[layer.kind], device, layer, 0)
     yield Extent(claims, extent.length - claims)
 
 
-def _of_btrfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterator[Extent]:
-    """Yield what partclone maps, trees and superblocks; at least what the superblock counts."""
+def _read_btrfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterator[Extent]:
+    """Yield the runs that partclone maps, chunks of trees, and superblocks. Raises NoMap if partclone maps fewer bytes
+    than the superblock counts.
+    """
     check_devices(reader, start)
     least = le64(reader.read(start + SUPERBLOCKS[0] + BYTES_USED, 8), 0)
     rooms = (Extent(at, ROOM) for at in SUPERBLOCKS if at + ROOM <= (layer.claims_size or 0))

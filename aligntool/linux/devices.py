@@ -1,4 +1,4 @@
-"""Block devices: kinds, stacking, how each may be opened; what the kernel reports of each: limits, identity, md."""
+"""List block devices; read what the kernel reports of each: kind, stacking, limits, identity, md."""
 
 import errno
 import os
@@ -16,14 +16,14 @@ from aligntool.system import array_uuid
 from aligntool.units import KIB
 from aligntool.values import dataclass
 
-# Which block devices there are. Every captured tree keeps them in another place, and the kernel has many block
+# List the block devices that are disks. Captured trees keep them in different places, and the kernel has many block
 # devices that are not disks.
 
-MOST_FOLDERS = 200_000  # when a captured tree has to be searched
+MOST_FOLDERS = 200_000  # if a captured tree has to be searched
 DEEPEST = 16
 
 # Optical drives, floppies, compressed memory, raw flash; the paths of an NVMe multipath device; eMMC's boot areas.
-_NO_DISK = re.compile(r"(?:sr|scd|fd|zram|mtdblock|ubiblock)\d.*|nvme\d+c\d+n\d+|mmcblk\d+(?:boot\d|rpmb|gp\d).*")
+_NEVER_A_DISK = re.compile(r"(?:sr|scd|fd|zram|mtdblock|ubiblock)\d.*|nvme\d+c\d+n\d+|mmcblk\d+(?:boot\d|rpmb|gp\d).*")
 _VIRTUAL = re.compile(r"(?:loop|md|dm-|nbd|rbd|ram|drbd|bcache|ublkb|zd|nullb)\d*.*")  # of size 0 while not in use
 _NAMESPACE = re.compile(r"nvme\d+n\d+")
 _NUMBERS = re.compile(r"\d+")
@@ -40,13 +40,13 @@ class Block:
 
     @property
     def name(self) -> str:
-        """Return the kernel's name as in /dev: sysfs cannot hold a slash and has "!"."""
+        """Return the kernel's name as in /dev: sysfs has "!" for a slash."""
         return self.sysname.replace("!", "/")
 
     @property
     def device(self) -> str:
-        """Return the device that this block device belongs to: a SCSI device, an NVMe controller or subsystem,
-        a card.
+        """Return the path of the device to which this block device belongs: a SCSI device, an NVMe controller or
+        subsystem, a card.
         """
         above = self.path.removesuffix(f"/block/{self.sysname}")
         if not self.path.startswith("/sys/devices/"):
@@ -55,26 +55,26 @@ class Block:
 
 
 def list_blocks(tree: Tree) -> list[Block]:
-    """Return every disk to audit, physical ones first, in natural order."""
+    """Return all disks to audit, physical ones first, in natural order."""
     found = {block.path: block for block in _all_blocks(tree)}
-    return sorted((block for block in found.values() if is_disk(tree, block)), key=_order)
+    return sorted((block for block in found.values() if is_disk(tree, block)), key=_sort_key)
 
 
 def list_names(tree: Tree) -> list[Block]:
-    """Return every block device in that order without reading an attribute: for when reading one did not return."""
-    return sorted(_listed_in(tree, "/sys/block"), key=_order)
+    """Return all block devices in the same order without reading an attribute, for use after such a read hung."""
+    return sorted(_listed_in(tree, "/sys/block"), key=_sort_key)
 
 
 def find_block(tree: Tree, name: str) -> Block | None:
-    """Return the disk of that kernel name, or the disk of the partition of that name."""
+    """Return the disk with this kernel name, or the disk of the partition with this name."""
     sysname = name.replace("/", "!")
     if sysname in ("", ".", ".."):
         return None
     for place in (f"/sys/class/block/{sysname}", f"/sys/block/{sysname}"):
         if real := tree.real(place):
-            return _whole(tree, real)
+            return _block_or_disk(tree, real)
     if tree.live:
-        return None  # what /sys/class/block does not have, this kernel does not have
+        return None  # /sys/class/block of a running machine is complete
     for block in _all_blocks(tree):
         if block.sysname == sysname or tree.is_directory(f"{block.path}/{sysname}/holders"):
             return block
@@ -85,26 +85,26 @@ def find_block(tree: Tree, name: str) -> Block | None:
 
 def block_of_number(tree: Tree, number: str) -> Block | None:
     real = tree.real(f"/sys/dev/block/{number}")
-    return None if real is None else _whole(tree, real)
+    return None if real is None else _block_or_disk(tree, real)
 
 
-def _whole(tree: Tree, path: str) -> Block:
+def _block_or_disk(tree: Tree, path: str) -> Block:
     if tree.exists(f"{path}/partition"):
         path = path.rpartition("/")[0]
     return Block(path.rpartition("/")[2], path)
 
 
 def _all_blocks(tree: Tree) -> list[Block]:
-    if tree.live and (found := [Block(path.rpartition("/")[2], path) for path in _ask_udev()]):
+    if tree.live and (found := [Block(path.rpartition("/")[2], path) for path in _list_by_udev()]):
         return found
     for folder in ("/sys/block", "/sys/class/block", "/sys/dev/block"):
         if found := list(_listed_in(tree, folder)):
             return found
-    return list(_search(tree))
+    return list(_search_capture(tree))
 
 
-def _ask_udev() -> list[str]:
-    """Return what libudev lists; nothing without libudev, where sysfs itself is read instead."""
+def _list_by_udev() -> list[str]:
+    """Return the paths of the disks that libudev lists; [] without libudev: sysfs is read instead."""
     try:
         import pyudev
 
@@ -121,13 +121,13 @@ def _listed_in(tree: Tree, folder: str) -> Iterator[Block]:
             yield Block(path.rpartition("/")[2], path)
 
 
-def _search(tree: Tree) -> Iterator[Block]:
-    """Yield the devices of a capture without the folders of the kernel, as libnvme's: anything below a folder "block",
+def _search_capture(tree: Tree) -> Iterator[Block]:
+    """Yield the devices of a capture that lacks the kernel's lists, such as libnvme's: every entry of a folder "block",
     and NVMe namespaces.
     """
-    todo, seen = [("/sys/devices", 0)], 0
-    while todo:
-        folder, depth = todo.pop()
+    pending, seen = [("/sys/devices", 0)], 0
+    while pending:
+        folder, depth = pending.pop()
         seen += 1
         if seen > MOST_FOLDERS:
             return
@@ -137,21 +137,23 @@ def _search(tree: Tree) -> Iterator[Block]:
             if is_block and tree.exists(f"{path}/size") and tree.link(path) is None:
                 yield Block(name, path)
             elif depth < DEEPEST and "." not in name[:1] and tree.link(path) is None:
-                todo.append((path, depth + 1))
+                pending.append((path, depth + 1))
 
 
 def is_disk(tree: Tree, block: Block) -> bool:
-    """Return whether it is a disk in use; one whose size cannot be read is."""
-    if _NO_DISK.fullmatch(block.sysname) or tree.text(f"{block.path}/hidden") == "1":
+    """Return whether the block device is a disk in use; True if its size cannot be read."""
+    if _NEVER_A_DISK.fullmatch(block.sysname) or tree.text(f"{block.path}/hidden") == "1":
         return False
     if _VIRTUAL.fullmatch(block.sysname) and tree.number(f"{block.path}/size") == 0:
         return False
-    # The kernel makes sixteen RAM disks at once, mostly unused.
-    used = tree.names(f"{block.path}/holders") or any(each.startswith(block.sysname) for each in tree.names(block.path))
-    return not block.sysname.startswith("ram") or bool(used)
+    # The kernel creates sixteen RAM disks at once, mostly unused.
+    in_use = tree.names(f"{block.path}/holders") or any(
+        name.startswith(block.sysname) for name in tree.names(block.path)
+    )
+    return not block.sysname.startswith("ram") or bool(in_use)
 
 
-def _order(block: Block) -> tuple[int, str, int, str]:
+def _sort_key(block: Block) -> tuple[int, str, int, str]:
     name = block.sysname
     rank = 1 if _STACKED.fullmatch(name) else 2 if _IN_MEMORY.fullmatch(name) else 0
     padded = _NUMBERS.sub(lambda number: number.group().zfill(6), name)
@@ -159,8 +161,8 @@ def _order(block: Block) -> tuple[int, str, int, str]:
     return rank, letters[:2], len(letters), padded  # sdz comes before sdaa
 
 
-# Opening a disk for reading, or the reason why not. Nothing is opened for writing, a sleeping drive is not woken,
-# and one drive that cannot be opened does not stop the look at the others.
+# Open a disk for reading, or return the reason why not. Nothing is opened for writing, a sleeping drive is not woken,
+# and a drive that cannot be opened does not prevent reading the others.
 
 _REASONS = {
     errno.ENOMEDIUM: "there is no medium in the drive",
@@ -172,6 +174,7 @@ _REASONS = {
 
 
 def open_to_read(path: str) -> int | Unseen:
+    """Return a descriptor of the device, or why it cannot be opened."""
     try:
         return os.open(path, READ_ONLY)
     except OSError as error:
@@ -182,11 +185,10 @@ def open_to_read(path: str) -> int | Unseen:
 
 
 def suspended(tree: Tree, block: Block) -> bool:
-    """Return whether the kernel has put the device to sleep, so that opening its node would start a motor (sd_open
-    resumes it).
+    """Return whether the kernel has suspended the device and opening its node would start a motor (sd_open resumes it).
 
-    Flash wakes in milliseconds and without a sound: an SD card is suspended three seconds after its last request
-    (drivers/mmc/core/block.c), so that an idle one would never be looked at.
+    False for flash, which resumes in milliseconds: an SD card is suspended three seconds after its last request
+    (drivers/mmc/core/block.c), so an idle one would never be read.
     """
     if tree.text(f"{block.path}/queue/rotational") == "0":
         return False
@@ -194,7 +196,7 @@ def suspended(tree: Tree, block: Block) -> bool:
 
 
 def blocked(tree: Tree, block: Block) -> Unseen | None:
-    """Return why a read would wait until the device is resumed, which may be never; None: it would not."""
+    """Return why a read would block until the device is resumed, which may be never; None if it would not block."""
     if tree.text(f"{block.path}/dm/suspended") == "1":
         return Unseen(WHAT, "the mapping is suspended", f"sudo dmsetup resume /dev/{block.name}", Gap.DISK)
     if tree.text(f"{block.device}/state") in ("offline", "blocked", "transport-offline", "quiesce"):
@@ -203,47 +205,44 @@ def blocked(tree: Tree, block: Block) -> Unseen | None:
 
 
 def spun_down(descriptor: int, kind: DiskKind, rotational: bool | None) -> bool:
-    """Return whether the drive has gone to standby by itself; the next read would spin it up."""
+    """Return whether the drive has entered standby by itself; the next read would spin it up."""
     return kind is DiskKind.ATA and rotational is not False and is_standby(descriptor) is True
 
 
 def left_asleep() -> Unseen:
-    return Unseen(WHAT, "the drive is asleep and was left so", "sudo aligntool audit --wake", Gap.DISK)
+    return Unseen(WHAT, "the drive is asleep and was not woken", "sudo aligntool audit --wake", Gap.DISK)
 
 
 def forget_cached(descriptor: int) -> None:
-    """Drop the clean pages of the whole disk. A disk and its partitions have separate page caches, so what was written
-    through /dev/sda1 may be missing in that of /dev/sda after an earlier read.
+    """Drop the clean pages of the whole disk. A disk and its partitions have separate page caches, so the cache of
+    /dev/sda may be older than a write through /dev/sda1.
     """
     with suppress(OSError):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-# A `Reader` of an open file or block device.
-
-
 @dataclass(frozen=True, slots=True)
 class FileReader:
-    """A reader of an open file or block device. `descriptor` must have been opened read-only; its owner closes it."""
+    """A `Reader` of an open file or block device. `descriptor` must have been opened read-only; its owner closes it."""
 
     descriptor: int
     size: int
 
     def read(self, offset: int, length: int) -> bytes:
-        wanted = clip(offset, length, self.size)
+        left = clip(offset, length, self.size)
         pieces = []
-        while wanted > 0 and (piece := os.pread(self.descriptor, wanted, offset)):
+        while left > 0 and (piece := os.pread(self.descriptor, left, offset)):
             pieces.append(piece)
             offset += len(piece)
-            wanted -= len(piece)
+            left -= len(piece)
         return b"".join(pieces)
 
 
-# What class of device a disk is. The kernel does not say it in one place: it follows from the name, from what the
-# device hangs on, and from the driver of its host.
+# Determine the kind of a disk. The kernel reports it in no single place: it follows from the name, from the bus, and
+# from the driver of the host.
 
 # By kernel name (Documentation/admin-guide/devices.txt); sd and mmcblk need a closer look.
-_NAMES = {
+_STEMS = {
     DiskKind.NVME: ("nvme",),
     DiskKind.VIRTIO: ("vd", "xvd"),
     DiskKind.LOOP: ("loop",),
@@ -275,7 +274,7 @@ def find_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
         return _scsi_kind(tree, block, record)
     if stem == "mmcblk":
         return DiskKind.SD if (tree.text(f"{block.device}/type") or "").startswith("SD") else DiskKind.EMMC
-    return next((kind for kind, stems in _NAMES.items() if stem in stems), DiskKind.OTHER)
+    return next((kind for kind, stems in _STEMS.items() if stem in stems), DiskKind.OTHER)
 
 
 def _scsi_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
@@ -296,48 +295,48 @@ def _scsi_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
     return {"ata": DiskKind.ATA, "usb": DiskKind.USB}.get(record.get("ID_BUS") or "", DiskKind.SCSI)
 
 
-# What a device stands on and what stands on it: device-mapper, loop files. Each stacking driver keeps a folder of
-# its own beside the common slaves/ and holders/.
+# Stacked devices: device-mapper, loop files. Each stacking driver has a folder of its own beside the common slaves/ and
+# holders/.
 
-MOST_BELOW = 4096  # devices below one; a captured tree may lead in circles
+MOST_BELOW = 4096  # devices below one; a captured tree may have cycles
 _PARTITION = re.compile(r"part(\d+)-.*")  # as kpartx and multipath-tools name the mappings of partitions
 
 
 def names_below(tree: Tree, path: str) -> tuple[str, ...]:
-    return _devices(tree, f"{path}/slaves")
+    return _list_names(tree, f"{path}/slaves")
 
 
 def names_at_the_bottom(tree: Tree, path: str) -> tuple[str, ...]:
-    """Return the lowest devices below a device: drives, for a partition its drive; a file for a loop device."""
+    """Return the lowest devices of the stack: drives, for a partition its drive; for a loop device its file."""
     found: set[str] = set()
     seen: set[str] = set()
-    todo = [path]
-    while todo and len(seen) < MOST_BELOW:
-        here = todo.pop()
-        if here in seen:
+    pending = [path]
+    while pending and len(seen) < MOST_BELOW:
+        current = pending.pop()
+        if current in seen:
             continue
-        seen.add(here)
-        backing = (tree.text(f"{here}/loop/backing_file") or "").removesuffix(" (deleted)")
-        names = [backing.removeprefix("/dev/")] if is_node(backing) else names_below(tree, here)
+        seen.add(current)
+        backing = (tree.text(f"{current}/loop/backing_file") or "").removesuffix(" (deleted)")
+        names = [backing.removeprefix("/dev/")] if is_node(backing) else names_below(tree, current)
         if not names:
-            found.add(f"file {backing}" if backing else here.rpartition("/")[2].replace("!", "/"))
+            found.add(f"file {backing}" if backing else current.rpartition("/")[2].replace("!", "/"))
         for name in names:
             block = find_block(tree, name)
-            todo += [block.path] if block else []
+            pending += [block.path] if block else []
             found |= set() if block else {name}
     return tuple(sorted(found))
 
 
 def names_above(tree: Tree, path: str) -> tuple[str, ...]:
-    return _devices(tree, f"{path}/holders")
+    return _list_names(tree, f"{path}/holders")
 
 
-def _devices(tree: Tree, folder: str) -> tuple[str, ...]:
+def _list_names(tree: Tree, folder: str) -> tuple[str, ...]:
     return tuple(name.replace("!", "/") for name in tree.names(folder))
 
 
 def read_mapping(tree: Tree, path: str) -> str | None:
-    """Return a device-mapper device in words; the beginning of its UUID names its maker (lvm2,
+    """Describe a device-mapper device; the prefix of its UUID names the program that made it (lvm2,
     lib/misc/lvm-string.c).
     """
     name, uuid = tree.text(f"{path}/dm/name"), tree.text(f"{path}/dm/uuid") or ""
@@ -352,7 +351,7 @@ def read_mapping(tree: Tree, path: str) -> str | None:
 
 
 def volume_name(name: str) -> str:
-    """Return the volume name: "vg--one-lv" is the volume lv of the group vg-one, because LVM doubles the hyphens of
+    """Return the group and volume of a mapping's name: "vg-one/lv" for "vg--one-lv", because LVM doubles the hyphens of
     names.
     """
     parts = name.replace("--", "\0").split("-")
@@ -360,13 +359,12 @@ def volume_name(name: str) -> str:
 
 
 def backing_file(tree: Tree, path: str) -> str | None:
-    """Return the file behind a loop device, as the kernel reports it: cut to a page, "(deleted)" appended."""
+    """Return the file of a loop device, as the kernel reports it: cut to a page, "(deleted)" appended."""
     name = tree.text(f"{path}/loop/backing_file")
     return f"file {name}" if name else None
 
 
-# Evidence that a SCSI disk is one drive, and not a LUN that a RAID controller, an array or a hypervisor
-# makes.
+# Evidence that a SCSI disk is a single drive, not a LUN of a RAID controller, a storage array or a hypervisor.
 
 _SAS = re.compile(r"/end_device-[^/]+/target[^/]+/")  # scsi_transport_sas.c: below a phy or an expander
 _HOST_TARGET = re.compile(r"(.*/host\d+)/(target\d+:\d+:\d+)/")
@@ -374,9 +372,9 @@ _B1_LENGTH = 6
 
 
 def read_drive_port(tree: Tree, block: Block, kind: DiskKind) -> str | None:
-    """Return which bus addresses the drive itself; None without evidence of a single drive.
+    """Return the bus that addresses the drive itself, or None without evidence of a single drive.
 
-    RAID controllers put what they make below their host at once, without an end device of the SAS transport
+    RAID controllers put their volumes directly below their host, without an end device of the SAS transport
     (megaraid_sas, hpsa, smartpqi, aacraid, arcmsr, 3w-*), and so do FC, iSCSI and hypervisors.
     """
     if kind is DiskKind.ATA:
@@ -391,7 +389,7 @@ def read_drive_port(tree: Tree, block: Block, kind: DiskKind) -> str | None:
 
 
 def read_rotation(tree: Tree, block: Block, record: Record) -> int | None:
-    """Return the reported revolutions per minute, 0 where the drive reports none; None: not readable here.
+    """Return the reported revolutions per minute, 0 if the drive reports none, or None if it cannot be read.
 
     Block Device Characteristics VPD page (SBC-4, 6.6.2), bytes 4 and 5: 0 not reported, 1 not rotating.
     """
@@ -402,11 +400,11 @@ def read_rotation(tree: Tree, block: Block, record: Record) -> int | None:
     return record.number("ID_ATA_ROTATION_RATE_RPM")
 
 
-# What a disk calls itself: model, vendor, serial, firmware, world-wide name. Each bus keeps them under other names,
-# and SCSI cuts an ATA drive's model to sixteen characters.
+# Identity of a disk: model, vendor, serial, firmware, world-wide name. Each bus names these attributes differently, and
+# SCSI cuts the model of an ATA drive to sixteen characters.
 
 _NAMED_BY_SCSI = frozenset((DiskKind.ATA, DiskKind.SCSI, DiskKind.USB, DiskKind.UFS))
-_SERIALS = ("SCSI_IDENT_SERIAL", "ID_SCSI_SERIAL", "ID_SERIAL_SHORT", "ID_SERIAL")  # the order lsblk takes them in
+_SERIALS = ("SCSI_IDENT_SERIAL", "ID_SCSI_SERIAL", "ID_SERIAL_SHORT", "ID_SERIAL")  # in the order of lsblk
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,7 +442,7 @@ def _named(tree: Tree, device: str, names: Sequence[str], wwn: str) -> Identity:
 
 def _scsi(tree: Tree, device: str, record: Record) -> Identity:
     return Identity(
-        model=_longer(tree.text(f"{device}/model"), record),
+        model=_full_model(tree.text(f"{device}/model"), record),
         vendor=tree.text(f"{device}/vendor") or None,
         serial=_serial(record) or vpd_serial(tree.content(f"{device}/vpd_pg80", 4096)),
         firmware=record.get("ID_REVISION") or tree.text(f"{device}/rev") or None,
@@ -452,11 +450,11 @@ def _scsi(tree: Tree, device: str, record: Record) -> Identity:
     )
 
 
-def _longer(short: str | None, record: Record) -> str | None:
-    """Return the longer model: udev reads it from an ATA drive (ata_id) completely, SCSI shows sixteen characters."""
-    whole = record.decoded("ID_MODEL_ENC") or (record.get("ID_MODEL") or "").replace("_", " ").strip() or None
-    if whole and (record.get("ID_BUS") == "ata" or not short or whole.startswith(short)):
-        return whole
+def _full_model(short: str | None, record: Record) -> str | None:
+    """Return the complete model: udev reads it from an ATA drive (ata_id), SCSI has only sixteen characters."""
+    full = record.decoded("ID_MODEL_ENC") or (record.get("ID_MODEL") or "").replace("_", " ").strip() or None
+    if full and (record.get("ID_BUS") == "ata" or not short or full.startswith(short)):
+        return full
     return short or None
 
 
@@ -469,7 +467,9 @@ def _wwn(record: Record) -> str | None:
 
 
 def _naa(wwid: str | None) -> str | None:
-    """Return the WWN: "naa.5000c500a1b2c3d4" is udev's 0x5000c500a1b2c3d4; a "t10." name repeats model and serial."""
+    """Return the WWN as udev has it, 0x5000c500a1b2c3d4 for "naa.5000c500a1b2c3d4". None for a "t10." name, which
+    repeats model and serial.
+    """
     return f"0x{wwid.removeprefix('naa.')}" if wwid and wwid.startswith("naa.") else None
 
 
@@ -480,10 +480,10 @@ def vpd_serial(page: bytes | None) -> str | None:
     return page[4 : 4 + int.from_bytes(page[2:4], "big")].decode("ascii", "replace").strip(" \0\t\n") or None
 
 
-# The grid that the kernel reports of a disk. These few numbers decide every verdict: nothing is corrected here, a
-# bogus value is kept and judged elsewhere.
+# The limits that the kernel reports for a disk. Every verdict depends on them: nothing is corrected here, the audit
+# judges implausible values.
 
-SYSFS_SECTOR = 512  # sysfs counts start, size and chunk_sectors in these, whatever the disk's own sectors are
+SYSFS_SECTOR = 512  # the unit of start, size and chunk_sectors in sysfs, whatever the disk's own sectors are
 
 
 def read_limits(tree: Tree, path: str) -> IoLimits:
@@ -491,7 +491,7 @@ def read_limits(tree: Tree, path: str) -> IoLimits:
     number = tree.number
     logical = number(f"{queue}/logical_block_size")
     return IoLimits(
-        # hw_sector_size: its name before Linux 2.6.31, kept ever since
+        # hw_sector_size: the name before Linux 2.6.31, which still exists
         logical_block_size=number(f"{queue}/hw_sector_size") if logical is None else logical,
         physical_block_size=number(f"{queue}/physical_block_size"),
         minimum_io_size=number(f"{queue}/minimum_io_size"),
@@ -499,49 +499,50 @@ def read_limits(tree: Tree, path: str) -> IoLimits:
         alignment_offset=number(f"{path}/alignment_offset"),
         discard_granularity=number(f"{queue}/discard_granularity"),
         discard_alignment=number(f"{path}/discard_alignment"),
-        chunk_size=_times(number(f"{queue}/chunk_sectors"), SYSFS_SECTOR),
-        max_transfer=_times(number(f"{queue}/max_hw_sectors_kb"), KIB),
+        chunk_size=_scaled(number(f"{queue}/chunk_sectors"), SYSFS_SECTOR),
+        max_transfer=_scaled(number(f"{queue}/max_hw_sectors_kb"), KIB),
         discard_max=number(f"{queue}/discard_max_bytes"),
     )
 
 
-# A running md array: what the kernel says of it in sysfs, and udev of its name. md counts in KiB, in 512-byte
-# sectors and in bytes, one attribute so and the next otherwise (Documentation/admin-guide/md.rst), and packs the
-# layout of a RAID10 into one number.
+# A running md array, from sysfs, and its names from udev. An md attribute is in KiB, in 512-byte sectors or in bytes
+# (Documentation/admin-guide/md.rst), and the layout of a RAID10 is packed into one number.
 
 OFFSET = 1 << 16  # in the layout of a RAID10: the far copies lie one chunk further (raid10.c, setup_geo)
 PARITY_LAYOUTS = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")  # raid5.h
 
 
 def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | None:
-    """Return the array; None for an inactive one, which has no level."""
+    """Return the array, or None if it is inactive: it then has no level."""
     md = f"{path}/md"
     level = tree.text(f"{md}/level")
     if not level:
         return None
     members = names_below(tree, path)
-    offsets = ((each, tree.number(f"{md}/dev-{each.replace('/', '!')}/offset")) for each in members)
-    done, total = _progress(tree.text(f"{md}/sync_completed"))
+    offsets = ((member, tree.number(f"{md}/dev-{member.replace('/', '!')}/offset")) for member in members)
+    done_bytes, total_bytes = _parse_progress(tree.text(f"{md}/sync_completed"))
     return ArrayFacts(
         level=level,
         chunk=tree.number(f"{md}/chunk_size") or None,  # 0: this level has no chunks
         members=members,
-        member_data_offsets=tuple((member, at * SYSFS_SECTOR) for member, at in offsets if at is not None and at >= 0),
+        member_data_offsets=tuple(
+            (member, offset * SYSFS_SECTOR) for member, offset in offsets if offset is not None and offset >= 0
+        ),
         metadata=tree.text(f"{md}/metadata_version") or None,
         degraded=tree.number(f"{md}/degraded"),
         layout=layout_word(level, tree.number(f"{md}/layout")),
         devices=tree.number(f"{md}/raid_disks"),
-        each=_times(tree.number(f"{md}/component_size"), KIB),
+        each=_scaled(tree.number(f"{md}/component_size"), KIB),
         uuid=array_uuid(record.get("MD_UUID") or tree.text(f"{md}/uuid")),
         name=record.get("MD_NAME"),
         links=tuple(link for link in record.links if link.startswith("md/")),
         state=tree.text(f"{md}/array_state") or None,
         sync_action=tree.text(f"{md}/sync_action") or None,
-        sync_done=done,
-        sync_total=total,
-        sync_rate=_times(tree.number(f"{md}/sync_speed"), KIB),
+        sync_done=done_bytes,
+        sync_total=total_bytes,
+        sync_rate=_scaled(tree.number(f"{md}/sync_speed"), KIB),
         policy=tree.text(f"{md}/consistency_policy") or None,
-        bitmap=_bitmap(tree, md),
+        bitmap=_read_bitmap(tree, md),
         bitmap_chunk=tree.number(f"{md}/bitmap/chunksize"),
         stripe_cache=tree.number(f"{md}/stripe_cache_size"),
         worker_threads=tree.number(f"{md}/group_thread_cnt"),
@@ -549,8 +550,8 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
 
 
 def layout_word(level: str, number: int | None) -> str | None:
-    """Return the layout as in mdadm(8): "n2", "f2", "o2", "left-symmetric". None: none for this level, or an unknown
-    one.
+    """Return the layout as in mdadm(8): "n2", "f2", "o2", "left-symmetric"; None if the level has none, or if it is
+    unknown.
     """
     if number is None or number < 0:
         return None
@@ -562,17 +563,17 @@ def layout_word(level: str, number: int | None) -> str | None:
     return None
 
 
-def _bitmap(tree: Tree, md: str) -> str | None:
-    """Return the bitmap; the attribute has "none", "file", or its place from the superblock: "+8"."""
+def _read_bitmap(tree: Tree, md: str) -> str | None:
+    """Return the kind of bitmap; the attribute has "none", "file", or its offset from the superblock, such as "+8"."""
     place = tree.text(f"{md}/bitmap/location")
     return {"none": "none", "file": "external"}.get(place, "internal") if place else None
 
 
-def _progress(text: str | None) -> tuple[int | None, int | None]:
-    """Return the progress: "1234 / 5678" in sectors of each member; "none" and "delayed" where nothing runs."""
+def _parse_progress(text: str | None) -> tuple[int | None, int | None]:
+    """Parse "1234 / 5678", sectors of each member, into bytes; (None, None) for "none" and "delayed": nothing runs."""
     found = re.fullmatch(r"([0-9]+) / ([0-9]+)", text or "")
     return (int(found[1][:20]) * SYSFS_SECTOR, int(found[2][:20]) * SYSFS_SECTOR) if found else (None, None)
 
 
-def _times(number: int | None, factor: int) -> int | None:
+def _scaled(number: int | None, factor: int) -> int | None:
     return None if number is None or number < 0 else number * factor

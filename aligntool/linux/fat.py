@@ -1,4 +1,4 @@
-"""Make a FAT anew for sectors of another size, with its files, label and serial number, beside the old one."""
+"""Recreate a FAT for sectors of another size, with its files, label and serial number, in a temporary file."""
 
 import hashlib
 import os
@@ -21,17 +21,17 @@ from aligntool.linux.process import Ended, run_program
 from aligntool.linux.users import fresh_reader
 from aligntool.units import MIB, Extent, align_down, format_about, merged
 
-# On copies in files: nothing of the disk is written. mkfs.fat makes it, formats/fat_files.py copies the files, and with
-# mtools and fsck.fat what was made is compared with what it was made from, file by file, before anybody uses it.
+# It works on copies in files: nothing on the disk is written. mkfs.fat makes the new FAT, formats/fat_files.py copies
+# the files, and mtools and fsck.fat compare it with the old one, file by file, before it is used.
 
-_BLOCK = 4096  # sectors of either size
-_LEGAL = {32: range(FAT16_BELOW, 0x0FFFFFF5), 16: range(FAT12_BELOW, FAT16_BELOW), 12: range(1, FAT12_BELOW)}
-_FREE = re.compile(r"^.* bytes free\n", re.MULTILINE)
+_BLOCK = 4096  # whole sectors of either size
+_LEGAL_CLUSTERS = {32: range(FAT16_BELOW, 0x0FFFFFF5), 16: range(FAT12_BELOW, FAT16_BELOW), 12: range(1, FAT12_BELOW)}
+_FREE_LINE = re.compile(r"^.* bytes free\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class NewFat:
-    """What has to be written, in whole blocks counted from the partition's start, and its FAT32, FAT16 or FAT12."""
+    """The bytes to write, in whole blocks counted from the partition's start. `version`: "FAT32", "FAT16", "FAT12"."""
 
     runs: tuple[Extent, ...]
     parts: tuple[bytes, ...]
@@ -40,15 +40,15 @@ class NewFat:
 
 
 def new_fat(path: str, extent: Extent, layer: Layer, length: int, sector_size: int, most: int) -> NewFat:
-    """Return a FAT of `length` bytes with all that the one at `extent` of the disk or image has.
+    """Return a FAT of `length` bytes with all content of the one at `extent` of the disk or image.
 
-    `most`: bytes that it may take in memory. Raises Refused where it cannot be had.
+    `most`: the used bytes that it may have, since they are kept in memory. Raises Refused if it cannot be recreated.
     """
-    with TemporaryDirectory(prefix="aligntool-") as folder, _room_in(folder):
+    with TemporaryDirectory(prefix="aligntool-") as folder, _naming_full_folder(folder):
         old, new = Path(folder, "old"), Path(folder, "new")
-        boot = _copy_out(path, extent, old, most)
-        bits = _make(new, boot, layer, extent.start, length, sector_size)
-        files = _fill(Path(folder), path)
+        boot = _copy_used(path, extent, old, most)
+        bits = _make_new(new, boot, layer, extent.start, length, sector_size)
+        files = _copy_and_compare(Path(folder), path)
         runs = tuple(_runs(new))
         with fresh_reader(str(new)) as reader:
             parts = tuple(b"".join(_pieces(reader, run)) for run in runs)
@@ -56,23 +56,23 @@ def new_fat(path: str, extent: Extent, layer: Layer, length: int, sector_size: i
 
 
 @contextmanager
-def _room_in(folder: str) -> Iterator[None]:
-    """Raise Refused with the reason where it is that the folder is full, of which mcopy has no words then."""
+def _naming_full_folder(folder: str) -> Iterator[None]:
+    """Raise Refused for an error that is due to a full folder, which mcopy does not report as such."""
     try:
         yield
     except (OSError, Refused) as error:
         if shutil.disk_usage(folder).free >= MIB:
             raise
         text = f"it is made in {shell_word(str(Path(folder).parent))}, where no room is left"
-        raise _unbuilt(text, "TMPDIR=FOLDER names another one") from error
+        raise _not_rebuilt(text, "TMPDIR=FOLDER names another one") from error
 
 
 def _pieces(reader: Reader, run: Extent) -> Iterator[bytes]:
     return (reader.read(at, min(MIB, run.end - at)) for at in range(run.start, run.end, MIB))
 
 
-def _copy_out(path: str, extent: Extent, old: Path, most: int) -> Boot:
-    """Copy what is used of the old one into a file."""
+def _copy_used(path: str, extent: Extent, old: Path, most: int) -> Boot:
+    """Copy the used blocks of the old FAT to a file."""
     try:
         with fresh_reader(path) as reader, old.open("xb") as file:
             boot = read_boot(reader.read(extent.start, 512))
@@ -87,37 +87,46 @@ def _copy_out(path: str, extent: Extent, old: Path, most: int) -> Boot:
                 file.seek(run.start)
                 file.writelines(_pieces(reader, run.moved_to(extent.start + run.start)))
     except (NoMap, OSError) as error:
-        raise _unbuilt(f"the FAT at byte {extent.start} cannot be read: {error}") from error
+        raise _not_rebuilt(f"the FAT at byte {extent.start} cannot be read: {error}") from error
     if boot is None:
-        raise _unbuilt(f"the boot sector at byte {extent.start} makes no sense")
+        raise _not_rebuilt(f"the boot sector at byte {extent.start} is invalid")
     return boot
 
 
-def _make(new: Path, boot: Boot, layer: Layer, start: int, length: int, sector_size: int) -> int:
-    """Make the new one, of the same kind where it has enough clusters for that; return the bits of an entry."""
+def _make_new(new: Path, boot: Boot, layer: Layer, start: int, length: int, sector_size: int) -> int:
+    """Make the new FAT, with the same entries if the number of clusters allows it; return the bits of an entry."""
     if layer.label and not layer.label.isascii():
-        raise _unbuilt(f"its label {layer.label!r} has letters that mkfs.fat does not take", "mlabel renames it")
+        raise _not_rebuilt(
+            f"its label {layer.label!r} has characters that mkfs.fat does not accept", "mlabel renames it"
+        )
     size = align_down(length, sector_size)
     serial = ("-i", layer.uuid.replace("-", "")) if layer.uuid else ()
     label = ("-n", layer.label) if layer.label else ()
-    hidden = start // sector_size if start // sector_size < 1 << 32 else 0  # for a BIOS, which reaches no further
-    form = (f"-S{sector_size}", f"-s{max(boot.cluster, sector_size) // sector_size}", f"-h{hidden}")
-    entries = f"-r{max(boot.directory // ENTRY, 512)}"  # of the first folder; a FAT32 takes no notice
-    form = ("--invariant", *form, entries, *serial, *label, "--mbr=n")  # the first has a serial number of its own
+    hidden = start // sector_size if start // sector_size < 1 << 32 else 0  # for a BIOS, which reads no further
+    options = (f"-S{sector_size}", f"-s{max(boot.cluster, sector_size) // sector_size}", f"-h{hidden}")
+    entries = f"-r{max(boot.directory // ENTRY, 512)}"  # of the root folder; ignored for FAT32
+    options = (
+        "--invariant",
+        *options,
+        entries,
+        *serial,
+        *label,
+        "--mbr=n",
+    )  # --invariant sets a serial number, so -i follows it
     for bits in dict.fromkeys((boot.bits, 32, 16, 12)):
         new.unlink(missing_ok=True)
         with new.open("xb") as file:
             file.truncate(size)
-        ended = run_program("mkfs.fat", f"-F{bits}", *form, str(new))
+        result = run_program("mkfs.fat", f"-F{bits}", *options, str(new))
         with new.open("rb") as file:
             made = read_boot(file.read(512))
-        if ended.code == 0 and made and made.bits == bits and made.clusters in _LEGAL[bits]:
+        if result.code == 0 and made and made.bits == bits and made.clusters in _LEGAL_CLUSTERS[bits]:
             return bits
-    raise _unbuilt(f"no FAT of {format_about(size)} has sectors of {sector_size} bytes: {ended.last_words}")
+    raise _not_rebuilt(f"no FAT of {format_about(size)} has sectors of {sector_size} bytes: {result.last_words}")
 
 
-def _fill(folder: Path, path: str) -> int:
-    """Copy all files from the old one to the new one, and compare both. Return the number of files."""
+def _copy_and_compare(folder: Path, path: str) -> int:
+    """Copy all files from the old FAT to the new one, and compare both. Return the number of files."""
     for name in ("old", "new"):
         Path(folder, f"{name}.conf").write_text(f'mtools_skip_check=1\ndrive f: file="{folder}/{name}"\n')
     with ExitStack() as stack:
@@ -125,20 +134,20 @@ def _fill(folder: Path, path: str) -> int:
         try:
             count = copy_files(_Content(old.fileno()), _Content(new.fileno()))
         except BrokenFatError as error:
-            raise _unbuilt(str(error)) from error
+            raise _not_rebuilt(str(error)) from error
     if _listing(folder, "old") != _listing(folder, "new"):
-        raise _unbuilt("names, sizes, times or attributes of its files differ after they were copied")
+        raise _not_rebuilt("names, sizes, times or attributes of its files differ after they were copied")
     if _digests(folder, "old") != _digests(folder, "new"):
-        raise _unbuilt("its files differ after they were copied")
+        raise _not_rebuilt("its files differ after they were copied")
     checked = run_program("fsck.fat", "-n", str(Path(folder, "new")), only_reads=True)
     if checked.code:
-        raise _unbuilt(f"fsck.fat finds what was made for {shell_word(path)} not whole: {checked.last_lines}")
+        raise _not_rebuilt(f"fsck.fat finds errors in the new FAT for {shell_word(path)}: {checked.last_lines}")
     return count
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """The bytes of a file. A write that finds no room is an error, where an mmap ends the process (SIGBUS)."""
+    """The bytes of a file. A write to a full disk raises OSError, whereas an mmap ends the process (SIGBUS)."""
 
     descriptor: int
 
@@ -151,21 +160,21 @@ class _Content:
 
 
 def _listing(folder: Path, name: str) -> tuple[str, str, str]:
-    """Return the names in the first folder; and everything that is listed of all files, and of their attributes."""
+    """Return the names in the root folder, the details of all files as mdir lists them, and their attributes."""
     names = _mtools(folder, name, "mdir", "-b", "-a", "f:/", empty=True)
     details = _mtools(folder, name, "mdir", "-/", "-a", "f:/", empty=True)
     attributes = _mtools(folder, name, "mattrib", "-/", "f:/") if names else ""
-    return names, _FREE.sub("", details), attributes
+    return names, _FREE_LINE.sub("", details), attributes
 
 
 def _digests(folder: Path, name: str) -> dict[str, str]:
-    with _extracted(folder, name) as root:
-        files = (one for one in root.rglob("*") if one.is_file())
-        return {str(one.relative_to(root)): hashlib.sha256(one.read_bytes()).hexdigest() for one in files}
+    with _extract(folder, name) as root:
+        files = (file for file in root.rglob("*") if file.is_file())
+        return {str(file.relative_to(root)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
 @contextmanager
-def _extracted(folder: Path, name: str) -> Iterator[Path]:
+def _extract(folder: Path, name: str) -> Iterator[Path]:
     with TemporaryDirectory(dir=folder) as root:
         if _listing(folder, name)[0]:
             _mtools(folder, name, "mcopy", "-s", "-n", "f:/*", root)
@@ -173,12 +182,12 @@ def _extracted(folder: Path, name: str) -> Iterator[Path]:
 
 
 def _mtools(folder: Path, name: str, *words: str, empty: bool = False) -> str:
-    """Return what a program of mtools prints. `empty`: it may find nothing."""
+    """Return the output of a program of mtools. `empty`: it may find nothing."""
     environment = {"MTOOLSRC": str(Path(folder, f"{name}.conf")), "LC_ALL": "C.UTF-8"}
-    ended: Ended = run_program(*words, environment=environment)
-    if ended.code and not (empty and "not found" in ended.errors):
-        raise _unbuilt(f"{words[0]}: {ended.last_words}")
-    return ended.output
+    result: Ended = run_program(*words, environment=environment)
+    if result.code and not (empty and "not found" in result.errors):
+        raise _not_rebuilt(f"{words[0]}: {result.last_words}")
+    return result.output
 
 
 def _runs(new: Path) -> Iterator[Extent]:
@@ -186,5 +195,5 @@ def _runs(new: Path) -> Iterator[Extent]:
         yield from merged(read_fat(reader, 0), Extent(0, reader.size), _BLOCK)
 
 
-def _unbuilt(text: str, hint: str = "aligntool audit DISK") -> Refused:
-    return Refused(f"a FAT cannot be made anew: {text}", hint=hint, code="not-rebuilt")
+def _not_rebuilt(text: str, hint: str = "aligntool audit DISK") -> Refused:
+    return Refused(f"a FAT cannot be recreated: {text}", hint=hint, code="not-rebuilt")

@@ -1,4 +1,4 @@
-"""Write files whole or not at all: pages, archives, configuration files with their mode and owner."""
+"""Write files atomically: pages, archives, configuration files with their mode and owner."""
 
 import os
 import re
@@ -14,15 +14,15 @@ from aligntool.errors import Refused, refuse_folder_name
 from aligntool.linux.process import run_program
 from aligntool.linux.sysfs import opened
 
-_NEW = ".aligntool-new"
-_OTHER = "give another name, or --overwrite"
+_NEW_SUFFIX = ".aligntool-new"
+_EXISTS_HINT = "give another name, or --overwrite"
 
 
 @contextmanager
-def _file_for(target: Path, new: Path, *, replace: bool, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Yield the new file. Its content is durable and at `target` afterwards; after an error it is removed.
+def _new_file(target: Path, new: Path, *, replace: bool, mode: int = 0o600) -> Iterator[BinaryIO]:
+    """Yield the new file. Afterwards its content is durable and at `target`; after an error it is removed.
 
-    Raises OSError; FileExistsError where `target` exists and is not to be replaced.
+    Raises OSError; FileExistsError if `target` exists and `replace` is not set.
     """
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     try:
@@ -30,7 +30,7 @@ def _file_for(target: Path, new: Path, *, replace: bool, mode: int = 0o600) -> I
             yield file
             file.flush()
             os.fsync(descriptor)
-        if replace or not _linked(new, target):
+        if replace or not _link_if_new(new, target):
             new.replace(target)
     except BaseException:
         with suppress(OSError):
@@ -38,8 +38,8 @@ def _file_for(target: Path, new: Path, *, replace: bool, mode: int = 0o600) -> I
         raise
 
 
-def _linked(new: Path, target: Path) -> bool:
-    """Give the file its name by a link, which unlike a rename replaces nothing; False: no links here, as on FAT."""
+def _link_if_new(new: Path, target: Path) -> bool:
+    """Name the file by a hard link, which replaces nothing, unlike a rename. False: no hard links here, as on FAT."""
     try:
         os.link(new, target)
     except FileExistsError:
@@ -59,46 +59,46 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Durable when it returns, also where there is none. Raises OSError."""
+    """Remove a file durably, if it exists. Raises OSError."""
     path.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 
-# Files of the system and aligntool's own records. A reader finds the old file or the new one, also after a power cut.
+# Files of the system and aligntool's own records. A reader sees the old file or the new one, also after a power cut.
 
 
 def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Replace a file; it keeps its mode, owner and extended attributes. `mode` is for a new one.
+    """Replace a file; it keeps its mode, owner and extended attributes. `mode` is for a new file.
 
     `path` must not be a symbolic link. Raises OSError.
     """
-    _write(path, content, of=path, mode=mode, replace=True)
+    _write_like(path, content, like=path, mode=mode, replace=True)
 
 
 def keep_copy(path: Path, copy: Path) -> bool:
-    """Copy a file with its attributes. False: `copy` exists already, and stays as it is. Raises OSError."""
+    """Copy a file with its attributes; False if `copy` exists already, which is kept. Raises OSError."""
     if os.path.lexists(copy):
         return False
     try:
-        _write(copy, path.read_bytes(), of=path, mode=None, replace=False)
+        _write_like(copy, path.read_bytes(), like=path, mode=None, replace=False)
     except FileExistsError:
         return False
     return True
 
 
-def _write(target: Path, content: bytes, *, of: Path, mode: int | None, replace: bool) -> None:
-    """Write a file with the attributes `of` another one."""
-    new = target.with_name(target.name + _NEW)
-    new.unlink(missing_ok=True)  # of an attempt that was cut short
-    with _file_for(target, new, replace=replace) as file:
+def _write_like(target: Path, content: bytes, *, like: Path, mode: int | None, replace: bool) -> None:
+    """Write a file with the attributes of the file `like`."""
+    new = target.with_name(target.name + _NEW_SUFFIX)
+    new.unlink(missing_ok=True)  # of an interrupted attempt
+    with _new_file(target, new, replace=replace) as file:
         file.write(content)
         file.flush()
-        _copy_attributes(of, file.fileno(), mode)
+        _copy_attributes(like, file.fileno(), mode)
     sync_folder(target.parent)
 
 
 def _copy_attributes(path: Path, descriptor: int, mode: int | None) -> None:
-    """Set the mode, owner and extended attributes (SELinux labels, ACLs) of the file at `path`; of a new one `mode`."""
+    """Copy mode, owner and extended attributes (SELinux labels, ACLs) of the file at `path`; without one set `mode`."""
     try:
         status = path.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -110,16 +110,16 @@ def _copy_attributes(path: Path, descriptor: int, mode: int | None) -> None:
     with suppress(OSError):  # a file system without them
         names = os.listxattr(path, follow_symlinks=False)
     for name in names:
-        with suppress(OSError):  # one that may not be set, such as security.ima, prevents no other
+        with suppress(OSError):  # one that cannot be set, such as security.ima, does not prevent the others
             os.setxattr(descriptor, name, os.getxattr(path, name, follow_symlinks=False))
 
 
 _VOLATILE = ("tmpfs", "ramfs")
-"""File systems, by the names of stat(1), that a power cut empties."""
+"""File systems that a power cut empties, by the names of stat(1)."""
 
 
 def volatile_kind(folder: Path) -> str:
-    """Return the kind of the folder's file system where a power cut empties it, else ""."""
+    """Return the kind of the folder's file system if a power cut empties it, else ""."""
     kind = _output_of("stat", "-f", "-c", "%T", str(folder))
     if kind == "overlayfs":  # a live system writes into a tmpfs below it, a container onto a disk
         upper = re.search(r"upperdir=([^,]+)", _output_of("findmnt", "-n", "-o", "OPTIONS", "-T", str(folder)))
@@ -128,7 +128,7 @@ def volatile_kind(folder: Path) -> str:
 
 
 def _output_of(*words: str) -> str:
-    """Return what a program printed; empty where it failed."""
+    """Return the output of a program."""
     return run_program(*words, only_reads=True).output.strip()
 
 
@@ -136,8 +136,8 @@ def _output_of(*words: str) -> str:
 
 
 def write_pages(pages: Sequence[tuple[str, bytes]], *, overwrite: bool = False) -> None:
-    """Write each page under its name. Raises Refused before any is written where one exists and may not be replaced, or
-    where a place cannot be written.
+    """Write each page under its name. Raises Refused before any is written if one exists and may not be replaced, and
+    if one cannot be written.
     """
     for name, _ in pages:
         refuse_existing(name, overwrite=overwrite)
@@ -145,13 +145,17 @@ def write_pages(pages: Sequence[tuple[str, bytes]], *, overwrite: bool = False) 
         write_file(name, content, overwrite=overwrite)
 
 
-def write_file(name: str, content: bytes, *, overwrite: bool = False, mode: int = 0o666, other: str = _OTHER) -> None:
-    """Write a file whole or not at all. `other`: what helps where it exists already. Raises Refused."""
+def write_file(
+    name: str, content: bytes, *, overwrite: bool = False, mode: int = 0o666, other: str = _EXISTS_HINT
+) -> None:
+    """Write a file atomically. `other`: the hint if it exists already. Raises Refused."""
     refuse_existing(name, overwrite=overwrite, other=other)
     try:
         target = Path(name).resolve() if overwrite else Path(name)
-        new = target.with_name(f".{target.name[:100]}.{os.getpid()}")  # what collects *.prom must not take it
-        with _file_for(target, new, replace=overwrite, mode=mode) as file:
+        new = target.with_name(
+            f".{target.name[:100]}.{os.getpid()}"
+        )  # not matched by *.prom, which node_exporter collects
+        with _new_file(target, new, replace=overwrite, mode=mode) as file:
             file.write(content)
     except FileExistsError as error:
         raise Refused(f"{name} exists already; nothing was written", hint=other) from error
@@ -159,8 +163,8 @@ def write_file(name: str, content: bytes, *, overwrite: bool = False, mode: int 
         raise Refused(f"{name} cannot be written: {_reason(error)}") from error
 
 
-def refuse_existing(name: str, *, overwrite: bool = False, other: str = _OTHER) -> None:
-    """Raise Refused for the name of a folder, of a file that may not be replaced, and of what is not a file."""
+def refuse_existing(name: str, *, overwrite: bool = False, other: str = _EXISTS_HINT) -> None:
+    """Raise Refused if the name is that of a folder, of a file that may not be replaced, or of anything but a file."""
     refuse_folder_name(name)
     target = Path(name)
     try:
@@ -184,28 +188,28 @@ _MODES: dict[str, _Mode] = {".tar": "w", ".tar.gz": "w:gz", ".tgz": "w:gz", ".ta
 
 
 def write_snapshot(path: str, entries: Iterable[tuple[str, str, bytes]], *, overwrite: bool = False) -> None:
-    """Write linux.snapshot's entries to a tar file, compressed as its name says. Raises Refused, before anything is
-    collected where it can.
+    """Write the entries of linux.snapshot to a tar file, compressed by its suffix. Raises Refused, if possible before
+    anything is collected.
     """
     refuse_folder_name(path)
     name = Path(path).name
     mode = next((mode for suffix, mode in _MODES.items() if name.endswith(suffix)), None)
     if mode is None:
-        raise Refused(f"{path} names no format of an archive", hint=f"name it like {name}.tar.xz")
+        raise Refused(f"{path} has no known suffix of an archive", hint=f"name it like {name}.tar.xz")
     refuse_existing(path, overwrite=overwrite)
     write_file(path, archive_of(entries, mode), overwrite=overwrite, mode=0o600)
 
 
 def archive_of(entries: Iterable[tuple[str, str, bytes]], mode: Literal["w", "w:gz", "w:xz"]) -> bytes:
-    """Return linux.snapshot's entries as a tar file."""
+    """Return the entries of linux.snapshot as a tar file."""
     archive = BytesIO()
     with tarfile.open(fileobj=archive, mode=mode, format=tarfile.PAX_FORMAT) as tar:
         for entry in entries:
-            _add(tar, *entry)
+            _add_entry(tar, *entry)
     return archive.getvalue()
 
 
-def _add(tar: "tarfile.TarFile", path: str, kind: str, content: bytes) -> None:
+def _add_entry(tar: "tarfile.TarFile", path: str, kind: str, content: bytes) -> None:
     """Add an entry; owner, time and mode are the same for all, so that the archive is reproducible."""
     info = tarfile.TarInfo(path)
     if kind == "directory":
@@ -221,8 +225,8 @@ _PNG_S = 120
 
 
 def png_of(svg: str) -> bytes:
-    """Return an SVG picture as PNG, twice as large; librsvg loads nothing from elsewhere. Raises Refused."""
+    """Render an SVG picture as PNG, twice as large; librsvg loads no other files. Raises Refused."""
     ended = run_program("rsvg-convert", "--zoom", "2", "--format", "png", stdin=svg.encode(), limit_s=_PNG_S)
     if ended.code or not ended.stdout:
-        raise Refused(f"rsvg-convert drew nothing: {ended.last_words or f'exit code {ended.code}'}")
+        raise Refused(f"rsvg-convert rendered nothing: {ended.last_words or f'exit code {ended.code}'}")
     return ended.stdout

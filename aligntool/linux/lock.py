@@ -1,4 +1,4 @@
-"""Lock a disk while it is changed, keep the machine awake, and tell the kernel of its new table."""
+"""Lock a disk while it is changed, inhibit sleep, and update the kernel's partitions."""
 
 import array
 import errno
@@ -23,11 +23,8 @@ from aligntool.linux.sysfs import on_battery, opened
 from aligntool.linux.users import block_number, kernel_name, locks_on, nodes_of, remaining_occupants, sysfs_folder
 from aligntool.units import Extent
 
-# Inform the running kernel of a disk's partitions, and wait for device nodes.
-
-# Device nodes of partitions: that they are there, are block devices, and show the bytes that were planned. A tool
-# that opens a node which is not there makes a plain file of it, and one that opens another disk's node destroys that
-# disk.
+# Verify the device nodes of partitions: that they exist, are block devices, and show the planned bytes. A tool that
+# opens a missing node creates a regular file, and one that opens another disk's node destroys that disk.
 
 _SYSFS_SECTOR = 512  # whatever the disk's sector is: Documentation/ABI/stable/sysfs-block
 _SETTLE_S = 20.0
@@ -35,13 +32,13 @@ _SETTLE_PAUSE_S = 0.1
 
 
 def settle() -> None:
-    """Wait until udev has finished; without udev there is nothing to wait for."""
+    """Wait until udev has processed its events; without udev return at once."""
     if find_program("udevadm") and Path("/run/udev/control").exists():
         run_program("udevadm", "settle", "--timeout=60")
 
 
 def wait_for_partition(disk: str, device: str, extent: Extent) -> None:
-    """Wait until `device` is that part of `disk`. Raises Stopped when it does not become so."""
+    """Wait until `device` is the partition of `disk` at `extent`. Raises Stopped if it is not in time."""
     deadline = time.monotonic() + _SETTLE_S
     settle()
     while why := partition_problem(disk, device, extent):
@@ -51,16 +48,16 @@ def wait_for_partition(disk: str, device: str, extent: Extent) -> None:
 
 
 def partition_problem(disk: str, device: str, extent: Extent) -> str:
-    """Return why `device` is not the partition of `disk` at `extent`; "": it is."""
-    node, whole = block_number(device), block_number(disk)
-    if not (node and whole):
-        return f"{disk if node else device} is not a block device"
-    folder = sysfs_folder(node)
+    """Return why `device` is not the partition of `disk` at `extent`, or "" if it is."""
+    device_number, disk_number = block_number(device), block_number(disk)
+    if not (device_number and disk_number):
+        return f"{disk if device_number else device} is not a block device"
+    folder = sysfs_folder(device_number)
     try:
         start, length = (int((folder / name).read_text()) * _SYSFS_SECTOR for name in ("start", "size"))
     except (OSError, ValueError):
         return "the kernel shows no partition of that name"
-    if folder.parent != sysfs_folder(whole):
+    if folder.parent != sysfs_folder(disk_number):
         return f"it is not a partition of {disk}"
     if Extent(start, length) != extent:
         return f"the kernel shows bytes {start}..{start + length} of {disk}, planned are {extent.start}..{extent.end}"
@@ -68,20 +65,20 @@ def partition_problem(disk: str, device: str, extent: Extent) -> str:
 
 
 def kernel_folder(device: str) -> Path | None:
-    """Return the folder of a block device in sysfs; None where the path is none."""
+    """Return the folder of a block device in sysfs, or None if the path is not a block device."""
     number = block_number(device)
     return sysfs_folder(number) if number else None
 
 
-# What the kernel believes about a disk's partitions: removed and announced again, without reading the table anew. A
-# re-read of the whole table (BLKRRPART) fails as soon as any partition is in use and shows what is parked, while
-# BLKPG touches one partition only.
+# The kernel's partitions of a disk are removed and added one by one, without a re-read of the table. A re-read of the
+# whole table (BLKRRPART) fails if any partition is in use, and would show parked partitions, while BLKPG affects one
+# partition only.
 
 # <linux/blkpg.h>
 _BLKPG = 0x1269
 _ADD, _DELETE = 1, 2
-_PARTITION = struct.Struct("qqi64s64s4x")  # start and length in bytes, number, two names that nobody uses
-_REQUEST = struct.Struct("iiiP")  # operation, flags, length of what follows, its address
+_BLKPG_PARTITION = struct.Struct("qqi64s64s4x")  # start and length in bytes, number, two unused names
+_BLKPG_REQUEST = struct.Struct("iiiP")  # operation, flags, length and address of the struct above
 
 _REREAD_S = 2.0  # udev opens a partition for a moment after every change
 _REREAD_PAUSE_S = 0.05
@@ -90,11 +87,11 @@ _REREAD_PAUSE_S = 0.05
 def forget_partitions(descriptor: int, numbers: Iterable[int]) -> None:
     """Remove partitions from the kernel. A number that it does not have is not an error.
 
-    Raises Refused for a partition that is in use, with those before it taken away; OSError for anything else.
+    Raises Refused if a partition is in use, after those before it were removed; OSError for any other error.
     """
     for number in numbers:
         try:
-            _forget(descriptor, number)
+            _forget_patiently(descriptor, number)
         except OSError as error:
             if error.errno == errno.EBUSY:
                 text = f"partition {number} is in use, so its node cannot be removed"
@@ -104,22 +101,23 @@ def forget_partitions(descriptor: int, numbers: Iterable[int]) -> None:
 
 
 def tell_partitions(descriptor: int, parts: Iterable[tuple[int, Extent]]) -> None:
-    """Add partitions to the kernel. Raises OSError: EBUSY where one overlaps another that the kernel has."""
+    """Add partitions to the kernel. Raises OSError: EBUSY if one overlaps a partition of the kernel."""
     for number, extent in parts:
-        _request(descriptor, _ADD, number, extent)
+        _blkpg(descriptor, _ADD, number, extent)
 
 
 class KernelView:
-    """The kernel's partitions of one disk; none for an image file, for which nothing is done.
+    """The kernel's partitions of one disk; an image file has none, and nothing is done.
 
-    A disk of which the kernel shows no partition when this is made (a loop device without partition scan) is left so.
+    If the kernel shows no partition of the disk at the beginning (a loop device without partition scan), `tell` adds
+    none.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         status = os.fstat(descriptor)
         self._folder = sysfs_folder(status.st_rdev) if stat.S_ISBLK(status.st_mode) else None
-        self._shows = bool(self.extents())
+        self._has_partitions = bool(self.extents())
 
     def numbers(self) -> tuple[int, ...]:
         return tuple(self.extents())
@@ -128,33 +126,33 @@ class KernelView:
         """Return the kernel's partitions by number, in bytes. An extended container is as short as it is shown."""
         if self._folder is None:
             return {}
-        found = {}
+        extents = {}
         for file in self._folder.glob("*/partition"):
             start, size = (int((file.parent / name).read_text()) for name in ("start", "size"))
-            found[int(file.read_text())] = Extent(start * _SYSFS_SECTOR, size * _SYSFS_SECTOR)
-        return dict(sorted(found.items()))
+            extents[int(file.read_text())] = Extent(start * _SYSFS_SECTOR, size * _SYSFS_SECTOR)
+        return dict(sorted(extents.items()))
 
     def forget(self, numbers: Collection[int]) -> None:
-        """Remove those of `numbers` that the kernel has, all of them or, when one is in use, none.
+        """Remove those of `numbers` that the kernel has: all, or none if one is in use.
 
-        Raises Refused when one is in use.
+        Raises Refused if one is in use.
         """
-        before = {number: extent for number, extent in self.extents().items() if number in numbers}
+        removed = {number: extent for number, extent in self.extents().items() if number in numbers}
         try:
-            forget_partitions(self._descriptor, before)
+            forget_partitions(self._descriptor, removed)
         except BaseException:
-            now = self.extents()
-            tell_partitions(self._descriptor, [one for one in before.items() if one[0] not in now])
+            current = self.extents()
+            tell_partitions(self._descriptor, [entry for entry in removed.items() if entry[0] not in current])
             raise
 
     def show(self, parts: Iterable[tuple[int, Extent]]) -> None:
-        """Add the partitions of a table that was just made, also on a disk that had none before.
+        """Add the partitions of a new table, also on a disk that had none before. Raises OSError.
 
         An extended container becomes as short as the kernel makes it (block/partitions/msdos.c).
 
-        Not libparted's own way (commitToOS): Debian's waits there for udev, which waits for the lock on the disk that
-        is locked meanwhile (debian/patches/udevadm-settle.patch). Raises OSError. A disk on which the kernel shows
-        no partitions at all (EINVAL: GENHD_FL_NO_PART) is left so.
+        libparted's commitToOS is not used: Debian's waits for udev, which waits for the lock that we hold on the disk
+        (debian/patches/udevadm-settle.patch). On a disk for which the kernel shows no partitions at all (EINVAL:
+        GENHD_FL_NO_PART), do nothing.
         """
         try:
             self._add(parts)
@@ -164,82 +162,82 @@ class KernelView:
 
     def tell(self, parts: Iterable[tuple[int, Extent]]) -> None:
         """Add those of `parts` that the kernel does not have."""
-        if self._shows:
+        if self._has_partitions:
             self._add(parts)
 
     def _add(self, parts: Iterable[tuple[int, Extent]]) -> None:
-        known = self.extents()
+        present = self.extents()
         if self._folder is None:
             return
         sector = int((self._folder / "queue/logical_block_size").read_text())
-        places = dict(parts)
-        for number, extent in places.items():
-            if number not in known:
-                holds = any(extent.contains(one) for other, one in places.items() if other != number)
-                shown = Extent(extent.start, max(sector, 1024)) if holds else extent
+        extents = dict(parts)
+        for number, extent in extents.items():
+            if number not in present:
+                is_container = any(extent.contains(one) for other, one in extents.items() if other != number)
+                shown = Extent(extent.start, max(sector, 1024)) if is_container else extent
                 tell_partitions(self._descriptor, [(number, shown)])
 
 
-def _forget(descriptor: int, number: int) -> None:
+def _forget_patiently(descriptor: int, number: int) -> None:
     deadline = time.monotonic() + _REREAD_S
     while True:
         try:
-            return _request(descriptor, _DELETE, number, Extent(0, 0))
+            return _blkpg(descriptor, _DELETE, number, Extent(0, 0))
         except OSError as error:
             if error.errno != errno.EBUSY or time.monotonic() > deadline:
                 raise
         time.sleep(_REREAD_PAUSE_S)
 
 
-def _request(descriptor: int, operation: int, number: int, extent: Extent) -> None:
-    body = array.array("B", _PARTITION.pack(extent.start, extent.length, number, b"", b""))
+def _blkpg(descriptor: int, operation: int, number: int, extent: Extent) -> None:
+    body = array.array("B", _BLKPG_PARTITION.pack(extent.start, extent.length, number, b"", b""))
     address, length = body.buffer_info()
-    fcntl.ioctl(descriptor, _BLKPG, _REQUEST.pack(operation, 0, length, address))
+    fcntl.ioctl(descriptor, _BLKPG, _BLKPG_REQUEST.pack(operation, 0, length, address))
 
 
-# The machine stays awake while a disk is being changed, and says so when it may not. It is courtesy, not safety: a
-# move survives a power cut, so nothing here is ever an error.
+# Inhibit sleep and shutdown while a disk is changed, and report if that is not possible. This is a convenience, not a
+# safety measure: a move survives a power cut, so nothing here is an error.
 
 _ANSWER_S = 5.0
-_HOLDING = ("sh", "-c", "echo; exec cat")  # speaks once the inhibition holds, ends with its standard input
+_HOLD_SHELL = ("sh", "-c", "echo; exec cat")  # prints a line when sleep is inhibited, ends with its stdin
 
 
 @contextmanager
 def awake(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
-    """Inhibit sleep and shutdown inside. Yields a sentence when they are not inhibited, otherwise an empty one.
+    """Inhibit sleep and shutdown within the context. Yield why they are not inhibited, or "".
 
-    The child lives as long as its standard input: it goes when this program goes, however that is. It is in a session
-    of its own, so that a Ctrl-C on the terminal does not reach it and no password is asked for there.
+    The child ends when its standard input is closed, so it ends with this program, however that ends. It has a session
+    of its own, so that a Ctrl-C on the terminal does not reach it and no password is requested there.
     """
     try:
-        child = subprocess.Popen(
-            (program, "--what=sleep:shutdown:idle", "--mode=block", "--who=aligntool", f"--why={why}", *_HOLDING),
+        inhibitor = subprocess.Popen(
+            (program, "--what=sleep:shutdown:idle", "--mode=block", "--who=aligntool", f"--why={why}", *_HOLD_SHELL),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0, start_new_session=True,
         )  # fmt: skip
     except OSError:
-        yield f"sleep and shutdown are not inhibited: {program} is not there"
+        yield f"sleep and shutdown are not inhibited: {program} not found"
         return
-    given, output = cast(IO[bytes], child.stdin), cast(IO[bytes], child.stdout)
+    stdin, stdout = cast(IO[bytes], inhibitor.stdin), cast(IO[bytes], inhibitor.stdout)
     try:
-        # Only where the inhibition holds the shell runs and prints. Nothing is written to a child that may be gone,
+        # The shell runs and prints only if sleep is inhibited. Nothing is written to a child that may have ended,
         # because a broken pipe would end this program.
-        ready, _, _ = select.select([output], [], [], _ANSWER_S)
-        granted = ready and os.read(output.fileno(), 1) == b"\n"
+        ready, _, _ = select.select([stdout], [], [], _ANSWER_S)
+        granted = ready and os.read(stdout.fileno(), 1) == b"\n"
         yield (
             "" if granted else f"sleep and shutdown are not inhibited: {program} was refused, or logind does not run"
         )
     finally:
-        given.close()
-        output.close()
+        stdin.close()
+        stdout.close()
         try:
-            child.wait(_ANSWER_S)
+            inhibitor.wait(_ANSWER_S)
         except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+            inhibitor.kill()
+            inhibitor.wait()
 
 
-# A disk taken for oneself before anything is written to it, and given back afterwards. What must be true before the
-# first write is opened, locked or refused here, and nowhere else.
+# Lock a disk before anything is written to it, and unlock it afterwards. All preconditions of the first write are
+# checked here, and nowhere else.
 
 _PATIENCE_S = 2.0  # udev and blkid hold the lock for a moment after every change
 _PAUSE_S = 0.05
@@ -247,22 +245,22 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class LockedDisk:
-    """A locked disk; valid inside `lock_disk` only."""
+    """A locked disk; valid only within the context of `lock_disk`."""
 
     device: DiskDevice
     kernel: KernelView
     is_block: bool
-    notes: tuple[str, ...]  # what the user should know, a sentence each
+    notes: tuple[str, ...]  # for the user, a sentence each
 
 
 @contextmanager
 def lock_disk(path: str, *, image_sector_size: int = 512) -> Iterator[LockedDisk]:
-    """Lock a disk: opened exclusively (O_EXCL: no mount, swap, array or mapping, now or later), locked as udev expects
-    (systemd, "Locking Block Device Access").
+    """Lock a disk: open it exclusively (O_EXCL: no mount, swap, array or mapping, now or later) and lock it as udev
+    expects (systemd, "Locking Block Device Access").
 
-    `image_sector_size` counts for an image file only. Raises Refused, with every reason that can be seen at once.
+    `image_sector_size` applies only to an image file. Raises Refused, with all reasons that can be found at once.
     """
-    with _taken(path) as descriptor, DiskDevice(descriptor, image_sector_size=image_sector_size) as device:
+    with _open_and_lock(path) as descriptor, DiskDevice(descriptor, image_sector_size=image_sector_size) as device:
         is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
         battery = ("the machine runs on its battery; plug it in",) if is_block and on_battery() else ()
         yield LockedDisk(device, KernelView(descriptor), is_block, battery)
@@ -270,17 +268,21 @@ def lock_disk(path: str, *, image_sector_size: int = 512) -> Iterator[LockedDisk
 
 @contextmanager
 def lock_partition(path: str) -> Iterator[DiskDevice]:
-    """Lock a partition in the same way, while its neighbours are in use. Its whole disk is locked, because udev honours
-    that lock before it reads a partition, but not opened exclusively.
+    """Lock a partition in the same way, while its neighbours may be in use. Its whole disk is locked, because udev
+    honours that lock before it reads a partition, but not opened exclusively.
 
-    Raises Refused, with every reason that can be seen at once.
+    Raises Refused, with all reasons that can be found at once.
     """
-    with _taken(path, whole=False) as descriptor:
+    with _open_and_lock(path, whole=False) as descriptor:
         status = os.fstat(descriptor)
-        names = nodes_of(status).values()
-        refuse(Refusal("in-use", path, one.what, one.end) for name in names for one in locks_on(f"/dev/{name}"))
+        node_names = nodes_of(status).values()
+        refuse(
+            Refusal("in-use", path, occupant.what, occupant.end)
+            for name in node_names
+            for occupant in locks_on(f"/dev/{name}")
+        )
         folder = sysfs_folder(status.st_rdev)
-        # A mapping's own lock is all there is.
+        # A mapping has no other lock than its own.
         disks = [f"/dev/{kernel_name(folder.parent)}"] if (folder / "partition").exists() else []
         with locked(disks), DiskDevice(descriptor) as device:
             yield device
@@ -288,15 +290,15 @@ def lock_partition(path: str) -> Iterator[DiskDevice]:
 
 @contextmanager
 def lock_for_others(path: str, why: str) -> Iterator[None]:
-    """Lock a disk or partition that a program of ours writes to: opened exclusively and locked. Raises Refused."""
-    with _taken(path, whole=None, and_posix=False), awake(f"{why}: {path}"):
+    """Lock a disk or partition to which a program that we run writes, and inhibit sleep. Raises Refused."""
+    with _open_and_lock(path, whole=None, and_posix=False), awake(f"{why}: {path}"):
         yield
 
 
 @contextmanager
 def alone(paths: Iterable[str]) -> Iterator[None]:
-    """Hold devices exclusively (open(2), O_EXCL on a block device), which a load on a member itself does not do.
-    Raises Refused where one is in use.
+    """Open devices exclusively (open(2), O_EXCL on a block device), for a load on a member, which does not do so
+    itself. Raises Refused if one is in use.
     """
     with ExitStack() as stack:
         for path in paths:
@@ -309,9 +311,9 @@ def alone(paths: Iterable[str]) -> Iterator[None]:
 
 @contextmanager
 def locked(disks: Iterable[str], *, shared: bool = False) -> Iterator[None]:
-    """Lock whole disks against udev (systemd, "Locking Block Device Access"): otherwise it would read the superblocks
-    of an array that has just been stopped, and start it again. Opened for reading only: udev reads the table of a whole
-    disk again when a writer closes it. `shared`: with others that only read. Raises Refused.
+    """Lock whole disks against udev (systemd, "Locking Block Device Access"), which would read the superblocks of an
+    array that has just been stopped, and start it again. Open them only for reading: udev re-reads the table of a whole
+    disk when a writer closes it. `shared`: share the lock with other readers. Raises Refused.
     """
     with ExitStack() as stack:
         for disk in dict.fromkeys(disks):
@@ -324,9 +326,9 @@ def locked(disks: Iterable[str], *, shared: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def _taken(path: str, *, whole: bool | None = True, and_posix: bool = True) -> Iterator[int]:
+def _open_and_lock(path: str, *, whole: bool | None = True, and_posix: bool = True) -> Iterator[int]:
     """Open and lock the path. `whole`: a disk; False: a partition; None: either."""
-    descriptor = _open(path, whole)
+    descriptor = _open_exclusively(path, whole)
     try:
         _flock(descriptor, path, and_posix=and_posix)
         yield descriptor
@@ -335,17 +337,17 @@ def _taken(path: str, *, whole: bool | None = True, and_posix: bool = True) -> I
             os.close(descriptor)
 
 
-def _open(path: str, whole: bool | None) -> int:
-    """Open the path, and check it again once it is open: another device may have got its name meanwhile."""
+def _open_exclusively(path: str, whole: bool | None) -> int:
+    """Open the path, then check that it is still the same device: another one may have got its name meanwhile."""
     try:
-        before = os.stat(path)  # noqa: PTH116 - the same call as the fstat below
-        _refuse_unfit(path, before, whole=whole)
-        _refuse_occupied(path, before)
-        exclusive = os.O_EXCL if stat.S_ISBLK(before.st_mode) else 0
+        status = os.stat(path)  # noqa: PTH116 - the same call as the fstat below
+        _refuse_unfit(path, status, whole=whole)
+        _refuse_occupied(path, status)
+        exclusive = os.O_EXCL if stat.S_ISBLK(status.st_mode) else 0
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY | exclusive)
     except OSError as error:
         raise _not_opened(path, error) from error
-    if not os.path.samestat(before, os.fstat(descriptor)):
+    if not os.path.samestat(status, os.fstat(descriptor)):
         os.close(descriptor)
         raise Refused(f"{path} became another device while it was opened", hint="try again")
     return descriptor
@@ -366,7 +368,7 @@ def _refuse_unfit(path: str, status: os.stat_result, *, whole: bool | None) -> N
 
 
 def refuse_partition(path: str, status: os.stat_result) -> None:
-    """Raise Refused for a part of a disk, which does not describe the disk."""
+    """Raise Refused for a partition, where a whole disk is required."""
     folder = sysfs_folder(status.st_rdev)
     if stat.S_ISBLK(status.st_mode) and (folder / "partition").exists():
         disk = f"/dev/{kernel_name(folder.parent)}"
@@ -375,29 +377,31 @@ def refuse_partition(path: str, status: os.stat_result) -> None:
 
 
 def _refuse_occupied(path: str, status: os.stat_result) -> None:
-    found = remaining_occupants(status)
-    if found:
-        reasons = "; ".join(one.what for one in found)
-        end = " && ".join(one.end for one in found)
-        raise Refused(f"{path} is in use: {reasons}", hint=end, code="in-use", subject=path)
+    remaining = remaining_occupants(status)
+    if remaining:
+        reasons = "; ".join(occupant.what for occupant in remaining)
+        commands = " && ".join(occupant.end for occupant in remaining)
+        raise Refused(f"{path} is in use: {reasons}", hint=commands, code="in-use", subject=path)
 
 
 def _not_opened(path: str, error: OSError) -> Refused:
-    word = shell_word(path)
+    quoted = shell_word(path)
     match error.errno:
         case errno.EBUSY:
-            return Refused(f"{path} is opened exclusively by another program", hint=f"sudo fuser -v {word}")
+            return Refused(f"{path} is opened exclusively by another program", hint=f"sudo fuser -v {quoted}")
         case errno.EACCES | errno.EPERM if path.startswith("/dev/"):
             return Refused(f"{path} may not be written by this user", hint="type the same after sudo")
         case errno.EACCES:
-            return Refused(f"{path} may not be written by this user", hint=f"chmod u+w {word}")
+            return Refused(f"{path} may not be written by this user", hint=f"chmod u+w {quoted}")
         case errno.EPERM:
-            return Refused(f"{path} may not be written by anybody", hint=f"sudo chattr -i {word}")
-    return Refused(f"{path} cannot be opened to write: {error.strerror}", hint=f"ls -l {word}")
+            return Refused(f"{path} is immutable", hint=f"sudo chattr -i {quoted}")
+    return Refused(f"{path} cannot be opened to write: {error.strerror}", hint=f"ls -l {quoted}")
 
 
 def _flock(descriptor: int, path: str, *, and_posix: bool = False, shared: bool = False) -> None:
-    """Lock it with flock, and check for POSIX locks of other programs, such as QEMU's on the disks of its machines."""
+    """Lock the file with flock. `and_posix`: also check for POSIX locks of other programs, such as QEMU's on the disks
+    of its machines. Raises Refused.
+    """
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:

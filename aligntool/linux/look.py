@@ -1,4 +1,4 @@
-"""Read a machine, a captured tree or images into an Inventory."""
+"""Read a machine, a captured tree or disk images into an Inventory."""
 
 import os
 import time
@@ -25,10 +25,9 @@ from aligntool.linux.targets import Given, find_target, open_sysroot, override, 
 from aligntool.system import Manifest, System
 from aligntool.values import dataclass
 
-# NvmeFacts and AtaFacts of one disk, from wherever they can be had. It decides whom to ask: a file that the kernel
-# keeps goes before a command to the drive.
+# Read NvmeFacts and AtaFacts of a disk. A file of the kernel takes precedence over a command to the drive.
 
-# Where a snapshot keeps the pages, NAME.ctrl, NAME.ns, NAME.hmb and NAME.health; and what it says of itself.
+# The places in a snapshot of the pages, NAME.ctrl, NAME.ns, NAME.hmb and NAME.health; and of its manifest.
 CAPTURED_IDENTIFY, MANIFEST = "/aligntool/identify", "/aligntool/manifest.json"
 
 
@@ -39,7 +38,7 @@ def nvme_controllers(tree: Tree, block: Block) -> tuple[str, ...]:
         return (above,)
     paths = [tree.real(f"{block.path}/multipath/{name}") for name in tree.names(f"{block.path}/multipath")]
     found = [path.rpartition("/")[0] for path in paths if path]
-    if not found:  # before Linux 6.15 sysfs does not say which of the subsystem's controllers have the namespace
+    if not found:  # before Linux 6.15 sysfs does not show which of the subsystem's controllers have the namespace
         names = [name for name in tree.names(above) if name[4:].isdigit() and name.startswith("nvme")]
         found = [real for name in names if (real := tree.real(f"{above}/{name}"))]
     return tuple(dict.fromkeys(found))
@@ -47,9 +46,9 @@ def nvme_controllers(tree: Tree, block: Block) -> tuple[str, ...]:
 
 def read_nvme(tree: Tree, block: Block, controllers: tuple[str, ...], descriptor: int | None) -> tuple[NvmeFacts, bool]:
     """Return the facts, and whether Identify itself was read."""
-    pages = _captured(tree, block) if descriptor is None else _asked(tree, block, descriptor)
+    pages = _captured_pages(tree, block) if descriptor is None else _query_pages(tree, block, descriptor)
     facts = identify.decode_nvme(pages[0] or b"", pages[1] or b"")
-    granted = 0 if facts.hmb_preferred == 0 else None  # a drive that wants none gets none
+    granted = 0 if facts.hmb_preferred == 0 else None  # a drive that requests none gets none
     facts = replace(
         facts,
         hmb_granted=identify.decode_hmb(*pages[2]) if pages[2] is not None else granted,
@@ -63,14 +62,14 @@ def read_nvme(tree: Tree, block: Block, controllers: tuple[str, ...], descriptor
 Pages = tuple[bytes | None, bytes | None, tuple[int, bytes] | None]
 
 
-def _asked(tree: Tree, block: Block, descriptor: int) -> Pages:
+def _query_pages(tree: Tree, block: Block, descriptor: int) -> Pages:
     controller = commands.identify_controller(descriptor)
     namespace = commands.identify_namespace(descriptor, tree.number(f"{block.path}/nsid"))
     wants = identify.decode_nvme(controller or b"", b"").hmb_preferred
     return controller, namespace, commands.get_host_memory_buffer(descriptor) if wants else None
 
 
-def _captured(tree: Tree, block: Block) -> Pages:
+def _captured_pages(tree: Tree, block: Block) -> Pages:
     if tree.live:
         return None, None, None
     place = f"{CAPTURED_IDENTIFY}/{block.sysname}"
@@ -80,14 +79,14 @@ def _captured(tree: Tree, block: Block) -> Pages:
 
 
 def captured_health(tree: Tree, block: Block) -> tuple[str | None, Health | None]:
-    """Return what a captured drive predicted of its own failure, and its health; no drive is asked."""
+    """Return the predicted failure and the health of a captured drive; no drive is queried."""
     log = None if tree.live else tree.content(f"{CAPTURED_IDENTIFY}/{block.sysname}.health", commands.HEALTH_LENGTH)
     return commands.of_health_log(log) if log and len(log) == commands.HEALTH_LENGTH else (None, None)
 
 
 def read_ata(tree: Tree, block: Block, kind: DiskKind, descriptor: int | None) -> bytes:
-    """Return the IDENTIFY data. The kernel read VPD page 89h at boot: no command, no root, in captured trees too.
-    Otherwise by SG_IO.
+    """Return the IDENTIFY data, or b"". It is in VPD page 89h, which the kernel read at boot: this requires no command
+    and no root, and works in captured trees. Without the page, query the drive by SG_IO.
     """
     data = identify.identify_in_vpd(tree.content(f"{block.device}/vpd_pg89", 4096))
     if data is None and descriptor is not None and kind is DiskKind.ATA:
@@ -95,17 +94,17 @@ def read_ata(tree: Tree, block: Block, kind: DiskKind, descriptor: int | None) -
     return data or b""
 
 
-# One disk, from everything that can be seen of it. This is where sysfs, udev, the table on the disk and the drive's
-# own word are put together; each of them is read elsewhere.
+# Read one disk: combine sysfs, udev, the table on the disk and the drive's identify data, each of which another module
+# reads.
 
 CAPTURED = Unseen(WHAT, "a captured tree holds no sectors of the disk")
 NO_IDENTIFY = Unseen("NVMe Identify", "the captured tree does not hold it")
 _CARDS = (DiskKind.SD, DiskKind.EMMC)
-_ON_THE_BUS = (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI, DiskKind.VIRTIO, DiskKind.USB, DiskKind.OTHER)
+_DRIVES = (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI, DiskKind.VIRTIO, DiskKind.USB, DiskKind.OTHER)
 
 
 class Looker:
-    """The data of the machine that reading each disk needs. `wake`: read disks that are asleep, too."""
+    """Reads disks; it has the data of the machine that all of them need. `wake`: also read disks that are asleep."""
 
     def __init__(self, tree: Tree, given: Given, *, wake: bool) -> None:
         self.around = Surroundings(tree, UdevDatabase(tree), read_mounts(tree))
@@ -113,7 +112,7 @@ class Looker:
         self._numa: dict[str, int | None] = {}
 
     def look_at(self, block: Block, pulse: Pulse = SILENT, closed: Unseen | None = None) -> Disk:
-        """Return the disk from sysfs, udev and, opened, from itself. `closed`: why it is not to be opened."""
+        """Read a disk from sysfs, udev and, if it can be opened, from itself. `closed`: why it must not be opened."""
         number = self.around.tree.text(f"{block.path}/dev")
         record = self.around.udev.record(number, block.sysname)
         kind = devices.find_kind(self.around.tree, block, record)
@@ -123,60 +122,58 @@ class Looker:
             kernel = kernel or partitions.read_mapped_partitions(self.around, block)
         if not self.around.tree.live:
             closed = CAPTURED
-        disk, seen = self._opened(block, kind, record, limits, pulse, closed, partitioned=bool(kernel))
+        disk, seen = self._open_and_read(block, kind, record, limits, pulse, closed, partitioned=bool(kernel))
         node = f"/dev/{block.name}"
         return replace(
             _with_contents(disk, seen, kernel, record),
             limits_given=limits_given,
             mounted_at=self.around.mounts.of(number, node, *_aliases(disk, record)),
-            unseen=(*seen.unseen, *disk.unseen, *self._unknown(block, disk, kernel)),
+            unseen=(*seen.unseen, *disk.unseen, *self._missing_facts(block, disk, kernel)),
         )
 
-    def _unknown(self, block: Block, disk: Disk, kernel: Sequence[KernelPartition]) -> Iterator[Unseen]:
-        """Yield what sysfs always has, and this one lacks: a capture with holes, or a device that is going away."""
+    def _missing_facts(self, block: Block, disk: Disk, kernel: Sequence[KernelPartition]) -> Iterator[Unseen]:
+        """Yield the facts that sysfs always has and lacks here: an incomplete capture, or a device being removed."""
         if disk.size is None:
             yield Unseen("size", f"{block.path}/size cannot be read", gap=Gap.DISK)
         if missing := partitions.unreadable_partitions(self.around.tree, block, kernel):
             yield Unseen("partitions", f"start or size of {', '.join(missing)} cannot be read", gap=Gap.DISK)
 
-    def _opened(
+    def _open_and_read(
         self, block: Block, kind: DiskKind, record: Record, limits: IoLimits, pulse: Pulse, closed: Unseen | None,
         *, partitioned: bool,
     ) -> tuple[Disk, Contents]:  # fmt: skip
-        opened = closed or self._open(block, pulse)
-        if isinstance(opened, Unseen):
-            return self._described(block, kind, record, limits, None), replace(NOT_READ, unseen=(opened,))
+        descriptor = closed or self._open(block, pulse)
+        if isinstance(descriptor, Unseen):
+            return self._describe(block, kind, record, limits, None), replace(NOT_READ, unseen=(descriptor,))
         try:
-            disk = self._described(block, kind, record, limits, opened)
-            if devices.spun_down(opened, kind, disk.rotational):
+            disk = self._describe(block, kind, record, limits, descriptor)
+            if devices.spun_down(descriptor, kind, disk.rotational):
                 if not self.wake:
                     return disk, replace(NOT_READ, unseen=(devices.left_asleep(),))
                 pulse.ask_for_patience()
             if partitioned:
-                devices.forget_cached(opened)
-            reader = BeatingReader(FileReader(opened, os.lseek(opened, 0, os.SEEK_END)), pulse.beat)
+                devices.forget_cached(descriptor)
+            reader = BeatingReader(FileReader(descriptor, os.lseek(descriptor, 0, os.SEEK_END)), pulse.beat)
             return disk, read_contents(reader, sector_size=limits.logical_block_size)
         except OSError as error:
             return disk, replace(NOT_READ, unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}", gap=Gap.DISK),))
         finally:
-            os.close(opened)
+            os.close(descriptor)
 
     def _open(self, block: Block, pulse: Pulse) -> int | Unseen:
         tree = self.around.tree
         if tree.number(f"{block.path}/size") == 0:
             return Unseen(WHAT, f"{block.name} is empty: no medium in it, or nothing attached", gap=Gap.EMPTY)
-        if stuck := devices.blocked(tree, block):
-            return stuck
+        if reason := devices.blocked(tree, block):
+            return reason
         if devices.suspended(tree, block):
             if not self.wake:
                 return devices.left_asleep()
             pulse.ask_for_patience()
         return devices.open_to_read(f"/dev/{block.name}")
 
-    def _described(
-        self, block: Block, kind: DiskKind, record: Record, limits: IoLimits, descriptor: int | None
-    ) -> Disk:
-        """Return everything except the content of the disk."""
+    def _describe(self, block: Block, kind: DiskKind, record: Record, limits: IoLimits, descriptor: int | None) -> Disk:
+        """Return the disk with everything but its content."""
         tree, path = self.around.tree, block.path
         identity = devices.read_identity(tree, block, kind, record)
         size = tree.number(f"{path}/size")
@@ -206,7 +203,7 @@ class Looker:
                 allocation_unit=identify.read_allocation_unit(tree.text(f"{block.device}/ssr")),
                 links=self._links((block.device,)),
             )
-        if kind in _ON_THE_BUS:
+        if kind in _DRIVES:
             return self._as_drive(disk, block, record, identity, descriptor)
         mapping = {DiskKind.DM: devices.read_mapping, DiskKind.LOOP: devices.backing_file}.get(kind)
         array = devices.read_array(tree, path, record) if kind is DiskKind.MD else None
@@ -256,8 +253,8 @@ class Looker:
         return tuple(links for device in paths if (links := self.topology.links(device)))
 
     def _numa_node(self, path: str) -> int | None:
-        """Return the NUMA node of the device or the nearest one above it that has one; -1: not reported by the
-        firmware.
+        """Return the NUMA node of the device, or of the nearest device above it that has one; None for -1, which means
+        that the firmware did not report it.
         """
         if path in self._numa:
             return self._numa[path]
@@ -279,7 +276,7 @@ def _with_contents(disk: Disk, seen: Contents, kernel: Sequence[KernelPartition]
         table_read=seen.table_read,
         partitions=parts,
         kernel_partitions=()
-        if disk.kind is DiskKind.DM  # the kernel has none there: what is known of them is the table itself
+        if disk.kind is DiskKind.DM  # the kernel has no partitions of a mapping: they are read from its table
         else tuple((part.number, part.extent) for part in kernel),
         content=seen.content,
         content_read=seen.content_read,
@@ -289,7 +286,7 @@ def _with_contents(disk: Disk, seen: Contents, kernel: Sequence[KernelPartition]
 
 
 def _aliases(disk: Disk, record: Record) -> tuple[str, ...]:
-    """Return other nodes under which a stacked device is mounted: /dev/mapper/NAME, /dev/md/NAME."""
+    """Return other nodes by which a stacked device may be mounted: /dev/mapper/NAME, /dev/md/NAME."""
     if disk.kind not in (DiskKind.DM, DiskKind.MD):
         return ()
     name = record.get("DM_NAME")
@@ -309,17 +306,17 @@ def _flag(text: str | None) -> bool | None:
     return None if text not in ("0", "1") else text == "1"
 
 
-# Looking: the machine, or the disks and images that the user names, become an Inventory.
+# Read the machine, or the disks and images that the user named, into an Inventory.
 #
-# This only decides what is looked at, in which order, and what becomes of a target that cannot be; the
-# looking itself is done elsewhere, on this machine in a child process with a deadline (linux/process).
+# The code below decides only what is read, in which order, and what is reported for a target that cannot be read; on
+# this machine the reading runs in a child process with a deadline (linux/process).
 
 T = TypeVar("T")
 Job = Callable[[Pulse], T]
 
 _NOTHING_GIVEN = Given()
 _NOT_NEEDED = Unseen(WHAT, "not needed here")
-_FILES_S = 60.0  # for mdadm.conf, fstab and every initramfs, which are unpacked
+_SYSTEM_FILES_S = 60.0  # for mdadm.conf, fstab and every initramfs, which are unpacked
 
 
 def look(
@@ -333,39 +330,38 @@ def look(
     silence_s: float = SILENCE_S,
     keep_going: bool = False, known: bool = True,
 ) -> Inventory:  # fmt: skip
-    """Return every disk of the machine, or the targets. `sysroot`: a captured tree is read instead, and nothing else.
-    `files`: where there is an array, also the files of the system that assemble it, which takes seconds. `arrays`:
-    every running array as well, named or not; disks that are neither named nor below an array, where none is named, are
-    read from sysfs only and not opened. `silence_s`: how long to wait for a disk. `known`: refuse a file in which
-    nothing is recognised.
+    """Return all disks of the machine, or the targets. `sysroot`: read only this captured tree. `files`: if there is an
+    array, also read the files of the system that assemble it, which takes seconds. `arrays`: also return every running
+    array, named or not; without targets, disks that are not below an array are then read from sysfs only and not
+    opened. `silence_s`: how long to wait for a disk. `known`: refuse a file in which nothing is recognised.
 
-    Raises Refused when none of the targets can be looked at, or when one gives no answer; with `keep_going` they are
-    named in the inventory's `unseen`.
+    Raises Refused if none of the targets can be read, or if one does not answer; with `keep_going` they are listed in
+    the inventory's `unseen`.
     """
     with open_sysroot(sysroot) as tree:
-        looking = _Looking(tree, given, wake or bool(targets), silence_s, known)
+        machine = _Machine(tree, given, wake or bool(targets), silence_s, known)
         if not targets:
-            return _inventory(looking, looking.all_disks(arrays=arrays), files=files)
-        found = looking.named(targets)
-        disks = [one for one in found if isinstance(one, Disk)]
-        refused = [(name, one) for name, one in zip(targets, found, strict=True) if isinstance(one, Refused)]
+            return _inventory(machine, machine.all_disks(arrays=arrays), files=files)
+        results = machine.named(targets)
+        disks = [item for item in results if isinstance(item, Disk)]
+        refused = [(name, item) for name, item in zip(targets, results, strict=True) if isinstance(item, Refused)]
         if not keep_going:
             if not disks:
-                refuse(one for _, refusal in refused for one in refusal.refusals)
-            late = [(disk, one) for disk in disks for one in disk.unseen if one.gap is Gap.NO_ANSWER]
-            refuse(Refusal("no-answer", disk.path, f"{disk.path} {one.why}", one.hint) for disk, one in late)
+                refuse(item for _, refusal in refused for item in refusal.refusals)
+            late_disks = [(disk, item) for disk in disks for item in disk.unseen if item.gap is Gap.NO_ANSWER]
+            refuse(Refusal("no-answer", disk.path, f"{disk.path} {item.why}", item.hint) for disk, item in late_disks)
         unique = {disk.path: disk for disk in disks}
-        for disk in looking.arrays() if arrays else ():
+        for disk in machine.arrays() if arrays else ():
             unique.setdefault(disk.path, disk)
         images = tuple(disk for disk in unique.values() if disk.kind is DiskKind.IMAGE)
         blocks = [disk for disk in unique.values() if disk.kind is not DiskKind.IMAGE]
-        seen = _inventory(looking, blocks, files=files) if blocks else Inventory((), manifest=read_manifest(tree))
+        seen = _inventory(machine, blocks, files=files) if blocks else Inventory((), manifest=read_manifest(tree))
         unseen = tuple(Unseen(name, str(refusal), refusal.hint, Gap.DISK) for name, refusal in refused)
         return replace(seen, disks=(*seen.disks, *images), unseen=unseen)
 
 
 def read_manifest(tree: Tree) -> Manifest:
-    """Return what a snapshot says of itself, each text if it is one; of this machine, that it is looked at now."""
+    """Return the manifest of a snapshot, empty if it is not valid; for this machine, the time and the version."""
     if tree.live:
         return Manifest(now(), __version__)
     try:
@@ -376,13 +372,13 @@ def read_manifest(tree: Tree) -> Manifest:
 
 
 def now() -> str:
-    """Return the time in UTC, as ISO 8601 has it."""
+    """Return the current time in UTC, in the format of ISO 8601."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 @dataclass(frozen=True, slots=True)
-class _Looking:
-    """One look at a machine. `wake`: read disks that are asleep, too; a disk that the user names is always read."""
+class _Machine:
+    """A machine to read. `wake`: also read disks that are asleep; disks that the user named always are."""
 
     tree: Tree
     given: Given
@@ -391,36 +387,36 @@ class _Looking:
     known: bool
 
     def all_disks(self, *, arrays: bool) -> list[Disk]:
-        """Return all disks. A device whose attributes cannot be listed in time does not stop the others."""
-        blocks = self._in_time(lambda _: devices.list_blocks(self.tree)) or devices.list_names(self.tree)
+        """Return all disks. A device whose attributes cannot be listed in time does not prevent reading the others."""
+        blocks = self._within_deadline(lambda _: devices.list_blocks(self.tree)) or devices.list_names(self.tree)
         if not arrays:
             return self._look_at(blocks)
-        needed = self._in_time(lambda _: _arrays_and_below(self.tree, blocks)) or frozenset()
+        needed = self._within_deadline(lambda _: _arrays_and_below(self.tree, blocks)) or frozenset()
         opened = self._look_at([block for block in blocks if block.name in needed])
         return opened + self._look_at([block for block in blocks if block.name not in needed], _NOT_NEEDED)
 
     def arrays(self) -> list[Disk]:
-        """Return the running arrays of sysfs and udev."""
-        blocks = self._in_time(lambda _: _arrays(self.tree, devices.list_blocks(self.tree)))
+        """Return the running arrays, from sysfs and udev."""
+        blocks = self._within_deadline(lambda _: _arrays(self.tree, devices.list_blocks(self.tree)))
         return self._look_at(blocks or [], _NOT_NEEDED)
 
     def system(self, disks: Sequence[Disk]) -> tuple[System | None, tuple[Unseen, ...]]:
-        """Return the system's files; only where there is an array, because images are unpacked for it. A captured
-        tree may have none.
+        """Return the system's files, only if there is an array, because initramfs images are unpacked for it. A
+        captured tree may have none.
         """
         if not any(disk.array for disk in disks) and not self.tree.names(RECORDS):
             return None, ()
-        if seen := self._in_time(lambda _: (read_system(self.tree),), _FILES_S):
+        if seen := self._within_deadline(lambda _: (read_system(self.tree),), _SYSTEM_FILES_S):
             return seen[0], ()
-        why = f"did not answer within {_FILES_S:g} s"
+        why = f"did not answer within {_SYSTEM_FILES_S:g} s"
         return None, (Unseen("mdadm.conf, fstab and initramfs", why, "sudo dmesg", Gap.NO_ANSWER),)
 
     def named(self, targets: Sequence[str]) -> list[Disk | Refused]:
-        """Return each target, or why it cannot be read. Every one is tried: all reasons are reported at once."""
-        looker = self._looker()
-        found = self._twice([partial(self._target, target, looker) for target in targets], None)
-        late = self._no_answer().why
-        return [one or Refused(f"{target} {late}") for target, one in zip(targets, found, strict=True)]
+        """Return the disk of each target, or why it cannot be read. All are tried, so that all reasons are reported."""
+        looker = self._cached_looker()
+        found = self._with_retry([partial(self._target, target, looker) for target in targets], None)
+        no_answer = self._no_answer().why
+        return [disk or Refused(f"{target} {no_answer}") for target, disk in zip(targets, found, strict=True)]
 
     def _target(self, target: str, looker: Callable[[], Looker], pulse: Pulse, closed: Unseen | None) -> Disk | Refused:
         try:
@@ -432,45 +428,45 @@ class _Looking:
             disk = looker().look_at(block, pulse, closed)
         except Refused as refusal:
             return refusal
-        missing = tuple(replace(one, gap=Gap.DISK) if one.gap is Gap.EMPTY else one for one in disk.unseen)
+        missing = tuple(replace(unseen, gap=Gap.DISK) if unseen.gap is Gap.EMPTY else unseen for unseen in disk.unseen)
         return replace(disk, unseen=missing)
 
     def _look_at(self, blocks: Sequence[Block], closed: Unseen | None = None) -> list[Disk]:
-        """Return each disk; one without an answer is described from sysfs alone, or by its name where that
-        hangs, too.
-        """
-        looker = self._looker()
-        found = self._twice([partial(self._disk, block, looker) for block in blocks], closed)
-        for index, (block, one) in enumerate(zip(blocks, found, strict=True)):
-            if one is None:
+        """Return the disks; without an answer describe a disk from sysfs alone, or by its name if that hangs, too."""
+        looker = self._cached_looker()
+        found = self._with_retry([partial(self._disk, block, looker) for block in blocks], closed)
+        for index, (block, found_disks) in enumerate(zip(blocks, found, strict=True)):
+            if found_disks is None:
                 bare = Disk(block.name, f"/dev/{block.name}", DiskKind.OTHER, None, IoLimits())
                 found[index] = [replace(bare, unseen=(self._no_answer(),))]
-        return [disk for one in found for disk in one or ()]
+        return [disk for found_disks in found for disk in found_disks or ()]
 
     def _disk(self, block: Block, looker: Callable[[], Looker], pulse: Pulse, closed: Unseen | None) -> list[Disk]:
         return [looker().look_at(block, pulse, closed)] if devices.is_disk(self.tree, block) else []
 
-    def _twice(self, looks: Sequence[Callable[..., T]], closed: Unseen | None) -> list[T | None]:
-        """Return the results; a disk without an answer is tried once more, without opening anything."""
-        found = self._all_in_time([partial(one, closed=closed) for one in looks])
-        late = [index for index, one in enumerate(found) if one is None]
-        again = self._all_in_time([partial(looks[index], closed=self._no_answer()) for index in late])
-        for index, one in zip(late, again, strict=True):
-            found[index] = one
+    def _with_retry(self, jobs: Sequence[Callable[..., T]], closed: Unseen | None) -> list[T | None]:
+        """Return the results; retry a disk that does not answer once, without opening it."""
+        found = self._all_within_deadline([partial(job, closed=closed) for job in jobs])
+        late = [index for index, result in enumerate(found) if result is None]
+        again = self._all_within_deadline([partial(jobs[index], closed=self._no_answer()) for index in late])
+        for index, result in zip(late, again, strict=True):
+            found[index] = result
         return found
 
-    def _looker(self) -> Callable[[], Looker]:
-        """Return what makes the Looker of all disks, once, in the process that needs it."""
+    def _cached_looker(self) -> Callable[[], Looker]:
+        """Return a function that makes the Looker of all disks, once in each process that calls it."""
         return cache(lambda: Looker(self.tree, self.given, wake=self.wake))
 
     def _no_answer(self) -> Unseen:
         return Unseen(WHAT, f"did not answer within {self.silence_s:g} s", "sudo dmesg", Gap.NO_ANSWER)
 
-    def _in_time(self, job: Job[T], silence_s: float | None = None) -> T | None:
-        """Return the answers in time; a captured tree consists of files, and is read in this process."""
+    def _within_deadline(self, job: Job[T], silence_s: float | None = None) -> T | None:
+        """Return the result, or None after the deadline; a captured tree consists of files, and is read in this
+        process.
+        """
         return answer_of(job, silence_s or self.silence_s) if self.tree.live else job(SILENT)
 
-    def _all_in_time(self, jobs: Sequence[Job[T]]) -> list[T | None]:
+    def _all_within_deadline(self, jobs: Sequence[Job[T]]) -> list[T | None]:
         if not self.tree.live:
             return [job(SILENT) for job in jobs]
         answers = dict(answers_of(jobs, self.silence_s))
@@ -478,7 +474,7 @@ class _Looking:
 
 
 def _arrays_and_below(tree: Tree, blocks: Sequence[Block]) -> frozenset[str]:
-    """Return the kernel's names of running arrays and of the disks below them."""
+    """Return the kernel names of running arrays and of the disks below them."""
     running = _arrays(tree, blocks)
     below = {name for block in running for name in devices.names_at_the_bottom(tree, block.path)}
     return frozenset(below | {block.name for block in running})
@@ -488,8 +484,8 @@ def _arrays(tree: Tree, blocks: Sequence[Block]) -> list[Block]:
     return [block for block in blocks if tree.exists(f"{block.path}/md")]
 
 
-def _inventory(looking: _Looking, found: Sequence[Disk], *, files: bool) -> Inventory:
+def _inventory(machine: _Machine, found: Sequence[Disk], *, files: bool) -> Inventory:
     disks = partitions.without_mapped_partitions(found)
-    system, unseen = looking.system(disks) if files else (None, ())
-    adapters, captured = find_adapters(looking.tree), not looking.tree.live
-    return Inventory(disks, find_uplinks(disks), adapters, unseen, system, captured, read_manifest(looking.tree))
+    system, unseen = machine.system(disks) if files else (None, ())
+    adapters, captured = find_adapters(machine.tree), not machine.tree.live
+    return Inventory(disks, find_uplinks(disks), adapters, unseen, system, captured, read_manifest(machine.tree))

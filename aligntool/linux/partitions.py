@@ -1,4 +1,4 @@
-"""Read the partitions of a disk: from the kernel, from the table, and both merged."""
+"""Read the partitions of a disk from the kernel, and merge them with those of its table."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,8 +13,8 @@ from aligntool.linux.sysfs import Mounts, Record, Tree, UdevDatabase, as_number
 from aligntool.units import Extent
 from aligntool.values import dataclass
 
-# The partitions that the kernel has, and what udev knows of them. sysfs counts in 512-byte units whatever the disk's
-# sectors, and never says what type a partition has.
+# The kernel's partitions, with udev's records. sysfs counts in 512-byte units whatever the disk's sectors are, and does
+# not report the type of a partition.
 
 EXTENDED_TYPES = frozenset(("0x5", "0xf", "0x85"))
 MOST_PRIMARIES = 4
@@ -38,7 +38,7 @@ class KernelPartition:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is the same for every disk of one look, read once."""
+    """The data that all disks of a machine share, read once."""
 
     tree: Tree
     udev: UdevDatabase
@@ -46,7 +46,7 @@ class Surroundings:
 
 
 def read_kernel_partitions(around: Surroundings, block: Block) -> tuple[KernelPartition, ...]:
-    """Return them ordered by number, each number once. An entry without start and size is not a partition."""
+    """Return the kernel's partitions by number, each number once. Entries without start and size are omitted."""
     names = [name for name in around.tree.names(block.path) if name.startswith(block.sysname)]
     return _by_number(_read_sysfs(around, f"{block.path}/{name}", name, block.sysname) for name in names)
 
@@ -59,8 +59,8 @@ def _by_number(read: Iterable[KernelPartition | None]) -> tuple[KernelPartition,
 
 
 def unreadable_partitions(tree: Tree, block: Block, known: Sequence[KernelPartition]) -> list[str]:
-    """Return the names of partitions that sysfs shows without a start or a size; the disk's own, where it shows no
-    attribute of the disk at all.
+    """Return the names of partitions without a readable start or size; the name of the disk if none of its attributes
+    can be listed.
     """
     names = tree.names(block.path)
     seen = {part.node.replace("/", "!") for part in known}
@@ -70,7 +70,7 @@ def unreadable_partitions(tree: Tree, block: Block, known: Sequence[KernelPartit
 
 
 def _partition_number(name: str, disk: str) -> int | None:
-    """Return the number, from a name as made by block/genhd.c."""
+    """Return the number in a partition's name (block/genhd.c), or None."""
     digits = name.removeprefix(disk).removeprefix("p")
     number = as_number(digits)
     return number if number is not None and number >= 0 and digits == str(number) else None
@@ -84,20 +84,20 @@ def _read_sysfs(around: Surroundings, path: str, name: str, disk: str) -> Kernel
         return None
     device, node = tree.text(f"{path}/dev"), name.replace("!", "/")
     extent, mounted = Extent(start * SYSFS_SECTOR, size * SYSFS_SECTOR), around.mounts.of(device, f"/dev/{node}")
-    shift, discard = _signed(tree.number(f"{path}/alignment_offset")), tree.number(f"{path}/discard_alignment")
+    shift, discard = _as_signed(tree.number(f"{path}/alignment_offset")), tree.number(f"{path}/discard_alignment")
     record = around.udev.record(device, name)
     return KernelPartition(number, extent, node, shift, discard, names_above(tree, path), mounted, record)
 
 
-def _signed(offset: int | None) -> int | None:
-    """Return a signed offset: −1 on a partition of an array whose members contradict each other is printed as
-    4294967295 (block/partitions/core.c, part_alignment_offset_show; genhd.c prints −1 for the array itself).
+def _as_signed(offset: int | None) -> int | None:
+    """Return a signed offset: −1, for a partition of an array with contradictory members, is printed as 4294967295
+    (block/partitions/core.c, part_alignment_offset_show; genhd.c prints −1 for the array itself).
     """
     return offset - (1 << 32) if offset is not None and offset >= 1 << 31 else offset
 
 
 def told_table(record: Record, partitions: Sequence[KernelPartition], sector_size: int | None) -> Table | None:
-    """Return the kind of table as udev names it; UNKNOWN where only the kernel's partitions show that there is one."""
+    """Return the table as udev records it; its label is UNKNOWN if only the kernel's partitions show that it exists."""
     schemes = (part.record.get("ID_PART_ENTRY_SCHEME") for part in partitions)
     scheme = record.get("ID_PART_TABLE_TYPE") or next(filter(None, schemes), None)
     if scheme is None and not partitions:
@@ -112,7 +112,7 @@ def told_table(record: Record, partitions: Sequence[KernelPartition], sector_siz
 def told_partitions(
     table: Table | None, partitions: Sequence[KernelPartition], sector_size: int | None
 ) -> tuple[Partition, ...]:
-    """Return the partitions of a disk whose own table could not be read."""
+    """Return the kernel's partitions, for a disk whose table could not be read."""
     label = table.label if table is not None else TableLabel.UNKNOWN
     containers = _containers(label, partitions, sector_size or SYSFS_SECTOR)
     return tuple(told_partition(label, part, containers) for part in partitions)
@@ -122,7 +122,7 @@ def told_partition(label: TableLabel, part: KernelPartition, containers: Mapping
     role = Role.EXTENDED if part.number in containers else Role.PRIMARY
     if part.number > MOST_PRIMARIES and (label is TableLabel.DOS or containers):
         role = Role.LOGICAL
-    type_code, type_name = _type(label, part.record.get("ID_PART_ENTRY_TYPE") or "")
+    type_code, type_name = _type_of(label, part.record.get("ID_PART_ENTRY_TYPE") or "")
     return with_kernel(
         Partition(
             number=part.number,
@@ -132,14 +132,14 @@ def told_partition(label: TableLabel, part: KernelPartition, containers: Mapping
             type_name=type_name,
             name=part.record.decoded("ID_PART_ENTRY_NAME"),
             uuid=part.record.get("ID_PART_ENTRY_UUID"),
-            flags=_flags(label, part.record.get("ID_PART_ENTRY_FLAGS")),
+            flags=_flags_of(label, part.record.get("ID_PART_ENTRY_FLAGS")),
         ),
         part,
     )
 
 
 def with_kernel(partition: Partition, part: KernelPartition) -> Partition:
-    """Return the partition with what the kernel, udev and the mounts add to it."""
+    """Return the partition with the facts from the kernel, udev and the mounts."""
     return replace(
         partition,
         node=part.node,
@@ -152,15 +152,15 @@ def with_kernel(partition: Partition, part: KernelPartition) -> Partition:
 
 
 def _containers(label: TableLabel, partitions: Sequence[KernelPartition], sector_size: int) -> dict[int, Extent]:
-    """Return extended partitions, by number, as long as their content.
+    """Return the extended partitions by number, each as long as its content.
 
-    The kernel shows two sectors of them, so that LILO finds room and nobody makes a file system there
-    (block/partitions/msdos.c). Without udev that stump in front of logical partitions gives them away.
+    The kernel shows two sectors of them, enough for LILO and too short for a file system (block/partitions/msdos.c).
+    Without udev they are recognised by that short length, in front of logical partitions.
     """
     if label not in (TableLabel.DOS, TableLabel.UNKNOWN):
         return {}
     logicals = [part for part in partitions if part.number > MOST_PRIMARIES]
-    found = {}
+    containers = {}
     for part in partitions:
         if part.number > MOST_PRIMARIES:
             continue
@@ -168,47 +168,46 @@ def _containers(label: TableLabel, partitions: Sequence[KernelPartition], sector
         stump = part.extent.length <= max(2 * SYSFS_SECTOR, sector_size) and code is None
         inside = [other.extent.end for other in logicals if other.extent.start > part.extent.start]
         if code in EXTENDED_TYPES or (stump and inside):
-            told = (part.record.number("ID_PART_ENTRY_SIZE") or 0) * SYSFS_SECTOR
-            end = max(part.extent.end, part.extent.start + told, *inside, 0)
-            found[part.number] = Extent(part.extent.start, end - part.extent.start)
-    return found
+            table_length = (part.record.number("ID_PART_ENTRY_SIZE") or 0) * SYSFS_SECTOR
+            end = max(part.extent.end, part.extent.start + table_length, *inside, 0)
+            containers[part.number] = Extent(part.extent.start, end - part.extent.start)
+    return containers
 
 
-def _type(label: TableLabel, code: str) -> tuple[str, str]:
+def _type_of(label: TableLabel, code: str) -> tuple[str, str]:
     if label is TableLabel.GPT:
         return code.upper(), gpt_type_name(code.upper())
-    number = _hex(code) if label is TableLabel.DOS and code.startswith("0x") else None
+    number = _parse_hex(code) if label is TableLabel.DOS and code.startswith("0x") else None
     return (code, "") if number is None else (f"0x{number:02x}", mbr_type_name(number))
 
 
-def _flags(label: TableLabel, text: str | None) -> tuple[str, ...]:
-    """Return the flags: blkid prints the GPT attributes, or an MBR entry's first byte, as one hexadecimal number."""
-    bits = _hex(text or "") or 0
+def _flags_of(label: TableLabel, text: str | None) -> tuple[str, ...]:
+    """Return the names of the flags; blkid prints the GPT attributes, or an MBR entry's first byte, as a hex number."""
+    bits = _parse_hex(text or "") or 0
     if label is not TableLabel.GPT:
         return ("boot",) if label is TableLabel.DOS and bits & _DOS_BOOT else ()
     return tuple(_GPT_FLAGS.get(bit, f"guid:{bit}") for bit in range(64) if bits >> bit & 1)
 
 
-def _hex(text: str) -> int | None:
+def _parse_hex(text: str) -> int | None:
     return int(text, 16) if re.fullmatch(r"(0x)?[0-9a-fA-F]{1,16}", text) else None
 
 
-# The partitions of a multipath map: device-mapper devices of their own, which kpartx makes. Such a partition has no
-# `start` in sysfs: udev wrote down where the table says that it begins (ID_PART_ENTRY_OFFSET, multipath-tools'
-# kpartx.rules and blkid).
+# The partitions of a multipath map are device-mapper devices of their own, which kpartx makes. They have no `start` in
+# sysfs: udev records the start from the table (ID_PART_ENTRY_OFFSET, multipath-tools' kpartx.rules and blkid).
 
-_UUID = re.compile(r"part(\d{1,4})-.+", re.ASCII)
+_MAPPING_UUID = re.compile(r"part(\d{1,4})-.+", re.ASCII)
 
 
 def read_mapped_partitions(around: Surroundings, block: Block) -> tuple[KernelPartition, ...]:
-    """Return them ordered by number, each number once."""
+    """Return the partitions of a multipath map by number, each number once."""
     return _by_number(_read_mapped(around, name) for name in around.tree.names(f"{block.path}/holders"))
 
 
 def _read_mapped(around: Surroundings, name: str) -> KernelPartition | None:
     tree = around.tree
     path = tree.real(f"/sys/class/block/{name}") or tree.real(f"/sys/block/{name}") or ""
-    mapping = _UUID.fullmatch(tree.text(f"{path}/dm/uuid") or "")
+    mapping = _MAPPING_UUID.fullmatch(tree.text(f"{path}/dm/uuid") or "")
     size, device = tree.number(f"{path}/size"), tree.text(f"{path}/dev")
     record = around.udev.record(device, name)
     start = record.number("ID_PART_ENTRY_OFFSET")
@@ -222,50 +221,50 @@ def _read_mapped(around: Surroundings, name: str) -> KernelPartition | None:
 
 
 def without_mapped_partitions(disks: Sequence[Disk]) -> tuple[Disk, ...]:
-    """Return the disks, and of the mappings only those that are not partitions of another one."""
-    told = {part.node for disk in disks if disk.kind is DiskKind.DM for part in disk.partitions}
-    return tuple(disk for disk in disks if disk.kind is not DiskKind.DM or disk.name not in told or disk.partitions)
+    """Return the disks without the mappings that are partitions of another mapping."""
+    mapped = {part.node for disk in disks if disk.kind is DiskKind.DM for part in disk.partitions}
+    return tuple(disk for disk in disks if disk.kind is not DiskKind.DM or disk.name not in mapped or disk.partitions)
 
 
-# The table on the disk and the partitions of the kernel, brought together. The two can differ: a table changed and
-# not read again, slices that one side knows, an extended partition of which the kernel shows a stump.
+# Merge the table on the disk with the partitions of the kernel. They can differ: a table that was changed and not
+# re-read, slices that only one side knows, an extended partition that the kernel shortens.
 
-# By which an entry of the table and a partition of the kernel are found to be the same, in this order.
+# The keys by which an entry of the table is matched with a partition of the kernel, in this order.
 _KEYS: tuple[Callable[[Partition | KernelPartition], tuple[int, ...]], ...] = (
-    lambda one: (one.number, one.extent.start),
-    lambda one: (one.extent.start, one.extent.length),
-    lambda one: (one.number,),
+    lambda part: (part.number, part.extent.start),
+    lambda part: (part.extent.start, part.extent.length),
+    lambda part: (part.number,),
 )
 
 
 def bring_together(
     seen: Contents, kernel: Sequence[KernelPartition], record: Record, sector_size: int | None
 ) -> tuple[Table | None, tuple[Partition, ...]]:
-    """Return the table and the partitions of a disk. Where the medium gives an I/O error instead of a table, the kernel
-    and udev still have what they read when the sector was good.
+    """Return the table and the partitions of a disk. If reading the table fails, the kernel and udev still have what
+    they read when the sector was good.
     """
     if not seen.table_read:
-        return _reported(told_table(record, kernel, sector_size), kernel, sector_size)
-    if _are_volumes(seen, kernel):
+        return _as_kernel_reports(told_table(record, kernel, sector_size), kernel, sector_size)
+    if _are_dynamic_volumes(seen, kernel):
         return seen.table, told_partitions(None, kernel, sector_size)
     if seen.table is None or seen.table.label is not TableLabel.UNKNOWN or seen.partitions:
         label = seen.table.label if seen.table else TableLabel.UNKNOWN
         return seen.table, merge(label, seen.partitions, kernel)
-    told = told_table(record, kernel, sector_size) or seen.table
-    return _reported(replace(told, faults=seen.table.faults), kernel, sector_size)
+    table = told_table(record, kernel, sector_size) or seen.table
+    return _as_kernel_reports(replace(table, faults=seen.table.faults), kernel, sector_size)
 
 
-def _reported(
+def _as_kernel_reports(
     table: Table | None, kernel: Sequence[KernelPartition], sector_size: int | None
 ) -> tuple[Table | None, tuple[Partition, ...]]:
-    """Return the kernel's partitions, and the table with what their types state of a move in flight."""
+    """Return the table and the kernel's partitions; whether a move is in flight follows from their types."""
     partitions = told_partitions(table, kernel, sector_size)
     return table and replace(table, in_flight=parked_by_type(partitions)), partitions
 
 
-def _are_volumes(seen: Contents, kernel: Sequence[KernelPartition]) -> bool:
-    """Return whether they are volumes: of a Windows dynamic disk with an MBR the kernel shows the volumes in its
-    database (block/partitions/ldm.c); the table only keeps other systems away from them.
+def _are_dynamic_volumes(seen: Contents, kernel: Sequence[KernelPartition]) -> bool:
+    """Return whether the kernel's partitions are volumes of a Windows dynamic disk with an MBR: it shows the volumes of
+    the database (block/partitions/ldm.c); the table only protects them from other systems.
     """
     if not kernel or seen.table is None or seen.table.label is not TableLabel.DOS:
         return False
@@ -276,25 +275,27 @@ def _are_volumes(seen: Contents, kernel: Sequence[KernelPartition]) -> bool:
 def merge(
     label: TableLabel, partitions: Sequence[Partition], kernel: Sequence[KernelPartition]
 ) -> tuple[Partition, ...]:
-    """Merge both lists. Each of the kernel's partitions matches the table's entry of its number and start, otherwise
-    the one of its place, otherwise the one of its number. What the table does not have comes last.
+    """Merge both lists. A partition of the kernel matches the table's entry with its number and start, otherwise with
+    its extent, otherwise with its number. Partitions that the table lacks come last.
     """
-    left = {part.node: part for part in kernel}
+    unmatched = {part.node: part for part in kernel}
     chosen: dict[int, KernelPartition] = {}
     for key in _KEYS:
-        waiting = {key(part): part for part in left.values()}
+        by_key = {key(part): part for part in unmatched.values()}
         for index, partition in enumerate(partitions):
-            if index not in chosen and (found := waiting.pop(key(partition), None)):
-                chosen[index] = left.pop(found.node)
+            if index not in chosen and (found := by_key.pop(key(partition), None)):
+                chosen[index] = unmatched.pop(found.node)
     merged = list(partitions)
     for index, part in chosen.items():
         merged[index] = with_kernel(merged[index], part)
     numbers = {partition.number for partition in partitions}
-    merged += [_only_kernel(label, partitions, part) for part in left.values() if part.number not in numbers]
+    merged += [_only_kernel(label, partitions, part) for part in unmatched.values() if part.number not in numbers]
     return tuple(merged)
 
 
 def _only_kernel(label: TableLabel, partitions: Sequence[Partition], part: KernelPartition) -> Partition:
-    told = told_partition(label, part, {})
+    partition = told_partition(label, part, {})
     others = [other.extent for other in partitions if other.role is not Role.EXTENDED and other.extent != part.extent]
-    return replace(told, role=Role.NESTED if any(other.contains(part.extent) for other in others) else Role.PRIMARY)
+    return replace(
+        partition, role=Role.NESTED if any(other.contains(part.extent) for other in others) else Role.PRIMARY
+    )

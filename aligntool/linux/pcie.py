@@ -12,8 +12,8 @@ from aligntool.recipes.drives import PortFamily, Side, lane_bandwidth, load_chip
 from aligntool.values import dataclass
 
 # Names of PCI devices, from the pci.ids file of the machine that runs aligntool. The file is long (1.3 MB, 35,000
-# names) and a machine needs a handful of them: it is read once, when the first name is wanted, and searched as
-# bytes; no dictionary of it is ever built.
+# names) and a machine needs a handful of them: it is read once, for the first name, and searched as bytes; it is never
+# parsed as a whole.
 #
 # Format: https://pci-ids.ucw.cz/ ("vendor name", then "<tab>device name", then "<tab><tab>subvendor subdevice
 # name").
@@ -26,17 +26,17 @@ _NEXT_VENDOR = re.compile(rb"\n[0-9a-fA-FC]{1,4} ")  # a vendor, or the list of 
 
 
 class PciNames:
-    """Names of PCI devices; `places` are tried in turn. What was read and found is cached."""
+    """Names of PCI devices; `places` are tried in turn. The file and the names are cached."""
 
     def __init__(self, places: tuple[str, ...] = PLACES) -> None:
-        self._file = cache(lambda: next(filter(None, map(_read, places)), b""))
+        self._file = cache(lambda: next(filter(None, map(_read_file, places)), b""))
         self.device = cache(self._device)
 
     def _device(self, vendor: str, device: str) -> str | None:
         return _search(self._file(), vendor.encode(), device.encode())
 
 
-def _read(place: str) -> bytes:
+def _read_file(place: str) -> bytes:
     try:
         with Path(place).open("rb") as file:
             return b"\n" + file.read(LONGEST_FILE)
@@ -53,9 +53,9 @@ def _search(content: bytes, vendor: bytes, device: bytes) -> str | None:
     return rest.partition(b"\n")[0].decode("utf-8", "replace").strip() or None if found else None
 
 
-# Controllers that change what can be seen of the drives behind them. Adapters: AHCI controllers under which firmware
-# RAID hides NVMe drives, and VMD controllers, which put theirs into PCI domains of their own. Both exist on root
-# buses only, so nothing deeper is looked at.
+# Adapters: controllers that hide or move the drives behind them. AHCI controllers under which firmware RAID hides NVMe
+# drives, and VMD controllers, which put their drives into PCI domains of their own. Both exist only on root buses, so
+# only those are read.
 
 _DEVICES = "/sys/devices"
 _AHCI = "0x0106"  # PCI class: mass storage, SATA
@@ -66,10 +66,10 @@ _MOST_REMAPPED = 3  # drivers/ata/ahci.h, AHCI_MAX_REMAP
 
 def find_adapters(tree: Tree) -> tuple[Adapter, ...]:
     names = PciNames()
-    return tuple(filter(None, (_adapter(tree, path, names) for path in _on_root_buses(tree))))
+    return tuple(filter(None, (_adapter(tree, path, names) for path in _functions_on_root_buses(tree))))
 
 
-def _on_root_buses(tree: Tree) -> Iterator[str]:
+def _functions_on_root_buses(tree: Tree) -> Iterator[str]:
     for bus in (name for name in tree.names(_DEVICES) if name.startswith("pci")):
         for address in tree.names(f"{_DEVICES}/{bus}"):
             if address.startswith(f"{bus.removeprefix('pci')}:"):
@@ -90,8 +90,8 @@ def _adapter(tree: Tree, path: str, names: PciNames) -> Adapter | None:
 
 
 def _is_vmd(tree: Tree, path: str, device: str) -> bool:
-    """Return whether it is a VMD: by its driver, by its domain, or by its number when no driver is bound (so no drive
-    shows).
+    """Return whether the device is a VMD: by its driver, by its domain, or by its ID if no driver is bound (then no
+    drive is visible).
     """
     driver = tree.link(f"{path}/driver") or ""
     if driver.rpartition("/")[2] == "vmd" or any(re.match("pci1.*:", name) for name in tree.names(path)):
@@ -99,35 +99,35 @@ def _is_vmd(tree: Tree, path: str, device: str) -> bool:
     return f"8086:{device.removeprefix('0x')}" in _chipsets().vmd
 
 
-# The way from a drive up to the root of its PCIe tree, hop by hop. One LinkHop per PCI address on that path, the
-# drive (or the controller that the drive hangs on) first, the root last.
+# The path from a drive up to the root of its PCIe tree: one LinkHop per PCI address, the drive (or its controller)
+# first, the root last.
 #
-# What sysfs cannot say is added from `recipes/chipsets.toml` and pci.ids: whether a root port belongs to the
-# processor or to the chipset, and what link lies between those two.
+# `recipes/chipsets.toml` and pci.ids add what sysfs does not show: whether a root port belongs to the processor or to
+# the chipset, and the link between those two.
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _NUMBER = re.compile(r"0x[0-9a-f]{1,8}")
 _SPEEDS = {"2.5": 2.5, "5": 5.0, "8": 8.0, "16": 16.0, "32": 32.0, "64": 64.0}  # drivers/pci/probe.c, pci_speed_string
 _WIDTHS = frozenset((1, 2, 4, 8, 12, 16, 32))  # PCI Express base specification, Link Capabilities, Maximum Link Width
-_LPC = "1f.0"  # where every Intel chipset since ICH0 has its LPC or eSPI bridge, whose number tells the model
+_LPC = "1f.0"  # the LPC or eSPI bridge of every Intel chipset since ICH0, whose device ID identifies the model
 
 
 class Topology:
-    """A reader of paths that caches their common hops: a thousand drives on one adapter read it once."""
+    """Reads paths and caches their common hops: for a thousand drives on one adapter, it is read once."""
 
     def __init__(self, tree: Tree, names: PciNames | None = None) -> None:
         self.tree, self.names = tree, names or PciNames()
-        self._hop = cache(self._read)
+        self._hop = cache(self._read_hop)
 
     def links(self, sysfs_device: str) -> tuple[LinkHop, ...]:
-        """Return the links; nothing for a device that is not on PCI."""
+        """Return the hops from the drive to the root; () for a device that is not on PCI."""
         places = _places(sysfs_device)
         hops = [self._hop(place, place is places[-1]) for place in places]
         hops = [replace(hop, port=Port.SWITCH) if _is_switch(hops, place) else hop for place, hop in enumerate(hops)]
         return tuple(reversed(hops))
 
-    def _read(self, place: "_Place", last: bool) -> LinkHop:
+    def _read_hop(self, place: "_Place", last: bool) -> LinkHop:
         path = place.path
         vendor, device = self._id(path, "vendor"), self._id(path, "device")
         name = self.names.device(vendor, device) if vendor and device else None
@@ -137,7 +137,7 @@ class Topology:
         width = _width(self.tree.number(f"{path}/current_link_width"))
         most_speed = _speed(self.tree.text(f"{path}/max_link_speed"))
         most_width = _width(self.tree.number(f"{path}/max_link_width"))
-        hidden = self._hidden(place, family)
+        hidden = self._hidden_uplink(place, family)
         return LinkHop(
             address=place.address,
             port=_port(place, last, family),
@@ -157,8 +157,8 @@ class Topology:
         text = self.tree.text(f"{path}/{attribute}")
         return f"{int(text, 16):04x}" if text is not None and _NUMBER.fullmatch(text) else None
 
-    def _hidden(self, place: "_Place", family: PortFamily | None) -> PortFamily | None:
-        """Return the link between the processor and the chipset that this hop is a part of."""
+    def _hidden_uplink(self, place: "_Place", family: PortFamily | None) -> PortFamily | None:
+        """Return the family with the link from the chipset to the processor, if the hop is a port of the chipset."""
         if family is None or family.side is not Side.CHIPSET:
             return None
         model = self._id(f"{place.outermost_bus}/{place.outermost_bus.rpartition('/pci')[2]}:{_LPC}", "device")
@@ -167,13 +167,13 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """One PCI address on a path in sysfs."""
+    """A PCI address on a path in sysfs."""
 
     address: str
     path: str
     outermost_bus: str  # "/sys/devices/pci0000:00"
-    on_root_bus: bool  # nothing of PCI above it but a host bridge
-    makes_domain: bool  # below it another host bridge begins: it is a VMD controller
+    on_root_bus: bool  # only a host bridge above it
+    makes_domain: bool  # another host bridge below it: it is a VMD controller
 
 
 def _places(sysfs_device: str) -> list[_Place]:
@@ -200,15 +200,15 @@ def _port(place: _Place, last: bool, family: PortFamily | None) -> Port:
     if last:
         return Port.ENDPOINT
     if not place.on_root_bus:
-        return Port.BRIDGE  # a switch or a plain bridge: `_is_switch` looks at what lies below it
+        return Port.BRIDGE  # a switch or a plain bridge: `_is_switch` checks the device below it
     if family is None:
         return Port.ROOT
     return Port.CHIPSET_ROOT if family.side is Side.CHIPSET else Port.CPU_ROOT
 
 
 def _is_switch(hops: list[LinkHop], index: int) -> bool:
-    """Return whether it is a switch: it and the device below it have PCIe links; below a bridge to conventional PCI
-    there is none.
+    """Return whether the hop is a switch: it and the device below it have PCIe links; below a bridge to conventional
+    PCI there is none.
     """
     here = hops[index]
     return here.port is Port.BRIDGE and _has_link(here) and _has_link(hops[index + 1])
@@ -219,12 +219,12 @@ def _has_link(hop: LinkHop) -> bool:
 
 
 def _speed(text: str | None) -> float | None:
-    """Return the speed of "8.0 GT/s PCIe", on kernels before 5.9 "8 GT/s"; "Unknown", "Unknown speed"."""
+    """Parse "8.0 GT/s PCIe", on kernels before 5.9 "8 GT/s"; None for "Unknown" and "Unknown speed"."""
     return _SPEEDS.get((text or "").partition(" ")[0].removesuffix(".0"))
 
 
 def _width(lanes: int | None) -> int | None:
-    """Return the width; 0 when the link is down, 255 (PCIE_LNK_WIDTH_UNKNOWN) when it is unknown."""
+    """Return the width, or None for 0 (the link is down) and 255 (PCIE_LNK_WIDTH_UNKNOWN)."""
     return lanes if lanes in _WIDTHS else None
 
 
@@ -232,13 +232,13 @@ def _bandwidth(speed_gts: float | None, width: int | None) -> int | None:
     return None if speed_gts is None or width is None else lane_bandwidth(speed_gts, width)
 
 
-# The links that several drives share. Uplinks: those that sysfs shows (a switch's upstream port, the link of a
-# controller with several drives on it) and the one that it hides, between the chipset and the processor.
+# Uplinks: links that several drives share. sysfs shows some (a switch's upstream port, the link of a controller with
+# several drives) and hides the one between the chipset and the processor.
 
 
 def find_uplinks(disks: Iterable[Disk]) -> tuple[Uplink, ...]:
-    """Return links that two drives share; the chipset's also for one, since all other I/O shares it."""
-    # The hop of a link, and the drives behind it: in order, each once.
+    """Return the links that two drives share; a chipset's link also for one, because all other I/O shares it."""
+    # The hop of a link, and the names of the drives behind it: an ordered set.
     visible: dict[str, tuple[LinkHop, dict[str, None]]] = {}
     hidden: dict[tuple[str, str], tuple[LinkHop, dict[str, None]]] = {}
     for disk in disks:
@@ -262,8 +262,8 @@ def find_uplinks(disks: Iterable[Disk]) -> tuple[Uplink, ...]:
 def _link_ends(path: tuple[LinkHop, ...]) -> Iterator[LinkHop]:
     """Yield the lower end of each link of the path, so that no link counts twice.
 
-    Counted from the root port, the ports of switches alternate: upstream (the lower end of a link), downstream (its
-    upper end), upstream ... What lies between the two ports of one switch is not a link.
+    From the root port down, the ports of switches alternate: upstream (the lower end of a link), downstream (the upper
+    end of the next), upstream ... The two ports of one switch have no link between them.
     """
     below_root = 0
     for hop in reversed(path):
@@ -279,6 +279,6 @@ def _link_ends(path: tuple[LinkHop, ...]) -> Iterator[LinkHop]:
 
 
 def _is_chipset(hop: LinkHop) -> bool:
-    """Return whether it belongs to a chipset; AMD's chipsets are switches, so sysfs shows their uplink."""
+    """Return whether the hop belongs to a chipset; AMD's chipsets are switches, so sysfs shows their uplink."""
     family = _chipsets().family(hop.pci_id, hop.name) if hop.port is Port.SWITCH and hop.pci_id else None
     return family is not None and family.side is Side.CHIPSET

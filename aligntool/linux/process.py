@@ -19,7 +19,7 @@ from typing import IO, TypeVar, cast
 from aligntool.errors import Refused, Stopped
 from aligntool.values import dataclass
 
-NOT_RUN = 1000  # no program ends with more than 255
+NOT_RUN = 1000  # an exit code is at most 255
 PACKAGES = {
     "mdadm": "mdadm",
     "nvme": "nvme-cli",
@@ -45,17 +45,17 @@ PACKAGES = {
 }
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # missing in a plain user's PATH
-_LONGEST = 1500  # characters of a program's last words
-_GRACE_S = 1.0
-_END_S = 4.0
+_MAX_MESSAGE = 1500  # characters of a program's last output
+_KILL_GRACE_S = 1.0
+_TERMINATE_S = 4.0
 _PAUSE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a program ended, and what it printed."""
+    """The exit code and the output of a program."""
 
-    code: int  # negative: the signal that ended it; NOT_RUN: not started, or not ended in time
+    code: int  # negative: the signal that terminated it; NOT_RUN: not started, or not ended in time
     stdout: bytes
     stderr: bytes
 
@@ -69,12 +69,12 @@ class Ended:
 
     @property
     def last_words(self) -> str:
-        """Return the end of what it printed as one line."""
-        return " / ".join(self._lines())[-_LONGEST:]
+        """Return the end of the output as one line."""
+        return " / ".join(self._lines())[-_MAX_MESSAGE:]
 
     @property
     def last_lines(self) -> str:
-        """Return the last three lines with text in them as one line."""
+        """Return the last three lines that are not blank as one line."""
         return " / ".join(self._lines()[-3:])
 
     def _lines(self) -> list[str]:
@@ -82,7 +82,7 @@ class Ended:
 
 
 def find_program(name: str) -> str | None:
-    """Return the path of a program, also of an administrator's; None: not installed."""
+    """Return the path of a program, also in the sbin folders, or None if it is not installed."""
     return shutil.which(name, path=os.environ.get("PATH", os.defpath) + _SBIN)
 
 
@@ -91,7 +91,7 @@ _inherited: set[int] = set()
 
 @contextmanager
 def inherited(descriptor: int) -> Iterator[None]:
-    """Have programs that write keep this open, with the locks on it: where aligntool dies, one of them may live on."""
+    """Let programs that write inherit this descriptor and its locks: one of them may outlive aligntool."""
     _inherited.add(descriptor)
     try:
         yield
@@ -109,22 +109,22 @@ def run_program(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Ended:
-    """Run a program to its end, in the C locale. Raises Refused where it cannot be started.
+    """Run a program to its end, in the C locale. Raises Refused if it cannot be started.
 
-    Its output goes into a file: a program that writes to a disk must not be ended by a pipe without a reader.
+    Its output goes into a file: a program that writes to a disk must not be killed by a pipe without a reader.
 
-    `only_reads`: the program ends when aligntool is killed; where it cannot be started the code is NOT_RUN.
-    `limit_s`: it is ended then, with NOT_RUN. `output`: a file for what it prints, to be read line by line.
+    `only_reads`: the program ends when aligntool is killed; if it cannot be started the code is NOT_RUN.
+    `limit_s`: terminate it after this time, with NOT_RUN. `output`: a file for its output, to be read line by line.
     """
     program = find_program(words[0])
     if program is None:
         package = PACKAGES.get(words[0], words[0])
         return _not_run(f"{words[0]} is not installed", f"install the package {package}", only_reads)
-    with _in_memory(stdin) as given, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
+    with _memory_file(stdin) as source, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
         try:
             child = subprocess.Popen(  # in a session of its own Ctrl-C on the terminal does not reach it
                 (*(end_with_us("KILL") if only_reads else ()), program, *words[1:]),
-                stdin=given, stdout=output or printed, stderr=errors, cwd=folder,
+                stdin=source, stdout=output or printed, stderr=errors, cwd=folder,
                 pass_fds=pass_fds if only_reads else (*pass_fds, *_inherited),
                 env={**os.environ, "LC_ALL": "C", **(environment or {})}, start_new_session=not only_reads,
             )  # fmt: skip
@@ -137,8 +137,8 @@ def run_program(
         return Ended(child.returncode, printed.read(), errors.read())
 
 
-def _in_memory(content: bytes) -> IO[bytes]:
-    """Return a file that is never on a disk: what a program is given may be a key."""
+def _memory_file(content: bytes) -> IO[bytes]:
+    """Return a file in memory, never on a disk, because the input of a program may be a key."""
     file = os.fdopen(os.memfd_create("stdin"), "w+b")
     file.write(content)
     file.seek(0)
@@ -146,26 +146,26 @@ def _in_memory(content: bytes) -> IO[bytes]:
 
 
 def follow_program(*words: str, stdin: bytes, pass_fds: tuple[int, ...]) -> Iterator[str | Ended]:
-    """Run a program that writes to a disk under a journal of its own: yield each line that it prints, and its end last.
+    """Run a program that writes to a disk under its own journal: yield each line of its output, and last how it ended.
 
-    Whoever stops listening, or dies, has it interrupted (SIGINT), which it is expected to take as a wish to stop.
-    Raises Refused where it cannot be started.
+    If the caller stops the iteration or dies, the program gets SIGINT, which it shall take as a request to stop.
+    Raises Refused if it cannot be started.
     """
     program = find_program(words[0])
     if program is None:
         raise Refused(f"{words[0]} is not installed", hint=f"install the package {PACKAGES.get(words[0], words[0])}")
-    with _in_memory(stdin) as given, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
+    with _memory_file(stdin) as source, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
         child = subprocess.Popen(
-            (*end_with_us("INT"), program, *words[1:]), stdin=given, stdout=printed, stderr=errors,
+            (*end_with_us("INT"), program, *words[1:]), stdin=source, stdout=printed, stderr=errors,
             pass_fds=(*pass_fds, *_inherited), env={**os.environ, "LC_ALL": "C"}, start_new_session=True,
         )  # fmt: skip
         try:
-            at, code = 0, None
+            offset, code = 0, None
             while code is None:
                 code = child.poll()
-                text = os.pread(printed.fileno(), 1 << 20, at)
+                text = os.pread(printed.fileno(), 1 << 20, offset)
                 lines, newline, _ = text.rpartition(b"\n")
-                at += len(lines + newline)
+                offset += len(lines + newline)
                 yield from lines.decode("utf-8", "replace").splitlines()
                 with suppress(subprocess.TimeoutExpired):
                     child.wait(_PAUSE_S)
@@ -178,7 +178,7 @@ def follow_program(*words: str, stdin: bytes, pass_fds: tuple[int, ...]) -> Iter
 
 
 def run_or_stop(*words: str) -> Ended:
-    """Run a program. Raises Stopped with its last words unless it ends with 0."""
+    """Run a program. Raises Stopped with its last output unless it exits with 0."""
     ended = run_program(*words)
     if ended.code:
         raise Stopped(f"{words[0]} {how_ended(ended.code)}: {ended.last_words or 'without a message'}")
@@ -191,12 +191,12 @@ def how_ended(code: int) -> str:
 
 
 def export_values(text: str) -> dict[str, str]:
-    """Return the KEY=value lines that `mdadm --export` and `blkid -o export` print."""
+    """Parse KEY=value lines, as `mdadm --export` and `blkid -o export` print them."""
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
 def end_with_us(signal_name: str) -> tuple[str, ...]:
-    """Return the words before a command that end it with this signal when aligntool is killed; (): not possible."""
+    """Return a prefix for a command that sends it this signal when aligntool is killed, or () if not possible."""
     setpriv = find_program("setpriv")
     return (setpriv, "--pdeathsig", signal_name) if setpriv else ()
 
@@ -208,53 +208,53 @@ def _not_run(why: str, hint: str, only_reads: bool) -> Ended:
 
 
 def _wait(child: "subprocess.Popen[bytes]", limit_s: float | None, *, only_reads: bool) -> bool:
-    """Wait for the end of a program. False: it had to be ended."""
+    """Wait for the end of a program; False if it was terminated after `limit_s`."""
     try:
         child.wait(limit_s)
     except BaseException as error:  # Ctrl-C, for one
-        end_or_leave(child) if only_reads else _end(child)
+        end_or_leave(child) if only_reads else _terminate_group(child)
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
         return False
     return True
 
 
-def end_or_leave(child: "subprocess.Popen[bytes]", grace_s: float = _GRACE_S) -> None:
-    """Kill a program. Where a dead disk holds it in the kernel it is not waited for: it does nothing any more when the
-    disk comes back.
+def end_or_leave(child: "subprocess.Popen[bytes]", grace_s: float = _KILL_GRACE_S) -> None:
+    """Kill a program, and abandon it if a dead disk blocks it in the kernel: when the disk responds again, it ends
+    without doing anything else.
     """
     child.kill()
     with suppress(subprocess.TimeoutExpired):
         child.wait(grace_s)
-    child.returncode = child.returncode or NOT_RUN  # for Popen, which would complain that it still runs
+    child.returncode = child.returncode or NOT_RUN  # for Popen, which would warn that it still runs
 
 
-def _end(child: "subprocess.Popen[bytes]") -> None:
-    """End a program that writes, and the programs that it runs."""
+def _terminate_group(child: "subprocess.Popen[bytes]") -> None:
+    """Terminate a program that writes, and the programs that it runs."""
     with suppress(subprocess.TimeoutExpired, ProcessLookupError):
         os.killpg(child.pid, signal.SIGTERM)
-        child.wait(_END_S)
+        child.wait(_TERMINATE_S)
         return
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    end_or_leave(child, _END_S)
+    end_or_leave(child, _TERMINATE_S)
 
 
-# Work on disks that may never answer, done in child processes with a deadline.
+# Work on disks that may never respond runs in child processes with a deadline.
 #
 # A process that waits for a dead disk, bus or file server sleeps in the kernel where no signal reaches it (state D). So
-# it is never this process that opens a disk: children do, one disk at a time, and a child that is silent for too long
-# is killed, left behind and replaced. Nothing here waits for a child that may not end. Time in which a child computes
-# or waits for a processor does not count: on a busy machine that is not the disk's fault.
+# this process never opens a disk: children do, one disk at a time, and a child that is silent for too long is killed,
+# abandoned and replaced. Nothing here waits for a child that may not end. Time in which a child computes or waits for a
+# processor does not count: a busy machine is not the disk's fault.
 
 T = TypeVar("T")
 
-SILENCE_S = 10.0  # a disk that gives no answer for so long is left alone
-IN_ALL = 3  # times that: answers that trickle in keep an audit no longer
-AT_MOST = 30  # times that by the clock: a driver that spins computes, too
-MOVES_S = SILENCE_S + 2  # longer than what is asked only by the way, such as smartctl
-SPIN_UP_S = 30.0  # what a sleeping drive may take besides (a large SAS drive in a full shelf: 20 s)
-_EAGER_S = 0.25  # when every child has been busy for so long, the next disk gets one of its own
+SILENCE_S = 10.0  # a disk that does not respond for this long is abandoned
+IN_ALL = 3  # times SILENCE_S: the limit for a disk that responds, but slowly
+AT_MOST = 30  # times SILENCE_S by the clock: a driver that spins uses processor time, too
+MOVES_S = SILENCE_S + 2  # longer than the limit of optional programs, such as smartctl
+SPIN_UP_S = 30.0  # the additional time for a sleeping drive (a large SAS drive in a full shelf: 20 s)
+_NEW_CHILD_S = 0.25  # when every child has been busy for this long, the next disk gets one of its own
 _MOST_CHILDREN = 64
 _BEAT, _PATIENCE, _ANSWER = b".", b"+", b"="
 _LENGTH = 8
@@ -262,14 +262,14 @@ _LENGTH = 8
 
 @dataclass(slots=True)
 class Pulse:
-    """Reports of a job at work: that the disk answered, or that it may take longer than others."""
+    """Reports of a running job: that the disk responded, or that it may take longer than others."""
 
     descriptor: int = -1
     last: float = 0.0
 
     def beat(self) -> None:
         now = time.monotonic()
-        if self.descriptor >= 0 and now - self.last > _EAGER_S:
+        if self.descriptor >= 0 and now - self.last > _NEW_CHILD_S:
             self.last = now
             os.write(self.descriptor, _BEAT)
 
@@ -278,7 +278,7 @@ class Pulse:
             os.write(self.descriptor, _PATIENCE)
 
 
-SILENT = Pulse()  # for work in this process, which nobody waits for with a deadline
+SILENT = Pulse()  # for work in this process, which has no deadline
 
 
 @dataclass(slots=True)
@@ -286,13 +286,13 @@ class _Child:
     """A child process that reads a disk, and the time since its last report."""
 
     pid: int
-    orders: int  # where the number of the next job is written
-    answers: int
+    orders: int  # the descriptor for the number of the next job
+    answers: int  # the descriptor of its results; -1: closed
     job: int
     began: float
     heard: float
-    started: float  # the job, by the clock; the two above leave out the time in which it ran
-    spare: float = 0.0  # seconds that the job asked for
+    started: float  # when the job began, by the clock; the two above exclude the time in which it ran
+    spare: float = 0.0  # additional seconds that the job requested
     seen: float = 0.0  # when `ran` was read
     ran: str = ""  # the processor time that it has used, in the kernel's ticks
     received: bytearray = field(default_factory=bytearray)
@@ -302,7 +302,7 @@ class _Child:
         return now > min(limits) + self.spare
 
     def leave_out_running(self, now: float) -> None:
-        """Move the deadlines on by the time since the last call, where the process ran or could have run in it."""
+        """Extend the deadlines by the time since the last call, if the process ran or was runnable during it."""
         state, ran = _state_of(self.pid)
         if state == "R" or ran != self.ran:
             passed = now - max(self.seen, self.began)
@@ -313,23 +313,23 @@ class _Child:
 def answers_of(
     jobs: Sequence[Callable[[Pulse], T]], silence_s: float = SILENCE_S, *, at_once: int = 0
 ) -> Iterator[tuple[int, T | None]]:
-    """Yield the number and the answer of each job as they come; None where there was none in time.
+    """Yield the number and the result of each job as they end; None for a job that did not end in time.
 
-    The jobs run in children of this process, so they see it as it is now and change nothing in it. What a job raises is
-    raised here. A healthy machine costs one child, which does one job after the other. `at_once`: of jobs that compute,
-    start so many children at once, and never more.
+    The jobs run in forked children, so they see this process as it is now and change nothing in it. An exception of a
+    job is raised here. On a healthy machine one child runs all jobs. `at_once`: for jobs that compute, start this many
+    children at once, and never more.
     """
     todo = list(range(len(jobs)))[::-1]
     children: list[_Child] = []
     idle: list[_Child] = []
     try:
         while todo or children:
-            _hand_out(jobs, todo, children, idle, at_once)
-            _listen(children)
+            _assign_jobs(jobs, todo, children, idle, at_once)
+            _receive(children)
             now = time.monotonic()
             for child in list(children):
                 child.leave_out_running(now)
-                answer = _answer_in(child)
+                answer = _take_answer(child)
                 if answer is None and child.answers >= 0 and not child.late(now, silence_s):
                     continue
                 children.remove(child)
@@ -347,36 +347,36 @@ def answers_of(
 
 
 def answer_of(job: Callable[[Pulse], T], silence_s: float = SILENCE_S) -> T | None:
-    """Return what the job returns; None where it did not in time."""
+    """Return the result of the job, or None if it did not end in time."""
     return next(answer for _, answer in answers_of([job], silence_s))
 
 
 def in_time(job: Callable[[], T], what: str = "a disk", silence_s: float = MOVES_S) -> T:
-    """Return what a job returns, which may take hours: it is waited for as long as it, or a program that it runs, gets
-    anywhere. `what`: whose answer it waits for, where it has nothing open.
+    """Return the result of a job that may take hours: wait as long as it, or a program that it runs, makes progress.
+    `what`: the name to report if the job has nothing open.
 
-    Raises what the job raises, and Refused where nothing moves for so long.
+    Raises what the job raises, and Refused after `silence_s` without progress.
     """
-    child = _start([lambda _: job()], 0)
-    seen, since, answer = Moves(), time.monotonic(), None
+    child = _start_child([lambda _: job()], 0)
+    last_moves, last_move, answer = Moves(), time.monotonic(), None
     try:
         os.write(child.orders, bytes(_LENGTH))
-        while not (answer := _answer_in(child)):
+        while not (answer := _take_answer(child)):
             if child.answers < 0:
                 raise Refused("the process that looked at the disk was ended", hint="sudo dmesg")
-            if (now := moves_of(child.pid)) != seen or now.runs:
-                seen, since = now, time.monotonic()
-            elif time.monotonic() > since + silence_s:
+            if (now := moves_of(child.pid)) != last_moves or now.runs:
+                last_moves, last_move = now, time.monotonic()
+            elif time.monotonic() > last_move + silence_s:
                 what = next(waited_for(child.pid, now.programs), what)
                 text = f"{what} did not answer within {silence_s:g} s"
                 raise Refused(text, hint="sudo dmesg", code="no-answer", subject=what)
-            _listen([child])
+            _receive([child])
     finally:
         _end_child(child, kill=not answer)
     return cast(T, answer[0])
 
 
-def _hand_out(
+def _assign_jobs(
     jobs: Sequence[Callable[[Pulse], object]], todo: list[int], children: list[_Child], idle: list[_Child], at_once: int
 ) -> None:
     now = time.monotonic()
@@ -386,39 +386,39 @@ def _hand_out(
             child.job, child.spare = todo.pop(), 0.0
             child.began = child.heard = child.started = child.seen = now
         elif len(children) < (at_once or _MOST_CHILDREN) and (
-            at_once or all(now - child.began > _EAGER_S for child in children)
+            at_once or all(now - child.began > _NEW_CHILD_S for child in children)
         ):
-            child = _start(jobs, todo.pop())
+            child = _start_child(jobs, todo.pop())
         else:
             return
-        with suppress(BrokenPipeError):  # it is dead; its end of the other pipe is closed, which is noticed there
+        with suppress(BrokenPipeError):  # it is dead; `_receive` finds its end of the other pipe closed
             os.write(child.orders, child.job.to_bytes(_LENGTH, "little"))
         children.append(child)
 
 
-def _start(jobs: Sequence[Callable[[Pulse], object]], job: int) -> _Child:
-    theirs, orders = os.pipe()
-    answers, back = os.pipe()
-    # A Ctrl-C in between waits: Python would print a trace of its own work after a fork.
+def _start_child(jobs: Sequence[Callable[[Pulse], object]], job: int) -> _Child:
+    child_orders, orders = os.pipe()
+    answers, child_answers = os.pipe()
+    # Block Ctrl-C around the fork: Python would print a traceback of its own code after it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     pid = os.fork()
     if pid == 0:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # it reaches the whole group; one trace is enough
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # it reaches the whole group; one traceback is enough
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        _work(jobs, theirs, back)
+        _run_jobs(jobs, child_orders, child_answers)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    os.close(theirs)
-    os.close(back)
+    os.close(child_orders)
+    os.close(child_answers)
     now = time.monotonic()
     return _Child(pid, orders, answers, job, now, now, now, seen=now)
 
 
-def _work(jobs: Sequence[Callable[[Pulse], object]], orders: int, back: int) -> None:
-    """Run one job after the other in the child, until there are no more. Never returns."""
+def _run_jobs(jobs: Sequence[Callable[[Pulse], object]], orders: int, answers: int) -> None:
+    """Run jobs in the child until there are no more. Never return."""
     code = 1
     try:
-        keep_only(orders, back)
-        pulse = Pulse(back)
+        keep_only(orders, answers)
+        pulse = Pulse(answers)
         while order := os.read(orders, _LENGTH):
             try:
                 answer: tuple[object, BaseException | None] = (jobs[int.from_bytes(order, "little")](pulse), None)
@@ -428,14 +428,14 @@ def _work(jobs: Sequence[Callable[[Pulse], object]], orders: int, back: int) -> 
             content = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
             content = _ANSWER + len(content).to_bytes(_LENGTH, "little") + content
             while content:
-                content = content[os.write(back, content) :]
+                content = content[os.write(answers, content) :]
         code = 0
     finally:
         os._exit(code)
 
 
 def keep_only(*kept: int) -> None:
-    """Close inherited descriptors: a child that hangs must hold neither our output open nor a lock."""
+    """Close all other descriptors: a child that hangs must not keep our output open, or a lock."""
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
@@ -444,7 +444,7 @@ def keep_only(*kept: int) -> None:
         os.closerange(before + 1, after)
 
 
-def _listen(children: Sequence[_Child]) -> None:
+def _receive(children: Sequence[_Child]) -> None:
     poll = select.poll()
     by_descriptor = {child.answers: child for child in children}
     for descriptor in by_descriptor:
@@ -454,14 +454,14 @@ def _listen(children: Sequence[_Child]) -> None:
         piece = os.read(descriptor, 1 << 20)  # what there is
         child.received += piece
         child.heard = time.monotonic()
-        if not piece:  # it ended without an answer
+        if not piece:  # it ended without a result
             os.close(descriptor)
             child.answers = -1
 
 
 def _state_of(pid: int | str) -> tuple[str, str]:
-    """Return the state of a process or thread (proc(5): R is running or waiting for a processor), and its user and
-    system time.
+    """Return the state of a process or thread (proc(5): R is running or runnable), and its user and system time; empty
+    if it has ended.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
@@ -472,23 +472,23 @@ def _state_of(pid: int | str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What changes as long as a process, or a program that it waits for, gets anywhere."""
+    """A measure of progress: it changes as long as a process, or a program that it waits for, makes any."""
 
-    runs: bool = False  # or could
+    runs: bool = False  # running or runnable
     programs: tuple[int, ...] = ()
-    counts: tuple[str, ...] = ()  # of processor time, and of how often it slept and woke
+    counts: tuple[str, ...] = ()  # processor time, and the number of context switches
 
 
 def moves_of(pid: int) -> Moves:
-    """Return that of a process whose main thread does the work.
+    """Measure the progress of a process whose main thread does the work.
 
-    A process that waits for a program moves by looking whether it has ended, so the program alone counts then. Forks
-    of ours have deadlines of their own.
+    A process that waits for a program wakes up to check whether it has ended, so only the program counts then. Forks
+    of aligntool have deadlines of their own.
     """
     children = (child for child in _children_of(pid) if _state_of(child)[0] != "Z" and not _is_ours(child))
-    programs = tuple(each for child in children for each in _with_children(child))
-    states = [_state_of(each) for each in programs or (f"{pid}/task/{pid}",)]
-    wakes = (_wakes_of(pid, thread) for pid, thread in ([(each, "*") for each in programs] or [(pid, str(pid))]))
+    programs = tuple(process for child in children for process in _with_children(child))
+    states = [_state_of(process) for process in programs or (f"{pid}/task/{pid}",)]
+    wakes = (_wakes_of(pid, thread) for pid, thread in ([(process, "*") for process in programs] or [(pid, str(pid))]))
     counts = (*(ran for _, ran in states), *wakes)
     return Moves(any(state == "R" for state, _ in states), programs, counts)
 
@@ -506,27 +506,29 @@ def _with_children(pid: int) -> Iterator[int]:
 
 
 def _children_of(pid: int) -> list[int]:
-    return [int(child) for text in _of_threads(pid, "*", "children") for child in text.split()]
+    return [int(child) for text in _thread_texts(pid, "*", "children") for child in text.split()]
 
 
 def _wakes_of(pid: int, threads: str) -> str:
-    """Return how often its threads slept, or were made to (proc(5): voluntary_ctxt_switches)."""
-    texts = _of_threads(pid, threads, "status")
+    """Return the numbers of voluntary and involuntary context switches of its threads (proc(5):
+    voluntary_ctxt_switches).
+    """
+    texts = _thread_texts(pid, threads, "status")
     return " ".join(word for text in texts for word in text.split("voluntary_ctxt_switches:")[1:])
 
 
-def _of_threads(pid: int, threads: str, name: str) -> Iterator[str]:
+def _thread_texts(pid: int, threads: str, name: str) -> Iterator[str]:
     for file in of_threads(pid, f"{threads}/{name}"):
         with suppress(OSError):
             yield file.read_text()
 
 
 def waited_for(pid: int, programs: Sequence[int] = ()) -> Iterator[str]:
-    """Yield the disk or file that a process waits for: that of its system call (proc(5), syscall: the first argument of
-    a read is its descriptor). Where programs are waited for, a drive that one of them waits for, what the process
-    itself holds open meanwhile, and what they wait for else.
+    """Yield the disk or file that a process waits for, by its system call (proc(5), syscall: the first argument of a
+    read is its descriptor). If it waits for programs: first drives that they wait for, then the files that the process
+    has open, then anything else that the programs wait for.
     """
-    found = [path for each in programs or (pid,) for path in _asked_by(each)]
+    found = [path for process in programs or (pid,) for path in _read_by(process)]
     if programs:
         drives = (path for path in found if path.startswith("/dev/") and not path.startswith("/dev/loop"))
         yield from (path for path in drives if Path(path).is_block_device())
@@ -534,7 +536,7 @@ def waited_for(pid: int, programs: Sequence[int] = ()) -> Iterator[str]:
     yield from found
 
 
-def _asked_by(pid: int) -> Iterator[str]:
+def _read_by(pid: int) -> Iterator[str]:
     with suppress(OSError, ValueError, IndexError):
         yield from _opened_by(pid, str(int(Path(f"/proc/{pid}/syscall").read_text().split()[1], 16)))
 
@@ -548,15 +550,15 @@ def _opened_by(pid: int, descriptor: str) -> Iterator[str]:
 
 
 def of_threads(pid: int | str, pattern: str = "*") -> list[Path]:
-    """Return what proc(5) shows of the threads of a process; nothing of one that has ended, whenever that was."""
+    """Return the folders or files of a process's threads (proc(5)); [] if it has ended, even during the call."""
     with suppress(OSError):
         return [*Path(f"/proc/{pid}/task").glob(pattern)]
     return []
 
 
 def has_signal(folder: Path, which: str, number: signal.Signals) -> bool:
-    """Return whether a signal is in a set of a process or a thread (proc(5): SigPnd, it waits for it; SigBlk, blocked).
-    `folder`: its folder in /proc. False for one that has ended.
+    """Return whether a signal is in a set of a process or thread (proc(5): SigPnd, pending; SigBlk, blocked).
+    `folder`: its folder in /proc. False if it has ended.
     """
     with suppress(OSError):
         for name, *words in map(str.split, (folder / "status").read_text().splitlines()):
@@ -565,15 +567,15 @@ def has_signal(folder: Path, which: str, number: signal.Signals) -> bool:
     return False
 
 
-def _answer_in(child: _Child) -> tuple[object] | None:
-    """Return the answer, if it is complete. Raises what the job raised."""
+def _take_answer(child: _Child) -> tuple[object] | None:
+    """Return the result as a tuple, or None if it is incomplete. Raises what the job raised."""
     received = child.received
     while received[:1] in (_BEAT, _PATIENCE):
         child.spare += SPIN_UP_S if received[:1] == _PATIENCE else 0.0
         del received[:1]
     start = 1 + _LENGTH
     end = start + int.from_bytes(received[1:start], "little")
-    if len(received) < max(end, start + 1):  # an answer has at least one byte
+    if len(received) < max(end, start + 1):  # a result has at least one byte
         return None
     answer, error = pickle.loads(received[start:end])
     del received[:end]
@@ -583,8 +585,8 @@ def _answer_in(child: _Child) -> tuple[object] | None:
 
 
 def _end_child(child: _Child, *, kill: bool) -> None:
-    """End a child: one that waits for a job ends at once when there is none. A killed one is not waited for: the signal
-    may never reach it.
+    """End a child. An idle child ends when its pipe is closed; a killed child is not waited for, because the signal may
+    never reach it.
     """
     os.close(child.orders)
     if child.answers >= 0:

@@ -1,4 +1,4 @@
-"""Record what an audit reads of a machine into an archive, with or without its identities."""
+"""Record everything that an audit reads of a machine, with or without its identities."""
 
 import json
 import os
@@ -31,21 +31,21 @@ from aligntool.linux.targets import Given
 from aligntool.system import LATE_START_ENABLED, MdadmConf, is_about_arrays, parse_fstab, parse_mdadm_conf
 from aligntool.values import dataclass
 
-# A look at this machine that records everything it reads. This is how a snapshot cannot forget anything: what was
-# not read while looking is not needed to look again.
+# A tree that records everything that is read from it. So a snapshot is always complete: a file that was not read by an
+# audit is not required to repeat it.
 
 FILE, LINK, FOLDER = "file", "symlink", "directory"
-_OPEN_TO_ALL = ("/sys/", "/proc/", "/run/udev/", *FILES, "/etc/fstab", *MDADM_CONFS, LATE_START_ENABLED)
-# /proc/self leads to a number that means nothing later, /etc/os-release to where nobody asks for it
-_KEPT_AS_ASKED = ("/proc/", "/etc/", "/usr/lib/")
+_RECORDED = ("/sys/", "/proc/", "/run/udev/", *FILES, "/etc/fstab", *MDADM_CONFS, LATE_START_ENABLED)
+# /proc/self leads to a number that is meaningless later, /etc/os-release to a path that is not read
+_NOT_RESOLVED = ("/proc/", "/etc/", "/usr/lib/")
 
 
 class Entry(NamedTuple):
-    """One entry of a snapshot."""
+    """An entry of a snapshot."""
 
     path: str  # "sys/block/sda", without the leading slash
     kind: str
-    content: bytes = b""  # of a file; of a symbolic link, where it leads
+    content: bytes = b""  # of a file; the target of a symbolic link
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,65 +66,65 @@ class Recorder(Tree):
         return None if content is None else stripped(content)
 
     def content(self, path: str, limit: int = LONGEST_CONTENT) -> bytes | None:
-        if not path.startswith(_OPEN_TO_ALL):
+        if not path.startswith(_RECORDED):
             return None
         content = self.source.content(path, limit)
         if content is not None:
-            self.files[self._place(path)] = content
+            self.files[self._resolved_place(path)] = content
         return content
 
     def names(self, path: str) -> list[str]:
-        if not f"{path}/".startswith(_OPEN_TO_ALL) or not self.is_directory(path):
+        if not f"{path}/".startswith(_RECORDED) or not self.is_directory(path):
             return []
         names = self.source.names(path)
         for name in names:
-            self._note(f"{path}/{name}")
+            self._record_path(f"{path}/{name}")
         return names
 
     def exists(self, path: str) -> bool:
         return self.real(path) is not None
 
     def is_directory(self, path: str) -> bool:
-        if not f"{path}/".startswith(_OPEN_TO_ALL) or not self.source.is_directory(path):
+        if not f"{path}/".startswith(_RECORDED) or not self.source.is_directory(path):
             return False
-        self._note(path)
+        self._record_path(path)
         return True
 
     def link(self, path: str) -> str | None:
-        self._note(path)
+        self._record_path(path)
         return self.source.link(path)
 
     def real(self, path: str) -> str | None:
         real = self.source.real(path)
         if real is not None:
-            self._note(path)
-            self._note(real)
+            self._record_path(path)
+            self._record_path(real)
             if not self.source.is_directory(real):
                 self.content(real)
         return real
 
-    def _note(self, path: str) -> None:
-        place = self._place(path)
+    def _record_path(self, path: str) -> None:
+        place = self._resolved_place(path)
         if place not in self.links and self.source.is_directory(place):
             self.folders.add(place)
 
-    def _place(self, path: str) -> str:
-        """Return where a path is with no symbolic link before its last word; the links on the way are noted."""
-        if path.startswith(_KEPT_AS_ASKED):
+    def _resolved_place(self, path: str) -> str:
+        """Return the path with all symbolic links but the last component resolved; record these links."""
+        if path.startswith(_NOT_RESOLVED):
             return path
-        here, words = "", [word for word in path.split("/") if word]
+        resolved, words = "", [word for word in path.split("/") if word]
         for index, word in enumerate(words):
-            place = f"{here}/{word}"
+            place = f"{resolved}/{word}"
             if place not in self.links:
                 target = self.source.link(place)
                 if target is None:
-                    here = place
+                    resolved = place
                     continue
                 self.links[place] = target
             if index == len(words) - 1:
                 return place
-            here = self.source.real(place) or place
-        return here
+            resolved = self.source.real(place) or place
+        return resolved
 
     def entries(self) -> list[Entry]:
         found = [Entry(path[1:], FOLDER) for path in self.folders]
@@ -133,14 +133,13 @@ class Recorder(Tree):
         return sorted(found, key=lambda entry: entry.path)
 
 
-# This machine as entries of an archive: what a look reads of it, and a little more for the looks of later versions.
-# Nothing else reads a machine in order to keep it.
+# This machine as entries of an archive: everything that an audit reads, and a little more for later versions.
 
-# Folders of a block device whose attributes are kept whole; those that change while one looks are left out.
+# Folders of a block device of which all attributes are recorded, except those that change constantly.
 _FOLDERS = ("", "/queue", "/md", "/md/bitmap", "/dm", "/loop", "/bcache", "/integrity")
 _VOLATILE = frozenset(("stat", "inflight", "trace", "events", "io_poll_delay"))
-_MORE = ("/proc/sys/kernel/osrelease", "/proc/mdstat", DISKSTATS, UPTIME)
-_DEVICE = (
+_ALSO_RECORDED = ("/proc/sys/kernel/osrelease", "/proc/mdstat", DISKSTATS, UPTIME)
+_DEVICE_ATTRIBUTES = (
     "type", "state", "transport", "cntlid", "subsystype", "queue_type", "timeout", "vpd_pg89", "vpd_pgb0", "vpd_pgb1",
     "vpd_pgb2", "cmdq_en",
 )  # fmt: skip
@@ -148,19 +147,19 @@ _MOST_ATTRIBUTES = 400  # in one folder
 
 
 def collect(tree: Tree, *, serials: bool, host: bool = False) -> Iterator[Entry]:
-    """Yield the entries. Without `serials` every identity is replaced by a placeholder; the manifest has the name of
-    the machine only with `host`. Opens NVMe namespaces for Identify and their health, no other device, and nothing for
+    """Yield the entries. Without `serials`, placeholders replace all identities; only with `host` the manifest has the
+    name of the machine. It opens NVMe namespaces for Identify and their health, no other device, and nothing for
     writing.
     """
     recorder = Recorder("", source=tree)
-    seen = _look(recorder)
-    for block, disk in seen:
-        _keep_attributes(recorder, block)
+    recorded = _record_disks(recorder)
+    for block, disk in recorded:
+        _record_attributes(recorder, block)
         if disk.kind is DiskKind.NVME:
-            recorder.files.update(_identify(tree, block))
-    for path in _MORE:
+            recorder.files.update(_identify_pages(tree, block))
+    for path in _ALSO_RECORDED:
         recorder.content(path)
-    if any(disk.array for _, disk in seen):
+    if any(disk.array for _, disk in recorded):
         read_system(recorder)
         for number, image in enumerate(read_images(tree), 1):
             recorder.files[f"{IMAGES}/{number}"] = image_text(image).encode()
@@ -169,13 +168,13 @@ def collect(tree: Tree, *, serials: bool, host: bool = False) -> Iterator[Entry]
     yield Entry(MANIFEST[1:], FILE, json.dumps(manifest).encode() + b"\n")
 
 
-def _look(recorder: Recorder) -> list[tuple[Block, Disk]]:
+def _record_disks(recorder: Recorder) -> list[tuple[Block, Disk]]:
     looker = Looker(recorder, Given(), wake=False)
     find_adapters(recorder)
     return [(block, looker.look_at(block)) for block in list_blocks(recorder)]
 
 
-def _keep_attributes(recorder: Recorder, block: Block) -> None:
+def _record_attributes(recorder: Recorder, block: Block) -> None:
     names = recorder.names(block.path)
     folders = [f"{block.path}{folder}" for folder in _FOLDERS]
     folders += [f"{block.path}/{name}" for name in names if name.startswith(block.sysname)]
@@ -185,11 +184,11 @@ def _keep_attributes(recorder: Recorder, block: Block) -> None:
                 path = f"{folder}/{name}"
                 if name not in _VOLATILE and recorder.source.link(path) is None:
                     recorder.text(path)
-    for name in _DEVICE:
+    for name in _DEVICE_ATTRIBUTES:
         recorder.content(f"{block.device}/{name}", 4096)
 
 
-def _identify(tree: Tree, block: Block) -> Iterator[tuple[str, bytes]]:
+def _identify_pages(tree: Tree, block: Block) -> Iterator[tuple[str, bytes]]:
     if not tree.live or suspended(tree, block):
         return
     place = f"{CAPTURED_IDENTIFY}/{block.sysname}"
@@ -207,8 +206,8 @@ def _identify(tree: Tree, block: Block) -> Iterator[tuple[str, bytes]]:
 
 
 def _masked(entries: list[Entry]) -> Iterator[Entry]:
-    """Yield files masked by their kind; folders and links by their names, where a bus puts identities into its
-    paths.
+    """Yield the entries, files masked by their kind, and all paths and links masked, because some buses put identities
+    into paths.
     """
     masks = Masks()
     for path, kind, content in entries:
@@ -221,10 +220,10 @@ def _masked(entries: list[Entry]) -> Iterator[Entry]:
             yield Entry(masks.anywhere(path), kind, masked)
 
 
-# Replace serial numbers, UUIDs, labels and names in a snapshot by placeholders, and leave out what no audit needs.
+# Replace serial numbers, UUIDs, labels and names in a snapshot by placeholders, and omit what no audit requires.
 #
-# The same value gets the same placeholder everywhere, so that what refers to each other still does, and a masked
-# snapshot audits to the findings of the machine. Properties, options and words are kept by lists of what may stay.
+# The same value gets the same placeholder everywhere, so that references stay valid and the audit of a masked snapshot
+# has the findings of the machine. Properties, options and words are kept only if an allow list has them.
 
 HOSTNAME = "/proc/sys/kernel/hostname"
 SYSTEM_FILES = ("/etc/", "/usr/lib/os-release", "/aligntool/initramfs/", "/proc/cmdline", HOSTNAME)
@@ -235,27 +234,27 @@ _UUID_OR_MAC = re.compile(
 )
 _ARRAY_UUID = re.compile(r"[0-9a-f]{32}")
 _DM_OWNER = re.compile(r"((?:part\d+-)?(?:LVM|mpath|DMRAID|CRYPT-[A-Z0-9]+|[A-Za-z]+)-)(.+)", re.DOTALL)
-# A prefix stays, and the number in which the PARTUUID of an MBR partition ends.
+# The prefix is kept, and the partition number at the end of an MBR partition's PARTUUID.
 _IDENTITY = re.compile(r"(naa\.|eui\.|uuid\.|t10\.|nvme\.|nqn\.|0x|)(.{8}(?=-\d\d$)|.+)(-\d\d|)", re.DOTALL)
-_LEAST_DIGITS = 8  # of what is hexadecimal and keeps its length
+_MIN_HEX_DIGITS = 8  # of a hexadecimal identity, whose placeholder has the same length
 
 _COMMON_PLACES = frozenset((
     "/", "/boot", "/boot/efi", "/efi", "/home", "/var", "/var/log", "/var/lib", "/usr", "/opt", "/srv",
     "/tmp", "/root", "/mnt", "/media", "[SWAP]", "none", "swap",
 ))  # fmt: skip
-_OF_THE_SYSTEM = ("/home", "/var", "/usr", "/boot", "/opt", "/root", "/etc")
+_SYSTEM_FOLDERS = ("/home", "/var", "/usr", "/boot", "/opt", "/root", "/etc")
 _KEPT_OPTIONS = frozenset((
     "defaults", "nofail", "noauto", "auto", "ro", "rw", "noatime", "relatime", "nodiratime", "discard",
     "nodiscard", "sw", "nouuid", "_netdev",
 ))  # fmt: skip
-_KEPT_STARTS = ("x-systemd.device-timeout=", "pri=", "logbufs=", "logbsize=", "sunit=", "swidth=", "stripe=")
-_SPECS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
+_KEPT_PREFIXES = ("x-systemd.device-timeout=", "pri=", "logbufs=", "logbsize=", "sunit=", "swidth=", "stripe=")
+_SPEC_KEYS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
 
 _MASKED_ATTRIBUTES = frozenset((
     "serial", "wwid", "wwn", "nguid", "eui", "uuid", "subsysnqn", "hostnqn", "hostid", "cid", "sas_address",
     "unique_id", "volume_name", "ident",
 ))  # fmt: skip
-_LEFT_OUT = frozenset(("vpd_pg80", "vpd_pg83", "inquiry", "address", "csd", "hostname"))
+_OMITTED = frozenset(("vpd_pg80", "vpd_pg83", "inquiry", "address", "csd", "hostname"))
 _KEPT_PROPERTIES = re.compile(
     r"ID_(?:BUS|TYPE|MODEL|MODEL_ENC|REVISION|ATA(?:_\w+)?|DRIVE_\w+|PART_TABLE_TYPE|FS_TYPE|FS_VERSION|FS_USAGE|"
     r"PART_ENTRY_(?:SCHEME|TYPE|FLAGS|NUMBER|OFFSET|SIZE|DISK))|MAJOR|MINOR|DEVTYPE|PARTN|DISKSEQ|SUBSYSTEM"
@@ -270,8 +269,8 @@ _BLANKED: dict[str, tuple[tuple[int, int], ...]] = {
     # NVMe: serial number; FRU identifier; subsystem name, which holds the serial number; vendor's own bytes.
     "ctrl": ((4, 24), (112, 128), (768, 1024), (3072, 4096)),
     "ns": ((104, 128), (384, 4096)),  # NGUID, EUI-64; vendor's own bytes
-    "hmb": ((8, 4100),),  # where in memory the buffer lies
-    "health": ((6, 160), (176, 512)),  # how much was read and written, hours, power cycles
+    "hmb": ((8, 4100),),  # the address of the buffer in memory
+    "health": ((6, 160), (176, 512)),  # data read and written, hours, power cycles
     # ATA words 10-19 (serial), 108-111 (world-wide name), 129-159 (vendor's), 176-205 (medium's serial), 255.
     "vpd_pg89": ((80, 100), (276, 284), (318, 380), (412, 472), (570, 572)),
 }
@@ -279,12 +278,12 @@ _BLANKED: dict[str, tuple[tuple[int, int], ...]] = {
 
 @dataclass(slots=True)
 class Masks:
-    """The placeholders given so far."""
+    """The placeholders assigned so far."""
 
     _given: dict[str, int] = field(default_factory=dict)
 
     def value(self, secret: str) -> str:
-        """Return the placeholder of an identity, with its prefix and the number at its end."""
+        """Mask an identity; its prefix and the number at its end are kept."""
         plain = secret.strip()
         if not plain.strip("0-:.x"):
             return secret  # zeros identify nothing
@@ -297,23 +296,23 @@ class Masks:
         return "-".join(self._placeholder(part.replace("\0", "--")) for part in parts)
 
     def array_name(self, name: str) -> str:
-        """Mask "host:name" of md; "any" and numbers stay."""
+        """Mask "host:name" of md; "any" and numbers are kept."""
         return ":".join(word if word == "any" or word.isdecimal() else self.name(word) for word in name.split(":"))
 
     def mapping_uuid(self, uuid: str) -> str:
-        """Keep "LVM-" or "CRYPT-LUKS2-", which name the maker of the mapping."""
+        """Mask the UUID of a mapping; a prefix such as "LVM-" or "CRYPT-LUKS2-" is kept."""
         owner = _DM_OWNER.fullmatch(uuid)
         return owner.group(1) + self._placeholder(owner.group(2)) if owner else self.value(uuid)
 
     def place(self, path: str) -> str:
-        """Mask a mount point; whether the system needs it stays visible."""
+        """Mask a mount point; it remains visible whether the system requires it."""
         if path in _COMMON_PLACES:
             return path
         above = f"/{path.split('/')[1]}" if path.startswith("/") else ""
-        return f"{above if above in _OF_THE_SYSTEM else ''}/masked/{self._number(path)}"
+        return f"{above if above in _SYSTEM_FOLDERS else ''}/masked/{self._number(path)}"
 
     def node(self, node: str) -> str:
-        """Mask what names a device: "/dev/md/NAME", "/dev/mapper/NAME", a path; "/dev/sda1" stays."""
+        """Mask the name of a device: "/dev/md/NAME", "/dev/mapper/NAME", a path; "/dev/sda1" is kept."""
         for folder, mask in (("/dev/md/", self.array_name), ("/dev/mapper/", self.name)):
             if node.startswith(folder):
                 return folder + mask(node.removeprefix(folder))
@@ -322,31 +321,31 @@ class Masks:
         return self.place(node) if node.startswith("/") else self.array_name(node)
 
     def anywhere(self, text: str) -> str:
-        """Mask UUIDs and network addresses wherever they stand."""
+        """Mask all UUIDs and MAC addresses in the text."""
         return _UUID_OR_MAC.sub(lambda found: self.value(found.group()), text)
 
     def _number(self, secret: str) -> int:
         return self._given.setdefault(secret, len(self._given) + 1)
 
     def _placeholder(self, secret: str) -> str:
-        """Return "masked7"; of a hexadecimal number one with its length and separators."""
+        """Return "masked7"; for a hexadecimal number, one with the same length and separators."""
         if not secret:
             return secret
         key = secret.lower()
         digits = re.sub("[-:.]", "", key)
-        if _ARRAY_UUID.fullmatch(digits):  # mdadm, blkid and the kernel each write it in their own way
+        if _ARRAY_UUID.fullmatch(digits):  # mdadm, blkid and the kernel each format it differently
             key = digits
         number = self._number(key)
-        if len(digits) < _LEAST_DIGITS or digits.strip("0123456789abcdef"):
+        if len(digits) < _MIN_HEX_DIGITS or digits.strip("0123456789abcdef"):
             return f"masked{number}"
         left = iter(f"{number:x}".rjust(len(digits), "0"))
         return "".join(letter if letter in "-:." else next(left) for letter in secret)
 
 
 def mask_file(masks: Masks, path: str, content: bytes) -> bytes | None:
-    """Return the content without secrets; None: the file is left out."""
+    """Return the masked content, or None to omit the file."""
     name = path.rpartition("/")[2]
-    if name in _LEFT_OUT and "/pci_bus/" not in path and not path.startswith(SYSTEM_FILES):
+    if name in _OMITTED and "/pci_bus/" not in path and not path.startswith(SYSTEM_FILES):
         return None
     runs = _BLANKED.get(name) or _BLANKED.get(name.rpartition(".")[2] if "/identify/" in path else "")
     if runs is not None:
@@ -362,13 +361,13 @@ def mask_file(masks: Masks, path: str, content: bytes) -> bytes | None:
 
 def _mask_text(masks: Masks, path: str, name: str, text: str) -> str:
     if path.startswith("/run/udev/data/"):
-        return "".join(f"{kept}\n" for line in text.splitlines() if (kept := _udev_line(masks, line)))
+        return "".join(f"{kept}\n" for line in text.splitlines() if (kept := _mask_udev_line(masks, line)))
     if path == MOUNTS:
         mounts = [mount for mount in parse_mounts(text.encode()) if mount.source.startswith("/dev/")]
-        rows = [(one.number, masks.place(one.place), one.kind, masks.node(one.source)) for one in mounts]
+        rows = [(mount.number, masks.place(mount.place), mount.kind, masks.node(mount.source)) for mount in mounts]
         return "".join(f"1 1 {number} / {place} rw - {kind} {node} rw\n" for number, place, kind, node in rows)
     if path == SWAPS:
-        return "".join(_swap_line(masks, line) for line in text.splitlines())
+        return "".join(_mask_swap_line(masks, line) for line in text.splitlines())
     if name == "uevent":
         return "".join(f"{line}\n" for line in text.splitlines() if _KEPT_UEVENT.fullmatch(line))
     for ending, mask in (("/dm/name", masks.name), ("/dm/uuid", masks.mapping_uuid), ("/backing_file", masks.place)):
@@ -377,7 +376,7 @@ def _mask_text(masks: Masks, path: str, name: str, text: str) -> str:
     return masks.value(text) if name in _MASKED_ATTRIBUTES else masks.anywhere(text)
 
 
-def _udev_line(masks: Masks, line: str) -> str:
+def _mask_udev_line(masks: Masks, line: str) -> str:
     if line.startswith("S:md/"):
         return f"S:md/{masks.array_name(line.removeprefix('S:md/'))}"
     if not line.startswith("E:"):
@@ -390,35 +389,35 @@ def _udev_line(masks: Masks, line: str) -> str:
     return line if _KEPT_PROPERTIES.fullmatch(key) else ""
 
 
-def _swap_line(masks: Masks, line: str) -> str:
+def _mask_swap_line(masks: Masks, line: str) -> str:
     node, *rest = line.split() or [""]
     if not node.startswith(("/dev/", "Filename")):
         return ""  # a swap file
     return "\t".join((masks.node(node) if node.startswith("/") else node, *rest)) + "\n"
 
 
-# Files of the system are written by hand: comments, addresses and commands in them are left out.
+# Files of the system are written by hand: their comments, addresses and commands are omitted.
 
 
 def mask_system_file(masks: Masks, path: str, text: str) -> str:
     if path == HOSTNAME:
         return masks.name(text.strip()) + "\n"
     if path == "/proc/cmdline":
-        return " ".join(_word(masks, word) for word in text.split() if is_about_arrays(word)) + "\n"
+        return " ".join(_mask_word(masks, word) for word in text.split() if is_about_arrays(word)) + "\n"
     if path.endswith("os-release"):
         return "".join(f"{line}\n" for line in text.splitlines() if line.startswith(("ID=", "ID_LIKE=")))
     if path == LATE_START_ENABLED:
-        return ""  # that it is there is enough
+        return ""  # only its existence counts
     if path == "/etc/fstab":
-        return "".join(_fstab(masks, text))
+        return "".join(_mask_fstab(masks, text))
     if path.startswith("/aligntool/"):
         head, inside, conf = text.partition("conf:\n")
-        head = "".join(f"{_fact(masks, line)}\n" for line in head.splitlines())
-        return head + inside + "".join(_conf(masks, parse_mdadm_conf(conf, path)))
-    return "".join(_conf(masks, parse_mdadm_conf(text, path)))
+        head = "".join(f"{_mask_fact(masks, line)}\n" for line in head.splitlines())
+        return head + inside + "".join(_mask_conf(masks, parse_mdadm_conf(conf, path)))
+    return "".join(_mask_conf(masks, parse_mdadm_conf(text, path)))
 
 
-def _conf(masks: Masks, conf: MdadmConf) -> Iterator[str]:
+def _mask_conf(masks: Masks, conf: MdadmConf) -> Iterator[str]:
     if conf.homehost:
         special = conf.homehost.startswith("<") or conf.homehost == "any"
         yield f"HOMEHOST {conf.homehost if special else masks.name(conf.homehost)}\n"
@@ -429,31 +428,31 @@ def _conf(masks: Masks, conf: MdadmConf) -> Iterator[str]:
         yield " ".join(("ARRAY", *words, *(f"{word}=masked" for word in line.pinned))) + "\n"
 
 
-def _fstab(masks: Masks, text: str) -> Iterator[str]:
+def _mask_fstab(masks: Masks, text: str) -> Iterator[str]:
     for line in parse_fstab(text):
-        spec = _spec(masks, line.spec)
+        spec = _mask_spec(masks, line.spec)
         if spec:
-            kept = [word for word in line.options if word in _KEPT_OPTIONS or word.startswith(_KEPT_STARTS)]
+            kept = [word for word in line.options if word in _KEPT_OPTIONS or word.startswith(_KEPT_PREFIXES)]
             yield f"{spec} {masks.place(line.place)} {line.kind} {','.join(kept) or 'defaults'} 0 0\n"
 
 
-def _word(masks: Masks, word: str) -> str:
+def _mask_word(masks: Masks, word: str) -> str:
     key, _, value = word.partition("=")
     if key == "rd.md.uuid":
         return f"{key}={masks.value(value)}"
     if key in ("root", "resume"):
-        return f"{key}={_spec(masks, value) or 'masked'}"
+        return f"{key}={_mask_spec(masks, value) or 'masked'}"
     return word if key.startswith("rd.") else f"{key}=masked"
 
 
-def _fact(masks: Masks, line: str) -> str:
+def _mask_fact(masks: Masks, line: str) -> str:
     key, _, value = line.partition("=")
     return f"{key}={masks.value(value)}" if key == "asked" else masks.anywhere(line)
 
 
-def _spec(masks: Masks, spec: str) -> str:
-    """Return the device of a line; "" for a network share, a pseudo file system, a file."""
+def _mask_spec(masks: Masks, spec: str) -> str:
+    """Mask the device of a line; return "" for a network share, a pseudo file system or a file."""
     key, found, value = spec.partition("=")
-    if found and key in _SPECS:
+    if found and key in _SPEC_KEYS:
         return f"{key}={masks.value(value)}"
     return masks.node(spec) if spec.startswith("/dev/") else ""

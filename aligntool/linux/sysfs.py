@@ -14,29 +14,29 @@ from aligntool.system import unescape
 from aligntool.values import dataclass
 
 # The kernel's files: /sys, /proc and /run/udev of this machine, or of another one captured in a folder. A captured
-# tree is hostile: its symbolic links may lead out of it, its files may be pipes, devices or endless, and a caller
-# that reads an attribute must not depend on it.
+# tree is hostile: its symbolic links may lead out of it, its files may be pipes, devices or endless. `Tree` shields
+# its callers from that.
 
-# A thousand disks are a hundred thousand attributes: strings and system calls here, no path objects.
+# A thousand disks have a hundred thousand attributes: this uses strings and system calls, no path objects.
 # ruff: noqa: PTH208, PTH110, PTH112, PTH115
 
 
 LONGEST_TEXT = 4096  # a sysfs attribute fills one page at most (Documentation/filesystems/sysfs.rst)
 LONGEST_CONTENT = 4 * 1024 * 1024  # mountinfo of a machine with thousands of mounts
-DEEPEST = 100  # folders in folders; the longest path of a real sysfs has about forty
+DEEPEST = 100  # nested folders; the longest path of a real sysfs has about forty
 MOST_LINKS = 40  # as many as the kernel follows (MAXSYMLINKS)
 
 READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_CAPTURED = READ_ONLY | os.O_NOFOLLOW
+_OPEN_CAPTURED = READ_ONLY | os.O_NOFOLLOW
 _LONGEST_PATH = 1024  # deeper ones are resolved in a loop, not by recursion
 _DOTS = ("", ".", "..")
-_PADDING = f"{whitespace}\0"  # tar believes st_size, which is a page, and fills what it could not read with NULs
+_PADDING = f"{whitespace}\0"  # tar takes st_size, which is a page, for the length, and pads the content with NULs
 _SYSFS = ("block", "class/block", "dev/block", "class/nvme", "devices")  # any of these makes a folder a /sys
 
 
 @contextmanager
 def opened(path: str | Path, flags: int = READ_ONLY) -> Iterator[int]:
-    """Yield a descriptor of a file or device; it is closed afterwards. Raises OSError."""
+    """Yield a descriptor of a file or device, and close it afterwards. Raises OSError."""
     descriptor = os.open(path, flags | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -62,7 +62,7 @@ class Tree:
             return None
         try:
             return stripped(os.read(descriptor, LONGEST_TEXT))
-        except OSError:  # attributes of a device that is going away, or that this driver does not answer
+        except OSError:  # the device is being removed, or its driver does not support the attribute
             return None
         finally:
             os.close(descriptor)
@@ -75,12 +75,12 @@ class Tree:
         descriptor = self._open(path)
         if descriptor is None:
             return None
-        pieces, wanted = [], limit
+        pieces, left = [], limit
         try:
-            while wanted > 0 and (piece := os.read(descriptor, min(wanted, 65536))):
+            while left > 0 and (piece := os.read(descriptor, min(left, 65536))):
                 pieces.append(piece)
-                wanted -= len(piece)
-                if len(piece) < 65536 and not self.live:  # only /proc gives less than it has
+                left -= len(piece)
+                if len(piece) < 65536 and not self.live:  # only /proc returns less than requested before the end
                     break
         except OSError:
             return None
@@ -89,8 +89,8 @@ class Tree:
         return b"".join(pieces)
 
     def open(self, path: str) -> int | None:
-        """Return a descriptor for reading a regular file, which the caller closes; None: not there, or not
-        permitted.
+        """Return a descriptor for reading a regular file, which the caller closes, or None if it does not exist or
+        may not be read.
         """
         descriptor = self._open(path)
         if descriptor is not None and not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -99,7 +99,7 @@ class Tree:
         return descriptor
 
     def names(self, path: str) -> list[str]:
-        place = path if self.live else self._host(path, stat.S_IFDIR)
+        place = path if self.live else self._host_path(path, stat.S_IFDIR)
         try:
             return sorted(os.listdir(place)) if place is not None else []
         except OSError:
@@ -109,10 +109,10 @@ class Tree:
         return os.path.exists(path) if self.live else self._lookup(path) is not None
 
     def is_directory(self, path: str) -> bool:
-        return os.path.isdir(path) if self.live else self._host(path, stat.S_IFDIR) is not None
+        return os.path.isdir(path) if self.live else self._host_path(path, stat.S_IFDIR) is not None
 
     def link(self, path: str) -> str | None:
-        """Return the target of a symbolic link, unresolved: its last word names a driver, a subsystem."""
+        """Return the target of a symbolic link, unresolved: its last component names a driver or a subsystem."""
         folder, _, name = path.rpartition("/")
         above = folder if self.live else self._lookup(folder)
         try:
@@ -121,7 +121,7 @@ class Tree:
             return None
 
     def real(self, path: str) -> str | None:
-        """Return the path without symbolic links, as the machine would resolve it; None when nothing is there."""
+        """Return the path without symbolic links, as the machine would resolve it, or None if it does not exist."""
         if not self.live:
             return self._lookup(path)
         return os.path.realpath(path) if os.path.exists(path) else None
@@ -130,16 +130,15 @@ class Tree:
         try:
             if self.live:
                 return os.open(path, READ_ONLY)
-            place = self._host(path)
-            return None if place is None else os.open(place, _CAPTURED)
+            place = self._host_path(path)
+            return None if place is None else os.open(place, _OPEN_CAPTURED)
         except (OSError, ValueError):
             return None
 
-    def _host(self, path: str, kind: int = stat.S_IFREG) -> str | None:
-        """Return where something of the captured machine is on this one, with no symbolic link left in its path.
+    def _host_path(self, path: str, kind: int = stat.S_IFREG) -> str | None:
+        """Return the path on this machine of a captured file or folder, without symbolic links.
 
-        None when it is not of that kind: opening a pipe or a device node that lies in a captured tree could do
-        something.
+        None if it is not of that kind: opening a pipe or a device node in a captured tree could have side effects.
         """
         folder, _, name = path.rpartition("/")
         above = self._resolved.get(folder, "") or self._lookup(folder)
@@ -159,44 +158,44 @@ class Tree:
         return place if found == kind else None
 
     def _lookup(self, path: str) -> str | None:
-        """Resolve a path as if the root were the machine's "/": ".." stops there, absolute links start there."""
-        known = self._resolved
-        if path in known:
-            return known[path]
+        """Resolve a path as if the root were the machine's "/": ".." ends there, absolute links begin there."""
+        cache = self._resolved
+        if path in cache:
+            return cache[path]
         folder, _, name = path.rpartition("/")
         if name in _DOTS or len(path) > _LONGEST_PATH:
             found = self._walk("", path)
         else:  # siblings share the work of their folder
-            above = self._lookup(folder) if folder else ""
-            found = None if above is None else self._walk(above, name)
-        known[path] = found
+            parent = self._lookup(folder) if folder else ""
+            found = None if parent is None else self._walk(parent, name)
+        cache[path] = found
         if found is not None:
-            known[found] = found
+            cache[found] = found
         return found
 
-    def _walk(self, here: str, path: str) -> str | None:
-        todo, links = path.split("/")[::-1], 0
-        while todo:
-            word = todo.pop()
-            if word in ("", "."):
+    def _walk(self, resolved: str, path: str) -> str | None:
+        pending, links = path.split("/")[::-1], 0
+        while pending:
+            name = pending.pop()
+            if name in ("", "."):
                 continue
-            if word == "..":
-                here = here.rpartition("/")[0]
+            if name == "..":
+                resolved = resolved.rpartition("/")[0]
                 continue
-            target = _link_target(f"{self.root}{here}/{word}")
+            target = _link_target(f"{self.root}{resolved}/{name}")
             if target is None:
                 return None
             if target == "":
-                here = f"{here}/{word}"
-                if here.count("/") > DEEPEST:  # every folder above is asked for something, and each is looked up
+                resolved = f"{resolved}/{name}"
+                if resolved.count("/") > DEEPEST:  # attributes of all parent folders are looked up
                     return None
                 continue
             links += 1
             if links > MOST_LINKS:
                 return None
-            here = "" if target.startswith("/") else here
-            todo.extend(target.split("/")[::-1])
-        return here
+            resolved = "" if target.startswith("/") else resolved
+            pending.extend(target.split("/")[::-1])
+        return resolved
 
 
 LIVE = Tree("")
@@ -210,16 +209,16 @@ def on_battery(power: str = POWER) -> bool:
     """
     folders = [f"{power}/{name}" for name in LIVE.names(power)]
     found = [
-        (LIVE.text(f"{each}/type"), LIVE.text(f"{each}/online"), LIVE.text(f"{each}/status"))
-        for each in folders
-        if LIVE.text(f"{each}/scope") != "Device"
+        (LIVE.text(f"{folder}/type"), LIVE.text(f"{folder}/online"), LIVE.text(f"{folder}/status"))
+        for folder in folders
+        if LIVE.text(f"{folder}/scope") != "Device"
     ]
     mains = any(kind != "Battery" and online == "1" for kind, online, _ in found)
     return not mains and any(kind == "Battery" and status == "Discharging" for kind, _, status in found)
 
 
 def _link_target(place: str) -> str | None:
-    """Return the target of a symbolic link; "" when it is not a link; None when nothing is there."""
+    """Return the target of a symbolic link, "" if the path is not a link, or None if it does not exist."""
     try:
         return os.readlink(place) if stat.S_ISLNK(os.lstat(place).st_mode) else ""
     except (OSError, ValueError):
@@ -227,12 +226,12 @@ def _link_target(place: str) -> str | None:
 
 
 def stripped(content: bytes) -> str:
-    """Return the text of an attribute without the white space and the padding around it."""
+    """Return the text of an attribute without surrounding white space and padding."""
     return content.decode("utf-8", "replace").strip(_PADDING)
 
 
 def as_number(text: str | None) -> int | None:
-    """Return a decimal number as the kernel prints it; None for anything else, however long."""
+    """Parse a decimal number as the kernel prints it; return None for anything else, of any length."""
     if text is None or not 0 < len(text) <= 20:
         return None
     digits = text[1:] if text[0] == "-" else text
@@ -240,9 +239,9 @@ def as_number(text: str | None) -> int | None:
 
 
 def captured_tree(folder: str) -> Tree:
-    """Return the tree in a folder that the user names; accepts the folder above it and the `sys` inside it.
+    """Return the captured tree in a folder; accept also its parent folder and the `sys` in it.
 
-    Raises Refused when there is no sysfs.
+    Raises Refused if there is no sysfs.
     """
     place = Path(folder).absolute()
     if place.name == "..":
@@ -250,21 +249,21 @@ def captured_tree(folder: str) -> Tree:
     if not place.is_dir():
         raise Refused(f"{folder} is not a folder", hint="give the folder that holds the captured sys/")
     if _has_sysfs(f"{place}/sys"):
-        return _tree_at(place)
+        return _tree_of_folder(place)
     if place.name == "sys" and _has_sysfs(str(place)):
-        return _tree_at(place.parent)
+        return _tree_of_folder(place.parent)
     with failing_as(Refused, f"{folder} cannot be read"):
-        inside = [below for below in sorted(place.iterdir()) if _has_sysfs(f"{below}/sys")]
-    if len(inside) == 1:
-        return _tree_at(inside[0])
-    if inside:
-        names = ", ".join(below.name for below in inside[:8])
-        raise Refused(f"{folder} holds several captured machines: {names}", hint=f"--sysroot {inside[0]}")
+        captures = [child for child in sorted(place.iterdir()) if _has_sysfs(f"{child}/sys")]
+    if len(captures) == 1:
+        return _tree_of_folder(captures[0])
+    if captures:
+        names = ", ".join(child.name for child in captures[:8])
+        raise Refused(f"{folder} holds several captured machines: {names}", hint=f"--sysroot {captures[0]}")
     hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"
     raise Refused(f"{folder} holds no captured sys/ folder", hint=hint)
 
 
-def _tree_at(place: Path) -> Tree:
+def _tree_of_folder(place: Path) -> Tree:
     return Tree(str(place) if str(place) != "/" else "/.")  # "" would be the live machine
 
 
@@ -272,8 +271,8 @@ def _has_sysfs(place: str) -> bool:
     return any(os.path.isdir(f"{place}/{name}") for name in _SYSFS)
 
 
-# Where devices are mounted or swapped to. The words of /proc/self/mountinfo are escaped (a space is \040), and file
-# systems of several devices have a number there that no device has.
+# Mounts and swap. The fields of /proc/self/mountinfo are escaped (a space is \040), and file systems on several devices
+# have a number there that is not a device's.
 
 SWAP = "[SWAP]"  # as lsblk writes it
 MOUNTS, SWAPS = "/proc/self/mountinfo", "/proc/swaps"
@@ -288,7 +287,7 @@ class Mount:
     kind: str
     source: str
     options: str  # of the mount and of the file system
-    number: str  # "8:1"; of btrfs and its like one that no device has
+    number: str  # "8:1"; not a device's for btrfs and the like
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,12 +313,12 @@ def read_mounts(tree: Tree) -> Mounts:
 
 
 def mounts_now() -> Iterator[Mount]:
-    """Yield what is mounted in this process's namespace. Raises OSError."""
+    """Yield the mounts in the namespace of this process. Raises OSError."""
     return parse_mounts(Path(MOUNTS).read_bytes())
 
 
 def parse_mounts(content: bytes) -> Iterator[Mount]:
-    """Yield the lines of proc_pid_mountinfo(5), "36 35 98:0 /root /place rw,noatime master:1 - ext3 /dev/root rw"."""
+    """Parse proc_pid_mountinfo(5): "36 35 98:0 /root /place rw,noatime master:1 - ext3 /dev/root rw"."""
     for line in content.split(b"\n"):
         before, found, after = line.partition(b" - ")
         words, rest = before.split(b" "), after.split(b" ")
@@ -330,19 +329,19 @@ def parse_mounts(content: bytes) -> Iterator[Mount]:
 
 
 def parse_swaps(content: bytes) -> Iterator[str]:
-    """Yield the devices and files of proc_swaps(5)."""
+    """Yield the devices and files in proc_swaps(5)."""
     yield from (unescape(words[0]) for line in content.split(b"\n")[1:] if len(words := line.split()) >= 2)
 
 
-# How much was written to each device since the machine started: Documentation/admin-guide/iostats.rst, field 7 behind
-# the three that name the device, in sectors of 512 bytes on every device; proc_uptime(5).
+# The bytes written to each device since boot: Documentation/admin-guide/iostats.rst, field 7 after the three that
+# identify the device, in sectors of 512 bytes on every device; proc_uptime(5).
 
 _WRITTEN, _STATS_SECTOR = 9, 512
 
 
 def read_written(tree: Tree) -> dict[str, float]:
-    """Return the bytes a second that were written to each disk and partition, by its kernel name, on average since the
-    start; empty where the kernel's counters, or the time, are not there.
+    """Return the average write rate of each disk and partition since boot, in bytes a second by kernel name; {} if the
+    kernel's counters or the uptime are missing.
     """
     seconds = re.match(rb"\d{1,12}(\.\d{1,9})?(?= )", tree.content(UPTIME, 64) or b"")
     if seconds is None or float(seconds[0]) <= 0:
@@ -353,11 +352,11 @@ def read_written(tree: Tree) -> dict[str, float]:
             for name, count in counted.items()}  # fmt: skip
 
 
-# The udev database: what its rules and blkid found out about a device, kept for everybody to read. Two forms of it
-# exist in captured trees (/run/udev/data as the daemon keeps it, /dev/NAME as util-linux's `mk-input.sh` captures it
-# for `lsblk --sysroot`), and udev escapes strings in its own way.
+# The udev database: the results of its rules and of blkid for each device, readable for every user. Captured trees have
+# it in two forms (/run/udev/data as the daemon keeps it, /dev/NAME as util-linux's `mk-input.sh` captures it for
+# `lsblk --sysroot`), and udev has an escape of its own.
 
-LONGEST_RECORD = 256 * 1024  # thousands of links; the daemon itself keeps them in one small file
+LONGEST_RECORD = 256 * 1024  # enough for thousands of links
 _HEX = re.compile(rb"\\x([0-9a-fA-F]{2})")
 
 
@@ -385,9 +384,9 @@ NOTHING = Record({})
 
 
 class UdevDatabase:
-    """udev's records, live or captured. That they exist is checked once: most captured trees lack them.
+    """udev's records, live or captured. Their existence is checked once: most captured trees lack them.
 
-    The files in /dev of a live machine are devices, and nothing here opens one.
+    The files in /dev of a live machine are devices, and are never opened here.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -396,7 +395,7 @@ class UdevDatabase:
         self.has_files = not tree.live and tree.is_directory("/dev")  # captured for `lsblk --sysroot`
 
     def record(self, number: str | None, name: str) -> Record:
-        """Return the record by device number ("8:1"), otherwise by kernel name."""
+        """Return the record by device number ("8:1"), otherwise by kernel name; NOTHING if there is none."""
         if self.has_records and number:
             content = self.tree.content(f"/run/udev/data/b{number}", LONGEST_RECORD)
             if content is not None:
@@ -406,24 +405,24 @@ class UdevDatabase:
 
 
 def parse_record(content: bytes) -> Record:
-    """Return the record of lines "E:KEY=value" and "S:link" (systemd, src/libsystemd/sd-device/device-private.c)."""
+    """Parse lines "E:KEY=value" and "S:link" (systemd, src/libsystemd/sd-device/device-private.c)."""
     lines = content.decode("utf-8", "replace").split("\n")
-    properties = _values(line[2:] for line in lines if line.startswith("E:"))
+    properties = _parse_properties(line[2:] for line in lines if line.startswith("E:"))
     return Record(properties, tuple(line[2:] for line in lines if line.startswith("S:")))
 
 
 def parse_dump(content: bytes) -> Record:
-    """Return the record of lines "KEY=value", as `udevadm info --query=property` prints them; links are in DEVLINKS."""
-    properties = _values(content.decode("utf-8", "replace").split("\n"))
+    """Parse lines "KEY=value", as `udevadm info --query=property` prints them; the links are in DEVLINKS."""
+    properties = _parse_properties(content.decode("utf-8", "replace").split("\n"))
     links = properties.get("DEVLINKS", "").split()
     return Record(properties, tuple(link.removeprefix("/dev/") for link in links))
 
 
-def _values(lines: Iterable[str]) -> dict[str, str]:
+def _parse_properties(lines: Iterable[str]) -> dict[str, str]:
     return {key: value for key, found, value in (line.partition("=") for line in lines) if found}
 
 
 def unescape_udev(text: str) -> str:
-    r"""Turn udev's "\x20" back into bytes, and the bytes into text; anything that is not such an escape stays."""
+    r"""Decode udev's escapes, such as "\x20"; anything else is kept."""
     raw = text.encode("utf-8", "replace")
     return _HEX.sub(lambda found: bytes.fromhex(found[1].decode()), raw).decode("utf-8", "replace")

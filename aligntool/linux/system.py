@@ -1,4 +1,4 @@
-"""Read the system's files that start arrays: mdadm.conf, fstab, crypttab, each initramfs."""
+"""Read the system's files that assemble arrays: mdadm.conf, fstab, crypttab, each initramfs."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from aligntool.linux.sysfs import LIVE, Tree
 from aligntool.system import LATE_START_ENABLED, Initramfs, MdadmConf, System
 from aligntool.values import dataclass
 
-# Which family of distributions runs here: whose files and commands make an array permanent.
+# The family of the distribution, whose files and commands make an array permanent.
 
 FILES = ("/etc/os-release", "/usr/lib/os-release")
 FAMILIES = {
@@ -30,15 +30,16 @@ LONGEST_SCRIPT = 1 << 20
 
 
 def find_distribution(tree: Tree = LIVE) -> str | None:
-    """Return the family of a machine; None: not a known one."""
+    """Return the family of the machine's distribution, or None if it is unknown."""
     return with_dracut(family_of(next(filter(None, (_text(tree, file) for file in FILES)), "")), tree.content)
 
 
 def with_dracut(family: str | None, content: Callable[[str, int], bytes | None]) -> str | None:
-    """Return the family with dracut. Debian's packages dracut and initramfs-tools exclude each other. update-initramfs
-    is then missing, or a script that does not call mkinitramfs, as the one of initramfs-tools does.
+    """Return "debian-dracut" for a Debian with dracut, otherwise the family. The packages dracut and initramfs-tools
+    exclude each other. With dracut, update-initramfs is missing, or a script that does not call mkinitramfs, which that
+    of initramfs-tools does.
 
-    `content` reads a file up to a length; None: it is not there.
+    `content` reads a file up to a length, and returns None if it does not exist.
     """
     if family != "debian" or content(DRACUT, 1) is None:
         return family
@@ -47,28 +48,28 @@ def with_dracut(family: str | None, content: Callable[[str, int], bytes | None])
 
 
 def family_of(text: str) -> str | None:
-    """Return the family by ID, otherwise by ID_LIKE, which names the nearest relative first."""
+    """Return the family by the ID in an os-release, otherwise by ID_LIKE, which has the closest relative first."""
     fields = export_values(text)
     words = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".replace('"', " ").replace("'", " ").lower().split()
     known = FAMILIES.items()
     return next((name for word in words for name, ids in known if word in ids or word.startswith(f"{name}-")), None)
 
 
-# What an initramfs holds of arrays: mdadm, its mdadm.conf, the arrays given to dracut. lsinitramfs names files and
-# prints none, unmkinitramfs writes the whole tree to disk, and lsinitrd and lsinitcpio each know their own kind:
-# here any image is read once, as it streams out of its own decompressor, and nothing is written
+# The parts of an initramfs that concern arrays: mdadm, its mdadm.conf, the arrays given to dracut. lsinitramfs lists
+# files without their content, unmkinitramfs writes the whole tree to disk, and lsinitrd and lsinitcpio each support
+# only their own kind: here any image is read once, as a stream from its decompressor, and nothing is written
 # (docs/decisions/0016). Format: the kernel's Documentation/driver-api/early-userspace/buffer-format.rst.
 
 HEADER, TRAILER = 110, "TRAILER!!!"
 NEWC = (b"070701", b"070702")
 LONGEST_NAME = 4096
 LONGEST_KEPT = 256 * 1024  # of a text file that is kept
-MOST_BYTES = 1 << 30  # unpacked; none that boots is larger
+MOST_BYTES = 1 << 30  # unpacked; no bootable image is larger
 PATIENCE_S = 120.0
 PIECE = 1 << 20
 _CONFS = ("etc/mdadm.conf", "etc/mdadm/mdadm.conf")
 _KEPT_FOLDERS = ("etc/mdadm.conf.d/", "etc/mdadm/mdadm.conf.d/", "etc/cmdline.d/")
-_PACKED = {
+_COMPRESSED = {
     "gzip": (b"\x1f\x8b",),
     "zstd": (b"\x28\xb5\x2f\xfd",),
     "xz": (b"\xfd7zXZ", b"\x5d\x00\x00"),
@@ -84,12 +85,12 @@ _MAKERS = {
 
 
 class NotReadable(Exception):
-    """The reason why an image is not readable; a sentence without a subject."""
+    """An image is not readable; the message is the reason."""
 
 
 @dataclass(slots=True)
-class _Seen:
-    """The results so far."""
+class _ImageFacts:
+    """The facts read so far."""
 
     maker: str = ""
     mdadm: bool = False
@@ -99,36 +100,36 @@ class _Seen:
 
     @property
     def enough(self) -> bool:
-        """Return whether the rest can be skipped; images of dracut may name arrays after their mdadm.conf, and are read
-        to the end.
+        """Return whether the rest can be skipped; images of dracut are read to the end, because they may list arrays
+        after their mdadm.conf.
         """
         return self.maker in ("initramfs-tools", "mkinitcpio") and self.mdadm and bool(self.confs)
 
 
 def read_initramfs(descriptor: int, path: str) -> Initramfs:
-    """Read an image from the start on; the descriptor stays open."""
-    seen = _Seen()
+    """Read an image from its start; the descriptor stays open."""
+    facts = _ImageFacts()
     try:
-        _read(descriptor, seen)
+        _read_archives(descriptor, facts)
     except NotReadable as reason:
         return Initramfs(path, unseen=str(reason))
     except OSError as error:
         return Initramfs(path, unseen=f"cannot be read: {error.strerror}")
-    if seen.squashed and not seen.confs:
+    if facts.squashed and not facts.confs:
         return Initramfs(path, unseen="its files lie in a squashfs image inside")
-    if not seen.maker and not seen.mdadm and not seen.confs:
+    if not facts.maker and not facts.mdadm and not facts.confs:
         return Initramfs(path, unseen="the program that made it is unknown")
-    confs = [config_files.parse_mdadm_conf(text, name) for name, text in sorted(seen.confs.items())]
+    confs = [config_files.parse_mdadm_conf(text, name) for name, text in sorted(facts.confs.items())]
     conf = config_files.merge_confs(confs) if confs else None
-    return Initramfs(path, seen.maker, seen.mdadm, conf, tuple(seen.asked))
+    return Initramfs(path, facts.maker, facts.mdadm, conf, tuple(facts.asked))
 
 
-def _read(descriptor: int, seen: _Seen) -> None:
+def _read_archives(descriptor: int, facts: _ImageFacts) -> None:
     """Read uncompressed archives one after the other (microcode, modules), then a compressed one."""
     with os.fdopen(os.dup(descriptor), "rb", buffering=PIECE) as file:
         file.seek(0)
-        _Archive(file, seen).read()
-        if seen.enough:
+        _Archive(file, facts).read()
+        if facts.enough:
             return
         rest = file.tell()
         head = file.read(8)
@@ -136,15 +137,15 @@ def _read(descriptor: int, seen: _Seen) -> None:
         raise NotReadable("it is a unified kernel image")
     if not head.strip(b"\0"):
         return
-    program = next((name for name, magics in _PACKED.items() if head.startswith(magics)), None)
+    program = next((name for name, magics in _COMPRESSED.items() if head.startswith(magics)), None)
     if program is None:
-        raise NotReadable("it is packed in an unknown way")
+        raise NotReadable("its compression is unknown")
     if find_program(program) is None:
-        raise NotReadable(f"it is packed by {program}, which is not installed")
-    _unpacked(descriptor, rest, program, seen)
+        raise NotReadable(f"it is compressed with {program}, which is not installed")
+    _read_compressed(descriptor, rest, program, facts)
 
 
-def _unpacked(descriptor: int, rest: int, program: str, seen: _Seen) -> None:
+def _read_compressed(descriptor: int, rest: int, program: str, facts: _ImageFacts) -> None:
     os.lseek(descriptor, rest, os.SEEK_SET)
     words, pipe = (find_program(program) or program, "-dc"), subprocess.PIPE
     with subprocess.Popen(words, stdin=descriptor, stdout=pipe, stderr=subprocess.DEVNULL) as child:
@@ -152,19 +153,19 @@ def _unpacked(descriptor: int, rest: int, program: str, seen: _Seen) -> None:
         timer.daemon = True
         timer.start()
         try:
-            archive = _Archive(cast(IO[bytes], child.stdout), seen)
+            archive = _Archive(cast(IO[bytes], child.stdout), facts)
             archive.read()
             if not archive.members:
-                raise NotReadable("what is packed in it is not a cpio archive")
+                raise NotReadable("its compressed content is not a cpio archive")
         finally:
             timer.cancel()
             child.kill()
 
 
 class _Archive:
-    """Members of newc archives, as long as there are any."""
+    """A reader of consecutive newc archives."""
 
-    def __init__(self, file: IO[bytes], seen: _Seen) -> None:
+    def __init__(self, file: IO[bytes], seen: _ImageFacts) -> None:
         self.file = file
         self.seen = seen
         self.members = 0
@@ -174,18 +175,18 @@ class _Archive:
         while not self.seen.enough:
             head = self._padding()
             if head[:6] not in NEWC:
-                self._back(head)
+                self._seek_back(head)
                 return
-            head += self._take(HEADER - len(head))
+            head += self._read_bytes(HEADER - len(head))
             if not self._member(head):
                 raise NotReadable("it ends in the middle of a file")
 
     def _padding(self) -> bytes:
-        """Return the first bytes that are not the zeros between two archives."""
+        """Skip the zeros between two archives; return the first bytes after them."""
         while True:
-            head = self._take(4)
+            head = self._read_bytes(4)
             if not head or head.strip(b"\0"):
-                return head + self._take(4)
+                return head + self._read_bytes(4)
 
     def _member(self, head: bytes) -> bool:
         self.members += 1
@@ -195,14 +196,14 @@ class _Archive:
             raise NotReadable("one of its headers is damaged") from None
         if length > LONGEST_NAME:
             raise NotReadable("one of its headers is damaged")
-        name = self._take(_padded(HEADER + length) - HEADER)[:length].rstrip(b"\0")
+        name = self._read_bytes(_align_4(HEADER + length) - HEADER)[:length].rstrip(b"\0")
         path = name.decode("utf-8", "replace").removeprefix("./").lstrip("/")
-        kept = self._take(min(size, LONGEST_KEPT)) if _is_kept(path) else b""
-        skipped = self._skip(_padded(size) - len(kept))
-        _note(self.seen, path, kept)
+        kept = self._read_bytes(min(size, LONGEST_KEPT)) if _is_kept(path) else b""
+        skipped = self._skip(_align_4(size) - len(kept))
+        _note_member(self.seen, path, kept)
         return skipped
 
-    def _take(self, count: int) -> bytes:
+    def _read_bytes(self, count: int) -> bytes:
         self.left -= count
         if self.left < 0:
             raise NotReadable("it holds more than an initramfs could")
@@ -210,19 +211,19 @@ class _Archive:
 
     def _skip(self, count: int) -> bool:
         while count > 0:
-            piece = self._take(min(count, PIECE))
+            piece = self._read_bytes(min(count, PIECE))
             if not piece:
                 return False
             count -= len(piece)
         return True
 
-    def _back(self, head: bytes) -> None:
-        """Seek back, which only a file can; a pipe is not read further."""
+    def _seek_back(self, head: bytes) -> None:
+        """Seek back to before `head`, if this is a file; a pipe is not read further."""
         if head and self.file.seekable():
             self.file.seek(-len(head), os.SEEK_CUR)
 
 
-def _padded(count: int) -> int:
+def _align_4(count: int) -> int:
     return (count + 3) & ~3
 
 
@@ -230,22 +231,21 @@ def _is_kept(path: str) -> bool:
     return path in _CONFS or (path.startswith(_KEPT_FOLDERS) and path.endswith(".conf"))
 
 
-def _note(seen: _Seen, path: str, content: bytes) -> None:
-    seen.maker = seen.maker or next((maker for maker, starts in _MAKERS.items() if path.startswith(starts)), "")
-    seen.mdadm = seen.mdadm or path in ("sbin/mdadm", "usr/sbin/mdadm", "usr/bin/mdadm", "bin/mdadm")
-    seen.squashed = seen.squashed or path.startswith("squash-root.img")
+def _note_member(facts: _ImageFacts, path: str, content: bytes) -> None:
+    facts.maker = facts.maker or next((maker for maker, starts in _MAKERS.items() if path.startswith(starts)), "")
+    facts.mdadm = facts.mdadm or path in ("sbin/mdadm", "usr/sbin/mdadm", "usr/bin/mdadm", "bin/mdadm")
+    facts.squashed = facts.squashed or path.startswith("squash-root.img")
     if not _is_kept(path) or not content:
         return
     text = content.decode("utf-8", "replace")
     if path.startswith("etc/cmdline.d/"):  # rd.md.uuid=...: dracut.cmdline(7)
         found = (config_files.array_uuid(word[11:]) for word in text.split() if word.startswith("rd.md.uuid="))
-        seen.asked += filter(None, found)
+        facts.asked += filter(None, found)
     else:
-        seen.confs[path] = text
+        facts.confs[path] = text
 
 
-# Arrays whose making was begun and has not ended. The record is raid/make.py's, and looking only finds out that it
-# exists.
+# Arrays whose creation is unfinished. The record is raid/make.py's; here only its existence and position matter.
 
 RECORDS = "/var/lib/aligntool/arrays"
 LONGEST = 16 << 20
@@ -253,30 +253,31 @@ MOST = 64
 
 
 def read_unfinished(tree: Tree) -> tuple[str, ...]:
-    """Return unfinished arrays by the records in aligntool's folder, which requires root; a damaged one is still
-    reported.
+    """Describe the unfinished arrays by their records in aligntool's folder, which requires root; a damaged record is
+    reported as well.
     """
     names = [name for name in tree.names(RECORDS) if name.endswith(".json")]
-    return tuple(_sentence(f"{RECORDS}/{name}", tree.content(f"{RECORDS}/{name}", LONGEST)) for name in names[:MOST])
+    return tuple(
+        _describe_record(f"{RECORDS}/{name}", tree.content(f"{RECORDS}/{name}", LONGEST)) for name in names[:MOST]
+    )
 
 
-def _sentence(file: str, content: bytes | None) -> str:
+def _describe_record(file: str, content: bytes | None) -> str:
     try:
         document = json.loads(content or b"")
         plan, position = document["plan"]["plan"], document["position"]
         name, steps, purpose = plan["disk"]["path"], len(plan["steps"]), plan["purpose"]
-        way = "" if document["forward"] else ", and is being taken back"
+        direction = "" if document["forward"] else ", and is being taken back"
     except (ValueError, KeyError, TypeError, RecursionError):
-        return f"{file}: the record of something that was begun cannot be read"
-    what = "making" if purpose == "raid" else "repair"
-    return f"{name}: its {what} was begun and has not ended, step {position + 1} of {steps}{way} ({file})"
+        return f"{file}: the record of an unfinished change cannot be read"
+    task = "making" if purpose == "raid" else "repair"
+    return f"{name}: its {task} was begun and has not ended, step {position + 1} of {steps}{direction} ({file})"
 
 
-# The files of the system that make arrays come back, or keep them from it. They are read only where there is an
-# array.
+# The files of the system that assemble arrays at boot, or prevent it. They are read only if there is an array.
 
-CAPTURED = "/aligntool/initramfs"  # where a snapshot keeps what was seen inside the images
-# Debian's mdadm reads the first that is there, others the last.
+CAPTURED = "/aligntool/initramfs"  # where a snapshot keeps the facts about the images
+# Debian's mdadm reads the first one that exists, others the last one.
 MDADM_CONFS = ("/etc/mdadm/mdadm.conf", "/etc/mdadm.conf")
 MDADM_FOLDERS = ("/etc/mdadm/mdadm.conf.d", "/etc/mdadm.conf.d")
 SAFELY = "/sys/module/raid456/parameters/devices_handle_discard_safely"
@@ -288,8 +289,8 @@ _MACHINE = re.compile(r"[0-9a-f]{32}|Default")  # a folder of the Boot Loader Sp
 
 
 def read_system(tree: Tree) -> System | None:
-    """Return the system's files; takes seconds where there are images to unpack. Images that only root may read are
-    reported as unseen.
+    """Return the system's files, or None if there are none; unpacking images takes seconds. Images that only root may
+    read are reported as unseen.
     """
     fstab = _text(tree, "/etc/fstab")
     if fstab is None and all(_text(tree, file) is None for file in FILES):
@@ -300,7 +301,7 @@ def read_system(tree: Tree) -> System | None:
     return System(
         family=family,
         hostname=None if hostname in (None, "", "(none)") else hostname,  # the last is the kernel's own
-        mdadm=_mdadm(tree, family),
+        mdadm=_read_mdadm_confs(tree, family),
         fstab=config_files.parse_fstab(fstab or ""),
         crypttab=config_files.parse_crypttab(_text(tree, "/etc/crypttab") or ""),
         initramfs=tuple(read_images(tree)),
@@ -311,8 +312,8 @@ def read_system(tree: Tree) -> System | None:
     )
 
 
-def _mdadm(tree: Tree, family: str | None) -> MdadmConf:
-    """Return the first of the two places that exists, and every file of the folders: mdadm.conf(5), FILES."""
+def _read_mdadm_confs(tree: Tree, family: str | None) -> MdadmConf:
+    """Merge the first existing file of the two places with all files of the folders: mdadm.conf(5), FILES."""
     mains = MDADM_CONFS if (family or "").startswith("debian") else MDADM_CONFS[::-1]
     files = [file for file in mains if tree.exists(file)][:1]
     for folder in MDADM_FOLDERS:
@@ -328,19 +329,19 @@ def _text(tree: Tree, path: str) -> str | None:
 
 
 def read_images(tree: Tree) -> Iterator[Initramfs]:
-    """Yield the images that a boot loader would find, and for a snapshot its recorded facts."""
+    """Yield the images that a boot loader would find; for a snapshot their recorded facts."""
     if not tree.live and tree.is_directory(CAPTURED):
         for name in tree.names(CAPTURED)[:MOST_IMAGES]:
             if (text := _text(tree, f"{CAPTURED}/{name}")) is not None:
                 yield told_image(text)
         return
     for path in list(_image_paths(tree))[:MOST_IMAGES]:
-        yield _image(tree, path)
+        yield _read_image(tree, path)
 
 
 def _image_paths(tree: Tree) -> Iterator[str]:
-    """Yield the images in /boot, and those of the Boot Loader Specification: /boot/ID/VERSION/initrd. Links lead to
-    others of these.
+    """Yield the images in /boot, and those of the Boot Loader Specification: /boot/ID/VERSION/initrd. Links are
+    skipped: they lead to other images of these.
     """
     for folder in ("/boot", "/efi", "/boot/efi"):
         below = [f"{folder}/{name}" for name in tree.names(folder) if _MACHINE.fullmatch(name)]
@@ -351,7 +352,7 @@ def _image_paths(tree: Tree) -> Iterator[str]:
                     yield path
 
 
-def _image(tree: Tree, path: str) -> Initramfs:
+def _read_image(tree: Tree, path: str) -> Initramfs:
     descriptor = tree.open(path)
     if descriptor is None:
         return Initramfs(path, unseen="needs root" if tree.live and os.geteuid() != 0 else "cannot be opened")
@@ -362,7 +363,7 @@ def _image(tree: Tree, path: str) -> Initramfs:
 
 
 def image_text(image: Initramfs) -> str:
-    """Return an image as a snapshot keeps it: facts, and the ARRAY lines of the mdadm.conf inside."""
+    """Format the facts about an image for a snapshot, with the ARRAY lines of the mdadm.conf in it."""
     lines = [f"path={image.path}", f"maker={image.maker}", f"mdadm={'yes' if image.has_mdadm else 'no'}"]
     lines += [f"asked={uuid}" for uuid in image.arrays_asked]
     lines += [f"unseen={image.unseen}"] if image.unseen else []

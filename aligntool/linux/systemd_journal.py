@@ -1,4 +1,4 @@
-"""Entries in the systemd journal, one for each moment of a change to a disk or a system."""
+"""Write an entry to the systemd journal for each moment of a change to a disk or a system."""
 
 import socket
 import struct
@@ -18,11 +18,11 @@ KINDS = {
     Moment.UNDONE: ("ac0bca103cae4856bdcf7ccf1b81656d", 5),
     Moment.STOPPED: ("5b63d306f7904ae682cba40fc58c9a0d", 3),
 }
-_LONGEST = 4096  # of a reason; a datagram has room for more
+_LONGEST = 4096  # characters of a reason; a datagram is longer
 
 
 def record(operation: str, disks: Sequence[str], moment: Moment, why: str = "", to: str = SOCKET) -> None:
-    """Send an entry. Where no journal listens, or it is busy, none is kept: no change waits or fails for it."""
+    """Send an entry. If no journal listens, or it is busy, drop the entry: a change never waits or fails for it."""
     message_id, priority = KINDS[moment]
     reason = f": {why[:_LONGEST]}" if why else ""
     fields = [
@@ -39,14 +39,14 @@ def record(operation: str, disks: Sequence[str], moment: Moment, why: str = "", 
 
 
 def _field(name: str, value: str) -> bytes:
-    """Return a field with its length, so that it may hold anything (systemd.io/JOURNAL_NATIVE_PROTOCOL)."""
+    """Encode a field with its length, so that it may contain anything (systemd.io/JOURNAL_NATIVE_PROTOCOL)."""
     content = value.encode(errors="surrogateescape")
     return name.encode() + b"\n" + struct.pack("<Q", len(content)) + content + b"\n"
 
 
 @contextmanager
 def recorded(operation: str, disks: Sequence[str]) -> Iterator[None]:
-    """Send an entry when the block begins, and one when it ends or stops."""
+    """Send an entry when the context begins, and one when it ends or fails."""
     record(operation, disks, Moment.BEGUN)
     try:
         yield

@@ -24,7 +24,7 @@ from aligntool.linux.process import SILENCE_S, SILENT, Pulse, answer_of
 from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, opened
 from aligntool.values import dataclass
 
-# What the user says of a disk's sectors, where the kernel says nothing, or something else.
+# Sector sizes that the user gives, because the kernel reports none or others.
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,31 +36,31 @@ class Given:
 
 
 def override(limits: IoLimits, given: Given) -> tuple[IoLimits, tuple[str, ...]]:
-    """Return the limits with the user's values, and the names of the fields that this set."""
+    """Return the limits with the user's values, and the names of the overridden fields."""
     values = {"logical_block_size": given.sector_size, "physical_block_size": given.physical_sector_size}
     values = {name: value for name, value in values.items() if value is not None}
     return replace(limits, **values), tuple(values)
 
 
-# A file that a user names: a disk image, or the reason why it is not one. A file reports nothing: its limits are
-# empty but for what the user gives, and containers and compressed images look like files of bytes and are not.
+# Read a disk image, or refuse the file with the reason. A file reports no limits: they are empty except for the user's
+# values. Containers and compressed images are refused, because their bytes are not those of the disk.
 
-_EWF = "sudo ewfmount {path} /mnt && sudo aligntool audit /mnt/ewf1"
-_UNPACK = "{way} -dc {path} > disk.img && aligntool audit disk.img"
-_CONVERT = "qemu-img convert -f {way} -O raw {path} disk.img"
+_EWF_HINT = "sudo ewfmount {path} /mnt && sudo aligntool audit /mnt/ewf1"
+_UNPACK_HINT = "{way} -dc {path} > disk.img && aligntool audit disk.img"
+_CONVERT_HINT = "qemu-img convert -f {way} -O raw {path} disk.img"
 UNPACKERS = ("xz", "gzip", "zstd", "bzip2", "lz4")
 QEMU_DRIVERS = ("qcow2", "vmdk", "vdi", "vhdx", "vpc")
 
-# (offset, magic, what it is, who opens it: a driver of QEMU, a program that unpacks it, or a command)
+# (offset, magic, description, opener: a driver of QEMU, a program that unpacks it, or a command)
 _CONTAINERS = (
     (0, b"QFI\xfb", "a QEMU copy-on-write image (qcow2)", "qcow2"),
     (0, b"KDMV", "a VMware disk (vmdk)", "vmdk"),
-    (0, b"# Disk DescriptorFile", "the descriptor of a VMware disk (vmdk)", _CONVERT.replace("{way}", "vmdk")),
+    (0, b"# Disk DescriptorFile", "the descriptor of a VMware disk (vmdk)", _CONVERT_HINT.replace("{way}", "vmdk")),
     (0x40, b"\x7f\x10\xda\xbe", "a VirtualBox disk (vdi)", "vdi"),
     (0, b"vhdxfile", "a Hyper-V disk (vhdx)", "vhdx"),
     (0, b"conectix", "a dynamic Virtual PC disk (vhd)", "vpc"),
-    (0, b"QED\0", "a QEMU enhanced disk (qed)", _CONVERT.replace("{way}", "qed")),
-    (0, b"WithoutFreeSpace", "a Parallels disk", _CONVERT.replace("{way}", "parallels")),
+    (0, b"QED\0", "a QEMU enhanced disk (qed)", _CONVERT_HINT.replace("{way}", "qed")),
+    (0, b"WithoutFreeSpace", "a Parallels disk", _CONVERT_HINT.replace("{way}", "parallels")),
     (0, b"\xfd7zXZ\0", "compressed with xz", "xz"),
     (0, b"\x1f\x8b", "compressed with gzip", "gzip"),
     (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", "zstd"),
@@ -69,20 +69,20 @@ _CONTAINERS = (
     (0, b"PK\x03\x04", "a zip archive", "unzip {path}"),
     (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "7z x {path}"),
     (0, b"\x3a\xff\x26\xed", "an Android sparse image", "simg2img {path} disk.img && aligntool audit disk.img"),
-    (0, b"EVF\x09\x0d\x0a\xff\x00", "an EnCase image (E01)", _EWF),
+    (0, b"EVF\x09\x0d\x0a\xff\x00", "an EnCase image (E01)", _EWF_HINT),
     (0, b"partclone-image", "a partclone image", "partclone.restore -s {path} -O disk.img"),
 )
 _HEAD = 512
 _FOOTER = 512  # Virtual Hard Disk Image Format Specification, "Hard Disk Footer Format"
 _SECTOR = 512
-_BLANK = 1024 * 1024  # a new partition begins behind it, and a backup GPT lies in the last so many bytes
+_EDGE = 1024 * 1024  # a first partition begins after so many bytes, and a backup GPT lies within the last ones
 
 
 def read_image(path: str, given: Given, pulse: Pulse = SILENT, *, known: bool = True) -> Disk:
-    """Return a disk image. Raises Refused for a file that is not one, or that cannot be read. `known`: also for one in
-    which nothing is recognised.
+    """Read a disk image. Raises Refused if the file is not one, or cannot be read. `known`: also if nothing in it is
+    recognised.
     """
-    descriptor = _open(path)
+    descriptor = _open_image(path)
     try:
         size = os.lseek(descriptor, 0, os.SEEK_END)
         reader = BeatingReader(FileReader(descriptor, size), pulse.beat)
@@ -90,7 +90,7 @@ def read_image(path: str, given: Given, pulse: Pulse = SILENT, *, known: bool = 
         limits, limits_given = override(IoLimits(), given)
         seen = read_contents(reader, sector_size=given.sector_size)
         if known:
-            _refuse_other_files(path, reader, seen)
+            _refuse_unknown_content(path, reader, seen)
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}") from error
     finally:
@@ -113,76 +113,76 @@ def read_image(path: str, given: Given, pulse: Pulse = SILENT, *, known: bool = 
     )
 
 
-def _open(path: str) -> int:
+def _open_image(path: str) -> int:
     try:
         descriptor = os.open(path, READ_ONLY)
     except OSError as error:
         hint = f"sudo aligntool audit {shell_word(path)}" if isinstance(error, PermissionError) and os.geteuid() else ""
         raise Refused(f"{path} cannot be opened: {error.strerror}", hint=hint) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # another file has taken its place meanwhile
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # it was replaced meanwhile
         os.close(descriptor)
         raise Refused(f"{path} is no longer a regular file")
     return descriptor
 
 
-def _refuse_other_files(path: str, reader: Reader, seen: Contents) -> None:
-    """Raise Refused for a file in which nothing can be judged. A disk is recognised, or blank where a table and a file
-    system begin: zeros, or ones as flash is after an erase.
+def _refuse_unknown_content(path: str, reader: Reader, seen: Contents) -> None:
+    """Raise Refused for a file in which nothing can be judged: its content is unknown, and not both ends are
+    blank: all zeros, or all ones as flash after an erase.
     """
     if not seen.table_read or seen.table or seen.partitions or seen.content or seen.gpt_headers or seen.unseen:
         return
     if reader.size % _SECTOR:
         raise Refused(f"{path} is not a disk image: {reader.size} bytes are not whole sectors of {_SECTOR}")
-    ends = reader.read(0, _BLANK), reader.read(max(reader.size - _BLANK, 0), _BLANK)
+    ends = reader.read(0, _EDGE), reader.read(max(reader.size - _EDGE, 0), _EDGE)
     if any(end.strip(b"\0") and end.strip(b"\xff") for end in ends):
         text = f"{path} cannot be judged: it has neither a partition table nor a known file system, and is not blank"
         raise Refused(text, hint=f"file {shell_word(path)}")
 
 
 def refuse_containers(path: str, reader: Reader) -> None:
-    """Raise Refused for a file that holds a disk in another form: its bytes are not those of the disk."""
+    """Raise Refused for a file with a disk in another format: its bytes are not those of the disk."""
     if reader.size == 0:
         raise Refused(f"{path} is empty", hint="give a disk image or a block device")
-    if found := _container(reader.read(0, _HEAD), reader.read(max(0, reader.size - _FOOTER), _FOOTER)):
-        what, way = found
-        hint = _CONVERT if way in QEMU_DRIVERS else _UNPACK if way in UNPACKERS else way
-        raise Refused(f"{path} is {what}, not the bytes of a disk", hint=hint.format(path=shell_word(path), way=way))
+    if container := _container(reader.read(0, _HEAD), reader.read(max(0, reader.size - _FOOTER), _FOOTER)):
+        what, opener = container
+        hint = _CONVERT_HINT if opener in QEMU_DRIVERS else _UNPACK_HINT if opener in UNPACKERS else opener
+        raise Refused(f"{path} is {what}, not the bytes of a disk", hint=hint.format(path=shell_word(path), way=opener))
 
 
 def _container(head: bytes, tail: bytes) -> tuple[str, str] | None:
-    if tail.startswith(b"conectix"):  # its footer is none of the disk's bytes: a backup GPT would overwrite it
+    if tail.startswith(b"conectix"):  # its footer is not part of the disk: a backup GPT would overwrite it
         return "a Virtual PC disk of fixed size (vhd)", "vpc"
-    return next(((what, way) for at, magic, what, way in _CONTAINERS if head.startswith(magic, at)), None)
+    return next(((what, opener) for offset, magic, what, opener in _CONTAINERS if head.startswith(magic, offset)), None)
 
 
 def find_virtual(targets: Sequence[str], silence_s: float) -> dict[str, str]:
-    """Return those of the targets that are files with a disk inside, each with the driver of QEMU or the program that
-    opens it. A target that is not there, or gives no answer, is none of them.
+    """Return the targets that are files with a disk inside, each with the driver of QEMU or the program that opens it.
+    A target that does not exist or does not answer is omitted.
     """
 
     def read(_: Pulse) -> dict[str, str]:
-        return {target: way for target in targets if (way := _way_into(target)) in QEMU_DRIVERS + UNPACKERS}
+        return {target: opener for target in targets if (opener := _opener_of(target)) in QEMU_DRIVERS + UNPACKERS}
 
     return (answer_of(read, silence_s) if targets else None) or {}
 
 
-def _way_into(file: str) -> str:
+def _opener_of(path: str) -> str:
     with suppress(OSError, ValueError):
-        if stat.S_ISREG(os.stat(file).st_mode):  # noqa: PTH116
-            with opened(file) as descriptor:
+        if stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
+            with opened(path) as descriptor:
                 tail = os.pread(descriptor, _FOOTER, max(0, os.fstat(descriptor).st_size - _FOOTER))
                 found = _container(os.pread(descriptor, _HEAD, 0), tail)
                 return found[1] if found else ""
     return ""
 
 
-# Where to look: this machine, a folder with another one's files, or the archive that `aligntool snapshot` wrote. An
-# unpacked archive is deleted afterwards.
+# The machine to read: this one, a folder with the files of another one, or an archive that `aligntool snapshot` wrote.
+# An archive is unpacked into a temporary folder.
 
 
 @contextmanager
 def open_sysroot(sysroot: str | None) -> Iterator[Tree]:
-    """Open a captured tree. Raises Refused when it holds no disk data."""
+    """Yield the tree of this machine, or a captured one. Raises Refused if it has no sysfs."""
     if sysroot is None:
         yield Tree("")
     elif not Path(sysroot).is_file():
@@ -193,18 +193,17 @@ def open_sysroot(sysroot: str | None) -> Iterator[Tree]:
             yield captured_tree(folder)
 
 
-# The archive of a snapshot, unpacked. It comes from elsewhere: its names may lead anywhere, and a few bytes may become
-# gigabytes.
+# Unpack the archive of a snapshot. It is hostile: its names may lead anywhere, and a few bytes may unpack to gigabytes.
 
 MOST_MEMBERS = 2_000_000
 MOST_BYTES = 512 * 1024 * 1024
 LARGEST_MEMBER = 16 * 1024 * 1024
-DEEPEST = 100  # folders in folders, as a `Tree` follows them
+DEEPEST = 100  # nested folders, as many as a `Tree` follows
 
 
 @dataclass(slots=True)
 class _Bounded:
-    """A stream limited to MOST_BYTES."""
+    """A stream that is limited to `left` bytes."""
 
     stream: IO[bytes]
     left: int
@@ -244,10 +243,9 @@ def _decompressed(archive: str) -> IO[bytes]:
 
 
 def _unpack_member(tar: "tarfile.TarFile", member: "tarfile.TarInfo", folder: str, folders: set[str]) -> None:
-    """Make a folder or file by its name alone; a link stays a link, which only a `Tree` follows. `folders`: those made
-    so far, which stay folders.
+    """Create a folder, file or link; only a `Tree` follows links. `folders`: those created so far.
 
-    A name that leads out of the folder, or through a link, refuses the whole archive.
+    Raises Refused, for the whole archive, if a name leads out of the folder or through a link.
     """
     words = [word for word in member.name.split("/") if word not in ("", ".")]
     if not words:
@@ -256,16 +254,16 @@ def _unpack_member(tar: "tarfile.TarFile", member: "tarfile.TarInfo", folder: st
         raise Refused(f"the archive holds {member.name!r}, which leads out of it")
     if len(words) > DEEPEST:
         raise Refused("the archive holds folders deeper than any captured machine has")
-    if member.issparse():  # half a KiB in the archive, as much as it likes when unpacked
+    if member.issparse():  # half a KiB in the archive may unpack to any size
         raise Refused(f"the archive holds {member.name!r}, a file with holes, which no captured machine has")
     path = folder
-    for place, word in enumerate(words, 1):
+    for depth, word in enumerate(words, 1):
         path = f"{path}/{word}"
         if path in folders:
             continue
         if os.path.islink(path):  # noqa: PTH114
             raise Refused(f"the archive holds {member.name!r}, which lies behind a symbolic link")
-        if place < len(words) or member.isdir():
+        if depth < len(words) or member.isdir():
             os.makedirs(path, exist_ok=True)  # noqa: PTH103
             folders.add(path)
     if member.issym():
@@ -275,44 +273,44 @@ def _unpack_member(tar: "tarfile.TarFile", member: "tarfile.TarInfo", folder: st
             file.write(source.read(LARGEST_MEMBER))
 
 
-# What a word names that a user types where TARGET stands: a disk, or a file.
+# Resolve a TARGET of the command line to a disk or a file.
 
 
 def find_target(tree: Tree, target: str) -> Block | None:
-    """Return the disk; None where the target is an image file. Raises Refused for anything else, and for an ambiguous
-    word.
+    """Return the disk, or None if the target is an image file. Raises Refused for anything else, and for an ambiguous
+    name.
     """
     if "\0" in target or not target:
         raise Refused(f"{target!r} is not a name of a disk or file")
     if not tree.live:
-        return _captured(tree, target)
+        return _find_captured(tree, target)
     if "/" not in target:
         refuse_ambiguous(target)
         block = find_block(tree, target)
         if block is not None:
             return block
-    return _on_this_machine(tree, target)
+    return _find_live(tree, target)
 
 
 def refuse_ambiguous(target: str, *, folders: bool = False) -> None:
-    """Raise Refused for a word without a slash that is a file here and a disk of this machine. `folders`: also for a
-    folder.
+    """Raise Refused for a name without a slash that is both a file in the current folder and a disk of this machine.
+    `folders`: also if it is a folder.
     """
     if "/" in target or "\0" in target or target in ("", ".", "..") or not os.path.lexists(target):
         return
-    here, node = Path(target), Path("/dev", target)
-    if not Path("/sys/class/block", target).exists() or (here.is_dir() and not folders):
+    file, node = Path(target), Path("/dev", target)
+    if not Path("/sys/class/block", target).exists() or (file.is_dir() and not folders):
         return
-    if here.exists() and node.exists() and here.samefile(node):
+    if file.exists() and node.exists() and file.samefile(node):
         return
-    what = "folder" if here.is_dir() else "file"
+    what = "folder" if file.is_dir() else "file"
     text = f"{target} is a {what} here, and {node} is a disk: it is not clear which of them is meant"
     raise Refused(text, hint=f"./{shell_word(target)} names the {what}, {node} the disk")
 
 
 def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
-    """Raise Refused for a disk or file that gives no answer: this process would never return from opening it. Nothing
-    else is opened: opening a character device may do something.
+    """Raise Refused for a disk or file that does not answer: opening it would block this process forever. Nothing else
+    is opened: opening a character device may have side effects.
     """
 
     def read(_: Pulse) -> bool:
@@ -322,13 +320,13 @@ def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
                 return True
             with opened(path) as descriptor:
                 os.pread(descriptor, 4096, 0)
-        return True  # whatever it answered
+        return True  # an error is an answer, too
 
     if answer_of(read, silence_s) is None:
         raise Refused(f"{path} did not answer within {silence_s:g} s", hint="sudo dmesg")
 
 
-def _on_this_machine(tree: Tree, target: str) -> Block | None:
+def _find_live(tree: Tree, target: str) -> Block | None:
     try:
         status = os.stat(target)  # noqa: PTH116  (one call, not three)
     except OSError as error:
@@ -346,22 +344,22 @@ def _on_this_machine(tree: Tree, target: str) -> Block | None:
         hint = f"aligntool audit --sysroot {shell_word(target)}" if Path(target, "sys").is_dir() else "lsblk -d"
         raise Refused(f"{target} is a folder", hint=hint)
     what = "a character device" if stat.S_ISCHR(mode) else "neither a block device nor a regular file"
-    # The controller of an NVMe drive is often given in place of its namespace.
+    # Users often give the controller of an NVMe drive instead of its namespace.
     hint = f"sudo aligntool audit {shell_word(target)}n1" if re.fullmatch(r"(.*/)?nvme\d+", target) else "lsblk -d"
     raise Refused(f"{target} is {what}", hint=hint)
 
 
-def _captured(tree: Tree, target: str) -> Block:
+def _find_captured(tree: Tree, target: str) -> Block:
     name = target.removeprefix("/dev/")
-    block = find_block(tree, name) or next(_by_link(tree, name), None)
+    block = find_block(tree, name) or next(_disks_by_link(tree, name), None)
     if block is None:
         known = ", ".join(block.name for block in list_blocks(tree)[:12])
         raise Refused(f"{target} is not in the captured tree", hint=f"it has: {known}" if known else "")
     return block
 
 
-def _by_link(tree: Tree, link: str) -> Iterator[Block]:
-    """Yield the disk of /dev/disk/by-id/... as udev made the links on the captured machine."""
+def _disks_by_link(tree: Tree, link: str) -> Iterator[Block]:
+    """Yield the disks to which a link such as /dev/disk/by-id/... led on the captured machine, by udev's records."""
     database = UdevDatabase(tree)
     for block in list_blocks(tree):
         parts = [f"{block.path}/{name}" for name in tree.names(block.path) if name.startswith(block.sysname)]

@@ -1,4 +1,4 @@
-"""Find the users of a block device: mounts, swap, holders, locks; the place of a file on disk; attach loop devices."""
+"""Find what uses a block device: mounts, swap, holders, locks; find the extents of a file; attach loop devices."""
 
 import errno
 import fcntl
@@ -19,94 +19,94 @@ from aligntool.linux.process import has_signal, of_threads
 from aligntool.linux.sysfs import READ_ONLY, SWAPS, mounts_now, opened, parse_swaps
 from aligntool.units import Extent
 
-# Who uses a disk: mounts, swap, what is stacked on it, loop devices over it. The kernel says only "busy" (EBUSY),
-# and of a loop device over a disk or file not even that.
+# Users of a disk: mounts, swap, stacked devices, loop devices. The kernel reports only EBUSY, and for a loop device
+# over a disk or file not even that.
 
-_USERS_S = 10.0  # a program that a killed aligntool left ends by itself, most of them at once
+_OWN_PROGRAMS_S = 10.0  # a program that a killed aligntool left ends by itself, usually at once
 
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
+    """A use of a disk that prevents a change."""
+
     what: str  # "sda1 is mounted at /srv"
-    end: str  # the command that ends it, or shows who it is
-    passing: bool = False  # it ends by itself in a moment
+    end: str  # the command that ends the use, or shows the program
+    passing: bool = False  # it ends by itself soon
 
 
 def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
-    """Return the users of a whole disk and of each of its partitions; of a partition and of its disk as a whole, but of
-    no other partition; of an image file, the loop devices over it.
+    """Return the users of a device: for a whole disk also those of its partitions; for a partition also those of the
+    disk as a whole, but not of other partitions; for an image file, the loop devices over it.
     """
     others = (*killed(_flockers(status)), *loops_over(status))
     if not stat.S_ISBLK(status.st_mode):
         return others
     nodes = nodes_of(status)
-    return tuple(dict.fromkeys([*_mounts(nodes), *_swaps(nodes), *_holders(nodes), *others]))
+    return tuple(dict.fromkeys([*_mount_occupants(nodes), *_swap_occupants(nodes), *_holder_occupants(nodes), *others]))
 
 
 def remaining_occupants(status: os.stat_result) -> tuple[Occupant, ...]:
-    """Return `occupants` once the programs of a killed aligntool have ended, or after some seconds those that still
-    run.
-    """
-    deadline = time.monotonic() + _USERS_S
+    """Wait some seconds at most for the programs of a killed aligntool to end; then return the `occupants`."""
+    deadline = time.monotonic() + _OWN_PROGRAMS_S
     found = occupants(status)
-    while found and all(one.passing for one in found) and time.monotonic() < deadline:
+    while found and all(occupant.passing for occupant in found) and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)
         found = occupants(status)
     return found
 
 
 def loops_over(status: os.stat_result) -> Iterator[Occupant]:
-    """Yield loop devices over the same bytes, which no exclusive opening notices."""
+    """Yield the loop devices over the same bytes, which an exclusive open does not detect."""
     if not stat.S_ISBLK(status.st_mode):
-        yield from _loops({(status.st_dev, status.st_ino): "the file"})
+        yield from _loop_occupants({(status.st_dev, status.st_ino): "the file"})
     else:
-        yield from _loops({(0, number): name for number, name in nodes_of(status).items()})
+        yield from _loop_occupants({(0, number): name for number, name in nodes_of(status).items()})
 
 
 def nodes_of(status: os.stat_result) -> dict[int, str]:
-    """Return the kernel names, by device number, of everything that shows bytes of a block device."""
+    """Return the kernel names, by device number, of all nodes that show bytes of a block device: itself, its
+    partitions, its disk.
+    """
     folder = sysfs_folder(status.st_rdev)
     folders = [folder, *(file.parent for file in sorted(folder.glob("*/partition")))]
     folders += [] if disk_folder(folder) == folder else [folder.parent]
-    return {_number((each / "dev").read_text()): kernel_name(each) for each in folders}
+    return {_parse_number((node_folder / "dev").read_text()): kernel_name(node_folder) for node_folder in folders}
 
 
 def disk_folder(folder: Path) -> Path:
-    """The whole disk's, of a partition's folder in sysfs."""
+    """Return the sysfs folder of the whole disk, for that of the disk or of a partition."""
     return folder.parent if (folder / "partition").exists() else folder
 
 
 def sysfs_folder(device: int) -> Path:
-    """Return the folder of a block device by its number; Documentation/ABI/testing/sysfs-dev."""
+    """Return the sysfs folder of a block device by its number; Documentation/ABI/testing/sysfs-dev."""
     return Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
 
 
 def kernel_name(folder: Path) -> str:
-    """Return the kernel's name: sysfs has cciss!c0d0 for /dev/cciss/c0d0."""
+    """Return the kernel name for a sysfs folder: sysfs has cciss!c0d0 for /dev/cciss/c0d0."""
     return folder.name.replace("!", "/")
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     major, _, minor = text.strip().partition(":")
     return os.makedev(int(major), int(minor))
 
 
-def _mounts(nodes: Mapping[int, str]) -> Iterator[Occupant]:
-    """Yield the mounts; the source is compared as well as the number, because a btrfs has a number that no
-    device has.
-    """
+def _mount_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
+    """Yield the mounts, matched by number and by source, because the number of a btrfs is not a device's."""
     for mount in mounts_now():
-        if name := nodes.get(_number(mount.number)) or nodes.get(block_number(mount.source)):
+        if name := nodes.get(_parse_number(mount.number)) or nodes.get(block_number(mount.source)):
             yield Occupant(f"{name} is mounted at {mount.place}", f"sudo umount {shell_word(mount.place)}")
 
 
-def _swaps(nodes: Mapping[int, str]) -> Iterator[Occupant]:
+def _swap_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
     for path in parse_swaps(Path(SWAPS).read_bytes()):
         if name := nodes.get(block_number(path)):
             yield Occupant(f"{name} is used as swap", f"sudo swapoff {shell_word(path)}")
 
 
-def _holders(nodes: Mapping[int, str]) -> Iterator[Occupant]:
+def _holder_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
     for number, name in nodes.items():
         for holder in sorted((sysfs_folder(number) / "holders").glob("*")):
             above = kernel_name(holder)
@@ -120,8 +120,8 @@ def _holders(nodes: Mapping[int, str]) -> Iterator[Occupant]:
                 yield Occupant(f"{above} stands on {name}", f"lsblk /dev/{name}")
 
 
-def _loops(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
-    """Yield loop devices over one of the targets, which are compared by `_identity`."""
+def _loop_occupants(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
+    """Yield the loop devices over one of the targets, matched by `_identity`."""
     for file in sorted(Path("/sys/block").glob("loop*/loop/backing_file")):
         try:
             status = Path(file.read_text(errors="surrogateescape").rstrip("\n")).stat()
@@ -138,8 +138,8 @@ def _loops(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
 
 
 def killed(processes: Iterable[int | str]) -> Iterator[Occupant]:
-    """Yield those of the processes that were killed and have not ended: they do when a disk answers them, and what they
-    had begun to write may be written until then.
+    """Yield the processes that were killed and have not ended: they end when the disk answers, and until then it may
+    still execute a write of theirs.
     """
     for pid in processes:
         if any(has_signal(task, "SigPnd", signal.SIGKILL) for task in of_threads(pid)):
@@ -153,37 +153,38 @@ def openers(path: Path) -> Iterator[int]:
     place = path.resolve()
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         with suppress(OSError):
-            if link.readlink() == place:  # compared by name: what others have open may be on a server that is gone
+            if link.readlink() == place:  # by name: a stat may hang if the file of another process is on a dead server
                 yield int(link.parts[2])
 
 
 def _is_own(loop: str) -> bool:
     try:
         with opened(loop, os.O_RDONLY) as descriptor:  # the last close detaches it
-            status = fcntl.ioctl(descriptor, GET_STATUS, bytes(_INFO.size))
+            status = fcntl.ioctl(descriptor, GET_STATUS, bytes(_LOOP_INFO.size))
     except OSError:  # not root, or detached meanwhile
         return False
-    return bool(_INFO.unpack(status)[9].rstrip(b"\0") == _MARK)
+    return bool(_LOOP_INFO.unpack(status)[9].rstrip(b"\0") == _MARK)
 
 
 def _is_being_detached(folder: Path) -> bool:
-    """The kernel sets LO_FLAGS_AUTOCLEAR where `losetup -d` meets a program that has the device open, as udev may for
-    a moment. What `mount -o loop` attached has the flag as well, for as long as it is mounted.
+    """Return whether a loop device is about to be detached. The kernel sets LO_FLAGS_AUTOCLEAR if `losetup -d` finds
+    that a program has the device open, as udev may for a moment. A device of `mount -o loop` has the flag as well, as
+    long as it is mounted.
     """
     try:
-        flag, number = (folder / "autoclear").read_text(), _number((folder.parent / "dev").read_text())
+        flag, number = (folder / "autoclear").read_text(), _parse_number((folder.parent / "dev").read_text())
     except OSError:  # detached meanwhile
         return True
-    return flag.strip() == "1" and all(_number(mount.number) != number for mount in mounts_now())
+    return flag.strip() == "1" and all(_parse_number(mount.number) != number for mount in mounts_now())
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
-    """Return a block device by its number, for any node of it; a file by its place."""
+    """Return a key that is equal for all nodes of a block device, or for all paths of a file."""
     return (0, status.st_rdev) if stat.S_ISBLK(status.st_mode) else (status.st_dev, status.st_ino)
 
 
 def block_number(path: str) -> int:
-    """Return the device number; 0 where the path is not a block device: "tmpfs", "nfs:/srv", a swap file."""
+    """Return the device number, or 0 if the path is not a block device: "tmpfs", "nfs:/srv", a swap file."""
     try:
         status = Path(path).stat()
     except (OSError, ValueError):
@@ -191,20 +192,19 @@ def block_number(path: str) -> int:
     return status.st_rdev if stat.S_ISBLK(status.st_mode) else 0
 
 
-# Where on its disk a file lies. A boundary of a disk can be looked for inside a file only where it is known where
-# the file begins.
+# The extents of a file on its disk. A boundary of the disk can be measured inside a file only if its extents are known.
 #
 # FS_IOC_FIEMAP: Documentation/filesystems/fiemap.rst, include/uapi/linux/fiemap.h.
 
 _FIEMAP = 0xC020660B
-_SYNC = 1  # write out what is not yet placed
-_HEAD = struct.Struct("=QQIIII")
-_RUN = struct.Struct("=QQQ2QI3I")
-_LAST = 0x1
+_FIEMAP_SYNC = 1  # allocate and write delayed data first
+_FIEMAP_HEADER = struct.Struct("=QQIIII")
+_FIEMAP_EXTENT = struct.Struct("=QQQ2QI3I")
+_EXTENT_LAST = 0x1
 # Unknown, delayed, encoded, encrypted, unaligned, inline, tail.
-_ELSEWHERE = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200 | 0x400
-_AT_ONCE = 512
-_MOST = 200_000
+_NOT_IN_PLACE = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200 | 0x400
+_EXTENTS_PER_CALL = 512
+_MAX_EXTENTS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,13 +217,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
+    """A file on its disk."""
+
     disk: str  # kernel name: "sda", "dm-0"
     runs: tuple[Run, ...]
 
 
 def file_extents(descriptor: int, path: str) -> Placed:
-    """Return the runs of a file. Raises Refused where the file system does not report them, or reports places that are
-    not the disk's.
+    """Return the runs of a file. Raises Refused if the file system does not report them, or if its offsets are not
+    those of a disk.
     """
     number = os.fstat(descriptor).st_dev
     if not sysfs_folder(number).exists():
@@ -233,89 +235,94 @@ def file_extents(descriptor: int, path: str) -> Placed:
             hint="name a folder on ext4 or XFS, or a disk, which is then read only",
         )
     disk, start = disk_of(number)
-    return Placed(disk, tuple(_merged(_runs(descriptor, path, start))))
+    return Placed(disk, tuple(_merged(_read_runs(descriptor, path, start))))
 
 
 def disk_of(device: int) -> tuple[str, int]:
-    """Return the kernel's name of the disk that a block device is, or is a partition of; and the byte where it
-    begins.
-    """
+    """Return the kernel name of the disk to which a block device belongs, and the byte of the disk where it begins."""
     folder = sysfs_folder(device)
     disk = disk_folder(folder)
     return kernel_name(disk), 0 if disk == folder else int((folder / "start").read_text()) * 512
 
 
-def _runs(descriptor: int, path: str, start: int) -> Iterator[Run]:
-    at, count = 0, 0
+def _read_runs(descriptor: int, path: str, start: int) -> Iterator[Run]:
+    position, count = 0, 0
     while True:
-        buffer = bytearray(_HEAD.pack(at, (1 << 64) - 1 - at, _SYNC, 0, _AT_ONCE, 0) + bytes(_RUN.size * _AT_ONCE))
+        buffer = bytearray(
+            _FIEMAP_HEADER.pack(position, (1 << 64) - 1 - position, _FIEMAP_SYNC, 0, _EXTENTS_PER_CALL, 0)
+            + bytes(_FIEMAP_EXTENT.size * _EXTENTS_PER_CALL)
+        )
         try:
             fcntl.ioctl(descriptor, _FIEMAP, buffer)
         except OSError as error:
             silent = error.errno in (errno.EOPNOTSUPP, errno.ENOTTY)
             why = "its file system does not report it" if silent else error.strerror
             raise Refused(f"the place of {path} on its disk is unknown: {why}") from error
-        found = _HEAD.unpack_from(buffer)[3]
-        for index in range(found):
-            logical, physical, length, _, _, flags, *_ = _RUN.unpack_from(buffer, _HEAD.size + index * _RUN.size)
-            if flags & _ELSEWHERE:
+        extents = _FIEMAP_HEADER.unpack_from(buffer)[3]
+        for index in range(extents):
+            logical, physical, length, _, _, flags, *_ = _FIEMAP_EXTENT.unpack_from(
+                buffer, _FIEMAP_HEADER.size + index * _FIEMAP_EXTENT.size
+            )
+            if flags & _NOT_IN_PLACE:
                 raise Refused(f"{path} is kept compressed, encrypted or inline, and has no place of its own")
             yield Run(logical, Extent(start + physical, length))
-            at, count = logical + length, count + 1
-            if flags & _LAST:
+            position, count = logical + length, count + 1
+            if flags & _EXTENT_LAST:
                 return
-        if not found or count > _MOST:
+        if not extents or count > _MAX_EXTENTS:
             return
 
 
 def _merged(runs: Iterator[Run]) -> list[Run]:
-    """Return the runs; those that continue the one before, in the file and on the disk, are merged."""
-    found: list[Run] = []
+    """Merge runs that are contiguous both in the file and on the disk."""
+    merged: list[Run] = []
     for run in runs:
-        last = found[-1] if found else None
+        last = merged[-1] if merged else None
         if last and run.file_start == last.file_start + last.disk.length and run.disk.start == last.disk.end:
-            found[-1] = Run(last.file_start, Extent(last.disk.start, last.disk.length + run.disk.length))
+            merged[-1] = Run(last.file_start, Extent(last.disk.start, last.disk.length + run.disk.length))
         else:
-            found.append(run)
-    return found
+            merged.append(run)
+    return merged
 
 
-# Who has a lock on a block device, asked without taking one. There are two kinds of locks that do not see each
-# other, and planning must not make udev wait by taking one.
+# Query the locks on a block device without taking one. There are two independent kinds of locks, and planning must not
+# make udev wait by taking one.
 
-_FLOCK = "hhqqi"  # struct flock of fcntl(2), 64 bits: l_type, l_whence, l_start, l_len, l_pid
-_LOCK_S = 2.0  # udev and blkid hold theirs for a moment after every change
+_FLOCK_FORMAT = "hhqqi"  # struct flock of fcntl(2), 64 bits: l_type, l_whence, l_start, l_len, l_pid
+_FLOCK_PATIENCE_S = 2.0  # udev and blkid keep theirs for a moment after every change
 _PAUSE_S = 0.05
 
 
 def in_use(path: str) -> tuple[Occupant, ...]:
-    """Return uses that neither a mount nor a holder in sysfs shows: loop devices over the same bytes, and locks of
-    other programs, as QEMU has on the drives of its machines. For a drive its partitions count, for a partition its
-    drive.
+    """Return the users that neither a mount nor a holder in sysfs shows: loop devices over the same bytes, and locks of
+    other programs, such as QEMU's on the drives of its machines. For a drive this includes its partitions, for a
+    partition its drive.
 
-    Raises OSError where the path is not there.
+    Raises OSError if the path does not exist.
     """
-    status = os.stat(path)  # noqa: PTH116 - a device number is asked for
+    status = os.stat(path)  # noqa: PTH116 - for its device number
     names = [f"/dev/{name}" for name in nodes_of(status).values()]
-    return (*loops_over(status), *(one for name in names for one in locks_on(name)))
+    return (*loops_over(status), *(occupant for name in names for occupant in locks_on(name)))
 
 
 def locks_on(path: str) -> tuple[Occupant, ...]:
-    """Return POSIX and OFD locks, and flock, of other processes; on this node, and on no other of the same device."""
+    """Return whether other processes have POSIX, OFD or flock locks, as an `Occupant` or (). Only locks on this node
+    count, not those on another node of the same device.
+    """
     try:
         descriptor = os.open(path, READ_ONLY)
     except OSError:
-        return ()  # a node that is not there has no locks; one that may not be read is refused elsewhere
+        return ()  # a missing node has no locks; an unreadable one is refused elsewhere
     try:
-        found = fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-        taken = struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK or _is_flocked(descriptor)
+        result = fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(_FLOCK_FORMAT, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        is_locked = struct.unpack(_FLOCK_FORMAT, result)[0] != fcntl.F_UNLCK or _is_flocked(descriptor)
     finally:
         os.close(descriptor)
-    return (Occupant(f"{path} is locked by another program", f"sudo fuser -v {shell_word(path)}"),) * taken
+    return (Occupant(f"{path} is locked by another program", f"sudo fuser -v {shell_word(path)}"),) * is_locked
 
 
 def _is_flocked(descriptor: int) -> bool:
-    deadline = time.monotonic() + _LOCK_S
+    deadline = time.monotonic() + _FLOCK_PATIENCE_S
     while _has_flock(os.fstat(descriptor)):
         if time.monotonic() > deadline:
             return True
@@ -336,12 +343,12 @@ def _flockers(status: os.stat_result) -> list[str]:
     return [words[4] for words in lines if (*words[1:2], *words[5:6]) == ("FLOCK", place)]
 
 
-# What the kernel is asked for when a loop device is attached, as the bytes of linux/loop.h.
+# Structures and ioctls of linux/loop.h to attach a loop device.
 #
-# A loop device of aligntool has LO_FLAGS_AUTOCLEAR from the first moment: the kernel detaches it when the
-# last program closes it, so a SIGKILL leaves none behind. Its name (`lo_file_name`) is a mark by which a
-# later run recognises one that a program of a killed run still has open. The backing file of `losetup --list`
-# is sysfs', and stays what it is.
+# A loop device of aligntool has LO_FLAGS_AUTOCLEAR from the beginning: the kernel detaches it when the last program
+# closes it, so a SIGKILL leaves none behind. Its name (`lo_file_name`) is a mark by which a later run recognises a
+# device that a program of a killed run still has open. `losetup --list` reads the backing file from sysfs, so the mark
+# does not change its output.
 
 CONTROL = "/dev/loop-control"
 GET_FREE, CONFIGURE, GET_STATUS = 0x4C82, 0x4C0A, 0x4C05
@@ -350,34 +357,34 @@ _READ_ONLY, _AUTOCLEAR = 1, 4
 _MARK = b"aligntool"
 # struct loop_info64: device, inode, rdevice, offset, sizelimit; number, encrypt type and key size, flags; file name,
 # crypt name, key, init. struct loop_config: descriptor, block size, that, eight reserved words.
-_INFO = struct.Struct("=5Q4I64s64s32s2Q")
-_CONFIG = struct.Struct(f"=II{_INFO.size}s8Q")
+_LOOP_INFO = struct.Struct("=5Q4I64s64s32s2Q")
+_LOOP_CONFIG = struct.Struct(f"=II{_LOOP_INFO.size}s8Q")
 
 
 def loop_config(descriptor: int, extent: Extent, *, read_only: bool) -> bytes:
     """Return the argument of LOOP_CONFIGURE (Linux 5.8): `extent` of the open file, in sectors of 512 bytes."""
     flags = _AUTOCLEAR | (_READ_ONLY if read_only else 0)
-    info = _INFO.pack(0, 0, 0, extent.start, extent.length, 0, 0, 0, flags, _MARK, b"", b"", 0, 0)
-    return _CONFIG.pack(descriptor, 0, info, *(0,) * 8)
+    info = _LOOP_INFO.pack(0, 0, 0, extent.start, extent.length, 0, 0, 0, flags, _MARK, b"", b"", 0, 0)
+    return _LOOP_CONFIG.pack(descriptor, 0, info, *(0,) * 8)
 
 
-# A partition as a device of its own, for a program that writes to it while the disk is locked. Two dangers: the
-# program reads what an old cache holds, and the mover reads what the program has not written yet.
+# A partition as a device of its own, for a program that writes to it while the disk is locked. Two dangers: the program
+# reads stale data from a cache, and the mover reads before the data of the program are written.
 #
-# The loop device goes through the page cache of the disk, which is dropped before; the mover's direct reads
-# write that cache back, but not the loop device's own, which is written back here. A disk's partitions have
-# caches of their own, which end when nobody has them open, and nobody has: the disk is locked.
+# The loop device goes through the page cache of the disk, which is dropped before; the mover's direct reads write that
+# cache back, but not the loop device's own, which is written back here. The partitions of the disk have caches of their
+# own, which are dropped when no program has them open, and none has: the disk is locked.
 
-# <linux/fs.h>; root may.
+# <linux/fs.h>; both require root.
 _BLKROSET = 0x125D  # an int: 1 makes a block device read-only, and a loop device stays so for its next user
 _BLKFLSBUF = 0x1261  # write the cache of a block device back and drop it
-_TRIES = 64  # another program may take the free device between the question and the answer
+_LOOP_TRIES = 64  # another program may take the free device before it is configured
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoop:
-    """A loop device. `device` is this partition as long as `descriptor` is open, here or in a program that it was
-    passed to.
+    """A loop device. `device` is this partition as long as `descriptor` is open, here or in a program that inherited
+    it.
     """
 
     device: str
@@ -388,9 +395,9 @@ class PartitionLoop:
 def partition_loop(path: str, extent: Extent) -> Iterator[PartitionLoop]:
     """Attach a partition; everything written to it is durable when the context ends without an error.
 
-    It is detached when the last program closes it (LO_FLAGS_AUTOCLEAR), and so when aligntool is killed. A program
-    that has the descriptor cannot find another disk under the device's name then. Raises Refused before, and Stopped
-    where what was written cannot be made durable.
+    It is detached when the last program closes it (LO_FLAGS_AUTOCLEAR), so also when aligntool is killed. As long as a
+    program has the descriptor, the device's name cannot get another disk. Raises Refused if it cannot be attached, and
+    Stopped if the writes cannot be made durable.
     """
     try:
         _write_back(path)
@@ -410,7 +417,7 @@ def partition_loop(path: str, extent: Extent) -> Iterator[PartitionLoop]:
 
 
 def _attach(path: str, extent: Extent, *, read_only: bool) -> PartitionLoop:
-    """Attach a loop device. Raises OSError where `path` cannot be opened, and NoLoop."""
+    """Attach a loop device. Raises OSError if `path` cannot be opened, and NoLoop."""
     flags = READ_ONLY if read_only else os.O_RDWR | os.O_CLOEXEC
     with opened(path, flags) as backing:
         config = loop_config(backing, extent, read_only=read_only)
@@ -422,7 +429,7 @@ def _attach(path: str, extent: Extent, *, read_only: bool) -> PartitionLoop:
 
 
 def _attach_free(control: int, config: bytes, flags: int) -> PartitionLoop:
-    for _ in range(_TRIES):
+    for _ in range(_LOOP_TRIES):
         device = f"/dev/loop{fcntl.ioctl(control, GET_FREE)}"
         descriptor = os.open(device, flags)
         try:
@@ -444,17 +451,17 @@ def _write_back(path: str) -> None:
             fcntl.ioctl(descriptor, _BLKFLSBUF)
 
 
-# A partition as other programs may read it: without stale caches, as a device that nothing can write to. It is the
-# only thing that probing asks of the kernel beyond reading.
+# A partition for programs that only read: without stale caches, as a read-only device. It is the only change of the
+# kernel's state that an audit makes.
 
 
 class NoLoop(Exception):
-    """No loop device; a sentence with the reason."""
+    """No loop device can be attached; the message is the reason."""
 
 
 @contextmanager
 def fresh_reader(path: str) -> Iterator[FileReader]:
-    """Yield a reader of the disk or image as it is now, without the cache of an earlier read. Raises OSError."""
+    """Yield a reader of the disk or image, after dropping the cache of earlier reads. Raises OSError."""
     with opened(path) as descriptor:
         forget_cached(descriptor)
         yield FileReader(descriptor, os.lseek(descriptor, 0, os.SEEK_END))
@@ -462,12 +469,12 @@ def fresh_reader(path: str) -> Iterator[FileReader]:
 
 @contextmanager
 def read_only_loop(path: str, extent: Extent) -> Iterator[str]:
-    """Yield the device's path, for the duration of the context. Raises NoLoop, and OSError where `path` cannot be
+    """Attach a partition read-only and yield the path of the device. Raises NoLoop, and OSError if `path` cannot be
     opened.
 
-    The kernel detaches it when nobody has it open any more, also when aligntool is killed: whoever runs a program on it
-    passes `leashed` to `ask`, so that the program ends with aligntool. Its sectors have 512 bytes whatever the disk
-    has: every checker reads its own sector size from the superblock.
+    The kernel detaches it when no program has it open any more, also when aligntool is killed: run programs on it with
+    `only_reads`, so that they end with aligntool. Its sectors have 512 bytes, whatever the disk has: every checker
+    reads the sector size from the superblock.
     """
     if os.geteuid() != 0:
         raise NoLoop("needs root")

@@ -1,1 +1,1 @@
-"""What a drive does: fio runs, sweeps, unit inference, traces, the estimate of a boot."""
+"""Measure drives: fio runs, sweeps, unit inference, traces, the estimate of a boot."""

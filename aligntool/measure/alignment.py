@@ -1,4 +1,4 @@
-"""Plan the alignment and span experiments and draw their verdicts."""
+"""Plan the alignment and span experiments and compute their verdicts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,28 +13,28 @@ from aligntool.measure.results import Conditions, bottom_of, crowded_words
 from aligntool.measure.unit_design import LEAST_RUNS, PROMISED, Dice, holm, loss_p_value, welch_p_value
 from aligntool.units import KIB, MIB, Extent, align_up, format_about, format_size
 
-# How far a drive's mapping table reaches: random reads over spans that double, and the knee where they get
-# slower.
+# How far the cached part of a drive's mapping table reaches: random reads over doubling spans, and the knee
+# beyond which they are slower.
 
 BLOCK = 4 * KIB
 SMALLEST = 64 * MIB
-FALLEN = 0.9  # of the rate over the spans before: a table that is at hand for 9 requests in 10 costs as much
-FEWEST_BEFORE = 2  # spans that agree with each other, or there is nothing to fall from
-STEP = 0.7  # of the rate over the spans before: a fall by a third, as noise may show it
+FALLEN = 0.9  # of the rate over the smaller spans: the cost of a table that is in memory for 9 requests in 10
+FEWEST_BEFORE = 2  # spans that agree with each other; with fewer there is no full rate to fall from
+STEP = 0.7  # of the rate over the smaller spans: a fall by a third, with an allowance for noise
 STEADY = 0.2  # of their median, by which those spans may differ
-ENOUGH = 5 / 4  # times the largest span: of a drive that has no more, all was looked at
+ENOUGH = 5 / 4  # times the largest span: a drive that is no larger counts as measured completely
 RESAMPLES = 200
-MAPPED = 1024  # bytes of the drive for each byte of its map: 4 bytes for each 4 KiB
+MAPPED = 1024  # bytes of the drive for each byte of its mapping table: 4 bytes for each 4 KiB
 _FLAT = "no knee"
 
 Curve = Mapping[int, Sequence[float]]
-"""Span in bytes -> requests a second, of each repeat."""
+"""Span in bytes -> requests per second of each repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Knee:
-    """`below` is the largest span at the full rate, `above` the next one, which is slower. None: there is no knee, or
-    it is unknown, and `why` has the reason.
+    """A knee: `below` is the largest span at the full rate, `above` the next larger span, which is slower. If both are
+    None, there is no knee or it is unknown, and `why` states the reason.
     """
 
     below: int | None = None
@@ -49,17 +49,17 @@ class Knee:
 
     @property
     def flat(self) -> bool:
-        """As fast over every span that was measured."""
+        """Whether the rate is the same over every measured span."""
         return not self.found and self.why.startswith(_FLAT)
 
     @property
     def sure(self) -> bool:
-        """As sure as a probe must be of a unit."""
+        """Whether the confidence reaches the level that a probe requires for a unit."""
         return self.confidence >= CONFIDENT
 
     @property
     def words(self) -> str:
-        """What is less sure is "perhaps" so."""
+        """The verdict as text, with "perhaps" if it is not sure."""
         if self.below is not None and self.above is not None:
             place = f"knee between {format_about(self.below)} and {format_about(self.above)}"
             return place if self.sure else f"perhaps a {place}"
@@ -67,7 +67,7 @@ class Knee:
 
 
 def spans_of(size: int, smallest: int = SMALLEST) -> tuple[int, ...]:
-    """Doubling from `smallest` on, and the whole at the end."""
+    """Return the spans to measure: doubling from `smallest` on, and last the whole size."""
     spans = []
     span = smallest
     while span < size:
@@ -80,7 +80,7 @@ def spans_of(size: int, smallest: int = SMALLEST) -> tuple[int, ...]:
 
 
 def between(knee: Knee) -> int | None:
-    """Return the span in bytes in the middle of the knee, to be measured as well; None: the knee is narrow enough."""
+    """Return the span in bytes at the middle of the knee, to measure next, or None if the knee is narrow enough."""
     if knee.below is None or knee.above is None or knee.above < knee.below * 3 // 2:
         return None
     return (knee.below + knee.above) // 2 // BLOCK * BLOCK
@@ -89,8 +89,8 @@ def between(knee: Knee) -> int | None:
 def jobs_of(
     spans: Sequence[int], path: str, start: int, *, write: bool, runtime_s: float, repeat: int
 ) -> Iterator[tuple[int, Job]]:
-    """One repeat, from the byte `start` of the path on. Every second one goes from the largest span to the smallest, so
-    that heat hits neither end alone.
+    """Yield the jobs of one repeat, from byte `start` of the path on. Every second repeat runs from the largest span to
+    the smallest, so that heat does not affect one end alone.
     """
     pattern = Pattern.RANDOM_WRITE if write else Pattern.RANDOM_READ
     for span in spans if repeat % 2 == 0 else reversed(spans):
@@ -101,15 +101,16 @@ def jobs_of(
 
 
 def knee_of(curve: Curve, cpu: Curve, seen: Conditions, dice: Dice) -> Knee:
-    """Return the knee of a measurement; `cpu` as of `bound_spans`."""
+    """Return the knee of a measurement; `cpu` is that of `bound_spans`."""
     return not_by_the_arm(doubted(find_knee(curve, dice), cpu, seen), seen)
 
 
 def find_knee(curve: Curve, dice: Dice, *, resamples: int = RESAMPLES) -> Knee:
-    """The confidence is the share of resampled curves (bootstrap over the repeats) with the same answer.
+    """Return the knee of a curve; its confidence is the share of resampled curves (bootstrap over the repeats) with the
+    same answer.
 
-    Where noise leaves that in doubt, a fall by a third or more at one place, from spans that agree with each other, is
-    a knee too: no noise that leaves those within STEADY of each other makes it.
+    If noise leaves that in doubt, a fall by a third or more at one place, from spans that agree with each other, is a
+    knee too: noise that leaves those spans within STEADY of each other cannot cause it.
     """
     if min(map(len, curve.values()), default=0) < LEAST_RUNS:
         return Knee(why=f"can't tell: fewer than {LEAST_RUNS} repeats of every span")
@@ -123,78 +124,80 @@ def _find_fall(curve: Curve, dice: Dice, resamples: int) -> Knee:
         return Knee(share=knee.share, why="can't tell: the repeats before and after the knee overlap")
     same = 0
     for _ in range(resamples):
-        again = _knee({span: median(dice.choices(rates, k=len(rates))) for span, rates in curve.items()})
-        same += (again.below, again.above, again.why) == (knee.below, knee.above, knee.why)
+        other = _knee({span: median(dice.choices(rates, k=len(rates))) for span, rates in curve.items()})
+        same += (other.below, other.above, other.why) == (knee.below, knee.above, knee.why)
     return Knee(knee.below, knee.above, knee.share, same / resamples, knee.why)
 
 
 def _find_step(curve: Curve, dice: Dice, resamples: int) -> Knee | None:
-    """Return the knee at the place that splits the curve best into two levels; None: that is not a step."""
+    """Return the knee at the place that best splits the curve into two levels, or None if that is not a step."""
     spans = sorted(curve)
     medians = [median(curve[span]) for span in spans]
-    place = _best_split(medians)
-    full, least = median(medians[:place] or [0.0]), medians[:place]
-    if place < FEWEST_BEFORE or median(medians[place:]) > STEP * full:
+    split = _best_split(medians)
+    full, smaller = median(medians[:split] or [0.0]), medians[:split]
+    if split < FEWEST_BEFORE or median(medians[split:]) > STEP * full:
         return None
-    if min(least) < (1 - STEADY) * full or max(least) > (1 + STEADY) * full:
+    if min(smaller) < (1 - STEADY) * full or max(smaller) > (1 + STEADY) * full:
         return None
-    if max(medians[place:]) > (1 - STEADY) * full:
+    if max(medians[split:]) > (1 - STEADY) * full:
         return None
-    before = [rate for span in spans[:place] for rate in curve[span]]
-    after = [rate for span in spans[place:] for rate in curve[span]]
-    chance = welch_p_value(before, after) * (len(spans) - 1)  # any of the places could have been the best one
-    again = ([median(dice.choices(curve[span], k=len(curve[span]))) for span in spans] for _ in range(resamples))
-    same = sum(_best_split(rates) == place for rates in again)
-    share, sure = medians[place] / full, max(0.0, min(same / resamples, 1 - chance))
-    return Knee(spans[place - 1], spans[place], share, sure, "")
+    before = [rate for span in spans[:split] for rate in curve[span]]
+    after = [rate for span in spans[split:] for rate in curve[span]]
+    p_value = welch_p_value(before, after) * (len(spans) - 1)  # any of the places could have been the best split
+    resampled = ([median(dice.choices(curve[span], k=len(curve[span]))) for span in spans] for _ in range(resamples))
+    same = sum(_best_split(rates) == split for rates in resampled)
+    share, confidence = medians[split] / full, max(0.0, min(same / resamples, 1 - p_value))
+    return Knee(spans[split - 1], spans[split], share, confidence, "")
 
 
 def _best_split(rates: Sequence[float]) -> int:
-    """Return how many of the first values are one level, so that the logarithms differ least from two levels (least
+    """Return how many of the first values form one level, so that the logarithms fit two levels best (by least
     squares).
     """
     logs = [log(max(rate, 1e-9)) for rate in rates]
-    errors = [(_error(logs[:place]) + _error(logs[place:]), place) for place in range(1, len(logs))]
+    errors = [(_squared_error(logs[:split]) + _squared_error(logs[split:]), split) for split in range(1, len(logs))]
     return min(errors, default=(0.0, 0))[1]
 
 
-def _error(values: Sequence[float]) -> float:
-    middle = sum(values) / len(values)
-    return sum((value - middle) ** 2 for value in values)
+def _squared_error(values: Sequence[float]) -> float:
+    mean = sum(values) / len(values)
+    return sum((value - mean) ** 2 for value in values)
 
 
 def bound_spans(cpu: Curve) -> tuple[int, ...]:
-    """Spans over which fio's thread had no time left; `cpu`: percent of a core, of each repeat."""
+    """Return the spans over which fio's thread had no time left; `cpu`: percent of a core in each repeat."""
     return tuple(span for span, shares in sorted(cpu.items()) if shares and median(shares) >= NEAR_A_CORE)
 
 
 def doubted(knee: Knee, cpu: Curve, seen: Conditions) -> Knee:
-    """As fast over every span is what a processor shows, too, and a machine whose cores other programs wait for."""
+    """Return a flat knee as unknown if the processor or other programs limited the rates: equal rates over every span
+    then say nothing about the drive.
+    """
     bound = "CPU-bound, the drive may be faster over small spans" if bound_spans(cpu) else crowded_words(seen)
     return replace(knee, confidence=0.0, why=f"can't tell: {bound}") if knee.flat and bound else knee
 
 
 def not_by_the_arm(knee: Knee, seen: Conditions) -> Knee:
-    """The arm of a rotating disk goes further over a larger span, and takes longer for it."""
-    turning = [drive.name for drive in bottom_of(seen.drives) if drive.rotational]
-    if not knee.found or not turning:
+    """Return the knee of a rotating disk as unknown: its arm moves further over a larger span and takes longer."""
+    rotating = [drive.name for drive in bottom_of(seen.drives) if drive.rotational]
+    if not knee.found or not rotating:
         return knee
-    why = f"can't tell: the kernel calls {turning[0]} a rotating disk, and those are slower over larger spans anyway"
+    why = f"can't tell: the kernel calls {rotating[0]} a rotating disk, and those are slower over larger spans anyway"
     return Knee(share=knee.share, why=why)
 
 
 def _knee(rates: Mapping[int, float]) -> Knee:
     spans = sorted(rates)
     full: list[float] = []
-    for place, span in enumerate(spans):
+    for index, span in enumerate(spans):
         if full and rates[span] < FALLEN * median(full):
             share = rates[span] / median(full)
             if len(full) < FEWEST_BEFORE:
                 return Knee(share=share, why="can't tell: the smallest spans have no steady rate to fall from")
-            back = [each for each in spans[place:] if rates[each] >= FALLEN * median(full)]
-            if back:
+            recovered = [larger for larger in spans[index:] if rates[larger] >= FALLEN * median(full)]
+            if recovered:
                 return Knee(share=share, why="can't tell: it gets slower and faster again")
-            return Knee(spans[place - 1], span, share, 0.0, "")
+            return Knee(spans[index - 1], span, share, 0.0, "")
         full.append(rates[span])
     if spans and min(full) * FALLEN > 0 and max(full) * FALLEN > min(full):
         return Knee(why="can't tell: the rates differ, and fall nowhere")
@@ -202,27 +205,27 @@ def _knee(rates: Mapping[int, float]) -> Knee:
 
 
 def reach(host_memory: int) -> int:
-    """Return how many bytes of the drive a buffer of so many bytes can hold the mapping table of."""
+    """Return how many bytes of the drive the mapping table in a buffer of `host_memory` bytes covers."""
     return host_memory * MAPPED
 
 
-# From where on the disk the same load is run, so that starts can be put beside each other.
+# The starts on the disk from which the same load is run, to compare them.
 
-OLD_START = 63 * KIB // 2  # sector 63 of 512 bytes, where partitions began once
-RESIDUES = 8  # of a unit are tried at most
+OLD_START = 63 * KIB // 2  # sector 63 of 512 bytes, the former start of the first partition
+RESIDUES = 8  # of a unit that are tried at most
 RANDOM_BLOCK = 4 * KIB
 SEQUENTIAL_BLOCK = 128 * KIB
 _OLD_TITLE = "as sector 63"
-_CONTROL = MIB  # after the aligned start: as well aligned, so that what differs there is noise
+_CONTROL = MIB  # from the aligned start to the control, which is as well aligned: any difference there is noise
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A start to measure from; bytes of the disk."""
+    """A start to measure from, in bytes of the disk."""
 
     title: str
     start: int
-    residue: int  # past the last boundary of the unit
+    residue: int  # bytes past the last boundary of the unit
     control: bool = False
 
 
@@ -253,40 +256,46 @@ def loads_of(*, writes: bool, depth: int) -> tuple[Load, ...]:
 
 
 MOST_RUNS = 10_000
-"""That a result holds: at a second each they take hours."""
+"""Most runs that a result may have: at a second each they take hours."""
 
 
 def refuse_too_small(size: int, unit: int, sector: int, only: int | None) -> None:
-    """Raise Refused if `size` bytes are too few, wherever they lie, before a file is filled in vain."""
+    """Raise Refused if `size` bytes are too few at any place on the disk, before a file is filled in vain."""
     places_of(Extent(lcm(MIB, unit), size), unit, sector, only)
 
 
 def places_of(
     room: Extent, unit: int, sector: int, only: int | None = None, *, every: bool = False
 ) -> tuple[Place, ...]:
-    """The aligned start, one that is as good, sector 63, and the residues of the unit. Raises Refused.
+    """Return the starts to measure: an aligned one, a control that is as well aligned, sector 63, and the residues of
+    the unit.
 
-    `room`: bytes of the disk. Sector 63 does not exist where sectors are larger than 512 bytes. `only`: this start of a
-    disk in place of sector 63 and the residues. `every`: the residues of all sectors, not of each eighth of the unit.
+    `room`: bytes of the disk. Sector 63 is omitted if sectors are larger than 512 bytes. `only`: this start of a disk
+    instead of sector 63 and the residues. `every`: the residues of all sectors, not of each eighth of the unit. Raises
+    Refused if no start is misaligned, or if there is too little room.
     """
     base = align_up(max(room.start, 1), lcm(MIB, unit))
     control = base + align_up(_CONTROL, unit)
     places = [Place("aligned, as 2048", base, 0), Place("as well aligned", control, 0, control=True)]
-    places += _misaligned(base, unit, sector, every=every) if only is None else [_one_start(only, base, unit, sector)]
+    places += (
+        _misaligned_places(base, unit, sector, every=every)
+        if only is None
+        else [_single_place(only, base, unit, sector)]
+    )
     if len(places) == 2:
         hint = f"--unit {format_size(4 * max(unit, sector))} for a larger one"
         why = f"for sectors have {format_size(sector)}"
         raise Refused(f"every start is on the boundary of a unit of {format_size(unit)}, {why}", hint=hint)
     last = max(place.start for place in places)
     if last + 16 * SEQUENTIAL_BLOCK > room.end:
-        # for these starts, wherever the first byte lies
+        # enough for these starts wherever the room begins
         enough = max(256 * MIB, align_up(last - base + lcm(MIB, unit) + 16 * SEQUENTIAL_BLOCK, MIB))
         hint = f"something larger, or --size {format_size(enough)} for a folder"
         raise Refused(f"{format_size(room.length)} are too little to start at several places", hint=hint)
     return tuple(places)
 
 
-def _misaligned(base: int, unit: int, sector: int, *, every: bool) -> Iterator[Place]:
+def _misaligned_places(base: int, unit: int, sector: int, *, every: bool) -> Iterator[Place]:
     old = OLD_START % unit if OLD_START % sector == 0 else 0
     if old:
         yield Place(_OLD_TITLE, base + OLD_START, old)
@@ -296,7 +305,7 @@ def _misaligned(base: int, unit: int, sector: int, *, every: bool) -> Iterator[P
             yield Place(f"{format_size(residue)} past", base + residue, residue)
 
 
-def _one_start(start: int, base: int, unit: int, sector: int) -> Place:
+def _single_place(start: int, base: int, unit: int, sector: int) -> Place:
     if start % sector:
         raise Refused(f"no partition can start at {format_size(start)}: sectors have {format_size(sector)}")
     if start % unit == 0:
@@ -307,7 +316,7 @@ def _one_start(start: int, base: int, unit: int, sector: int) -> Place:
 
 
 def refuse_too_many(runs: int) -> None:
-    """Raises Refused."""
+    """Raise Refused if there are more runs than a result may have."""
     if runs > MOST_RUNS:
         hint = "fewer --repeats, or without --every, which tries each eighth of the unit"
         raise Refused(f"that is {runs} runs, and a result holds at most {MOST_RUNS}", hint=hint)
@@ -316,9 +325,10 @@ def refuse_too_many(runs: int) -> None:
 def runs_of(
     places: Sequence[Place], loads: Sequence[Load], room: Extent, path: str, shift: int, runtime_s: float, repeat: int
 ) -> Iterator[Run]:
-    """One repeat: every load from every start. The starts take turns, and each repeat begins with another one.
+    """Yield the runs of one repeat: every load from every start. The starts take turns, and each repeat begins with
+    another start.
 
-    `shift`: the byte of the disk where the file or device at `path` begins.
+    `shift`: the byte of the disk at which the file or device at `path` begins.
     """
     length = room.end - max(place.start for place in places)
     for load in loads:
@@ -331,13 +341,13 @@ def runs_of(
             ))  # fmt: skip
 
 
-# What a start off the boundary costs: the same load from several starts, predicted and measured.
+# The cost of a misaligned start: the same load from several starts, predicted and measured.
 
-MATTERS = 0.95  # of the aligned rate: what keeps more loses nothing worth a move
+MATTERS = 0.95  # of the aligned rate: a start that keeps more loses too little to be worth a move
 
 
 class Word(StrEnum):
-    """The verdicts."""
+    """The verdicts on a start, and on all of them."""
 
     MATTERS = "matters here"
     DOES_NOT = "does not matter here"
@@ -347,7 +357,7 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One run: requests a second, and percent of a core that fio's thread used; None: an older file lacks it."""
+    """One run: requests per second, and the percent of a core that fio's thread used (None: an older file lacks it)."""
 
     load: Load
     place: Place
@@ -358,7 +368,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One load from one start, beside the aligned one. Ratios are of pairs of runs of the same repeat."""
+    """One load from one start, compared with the aligned one. Ratios are of pairs of runs of the same repeat."""
 
     load: Load
     place: Place
@@ -366,29 +376,29 @@ class Row:
     ratio: float  # median
     low: float
     high: float
-    noise: tuple[float, float]  # the same of a start that is as well aligned
+    noise: tuple[float, float]  # lowest and highest ratio of the control, which is as well aligned
     word: Word
     why: str
-    cpu: float | None = None  # percent of a core, the median of the runs
+    cpu: float | None = None  # percent of a core, median of the runs
     aligned_cpu: float | None = None
 
     @property
     def cpu_bound(self) -> bool:
-        """A thread that has no time left cannot ask the drive for more, from whatever start."""
+        """Whether fio's thread had no time left: it cannot submit more requests then, whatever the start."""
         return max(self.cpu or 0, self.aligned_cpu or 0) >= NEAR_A_CORE
 
 
 def predicted(load: Load, residue: int, unit: int) -> float:
-    """The share of the aligned rate that is left when a request's cost is the units that it touches.
+    """Return the remaining share of the aligned rate if a request costs the number of units that it touches.
 
-    For random writes of r bytes this is the article's 1/(1 + p), p the share of requests that straddle: with r = 4 KiB
-    1/2 for a unit of 4 KiB, 4/5 for 16 KiB, 8/9 for 32 KiB.
+    For random writes of r bytes this is the article's 1/(1 + p), with p the share of requests that straddle a boundary:
+    for r = 4 KiB it is 1/2 with a unit of 4 KiB, 4/5 with 16 KiB, 8/9 with 32 KiB.
     """
     return _touched(load.block, 0, unit) / _touched(load.block, residue, unit)
 
 
 def _touched(block: int, residue: int, unit: int) -> float:
-    """On average over all requests that follow each other."""
+    """Return the number of units that a request touches, on average over consecutive requests."""
     period = unit // gcd(block, unit)
     return sum(units_touched(block, unit, residue + index * block) for index in range(period)) / period
 
@@ -404,66 +414,74 @@ def verdicts(rates: Sequence[Rate], unit: int) -> tuple[Row, ...]:
         if aligned is None or control is None:
             continue
         noise = _ratios(of_load, control, aligned)
-        rows += [_row(of_load, place, aligned, unit, noise) for place in places if place.residue]
-    return _without_chance(rows)
+        rows += [_judged_row(of_load, place, aligned, unit, noise) for place in places if place.residue]
+    return _without_chance_losses(rows)
 
 
 def rows_beside_others(rows: Sequence[Row], seen: Conditions) -> tuple[Row, ...]:
-    """As fast from every start is what a machine shows, too, whose cores other programs wait for."""
+    """Return the rows, with "does not matter" as "can't tell" if the machine was busy: all starts are equally fast
+    then, too.
+    """
     if not (why := crowded_words(seen)):
         return tuple(rows)
     return tuple(replace(row, word=Word.CANNOT_TELL, why=why) if row.word is Word.DOES_NOT else row for row in rows)
 
 
-def _without_chance(rows: Sequence[tuple[Row, Sequence[float]]]) -> tuple[Row, ...]:
-    """Of 36 rows one may lose in every repeat by chance: what matters must be no chance among so many (a one-sided
-    t-test of the logarithms, Holm's correction), and what loses from one start must lose from those further off.
+def _without_chance_losses(rows: Sequence[tuple[Row, Sequence[float]]]) -> tuple[Row, ...]:
+    """Return the rows, with each loss that may be chance as "can't tell".
+
+    Of 36 rows one may lose in every repeat by chance. A loss must therefore be significant among so many rows (a
+    one-sided t-test of the logarithms, Holm's correction), and a load that loses from one start must also lose from
+    starts that are off more boundaries.
     """
     measured = [ratios for _, ratios in rows if len(ratios) >= LEAST_RUNS]
-    chances = iter(holm([loss_p_value(ratios) for ratios in measured]))
-    told = []
+    p_values = iter(holm([loss_p_value(ratios) for ratios in measured]))
+    checked = []
     for row, ratios in rows:
-        chance = next(chances) if len(ratios) >= LEAST_RUNS else 1.0
-        if row.word is Word.MATTERS and chance > PROMISED:
-            why = f"slower in every repeat, but among {len(measured)} rows that is chance in {chance:.0%} of cases"
+        p_value = next(p_values) if len(ratios) >= LEAST_RUNS else 1.0
+        if row.word is Word.MATTERS and p_value > PROMISED:
+            why = f"slower in every repeat, but among {len(measured)} rows that is chance in {p_value:.0%} of cases"
             row = replace(row, word=Word.CANNOT_TELL, why=why)
-        elif row.word is Word.MATTERS and (other := _contradiction(row, [each for each, _ in rows])):
+        elif row.word is Word.MATTERS and (other := _contradiction(row, [listed for listed, _ in rows])):
             why = f"the start {other.place.title} is off every boundary that this one is off, and loses nothing"
             row = replace(row, word=Word.CANNOT_TELL, why=why)
-        told.append(row)
-    return tuple(told)
+        checked.append(row)
+    return tuple(checked)
 
 
 def _contradiction(row: Row, rows: Sequence[Row]) -> Row | None:
-    """A start off some power of two is off the larger ones, too: 6 KiB is off whatever 4 KiB is off."""
-    step = row.place.residue & -row.place.residue
-    alike = (each for each in rows if each.load == row.load and each.place.residue & -each.place.residue <= step)
-    return next((each for each in alike if each.ratio >= MATTERS), None)
+    """Return a row that loses nothing although its start is off all boundaries that the start of `row` is off, or None.
+
+    A start off some power of two is off all larger ones, too: 6 KiB is off every boundary that 4 KiB is off.
+    """
+    power = row.place.residue & -row.place.residue
+    worse = (other for other in rows if other.load == row.load and other.place.residue & -other.place.residue <= power)
+    return next((other for other in worse if other.ratio >= MATTERS), None)
 
 
 def _ratios(rates: Sequence[Rate], place: Place, aligned: Place) -> list[float]:
-    """Of each repeat that has both."""
+    """Return the ratios of the rates from `place` to those from `aligned`, one for each repeat that has both."""
     by_repeat = {rate.repeat: rate.iops for rate in rates if rate.place == aligned}
     known = (rate for rate in rates if rate.place == place and by_repeat.get(rate.repeat, 0) > 0)
     return sorted(rate.iops / by_repeat[rate.repeat] for rate in known)
 
 
-def _row(
+def _judged_row(
     rates: Sequence[Rate], place: Place, aligned: Place, unit: int, noise: Sequence[float]
 ) -> tuple[Row, list[float]]:
-    """Return the row of a start with its ratios. Equal rates that the processor limits do not show that the drive's are
-    equal.
+    """Return the row of a start with its ratios. Equal rates that the processor limits do not show that the drive is
+    equally fast.
     """
     load, ratios = rates[0].load, _ratios(rates, place, aligned)
-    used = [[rate.cpu for rate in rates if rate.place == each and rate.cpu is not None] for each in (place, aligned)]
-    cpu, aligned_cpu = (median(each) if each else None for each in used)
+    used = [[rate.cpu for rate in rates if rate.place == start and rate.cpu is not None] for start in (place, aligned)]
+    cpu, aligned_cpu = (median(percents) if percents else None for percents in used)
     row = Row(
         load, place, predicted(load, place.residue, unit), 0.0, 0.0, 0.0, (0.0, 0.0), Word.CANNOT_TELL,
         f"fewer than {LEAST_RUNS} repeats", cpu, aligned_cpu,
     )  # fmt: skip
     if min(len(ratios), len(noise)) < LEAST_RUNS:
         return row, ratios
-    word, why = _word(ratios, noise)
+    word, why = _verdict(ratios, noise)
     if word is Word.DOES_NOT and row.cpu_bound:
         word, why = Word.CANNOT_TELL, "CPU-bound: the drive may be faster, and may then differ"
     ends = (noise[0], noise[-1])
@@ -471,8 +489,10 @@ def _row(
     return row, ratios
 
 
-def _word(ratios: Sequence[float], noise: Sequence[float]) -> tuple[Word, str]:
-    """Every repeat must agree, and the loss be larger than the repeats, and than two aligned starts, differ."""
+def _verdict(ratios: Sequence[float], noise: Sequence[float]) -> tuple[Word, str]:
+    """Return the verdict on ratios, and its reason. Every repeat must agree, and a loss must be larger than the
+    difference among the repeats and than that of two aligned starts.
+    """
     lost = 1 - median(ratios)
     scatter = max(noise[-1] - noise[0], ratios[-1] - ratios[0])
     if ratios[-1] < min(MATTERS, noise[0]) and lost > scatter:
@@ -485,7 +505,7 @@ def _word(ratios: Sequence[float], noise: Sequence[float]) -> tuple[Word, str]:
 
 
 def overall(rows: Sequence[Row]) -> Word:
-    """What a user wants to know first: whether any load loses from any start."""
+    """Return the verdict over all rows: whether any load loses from any start."""
     words = {row.word for row in rows}
     if Word.MATTERS in words:
         return Word.MATTERS
@@ -495,10 +515,10 @@ def overall(rows: Sequence[Row]) -> Word:
 
 
 def matters_for(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Titles of the loads that lose from a start."""
+    """Return the titles of the loads that lose from a start."""
     return tuple(dict.fromkeys(row.load.title for row in rows if row.word is Word.MATTERS))
 
 
 def said_of_all(rows: Sequence[Row]) -> str:
-    """Return the verdict over all rows, with the loads that it matters for."""
+    """Return the verdict over all rows as text, with the loads for which alignment matters."""
     return ": ".join(word for word in (overall(rows).value, "; ".join(matters_for(rows))) if word)

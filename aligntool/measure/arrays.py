@@ -1,4 +1,4 @@
-"""Build test arrays of several chunks, measure them, remove them."""
+"""Measure chunk sizes: create test arrays, run loads on them, remove them."""
 
 import os
 import signal
@@ -29,38 +29,39 @@ from aligntool.raid.planning import Decided, decide_raid
 from aligntool.steps import MakeArray, Subject, subject
 from aligntool.units import MIB, Extent, align_up, format_size
 
-# Test arrays: created, found, removed. Superblocks are zeroed here, only those with the name and UUID of a test array.
+# Create, find and remove test arrays. Superblocks are zeroed here, only those with the name and UUID of a test array.
 
-_PATIENCE_S = 20.0
-_PAUSE_S = 0.2
+_TIMEOUT_S = 20.0
+_RETRY_S = 0.2
 
 
 @contextmanager
 def signals_wait() -> Iterator[None]:
-    """What takes a test array away is not interrupted; a Ctrl-C meanwhile counts afterwards.
+    """Defer signals while a test array is removed; a Ctrl-C meanwhile takes effect afterwards.
 
-    By handlers: a mask is a thread's own, and the kernel would hand the signal to the thread that draws the bar.
+    Handlers, not a mask: a mask belongs to one thread, and the kernel would deliver the signal to the thread that draws
+    the progress bar.
     """
-    came: list[int] = []
-    before = {}
+    deferred: list[int] = []
+    handlers = {}
     try:
-        for one in STOPPING:
-            before[one] = signal.signal(one, lambda number, frame: came.append(number))
+        for number in STOPPING:
+            handlers[number] = signal.signal(number, lambda received, frame: deferred.append(received))
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
-        if came:
-            signal.raise_signal(came[0])
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if deferred:
+            signal.raise_signal(deferred[0])
 
 
 def make_tuning_array(step: MakeArray) -> str:
-    """Make the array and return its node; only an array with the step's UUID is ever returned. Raises Stopped."""
-    said = run_program(*tuning_command(step))
-    if said.code:
-        raise Stopped(f"mdadm made no array: {said.last_words}", hint="")
+    """Create the array and return its node; only an array with the step's UUID is ever returned. Raises Stopped."""
+    ended = run_program(*tuning_command(step))
+    if ended.code:
+        raise Stopped(f"mdadm made no array: {ended.last_words}", hint="")
     settle()
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while True:
         found = [node for node, values in running_arrays() if values.get("MD_UUID") == step.uuid]
         if len(found) == 1 and Path(found[0]).is_block_device():
@@ -68,11 +69,11 @@ def make_tuning_array(step: MakeArray) -> str:
         if time.monotonic() > deadline:
             why = f"mdadm made {step.device}, and no array of UUID {step.uuid} runs"
             raise Stopped(why, hint=clear_hint(step.members))
-        time.sleep(_PAUSE_S)
+        time.sleep(_RETRY_S)
 
 
 def running_arrays() -> Iterator[tuple[str, dict[str, str]]]:
-    """Every array that the kernel has, also one that is not started, with mdadm's properties of it."""
+    """Yield the node of every array of the kernel, started or not, with its properties from mdadm."""
     for folder in sorted(Path("/sys/block").glob("md*/md")):
         node = f"/dev/{folder.parent.name}"
         if Path(node).is_block_device():
@@ -80,44 +81,45 @@ def running_arrays() -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def is_test(values: dict[str, str]) -> bool:
-    """By name and UUID both, as `mdadm --examine --export` and `--detail --export` tell them."""
+    """Return whether both name and UUID, from `mdadm --examine --export` or `--detail --export`, are a test array's."""
     name = values.get("MD_NAME", "").rpartition(":")[2]
     return name == measured.TEST_NAME and values.get("MD_UUID", "").startswith(measured.TEST_UUID)
 
 
 def examine(device: str) -> dict[str, str]:
-    """Return the properties of md's superblock on it; empty: there is none."""
+    """Return the properties of the md superblock on a device; empty if there is none."""
     return export_values(run_program("mdadm", "--examine", "--export", device).output)
 
 
 def take_away(members: Sequence[str]) -> None:
-    """No test array runs on these members, and none of them has a test array's superblock. Others are left alone.
+    """Stop the test arrays on these members and zero their superblocks. Other arrays are left alone.
 
     Raises Stopped with what is left.
     """
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while True:
-        left = _once(members)
+        left = _remove_once(members)
         if not left:
             return
         if time.monotonic() > deadline:
             raise Stopped(f"a test array is still there: {'; '.join(left)}", hint=clear_hint(members))
-        time.sleep(_PAUSE_S)
+        time.sleep(_RETRY_S)
 
 
-def _once(members: Sequence[str]) -> list[str]:
-    left = [f"{node}: {said.last_words}" for node, said in _stopped(members) if said.code]
+def _remove_once(members: Sequence[str]) -> list[str]:
+    """Try to stop the test arrays and to zero their superblocks once. Return what is left, with mdadm's messages."""
+    left = [f"{node}: {ended.last_words}" for node, ended in _stop_test_arrays(members) if ended.code]
     for device in members:
         if not is_test(examine(device)):
             continue
-        said = run_program("mdadm", "--zero-superblock", device)
-        if said.code or is_test(examine(device)):
-            left.append(f"{device}: {said.last_words}")
+        ended = run_program("mdadm", "--zero-superblock", device)
+        if ended.code or is_test(examine(device)):
+            left.append(f"{device}: {ended.last_words}")
     return left
 
 
-def _stopped(members: Sequence[str]) -> Iterator[tuple[str, Ended]]:
-    """Test arrays that stand on one of the members."""
+def _stop_test_arrays(members: Sequence[str]) -> Iterator[tuple[str, Ended]]:
+    """Stop each test array on one of the members; yield its node and how mdadm ended."""
     holders = {holder for device in members for holder in _holders(device)}
     for node, values in running_arrays():
         if Path(node).name in holders and is_test(values):
@@ -125,7 +127,7 @@ def _stopped(members: Sequence[str]) -> Iterator[tuple[str, Ended]]:
 
 
 def _holders(device: str) -> list[str]:
-    """None of a member that is gone: an array is found by those that are there."""
+    """Return the names of the devices on top; empty for a member that is gone: an array is found by the others."""
     try:
         folder = sysfs_folder(Path(device).stat().st_rdev) / "holders"
         return [path.name for path in folder.glob("*")]
@@ -137,20 +139,19 @@ def clear_hint(members: Sequence[str]) -> str:
     return f"sudo aligntool raid tune --clear {' '.join(members)}"
 
 
-# The plan of a sweep over chunks: which test arrays are made of which members, and the loads on each.
+# Plan a sweep over chunks: which test arrays are created on which members, and the loads on each.
 #
-# The members are taken as they are, whole drives or partitions, without a table: the data begin at the same
-# bytes of the drive as they would in an array that is made to stay, and only md's superblock has to be taken
-# away again.
+# The members are used as they are, whole drives or partitions, without a table: the data begin at the same
+# bytes of the drive as in a permanent array, and only the md superblock has to be removed afterwards.
 
 FILL_RATE = 500 * MIB  # bytes a second of each member, for the estimate of the time only
-MAKING_S = 4.0  # an array made, found and taken away again
+MAKING_S = 4.0  # to create an array, find it and remove it
 LONGEST_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Sizes in bytes, times in seconds."""
+    """The plan of a sweep. Sizes in bytes, times in seconds."""
 
     level: str
     layout: str
@@ -162,7 +163,7 @@ class Sweep:
     order: tuple[tuple[int, int], ...]  # (round, chunk)
     arrays: Mapping[int, MakeArray]  # by chunk
     loads: tuple[measured.Load, ...]
-    alone: tuple[measured.Load, ...]  # what each drive is asked to do by itself
+    alone: tuple[measured.Load, ...]  # that each drive runs by itself
     members: tuple[str, ...]  # device nodes
     disks: tuple[Subject, ...]
     identities: tuple[Identity, ...]
@@ -178,14 +179,14 @@ class Sweep:
 
     @property
     def seconds(self) -> float:
-        """About how long it takes."""
+        """The estimated duration."""
         fill = self.each_span / FILL_RATE
         arrays = len(self.order) * (len(self.loads) * self.ramped_s + fill + MAKING_S)
         return arrays + len(self.members) * (len(self.alone) * self.ramped_s + fill)
 
     @property
     def ramp_s(self) -> float:
-        """Run before each load and not counted."""
+        """How long each load runs before it is measured."""
         return min(1.0, self.runtime_s / 5)
 
     @property
@@ -202,8 +203,9 @@ def plan_sweep(
     runtime_s: float,
     span: int = 0,
 ) -> Sweep:
-    """`goal`: level, workload, layout, bitmap, and which partitions; everything else of it is not asked. Raises Refused
-    with every reason.
+    """Return the plan of a sweep. Of `goal` only level, workload, layout, bitmap and partitions are used.
+
+    Raises Refused with every reason.
     """
     if not LEVELS[goal.level].striped:
         raise Refused(f"{LEVELS[goal.level].title} has no chunk, so there is none to choose")
@@ -213,12 +215,12 @@ def plan_sweep(
         goal, name=measured.TEST_NAME, filesystem="none", mount_at="", metadata="1.2", wipe=(), chunk=None, measured="",
         members="partitions" if any(goal.partitions) else "whole-drives", esp_size=0, member_size=None,
     )  # fmt: skip
-    decided = _decided(members, wanted)
+    decided = _decide(members, wanted)
     tried = measured.sweep_chunks(decided.stripes, chunks)
-    # The largest chunk first: what refuses an array of one chunk refuses the sweep.
-    made = {chunk: _decided(members, replace(wanted, chunk=chunk)) for chunk in reversed(tried)}
-    geometry, devices = decided.geometry, tuple(each.device for each in decided.placed)
-    room = measured.span_of(min(each.geometry.size for each in made.values()), geometry.data, span)
+    # The largest chunk first: a reason to refuse an array of one chunk refuses the sweep.
+    made = {chunk: _decide(members, replace(wanted, chunk=chunk)) for chunk in reversed(tried)}
+    geometry, devices = decided.geometry, tuple(placed.device for placed in decided.placed)
+    room = measured.span_of(min(array.geometry.size for array in made.values()), geometry.data, span)
     if room < MIB:
         raise Refused("the members are too small to measure anything on", hint="--span 64MiB, or larger drives")
     each_span = align_up(room // geometry.data, MIB)
@@ -228,27 +230,27 @@ def plan_sweep(
         order=measured.sweep_order(tried, repeats),
         arrays={chunk: make_array(made[chunk].goal, made[chunk].geometry, devices) for chunk in tried},
         loads=measured.loads_of(goal.workload, goal.database_page), alone=measured.DRIVE_LOADS, members=devices,
-        disks=tuple(subject(each.member.disk) for each in decided.placed),
-        identities=tuple(measured.identity_of(each.member.disk) for each in decided.placed), runtime_s=runtime_s,
+        disks=tuple(subject(placed.member.disk) for placed in decided.placed),
+        identities=tuple(measured.identity_of(placed.member.disk) for placed in decided.placed), runtime_s=runtime_s,
         data_offset=geometry.offset, span=room, each_span=min(each_span, geometry.each),
-        written=_written(decided, min(each_span + max(tried), geometry.each)),
+        written=_written_extents(decided, min(each_span + max(tried), geometry.each)),
     )  # fmt: skip
 
 
-def _decided(members: Sequence[Judged], goal: RaidGoal) -> Decided:
-    """A sweep wipes nothing, so what refuses it is not answered by --wipe."""
+def _decide(members: Sequence[Judged], goal: RaidGoal) -> Decided:
+    """Decide an array as `decide_raid` does, without its hints at --wipe, because a sweep wipes nothing."""
     try:
         return decide_raid(members, goal)
     except Refused as error:
         hints = [line for line in error.hint.split("\n") if line and not line.startswith("--wipe")]
-        if any(one.code == "not-empty" for one in error.refusals):
+        if any(refusal.code == "not-empty" for refusal in error.refusals):
             hints.append("only empty drives or partitions are measured: wipefs DEVICE shows what is recognised there")
         error.hint = "\n".join(hints)
         raise
 
 
-def _written(decided: Decided, length: int) -> tuple[Extent, ...]:
-    """Where the loads write on a member. The far layout keeps its second copies in other parts of it (md(4))."""
+def _written_extents(decided: Decided, length: int) -> tuple[Extent, ...]:
+    """Return where the loads write on a member. The far layout has its further copies in other parts of it (md(4))."""
     geometry, count = decided.geometry, len(decided.placed)
     if not geometry.layout.startswith("f"):
         return (Extent(geometry.offset, length),)
@@ -257,14 +259,14 @@ def _written(decided: Decided, length: int) -> tuple[Extent, ...]:
     return tuple(Extent(geometry.offset + stride * number, min(length, stride)) for number in range(copies))
 
 
-# Running a sweep: every test array is created, filled, measured and removed. However it ends, the members are as
+# Run a sweep: every test array is created, filled, measured and removed. However the sweep ends, the members are as
 # empty as before.
 
 _INTERRUPTED = ("interrupted", "")
 
 
 class Measuring:
-    """A sweep while it runs, and what it found so far."""
+    """A running sweep, with what it has measured so far."""
 
     def __init__(self, sweep: Sweep) -> None:
         self._sweep = sweep
@@ -275,8 +277,8 @@ class Measuring:
         self._runs: Runs | None = None
 
     def run(self, tell: SweepProgress, look_again: Callable[[], None]) -> None:
-        """Measure everything. Ended early, by Ctrl-C or an error, it cleans up first. `look_again` is called once no
-        other program can open the members any more; it raises Refused where they have changed.
+        """Measure everything. If Ctrl-C or an error ends it early, it cleans up first. `look_again` is called
+        as soon as no other program can open the members; it raises Refused if they have changed.
 
         Raises Refused or KeyboardInterrupt before the first write, Stopped after it.
         """
@@ -291,22 +293,22 @@ class Measuring:
             count = len(sweep.members) * len(sweep.alone) + len(sweep.order) * len(sweep.loads)
             runs = self._runs = Runs(count, tell, expected_s=sweep.seconds)
             self.wrote = True
-            with _given_back(sweep):
-                with exclusive:  # mdadm and blkdiscard want the members for themselves
-                    for each in runs.measure(_member_cells(sweep, runs)):
-                        self._alone[each.key] = _rate(each.side)
-                        self._fio = each.measured.fio_version
-                for one in runs.measure(_array_cells(sweep, runs)):
-                    rates = (_rate(one.measured.read), _rate(one.measured.write))
-                    self._samples.append(Sample(*one.key, *rates, one.measured.thread_cpu))
+            with _members_emptied_afterwards(sweep):
+                with exclusive:  # released here: mdadm and blkdiscard open the members exclusively
+                    for run in runs.measure(_member_cells(sweep, runs)):
+                        self._alone[run.key] = _rate(run.side)
+                        self._fio = run.measured.fio_version
+                for array_run in runs.measure(_array_cells(sweep, runs)):
+                    rates = (_rate(array_run.measured.read), _rate(array_run.measured.write))
+                    self._samples.append(Sample(*array_run.key, *rates, array_run.measured.thread_cpu))
 
     @property
     def complete(self) -> bool:
-        """Every load of every round was measured."""
+        """Whether every load of every round was measured."""
         return self._runs is not None and self._runs.complete
 
     def tuning(self, *, complete: bool) -> Tuning:
-        """Return what was measured, as it is kept."""
+        """Return what was measured, as the value to save."""
         sweep = self._sweep
         members = tuple(
             replace(identity, read=self._alone.get((device, False)), write=self._alone.get((device, True)))
@@ -320,7 +322,9 @@ class Measuring:
 
 
 def _member_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[str, bool]]]:
-    """Each member is filled first: a drive answers reads of what was never written without looking."""
+    """Yield the runs on each member alone, after filling it: a drive answers reads of unwritten blocks without an
+    access to its medium.
+    """
     for device in sweep.members:
         runs.say(f"{device} alone: filled")
         run_job(fill_job(device, sweep.each_span, offset=sweep.data_offset))
@@ -343,7 +347,7 @@ def _array_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[int, int, str]
 
 
 def job_of(load: measured.Load, device: str, span: int, sweep: Sweep) -> Job:
-    """Return the fio job of a load on this device, over `span` bytes from its start."""
+    """Return the fio job of a load on a device, over `span` bytes from its start."""
     return Job(
         name="aligntool-tune", path=device, pattern=Pattern(load.pattern), block=load.block, span=span,
         depth=load.depth, threads=load.threads, runtime_s=sweep.runtime_s, ramp_s=sweep.ramp_s,
@@ -356,35 +360,35 @@ def _rate(side: Side | None) -> int:
 
 
 @contextmanager
-def _given_back(sweep: Sweep) -> Iterator[None]:
-    """However it ends, no test array is left and every member is emptied that can be. Raises Stopped with what ended it
-    early, and with what is left to do.
+def _members_emptied_afterwards(sweep: Sweep) -> Iterator[None]:
+    """Remove all test arrays and empty every member afterwards, as far as possible, however the block ends. Raises
+    Stopped with what ended it early, and with what is left to do.
     """
-    found: list[tuple[str, str]] = []
+    failures: list[tuple[str, str]] = []
     try:
         yield
     except KeyboardInterrupt:
-        found.append(_INTERRUPTED)
+        failures.append(_INTERRUPTED)
     except (Refused, Stopped, OSError) as error:
-        found.append(_reason(error))
+        failures.append(_reason(error))
     finally:
         done = False
         while not done:
             try:
                 with signals_wait():
-                    found += _tried(partial(take_away, sweep.members))
+                    failures += _attempt(partial(take_away, sweep.members))
                     for device in sweep.members:
-                        found += _tried(partial(_empty, device, sweep))
+                        failures += _attempt(partial(_empty, device, sweep))
                     done = True
-            except KeyboardInterrupt:  # once more, while or just before it was cleaned up
-                found.append(_INTERRUPTED)
-    if found:
-        hints = dict.fromkeys(line for _, hint in found for line in hint.split("\n") if line)
-        raise Stopped("; ".join(dict.fromkeys(why for why, _ in found)), hint="\n".join(hints))
+            except KeyboardInterrupt:  # another one, during the cleanup or just before it
+                failures.append(_INTERRUPTED)
+    if failures:
+        hints = dict.fromkeys(line for _, hint in failures for line in hint.split("\n") if line)
+        raise Stopped("; ".join(dict.fromkeys(why for why, _ in failures)), hint="\n".join(hints))
 
 
-def _tried(undo: Callable[[], None]) -> list[tuple[str, str]]:
-    """Return what failed; the rest is undone all the same."""
+def _attempt(undo: Callable[[], None]) -> list[tuple[str, str]]:
+    """Call `undo` and return its failure, if any, so that the rest of the cleanup still runs."""
     try:
         undo()
     except (Refused, Stopped, OSError) as error:
@@ -399,19 +403,20 @@ def _reason(error: Refused | Stopped | OSError) -> tuple[str, str]:
 
 
 def _empty(device: str, sweep: Sweep) -> None:
-    """The drive may forget what was written to it, so that it is as empty as it was. What it does not forget by a
-    discard is zeroed, and so is the room of the metadata: a bitmap stays when a superblock goes. Raises Stopped.
+    """Discard what the sweep wrote to a member, so that it is as empty as before. Extents that still have data after
+    the discard are zeroed; so is the space of the metadata, because a bitmap remains when its superblock is removed.
+    Raises Stopped.
     """
-    said = [_discard(device, Extent(0, METADATA), "--zeroout")]
+    ended = [_discard(device, Extent(0, METADATA), "--zeroout")]
     for extent in sweep.written:
         found = None if _discard(device, extent).code else sample(device, extent)
         if found is None or found.written or found.unreadable:
-            said.append(_discard(device, extent, "--zeroout"))
-    if failed := next((each for each in said if each.code), None):
+            ended.append(_discard(device, extent, "--zeroout"))
+    if failed := next((program for program in ended if program.code), None):
         name = shell_word(device)
         hint = f"sudo aligntool raid tune --clear {name}\nsudo blkdiscard --zeroout {name}"
         raise Stopped(f"{device} is not empty again ({failed.last_words}), and may hold a test array", hint=hint)
 
 
-def _discard(device: str, extent: Extent, *how: str) -> Ended:
-    return run_program("blkdiscard", *how, "--offset", str(extent.start), "--length", str(extent.length), device)
+def _discard(device: str, extent: Extent, *options: str) -> Ended:
+    return run_program("blkdiscard", *options, "--offset", str(extent.start), "--length", str(extent.length), device)

@@ -1,4 +1,4 @@
-"""Compare results of benchmarks, and what may be concluded from one."""
+"""Compare results of benchmarks, and derive the notes and warnings on a single one."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,8 +16,7 @@ from aligntool.measure.unit_design import LEAST_RUNS, PROMISED, holm, welch_p_va
 from aligntool.recipes.goals import BenchTest
 from aligntool.units import KIB, counted, format_about, significant
 
-# Two results side by side, as an article of 2017 draws them: log10 of the ratio, 0 for equal, -1 for ten
-# times slower.
+# Compare two results as an article of 2017 draws them: log10 of the ratio, 0 for equal, -1 for ten times slower.
 
 
 class Verdict(StrEnum):
@@ -31,14 +30,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One test of two results, in bytes a second."""
+    """One test of two results, in bytes per second."""
 
     test: BenchTest
     before: Spread
     after: Spread
     verdict: Verdict
     chance: float | None
-    """That one drive differs so much from itself in any of the lines; None: the spread of its runs is unknown."""
+    """The p-value, corrected for all lines: how likely one drive differs from itself as much in any of them. None: the
+    spread of the runs is unknown.
+    """
 
     @property
     def log_ratio(self) -> float:
@@ -54,7 +55,7 @@ _TITLES = {"filesystem": "file system", "mount_options": "mount options"}
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What was not the same while the two were measured."""
+    """A condition that was not the same while the two results were measured."""
 
     what: str
     before: str
@@ -66,67 +67,68 @@ class Difference:
 
 
 def compare(before: Result, after: Result) -> tuple[Ratio, ...]:
-    """Return the ratios of one result to another, where no others are compared."""
+    """Return the ratios of one result to another, if no other results are compared."""
     return compare_all([(before, after)])[0]
 
 
 def compare_all(pairs: Sequence[tuple[Result, Result]]) -> tuple[tuple[Ratio, ...], ...]:
-    """For each pair the tests that both have, in the order of the first. Those without a figure are left out.
+    """Return for each pair the ratios of the tests that both have, in the order of the first result. Tests without a
+    figure are omitted.
 
-    "faster" and "slower" need ranges that do not overlap, and a difference that is not chance among all lines of all
-    pairs (Welch's t-test of the logarithms, Holm's correction): where a drive is put beside itself, at most five of 100
-    calls have a false line, be it of one test or of forty, of two results or of ten.
+    "faster" and "slower" need ranges that do not overlap, and a difference that is significant among all lines of all
+    pairs (Welch's t-test of the logarithms, Holm's correction): if a drive is compared with itself, at most five of 100
+    calls have a false line, for one test or forty, for two results or ten.
     """
     lines = [list(_lines(before, after)) for before, after in pairs]
-    tested = [(number, one, other) for number, of_pair in enumerate(lines) for one, other, enough in of_pair if enough]
-    chances = holm([welch_p_value(one.rates, other.rates) for _, one, other in tested])
-    chance = {(number, one.test): found for (number, one, _), found in zip(tested, chances, strict=True)}
+    tested = [(number, a, b) for number, pair_lines in enumerate(lines) for a, b, testable in pair_lines if testable]
+    p_values = holm([welch_p_value(a.rates, b.rates) for _, a, b in tested])
+    p_value_of = {(number, a.test): p_value for (number, a, _), p_value in zip(tested, p_values, strict=True)}
     return tuple(
-        tuple(_ratio(one, other, chance.get((number, one.test))) for one, other, _ in of_pair)
-        for number, of_pair in enumerate(lines)
+        tuple(_ratio(a, b, p_value_of.get((number, a.test))) for a, b, _ in pair_lines)
+        for number, pair_lines in enumerate(lines)
     )
 
 
 def _lines(before: Result, after: Result) -> Iterator[tuple[Series, Series, bool]]:
-    """Both sides of a test, and whether their runs show their spread."""
-    others = {each.test: each for each in after.series}
+    """Yield both series of each common test, and whether their runs show their spread."""
+    others = {series.test: series for series in after.series}
     repeats = not (before.settings.passes or after.settings.passes)
-    for one in before.series:
-        other = others.get(one.test)
-        if other is not None and one.rate.median > 0 and other.rate.median > 0:
-            enough = min(one.rate.count, other.rate.count) >= LEAST_RUNS
-            yield one, other, repeats and enough and not _unsteady(one, other)
+    for a in before.series:
+        b = others.get(a.test)
+        if b is not None and a.rate.median > 0 and b.rate.median > 0:
+            enough = min(a.rate.count, b.rate.count) >= LEAST_RUNS
+            yield a, b, repeats and enough and not _unsteady(a, b)
 
 
-def _unsteady(one: Series, other: Series) -> bool:
-    """A drive that was to come to rest, and is on its way there still, has no rate yet."""
-    return one.steady is False or other.steady is False
+def _unsteady(a: Series, b: Series) -> bool:
+    """Return whether one of them was measured until steady and did not get there: such a drive has no rate yet."""
+    return a.steady is False or b.steady is False
 
 
-def _ratio(one: Series, other: Series, chance: float | None) -> Ratio:
-    return Ratio(one.test, one.rate, other.rate, _verdict(one, other, chance), chance)
+def _ratio(a: Series, b: Series, p_value: float | None) -> Ratio:
+    return Ratio(a.test, a.rate, b.rate, _verdict(a, b, p_value), p_value)
 
 
-def _verdict(one: Series, other: Series, chance: float | None) -> Verdict:
-    a, b = one.rate, other.rate
-    if chance is None:
-        return Verdict.UNSTEADY if _unsteady(one, other) else Verdict.SINGLE
-    if chance > PROMISED or (a.low <= b.high and b.low <= a.high):
-        return Verdict.CPU if one.cpu_bound or other.cpu_bound else Verdict.NOISE
-    slower = other if b.median < a.median else one
-    if slower.cpu_bound:  # nobody knows what it could have done
+def _verdict(before: Series, after: Series, p_value: float | None) -> Verdict:
+    a, b = before.rate, after.rate
+    if p_value is None:
+        return Verdict.UNSTEADY if _unsteady(before, after) else Verdict.SINGLE
+    if p_value > PROMISED or (a.low <= b.high and b.low <= a.high):
+        return Verdict.CPU if before.cpu_bound or after.cpu_bound else Verdict.NOISE
+    slower = after if b.median < a.median else before
+    if slower.cpu_bound:  # its rate without that limit is unknown
         return Verdict.CPU
-    return Verdict.SLOWER if slower is other else Verdict.FASTER
+    return Verdict.SLOWER if slower is after else Verdict.FASTER
 
 
 def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
-    """Titles of tests that not all of them have, and settings in which they differ: a sentence each."""
-    said = []
+    """Return a sentence for tests that not all results have, and for each setting in which they differ."""
+    sentences = []
     first = results[0]
     for other in results[1:]:
-        titles = {each.test.title for each in first.series} ^ {each.test.title for each in other.series}
+        titles = {series.test.title for series in first.series} ^ {series.test.title for series in other.series}
         if titles:
-            said.append(f"only one of them has: {', '.join(sorted(titles))}")
+            sentences.append(f"only one of them has: {', '.join(sorted(titles))}")
         for what, a, b in (
             ("size", first.settings.span, other.settings.span), ("kind of target", first.kind, other.kind),
             ("seconds of a run", first.settings.runtime_s, other.settings.runtime_s),
@@ -135,14 +137,16 @@ def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
             ("data", first.settings.data, other.settings.data),
             ("pause", first.settings.pause_s, other.settings.pause_s),
         ):  # fmt: skip
-            said += [f"they differ in their {what}: {a} and {b}"] if a != b else []
+            sentences += [f"they differ in their {what}: {a} and {b}"] if a != b else []
         if first.settings.passes or other.settings.passes:
-            said += ["passes over the same data are not repeats: these are the first ones, and their noise is unknown"]
-    return tuple(dict.fromkeys(said))
+            sentences += [
+                "passes over the same data are not repeats: these are the first ones, and their noise is unknown"
+            ]
+    return tuple(dict.fromkeys(sentences))
 
 
 def doubts(result: Result, sides: Sequence[Series] | None = None) -> Iterator[str]:
-    """Yield why the result, or these tests of it, should not be trusted, a sentence each."""
+    """Yield the reasons not to trust the result, or these tests of it, a sentence each."""
     series = result.series if sides is None else sides
     if not result.complete:
         yield "not complete: it was interrupted, or fio failed"
@@ -156,11 +160,11 @@ def doubts(result: Result, sides: Sequence[Series] | None = None) -> Iterator[st
 
 
 def differences(before: Result, after: Result) -> tuple[Difference, ...]:
-    """Of the machine and of the drives, in the order in which they lie below each other. What neither has is left
-    out.
+    """Return the differences of the machines, then of the drives from the target down. Facts that neither result has
+    are omitted.
     """
     a, b = before.conditions, after.conditions
-    return tuple(each for each in (*_of_machines(a, b), *_of_drives(a.drives, b.drives)) if each.before != each.after)
+    return tuple(fact for fact in (*_of_machines(a, b), *_of_drives(a.drives, b.drives)) if fact.before != fact.after)
 
 
 def _of_machines(a: Conditions, b: Conditions) -> Iterator[Difference]:
@@ -172,7 +176,9 @@ def _of_machines(a: Conditions, b: Conditions) -> Iterator[Difference]:
 
 
 def _of_drives(a: Sequence[DriveState], b: Sequence[DriveState]) -> Iterator[Difference]:
-    """What a drive brings along differs from model to model; what is unknown on one side is not a difference."""
+    """Yield the facts of each pair of drives. The firmware is compared for one model only, because it differs from
+    model to model; a fact that is unknown on one side is not a difference.
+    """
     if a and b:
         yield Difference("number of drives", str(len(a)), str(len(b)))
     for one, other in zip(a, b, strict=False):
@@ -183,17 +189,17 @@ def _of_drives(a: Sequence[DriveState], b: Sequence[DriveState]) -> Iterator[Dif
                 yield Difference(f"{fact.replace('_', ' ')} of {name}", str(before), str(after))
 
 
-# What the figures say of the drive: the processor in the way, a cache, noise.
+# What the figures show of the drive: a limit by the processor, a cache, noise.
 
-CACHE = 2.0  # times the first passes, from which on the later ones are said to show a cache
+CACHE = 2.0  # times the rate of the first pass: later passes that are faster show a cache
 LEAST_PASSES = 2  # after the first
-FLAT = 1.25  # times the first pass, up to which the later ones are called as fast
+FLAT = 1.25  # times the rate of the first pass: later passes below that count as equally fast
 NOISY = 0.25
 JUST_WRITTEN = "a file that was just written is in a cache that keeps writes from the first pass on"
 
 
 def result_notes(result: Result) -> Iterator[str]:
-    """Sentences, the most important first."""
+    """Yield notes on a result, a sentence each, the most important first."""
     yield from _about_processor(result)
     yield from _about_noise(result)
     yield from about_depth(result)
@@ -205,8 +211,8 @@ def result_notes(result: Result) -> Iterator[str]:
 
 
 def boot_drive(result: Result) -> Drive | None:
-    """Its QD1 4 KiB rates, by which a drive for a system is rated (E1). None: they were not measured, or in passes over
-    the same data, which a boot does not read twice.
+    """Return the QD1 4 KiB rates, by which a drive for a system is rated (E1), or None if they were not measured, or
+    were measured in passes over the same data, which a boot does not read twice.
     """
     if result.settings.passes:
         return None
@@ -215,27 +221,27 @@ def boot_drive(result: Result) -> Drive | None:
 
 
 def boot_doubts(result: Result) -> Iterator[str]:
-    """Return why not to trust the estimate from `boot_drive`, a sentence each."""
+    """Yield the reasons not to trust the estimate from `boot_drive`, a sentence each."""
     return doubts(result, _boot_sides(result))
 
 
 def _boot_sides(result: Result) -> list[Series]:
-    """Reads first."""
+    """Return the QD1 4 KiB tests that were measured, reads first."""
     sides = (result.find(random=True, block=4 * KIB, depth=1, threads=1, write=write) for write in (False, True))
     return [side for side in sides if side]
 
 
 def _titles(series: Iterable[Series], keep: Callable[[Series], bool | None]) -> str:
-    return ", ".join(each.test.title for each in series if keep(each))
+    return ", ".join(side.test.title for side in series if keep(side))
 
 
 def _about_processor(result: Result) -> Iterator[str]:
     cores = f"All {result.conditions.cores} cores were busy"
-    if bound := _titles(result.series, lambda each: each.thread_full):
+    if bound := _titles(result.series, lambda side: side.thread_full):
         yield f"CPU-bound: {bound}. A thread had no time left, so the drive may be faster than that; take more threads"
-    if full := _titles(result.series, lambda each: each.cpu_bound and not each.thread_full):
+    if full := _titles(result.series, lambda side: side.cpu_bound and not side.thread_full):
         yield f"CPU-bound: {full}. {cores}, so the drive may be faster than that"
-    if beside := _titles(result.series, lambda each: each.busy_machine):
+    if beside := _titles(result.series, lambda side: side.busy_machine):
         others = "most of it with other programs or the kernel's own threads"
         yield f"busy machine: {beside}. {cores}, {others}, so the drive may be faster; measure again when it is idle"
 
@@ -243,28 +249,28 @@ def _about_processor(result: Result) -> Iterator[str]:
 def _about_noise(result: Result) -> Iterator[str]:
     if result.settings.passes or result.settings.until_steady:
         return
-    if noisy := _titles(result.series, lambda each: each.rate.share > NOISY and each.rate.count > 1):
+    if noisy := _titles(result.series, lambda side: side.rate.share > NOISY and side.rate.count > 1):
         yield f"the runs lie more than {NOISY:.0%} apart: {noisy}. Something else was going on, or a cache filled up"
 
 
 def _about_passes(result: Result) -> Iterator[str]:
-    """C4: a cache that keeps what was read makes the later passes faster; writes stay as they are."""
+    """C4: a cache that keeps what was read makes the later passes faster, but not writes."""
     if not result.settings.passes:
         return
     yield "the figures of each test are those of its first pass"
-    for each in result.series:
-        rates = [sample.bytes_per_s for sample in each.samples]
-        over = {count: rate for count in sorted(result.settings.passes) if (rate := each.of_passes(count))}
+    for side in result.series:
+        rates = [sample.bytes_per_s for sample in side.samples]
+        over = {count: rate for count in sorted(result.settings.passes) if (rate := side.of_passes(count))}
         if len(rates) < 2 or not rates[0] or not over:
             continue
         times = [rate / rates[0] for rate in rates[1:]]
         found = cache_of(times)
-        verdict = _cached(result, write=each.test.write) if found is Cache.SHOWS else found.value
+        verdict = _cache_explanation(result, write=side.test.write) if found is Cache.SHOWS else found.value
         verdict += f", but {JUST_WRITTEN}" if found is Cache.NONE and result.kind == "folder" else ""
         passes = {1: "one pass"} | {count: f"{count} passes" for count in over if count > 1}
         figures = ", ".join(f"{significant(rate / 1e6)} MB/s over {passes[count]}" for count, rate in over.items())
         faster = f"{median(times):.1f} times as fast ({min(times):.1f} to {max(times):.1f})"
-        yield f"{each.test.title}: {figures}, those after the first {faster}: {verdict}"
+        yield f"{side.test.title}: {figures}, those after the first {faster}: {verdict}"
 
 
 class Cache(StrEnum):
@@ -276,10 +282,10 @@ class Cache(StrEnum):
 
 
 def cache_of(times: Sequence[float]) -> Cache:
-    """Return what passes over the same data show; `times`: the rates of all but the first pass, over that of the first.
+    """Return what passes over the same data show; `times`: the rates of all later passes divided by that of the first.
 
-    A cache keeps all that it has read, so every later pass is CACHE times as fast; without one, none is. One pass that
-    something else slowed down, or one that was fast by chance, is not evidence of either.
+    A cache keeps everything that was read, so every later pass is CACHE times as fast; without a cache, none is. One
+    pass that something else slowed down, or that was fast by chance, is not evidence of either.
     """
     if len(times) < LEAST_PASSES:
         return Cache.FEW
@@ -290,7 +296,7 @@ def cache_of(times: Sequence[float]) -> Cache:
     return Cache.NONE if median(times) < FLAT else Cache.SOME
 
 
-def _cached(result: Result, *, write: bool) -> str:
+def _cache_explanation(result: Result, *, write: bool) -> str:
     if not write:
         return "a cache keeps what was read"
     fresh = result.settings.prepare == "none"
@@ -303,24 +309,26 @@ def _about_steadiness(result: Result) -> Iterator[str]:
     yield f"the figures of each test are those of its last {kept.WINDOW} rounds"
     if result.kind == "folder":
         yield steady_file(result.settings.span)
-    for each in result.series:
-        found = kept.steadiness([sample.iops for sample in each.samples])
+    for side in result.series:
+        found = kept.steadiness([sample.iops for sample in side.samples])
         if found is None:
-            yield f"{each.test.title}: fewer than {kept.WINDOW} rounds, so it is unknown whether it is steady"
+            yield f"{side.test.title}: fewer than {kept.WINDOW} rounds, so it is unknown whether it is steady"
             continue
         state = "steady" if found.steady else "NOT steady"
         last = f"of the last {kept.WINDOW} the average is {found.average:,.0f} IOPS"
         limits = f"{found.excursion:.1%} (at most {kept.MOST_EXCURSION:.0%}), the trend is {found.slope:.1%} (at most"
-        yield f"{each.test.title}: {state} after {found.rounds} rounds: {last}, they differ by {limits} 10%)"
+        yield f"{side.test.title}: {state} after {found.rounds} rounds: {last}, they differ by {limits} 10%)"
 
 
 def steady_file(span: int) -> str:
-    """`span`: bytes of the file. A drive has the rest of its room to work with."""
+    """Return the note on a steady state that was measured on a file of `span` bytes: the drive can use the rest of its
+    space.
+    """
     return f"measured on a file of {format_about(span)}, which says nothing of the whole drive"
 
 
 def _about_score(result: Result) -> Iterator[str]:
-    """Not of passes: AS SSD knows none."""
+    """Yield AS SSD's score and access time. Omitted for passes, which AS SSD does not have."""
     if result.settings.score != "as-ssd" or result.settings.passes:
         return
     if score := kept.as_ssd_score(result.series):
@@ -343,45 +351,47 @@ def _about_boot(result: Result) -> Iterator[str]:
 
 
 def _about_threads(result: Result) -> Iterator[str]:
-    """From where on another thread gains nothing. One pass of each has no noise to hold a gain against."""
+    """Yield the number of threads beyond which another one gains nothing. Omitted for passes: the noise, with which a
+    gain must be compared, is unknown then.
+    """
     if result.settings.passes:
         return
     groups: dict[tuple[bool, int, int, str], list[Series]] = {}
-    for each in result.series:
-        test = each.test
-        groups.setdefault((test.random, test.block, test.depth, test.does), []).append(each)
+    for side in result.series:
+        test = side.test
+        groups.setdefault((test.random, test.block, test.depth, test.does), []).append(side)
     for group in groups.values():
         if len(group) < 3:
             continue
-        best = max(group, key=lambda each: each.iops.median)
-        enough = min((each for each in group if each.iops.high >= best.iops.low), key=lambda each: each.test.threads)
-        last = max(each.test.threads for each in group)
+        best = max(group, key=lambda side: side.iops.median)
+        enough = min((side for side in group if side.iops.high >= best.iops.low), key=lambda side: side.test.threads)
+        last = max(side.test.threads for side in group)
         if enough.test.threads == last:
             rest = f"more than {last} threads were not tried"
-        elif min(each.iops.count for each in group) < LEAST_RUNS:
+        elif min(side.iops.count for side in group) < LEAST_RUNS:
             rest = f"can't tell from how many threads on the rest is noise: fewer than {LEAST_RUNS} runs of each"
         else:
             rest = f"from {counted(enough.test.threads, 'thread')} on the rest is within the noise"
         yield f"{best.test.title} has the most IOPS, {best.iops.median:,.0f}; {rest}"
 
 
-# Whether a drive works on several requests at once: one in flight beside two, four and many (C3).
+# Whether a drive works on several requests at once: compare one in flight with two, four and many (C3).
 #
 # A drive that serves one request at a time gains from a second one in flight, too: while it works on one, the
-# processor prepares the next (Little's law: with S seconds of the drive and H of the processor a request, one
-# in flight has 1 / (S + H) IOPS, and however many in flight at most 1 / S). So a gain alone proves nothing.
-# It is the drive's when it goes on from two requests in flight to four, when the processor was too idle for H
-# to explain it, and when no wait that keeps no core busy explains it either: leaving an idle state takes up
-# to IDLE_US with a drive of this machine, a network or a hypervisor takes any time. Only a request every
+# processor prepares the next (Little's law: if a request takes S seconds of the drive and H of the processor,
+# one in flight has 1 / (S + H) IOPS, and any number in flight at most 1 / S). So a gain alone proves nothing.
+# It is due to the drive if it continues from two requests in flight to four, if the processor was too idle for
+# H to explain it, and if no wait that keeps no core busy explains it either: leaving an idle state takes up to
+# IDLE_US with a drive of this machine; a network or a hypervisor may take any time. Only a request every
 # QUICK_US is more than any flash serves one at a time.
 
-GAIN = 1.2  # from which on a deeper queue is said to help
-SHARE = 0.8  # of what a serial drive needs: a busy share is measured to some percent
-BATCHED = 0.5  # of the processor's time a request at depth 1: deep queues share interrupts and wake-ups
-IDLE_US = 200.0  # intel_idle: of the states that a wait below 5 ms is worth, the deepest (C8) takes so long to leave
-QUICK_US = 25.0  # a page read of flash takes longer (25 of SLC, 40 to 100 of TLC)
+GAIN = 1.2  # times the IOPS: from here on a deeper queue counts as faster
+SHARE = 0.8  # of the busy time that a serial drive needs: a busy share is only accurate to some percent
+BATCHED = 0.5  # of the processor time of a request at depth 1: deep queues share interrupts and wake-ups
+IDLE_US = 200.0  # exit latency of C8 in intel_idle, the deepest state that is worth a wait below 5 ms
+QUICK_US = 25.0  # a page read of flash takes longer (25 for SLC, 40 to 100 for TLC)
 _ATTACHED = (DiskKind.NVME, DiskKind.ATA, DiskKind.USB, DiskKind.UFS, DiskKind.SD, DiskKind.EMMC, DiskKind.LOOP)
-_FAR = (DiskKind.NETWORK, DiskKind.MEMORY)  # no flash need be there: a target's memory answers at once
+_NOT_FLASH = (DiskKind.NETWORK, DiskKind.MEMORY)  # there may be no flash at all: a target's memory answers at once
 
 
 class Gain(StrEnum):
@@ -392,7 +402,7 @@ class Gain(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DepthGain:
-    """One test with one request in flight, with many, and where they were measured with two and with four."""
+    """One test with one request in flight and with many; with two and with four if they were measured."""
 
     one: Series
     deep: Series
@@ -411,19 +421,19 @@ class DepthGain:
 
     @property
     def gain(self) -> Gain:
-        """SOME: the gain is GAIN or more and beyond the noise, and nothing but the drive explains it. NONE: less than
-        GAIN, in every run of the deep queue.
+        """SOME: the gain is GAIN or more and beyond the noise, and nothing but the drive explains it. NONE: it is less
+        than GAIN in every run of the deep queue.
         """
         if self.times >= GAIN and not self.overlaps:
             return Gain.UNKNOWN if self.doubt else Gain.SOME
-        most = self.deep.iops.high / self.one.iops.median
-        held = self.deep.cpu_bound or self.deep.machine_full
-        return Gain.NONE if self.times < GAIN and most < GAIN and not held else Gain.UNKNOWN
+        highest = self.deep.iops.high / self.one.iops.median
+        limited = self.deep.cpu_bound or self.deep.machine_full
+        return Gain.NONE if self.times < GAIN and highest < GAIN and not limited else Gain.UNKNOWN
 
     @property
     def doubt(self) -> str:
-        """Return why a gain may not be the drive's; "": it is."""
-        if any(each is not None and each.busy_machine for each in (self.one, self.two, self.four)):
+        """Why a gain may not be due to the drive; "" if it is."""
+        if any(side is not None and side.busy_machine for side in (self.one, self.two, self.four)):
             return "the machine was busy with other programs"
         if self.one.cpu_bound:
             return "the processor was the limit with one request in flight already"
@@ -431,60 +441,60 @@ class DepthGain:
             return "two and four requests in flight were not measured"
         if self.four.iops.median < GAIN * self.two.iops.median or self.four.iops.low <= self.two.iops.high:
             return "four requests in flight gain nothing over two, as where processor and drive take turns"
-        if self._by_processor:
+        if self._explained_by_processor:
             return "the processor was busy enough to explain it: it prepares requests while the drive serves others"
-        if self._by_waiting:
+        if self._explained_by_wait:
             return "a wait between drive and processor that keeps no core busy explains it as well"
         return ""
 
     @property
-    def _by_waiting(self) -> bool:
-        """Whether a drive that serves one request at a time could show this gain behind a wait: what a request takes
-        with one in flight, less what it takes with many.
+    def _explained_by_wait(self) -> bool:
+        """Whether a drive that serves one request at a time could show this gain because of a wait: the time of a
+        request with one in flight less its time with many.
         """
         deep_us = 1e6 / self.deep.iops.median
         waited_us = 1e6 / self.one.iops.median - deep_us
-        if deep_us <= QUICK_US and not self.kinds & frozenset(_FAR):
+        if deep_us <= QUICK_US and not self.kinds & frozenset(_NOT_FLASH):
             return False
         return waited_us <= IDLE_US or not self.kinds or not self.kinds <= frozenset(_ATTACHED)
 
     @property
-    def _by_processor(self) -> bool:
-        """Whether a drive that serves one request at a time could show this gain. The processor's part of a request
-        must then have been 1 - 1/gain of the time with one in flight, and gain - 1 cores with many.
+    def _explained_by_processor(self) -> bool:
+        """Whether a drive that serves one request at a time could show this gain because of the processor, which must
+        then have been busy for 1 - 1/gain of the time with one in flight, and on gain - 1 cores with many.
         """
         needed = SHARE * (1 - 1 / self.times)
         at_depth = self.deep.middle("busy_cores")
         busy = max(at_depth or 0, self.deep.cores) if at_depth is not None else None
         enough_deep = busy is None or busy >= BATCHED * (self.times - 1)
-        # Cores, of fio's threads or of the whole machine: a kernel's or a driver's threads work for a request, too.
+        # Cores of fio's threads or of the whole machine: threads of the kernel or a driver work for a request, too.
         return max(self.one.cores, self.one.middle("busy_cores") or 0.0) >= needed and enough_deep
 
 
 def depth_gains(result: Result) -> Iterator[DepthGain]:
-    """Pairs of random tests that differ in their depth alone, with one thread. None of a result that shows nothing:
-    past the page cache is what the drive does, passes over the same data show a cache, and of fewer than LEAST_RUNS
-    the noise is not known.
+    """Yield pairs of random tests with one thread that differ only in their depth. Results that show nothing have none:
+    only direct I/O shows the drive, passes over the same data show a cache, and the noise of fewer than LEAST_RUNS runs
+    is unknown.
     """
     if not result.settings.direct or result.settings.passes:
         return
-    alone = [each for each in result.series if each.test.threads == 1 and each.test.reads is None]
-    random = [each for each in alone if each.test.random]
-    known = [each for each in random if each.iops.count >= LEAST_RUNS]
-    for one in known:
+    single = [side for side in result.series if side.test.threads == 1 and side.test.reads is None]
+    random = [side for side in single if side.test.random]
+    repeated = [side for side in random if side.iops.count >= LEAST_RUNS]
+    for one in repeated:
         kind = (one.test.block, one.test.write)
-        alike = {each.test.depth: each for each in known if (each.test.block, each.test.write) == kind}
-        deepest = max(alike)
+        by_depth = {side.test.depth: side for side in repeated if (side.test.block, side.test.write) == kind}
+        deepest = max(by_depth)
         kinds = frozenset(drive.kind for drive in bottom_of(result.conditions.drives))
         if one.test.depth == 1 and one.iops.median and deepest >= DEEP:
-            yield DepthGain(one, alike[deepest], alike.get(2), alike.get(4), kinds)
+            yield DepthGain(one, by_depth[deepest], by_depth.get(2), by_depth.get(4), kinds)
 
 
 def about_depth(result: Result) -> Iterator[str]:
-    """Yield a sentence for each pair."""
+    """Yield a sentence on each pair of `depth_gains`."""
     for pair in depth_gains(result):
         what = f"{pair.deep.test.title} has {pair.times:.1f} times the IOPS of {pair.one.test.title}"
-        yield f"{what}{_depth_words(pair)}{_offered(result.conditions.drives)}"
+        yield f"{what}{_depth_words(pair)}{_offered_depth(result.conditions.drives)}"
 
 
 def _depth_words(pair: DepthGain) -> str:
@@ -500,11 +510,15 @@ def _depth_words(pair: DepthGain) -> str:
     return f": {gain}: " + ("the runs overlap" if pair.overlaps else "some runs gain, and others do not")
 
 
-def _offered(drives: Sequence[DriveState]) -> str:
-    """An array or a volume has no depth of its own: its members have."""
+def _offered_depth(drives: Sequence[DriveState]) -> str:
+    """Return the clause with the queue depth that the device offers, or the smallest of the drives below it: an array
+    or a volume has no depth of its own.
+    """
     if drives and drives[0].queue_depth:
         return f"; the device offers a depth of {drives[0].queue_depth}"
-    least = min((drive for drive in drives if drive.queue_depth), key=lambda each: each.queue_depth or 0, default=None)
+    least = min(
+        (drive for drive in drives if drive.queue_depth), key=lambda drive: drive.queue_depth or 0, default=None
+    )
     if least is None:
         return ""
     return f"; the drives below {drives[0].name} offer a depth of {least.queue_depth} or more ({least.name})"

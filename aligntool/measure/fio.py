@@ -1,4 +1,4 @@
-"""Run fio: jobs to a file of options, its JSON to figures."""
+"""Run fio: turn jobs into its options, and its JSON into figures."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.linux.process import end_or_leave, find_program
 from aligntool.units import format_size
 
-# One load on a drive, as the words of fio's command line.
+# One load on a drive, as options of fio's command line.
 
 ENGINE = "libaio"
 PERCENTILES = "50:99:99.9"
@@ -27,7 +27,7 @@ _PLAIN = re.compile(r"/[A-Za-z0-9/._+@%=,-]+")
 
 
 class Pattern(StrEnum):
-    """fio's own words for its option rw."""
+    """The values of fio's option rw."""
 
     READ = "read"
     WRITE = "write"
@@ -50,23 +50,23 @@ class Job:
     """One run of fio. Sizes and offsets are bytes; every request begins at `offset` plus a multiple of `block`."""
 
     name: str
-    path: str  # a file that is there already, or a block device
+    path: str  # an existing file, or a block device
     pattern: Pattern
     block: int  # bytes of a request
-    span: int  # bytes from `offset` on that the requests stay in
+    span: int  # bytes from `offset` on, within which all requests are
     offset: int = 0
     depth: int = 1  # requests in flight, of each thread
     threads: int = 1
     runtime_s: float | None = 5.0  # None: once over the span, however long that takes
-    ramp_s: float = 0.0  # run before, and not counted
-    read_share: int = 100  # percent of reads; of a mixed pattern only
-    together: bool = False  # figures of reads and writes of a mixed pattern as one, which `Measured.write` then is
+    ramp_s: float = 0.0  # run before the measurement and not counted
+    read_share: int = 100  # percent of reads; for mixed patterns only
+    together: bool = False  # report reads and writes of a mixed pattern together, in `Measured.write`
     zeros: bool = False  # write zeros instead of random data
-    sync_every: int = 0  # fsync after so many writes of a thread; 0: never
-    direct: bool = True  # past the page cache
-    loops: int = 1  # so many times over the span; only where runtime_s is None
+    sync_every: int = 0  # fsync after this many writes of a thread; 0: never
+    direct: bool = True  # bypass the page cache
+    loops: int = 1  # how many times over the span; only if runtime_s is None
     engine: str = ENGINE
-    seed: int | None = None  # one seed makes one order of random requests; None: another one each time
+    seed: int | None = None  # of the order of random requests; None: a different order each time
 
     @property
     def writes(self) -> bool:
@@ -74,7 +74,7 @@ class Job:
 
 
 def fill_job(path: str, span: int, *, offset: int = 0, direct: bool = True, loops: int = 1, zeros: bool = False) -> Job:
-    """Writes the span full of random data, or of zeros, from its start to its end."""
+    """Return a job that fills the span with random data, or with zeros, from its start to its end."""
     return Job(
         name="fill", path=path, pattern=Pattern.WRITE, block=min(1 << 20, span), span=span, offset=offset,
         depth=8, runtime_s=None, direct=direct, loops=loops, zeros=zeros,
@@ -82,16 +82,16 @@ def fill_job(path: str, span: int, *, offset: int = 0, direct: bool = True, loop
 
 
 def fio_words(job: Job) -> tuple[str, ...]:
-    """Return the options for fio, without the program and without where its output goes. Raises Refused for a path that
-    fio would read as another one.
+    """Return the options for fio, without the program name and the output file. Raises Refused if the span is too small
+    for the threads.
 
-    The file must be there (`allow_file_create=0`): fio makes missing folders as well, and a slip of the keyboard would
-    fill the wrong file system. A job that reads says `--readonly`, and fio then refuses every write (fio(1)).
+    The file must exist (`allow_file_create=0`): fio also creates missing folders, and a typing error would fill the
+    wrong file system. A job that reads has `--readonly`, with which fio refuses every write (fio(1)).
     """
     words = [
         f"--name={job.name}", f"--filename={job.path}", "--allow_file_create=0", "--thread=1",
         f"--ioengine={job.engine}", f"--direct={int(job.direct)}", f"--rw={job.pattern.value}", f"--bs={job.block}",
-        f"--iodepth={job.depth}", f"--numjobs={job.threads}", *_area_words(job), *_time_words(job),
+        f"--iodepth={job.depth}", f"--numjobs={job.threads}", *_area_options(job), *_time_options(job),
         *(("--randrepeat=0",) if job.seed is None else ("--randrepeat=1", f"--randseed={job.seed}")),
         "--group_reporting=1", f"--percentile_list={PERCENTILES}",
     ]  # fmt: skip
@@ -103,24 +103,24 @@ def fio_words(job: Job) -> tuple[str, ...]:
     if job.writes and job.zeros:
         words += ["--zero_buffers=1", "--scramble_buffers=0"]
     elif job.writes and job.runtime_s is None:
-        words.append("--refill_buffers=1")  # elsewhere the buffers are random once, and scrambled each time
+        words.append("--refill_buffers=1")  # otherwise buffers are random once, and scrambled for each request
     return tuple(words)
 
 
-def _area_words(job: Job) -> list[str]:
-    """Threads that go on one after the other get a part of the span each: on the same one, a cache would answer all but
-    the first (as happens to tools that leave this out).
+def _area_options(job: Job) -> list[str]:
+    """Return the options for the area. Each thread of a sequential pattern gets its own part of the span: on the same
+    part, a cache would answer all threads but the first (as happens with tools that omit this).
     """
     if job.threads == 1 or not job.pattern.sequential:
         return [f"--offset={job.offset}", f"--size={job.span}"]
-    each = job.span // job.threads // job.block * job.block
-    if each < job.block:
+    part = job.span // job.threads // job.block * job.block
+    if part < job.block:
         threads = f"{job.threads} threads with requests of {job.block} bytes"
         raise Refused(f"{job.span} bytes are too few for {threads}", hint="a larger --span")
-    return [f"--offset={job.offset}", f"--size={each}", f"--offset_increment={each}"]
+    return [f"--offset={job.offset}", f"--size={part}", f"--offset_increment={part}"]
 
 
-def _time_words(job: Job) -> list[str]:
+def _time_options(job: Job) -> list[str]:
     if job.runtime_s is None:
         return [f"--loops={job.loops}"] if job.loops > 1 else []
     words = ["--time_based=1", f"--runtime={round(job.runtime_s * 1000)}ms"]
@@ -128,11 +128,14 @@ def _time_words(job: Job) -> list[str]:
 
 
 def is_plain(path: str) -> bool:
-    """fio splits names at colons, and takes what follows # or ; as a comment, even on its command line."""
+    """Return whether fio takes the path literally: it splits names at colons, and treats what follows # or ; as a
+    comment, even on its command line.
+    """
     return _PLAIN.fullmatch(path) is not None
 
 
-# The output of `fio --output-format=json` as values. fio's units (nanoseconds, percent of a thread's time) end here.
+# The output of `fio --output-format=json` as values; fio's units (nanoseconds, percent of a thread's time) are
+# converted here.
 
 NEAR_A_CORE = 95.0
 """Percent of one core from which on a thread counts as limited by the processor."""
@@ -140,7 +143,7 @@ NEAR_A_CORE = 95.0
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The reads of a run, or its writes. Latencies are of completion (fio's clat), in microseconds."""
+    """The reads of a run, or its writes. Latencies are completion latencies (fio's clat), in microseconds."""
 
     bytes_per_s: int  # fio's bw_bytes
     iops: float
@@ -194,14 +197,14 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """fio's document, as far as it is used."""
+    """The parts of fio's JSON document that are used."""
 
     jobs: tuple[_Job, ...]
     version: str | None = field(metadata={WIRE: "fio version"})
 
 
 def read_fio(text: str) -> Measured:
-    """Return the first job of the document, which with group_reporting is all of them. Raises ValueError."""
+    """Return the figures of the first job, which with group_reporting stands for all. Raises ValueError."""
     start = 0 if text.startswith("{") else text.find("\n{")
     if start < 0:
         raise ValueError("fio gave no figures")
@@ -217,7 +220,7 @@ def read_fio(text: str) -> Measured:
 
 
 def _side(side: _Direction | None) -> Side | None:
-    """None: nothing of this kind was done."""
+    """Return the figures of one direction, or None if it has no requests."""
     if side is None or not side.total_ios or not side.io_bytes:
         return None
     latency = side.clat_ns or _Latency(None, None)
@@ -227,18 +230,18 @@ def _side(side: _Direction | None) -> Side | None:
     return Side(side.bw_bytes or 0, side.iops or 0.0, side.io_bytes, runtime_s, mean_us, *percentiles)
 
 
-# Running fio: one job, from its start to its figures.
+# Run one job of fio, from its start to its figures.
 
 Tell = Callable[[float], None]
-"""Told the share that is done, from 0 to 1, a few times a second."""
+"""Called with the finished share, from 0 to 1, a few times per second."""
 
 INSTALL = "apt-get install fio   (dnf, zypper and pacman call it fio as well)"
-_PATIENCE_S = 8.0  # to write down its figures, once it was told to end
+_END_TIMEOUT_S = 8.0  # for fio to write its figures after SIGINT
 _PERCENT = re.compile(rb"\[(\d{1,3}\.\d)%\]")
 
 
 class FioInterrupted(KeyboardInterrupt):
-    """Ctrl-C while fio ran. fio has ended; `measured` is what it had until then, None if that is nothing."""
+    """Raised for Ctrl-C while fio ran. fio has ended; `measured` has its figures until then, None if there are none."""
 
     def __init__(self, measured: Measured | None) -> None:
         super().__init__()
@@ -246,16 +249,16 @@ class FioInterrupted(KeyboardInterrupt):
 
 
 def run_job(job: Job, *, tell: Tell | None = None, keep: Callable[[str], None] | None = None) -> Measured:
-    """Runs fio to its end. `keep` gets its own JSON.
+    """Run fio to its end and return its figures. `keep` is called with fio's own JSON.
 
-    Raises Refused where nothing was written (fio is missing, or the job reads), Stopped where a job that writes failed,
+    Raises Refused if nothing was written (fio is missing, or the job only reads), Stopped if a job that writes failed,
     FioInterrupted after Ctrl-C.
     """
     program = find_program("fio")
     if program is None:
         raise Refused("fio makes the load, and it is not installed", hint=INSTALL)
     _refuse_unfit(job)
-    text, said, code, interrupted = _run(program, job, tell or (lambda share: None))
+    text, messages, code, interrupted = _run(program, job, tell or (lambda share: None))
     if keep is not None:
         keep(text)
     try:
@@ -263,17 +266,17 @@ def run_job(job: Job, *, tell: Tell | None = None, keep: Callable[[str], None] |
     except ValueError as error:
         if interrupted:
             raise FioInterrupted(None) from None
-        raise _failed(job, said or text, str(error)) from error
+        raise _failed(job, messages or text, str(error)) from error
     if interrupted:
         raise FioInterrupted(measured if measured.read or measured.write else None)
     if measured.error or code or not (measured.read or measured.write):
-        raise _failed(job, said or text, f"it ended with {code}, and did nothing")
+        raise _failed(job, messages or text, f"it ended with {code}, and did nothing")
     return measured
 
 
 def _refuse_unfit(job: Job) -> None:
-    """A file that is shorter than what it shall work on is deleted and recreated by fio (filesetup.c, extend_file):
-    such a job is refused.
+    """Raise Refused unless the file or device has the whole range of the job: fio deletes and recreates a file that is
+    shorter (filesetup.c, extend_file).
     """
     try:
         with open(job.path, "rb") as file:  # noqa: PTH123 - the user's own spelling
@@ -285,12 +288,14 @@ def _refuse_unfit(job: Job) -> None:
     if size is None:
         raise Refused(f"{job.path} is neither a file nor a block device")
     if job.offset < 0 or job.span < job.block or job.offset + job.span > size:
-        asked = f"{format_size(job.span)} from {format_size(job.offset)} on with requests of {format_size(job.block)}"
-        raise Refused(f"{job.path} has {format_size(size)}, and {asked} are asked for")
+        requested = (
+            f"{format_size(job.span)} from {format_size(job.offset)} on with requests of {format_size(job.block)}"
+        )
+        raise Refused(f"{job.path} has {format_size(size)}, and {requested} are asked for")
 
 
 def _run(program: str, job: Job, tell: Tell) -> tuple[str, str, int, bool]:
-    """What fio wrote, what it complained of, its exit code, and whether it was interrupted."""
+    """Run fio; return its JSON, its error messages, its exit code, and whether it was interrupted."""
     with tempfile.TemporaryDirectory(prefix="aligntool-fio-") as folder, tempfile.TemporaryFile() as errors:
         output = Path(folder, "fio.json")
         words: tuple[str, ...] = (program, "--output-format=json", f"--output={output}", "--eta=always")
@@ -298,19 +303,19 @@ def _run(program: str, job: Job, tell: Tell) -> tuple[str, str, int, bool]:
         interrupted = False
         with _started(words, errors.fileno()) as child:
             try:
-                _follow(child, job, tell)
+                _report_progress(child, job, tell)
             except KeyboardInterrupt:
                 interrupted = True
                 _end(child)
         errors.seek(0)
-        said = errors.read().decode("utf-8", "replace")
+        messages = errors.read().decode("utf-8", "replace")
         text = output.read_text("utf-8", "replace") if output.exists() else ""
-        return text, said, child.returncode, interrupted
+        return text, messages, child.returncode, interrupted
 
 
 def _with_plain_path(job: Job, folder: str) -> Job:
-    """A name that fio would misread gets another one, which leads to it."""
-    path = os.path.abspath(job.path)  # noqa: PTH100 - what a link leads to stays the user's word
+    """Return the job with a symbolic link in place of a path that fio would misread."""
+    path = os.path.abspath(job.path)  # noqa: PTH100 - links in the user's path are not resolved
     if is_plain(path):
         return replace(job, path=path)
     link = Path(folder, "target")
@@ -320,8 +325,10 @@ def _with_plain_path(job: Job, folder: str) -> Job:
 
 @contextmanager
 def _started(words: tuple[str, ...], errors: int) -> "Iterator[subprocess.Popen[bytes]]":
-    """In a session of its own, so that Ctrl-C reaches aligntool alone, which then signals fio; when
-    aligntool itself is killed, its progress line has no reader any more, and SIGPIPE ends it within a second.
+    """Start fio, and end it if it still runs after the block.
+
+    fio gets its own session, so that Ctrl-C reaches only aligntool, which then signals fio. If aligntool itself is
+    killed, fio's progress line has no reader any more, and SIGPIPE ends fio within a second.
     """
     try:
         child = subprocess.Popen(
@@ -339,20 +346,20 @@ def _started(words: tuple[str, ...], errors: int) -> "Iterator[subprocess.Popen[
             end_or_leave(child)
 
 
-def _follow(child: "subprocess.Popen[bytes]", job: Job, tell: Tell) -> None:
-    """Until it has ended. The progress of a timed job is by the clock, of others by fio's own line."""
+def _report_progress(child: "subprocess.Popen[bytes]", job: Job, tell: Tell) -> None:
+    """Report the progress until fio has ended: of a timed job by the clock, of others by fio's own progress line."""
     began, latest = time.monotonic(), 0.0
-    whole_s = None if job.runtime_s is None else job.runtime_s + job.ramp_s
+    total_s = None if job.runtime_s is None else job.runtime_s + job.ramp_s
     stdout = child.stdout.fileno() if child.stdout else -1
     tail = b""
     while True:
         if select.select([stdout], [], [], 0.2)[0]:
-            piece = os.read(stdout, 1 << 16)
-            if not piece:
+            output = os.read(stdout, 1 << 16)
+            if not output:
                 break
-            tail = (tail + piece)[-512:]
-        if whole_s is not None:
-            latest = (time.monotonic() - began) / whole_s if whole_s else 1.0
+            tail = (tail + output)[-512:]
+        if total_s is not None:
+            latest = (time.monotonic() - began) / total_s if total_s else 1.0
         elif found := _PERCENT.findall(tail):
             latest = float(found[-1]) / 100
         tell(min(latest, 1.0))
@@ -360,10 +367,12 @@ def _follow(child: "subprocess.Popen[bytes]", job: Job, tell: Tell) -> None:
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """SIGINT makes fio end its jobs and write down their figures (fio(1)); a second Ctrl-C does not wait for that."""
+    """End fio with SIGINT, with which it ends its jobs and writes their figures (fio(1)); a second Ctrl-C does not wait
+    for that.
+    """
     try:
         child.send_signal(signal.SIGINT)
-        child.communicate(timeout=_PATIENCE_S)
+        child.communicate(timeout=_END_TIMEOUT_S)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
         end_or_leave(child)
 
@@ -374,15 +383,15 @@ _HINTS = {
 }
 
 
-def _failed(job: Job, said: str, otherwise: str) -> Refused | Stopped:
-    words = f"fio failed at {job.name} on {job.path}: {_sentence(said) or otherwise}"
-    hint = next((hint for what, hint in _HINTS.items() if what in said), "")
+def _failed(job: Job, messages: str, otherwise: str) -> Refused | Stopped:
+    words = f"fio failed at {job.name} on {job.path}: {_reason(messages) or otherwise}"
+    hint = next((hint for part, hint in _HINTS.items() if part in messages), "")
     return Stopped(words, hint=hint) if job.writes else Refused(words, hint=hint)
 
 
-def _sentence(said: str) -> str:
-    """The line with the reason, as fio writes it: "fio: io_u error on file x: No space left on device: write ..."."""
-    lines = [line.strip().removeprefix("fio: ") for line in said.split("\n{")[0].splitlines() if line.strip()]
+def _reason(messages: str) -> str:
+    """Return the line with the reason from messages such as "fio: io_u error on file x: No space left on device"."""
+    lines = [line.strip().removeprefix("fio: ") for line in messages.split("\n{")[0].splitlines() if line.strip()]
     lines = [line for line in lines if line[0] != "{" and not line.startswith(("terminating on", "Jobs:"))]
-    telling = [line for line in lines if "rror" in line or "not " in line or "No " in line]
-    return (telling or lines or [""])[0]
+    errors = [line for line in lines if "rror" in line or "not " in line or "No " in line]
+    return (errors or lines or [""])[0]

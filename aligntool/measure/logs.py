@@ -20,19 +20,19 @@ from aligntool.errors import Refused
 from aligntool.linux.process import find_program
 from aligntool.measure.trace import UNTIMED, Event, Kind, Moment
 
-# A file as lines, in bounded memory: Python's own lines grow with a hostile file that has no line ends.
+# Read a file line by line in bounded memory: Python's own lines grow without limit in a hostile file without line ends.
 
-SECTOR = 512  # of blktrace and of our CSV, whatever the disk's sectors are
+SECTOR = 512  # the unit of blktrace and of our CSV, for any sector size of the disk
 LAST_BYTE = 1 << 64  # no disk is larger
 BLOCK = 256 << 10
 LONGEST_LINE = BLOCK
 
 
 def split_lines(stream: BinaryIO, head: bytes) -> Iterator[bytes]:
-    """`head` was read from the stream to see what it is. A last line without its end was cut short: half of a number
-    is a number, too.
+    """Yield the lines of a stream; `head` is its beginning, which was read to detect the format.
 
-    Raises Refused.
+    Raises Refused for a line that is too long, and for a last line without its end: it was cut short, and half of a
+    number is a number, too.
     """
     rest, block, number = b"", head or stream.read(BLOCK), 0
     while block:
@@ -49,17 +49,17 @@ def split_lines(stream: BinaryIO, head: bytes) -> Iterator[bytes]:
 
 
 def whole(word: bytes) -> int:
-    """Return a number that is written in the digits 0 to 9 alone. Python's int() also takes 1_000, signs and blanks.
+    """Return a number that consists of the digits 0 to 9 only; Python's int() also accepts 1_000, signs and blanks.
 
     Raises ValueError.
     """
-    if not word.isdigit() or len(word) > 20:  # of bytes: ASCII digits
+    if not word.isdigit() or len(word) > 20:  # for bytes, isdigit() accepts ASCII digits only
         raise ValueError
     return int(word)
 
 
 def bad_line(number: int, line: bytes, expected: str) -> Refused:
-    """Return a refusal that shows the beginning of the line."""
+    """Return a refusal that quotes the beginning of the line."""
     shown = line[:60].decode("utf-8", "backslashreplace")
     return Refused(f"line {number} of the log is not {expected}: {shown!r}", hint="see docs/trace.md, Formats")
 
@@ -68,9 +68,9 @@ def bad_line(number: int, line: bytes, expected: str) -> Refused:
 #
 #     8,0    3        1     0.000000000   697  D   W 223490 + 8 [kjournald]
 #
-# device, CPU, number, seconds, process, action, RWBS, first sector of 512 bytes, their number. RWBS has D for
-# discard, else W or R or N for none, F in front for a flush before it, and more letters that change nothing
-# here. A flush and a command that does not come from a file system have no "+ 8".
+# device, CPU, sequence number, seconds, process, action, RWBS, first sector, number of sectors (512 bytes each).
+# RWBS has D for a discard, otherwise W, R, or N for neither; F in front for a flush before it; and more letters
+# that do not matter here. A flush, and a command that does not come from a file system, have no "+ 8".
 
 FIRST_LINE = re.compile(rb"\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Zm]\w?\s")
 _DEVICE = re.compile(rb"\d{1,10},\d{1,10}")
@@ -84,10 +84,7 @@ _MOMENTS = {b"Q": Moment.QUEUED, b"D": Moment.ISSUED, b"R": Moment.REQUEUED, b"C
 
 
 def blkparse_events(lines: Iterable[bytes]) -> Iterator[Event]:
-    """Up to the summary.
-
-    Raises Refused.
-    """
+    """Yield the events of blkparse's text, up to its summary. Raises Refused."""
     device = b""
     for number, line in enumerate(lines, 1):
         words = line.split(None, 10)
@@ -121,7 +118,7 @@ def _nanoseconds(word: bytes) -> int:
 
 
 def _range(words: list[bytes], line: bytes) -> tuple[int, int]:
-    """Start and length in bytes; both 0 where there is none. Raises ValueError, IndexError."""
+    """Return start and length in bytes, both 0 if there is no range. Raises ValueError or IndexError."""
     if len(words) > 8 and words[8] == b"+":
         start, length = whole(words[7]) * SECTOR, whole(words[9]) * SECTOR
         if start + length > LAST_BYTE:
@@ -143,11 +140,11 @@ def _kind(rwbs: bytes, with_range: bool) -> Kind:
     return Kind.FLUSH if b"F" in rwbs else Kind.OTHER
 
 
-# The binary files of blktrace, converted to text by blkparse, which reports nothing about a file that was cut short:
-# that is checked first.
+# The binary files of blktrace, converted to text by blkparse. blkparse does not report a truncated file, so that is
+# checked first.
 #
 # Source of the record: struct blk_io_trace, include/uapi/linux/blktrace_api.h: 48 bytes, the first four
-# 0x65617407 in the byte order of the machine that recorded, the last two the length of what follows.
+# 0x65617407 in the byte order of the recording machine, the last two the length of the data that follow.
 
 MAGIC = 0x65617407
 RECORD = 48
@@ -156,7 +153,7 @@ _NAME = re.compile(r"(.+\.blktrace)\.\d+")
 
 
 def byte_order(head: bytes) -> str | None:
-    """ "<" or ">" for a file of blktrace; None: it is none."""
+    """Return "<" or ">" for a file of blktrace, None for any other file."""
     for order in "<>":
         if head[:4] == struct.pack(f"{order}I", MAGIC):
             return order
@@ -164,9 +161,10 @@ def byte_order(head: bytes) -> str | None:
 
 
 def blkparse_lines(path: Path) -> Iterator[bytes]:
-    """Of NAME.blktrace.0 and its neighbours, one for each CPU, in the order of time; of another name, of that file.
+    """Yield the text of NAME.blktrace.0 and its siblings, one for each CPU, in the order of time; for any other name,
+    of that file alone.
 
-    Raises Refused, also when blkparse is not installed.
+    Raises Refused, also if blkparse is not installed.
     """
     program = find_program("blkparse")
     if program is None:
@@ -178,17 +176,17 @@ def blkparse_lines(path: Path) -> Iterator[bytes]:
     if named:
         yield from _text_of(program, str(path.absolute()))
         return
-    with tempfile.TemporaryDirectory() as folder:  # from its standard input blkparse counts times anew on the way
+    with tempfile.TemporaryDirectory() as folder:  # a link, because on standard input blkparse restarts its times
         link = Path(folder, "log.blktrace.0")
         link.symlink_to(path.absolute())
         yield from _text_of(program, str(link))
 
 
 def _text_of(program: str, name: str) -> Iterator[bytes]:
-    """`name`: what blkparse finds its files by.
+    """Yield the lines that blkparse prints. `name`: the name by which it finds its files.
 
-    The text comes through a pipe of its own: to standard output blkparse writes line by line, four times as slowly, and
-    other things, too.
+    The text comes through a separate pipe: on standard output blkparse writes line by line, four times as slowly, and
+    prints other text, too.
     """
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as text, tempfile.TemporaryFile() as errors:
@@ -203,15 +201,15 @@ def _text_of(program: str, name: str) -> Iterator[bytes]:
             yield from split_lines(text, b"")
             if running.wait():
                 errors.seek(0)
-                said = errors.read(1000).decode("utf-8", "replace").strip()
-                raise Refused(f"blkparse ended with {running.returncode} on this file: {said}")
+                message = errors.read(1000).decode("utf-8", "replace").strip()
+                raise Refused(f"blkparse ended with {running.returncode} on this file: {message}")
         finally:
             running.kill()
             running.wait()
 
 
 def _check_whole(path: Path) -> None:
-    """Goes from record to record. Raises Refused for a file that ends within one, or has something else in it."""
+    """Raise Refused for a file that ends within a record, or has anything other than records."""
     with path.open("rb", buffering=WINDOW) as file:
         order = byte_order(file.read(4)) or "<"
         file.seek(0)
@@ -219,17 +217,17 @@ def _check_whole(path: Path) -> None:
         number = 0
         while record := file.read(RECORD):
             number += 1
-            magic, more = unpack(record) if len(record) == RECORD else (MAGIC, 1)
+            magic, data_length = unpack(record) if len(record) == RECORD else (MAGIC, 1)
             if magic != MAGIC:
                 raise Refused(f"{path.name} is damaged: its record {number} has another magic number")
-            if len(record) < RECORD or len(file.read(more)) < more:
+            if len(record) < RECORD or len(file.read(data_length)) < data_length:
                 raise Refused(f"{path.name} was cut short: it ends within record {number}", hint="record it again")
 
 
 # Our own format, for logs of other tools: CSV with the columns time_s,op,lba,sectors (docs/trace.md).
 
 HEADER = b"time_s,op,lba,sectors"
-MARK = b"\xef\xbb\xbf"  # that spreadsheets write before UTF-8
+MARK = b"\xef\xbb\xbf"  # byte order mark, which spreadsheets write before UTF-8
 
 _TIME = re.compile(rb"[0-9]{1,20}(\.[0-9]{1,20})?([eE]-?[0-9]{1,2})?")
 
@@ -242,33 +240,35 @@ def is_header(line: bytes) -> bool:
 
 
 def csv_events(lines: Iterable[bytes]) -> Iterator[Event]:
-    """Columns after the fourth are ignored; of a flush also lba and sectors. Raises Refused."""
+    """Yield the events of a CSV. Columns after the fourth are ignored, and so are lba and sectors of a flush. Raises
+    Refused.
+    """
     rest = iter(lines)
     header = next(rest, b"")
     if not is_header(header):
         raise bad_line(1, header, f"the header {HEADER.decode()}")
-    yield from _parsed(rest, _row_event, f"a row of {HEADER.decode()}")
+    yield from _parse_lines(rest, _row_event, f"a row of {HEADER.decode()}")
 
 
 def _row_event(line: bytes) -> Event:
-    """Raises ValueError, IndexError or KeyError."""
+    """Return the event of a CSV row. Raises ValueError, IndexError or KeyError."""
     words = line.rstrip(b"\r").split(b",", 4)
     kind = _COLUMN_KINDS[words[1]]
     if not _TIME.fullmatch(words[0]):
         raise ValueError
-    start, length = (0, 0) if kind is Kind.FLUSH else _bytes_of(whole(words[2]) * SECTOR, whole(words[3]) * SECTOR)
+    start, length = (0, 0) if kind is Kind.FLUSH else _checked_range(whole(words[2]) * SECTOR, whole(words[3]) * SECTOR)
     return Moment.ISSUED, kind, b"", start, length, UNTIMED
 
 
-def _bytes_of(start: int, length: int) -> tuple[int, int]:
-    """Raises ValueError for nothing, and for what lies beyond any disk."""
+def _checked_range(start: int, length: int) -> tuple[int, int]:
+    """Return the range. Raises ValueError if it is empty, or beyond the end of any disk."""
     if not length or start + length > LAST_BYTE:
         raise ValueError
     return start, length
 
 
-def _parsed(rest: Iterable[bytes], parse: Callable[[bytes], Event | None], expected: str) -> Iterator[Event]:
-    """The lines after the first one. Raises Refused."""
+def _parse_lines(rest: Iterable[bytes], parse: Callable[[bytes], Event | None], expected: str) -> Iterator[Event]:
+    """Yield the events of the lines after the first one. Raises Refused."""
     for number, line in enumerate(rest, 2):
         try:
             event = parse(line)
@@ -280,13 +280,13 @@ def _parsed(rest: Iterable[bytes], parse: Callable[[bytes], Event | None], expec
             yield event
 
 
-# The logs that fio writes with --write_iolog, versions 2 and 3: fio(1), "TRACE FILE FORMAT", and iolog.c. After the
-# first line come
+# The logs that fio writes with --write_iolog, versions 2 and 3: fio(1), "TRACE FILE FORMAT", and iolog.c. The first
+# line is followed by
 #
 #     /dev/sda add                     and in version 3 a time in front:    21 /dev/sda add
 #     /dev/sda read 61440 4096                                             163 /dev/sda read 61440 4096
 #
-# with offset and length in bytes, counted from the beginning of the file.
+# with offset and length in bytes, from the beginning of the file.
 
 IOLOG_FIRST_LINE = re.compile(rb"fio version ([23]) iolog\s*")
 LONGEST_NAME = 4096  # PATH_MAX
@@ -294,22 +294,23 @@ LONGEST_NAME = 4096  # PATH_MAX
 _IOLOG_KINDS = {
     b"read": Kind.READ, b"write": Kind.WRITE, b"trim": Kind.DISCARD, b"sync": Kind.FLUSH, b"datasync": Kind.FLUSH,
 }  # fmt: skip
-_ABOUT_FILES = (b"add", b"open", b"close")
+_FILE_ACTIONS = (b"add", b"open", b"close")
 
 
 def iolog_events(lines: Iterable[bytes]) -> Iterator[Event]:
-    """Raises Refused."""
+    """Yield the events of fio's iolog. Raises Refused."""
     rest = iter(lines)
     title = next(rest, b"")
     found = IOLOG_FIRST_LINE.fullmatch(title)
     if not found:
         raise bad_line(1, title, '"fio version 2 iolog" or "fio version 3 iolog"')
-    parse = partial(_event, timed=found[1] == b"3")
-    yield from _parsed(rest, parse, f"an action of fio's iolog, version {found[1].decode()}")
+    parse = partial(_iolog_event, timed=found[1] == b"3")
+    yield from _parse_lines(rest, parse, f"an action of fio's iolog, version {found[1].decode()}")
 
 
-def _event(line: bytes, *, timed: bool) -> Event | None:
-    """None: nothing was sent to a drive. Names may have blanks in them, so lines are read from their end.
+def _iolog_event(line: bytes, *, timed: bool) -> Event | None:
+    """Return the event of a line, or None if nothing was sent to a drive. Names may contain blanks, so lines are split
+    from their end.
 
     Raises ValueError, IndexError or KeyError.
     """
@@ -317,16 +318,16 @@ def _event(line: bytes, *, timed: bool) -> Event | None:
         time, line = line.split(None, 1)
         whole(time)
     words = line.rsplit(None, 3)
-    if not words or words[-1] in _ABOUT_FILES or (words[1] == b"wait" and not timed):
+    if not words or words[-1] in _FILE_ACTIONS or (words[1] == b"wait" and not timed):
         return None
-    kind, name, place = _IOLOG_KINDS[words[1]], words[0], (whole(words[2]), whole(words[3]))
+    kind, name, offset_length = _IOLOG_KINDS[words[1]], words[0], (whole(words[2]), whole(words[3]))
     if len(name) > LONGEST_NAME:
         raise ValueError
-    start, length = (0, 0) if kind is Kind.FLUSH else _bytes_of(*place)
+    start, length = (0, 0) if kind is Kind.FLUSH else _checked_range(*offset_length)
     return Moment.ISSUED, kind, name, start, length, UNTIMED
 
 
-# Opening a log: which format it has, and what reads it.
+# Open a log: detect its format and choose its reader.
 
 STDIN = "-"
 
@@ -340,7 +341,7 @@ class LogFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """`events` can be gone through once, while the log is open."""
+    """An open log. `events` can be iterated once, while the log is open."""
 
     name: str
     form: LogFormat
@@ -355,14 +356,14 @@ _READERS: dict[LogFormat, Callable[[Iterable[bytes]], Iterator[Event]]] = {
 
 @contextmanager
 def open_log(path: str, form: LogFormat | None = None) -> Iterator[Log]:
-    """`form` None: detected by the file's beginning. Raises Refused, also while events are read, for anything that is
-    wrong with the file.
+    """Open a log; `form` None: detect the format from the beginning of the file. Raises Refused, also while events are
+    read, for any fault of the file.
     """
     try:
         stream = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115
         with stream:
             head = stream.read(BLOCK)
-            form = LogFormat.BLKTRACE if byte_order(head) else form or _told_by(head)
+            form = LogFormat.BLKTRACE if byte_order(head) else form or _detect_format(head)
             lines = _lines(path, form, stream, head)
             yield Log(path, form, _READERS[form](lines))
     except OSError as error:
@@ -378,8 +379,8 @@ def _lines(path: str, form: LogFormat, stream: BinaryIO, head: bytes) -> Iterato
     return blkparse_lines(Path(path))
 
 
-def _told_by(head: bytes) -> LogFormat:
-    """Raises Refused."""
+def _detect_format(head: bytes) -> LogFormat:
+    """Return the format of a log that begins with `head`. Raises Refused."""
     first = head.lstrip().split(b"\n", 1)[0]
     if IOLOG_FIRST_LINE.fullmatch(first):
         return LogFormat.IOLOG

@@ -15,7 +15,7 @@ from aligntool.units import GIB, format_about
 
 # The conditions of a measurement: load, temperature, cache, fill, power.
 
-HOT_C = 70.0  # from which on many SSDs slow themselves down; their own threshold is not always told
+HOT_C = 70.0  # from here on many SSDs throttle; not all of them report their own threshold
 MEMORY = ("tmpfs", "ramfs", "devtmpfs")
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "glusterfs", "sshfs", "vboxsf")
 COPY_ON_WRITE = ("btrfs", "zfs", "bcachefs", "nilfs2")
@@ -25,7 +25,7 @@ _STACKED = (DiskKind.MD, DiskKind.DM, DiskKind.BCACHE)
 
 @dataclass(frozen=True, slots=True)
 class DriveState:
-    """A disk under the target. None: not known."""
+    """A disk below the target. None: unknown."""
 
     name: str
     model: str | None = None
@@ -36,7 +36,7 @@ class DriveState:
     link: str | None = None  # "8 GT/s x4"
     link_slowed: bool = False
     scheduler: str | None = None
-    queue_depth: int | None = None  # requests that it takes at once, as the kernel has it
+    queue_depth: int | None = None  # requests that it accepts at once, according to the kernel
     write_cache: str | None = None  # "write back", "write through"
     array_level: str | None = None
     array_action: str | None = None  # "idle", "resync", "recover", "check" ...
@@ -47,43 +47,43 @@ class DriveState:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Sizes in bytes. None: not known, or there is none."""
+    """The conditions of a measurement. Sizes in bytes. None: unknown, or there is none."""
 
     kernel: str = ""
     fio: str = ""
     processor: str | None = None
     cores: int | None = None
     governor: str | None = None
-    load: float | None = None  # runnable tasks over the last minute, before it began
+    load: float | None = None  # runnable tasks over the minute before the measurement
     on_battery: bool = False
     filesystem: str | None = None
     mount_options: str | None = None
-    room: int | None = None  # of the file system, in all
-    free: int | None = None  # before it began
+    room: int | None = None  # total size of the file system
+    free: int | None = None  # before the measurement
     caches_dropped: bool = False
-    hole_share: float | None = None  # of what is read of a file that is there; of a device nobody can tell
-    drives: tuple[DriveState, ...] = ()  # the one that was named first, then those below it
+    hole_share: float | None = None  # of the bytes read from an existing file; cannot be detected on a device
+    drives: tuple[DriveState, ...] = ()  # the named one first, then those below it
 
     @property
     def drive(self) -> str:
-        """Return the model or name of the first drive; "": not known."""
+        """The model or name of the first drive; "" if unknown."""
         return (self.drives[0].model or self.drives[0].name) if self.drives else ""
 
 
 def bottom_of(drives: Sequence[DriveState]) -> Sequence[DriveState]:
-    """Return the drives that lie below arrays and volumes; where none of those is known, what is."""
+    """Return the drives below arrays and volumes, or all of `drives` if none of those is known."""
     return [drive for drive in drives if drive.kind not in _STACKED] or drives
 
 
 def crowded_words(seen: Conditions) -> str:
-    """Return why equal rates prove nothing: other programs waited for every core; "": they did not."""
+    """Return why equal rates prove nothing: other programs were waiting for every core. "" if they were not."""
     if seen.load is None or not seen.cores or seen.load < seen.cores:
         return ""
     return f"busy machine (load {seen.load:g} on {seen.cores} cores before it began)"
 
 
 def warnings_of(conditions: Conditions, *, direct: bool) -> Iterator[str]:
-    """Yield why the figures should not be trusted, a sentence each."""
+    """Yield the reasons not to trust the figures, a sentence each."""
     if not direct:
         yield "direct I/O is not possible here: these are figures of the page cache as much as of the drive"
     if conditions.hole_share:
@@ -138,14 +138,14 @@ def _about_drive(drive: DriveState) -> Iterator[str]:
 
 
 def room_words(needed: int, free: int) -> str | None:
-    """Return why the file does not fit; None: it does. A part of the file system stays free."""
+    """Return why the file does not fit, or None if it does. A part of the file system must stay free."""
     spare = min(GIB, free // 20)
     if needed + spare <= free:
         return None
     return f"{format_about(needed)} are needed and {format_about(spare)} to spare, and {format_about(free)} are free"
 
 
-# Whether an SSD has come to rest: SNIA's test for steady state.
+# Whether an SSD has reached its steady state: SNIA's test.
 
 WINDOW = 5
 MOST_EXCURSION = 0.20
@@ -154,20 +154,21 @@ MOST_SLOPE = 0.10
 
 @dataclass(frozen=True, slots=True)
 class Steadiness:
-    """Of the last WINDOW rounds; shares of their average."""
+    """The state over the last WINDOW rounds. `excursion` and `slope` are shares of their average."""
 
     steady: bool
-    rounds: int  # that there were in all
+    rounds: int  # in total
     average: float
     excursion: float  # highest less lowest
-    slope: float  # rise of the fitted line from the first round of the window to the last, without its sign
+    slope: float  # absolute rise of the fitted line from the first round of the window to the last
 
 
 def steadiness(values: Sequence[float]) -> Steadiness | None:
-    """SNIA Solid State Storage Performance Test Specification 2.0.2: within a window of five rounds the values differ
-    by at most 20 % of their average, and the line that fits them best (least squares) by at most 10 %.
+    """Return whether the values are steady: within a window of five rounds they differ by at most 20 % of their
+    average, and the line that fits them best (least squares) rises or falls by at most 10 % (SNIA Solid State Storage
+    Performance Test Specification 2.0.2).
 
-    None: there are fewer rounds than the window has.
+    Return None if there are fewer rounds than the window.
     """
     if len(values) < WINDOW:
         return None
@@ -180,14 +181,14 @@ def steadiness(values: Sequence[float]) -> Steadiness | None:
     return Steadiness(excursion <= MOST_EXCURSION and slope <= MOST_SLOPE, len(values), average, excursion, slope)
 
 
-# Figures of a benchmark: runs, gathered by test, and what they amount to.
+# Figures of a benchmark: the runs of each test, and the figures computed from them.
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One run of one test. Latencies are of completion, in microseconds; `cpu` is percent of a core, of each thread."""
+    """One run of one test. Latencies are completion latencies in µs; `cpu` is percent of a core per thread."""
 
-    number: int  # which repeat, round or pass, from 1 on
+    number: int  # of the repeat, round or pass, from 1 on
     bytes_per_s: int
     iops: float
     moved: int  # bytes
@@ -197,12 +198,12 @@ class Sample:
     p50_us: float | None = None
     p99_us: float | None = None
     p999_us: float | None = None
-    busy_cores: float | None = None  # of the whole machine meanwhile: the kernel's threads (md's) count here
+    busy_cores: float | None = None  # of the whole machine meanwhile, including threads of the kernel (md)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median of several runs, and how far they lie apart."""
+    """The median of several runs, with their range."""
 
     median: float
     low: float
@@ -211,30 +212,30 @@ class Spread:
 
     @property
     def share(self) -> float:
-        """Of the median, by which the runs differ."""
+        """The difference between the highest and the lowest run, as a share of the median."""
         return (self.high - self.low) / self.median if self.median else 0.0
 
 
 NEAR_ALL = 0.95
-"""Of the machine's cores, from which on the machine counts as full."""
+"""The share of the machine's cores from which on the machine counts as full."""
 
 
 OWN_SHARE = 0.5
-"""Of the busy cores, from which on this load is what filled the machine."""
+"""The share of the busy cores from which on a full machine is due to this load."""
 
 
 class Course(StrEnum):
-    """What the runs of a test are to each other."""
+    """How the runs of a test relate to each other."""
 
     REPEATS = "repeats"
-    PASSES = "passes"  # over the same data: of all but the first a cache may have answered
-    ROUNDS = "rounds"  # until it is steady: the last WINDOW are what it came to
+    PASSES = "passes"  # over the same data: a cache may have answered all but the first
+    ROUNDS = "rounds"  # until it is steady: the last WINDOW are the steady state
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """All runs of one test, in their order. A Result sets `machine_cores`, that there are, so that a full machine is
-    known as one, and `course`. Figures are those of the runs that are `counted`.
+    """All runs of one test, in order. A Result sets `machine_cores`, by which a full machine is recognised, and
+    `course`. Figures are those of the `counted` runs.
     """
 
     test: BenchTest
@@ -244,7 +245,7 @@ class Series:
 
     @property
     def counted(self) -> tuple[Sample, ...]:
-        """All repeats; the first of passes; the last WINDOW rounds, of which SNIA has a steady drive's figures."""
+        """All repeats, or the first pass, or the last WINDOW rounds, from which SNIA takes a steady drive's figures."""
         match self.course:
             case Course.PASSES:
                 return self.samples[:1]
@@ -254,7 +255,7 @@ class Series:
 
     @property
     def steady(self) -> bool | None:
-        """None: the runs are not rounds until steady. Fewer than WINDOW are not steady."""
+        """Whether the rounds are steady; fewer than WINDOW are not. None: the runs are not rounds until steady."""
         if self.course is not Course.ROUNDS:
             return None
         found = steadiness([sample.iops for sample in self.samples])
@@ -262,12 +263,12 @@ class Series:
 
     @property
     def rates(self) -> tuple[int, ...]:
-        """Bytes a second, of each run that counts."""
+        """Bytes per second of each counted run."""
         return tuple(sample.bytes_per_s for sample in self.counted)
 
     @property
     def rate(self) -> Spread:
-        """Bytes a second."""
+        """Bytes per second."""
         return self._spread(lambda sample: sample.bytes_per_s)
 
     @property
@@ -276,52 +277,52 @@ class Series:
 
     @property
     def cpu(self) -> float:
-        """Percent of a core, of each thread."""
+        """Percent of a core per thread."""
         return median(sample.cpu for sample in self.counted)
 
     @property
     def cores(self) -> float:
-        """That all threads together kept busy."""
+        """The number of cores that all threads together kept busy."""
         return self.cpu * self.test.threads / 100
 
     @property
     def thread_full(self) -> bool:
-        """A thread that has no time left cannot ask the drive for more."""
+        """Whether a thread had no time left: it could not submit more requests then."""
         return self.cpu >= NEAR_A_CORE
 
     @property
     def machine_full(self) -> bool:
-        """Several threads share what cores there are, and none of them need be full when all cores are."""
+        """Whether all cores were busy. Threads share the cores, so none of them needs to be full for that."""
         cores, busy = self.machine_cores or 0, self.middle("busy_cores") or 0
         return cores > 0 and busy >= cores * NEAR_ALL
 
     @property
     def cpu_bound(self) -> bool:
-        """The figure is then the processor's as much as the drive's: a thread was full, or the threads together took
-        most of what a full machine did.
+        """Whether the figure is limited by the processor: a thread was full, or the threads together took most of the
+        time of a full machine.
         """
         return self.thread_full or (self.machine_full and self.cores >= OWN_SHARE * (self.middle("busy_cores") or 0))
 
     @property
     def busy_machine(self) -> bool:
-        """Whether all cores were busy, and most of that with something else than this load."""
+        """Whether all cores were busy, mostly with something other than this load."""
         return self.machine_full and not self.cpu_bound
 
     @property
     def held_back(self) -> str:
-        """Return in two words what else than the drive the figure shows; "": nothing."""
+        """What limited the figure other than the drive, in two words; "" if nothing did."""
         return "CPU-bound" if self.cpu_bound else "busy machine" if self.busy_machine else ""
 
     def middle(self, name: str) -> float | None:
-        """The median over the runs of "p50_us", "p99_us", "p999_us", "mean_us" or "busy_cores"."""
+        """Return the median over the runs of "p50_us", "p99_us", "p999_us", "mean_us" or "busy_cores"."""
         found = [value for sample in self.counted if (value := getattr(sample, name)) is not None]
         return median(found) if found else None
 
     def of_passes(self, count: int) -> float | None:
-        """Bytes a second over the first so many passes together; None: there were fewer."""
+        """Return the bytes per second over the first `count` passes together, or None if there were fewer."""
         passes = self.samples[:count]
-        spent = sum(sample.runtime_s for sample in passes)
-        return sum(sample.moved for sample in passes) / spent if len(passes) == count and spent else None
+        spent_s = sum(sample.runtime_s for sample in passes)
+        return sum(sample.moved for sample in passes) / spent_s if len(passes) == count and spent_s else None
 
     def _spread(self, key: Callable[[Sample], float]) -> Spread:
         values = [key(sample) for sample in self.counted]
@@ -329,7 +330,7 @@ class Series:
 
 
 class Data(StrEnum):
-    """What is written, and read again."""
+    """The data that are written, and read again."""
 
     RANDOM = "random"
     ZERO = "zero"
@@ -337,16 +338,16 @@ class Data(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How it was measured. Sizes in bytes."""
+    """The settings of a benchmark. Sizes in bytes."""
 
     profile: str
     span: int
     runtime_s: float
     repeats: int
-    direct: bool  # past the page cache
+    direct: bool  # bypassing the page cache
     engine: str
     prepare: str  # "none", "file" (written full once), "twice"
-    # Instead of repeats: so many times over the same data.
+    # Instead of repeats: numbers of passes over the same data.
     passes: tuple[int, ...] = field(default=(), metadata={OPTIONAL: True, BOUNDS: (1, MOST)})
     until_steady: bool = False
     score: str | None = None
@@ -355,7 +356,7 @@ class Settings:
 
     @property
     def course(self) -> Course:
-        """`passes` come before `until_steady`."""
+        """How the runs relate to each other; `passes` override `until_steady`."""
         return Course.PASSES if self.passes else Course.ROUNDS if self.until_steady else Course.REPEATS
 
 
@@ -368,13 +369,13 @@ class Result:
     settings: Settings
     conditions: Conditions
     series: tuple[Series, ...]
-    skipped: tuple[str, ...] = ()  # tests that were left out, and why
+    skipped: tuple[str, ...] = ()  # omitted tests, with the reason
     complete: bool = True  # False: interrupted, or fio failed
 
     def __post_init__(self) -> None:
         cores, course = self.conditions.cores, self.settings.course
         series = tuple(replace(each, machine_cores=cores, course=course) for each in self.series)
-        object.__setattr__(self, "series", series)  # frozen: nobody has it yet
+        object.__setattr__(self, "series", series)  # frozen, but not in use before this returns
 
     def find(self, *, random: bool, block: int, depth: int, threads: int, write: bool) -> Series | None:
         wanted = BenchTest(random, block, depth, threads, write)
@@ -383,7 +384,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A file of the history. `when` None: it is no result."""
+    """A file of the history. `when` is None if it is not a result."""
 
     file: str
     complaint: str | None = None
@@ -397,14 +398,15 @@ class Kept:
 
 
 def as_ssd_score(series: Sequence[Series]) -> tuple[float, float, float] | None:
-    """AS SSD's of reads, of writes and of all, of rates in MB/s. Weights: Tom's Hardware, "Three PCI Express-Based
-    SSDs" (2011), and ssd-tester.com, which agree. None where one of the six figures is missing.
+    """Return AS SSD's scores for reads, writes and in total, from rates in MB/s. The weights are those of Tom's
+    Hardware, "Three PCI Express-Based SSDs" (2011), and of ssd-tester.com, which agree. Return None if one of the six
+    figures is missing.
 
-    >>> # read = seq x 0.1 + 4K + 4K-64; write alike; total = seq w x 0.15 + seq r x 0.1 + 4K r x 2 + ...
+    >>> # read = seq x 0.1 + 4K + 4K-64; write likewise; total = seq w x 0.15 + seq r x 0.1 + 4K r x 2 + ...
     """
     rates = {
         f"{('64' if test.threads == 64 else '4k') if test.random else 'seq'} {'w' if test.write else 'r'}": rate / 1e6
-        for test, rate in ((each.test, each.rate.median) for each in series if each.test.reads is None)
+        for test, rate in ((side.test, side.rate.median) for side in series if side.test.reads is None)
     }
     if set(rates) != {f"{which} {side}" for which in ("seq", "4k", "64") for side in ("r", "w")}:
         return None
@@ -413,29 +415,29 @@ def as_ssd_score(series: Sequence[Series]) -> tuple[float, float, float] | None:
     return read, write, total + rates["64 w"] + rates["64 r"] * 1.5
 
 
-# A result as a file, and back.
+# Convert a result to the text of a file, and back.
 
 SCHEMA = "aligntool.bench"
 VERSION = 1
 EXPERIMENTS = ("aligntool.bench.alignment", "aligntool.bench.span")
-"""Results of another shape: `bench.experiments` reads them."""
+"""Results of another format, which `measure.sweeps` reads."""
 LARGEST = 32 << 20  # bytes of a file; a long sweep has some hundred KiB
 
 
 def to_json(result: Result) -> str:
-    """Sizes are bytes, rates bytes a second, latencies microseconds."""
+    """Return a result as JSON: sizes in bytes, rates in bytes per second, latencies in microseconds."""
     document = {"schema": SCHEMA, "version": VERSION, **as_object(result)}
     document["series"] = [
         {"title": each.test.title, **as_object(each.test), "samples": [as_object(sample) for sample in each.samples]}
         for each in result.series
     ]
-    text = json.dumps(document, ensure_ascii=False)  # bytes of a path that were no UTF-8 become U+FFFD
+    text = json.dumps(document, ensure_ascii=False)  # bytes of a path that are not UTF-8 become U+FFFD
     plain = json.loads(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
     return json.dumps(plain, indent=1, allow_nan=False) + "\n"
 
 
 def from_json(text: str, name: str) -> Result:
-    """`name`: how complaints name the file. Raises Refused."""
+    """Return the result in a text; `name` is the file in messages. Raises Refused."""
     try:
         document = load_object(text)
         schema = document.get("schema")
@@ -464,7 +466,7 @@ def _result(document: dict[str, object]) -> Result:
 
 
 def conditions_of(value: object) -> Conditions:
-    """Return conditions, of which only the fields of the right kinds are taken: they are shown, not computed with."""
+    """Return the conditions in a JSON value. Fields of the wrong type are dropped: they are only shown."""
     table = decode(dict[str, object], value, "conditions")
     rows = decode(tuple[dict[str, object], ...], table.pop("drives", None), "drives")
     drives = tuple(decode_shown(DriveState(decode(str, row.get("name"), "name")), row, "drives") for row in rows)

@@ -1,4 +1,4 @@
-"""Run a benchmark plan: rounds of jobs, progress, what is kept."""
+"""Run benchmark jobs in rounds, report their progress and save the results."""
 
 import errno
 import os
@@ -21,16 +21,18 @@ from aligntool.measure.schedule import OVERHEAD_S, BenchPlan, filling, job_of, r
 from aligntool.recipes.goals import BenchTest
 from aligntool.units import format_about
 
-# The file that a benchmark works on: created, and removed however it ends.
+# The file that a benchmark works on. It is removed however the benchmark ends.
 
 PREFIX = ".aligntool-bench-"
-_OVERDUE_S = 10  # a run of so many seconds ends within one more
-_SLOWEST_S = 300  # for a thousandth of a run that goes over so many bytes, which is all that fio shows of it
+_OVERDUE_S = 10  # without progress; a timed run ends within a second of its time
+_SLOWEST_S = 300  # without progress, of a run over a number of bytes: fio shows its progress in thousandths
 
 
 @contextmanager
 def made_file(folder: str, size: int, *, name: str | None = None) -> Iterator[str]:
-    """Allocate all of it at once, so that a full file system is noticed now. Raises Refused."""
+    """Create a file, yield its path, and remove it. It is allocated completely first, so that a full file system is
+    noticed at once. Raises Refused.
+    """
     path = str(Path(folder, name or f"{PREFIX}{secrets.token_hex(4)}"))
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -51,8 +53,8 @@ def made_file(folder: str, size: int, *, name: str | None = None) -> Iterator[st
 
 
 def drop_caches() -> bool:
-    """The kernel forgets what it has read of files (Documentation/admin-guide/sysctl/vm.rst). False: it may not, for
-    want of root.
+    """Drop the kernel's page cache (Documentation/admin-guide/sysctl/vm.rst). Return False if that is not permitted,
+    because it requires root.
     """
     with suppress(OSError):
         Path("/proc/sys/vm/drop_caches").write_text("1\n")
@@ -60,12 +62,12 @@ def drop_caches() -> bool:
     return False
 
 
-# Keeping the results of benchmarks.
+# Save the results of benchmarks.
 
 
 def keep_in_history(folder: Path, when: str, profile: str, text: str) -> str:
-    """Save a result and return the name of its file; sorted by name, results stand in the order of their time. Raises
-    Refused.
+    """Save a result in the history and return the name of its file; sorted by name, results are in the order of time.
+    Raises Refused.
     """
     stem = re.sub(r"[^A-Za-z0-9-]", "", when.replace(":", "")) + "-" + re.sub(r"[^A-Za-z0-9_-]", "_", profile)
     try:
@@ -85,30 +87,30 @@ def keep_result(file: str, text: str) -> str:
     return file
 
 
-# How many cores of the whole machine were busy while fio measured. fio's start and end, half a second in which little
-# is done, do not count.
+# Count the cores of the whole machine that were busy while fio measured. fio's start and end are not counted: half a
+# second in which little is done.
 
 SHORTEST_S = 0.1
-"""The kernel's ticks are hundredths of a second: over less time they are too coarse."""
+"""The shortest usable time: the kernel's ticks are hundredths of a second, too coarse for less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Ticks of all cores together since the machine's start (proc_stat(5)). `passed` has the idle ones as well."""
+    """Ticks of all cores together since the boot (proc_stat(5)). `passed` includes the idle ticks."""
 
-    at_s: float  # by the monotonic clock
+    at_s: float  # on the monotonic clock
     busy: int
     passed: int
     cores: int
 
 
 def busy_cores(looks: Sequence[Look], runtime_s: float) -> float | None:
-    """`looks` are in order, the first before fio was started and the last after its end; `runtime_s` is the time
-    that fio measured.
+    """Return the average number of busy cores while fio measured. `looks` are in order, the first before the start of
+    fio and the last after its end; `runtime_s` is the time that fio measured.
 
-    Start and end took the rest of the time together, whatever each of them took. So fio was measuring from that rest
-    after the first look on until that rest before the last one, and only looks between those two moments count. None:
-    there are no two, or they are less than SHORTEST_S apart.
+    Start and end took the rest of the time together, however it was divided. fio was therefore certainly measuring from
+    that rest after the first look until that rest before the last one, and only looks between these two moments count.
+    Return None if there are fewer than two, or if they are less than SHORTEST_S apart.
     """
     if len(looks) < 2:
         return None
@@ -122,29 +124,29 @@ def busy_cores(looks: Sequence[Look], runtime_s: float) -> float | None:
     return round(inside[0].cores * min(max(busy, 0) / passed, 1.0), 2) if passed > 0 else None
 
 
-def _look() -> tuple[Look, ...]:
-    """One look; none where the kernel has no figures."""
+def _current_ticks() -> tuple[Look, ...]:
+    """Return the current ticks; empty if the kernel has no figures."""
     try:
         lines = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line[:3] == "cpu"]
         ticks = [int(word) for word in lines[0][1:9]]
     except (OSError, ValueError, IndexError):
         return ()
-    idle = sum(ticks[3:5])  # with the time in which a disk was waited for
+    idle = sum(ticks[3:5])  # including iowait
     return (Look(time.monotonic(), sum(ticks) - idle, sum(ticks), len(lines) - 1 or os.cpu_count() or 1),)
 
 
-# Runs of fio, one after the other: the tests of a benchmark, starts, spans, the loads on test arrays.
+# Run fio repeatedly: the tests of a benchmark, starts, spans, the loads on test arrays.
 
 Key = TypeVar("Key")
 SweepProgress = Callable[[str, float, float | None], None]
-"""What is being done, the share of all that is done, seconds left or None."""
+"""Called with the current activity, the finished share of all, and the remaining seconds or None."""
 Keep = Callable[[str, int, str], None]
-"""Gets fio's own JSON: the title of the run, its number, the text."""
+"""Called with the title of a run, its number, and fio's own JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell(Generic[Key]):
-    """A run to make. `text` is for the progress, `title` and `number` are for `Keep`."""
+    """A planned run. `text` is for the progress, `title` and `number` are for `Keep`."""
 
     key: Key
     text: str
@@ -157,7 +159,7 @@ class Cell(Generic[Key]):
 class Finished(Generic[Key]):
     key: Key
     measured: Measured
-    side: Side | None  # reads, or writes where the job writes
+    side: Side | None  # reads, or writes if the job writes
     busy_cores: float | None  # of the whole machine
 
     @property
@@ -166,16 +168,16 @@ class Finished(Generic[Key]):
 
 
 class Runs:
-    """Run fio `total` times and report the progress over all of them.
+    """Run fio `total` times and report the progress over all runs.
 
-    `expected_s`: of all of them, where the time of a run is a poor estimate.
+    `expected_s`: seconds of all runs, if the time of one run is a poor estimate.
     """
 
     def __init__(
         self, total: int, tell: SweepProgress, keep: Keep | None = None, *, expected_s: float | None = None
     ) -> None:
         self._total, self._tell, self._keep = total, tell, keep
-        self._expected_s = None if expected_s is None else expected_s / total
+        self._expected_each_s = None if expected_s is None else expected_s / total
         self._began = time.monotonic()
         self._done = 0
 
@@ -184,7 +186,7 @@ class Runs:
         return self._done == self._total
 
     def measure(self, cells: Iterable[Cell[Key]]) -> Iterator[Finished[Key]]:
-        """Run each cell. A cell is taken only when the one before it was measured and used.
+        """Run each cell. The next cell is fetched only after the previous one was measured and its result used.
 
         Raises Refused, Stopped or KeyboardInterrupt, as `run_job` does.
         """
@@ -196,41 +198,41 @@ class Runs:
         looks: list[Look] = []
         each_s = self._each_s(cell.job)
 
-        def told(share: float, silence: str) -> None:
-            looks.extend(_look())
+        def report(share: float, silence: str) -> None:
+            looks.extend(_current_ticks())
             self.say(cell.text + silence, each_s, share)
 
-        tell = _noticing_silence(cell.job, told)
+        tell = _with_stall_message(cell.job, report)
         tell(0.0)
         keep = partial(self._keep, cell.title, cell.number) if self._keep else None
         measured = run_job(cell.job, tell=tell, keep=keep)
-        looks.extend(_look())
+        looks.extend(_current_ticks())
         side = measured.side(write=cell.job.writes)
         return Finished(cell.key, measured, side, busy_cores(looks, side.runtime_s) if side else None)
 
     def say(self, text: str, each_s: float | None = None, share: float = 0.0) -> None:
-        """Report `text` and the share of the present run."""
+        """Report `text` and the finished share of the current run."""
         each_s = self._each_s() if each_s is None else each_s
         left_s = None if each_s is None else (self._total - self._done - share) * each_s
         self._tell(text, (self._done + share) / self._total, left_s)
 
     def _each_s(self, job: Job | None = None) -> float | None:
-        """Seconds of a run: measured, or expected before the first one has ended."""
+        """Return the seconds of a run: measured, or expected until the first run has ended. None: unknown."""
         if self._done:
             return (time.monotonic() - self._began) / self._done
-        if self._expected_s is not None or job is None or job.runtime_s is None:
-            return self._expected_s
+        if self._expected_each_s is not None or job is None or job.runtime_s is None:
+            return self._expected_each_s
         return job.runtime_s + job.ramp_s + OVERHEAD_S
 
 
 @dataclass(slots=True)
 class Ran(Generic[Key]):
-    """The runs that gave figures, in their order, and how it ended."""
+    """The runs that gave figures, in order, and how the sequence ended."""
 
     runs: list[Finished[Key]] = field(default_factory=list)
     caches_dropped: bool = False
-    writes: bool = False  # the load that was begun last; where it is refused, it has written nothing
-    wrote: bool = False  # one before it, or it was interrupted
+    writes: bool = False  # the load that was started last writes; if it is refused, it has written nothing
+    wrote: bool = False  # an earlier load wrote, or the last one did until it was interrupted
     interrupted: bool = False
     failure: Refused | Stopped | None = None
 
@@ -244,8 +246,8 @@ class Ran(Generic[Key]):
 
     @contextmanager
     def ended_early(self) -> Iterator[None]:
-        """Record what ended it early; what was measured until then is used. fio's figures of an interrupted run are
-        dropped.
+        """Record what ends the block early; runs that were measured until then are used. fio's figures of the
+        interrupted run are dropped.
         """
         try:
             yield
@@ -256,11 +258,11 @@ class Ran(Generic[Key]):
             self.failure = failure
 
     def measure(self, runs: Runs, cells: Iterable[Cell[Key]]) -> None:
-        for each in runs.measure(self._noting_writes(cells)):
-            if each.side is not None:
-                self.runs.append(each)
+        for run in runs.measure(self._recording_writes(cells)):
+            if run.side is not None:
+                self.runs.append(run)
 
-    def _noting_writes(self, cells: Iterable[Cell[Key]]) -> Iterator[Cell[Key]]:
+    def _recording_writes(self, cells: Iterable[Cell[Key]]) -> Iterator[Cell[Key]]:
         for cell in cells:
             self.writes = cell.job.writes
             yield cell
@@ -270,7 +272,7 @@ class Ran(Generic[Key]):
 def run_sweep(
     jobs: Iterable[tuple[Key, str, Job]], total: int, tell: SweepProgress, keep: Keep | None = None
 ) -> Ran[Key]:
-    """Run `total` jobs. Raise nothing for what fio does, nor for Ctrl-C."""
+    """Run `total` jobs. Failures of fio and Ctrl-C are recorded in the result, not raised."""
     ran: Ran[Key] = Ran()
     with ran.ended_early():
         cells = (Cell(key, title, job, title, number) for number, (key, title, job) in enumerate(jobs, 1))
@@ -279,11 +281,11 @@ def run_sweep(
 
 
 Bench = tuple[BenchTest, int]
-"""A test of a benchmark, and which repeat, round or pass of it."""
+"""A test of a benchmark, and the number of its repeat, round or pass."""
 
 
 def run_bench(plan: BenchPlan, path: str, *, tell: SweepProgress, keep: Keep) -> Ran[Bench]:
-    """Run the tests of a benchmark. Raise nothing for what fio does, nor for Ctrl-C."""
+    """Run the tests of a benchmark. Failures of fio and Ctrl-C are recorded in the result, not raised."""
     ran: Ran[Bench] = Ran()
     with ran.ended_early():
         if plan.fills:
@@ -296,7 +298,7 @@ def run_bench(plan: BenchPlan, path: str, *, tell: SweepProgress, keep: Keep) ->
 
 
 def series_of(ran: Ran[Bench]) -> tuple[Series, ...]:
-    """Return the runs of a benchmark by test."""
+    """Return the runs of a benchmark, grouped by test."""
     found: dict[BenchTest, list[Sample]] = {}
     for run in ran.runs:
         test, number = run.key
@@ -313,12 +315,12 @@ def _bench_cells(plan: BenchPlan, path: str, ran: Ran[Bench], keep: Keep) -> Ite
         if plan.settings.passes and number == 1:
             run_job(warm_up(plan, path), keep=partial(keep, f"warm-up of {tests[0].title}", number))
         for test in tests:
-            if plan.settings.pause_s and (number == 1 or not plan.settings.passes):  # passes follow each other
+            if plan.settings.pause_s and (number == 1 or not plan.settings.passes):  # no pause between passes
                 time.sleep(plan.settings.pause_s)
             text = f"{test.title}, {number} of {plan.rounds}"
             yield Cell((test, number), text, job_of(plan, test, path), test.title, number)
-        found = [steadiness([sample.iops for sample in each.samples]) for each in series_of(ran)]
-        if plan.settings.until_steady and all(each is not None and each.steady for each in found):
+        found = [steadiness([sample.iops for sample in series.samples]) for series in series_of(ran)]
+        if plan.settings.until_steady and all(state is not None and state.steady for state in found):
             return
 
 
@@ -326,18 +328,20 @@ FILLING = "filling the file with random data"
 
 
 def fill(job: Job, text: str, tell: SweepProgress) -> None:
-    """Run a job that fills a file or device, with its progress."""
+    """Run a job that fills a file or device, and report its progress."""
     began = time.monotonic()
 
-    def told(share: float, silence: str) -> None:
+    def report(share: float, silence: str) -> None:
         spent = time.monotonic() - began
         tell(text + silence, share, spent / share - spent if share > 0.02 else None)
 
-    run_job(job, tell=_noticing_silence(job, told))
+    run_job(job, tell=_with_stall_message(job, report))
 
 
-def _noticing_silence(job: Job, told: Callable[[float, str], None]) -> Callable[[float], None]:
-    """Pass the share of a run on, and words where it stays the same for long: fio waits for a disk without a word."""
+def _with_stall_message(job: Job, report: Callable[[float, str], None]) -> Callable[[float], None]:
+    """Return a callback that passes the share of a run to `report`, with a message if there is no progress for long:
+    fio waits for a disk without a message.
+    """
     latest, since = -1.0, 0.0
     least_s = _OVERDUE_S if job.runtime_s is not None else _SLOWEST_S
 
@@ -346,13 +350,15 @@ def _noticing_silence(job: Job, told: Callable[[float, str], None]) -> Callable[
         now = time.monotonic()
         if share != latest:
             latest, since = share, now
-        told(share, silence_words(job.path, now - since, least_s))
+        report(share, silence_words(job.path, now - since, least_s))
 
     return tell
 
 
 def silence_words(path: str, seconds: float, least_s: int) -> str:
-    """Return "" for less than `least_s`; the number doubles, because each is a line where there is no terminal."""
+    """Return the message on a run without progress, or "" for less than `least_s`. The seconds in it double, because
+    each change is a line of output if there is no terminal.
+    """
     if seconds < least_s:
         return ""
     shown = least_s * 2 ** int(log2(seconds / least_s))

@@ -1,4 +1,4 @@
-"""Plan a benchmark from its profile: jobs, rounds, time, refusals."""
+"""Plan a benchmark from its profile: jobs, rounds, duration, refusals."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,11 +13,11 @@ from aligntool.measure.unit_design import LEAST_RUNS
 from aligntool.recipes.goals import BenchGoal, BenchTest
 from aligntool.units import MIB, align_down, format_about, format_size
 
-# Why a device is not written all over.
+# Reasons to refuse overwriting a device.
 
 
 def refuse_destruction(disk: Disk, partition: Partition | None) -> None:
-    """Of a whole disk, whatever is in any of its partitions counts as well. Raises Refused."""
+    """Raise Refused unless a partition, or a whole disk (None) with all its partitions, is empty and not in use."""
     unfitness = unfit(disk, partition, where(disk, partition))
     refuse([*unfitness, *_about_use(disk, partition), *_about_content(disk, partition)])
 
@@ -41,54 +41,54 @@ def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Refusal]
         if disk.table and not disk.partitions:
             yield Refusal("not-empty", name, f"{name} has a partition table ({disk.table.label})")
     hint = "a benchmark never erases; name something empty, or a folder on it"
-    for what in contents(on):
-        yield Refusal("not-empty", name, f"{name} is not empty: {what}", hint)
+    for content in contents(on):
+        yield Refusal("not-empty", name, f"{name} is not empty: {content}", hint)
 
 
-# Which runs of fio a benchmark is made of, and in which order.
+# The runs of fio of which a benchmark consists, and their order.
 
 SPAN_OF_PASSES = 64 * MIB  # of each test; a hard disk reads that at random in two minutes
-WARM_UP_SPAN = MIB  # beyond what is measured
+WARM_UP_SPAN = MIB  # beyond the measured range
 WARM_UP_S = 1.0
 OVERHEAD_S = 0.8  # of one run: fio's start, its end, the pause
-_TURNING = (0.008, 150e6)  # seconds of an access, bytes a second: half a turn and half the way of the arm
+_ROTATING = (0.008, 150e6)  # seconds per access, bytes a second: half a turn and half a full seek
 _FLASH = (0.0001, 400e6)  # a SATA SSD
 _OVERLAP = 8  # requests that a drive works on at once
 SEED = 20170101
-DEEP = 8  # requests in flight from which on a queue is called deep
+DEEP = 8  # requests in flight from which on a queue counts as deep
 
 
 class TargetKind(StrEnum):
-    FOLDER = "folder"  # a file is made in it, and removed again
-    FILE = "file"  # one that is there
+    FOLDER = "folder"  # a file is created in it and removed
+    FILE = "file"  # an existing one
     DEVICE = "device"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the user named, as it was found. Sizes in bytes."""
+    """The folder, file or device that the user named. Sizes in bytes."""
 
     named: str
     kind: TargetKind
-    path: str  # of the file or device; of a file that is to be made, its folder
+    path: str  # of the file or device; for a file that is to be created, its folder
     size: int | None = None  # of the file or device
     free: int | None = None  # of the file system
-    logical_block: int = 512  # of which requests past the page cache must be a multiple
+    logical_block: int = 512  # direct requests must be a multiple of it
     direct: bool = True  # direct I/O is possible
-    name: str | None = None  # of the file to be made; None: aligntool finds one
-    place: str = ""  # what was named, as an absolute path: what a result keeps
+    name: str | None = None  # of the file to create; None: aligntool chooses one
+    place: str = ""  # the name as an absolute path, which the result records
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What was typed beside the profile. None: as the profile has it."""
+    """The options given with the profile. None: the profile's value."""
 
     size: int | None = None
     runtime_s: float | None = None
     repeats: int | None = None
     passes: tuple[int, ...] = ()
     destructive: bool = False
-    mix: int | None = None  # percent of reads, of a mixed test beside each
+    mix: int | None = None  # percent of reads of a mixed test that is added for each test
     data: Data = Data.RANDOM
     pause_s: float = 0.0
 
@@ -99,8 +99,8 @@ class BenchPlan:
     tests: tuple[BenchTest, ...]
     skipped: tuple[str, ...]
     settings: Settings
-    fills: int  # how often everything is written over before
-    added: tuple[BenchTest, ...] = ()  # that the profile lacks, and the verdict on command queueing needs
+    fills: int  # how often everything is overwritten first
+    added: tuple[BenchTest, ...] = ()  # not in the profile; the verdict on command queueing needs them
 
     @property
     def measured(self) -> tuple[BenchTest, ...]:
@@ -116,8 +116,8 @@ class BenchPlan:
 
     @property
     def room(self) -> int:
-        """Bytes of the file or device that are worked on. Of passes each test has a stretch of its own, which no other
-        one has brought into a cache, and beyond all of them lies what wakes the drive.
+        """Bytes of the file or device that are used. With passes each test has its own range, which no other test has
+        brought into a cache; after all of them comes the range of the warm-up.
         """
         span = self.settings.span
         return len(self.tests) * span + WARM_UP_SPAN if self.settings.passes else span
@@ -127,7 +127,7 @@ class BenchPlan:
         return max(self.settings.passes, default=self.settings.repeats)
 
     def seconds(self, *, rotational: bool) -> float:
-        """Return how long the runs take: timed ones at most, passes at the rates of a usual drive of the kind."""
+        """Return the duration of the runs: for timed runs the maximum, for passes at the rates of a usual drive."""
         if not self.settings.passes:
             return self.rounds * len(self.measured) * (self.settings.runtime_s + OVERHEAD_S + self.settings.pause_s)
         passes_s = sum(_pass_s(test, self.settings.span, rotational=rotational) for test in self.tests)
@@ -135,18 +135,18 @@ class BenchPlan:
 
 
 def _pass_s(test: BenchTest, span: int, *, rotational: bool) -> float:
-    """Of once over the span. A request takes what moving to it takes, and its bytes their share of the rate."""
-    access_s, rate = _TURNING if rotational else _FLASH
-    moved_s = span / rate
+    """Return the seconds of one pass over the span: the access time of each request, and the time to transfer it."""
+    access_s, rate = _ROTATING if rotational else _FLASH
+    transfer_s = span / rate
     overlapped = 1 if rotational else min(test.depth * test.threads, _OVERLAP)
-    return moved_s + (span // test.block * access_s / overlapped if test.random or test.block < MIB else 0.0)
+    return transfer_s + (span // test.block * access_s / overlapped if test.random or test.block < MIB else 0.0)
 
 
 def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: Wish) -> BenchPlan:
-    """Raises Refused when no test is left, or when there is no room for the requests."""
+    """Return the plan of a benchmark. Raises Refused if no test is left, or if the requests do not fit."""
     may_write = target.kind is TargetKind.FOLDER or wish.destructive
     span = _span(goal, target, wish)
-    tests, skipped = _fitting((*goal.tests, *_mixed(goal.tests, wish.mix)), target, span, may_write=may_write)
+    tests, skipped = _runnable((*goal.tests, *_mixed(goal.tests, wish.mix)), target, span, may_write=may_write)
     if not tests:
         hint = "a larger --span"
         if target.kind is not TargetKind.FOLDER:
@@ -161,22 +161,22 @@ def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: Wish) -> Ben
         prepare={0: "none", 1: "file", 2: "twice"}[fills], passes=wish.passes,
         until_steady=goal.until_steady and not wish.passes, score=goal.score, data=wish.data, pause_s=wish.pause_s,
     )  # fmt: skip
-    judged = settings.direct and settings.course is Course.REPEATS and settings.repeats >= LEAST_RUNS
-    added = depths_between(tests) if judged and not settings.score else ()
+    judges_depth = settings.direct and settings.course is Course.REPEATS and settings.repeats >= LEAST_RUNS
+    added = depths_between(tests) if judges_depth and not settings.score else ()
     return BenchPlan(target, tests, skipped, settings, fills, added)
 
 
 def _mixed(tests: Sequence[BenchTest], reads: int | None) -> tuple[BenchTest, ...]:
-    """Return each load once more, with that percentage of reads; None: nothing."""
-    alike = (replace(each, write=True, reads=reads) for each in tests)
-    return () if reads is None else tuple(dict.fromkeys(alike))
+    """Return a mixed version of each test with `reads` percent of reads; empty if that is None."""
+    mixed = (replace(test, write=True, reads=reads) for test in tests)
+    return () if reads is None else tuple(dict.fromkeys(mixed))
 
 
 def depths_between(tests: Sequence[BenchTest]) -> tuple[BenchTest, ...]:
-    """Return the tests with two and four requests in flight that `depth_gains` needs and a profile lacks: of each
-    random read that it has at depth 1 and at DEEP or more, with one thread.
+    """Return the tests with two and four requests in flight that `depth_gains` needs and a profile lacks: for each
+    random read with one thread that it has at depth 1 and at DEEP or more.
     """
-    single = {(each.block, each.depth) for each in tests if each.random and not each.write and each.threads == 1}
+    single = {(test.block, test.depth) for test in tests if test.random and not test.write and test.threads == 1}
     deep = {block for block, depth in single if depth >= DEEP}
     blocks = sorted(block for block, depth in single if depth == 1 and block in deep)
     missing = [(block, depth) for block in blocks for depth in (2, 4) if (block, depth) not in single]
@@ -184,28 +184,31 @@ def depths_between(tests: Sequence[BenchTest]) -> tuple[BenchTest, ...]:
 
 
 def _span(goal: BenchGoal, target: Target, wish: Wish) -> int:
-    """A drive that is to come to rest is written all over: less would leave it free room to work with."""
+    """Return the span in bytes. For a steady state it is the whole device: less would leave the drive free space to
+    work with. Raises Refused if the target is smaller than the requested span.
+    """
     usual = SPAN_OF_PASSES if wish.passes else goal.size
     if target.kind is TargetKind.FOLDER:
         span = wish.size or usual
         return align_down(span, max(target.logical_block, 4096)) or span
     size = target.size or 0
     if wish.passes:
-        every = (*goal.tests, *_mixed(goal.tests, wish.mix))
-        tests = sum(wish.destructive or not test.write for test in every)
-        size = max(size - WARM_UP_SPAN, 0) // max(tests, 1)
+        tests = (*goal.tests, *_mixed(goal.tests, wish.mix))
+        count = sum(wish.destructive or not test.write for test in tests)
+        size = max(size - WARM_UP_SPAN, 0) // max(count, 1)
     if wish.size is not None and wish.size > size:
-        each = f", {format_about(size)} for each test" if wish.passes else ""
-        has = f"{target.named} has {format_size(target.size or 0)}{each}"
+        per_test = f", {format_about(size)} for each test" if wish.passes else ""
+        has = f"{target.named} has {format_size(target.size or 0)}{per_test}"
         raise Refused(f"{has}, and --span says {format_size(wish.size)}")
     whole = goal.prepare == "twice" and wish.destructive and not wish.passes
     span = wish.size or (size if whole else min(usual, size))
     return align_down(span, max(target.logical_block, 4096)) or align_down(span, target.logical_block)
 
 
-def _fitting(
+def _runnable(
     tests: Sequence[BenchTest], target: Target, span: int, *, may_write: bool
 ) -> tuple[tuple[BenchTest, ...], tuple[str, ...]]:
+    """Return the tests that can be run on the target, and a sentence for each skipped one."""
     kept, skipped = [], []
     for test in tests:
         if test.write and not may_write:
@@ -222,8 +225,9 @@ def _fitting(
 
 
 def rounds_of(plan: BenchPlan) -> Iterator[tuple[int, tuple[BenchTest, ...]]]:
-    """Each round has every test once, every other one backwards: a drive that warms up or fills its cache then does so
-    at the expense of all tests alike. Passes stay together, so that nothing else comes between them.
+    """Yield each round with its tests. A round has every test once, every other round in reverse order, so that a drive
+    that warms up or fills its cache affects all tests equally. The passes of a test are consecutive, so that nothing
+    comes between them.
     """
     if plan.settings.passes:
         for test in plan.tests:
@@ -234,7 +238,7 @@ def rounds_of(plan: BenchPlan) -> Iterator[tuple[int, tuple[BenchTest, ...]]]:
 
 
 def job_of(plan: BenchPlan, test: BenchTest, path: str) -> Job:
-    """A pass goes once over the stretch of its test, in the same order as the passes before it."""
+    """Return the job of a test. A pass goes once over the range of its test, in the order of the passes before it."""
     passes = bool(plan.settings.passes)
     return Job(
         name=test.title.replace(" ", "-"), path=path, block=test.block,
@@ -247,7 +251,9 @@ def job_of(plan: BenchPlan, test: BenchTest, path: str) -> Job:
 
 
 def warm_up(plan: BenchPlan, path: str) -> Job:
-    """Before the first pass of a test: a drive that wakes up then is not slower than its cache."""
+    """Return the job before the first pass of a test, so that a drive that has to wake up does not look slower than its
+    cache.
+    """
     return Job(
         name="warm-up", path=path, pattern=Pattern.RANDOM_READ, block=max(4096, plan.target.logical_block),
         span=WARM_UP_SPAN, offset=plan.room - WARM_UP_SPAN, runtime_s=WARM_UP_S, direct=plan.settings.direct,

@@ -12,45 +12,47 @@ from aligntool.measure.unit import Probed
 from aligntool.units import format_about, format_size
 
 VERSION = 1
-_LONGEST_PERIOD = 1 << 16  # requests until they lie on the unit as the first one did
+_LONGEST_PERIOD = 1 << 16  # requests until one has the same position in the unit as the first
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How it was measured. Sizes in bytes."""
+    """The settings of an experiment. Sizes in bytes."""
 
     kind: str  # "folder", "file", "device"
     size: int  # of the file or device
-    piece: int  # of it that lies on the disk in one piece, and was worked on
+    piece: int  # its longest piece that is contiguous on the disk: the part that was used
     runtime_s: float  # of each run
-    repeats: int  # that were asked for
-    direct: bool  # past the page cache
+    repeats: int  # as requested
+    direct: bool  # bypassing the page cache
     engine: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """What is kept of both."""
+    """The part of the result that both experiments have."""
 
     conditions: Conditions = field(default_factory=Conditions)
-    setting: Setting | None = None  # None: an older file does not say
-    disk: Probed | None = None  # the one that it was measured on
+    setting: Setting | None = None  # None: an older file lacks it
+    disk: Probed | None = None  # that was measured
     complete: bool = True  # False: interrupted, or fio failed
 
     @property
     def drive(self) -> str:
-        """Return the model or name of the drive; "": not known."""
+        """The model or name of the drive; "" if unknown."""
         return self.conditions.drive or ((self.disk.model or self.disk.name) if self.disk else "")
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Why not to trust it, a sentence each."""
+        """The reasons not to trust the result, a sentence each."""
         direct = self.setting.direct if self.setting else True
         return (*piece_words(self.setting), *warnings_of(self.conditions, direct=direct))
 
 
 def piece_words(setting: Setting | None) -> tuple[str, ...]:
-    """Starts and spans have no meaning across a gap: only the longest piece of a file is worked on."""
+    """Return the warning that only the longest contiguous piece of a file is used: starts and spans have no meaning
+    across a gap.
+    """
     if setting is None or setting.piece >= setting.size:
         return ()
     piece, size = format_about(setting.piece), format_about(setting.size)
@@ -59,9 +61,9 @@ def piece_words(setting: Setting | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Starts(Experiment):
-    """Of `bench alignment`. `unit` in bytes."""
+    """The result of `bench alignment`. `unit` in bytes."""
 
-    when: str  # ISO 8601, UTC; "": an older file, which does not say
+    when: str  # ISO 8601, UTC; "": an older file lacks it
     target: str
     unit: int
     unit_by: str
@@ -80,54 +82,58 @@ class Starts(Experiment):
 
 @dataclass(frozen=True, slots=True)
 class Spans(Experiment):
-    """Of `bench span`. Spans in bytes, rates in requests a second."""
+    """The result of `bench span`. Spans in bytes, rates in requests per second."""
 
     when: str
     target: str
     write: bool
     knee: Knee
     curve: dict[int, list[float]]
-    nvme: NvmeFacts | None  # what is known of its Host Memory Buffer
-    cpu: dict[int, list[float]] = field(default_factory=dict)  # percent of a core, of each repeat
+    nvme: NvmeFacts | None  # its Host Memory Buffer
+    cpu: dict[int, list[float]] = field(default_factory=dict)  # percent of a core in each repeat
 
     @property
     def spanned(self) -> int:
-        """The largest span, in bytes; 0: nothing was measured."""
+        """The largest span in bytes; 0 if nothing was measured."""
         return max(self.curve, default=0)
 
     @property
     def drive_size(self) -> int | None:
-        """Bytes of the largest drive below the target, whose map is one for all of it; None: not known."""
+        """Bytes of the largest drive below the target, which has one map for all of it; None if unknown."""
         sizes = [drive.size for drive in self.conditions.drives]
         sizes += [self.disk.size] if self.disk else []
         return max((size for size in sizes if size), default=None)
 
     @property
     def whole(self) -> bool | None:
-        """Whether the spans reach to the end of the drive; None: unknown."""
+        """Whether the spans reach the end of the drive; None if unknown."""
         return None if self.drive_size is None else self.drive_size <= self.spanned * ENOUGH
 
     @property
     def summary(self) -> str:
-        """A part of a drive without a knee leaves the rest unknown."""
+        """The verdict as text, with the drive's size if only a part of it was measured and has no knee: the rest is
+        then unknown.
+        """
         of = f" of {format_about(self.drive_size)}" if self.drive_size and not self.whole else ""
         return f"{self.knee.words}{of}" if self.knee.flat else self.knee.words
 
     @property
     def beyond(self) -> str:
-        """What was not looked at, and what to type for it; "": a knee was found, or there is no more."""
+        """The size that was not measured, with the option for it; "" if a knee was found or nothing is left."""
         if not self.knee.flat or self.drive_size is None or self.whole:
             return ""
-        way_on = "--size or --to"
+        option = "--size or --to"
         if self.setting is not None:
-            ways = {"folder": "--size", "device": "name the whole drive"}
+            options = {"folder": "--size", "device": "name the whole drive"}
             longer = self.setting.piece > self.spanned * ENOUGH
-            way_on = "--to" if longer else ways.get(self.setting.kind, "name the drive")
-        return f"the drive has {format_about(self.drive_size)}: {way_on} for more"
+            option = "--to" if longer else options.get(self.setting.kind, "name the drive")
+        return f"the drive has {format_about(self.drive_size)}: {option} for more"
 
 
 def experiment_from_json(text: str, name: str) -> Starts | Spans | None:
-    """`name`: how complaints name the file. Raises Refused for an experiment that cannot be read."""
+    """Return the experiment in a text, or None if it is another document; `name` is the file in messages. Raises
+    Refused for an experiment that cannot be read.
+    """
     try:
         document = load_object(text)
         schema = document.get("schema")
@@ -135,9 +141,9 @@ def experiment_from_json(text: str, name: str) -> Starts | Spans | None:
             return None
         check_schema(document, str(schema), VERSION)
         seen = conditions_of(document["conditions"]) if "conditions" in document else Conditions()
-        older = {"when": "", "complete": True} | document  # which lacks some
-        older |= {"conditions": as_object(Conditions()), "setting": document.get("settings")}
-        return replace(_starts(older) if schema == EXPERIMENTS[0] else _spans(older), conditions=seen)
+        completed = {"when": "", "complete": True} | document  # older files lack these
+        completed |= {"conditions": as_object(Conditions()), "setting": document.get("settings")}
+        return replace(_starts(completed) if schema == EXPERIMENTS[0] else _spans(completed), conditions=seen)
     except (ValueError, OverflowError) as error:
         raise Refused(f"{name} is not a result: {error}", hint="aligntool bench list") from error
 

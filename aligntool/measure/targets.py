@@ -1,4 +1,4 @@
-"""What a benchmark runs on: folder, file or device, with the conditions there."""
+"""Find the target of a benchmark (folder, file or device) and its conditions; list saved results."""
 
 import errno
 import os
@@ -21,11 +21,13 @@ from aligntool.measure.schedule import Target, TargetKind
 from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
 from aligntool.units import mb_s
 
-# Results of benchmarks that were kept: reading one, and listing all.
+# Read a saved result of a benchmark, and list all of them.
 
 
 def history_folder(environment: Mapping[str, str], *, root: bool) -> Path:
-    """$XDG_STATE_HOME, else /var/lib for root and ~/.local/state for others (XDG Base Directory Specification)."""
+    """Return the folder of saved results: in $XDG_STATE_HOME, otherwise in /var/lib for root and ~/.local/state for
+    others (XDG Base Directory Specification).
+    """
     state = environment.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
         state = "/var/lib" if root else str(Path(environment.get("HOME") or "/", ".local", "state"))
@@ -33,7 +35,7 @@ def history_folder(environment: Mapping[str, str], *, root: bool) -> Path:
 
 
 def read_result(file: str) -> Result:
-    """Raises Refused."""
+    """Return the result in a file. Raises Refused."""
     return from_json(read_text(file), file)
 
 
@@ -54,12 +56,12 @@ def read_text(file: str) -> str:
 
 
 def read_any(file: str) -> Result | Starts | Spans:
-    """Raises Refused."""
+    """Return the result of a benchmark or an experiment in a file. Raises Refused."""
     text = read_text(file)
     return experiment_from_json(text, file) or from_json(text, file)
 
 
-def _kept(file: str) -> Kept:
+def _history_entry(file: str) -> Kept:
     found = read_any(file)
     if isinstance(found, Result):
         figure = next((f"{one.test.title} {mb_s(one.rate.median)} MB/s" for one in found.series), "no figures")
@@ -70,18 +72,18 @@ def _kept(file: str) -> Kept:
 
 
 def list_results(folder: Path) -> list[Kept]:
-    """Oldest first. An empty list: there is no history."""
+    """Return the files of the history, oldest first; empty if there is no history."""
     try:
-        names = sorted(each.name for each in folder.iterdir() if each.name.endswith(".json"))
+        names = sorted(path.name for path in folder.iterdir() if path.name.endswith(".json"))
     except OSError:
         return []
     found = []
     for name in names:
         file = str(folder / name)
         try:
-            found.append(_kept(file))
+            found.append(_history_entry(file))
         except Refused as refusal:
-            found.append(Kept(file, str(refusal)))
+            found.append(Kept(file, str(refusal)))  # not a result
     return found
 
 
@@ -89,10 +91,10 @@ def list_results(folder: Path) -> list[Kept]:
 
 
 def find_target(named: str) -> Target:
-    """Raises Refused."""
+    """Return the target that the user named. Raises Refused."""
     found = _find(named)
     place = f"{found.path}/{found.name}" if found.name else found.path
-    return replace(found, place=os.path.abspath(place))  # noqa: PTH100 - links stay as they were named
+    return replace(found, place=os.path.abspath(place))  # noqa: PTH100 - links are not resolved
 
 
 def _find(named: str) -> Target:
@@ -101,7 +103,7 @@ def _find(named: str) -> Target:
     refuse_ambiguous(named, folders=True)
     path = named
     if "/" not in named and not os.path.lexists(named):
-        with suppress(OSError):  # "sda" is meant as /dev/sda where that is a device
+        with suppress(OSError):  # "sda" means /dev/sda if that is a device
             path = f"/dev/{named}" if Path("/dev", named).is_block_device() else named
     refuse_silent(path)
     try:
@@ -109,7 +111,7 @@ def _find(named: str) -> Target:
     except FileNotFoundError:
         if named.rpartition("/")[2] in ("", ".", ".."):
             raise Refused(f"{named}: folder not found; nothing was written", hint=f"mkdir {quote(named)}") from None
-        if "/" not in named:  # a slip of the keyboard is not a wish for a file
+        if "/" not in named:  # a typing error must not create a file
             hint = f"a folder or device; ./{named} makes a file here; bench list, show and compare are commands"
             raise Refused(f"{named} is not there", hint=hint) from None
         return _new_file(named, path)
@@ -151,12 +153,14 @@ def _refuse_memory(named: str, path: str, hint: str) -> None:
 
 
 def _folder_is_direct(folder: str) -> bool:
-    """Whether a file there can be opened past the page cache. The file has no name and is gone with the descriptor."""
+    """Return whether files in the folder support direct I/O, by creating one without a name, which is gone when its
+    descriptor is closed.
+    """
     try:
         with opened(folder, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT):
             return True
     except OSError as error:
-        return error.errno != errno.EINVAL  # others (no O_TMPFILE, no right) say nothing of it
+        return error.errno != errno.EINVAL  # other errors (no O_TMPFILE, no permission) do not show it
 
 
 def _file(named: str, path: str) -> Target:
@@ -191,15 +195,17 @@ def _opens_directly(named: str, path: str) -> bool:
 
 
 def _logical_block(number: int) -> int:
-    """Of the device with that number; of a number that no device has (btrfs, overlay), what suits every disk."""
+    """Return the logical block size of a device by its number; if no device has it (btrfs, overlay), a size that suits
+    every disk.
+    """
     folder = sysfs_folder(number)
-    places = (folder, folder.parent)  # a partition has its queue one folder up
+    places = (folder, folder.parent)  # the queue of a partition is in the folder above
     found = (LIVE.number(f"{place}/queue/logical_block_size") for place in places)
     return next((size for size in found if size), 4096)
 
 
 def mount_of(path: str) -> Mount | None:
-    """Return the mount that a path lies on: the last one with the longest mount point above it."""
+    """Return the mount that a path is on: the last one with the longest mount point above it."""
     real = os.path.realpath(path)
     try:
         above = [mount for mount in mounts_now() if mount.place in ("/", real) or real.startswith(f"{mount.place}/")]
@@ -214,7 +220,7 @@ _MOST_DRIVES = 64
 
 
 def look_at_conditions(target: Target, span: int) -> Conditions:
-    """Before the first run, which is over so many bytes from the start. What cannot be seen is None."""
+    """Return the conditions before the first run, which uses `span` bytes from the start. None: cannot be read."""
     mount = mount_of(target.path) if target.kind is not TargetKind.DEVICE else None
     return Conditions(
         kernel=os.uname().release, processor=_processor(), cores=os.cpu_count(), governor=_governor(),
@@ -226,7 +232,7 @@ def look_at_conditions(target: Target, span: int) -> Conditions:
 
 
 def warmed(before: Conditions) -> Conditions:
-    """Return the conditions with the present temperatures of the drives as those after the run."""
+    """Return the conditions with the current temperatures of the drives as those after the run."""
     drives = tuple(replace(drive, temperature_after_c=temperature_of(drive.name)) for drive in before.drives)
     return replace(before, drives=drives)
 
@@ -251,7 +257,9 @@ def disks_below(target: Target, mount: Mount | None) -> tuple[Disk, ...]:
 
 
 def _block_name(target: Target, mount: Mount | None) -> str | None:
-    """The kernel's name of the block device: of the mount's source, else of the number that the file has."""
+    """Return the kernel's name of the block device: the target itself, the source of its mount, or the device number
+    of its file.
+    """
     number = block_number(target.path) or block_number(mount.source if mount else "")
     if not number and target.kind is not TargetKind.DEVICE:
         with suppress(OSError):
@@ -267,7 +275,7 @@ def drive_state(disk: Disk) -> DriveState:
     most = most_of(hop, port_above(path)) if hop else None
     slowed = bool(hop and most and most.both_ends and runs_below(hop, most))
     array, folder = disk.array, f"/sys/class/block/{disk.name.replace('/', '!')}"
-    depth = disk.queue_depth  # what the device offers (C3): NCQ's depth of ATA, else what the block layer gives it
+    depth = disk.queue_depth  # that the device offers (C3): for ATA the depth of NCQ, otherwise that of the block layer
     if depth is None and disk.kind is DiskKind.NVME:
         depth = LIVE.number(f"{folder}/queue/nr_requests")
     return DriveState(
@@ -281,14 +289,16 @@ def drive_state(disk: Disk) -> DriveState:
 
 
 def _scheduler(text: str) -> str | None:
-    """ "[none] mq-deadline": the one in brackets is in use."""
+    """Return the active scheduler, which is in brackets: "[none] mq-deadline"."""
     words = text.split()
     chosen = next((word.strip("[]") for word in words if word.startswith("[")), None)
     return chosen or (words[0] if len(words) == 1 else None)
 
 
 def temperature_of(name: str) -> float | None:
-    """hwmon of the NVMe driver, or of drivetemp for ATA, in thousandths (Documentation/hwmon/sysfs-interface)."""
+    """Return the temperature from hwmon in °C, by the NVMe driver or drivetemp for ATA; sysfs has thousandths
+    (Documentation/hwmon/sysfs-interface).
+    """
     folder = Path("/sys/class/block", name.replace("/", "!"), "device")
     for below in ("hwmon*", "hwmon/hwmon*", "device/hwmon/hwmon*"):
         for sensor in sorted(folder.glob(f"{below}/temp1_input")):
@@ -298,7 +308,7 @@ def temperature_of(name: str) -> float | None:
 
 
 def _governor() -> str | None:
-    """One word where all cores have the same."""
+    """Return the frequency governors of the cores, a single word if all have the same."""
     files = sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor"))
     words = dict.fromkeys(word for file in files if (word := LIVE.text(str(file))))
     return ", ".join(words) or None

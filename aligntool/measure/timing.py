@@ -19,37 +19,37 @@ from aligntool.measure.run import made_file as benchmark_file
 from aligntool.measure.unit_design import Kind, Pair, Round, Sample
 from aligntool.units import MIB, Extent, align_up, format_size
 
-# Requests sent one at a time, each timed: one system call and nothing else between two readings of the clock.
+# Send requests one at a time and time each: one system call and nothing else between two readings of the clock.
 
-_POOL = 4 * MIB  # of random bytes, from which writes are taken
+_POOL = 4 * MIB  # of random bytes, the data of writes
 Transfer = Callable[[int, list[memoryview], int], int]
 Tell = Callable[[float], None]
-"""Told the share that is done, from 0 to 1, before each round."""
+"""Called with the finished share, from 0 to 1, before each round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An open file or device. `place` turns a byte of the disk into one of the file; None: they are the same."""
+    """An open file or device. `place` converts an offset on the disk to one in the file; None: they are the same."""
 
     path: str
-    reading: int  # descriptor, O_DIRECT
-    writing: int | None = None  # O_DIRECT and O_DSYNC; None: nothing may be written
+    reading: int  # descriptor with O_DIRECT
+    writing: int | None = None  # descriptor with O_DIRECT and O_DSYNC; None: nothing may be written
     place: Callable[[int], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
     samples: tuple[Sample, ...]
-    rounds: int  # that are whole
+    rounds: int  # complete ones
     read: int  # bytes
     written: int
-    zeros: float  # share of the reads that had nothing but zeros
+    zeros: float  # share of the reads that returned only zeros
     elapsed_s: float
     interrupted: bool = False  # Ctrl-C
 
 
 def open_target(path: str, *, write: bool) -> int:
-    """Past the page cache. Writes return when they are durable. Raises Refused."""
+    """Open a file or device for direct I/O, with writes that return when they are durable. Raises Refused."""
     flags = (os.O_WRONLY | os.O_DSYNC) if write else os.O_RDONLY
     try:
         return os.open(path, flags | os.O_DIRECT | os.O_CLOEXEC | os.O_NOCTTY)
@@ -62,7 +62,7 @@ def open_target(path: str, *, write: bool) -> int:
 
 
 def smallest_request(descriptor: int, at: int, least: int) -> int:
-    """Return the smallest unit of direct I/O in bytes from `least` on, found by trying. Raises Refused."""
+    """Return the smallest unit of direct I/O in bytes, found by trying sizes from `least` on. Raises Refused."""
     size = least
     while size <= 65536:
         try:
@@ -78,11 +78,11 @@ def smallest_request(descriptor: int, at: int, least: int) -> int:
 def time_rounds(
     rounds: Iterable[Round], target: Target, *, limit_s: float, most_bytes: int, tell: Tell | None = None
 ) -> Timed:
-    """Whole rounds only, until they end, the time is over or as many bytes were read and written as may be: neither
-    limit is passed. Ctrl-C ends it as well, with the rounds that are whole.
+    """Time complete rounds until they end or the next one would exceed the limit of time or of bytes. Ctrl-C ends it as
+    well, with the rounds that are complete.
 
-    Raises Refused where not even one round is within the limits, and for a read that fails; Stopped where something was
-    written on a disk by then.
+    Raises Refused if not even one round is within the limits, and for a read that fails; Stopped instead if something
+    was written on a disk by then.
     """
     run = _Run(target)
     samples: list[Sample] = []
@@ -91,22 +91,22 @@ def time_rounds(
     interrupted = False
     with _on_one_processor():
         try:
-            for one in rounds:
+            for pairs in rounds:
                 if not done:
-                    run.warm_up(one, most_bytes - _bytes_of(one))
+                    run.warm_up(pairs, most_bytes - _bytes_of(pairs))
                     began = time.perf_counter()
                 elapsed = time.perf_counter() - began
                 moved = run.read + run.written
-                if done and (elapsed * (done + 1) / done > limit_s or moved + _bytes_of(one) > most_bytes):
+                if done and (elapsed * (done + 1) / done > limit_s or moved + _bytes_of(pairs) > most_bytes):
                     break
                 if tell is not None:
                     tell(min(max(elapsed / limit_s, moved / most_bytes), 1.0) if done else 0.0)
-                taken = run.round(one, began + limit_s)
-                if taken is None and not done:
-                    raise run.too_slow(one, limit_s)
-                if taken is None:
+                timed = run.round(pairs, began + limit_s)
+                if timed is None and not done:
+                    raise run.too_slow(pairs, limit_s)
+                if timed is None:
                     break
-                samples += taken
+                samples += timed
                 done += 1
         except KeyboardInterrupt:
             interrupted = True
@@ -115,13 +115,13 @@ def time_rounds(
     return Timed(tuple(samples), done, run.read, run.written, zeros, elapsed, interrupted)
 
 
-def _bytes_of(one: Round) -> int:
-    """That it reads and writes."""
-    return sum(pair.dear.length + pair.cheap.length for pair in one)
+def _bytes_of(pairs: Round) -> int:
+    """Return the bytes that a round reads and writes."""
+    return sum(pair.dear.length + pair.cheap.length for pair in pairs)
 
 
 class _Run:
-    """Buffers, and counts of what was done."""
+    """The buffers and counters of one probe."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -130,39 +130,40 @@ class _Run:
         self._lent: dict[int, memoryview] = {}
         self._pool: memoryview | None = None
 
-    def warm_up(self, one: Round, spare: int) -> None:
-        """Wakes the drive and the processor; none of its times count. `spare`: bytes that the round leaves for it.
-        Raises Refused where it leaves less than none.
+    def warm_up(self, pairs: Round, spare: int) -> None:
+        """Wake the drive and the processor with reads that are not counted. `spare`: the bytes of the limit that the
+        round leaves for them. Raises Refused if it is negative: the round itself exceeds the limit.
         """
         if spare < 0:
-            needed = align_up(_bytes_of(one), MIB)
+            needed = align_up(_bytes_of(pairs), MIB)
             words = f"one round of requests reads and writes {format_size(needed)}, and that is more than may be"
             raise Refused(words, hint=f"--most {format_size(needed)}, or a smaller --largest")
         until = time.perf_counter() + 0.5
-        for pair in one:
+        for pair in pairs:
             if time.perf_counter() > until or self.read + pair.cheap.length > spare:
                 return
             self._read(pair.cheap)
 
-    def round(self, one: Round, until: float) -> tuple[Sample, ...] | None:
-        """None: the time was over before it was whole. `until`: by the clock of perf_counter."""
+    def round(self, pairs: Round, until: float) -> tuple[Sample, ...] | None:
+        """Time a round. Return None if the time is over before it is complete. `until`: a time of perf_counter."""
         samples = []
         self.pairs = 0
-        for pair in one:
+        for pair in pairs:
             if time.perf_counter() > until:
                 return None
             samples.append(self.pair(pair))
             self.pairs += 1
         return tuple(samples)
 
-    def too_slow(self, one: Round, limit_s: float) -> Refused | Stopped:
-        """The message for a first round of which only a part was done in time."""
-        needed = ceil(1.2 * limit_s * len(one) / max(self.pairs, 1))
-        done = f"of the first round only {self.pairs} of {len(one)} pairs of requests are done"
+    def too_slow(self, pairs: Round, limit_s: float) -> Refused | Stopped:
+        """Return the error for a first round that was not complete in time."""
+        needed = ceil(1.2 * limit_s * len(pairs) / max(self.pairs, 1))
+        done = f"of the first round only {self.pairs} of {len(pairs)} pairs of requests are done"
         words = f"{limit_s:g} s are over, and {done}; a part of a round gives no result"
-        return self._ended(words, hint=f"--limit {needed}, or a smaller --largest")
+        return self._refused_or_stopped(words, hint=f"--limit {needed}, or a smaller --largest")
 
     def pair(self, pair: Pair) -> Sample:
+        """Time both requests of a pair."""
         send = self._read if pair.kind is Kind.READ else self._write
         first = send(pair.dear if pair.dear_first else pair.cheap)
         second = send(pair.cheap if pair.dear_first else pair.dear)
@@ -170,18 +171,18 @@ class _Run:
         return Sample(pair.kind, pair.level, pair.quarter, dear, cheap)
 
     def _read(self, extent: Extent) -> float:
-        """µs."""
+        """Read the extent and return the time in µs."""
         buffer = self._lent.get(extent.length)
         if buffer is None:
             buffer = self._lent[extent.length] = self._buffers.lend(extent.length)
-        elapsed = self._timed(os.preadv, self.target.reading, buffer, extent)
+        elapsed = self._time_request(os.preadv, self.target.reading, buffer, extent)
         self.read += extent.length
         self.reads += 1
         self.zeros += not any(buffer[:: max(extent.length // 16, 1)]) and not any(buffer)
         return elapsed
 
     def _write(self, extent: Extent) -> float:
-        """µs, until it is durable."""
+        """Write random data and return the time in µs until they are durable."""
         if self.target.writing is None:
             raise Refused(f"{self.target.path} was not opened for writing")
         if self._pool is None:
@@ -189,38 +190,38 @@ class _Run:
             self._pool[:] = os.urandom(_POOL)
         begin = self.written % (_POOL - extent.length) // 4096 * 4096
         data = self._pool[begin : begin + extent.length]
-        elapsed = self._timed(os.pwritev, self.target.writing, data, extent)
+        elapsed = self._time_request(os.pwritev, self.target.writing, data, extent)
         self.written += extent.length
         return elapsed
 
-    def _timed(self, call: Transfer, descriptor: int, data: memoryview, extent: Extent) -> float:
-        """µs."""
-        at = extent.start if self.target.place is None else self.target.place(extent.start)
-        pieces, clock = [data], time.perf_counter_ns
+    def _time_request(self, call: Transfer, descriptor: int, data: memoryview, extent: Extent) -> float:
+        """Send one request and return its time in µs."""
+        offset = extent.start if self.target.place is None else self.target.place(extent.start)
+        buffers, clock = [data], time.perf_counter_ns
         try:
             before = clock()
-            got = call(descriptor, pieces, at)
+            transferred = call(descriptor, buffers, offset)
             elapsed = clock() - before
         except OSError as error:
             raise self._failed(descriptor, extent, error.strerror) from error
-        if got != extent.length:
-            raise self._failed(descriptor, extent, f"only {got} bytes of {extent.length} were")
+        if transferred != extent.length:
+            raise self._failed(descriptor, extent, f"only {transferred} bytes of {extent.length} were")
         return elapsed / 1000
 
     def _failed(self, descriptor: int, extent: Extent, why: str | None) -> Refused | Stopped:
-        what = "read" if descriptor == self.target.reading else "written"
-        return self._ended(f"{self.target.path} cannot be {what} at byte {extent.start}: {why}")
+        verb = "read" if descriptor == self.target.reading else "written"
+        return self._refused_or_stopped(f"{self.target.path} cannot be {verb} at byte {extent.start}: {why}")
 
-    def _ended(self, words: str, hint: str = "") -> Refused | Stopped:
-        """What was written in a file of our own is gone with it."""
+    def _refused_or_stopped(self, words: str, hint: str = "") -> Refused | Stopped:
+        """Return Stopped if something was written on a disk, otherwise Refused: a file of our own is removed."""
         written = self.written and self.target.place is None
         return Stopped(words, hint=hint) if written else Refused(words, hint=hint)
 
 
 @contextmanager
 def _on_one_processor() -> Iterator[None]:
-    """One processor, awake (with root: /dev/cpu_dma_latency, Documentation/power/pm_qos_interface.rst), and no garbage
-    collection of Python's. All of it is as before when the block ends.
+    """Run the block on one processor, kept awake (as root: /dev/cpu_dma_latency,
+    Documentation/power/pm_qos_interface.rst), without Python's garbage collection. All of it is restored afterwards.
     """
     with ExitStack() as stack:
         before = os.sched_getaffinity(0)
@@ -237,23 +238,23 @@ def _on_one_processor() -> Iterator[None]:
         yield
 
 
-# What a probe works on: a disk that is read, a disk that was given up, or a file made for it and removed
-# again.
+# The target of a probe: a disk that is only read, a disk that may be overwritten, or a file that is created for it
+# and removed.
 
-_PIECE = 4 * MIB
-_LOOKS = 8  # into each window
+_FILL_BLOCK = 4 * MIB
+_SAMPLES = 8  # blocks that are read in each window
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
     target: Target
-    disk: str  # kernel name of the disk that the file lies on
+    disk: str  # kernel name of the disk that has the file
     extents: tuple[Extent, ...]  # of the disk
 
 
 @contextmanager
 def opened_disk(path: str, *, write: bool) -> Iterator[Target]:
-    """Whoever writes has the disk locked already (`linux/lock.py`). Raises Refused."""
+    """Open a disk or file. To write to a disk, the caller must have locked it (`linux/lock.py`). Raises Refused."""
     with ExitStack() as stack:
         reading = open_target(path, write=False)
         stack.callback(os.close, reading)
@@ -266,9 +267,10 @@ def opened_disk(path: str, *, write: bool) -> Iterator[Target]:
 
 @contextmanager
 def made_file(folder: str, size: int, tell: Tell) -> Iterator[Made]:
-    """Full of random bytes, because flash that was never written is not read; gone when the block ends.
+    """Create a file and remove it when the block ends. It is filled with random bytes, because a drive does not access
+    the flash to read unwritten blocks.
 
-    Raises Refused for too little room, and where the place of the file on the disk is unknown.
+    Raises Refused for too little room, and if the place of the file on the disk is unknown.
     """
     room = os.statvfs(folder)
     if words := room_words(size, room.f_bavail * room.f_frsize):
@@ -277,12 +279,12 @@ def made_file(folder: str, size: int, tell: Tell) -> Iterator[Made]:
     with ExitStack() as stack:
         with benchmark_file(folder, size, name=f".aligntool-probe-{secrets.token_hex(4)}") as path:
             descriptor = stack.enter_context(opened(path, os.O_WRONLY))
-            file_extents(descriptor, path)  # refused now rather than when it is full
+            file_extents(descriptor, path)  # refuse now rather than after filling it
             target = stack.enter_context(opened_disk(path, write=True))
-        # Without a name from here on: it goes with this process, however that ends.
+        # The file has no name from here on: it is gone with this process, however that ends.
         _fill(descriptor, path, size, tell)
         placed = file_extents(descriptor, path)
-        target = replace(target, place=_placing(placed.runs))
+        target = replace(target, place=_disk_to_file(placed.runs))
         yield Made(target, placed.disk, tuple(run.disk for run in placed.runs))
 
 
@@ -291,35 +293,37 @@ def _fill(descriptor: int, path: str, size: int, tell: Tell) -> None:
     try:
         while done < size:
             tell(done / size)
-            done += os.pwrite(descriptor, os.urandom(min(_PIECE, size - done)), done)
+            done += os.pwrite(descriptor, os.urandom(min(_FILL_BLOCK, size - done)), done)
         os.fsync(descriptor)
     except OSError as error:
         raise Refused(f"{path} cannot be filled: {error.strerror}") from error
 
 
-def _placing(runs: Sequence[Run]) -> Callable[[int], int]:
-    def place(at: int) -> int:
+def _disk_to_file(runs: Sequence[Run]) -> Callable[[int], int]:
+    """Return the function that converts an offset on the disk to one in the file."""
+
+    def place(offset: int) -> int:
         for run in runs:
-            if run.disk.start <= at < run.disk.end:
-                return run.file_start + at - run.disk.start
-        raise Refused(f"byte {at} of the disk is not in the file")
+            if run.disk.start <= offset < run.disk.end:
+                return run.file_start + offset - run.disk.start
+        raise Refused(f"byte {offset} of the disk is not in the file")
 
     return place
 
 
 def written_shares(target: Target, windows: Sequence[Extent], sector: int) -> tuple[float, ...]:
-    """Return for each window the share of sampled blocks with anything but zeros: where a drive has data to read."""
+    """Return for each window the share of sampled blocks that are not all zeros, i.e. that a drive must read."""
     buffer = Buffers().lend(max(4096, sector))
-    return tuple(_share(target, window, buffer) for window in windows)
+    return tuple(_written_share(target, window, buffer) for window in windows)
 
 
-def _share(target: Target, window: Extent, buffer: memoryview) -> float:
-    step = window.length // _LOOKS // len(buffer) * len(buffer)
-    found = 0
-    for index in range(_LOOKS):
+def _written_share(target: Target, window: Extent, buffer: memoryview) -> float:
+    step = window.length // _SAMPLES // len(buffer) * len(buffer)
+    written = 0
+    for index in range(_SAMPLES):
         try:
             os.preadv(target.reading, [buffer], window.start + index * step)
         except OSError:
-            return 0.0  # a place that cannot be read is none to measure at
-        found += any(buffer)
-    return found / _LOOKS
+            return 0.0  # do not measure at a place that cannot be read
+        written += any(buffer)
+    return written / _SAMPLES

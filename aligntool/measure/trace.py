@@ -1,4 +1,4 @@
-"""Count a trace: patterns, sizes, latency, the estimate of a boot."""
+"""Analyse a trace: access pattern, sizes, latency, and the estimate of a boot."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -7,16 +7,17 @@ from fractions import Fraction
 
 from aligntool.errors import Refused
 
-# How long the commands of a boot take on a drive, and how far two drives are apart. Source: the article of 2022 on
-# storage for an operating system, which counted the commands of one boot and takes each at the 4 KiB QD1 rate.
+# Estimate how long the commands of a boot take on a drive, and how far two drives are apart. Source: the article of
+# 2022 on storage for an operating system, which counted the commands of one boot and assumes the 4 KiB QD1 rate for
+# each.
 
-REQUEST = 4096  # bytes of a command whose rate is asked for
+REQUEST = 4096  # bytes of a command at the QD1 rate
 MEGABYTE = 10**6  # of MB/s, as benchmarks print it
 
 
 @dataclass(frozen=True, slots=True)
 class BootCounts:
-    """Commands of a boot."""
+    """The number of commands of a boot."""
 
     reads: int
     writes: int
@@ -35,7 +36,7 @@ class Drive:
 
     @property
     def read_s(self) -> Fraction:
-        """Seconds for a read: 100 MB/s → 40.96 µs."""
+        """Seconds of a read: 100 MB/s → 40.96 µs."""
         return Fraction(REQUEST) / (self.read * MEGABYTE)
 
     @property
@@ -43,14 +44,14 @@ class Drive:
         return Fraction(REQUEST) / (self.write * MEGABYTE)
 
     def boot_s(self, counts: BootCounts) -> Fraction:
-        """Seconds that the drive is busy with the commands of a boot, one after the other."""
+        """Return the seconds for which the commands of a boot, one after the other, keep the drive busy."""
         return self.read_s * counts.reads + self.write_s * counts.writes
 
 
 def parse_drive(text: str) -> Drive:
-    """Reads "41.5,120": MB/s of reads and of writes; of one number alone: both.
+    """Return the drive in a text such as "41.5,120": MB/s of reads and of writes; a single number stands for both.
 
-    Raises ValueError with a sentence for the user.
+    Raises ValueError with a message for the user.
     """
     rates = [_rate(word) for word in text.split(",")]
     if len(rates) > 2 or None in rates:
@@ -67,11 +68,11 @@ def _rate(word: str) -> Fraction | None:
     return rate if rate > 0 else None
 
 
-# A log of commands as values, whatever its format.
+# The commands of a log as values, for any format.
 
 
 class Kind(StrEnum):
-    """What a command does. Only the first three have a range of addresses."""
+    """The kind of a command. Only the first three have a range of addresses."""
 
     READ = "read"
     WRITE = "write"
@@ -84,32 +85,32 @@ WITH_RANGE = (Kind.READ, Kind.WRITE, Kind.DISCARD)
 
 
 class Moment(Enum):
-    """What happened to a command. Logs with only one moment have ISSUED."""
+    """The stage of a command that an event marks. Logs with a single stage have ISSUED."""
 
-    QUEUED = "queued"  # handed to the kernel's block layer; requests may still be merged or split
+    QUEUED = "queued"  # passed to the kernel's block layer, which may still merge or split requests
     ISSUED = "issued"  # sent to the drive
-    REQUEUED = "requeued"  # the driver could not take it; it will be issued again
+    REQUEUED = "requeued"  # the driver could not accept it; it will be issued again
     COMPLETED = "completed"
 
 
 Event = tuple[Moment, Kind, bytes, int, int, int]
 """Moment, kind, source (a device number or file name), start and length in bytes, and the time in nanoseconds, UNTIMED
-where the log has none. A plain tuple, because there are millions of them. The length is 0 where the kind has no range.
+if the log has none. A plain tuple, because there are millions of them. The length is 0 if the kind has no range.
 """
 UNTIMED = -1
 
 
-# How long commands took, as btt counts it: from their issue to the drive (D2C), and from their queueing
-# (Q2C), until their completion; in memory that does not grow with the log.
+# Measure the latency of commands as btt does: from their issue to the drive (D2C), and from their queueing (Q2C),
+# until their completion; in memory that does not grow with the log.
 
-MOST_KEPT = 65_536  # commands whose end is awaited
+MOST_KEPT = 65_536  # commands that are not complete
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
-_PARTS = 7  # bits: 128 buckets for each power of two, so that a percentile is at most 0.8 % too large
+_BUCKET_BITS = 7  # 128 buckets for each power of two, so that a percentile is at most 0.8 % too large
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Times in nanoseconds. `percentiles` in the order of PERCENTILES, rounded up to the bucket's end."""
+    """Times in nanoseconds. `percentiles` in the order of PERCENTILES, rounded up to the end of the bucket."""
 
     since: Moment  # QUEUED: Q2C; ISSUED: D2C
     kind: Kind
@@ -121,7 +122,7 @@ class Latency:
 
 
 class _Times:
-    """Of one kind, since one moment."""
+    """The latencies of one kind, since one moment."""
 
     __slots__ = ("buckets", "count", "least", "most", "total")
 
@@ -137,22 +138,22 @@ class _Times:
             self.least = time
         if time > self.most:
             self.most = time
-        shift = max(time.bit_length() - _PARTS - 1, 0)
+        shift = max(time.bit_length() - _BUCKET_BITS - 1, 0)
         end = (time >> shift) + 1 << shift
         self.buckets[end] = self.buckets.get(end, 0) + 1
 
     def percentile(self, percent: float) -> int:
-        """Return a time that so many percent did not exceed (nearest rank)."""
-        wanted, seen = percent / 100 * self.count, 0
+        """Return the time that `percent` of the commands did not exceed (nearest rank)."""
+        rank, seen = percent / 100 * self.count, 0
         for end in sorted(self.buckets):
             seen += self.buckets[end]
-            if seen >= wanted:
+            if seen >= rank:
                 return min(end - 1, self.most)
         return self.most
 
 
 class Latencies:
-    """Follows the events of a log; `all()` is what they amount to."""
+    """Collect the latencies of commands from the events of a log."""
 
     def __init__(self) -> None:
         self._issued: dict[tuple[bytes, int], int] = {}
@@ -160,6 +161,7 @@ class Latencies:
         self._times: dict[tuple[Moment, Kind], _Times] = {}
 
     def follow(self, event: Event) -> None:
+        """Add an event, in the order of the log."""
         moment, kind, source, start, length, time = event
         if not length or time == UNTIMED:
             return
@@ -169,7 +171,7 @@ class Latencies:
             if len(self._queued) == MOST_KEPT:
                 self._queued.clear()
             self._queued[source, start] = time, length
-        elif moment is Moment.ISSUED:  # after a requeue once more: the time at the drive counts from the last one
+        elif moment is Moment.ISSUED:  # again after a requeue: the time at the drive counts from the last issue
             if len(self._issued) == MOST_KEPT:
                 self._issued.clear()
             self._issued[source, start] = time
@@ -179,22 +181,23 @@ class Latencies:
         if since is not None:
             self._add(Moment.ISSUED, kind, time - since)
         end = start + length
-        while start < end:  # a request has one or more merged into it, or is a part of a larger one
+        while start < end:  # the request consists of one or more queued commands, or is a part of a larger one
             found = self._queued.pop((source, start), None)
             if found is None:
                 return
-            queued, own = found
-            if start + own > end:  # split: it ends with its last part
-                self._queued[source, end] = queued, start + own - end
+            queued, queued_length = found
+            if start + queued_length > end:  # split: it ends with its last part
+                self._queued[source, end] = queued, start + queued_length - end
                 return
             self._add(Moment.QUEUED, kind, time - queued)
-            start += own
+            start += queued_length
 
     def _add(self, since: Moment, kind: Kind, time: int) -> None:
         if time >= 0:  # the clocks of two processors may disagree
             self._times.setdefault((since, kind), _Times()).add(time)
 
     def all(self) -> tuple[Latency, ...]:
+        """Return the latencies for each moment and kind."""
         return tuple(
             Latency(
                 since, kind, times.count, times.total / times.count, times.least, times.most,
@@ -206,15 +209,15 @@ class Latencies:
         )  # fmt: skip
 
 
-# The access pattern that a log shows, as frozen values.
+# The access pattern of a log, as frozen values.
 
 Buckets = tuple[int, ...]
-"""Number n counts what is over 2**(n-1) and at most 2**n; number 0 counts what is 1."""
+"""Bucket n counts values above 2**(n-1), up to and including 2**n; bucket 0 counts the value 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """A grid that requests are held against: the multiples of `size` shifted up by `phase`, in bytes of the log."""
+    """A grid with which requests are compared: the multiples of `size` shifted up by `phase`, in bytes of the log."""
 
     name: str
     size: int
@@ -223,16 +226,16 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """Commands of one kind against one boundary."""
+    """The commands of one kind, compared with one boundary."""
 
     boundary: Boundary
-    off: int  # start off the grid
-    straddling: int  # of those: touch a unit more than their size needs
+    off: int  # commands that start off the grid
+    straddling: int  # of those, the commands that touch one unit more than their size requires
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The commands of one kind. Of flushes and others, which have no range, only the count is not 0."""
+    """The commands of one kind. For flushes and others, which have no range, only the count is not 0."""
 
     kind: Kind
     count: int
@@ -245,15 +248,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """`depths`: commands by how many were in flight on their device when they were sent, themselves counted; None: the
-    log has no times of completion.
+    """The access pattern. `depths`: commands by the number in flight on their device when they were sent, including
+    themselves; None: the log has no completions.
     """
 
     moment: Moment  # at which commands were counted
     sources: int  # devices or files
-    rows: tuple[Row, ...]  # kinds that occur
+    rows: tuple[Row, ...]  # of kinds that occur
     depths: Buckets | None
-    latencies: tuple[Latency, ...] = ()  # of kinds that were seen to complete
+    latencies: tuple[Latency, ...] = ()  # of kinds with completions
 
     def count(self, kind: Kind) -> int:
         return next((row.count for row in self.rows if row.kind is kind), 0)
@@ -273,23 +276,24 @@ def bucket_range(index: int) -> tuple[int, int]:
     return (1 << index - 1) + 1 if index else 1, 1 << index
 
 
-# Counting events, one after the other, in memory that does not grow with the log.
+# Count events one by one, in memory that does not grow with the log.
 #
-# The rule of sequential is that of the article: a command is sequential when it is of the same kind as the
-# one before it and its range goes on where that one ended, upwards. Anything between them, a flush too, ends
-# the run. "The one before" is the one on the same device or file: two drives have two heads.
+# "Sequential" is defined as in the article: a command is sequential if it has the same kind as the previous
+# command and its range begins where that one ended. Any command between them, even a flush, ends the run. The
+# previous command is the one on the same device or file: two drives have two heads.
 
 MOST_SOURCES = 10_000
-MOST_IN_FLIGHT = 65_536  # the longest queue of NVMe; more than that was lost, not in flight
+MOST_IN_FLIGHT = 65_536  # the longest queue of NVMe; beyond that, completions were lost
 
 
 class NoCommands(Refused):
-    """A log in which nothing was asked."""
+    """A log without any command."""
 
 
 def read_pattern(events: Iterable[Event], boundaries: Sequence[Boundary] = ()) -> Pattern:
-    """Counts commands when they are sent to the drive; in a log without that (of an md or dm device), when they
-    are queued. Raises NoCommands, and Refused for a log of more than MOST_SOURCES devices or files.
+    """Return the access pattern of a log. Commands are counted when they are sent to the drive, or when they are queued
+    if the log has no such events (of an md or dm device). Raises NoCommands, and Refused for a log of more than
+    MOST_SOURCES devices or files.
     """
     tally, counted, latencies = _Tally(boundaries), Moment.QUEUED, Latencies()
     for event in events:
@@ -311,7 +315,7 @@ def read_pattern(events: Iterable[Event], boundaries: Sequence[Boundary] = ()) -
 
 
 class _Counts:
-    """Of one kind."""
+    """The counts of one kind."""
 
     __slots__ = ("bytes", "count", "off", "sequential", "sizes", "straddling")
 
@@ -325,11 +329,11 @@ class _Counts:
 class _Tally:
     def __init__(self, boundaries: Sequence[Boundary]) -> None:
         self._boundaries = tuple(boundaries)
-        self._grids = tuple((at, one.size, one.phase) for at, one in enumerate(boundaries))
+        self._grids = tuple((index, boundary.size, boundary.phase) for index, boundary in enumerate(boundaries))
         self._counts = {kind: _Counts(len(self._boundaries)) for kind in Kind}
-        self._goes_on: dict[bytes, tuple[Kind, int]] = {}  # by source: what would be sequential
+        self._sequential_next: dict[bytes, tuple[Kind, int]] = {}  # by source: kind and start of a sequential command
         self._in_flight: set[tuple[bytes, int]] = set()
-        self._again: set[tuple[bytes, int]] = set()  # requeued, not yet issued again
+        self._requeued: set[tuple[bytes, int]] = set()  # not yet issued again
         self._depth: dict[bytes, int] = {}
         self._depths = [0] * 65
         self._completions = False
@@ -340,27 +344,27 @@ class _Tally:
             return
         counts = self._counts[kind]
         counts.count += 1
-        if self._goes_on.get(source) == (kind, start) and length:
+        if self._sequential_next.get(source) == (kind, start) and length:
             counts.sequential += 1
-        elif source not in self._goes_on and len(self._goes_on) == MOST_SOURCES:
+        elif source not in self._sequential_next and len(self._sequential_next) == MOST_SOURCES:
             raise Refused(f"the log has commands to more than {MOST_SOURCES} devices or files")
-        self._goes_on[source] = (kind, start + length)
+        self._sequential_next[source] = (kind, start + length)
         if not length:
             return
         counts.bytes += length
         counts.sizes[bucket(length)] += 1
-        for at, size, phase in self._grids:
+        for index, size, phase in self._grids:
             past = (start - phase) % size
             if past:
-                counts.off[at] += 1
-                # Units touched from here, against units that so many bytes need.
+                counts.off[index] += 1
+                # Units touched from here, compared with the units that so many bytes require.
                 if (past + length - 1) // size > (length - 1) // size:
-                    counts.straddling[at] += 1
+                    counts.straddling[index] += 1
 
     def _launch(self, command: tuple[bytes, int]) -> bool:
-        """Takes note that it is in flight; whether that is not the first time."""
-        again = command in self._again
-        self._again.discard(command)
+        """Record that a command is in flight; return whether it was issued before (and requeued)."""
+        reissued = command in self._requeued
+        self._requeued.discard(command)
         source = command[0]
         depth = self._depth.get(source, 0)
         if command not in self._in_flight:
@@ -371,9 +375,9 @@ class _Tally:
             self._in_flight.add(command)
             depth += 1
             self._depth[source] = depth
-        if not again:
+        if not reissued:
             self._depths[bucket(depth)] += 1
-        return again
+        return reissued
 
     def complete(self, source: bytes, start: int) -> None:
         self._completions = True
@@ -383,8 +387,8 @@ class _Tally:
         command = (source, start)
         if command in self._in_flight:
             self._land(command)
-            if len(self._again) < MOST_IN_FLIGHT:
-                self._again.add(command)
+            if len(self._requeued) < MOST_IN_FLIGHT:
+                self._requeued.add(command)
 
     def _land(self, command: tuple[bytes, int]) -> None:
         if command in self._in_flight:
@@ -394,7 +398,7 @@ class _Tally:
     def pattern(self, moment: Moment) -> Pattern:
         rows = tuple(self._row(kind) for kind in Kind if self._counts[kind].count)
         depths = _trimmed(self._depths) if self._completions else None
-        return Pattern(moment, len(self._goes_on), rows, depths)
+        return Pattern(moment, len(self._sequential_next), rows, depths)
 
     def _row(self, kind: Kind) -> Row:
         counts = self._counts[kind]
@@ -407,6 +411,6 @@ class _Tally:
 
 
 def _trimmed(counts: Sequence[int]) -> Buckets:
-    """Without the empty buckets at the end."""
+    """Return the buckets without the empty ones at the end."""
     last = max((index for index, count in enumerate(counts) if count), default=-1)
     return tuple(counts[: last + 1])

@@ -1,1 +1,1 @@
-"""Arrays: which members, which chunk, which steps; and the steps applied."""
+"""Arrays: plan members, chunks and steps, and apply the steps."""

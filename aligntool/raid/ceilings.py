@@ -1,6 +1,6 @@
-"""The bandwidth that no array can exceed: what the way to the drives and the drives themselves let through.
+"""The bandwidth ceiling of an array, set by the links to its drives and by the drives themselves.
 
-It needs no goal: an array that exists has a ceiling as well.
+It needs no goal: a running array has a ceiling as well.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from aligntool.units import format_rate
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The narrowest place on the way to one drive, or the drive itself."""
+    """The narrowest link on the path to a drive, or the drive itself."""
 
     bandwidth: int
     what: str
@@ -22,7 +22,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class DriveRate:
-    """What one drive does alone with large requests in order, bytes per second; None: not known."""
+    """Sequential rates of one drive alone, in bytes per second; None if unknown."""
 
     read: int | None
     write: int | None
@@ -30,26 +30,26 @@ class DriveRate:
 
 
 Rates = Mapping[str, DriveRate]
-"""By the disk's name."""
+"""Rates by disk name."""
 
 _NO_RATES: Rates = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """Bytes per second. None: neither a link on the way nor the drive's own rate is known."""
+    """Rates in bytes per second; None if neither a link on the path nor the drive's own rate is known."""
 
     read: int | None
     write: int | None
-    binds: str  # what has to get faster for the array to read faster
-    unknown: tuple[str, ...] = ()  # drives whose path is not known
-    alone: int | None = None  # one sequential reader, where that is less than `read`
-    binds_write: str = ""  # what has to get faster for the array to write faster
-    rates: bool = False  # drives' own rates were looked at
+    binds: str  # the bottleneck for reads
+    unknown: tuple[str, ...] = ()  # drives whose links are unknown
+    alone: int | None = None  # rate of one sequential reader, if it is less than `read`
+    binds_write: str = ""  # the bottleneck for writes
+    rates: bool = False  # drives' own rates were taken into account
 
 
 def known_rates(known: Mapping[str, Sequence[KnownGeometry]]) -> dict[str, DriveRate]:
-    """Return the rates in bytes per second from the drive database; the first row that says something counts."""
+    """Return the rates in bytes per second from the drive database: of the first row of each drive that has any."""
     rated = ((name, [row for row in rows if row.read_rate or row.write_rate]) for name, rows in known.items())
     firsts = ((name, rows[0]) for name, rows in rated if rows)
     return {name: DriveRate(row.read_rate, row.write_rate, f"{row.source}: {row.row}") for name, row in firsts}
@@ -58,39 +58,41 @@ def known_rates(known: Mapping[str, Sequence[KnownGeometry]]) -> dict[str, Drive
 def ceiling(
     disks: Sequence[Disk], uplinks: Sequence[Uplink], level: Level, layout: str, rates: Rates = _NO_RATES
 ) -> Ceiling:
-    """Return the ceiling of an array of these drives. A member counts as often as it is named."""
-    links = {disk.name: lane for disk in disks if (lane := narrowest(disk))}
+    """Return the ceiling of an array of these drives. A drive that is listed twice counts as two members."""
+    links = {disk.name: link for disk in disks if (link := narrowest(disk))}
     shared = [uplink for uplink in uplinks if uplink.bandwidth and any(disk.name in uplink.members for disk in disks)]
     reading = dict(_with_drives(links, disks, {name: (one.read, one.by) for name, one in rates.items()}))
     writing = dict(_with_drives(links, disks, {name: (one.write, one.by) for name, one in rates.items()}))
     unknown = tuple(disk.name for disk in disks if disk.name not in links)
-    each, binds = _slowest(reading, shared, disks)
+    member_rate, binds = _slowest(reading, shared, disks)
     write_each, binds_write = _slowest(writing, shared, disks)
     count, alone = len(disks), None
-    read = None if each is None else count * each
+    read = None if member_rate is None else count * member_rate
     write = None if write_each is None else (count - level.parity) * write_each // copies_of(level, count, layout)
     if level.word == "raid1":
-        # Mirrors read independently: each as fast as its own way lets it. All of them are written.
+        # Mirrors are read independently, each at the rate of its own path. Every write goes to all of them.
         read = _together(reading, shared, disks) if all(disk.name in reading for disk in disks) else None
-        alone = max((lane.bandwidth for lane in reading.values()), default=None)
+        alone = max((link.bandwidth for link in reading.values()), default=None)
     return Ceiling(read, write, binds, unknown, alone, binds_write, bool(rates))
 
 
 def _with_drives(
     links: Mapping[str, Lane], disks: Sequence[Disk], rates: Mapping[str, tuple[int | None, str]]
 ) -> Iterator[tuple[str, Lane]]:
-    """Yield each drive's narrowest place, where the drive itself may be that."""
+    """Yield the bottleneck of each drive: its narrowest link, or the drive itself if it is slower."""
     for disk in disks:
-        link, (own, by) = links.get(disk.name), rates.get(disk.name, (None, ""))
-        if own and (link is None or own < link.bandwidth):
-            yield disk.name, Lane(own, f"{disk.name} itself ({format_rate(own)}, {by})")
+        link, (rate, source) = links.get(disk.name), rates.get(disk.name, (None, ""))
+        if rate and (link is None or rate < link.bandwidth):
+            yield disk.name, Lane(rate, f"{disk.name} itself ({format_rate(rate)}, {source})")
         elif link:
             yield disk.name, link
 
 
-def _slowest(lanes: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequence[Disk]) -> tuple[int | None, str]:
-    """A stripe loads all members alike: each gets the same part of what they share, and the slowest binds all."""
-    limits = [(lane.bandwidth, lane.what) for lane in lanes.values()]
+def _slowest(links: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequence[Disk]) -> tuple[int | None, str]:
+    """Return the bandwidth of the slowest member and its bottleneck. A stripe loads all members equally: each gets the
+    same share of a common uplink, and the slowest limits all.
+    """
+    limits = [(link.bandwidth, link.what) for link in links.values()]
     for uplink in shared:
         rate, below = uplink.bandwidth or 0, [disk.name for disk in disks if disk.name in uplink.members]
         words = f"{uplink.name} ({format_rate(rate)}, {uplink.source}), shared by {', '.join(below)}"
@@ -99,13 +101,15 @@ def _slowest(lanes: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequenc
 
 
 def narrowest(disk: Disk) -> Lane | None:
-    """Of several paths the widest counts; what it shares with other drives is not looked at here."""
-    size = attrgetter("bandwidth")
-    ways = [min(lanes, key=size) for path in disk.links if (lanes := tuple(_lanes(disk, path)))]
-    return max(ways, key=size, default=None)
+    """Return the narrowest link to a drive, of several paths on the widest one; links shared with other drives count
+    as if unshared.
+    """
+    bandwidth = attrgetter("bandwidth")
+    bottlenecks = [min(links, key=bandwidth) for path in disk.links if (links := tuple(_links(disk, path)))]
+    return max(bottlenecks, key=bandwidth, default=None)
 
 
-def _lanes(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Lane]:
+def _links(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Lane]:
     yield from (Lane(hop.bandwidth, hop_words(disk, hop)) for hop in path if hop.bandwidth)
     for hop in path:
         if hop.hidden_bandwidth:
@@ -113,35 +117,39 @@ def _lanes(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Lane]:
 
 
 def hop_words(disk: Disk, hop: LinkHop) -> str:
-    """ "the link of nvme0n1 at 0000:01:00.0, 8 GT/s x2"."""
+    """Return the link in words: "the link of nvme0n1 at 0000:01:00.0, 8 GT/s x2"."""
     speed = f", {hop.speed_gts:g} GT/s x{hop.width}" if hop.speed_gts and hop.width else ""
     return f"the link of {disk.name} at {hop.address}{speed}"
 
 
-def _together(lanes: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequence[Disk]) -> int:
-    """All of them at once, each group under one uplink no faster than it. Nested uplinks: the narrowest one first."""
-    left = {disk.name: lanes[disk.name].bandwidth for disk in disks if disk.name in lanes}
-    for uplink in sorted(shared, key=lambda each: len(each.members)):
-        below = [name for name in left if name in uplink.members]
-        total = sum(left[name] for name in below)
+def _together(links: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequence[Disk]) -> int:
+    """Return the bandwidth of all drives at once; those below an uplink together get no more than it has. Of nested
+    uplinks the one with the fewest drives is applied first.
+    """
+    rates = {disk.name: links[disk.name].bandwidth for disk in disks if disk.name in links}
+    for uplink in sorted(shared, key=lambda uplink: len(uplink.members)):
+        below = [name for name in rates if name in uplink.members]
+        total = sum(rates[name] for name in below)
         if total > (uplink.bandwidth or 0):
             for name in below:
-                left[name] = left[name] * (uplink.bandwidth or 0) // total
-    return sum(left.values())
+                rates[name] = rates[name] * (uplink.bandwidth or 0) // total
+    return sum(rates.values())
 
 
-def ceiling_words(found: Ceiling) -> tuple[str, ...]:
-    """Sentences, for a plan's notes and for whoever shows an array."""
-    if found.read is None and found.write is None:
+def ceiling_words(bound: Ceiling) -> tuple[str, ...]:
+    """Return the ceiling in sentences, for the notes of a plan and the display of an array."""
+    if bound.read is None and bound.write is None:
         return ("no bandwidth ceiling is known: no link of these drives can be seen",)
-    read, write = ("not known" if rate is None else format_rate(rate) for rate in (found.read, found.write))
-    who = "the links and the drives carry" if found.rates else "the links carry"
-    said = [f"{who} at most {read} reading ({found.binds} binds) and {write} writing ({found.binds_write} binds)"]
-    if found.binds_write in ("", found.binds):
-        said = [f"{who} at most {read} reading and {write} writing; {found.binds} binds"]
-    if found.alone:
-        most = format_rate(found.alone)
-        said.append(f"one sequential reader of a RAID1 gets one drive, at most {most}; several get more")
-    if found.unknown:
-        said.append(f"the links of {', '.join(found.unknown)} are not known, so the ceiling may be lower")
-    return tuple(said)
+    read, write = ("not known" if rate is None else format_rate(rate) for rate in (bound.read, bound.write))
+    carriers = "the links and the drives carry" if bound.rates else "the links carry"
+    sentences = [
+        f"{carriers} at most {read} reading ({bound.binds} binds) and {write} writing ({bound.binds_write} binds)"
+    ]
+    if bound.binds_write in ("", bound.binds):
+        sentences = [f"{carriers} at most {read} reading and {write} writing; {bound.binds} binds"]
+    if bound.alone:
+        most = format_rate(bound.alone)
+        sentences.append(f"one sequential reader of a RAID1 gets one drive, at most {most}; several get more")
+    if bound.unknown:
+        sentences.append(f"the links of {', '.join(bound.unknown)} are not known, so the ceiling may be lower")
+    return tuple(sentences)

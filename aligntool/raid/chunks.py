@@ -1,4 +1,4 @@
-"""Choose a chunk, and say why. docs/raid.md has the source of each rule. Sizes in bytes."""
+"""Recommend and judge chunk sizes, with reasons. docs/raid.md has the source of each rule. Sizes are bytes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ HALF_MIB = MIB // 2
 
 
 class Evidence(StrEnum):
-    """How well something is known, the strongest first."""
+    """How well a rule is supported, the strongest evidence first."""
 
     REPORTED = "reported"  # by these drives
     MEASURED = "measured here"
@@ -34,7 +34,7 @@ class Rule:
     sentence: str
     evidence: Evidence
     kept: bool
-    conflict: str = ""  # the rule that this one gives way to: no chunk keeps both
+    conflict: str = ""  # the rule that takes precedence: no chunk keeps both
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ChunkAdvice:
 
 @dataclass(frozen=True, slots=True)
 class Stripes:
-    """What a chunk has to fit."""
+    """The properties of an array that its chunk has to fit."""
 
     level: Level
     data: int  # members' worth of data in a full stripe
@@ -57,7 +57,7 @@ class Stripes:
     units: tuple[Grid, ...] = ()  # of the members: pages, mapping units, sectors
 
 
-_Words = tuple[int, str, Evidence]
+_Reason = tuple[int, str, Evidence]
 
 _NOT_SLOWER = (
     "mdadm's own default: smaller chunks were slower or no faster on emulated drives, no comparison on real"
@@ -68,7 +68,7 @@ _SHORTER = (
     "chunk than mdadm's 512KiB was slower or no faster, and `aligntool raid tune` measures yours"
 )
 
-_STRIPED: dict[str, _Words] = {
+_STRIPED: dict[str, _Reason] = {
     "general": (HALF_MIB, "mdadm's own default; no comparison on NVMe drives is published", Evidence.RULE),
     "boot": (HALF_MIB, "booting is small reads one at a time, which no chunk of 64KiB and more splits", Evidence.RULE),
     "database": (HALF_MIB, _NOT_SLOWER, Evidence.RULE),
@@ -76,7 +76,7 @@ _STRIPED: dict[str, _Words] = {
     "lsm": (MIB, "written and compacted in long runs; ScyllaDB's own setup uses 1MiB", Evidence.PUBLISHED),
     "vm": (256 * KIB, "guests mix small and large requests; between the two", Evidence.RULE),
 }
-_PARITY: dict[str, _Words] = {
+_PARITY: dict[str, _Reason] = {
     "general": (128 * KIB, "a full stripe that fits one request is written without reading", Evidence.RULE),
     "boot": (64 * KIB, "booting is small reads one at a time, which no chunk of 64KiB and more splits", Evidence.RULE),
     "database": (HALF_MIB, _NOT_SLOWER, Evidence.RULE),
@@ -87,7 +87,7 @@ _PARITY: dict[str, _Words] = {
 
 
 def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
-    """Return the recommended chunk in bytes, the reason, and how well it is known."""
+    """Return the recommended chunk in bytes, the reason, and its evidence."""
     if not stripes.level.striped:
         return ChunkAdvice(None, "every member holds everything, so there is no chunk", Evidence.PUBLISHED)
     size, reason, evidence = (_PARITY if stripes.level.parity else _STRIPED)[stripes.workload]
@@ -100,13 +100,13 @@ def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
         if reason == _NOT_SLOWER:
             reason = _SHORTER
     if size < least:
-        _, what, evidence = _binding_floor(stripes)
-        size, reason = least, f"the least that the rules allow: {what}"
+        _, floor, evidence = _binding_floor(stripes)
+        size, reason = least, f"the least that the rules allow: {floor}"
     return ChunkAdvice(size, reason, evidence)
 
 
 def judge_chunk(chunk: int, stripes: Stripes) -> Iterator[Rule]:
-    """Yield every rule that a chunk should keep, and whether this one does."""
+    """Yield every rule for chunks, and whether this chunk keeps it."""
     yield Rule(
         f"at least {format_size(LEAST)}: with 4KiB a database on four NVMe drives did 0.79 of the work of one drive "
         "(published); what lies between is not measured",
@@ -134,14 +134,12 @@ def _multiple_of(unit: Grid) -> str:
 
 
 def least_chunk(stripes: Stripes) -> int:
-    """Return the least chunk in bytes: a power of two that is below none of the floors; what is not a power of two
-    among them does not count.
-    """
+    """Return the least chunk in bytes: the largest floor, rounded up to a power of two, and at most LARGEST."""
     return 1 << (min(_binding_floor(stripes)[0], LARGEST) - 1).bit_length()
 
 
-def _binding_floor(stripes: Stripes) -> _Words:
-    """The largest of the floors, in words."""
+def _binding_floor(stripes: Stripes) -> _Reason:
+    """Return the largest lower bound of the chunk, with its reason and evidence."""
     floors = [(LEAST, f"at least {format_size(LEAST)}", Evidence.RULE)]
     floors += [(unit.size, _multiple_of(unit), _STRENGTH.get(unit.source, Evidence.RULE)) for unit in stripes.units]
     if stripes.workload == "database":

@@ -1,4 +1,4 @@
-"""Command lines and steps that make arrays and file systems."""
+"""Commands and steps that create arrays and file systems."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,23 +14,23 @@ from aligntool.raid.members import METADATA, Placed
 from aligntool.steps import DataArea, MakeArray, MakeFileSystem, SystemStep
 from aligntool.units import GIB, KIB, MIB, align_down, format_size
 
-# `mdadm --create`, with every value in it, so that neither its defaults nor its questions decide.
+# `mdadm --create` with every value given, so that nothing depends on its defaults or on its questions.
 #
-# The defaults of mdadm differ between its versions: before 4.4 a bitmap came by itself on members over 100 GiB, since
-# then it asks, and a script without a terminal gets none (mdadm.c, "To optimize recovery speed").
+# The defaults differ between versions of mdadm: before 4.4 members over 100 GiB got a bitmap by default; since then
+# mdadm asks, and a script without a terminal gets none (mdadm.c, "To optimize recovery speed").
 
-ANY_CHUNK = 64 * KIB  # what the size of a RAID1 is rounded to
+ANY_CHUNK = 64 * KIB  # the size of a RAID1 is rounded to this
 BITMAP_CHUNK = 64 * MIB  # mdadm's own
 PARITY_BITMAP_CHUNK = GIB
 BITMAP_HEADER = 256  # bytes: sizeof(bitmap_super_t)
-# super1.c, choose_bm_space: on members from that size on, so much; on smaller ones the last.
+# super1.c, choose_bm_space: (least size of the member, room for its bitmap); BITMAP_ROOM on smaller members.
 BITMAP_ROOMS = ((200 * GIB + 64 * KIB, 128 * KIB), (8 * GIB + 8 * KIB, 64 * KIB))
 BITMAP_ROOM = 4 * KIB
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayGeometry:
-    """An array, decided. Sizes in bytes."""
+    """The geometry of a planned array. Sizes in bytes."""
 
     device: str
     level: Level
@@ -38,7 +38,7 @@ class ArrayGeometry:
     chunk: int | None
     bitmap: str
     offset: int
-    each: int  # what every member gives
+    each: int  # bytes used of every member
     size: int  # of the array
     data: int  # members' worth of data in a full stripe
     flash: bool  # all of its members are
@@ -52,16 +52,16 @@ def array_device(goal: RaidGoal) -> str:
 def geometry_of(
     goal: RaidGoal, level: Level, layout: str, chunk: int | None, placed: Sequence[Placed], offset: int
 ) -> ArrayGeometry:
-    """`each` is what is left of the smallest member, in whole chunks."""
-    each = align_down(min(member.extent.length for member in placed) - (offset or METADATA), chunk or ANY_CHUNK)
+    """Return the geometry. Each member contributes what remains of the smallest one, in whole chunks."""
+    length = align_down(min(member.extent.length for member in placed) - (offset or METADATA), chunk or ANY_CHUNK)
     bitmap = goal.bitmap or ("internal" if level.redundant else "none")
-    size = capacity(level, len(placed), layout, each)
-    data, flash = data_members(level, len(placed), layout), all(is_flash(one.member.disk) for one in placed)
-    return ArrayGeometry(array_device(goal), level, layout, chunk, bitmap, offset, each, size, data, flash)
+    size = capacity(level, len(placed), layout, length)
+    data, flash = data_members(level, len(placed), layout), all(is_flash(place.member.disk) for place in placed)
+    return ArrayGeometry(array_device(goal), level, layout, chunk, bitmap, offset, length, size, data, flash)
 
 
 def make_array(goal: RaidGoal, geometry: ArrayGeometry, members: tuple[str, ...]) -> MakeArray:
-    """Return the step that makes the array. A RAID0 takes all of its members: its data has no length."""
+    """Return the step that creates the array. A RAID0 uses its members whole, so its data area has no length."""
     level = geometry.level
     bitmap = bitmap_chunk(geometry) if level.redundant and geometry.bitmap == "internal" else None
     data = DataArea(geometry.offset, geometry.each if level.redundant else None)
@@ -70,7 +70,9 @@ def make_array(goal: RaidGoal, geometry: ArrayGeometry, members: tuple[str, ...]
 
 
 def create_command(step: MakeArray, *, assume_clean: bool = False) -> tuple[str, ...]:
-    """mdadm(8). `--homehost=any`: the array is at home on every machine, whatever name the initramfs knows it by."""
+    """Return the mdadm(8) command. With `--homehost=any` every machine treats the array as its own, whatever host name
+    the initramfs has.
+    """
     words = ["mdadm", "--create", step.device, "--run", f"--level={step.level.removeprefix('raid')}"]
     words += [f"--raid-devices={len(step.members)}"]
     words += [f"--chunk={step.chunk // KIB}K"] if step.chunk else []
@@ -88,18 +90,17 @@ def create_command(step: MakeArray, *, assume_clean: bool = False) -> tuple[str,
 
 
 def tuning_command(step: MakeArray) -> tuple[str, ...]:
-    """Return the command for an array that only a sweep uses: without a first resynchronisation.
+    """Return the command for the test array of a sweep: without an initial resynchronisation.
 
-    The parity that it would write is written to nothing that anybody reads, and while one runs every write to RAID5 and
-    RAID6 is a reconstruction (raid5.c, handle_stripe_dirtying), which is not what the array does for the rest of its
-    life.
+    The parity that it would write protects no data that is ever read, and while it runs every write to RAID5 and RAID6
+    is a reconstruct-write (raid5.c, handle_stripe_dirtying), unlike in normal operation.
     """
     return create_command(step, assume_clean=LEVELS[step.level].redundant)
 
 
 def bitmap_chunk(geometry: ArrayGeometry) -> int:
-    """Return how many bytes one bit of the bitmap stands for; no more than a member gives, and no less than mdadm has
-    room for.
+    """Return the bytes per bit of the bitmap; no more than each member contributes, and no less than mdadm has room
+    for.
     """
     wanted = PARITY_BITMAP_CHUNK if geometry.level.parity else BITMAP_CHUNK
     while wanted > geometry.each and wanted > MIB:
@@ -108,10 +109,10 @@ def bitmap_chunk(geometry: ArrayGeometry) -> int:
 
 
 def least_bitmap_chunk(geometry: ArrayGeometry) -> int:
-    """Return the least bytes a bit that mdadm accepts; below that it stops with "Given bitmap chunk size not supported"
-    (super1.c, add_internal_bitmap1).
+    """Return the fewest bytes per bit that mdadm accepts; with fewer it stops with "Given bitmap chunk size not
+    supported" (super1.c, add_internal_bitmap1).
 
-    The bits of a RAID10 cover the array, of the others a member (Create.c).
+    The bits of a RAID10 cover the array, those of other levels a member (Create.c).
     """
     room = next((room for size, room in BITMAP_ROOMS if geometry.each >= size), BITMAP_ROOM)
     most = (room - BITMAP_HEADER) * 8
@@ -122,7 +123,7 @@ def least_bitmap_chunk(geometry: ArrayGeometry) -> int:
 
 
 def consistency_notes(geometry: ArrayGeometry) -> Iterator[str]:
-    """Yield what keeps the members alike after a crash, and what that costs."""
+    """Yield how the members are made consistent after a crash, and what that costs."""
     if not geometry.level.redundant:
         yield f"no bitmap: {geometry.level.title} has nothing to resynchronise"
         return
@@ -133,8 +134,8 @@ def consistency_notes(geometry: ArrayGeometry) -> Iterator[str]:
         if geometry.level.parity:
             cost = "small writes to five NVMe drives fell to less than a hundredth with mdadm's 64MiB a bit, with 1GiB"
             cost += " to half (published, one tester; --bitmap none is the fastest)"
-        each = f"one bit for each {format_size(bitmap_chunk(geometry))}"
-        yield f"an internal bitmap, {each}: after a crash only what was being written is resynchronised; {cost}"
+        resolution = f"one bit for each {format_size(bitmap_chunk(geometry))}"
+        yield f"an internal bitmap, {resolution}: after a crash only what was being written is resynchronised; {cost}"
     if geometry.level.word == "raid5":
         hole = "the write hole (a crash while a member is missing can damage data that was not being written)"
         cost = "costs up to 30 to 40 % of writes and excludes a bitmap (published: the kernel's raid5-ppl.rst)"
@@ -142,24 +143,24 @@ def consistency_notes(geometry: ArrayGeometry) -> Iterator[str]:
     yield "no --assume-clean: nothing proves that the members hold zeros, so the first resynchronisation runs"
 
 
-# The file system on the array: its command with every value, and the options that it is mounted with.
+# The mkfs command of the array's file system, with every value given.
 #
-# Each file system has its own units: mke2fs counts in blocks, mkfs.xfs in bytes and data members, btrfs and swap in
-# nothing.
+# Each mkfs takes stripes in its own units: mke2fs in blocks, mkfs.xfs in bytes and data members; those of btrfs and
+# swap take none.
 
-XFS_LOG_UNIT = 256 * KIB  # the largest; mkfs.xfs falls back to 32KiB above it (xfs_mkfs.c, calc_stripe_factors)
+XFS_LOG_UNIT = 256 * KIB  # the maximum; above it mkfs.xfs falls back to 32KiB (xfs_mkfs.c, calc_stripe_factors)
 XFS_LOG_FALLBACK = 32 * KIB
 BLOCK = 4096
-XFS_INODE = 512  # mkfs.xfs's own with checksums
-XFS_LABEL, EXT_LABEL = 12, 16  # longest names, in bytes
+XFS_INODE = 512  # the default of mkfs.xfs with checksums
+XFS_LABEL, EXT_LABEL = 12, 16  # longest labels, in bytes
 
 
 def file_system_step(goal: RaidGoal, geometry: ArrayGeometry) -> MakeFileSystem | None:
-    """Return the step that makes the goal's file system; None for none.
+    """Return the step that makes the goal's file system, or None if the goal has none.
 
-    Options: mkfs.xfs(8), mke2fs(8), mkfs.btrfs(8), mkswap(8). Forced: an array on drives that held one before begins
-    at the same byte, so what was on that one shows through, and mkfs would refuse or ask. The array is new; what its
-    members held was judged before.
+    Options: mkfs.xfs(8), mke2fs(8), mkfs.btrfs(8), mkswap(8). Forced, because the data of an array on drives that held
+    one before begin at the same byte: the old content shows through, and mkfs would refuse or ask. The array is new;
+    the content of its members was checked before.
     """
     uuid, options = goal.filesystem_uuid, tuple[str, ...]()
     match goal.filesystem:
@@ -177,7 +178,7 @@ def file_system_step(goal: RaidGoal, geometry: ArrayGeometry) -> MakeFileSystem 
 
 
 def mkfs_of(kind: str) -> str:
-    """Return the program that makes such a file system."""
+    """Return the program that makes a file system of this kind."""
     return {"swap": "mkswap", "vfat": "mkfs.fat"}.get(kind, f"mkfs.{kind}")
 
 
@@ -188,7 +189,7 @@ def _xfs(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
     if geometry.chunk:
         yield from ("-d", f"su={geometry.chunk},sw={geometry.data}")
         log.append(f"su={log_unit(geometry.chunk)}")
-    else:  # else mkfs.xfs takes what md passes on from its members, which are not stripes
+    else:  # otherwise mkfs.xfs uses the I/O sizes that md passes on from its members, which are not stripes
         yield from ("-d", "noalign")
     if log:
         yield from ("-l", ",".join(log))
@@ -206,13 +207,13 @@ def _ext4(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
         yield from ("-I", str(goal.inode_size))
     chunk = geometry.chunk or 0
     width = chunk * geometry.data // block if has_width(geometry) else 0
-    # Both are said: for what is not, mke2fs takes what the device reports, before 1.47.3 the width on flash as well.
+    # Both are given: for an omitted value mke2fs takes what the device reports, before 1.47.3 the width on flash too.
     yield from ("-E", f"stride={chunk // block},stripe_width={width}")
 
 
 def has_width(geometry: ArrayGeometry) -> bool:
-    """A stripe width makes ext4 collect whole stripes, which saves reads on parity and seeks on disks that turn; on
-    flash without parity it only makes its allocator slower (mke2fs.c, "set_raid_stripe").
+    """Return whether ext4 gets a stripe width. It makes ext4 collect whole stripes, which saves reads on parity levels
+    and seeks on rotating disks; on flash without parity it only slows the allocator (mke2fs.c, "set_raid_stripe").
     """
     return bool(geometry.level.parity) or not geometry.flash
 
@@ -240,22 +241,22 @@ def filesystem_notes(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
         yield f"most machines refuse to mount blocks of {format_size(goal.block_size)}: their memory pages are smaller"
 
 
-# The members of a running array, one after the other. Each step runs its commands in their order, and none of what is
+# The members of a running array, one after the other. Each step runs its commands in order, and skips those that are
 # done already.
 
 
 def member_commands(step: steps.MemberStep) -> tuple[tuple[str, ...], ...]:
-    """Return the commands of a step, as they are shown; `table_script` is what sfdisk reads."""
+    """Return the commands of a step, as a plan shows them; sfdisk reads the output of `table_script`."""
     match step:
         case steps.CheckArray(_, path):
             return (("mdadm", "--action=check", path),)
         case steps.TakeOutMember(_, path, device, spare):
-            leave = ("--replace", device, "--with", spare) if spare else ("--fail", device)
-            return (("mdadm", path, *leave), ("mdadm", path, "--remove", device))
+            replace = ("--replace", device, "--with", spare) if spare else ("--fail", device)
+            return (("mdadm", path, *replace), ("mdadm", path, "--remove", device))
         case steps.FormatMember():
-            # Format NVM itself, because `nvme format` also sets a buffer size, which fails on a disk that is held
-            # exclusively. Dword 10: LBAF in bits 3:0 and 13:12, no secure erase, no protection information. The kernel
-            # refuses another namespace's number.
+            # The Format NVM command itself, because `nvme format` also sets a buffer size, which fails on a disk that
+            # is opened exclusively. Dword 10: LBAF in bits 3:0 and 13:12, no secure erase, no protection information.
+            # The kernel refuses the number of another namespace.
             disk, form_number = step.disk.path, step.format_after & 0xF | step.format_after >> 4 << 12
             words = ("--opcode=0x80", f"--namespace-id={step.namespace}", f"--cdw10={form_number}", "--timeout=600000")
             form = ("nvme", "admin-passthru", disk, *words)
@@ -266,23 +267,23 @@ def member_commands(step: steps.MemberStep) -> tuple[tuple[str, ...], ...]:
 
 
 def table_script(step: steps.FormatMember) -> str:
-    """Return the table for sfdisk: the entries with their GUIDs, in sectors of the new size."""
+    """Return the sfdisk script of the table: the entries with their GUIDs, in sectors of the new size."""
     size = step.block_after
     lines = ["label: gpt", f"label-id: {step.disk.disk_id}", f"first-lba: {table_sizes(size)[0] // size}"]
     for entry, uuid in zip(step.entries, step.uuids, strict=True):
-        place = f"start={entry.extent.start // size}, size={entry.extent.length // size}"
+        extent = f"start={entry.extent.start // size}, size={entry.extent.length // size}"
         name = f', name="{entry.name}"' if entry.name else ""
-        lines.append(f"{entry.number} : {place}, type={entry.type_code}, uuid={uuid}{name}")
+        lines.append(f"{entry.number} : {extent}, type={entry.type_code}, uuid={uuid}{name}")
     return "\n".join(lines) + "\n"
 
 
-# The programs that the steps run: the command of each, and what it is for.
+# The command that each step runs, and its purpose.
 
 ProgramStep = MakeArray | MakeFileSystem | SystemStep
 
 
 def command_of(step: ProgramStep) -> tuple[str, ...]:
-    """Return the command of a step: what is shown, and what is run."""
+    """Return the command of a step, which plans show and applying runs."""
     if isinstance(step, MakeArray):
         return create_command(step)
     if isinstance(step, MakeFileSystem):
@@ -291,12 +292,13 @@ def command_of(step: ProgramStep) -> tuple[str, ...]:
 
 
 def reencrypt_command(step: steps.ReencryptSectors, *, resume: bool = False) -> tuple[str, ...]:
-    """Return the command without its device. The key stays, and with it every key slot and token; a journal of the data
-    needs no drive that writes sectors whole, which checksums do. The device is never one that is open (see steps_luks).
+    """Return the command without its device. The key is kept, and with it every key slot and token. Resilience by a
+    journal of the data needs no atomic sector writes of the drive, as checksums would. The device is never an active
+    one (see steps_luks).
     """
-    what = ("--resume-only",) if resume else ("--sector-size", str(step.after), "--keep-key")
+    action = ("--resume-only",) if resume else ("--sector-size", str(step.after), "--keep-key")
     words = ("--resilience", "journal", "--force-offline-reencrypt", "--progress-json", "--progress-frequency", "1")
-    return ("cryptsetup", "reencrypt", "--batch-mode", *what, *words, "--key-file", "-")
+    return ("cryptsetup", "reencrypt", "--batch-mode", *action, *words, "--key-file", "-")
 
 
 def purpose_of(step: SystemStep) -> str:
@@ -314,9 +316,9 @@ def programs_of(step: ProgramStep) -> tuple[str, ...]:
 def _purpose_and_command(step: SystemStep) -> tuple[str, tuple[str, ...]]:
     match step:
         case steps.SetPartitionType(disk, partition, type_code):
-            # The kernel keeps no types, and reading the table again would fail while another partition is in use.
-            quiet = ("sfdisk", "--no-tell-kernel", "--part-type", disk, str(partition), type_code)
-            return f"give partition {partition} of {disk} the type of a member", quiet
+            # The kernel stores no types, and rereading the table would fail while another partition is in use.
+            command = ("sfdisk", "--no-tell-kernel", "--part-type", disk, str(partition), type_code)
+            return f"give partition {partition} of {disk} the type of a member", command
         case steps.RebuildInitramfs(maker):
             return "rebuild every initramfs", MAKERS[maker].rebuild
         case steps.CheckInitramfs(maker, uuid):

@@ -1,4 +1,4 @@
-"""Plan what changes encryption in its place: a LUKS2 in sectors as large as the drive's."""
+"""Plan the re-encryption of LUKS2 in place, with sectors as large as the drive's."""
 
 from collections.abc import Iterator, Sequence
 from math import ceil
@@ -17,29 +17,30 @@ from aligntool.units import format_size
 
 _BACKUP = "a backup of the header from before must not be restored any more; cryptsetup luksHeaderBackup makes another"
 _MD = "chunk and data offset of md stay, because a power cut meanwhile would lose data: aligntool explain AT603"
-# Bytes a second: each is read, written to cryptsetup's journal, and written to its place.
+# Bytes per second: every byte is read, written to cryptsetup's journal, and written to its place.
 _ROTATIONAL, _FLASH = 20 * 10**6, 100 * 10**6
 
 
 def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
-    """Return the plan that gives every LUKS2 on these partitions (none: on all) sectors of the drive's size; without
-    steps where each has them. Raises Refused with every reason.
+    """Return the plan that gives every LUKS2 on these partitions (empty: on all) sectors of the drive's size. It has no
+    steps if each has them already. Raises Refused with every reason.
     """
     disk = judged.disk
     sector, found = small_sectors(judged, partitions)
     reasons = [reason for part, layer in found for reason in _unfit(disk, part, layer, sector)]
-    there = {part.number for part in disk.partitions}
-    for number in (one for one in partitions if one not in there):
+    existing = {part.number for part in disk.partitions}
+    for number in (wanted for wanted in partitions if wanted not in existing):
         text = f"there is no partition {number} on {disk.name}"
         reasons.append(Refusal("no-partition", f"partition {number}", text, next_command(disk, "audit")))
     if found:
-        # One that is being re-encrypted is looked at by cryptsetup: it may be this very change, without its record.
+        # cryptsetup looks at a LUKS2 that is being re-encrypted: it may be this very change, without its record.
         begun = {f"partition {part.number}" for part, layer in found if (layer.unclean or "").startswith(REENCRYPTING)}
-        against = [one for each in partition_reasons(disk, [part for part, _ in found]).values() for one in each]
-        against = [one for one in against if one.code != "unclean" or one.subject not in begun]
+        by_partition = partition_reasons(disk, [part for part, _ in found])
+        against = [reason for group in by_partition.values() for reason in group]
+        against = [reason for reason in against if reason.code != "unclean" or reason.subject not in begun]
         reasons = [*disk_reasons(judged, None), *against, *reasons]
     refuse(reasons)
-    done = tuple(
+    planned = tuple(
         ReencryptSectors(part.number, part.extent, layer.uuid or "", layer.data_unit or 0, sector)
         for part, layer in found
     )
@@ -48,28 +49,28 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
     cost = Estimate(total, ceil(total / rate) if disk.rotational is not None else None)
     goal = f"LUKS2 in sectors of {format_size(sector)}"
     notes = (*_notes(found), *([_MD] if disk.array else []))
-    return Plan("layers", steps.subject(disk), goal, (), done, (_BACKUP,) * bool(found), notes, cost)
+    return Plan("layers", steps.subject(disk), goal, (), planned, (_BACKUP,) * bool(found), notes, cost)
 
 
 def _unfit(disk: Disk, part: Partition, layer: Layer, sector: int) -> Iterator[Refusal]:
-    what, start = f"partition {part.number}", layer.data_start
+    subject, start = f"partition {part.number}", layer.data_start
     if layer.version != "LUKS2" or not layer.uuid or start is None:
-        text = f"{what}: {layer.version or 'this header'} has sectors of 512 bytes only"
+        text = f"{subject}: {layer.version or 'this header'} has sectors of 512 bytes only"
         node = f"/dev/{part.node}" if part.node else "PARTITION"
-        yield Refusal("layer-fixed", what, text, f"sudo cryptsetup convert --type luks2 {node}")
+        yield Refusal("layer-fixed", subject, text, f"sudo cryptsetup convert --type luks2 {node}")
         return
     if past := start % sector:
-        text = f"{what}: the data of {layer.version} begin {past} bytes past a boundary of {format_size(sector)}"
-        yield Refusal("layer-fixed", what, text, next_command(disk, "realign"), lasting=False)
+        text = f"{subject}: the data of {layer.version} begin {past} bytes past a boundary of {format_size(sector)}"
+        yield Refusal("layer-fixed", subject, text, next_command(disk, "realign"), lasting=False)
     if over := (part.extent.end - start) % sector:
-        text = f"{what}: the data of {layer.version} end {over} bytes past a whole sector of {format_size(sector)}"
-        yield Refusal("layer-fixed", what, text, next_look(disk))
+        text = f"{subject}: the data of {layer.version} end {over} bytes past a whole sector of {format_size(sector)}"
+        yield Refusal("layer-fixed", subject, text, next_look(disk))
 
 
 def _notes(found: Sequence[tuple[Partition, Layer]]) -> Iterator[str]:
     for part, layer in found:
         size = format_size(part.extent.end - (layer.data_start or 0))
-        yield f"partition {part.number}: {size} of LUKS2 are encrypted anew, by cryptsetup and with the same key"
+        yield f"partition {part.number}: {size} of LUKS2 are re-encrypted by cryptsetup, with the same key"
     if found:
         yield "key slots, passphrases and tokens stay"
         yield "cryptsetup keeps a journal in the header: a power cut loses nothing, and aligntool resume goes on"

@@ -1,4 +1,4 @@
-"""What distinguishes the levels: how many drives they need, what they keep twice, how much of it holds data (md(4))."""
+"""RAID levels: how many members each needs, how many copies it stores, how much of a stripe holds data (md(4))."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ PARITY_LAYOUTS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    word: str  # as mdadm and the kernel write it
+    word: str  # the name that mdadm and the kernel use
     title: str
     least_members: int
     parity: int = 0  # members' worth of every stripe that holds no data
-    striped: bool = True  # there is a chunk
+    striped: bool = True  # it has a chunk
     redundant: bool = True  # a member may fail
 
 
@@ -28,15 +28,18 @@ LEVELS = {
 
 
 def level_of(word: str) -> Level:
-    """Return the level of a running array, also one that aligntool never plans. RAID4 has its parity on one member."""
+    """Return the level of a running array, including levels that aligntool never plans. RAID4 keeps its parity on one
+    member.
+    """
     raid4 = Level("raid4", "RAID4", 3, parity=1)
     other = Level(word, word, 1, striped=False, redundant=False)
     return LEVELS.get(word) or (raid4 if word == "raid4" else other)
 
 
 def layouts_of(level: Level, members: int) -> tuple[str, ...]:
-    """Return the values of `--layout`, the recommended one first; () where there is no choice. RAID10: n near, f far, o
-    offset."""
+    """Return the values of `--layout`, the recommended one first; () if there is no choice. RAID10: n near, f far, o
+    offset.
+    """
     if level.parity:
         return PARITY_LAYOUTS
     if level.word == "raid10":
@@ -46,7 +49,7 @@ def layouts_of(level: Level, members: int) -> tuple[str, ...]:
 
 
 def copies_of(level: Level, members: int, layout: str) -> int:
-    """Return how many copies of every byte the array has, not counting parity."""
+    """Return how many copies of every byte the array stores, not counting parity."""
     if level.word == "raid1":
         return members
     return int(layout[1:]) if level.word == "raid10" and layout[1:].isdigit() else 1
@@ -55,9 +58,9 @@ def copies_of(level: Level, members: int, layout: str) -> int:
 def data_members(level: Level, members: int, layout: str) -> int:
     """Return how many members' worth of a full stripe hold data, at least 1.
 
-    RAID10 whose copies do not divide its members counts all of them, as the kernel's io_opt does
-    (raid10_set_queue_limits), and so does RAID10 in the far and offset layouts, whose copies are none of the near
-    ones that it divides by (raid10.c, setup_geo).
+    For a RAID10 whose number of copies does not divide its number of members all members count, as in the kernel's
+    io_opt (raid10_set_queue_limits). They also all count in the far and offset layouts, because the kernel divides by
+    near copies only (raid10.c, setup_geo).
     """
     if level.word == "raid1":
         return 1

@@ -1,4 +1,4 @@
-"""Measured chunks: loads, statistics, the kept file, whether it applies to an array."""
+"""Chunk measurements: their loads and statistics, the result file, and whether it applies to an array."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,29 +17,29 @@ from aligntool.raid.chunks import LARGEST, ChunkAdvice, Evidence, Stripes
 from aligntool.raid.levels import LEVELS, WORKLOADS
 from aligntool.units import GIB, KIB, MIB, align_down, format_size
 
-# A sweep over chunks -> which one is worth taking, or that there is no difference.
+# Choosing a chunk from the samples of a sweep.
 #
-# It is a pure function, tried on made figures whose answer is known.
+# A pure function, tested on synthetic samples with a known answer.
 #
-# A cell's score is the geometric mean of the rates of its loads, so every load counts alike, whatever its
-# unit. Two chunks are apart when the ranges of their scores over all rounds do not overlap and their medians
-# differ by 3 % at least. Of n rounds without any true difference the ranges lie apart in 2 of C(2n, n) cases:
-# 10 % with three rounds, 0.8 % with five.
+# The score of a cell is the geometric mean of the rates of its loads, so every load has the same weight, whatever its
+# unit. Two chunks are apart if the ranges of their scores over all rounds do not overlap and their medians differ by
+# 3 % at least. If there is no true difference, the ranges of n rounds lie apart in 2 of C(2n, n) cases: 10 % with
+# three rounds, 0.8 % with five.
 
-FEWEST = 3  # rounds from which on two ranges can say something
-WORTH = 1.03  # a smaller difference is no reason to leave the recommendation
+FEWEST = 3  # rounds needed to compare two ranges
+WORTH = 1.03  # a smaller ratio does not justify another chunk than the recommended one
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One load on one array. Bytes per second."""
+    """The result of one load on one array. Rates in bytes per second."""
 
     round: int
     chunk: int = field(metadata={BOUNDS: POSITIVE})
     load: str = field(metadata={WIRE: "shape"})
     read: int
     write: int
-    cpu: float = 0.0  # per cent of one core, of each thread of fio
+    cpu: float = 0.0  # per cent of one core for each thread of fio
 
     @property
     def rate(self) -> int:
@@ -48,7 +48,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A drive, by what does not change with its name."""
+    """A drive, identified by what stays the same when its kernel name changes."""
 
     name: str
     model: str | None
@@ -56,7 +56,7 @@ class Identity:
     wwn: str | None
     size: int | None
     firmware: str | None = None
-    read: int | None = None  # what it did alone, bytes per second
+    read: int | None = None  # its rate alone, bytes per second
     write: int | None = None
 
     @property
@@ -66,7 +66,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What a sweep measured, and of what."""
+    """The samples of a sweep, with the array and the conditions under which they were taken."""
 
     level: str
     layout: str
@@ -74,7 +74,7 @@ class Tuning:
     database_page: int
     bitmap: str
     members: tuple[Identity, ...]
-    span: int  # bytes of the array that the loads stayed in
+    span: int  # bytes at the start of the array that the loads were confined to
     runtime_s: float
     complete: bool
     conditions: tuple[tuple[str, str], ...]  # "kernel", "fio", "aligntool" ...
@@ -82,14 +82,14 @@ class Tuning:
 
 
 class Verdict(StrEnum):
-    KEPT = "kept"  # nothing was clearly faster than the recommended chunk
+    KEPT = "kept"  # no chunk was clearly faster than the recommended one
     CHANGED = "changed"
-    UNKNOWN = "unknown"  # too few whole rounds
+    UNKNOWN = "unknown"  # too few complete rounds
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Score against another chunk's score, round by round."""
+    """The ratio of a chunk's score to another's, over the rounds."""
 
     middle: float
     least: float
@@ -101,18 +101,18 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`chunk` None: nothing can be said."""
+    """The chosen chunk; None if the samples do not suffice."""
 
     verdict: Verdict
     chunk: int | None
     reason: str
     rounds: int
-    against: Mapping[int, Ratio]  # each chunk's score against the recommended one's
-    apart: frozenset[int]  # those of them that differ from it by more than noise
+    against: Mapping[int, Ratio]  # of each chunk to the recommended one
+    apart: frozenset[int]  # chunks that differ from the recommended one by more than noise
 
 
 def choose(samples: Sequence[Sample], recommended: int) -> Choice:
-    """Return the recommended chunk, unless another one is clearly faster."""
+    """Return the recommended chunk, unless another chunk is clearly faster."""
     scores = scores_of(samples)
     rounds = len(next(iter(scores.values()), ()))
     if recommended not in scores or rounds < FEWEST:
@@ -126,25 +126,25 @@ def choose(samples: Sequence[Sample], recommended: int) -> Choice:
     best = max(scores, key=lambda chunk: median(scores[chunk]))
     alike = [chunk for chunk in scores if not is_apart(scores[best], scores[chunk])]
     if recommended in alike:
-        reason = _kept(recommended, against, apart, rounds)
+        reason = _reason_to_keep(recommended, against, apart, rounds)
         return Choice(Verdict.KEPT, recommended, reason, rounds, against, apart)
-    # Of those that nobody can tell from the best, the one that departs least from the recommendation.
-    chunk = min(alike, key=lambda each: (abs(log2(each / recommended)), -median(scores[each])))
+    # Of the chunks that cannot be distinguished from the best, the nearest to the recommended one.
+    chunk = min(alike, key=lambda size: (abs(log2(size / recommended)), -median(scores[size])))
     work = f"{format_size(chunk)} did {against[chunk]} times the work of {format_size(recommended)}"
     reason = f"{work}, which aligntool would take otherwise, in {rounds} rounds"
     return Choice(Verdict.CHANGED, chunk, reason, rounds, against, apart)
 
 
-def _kept(recommended: int, against: Mapping[int, Ratio], apart: frozenset[int], rounds: int) -> str:
+def _reason_to_keep(recommended: int, against: Mapping[int, Ratio], apart: frozenset[int], rounds: int) -> str:
     if not apart:
         return f"no chunk differed from {format_size(recommended)} by more than the noise of {rounds} rounds"
-    told = ", ".join(f"{format_size(each)} {against[each]}" for each in sorted(apart) if against[each].middle < 1)
-    return f"none was clearly faster than {format_size(recommended)} in {rounds} rounds, and slower were: {told}"
+    slower = ", ".join(f"{format_size(size)} {against[size]}" for size in sorted(apart) if against[size].middle < 1)
+    return f"none was clearly faster than {format_size(recommended)} in {rounds} rounds, and slower were: {slower}"
 
 
 def scores_of(samples: Sequence[Sample]) -> dict[int, tuple[float, ...]]:
-    """Return for each chunk the score of every round in which all chunks did all loads; geometric means of bytes per
-    second.
+    """Return for each chunk its score in every complete round, one in which all chunks ran all loads. Scores are
+    geometric means of bytes per second.
     """
     chunks = sorted({sample.chunk for sample in samples})
     loads = {sample.load for sample in samples}
@@ -153,41 +153,41 @@ def scores_of(samples: Sequence[Sample]) -> dict[int, tuple[float, ...]]:
         if sample.rate > 0:
             cells.setdefault((sample.round, sample.chunk), {})[sample.load] = sample.rate
     rounds = sorted({sample.round for sample in samples})
-    whole = [one for one in rounds if all(cells.get((one, chunk), {}).keys() == loads for chunk in chunks)]
-    return {chunk: tuple(exp(fmean(map(log, cells[number, chunk].values()))) for number in whole) for chunk in chunks}
+    complete = [number for number in rounds if all(cells.get((number, chunk), {}).keys() == loads for chunk in chunks)]
+    return {chunk: tuple(exp(fmean(map(log, cells[index, chunk].values()))) for index in complete) for chunk in chunks}
 
 
 def ratio_of(scores: Sequence[float], others: Sequence[float]) -> Ratio:
-    ratios = [one / other for one, other in zip(scores, others, strict=True)]
+    ratios = [score / other for score, other in zip(scores, others, strict=True)]
     return Ratio(median(ratios), min(ratios), max(ratios))
 
 
 def is_apart(faster: Sequence[float], slower: Sequence[float]) -> bool:
-    """Clearly faster: more than noise, and worth it."""
+    """Return whether the first scores are clearly higher: by more than noise, and by a factor of WORTH at least."""
     if min(len(faster), len(slower)) < FEWEST:
         return False
     return min(faster) > max(slower) and median(faster) >= WORTH * median(slower)
 
 
-# What a sweep measured, as a file, and whether it is about this array.
+# The result file of a sweep, and whether it applies to an array.
 #
-# A figure that was measured on other drives, for another level or another workload, is not evidence.
+# A measurement on other drives, for another level or another workload, is not evidence.
 #
 # The file is JSON, described in docs/raid.md, "The result file".
 
 SCHEMA = "aligntool.raid-tune"
 VERSION = 1
-LONGEST = 4 << 20  # bytes of a file
+LONGEST = 4 << 20  # bytes of a result file
 
 
 def tuning_text(tuning: Tuning, verdict: Mapping[str, object] | None = None) -> str:
-    """`verdict` is for readers of the file; aligntool itself judges the samples anew."""
+    """Return the result file. `verdict` is for its readers; aligntool itself evaluates the samples again."""
     body = as_object(tuning) | {"conditions": dict(tuning.conditions)}
     return json.dumps({"schema": SCHEMA, "version": VERSION, **body, "verdict": verdict}, indent=1) + "\n"
 
 
 def parse_tuning(text: str) -> Tuning:
-    """Raises Refused, naming what is wrong."""
+    """Read a result file. Raises Refused with what is wrong in it."""
     try:
         document = load_object(text)
         check_schema(document, SCHEMA, VERSION)
@@ -207,22 +207,22 @@ def _check_tuning(tuning: Tuning) -> None:
 
 
 def why_not_here(tuning: Tuning, disks: Sequence[Disk], goal: RaidGoal, layout: str, bitmap: str) -> tuple[str, ...]:
-    """Every reason why it is not about this array; (): it is."""
-    asked = (
+    """Return every reason why a measurement does not apply to an array; () if it does."""
+    conditions = (
         ("level", LEVELS[tuning.level].title, LEVELS[goal.level].title),
         ("layout", tuning.layout or "none", layout or "none"),
         ("workload", tuning.workload, goal.workload),
         ("bitmap", tuning.bitmap, bitmap),
     )
-    reasons = [f"its {what} was {then}, and here it is {now}" for what, then, now in asked if then != now]
+    reasons = [f"its {name} was {then}, and here it is {now}" for name, then, now in conditions if then != now]
     if tuning.workload == "database" and tuning.database_page != goal.database_page:
         reasons.append(f"its database pages had {tuning.database_page} bytes, and here they have {goal.database_page}")
     then = {member.key: member.name for member in tuning.members}
     now = {identity_of(disk).key: disk.name for disk in disks}
-    strange = [name for key, name in now.items() if key not in then or not any(key)]
-    gone = [name for key, name in then.items() if key not in now]
-    reasons += [f"{', '.join(strange)} took no part in it"] if strange else []
-    reasons += [f"{', '.join(gone)}, as it was called there, is not here"] if gone else []
+    added = [name for key, name in now.items() if key not in then or not any(key)]
+    missing = [name for key, name in then.items() if key not in now]
+    reasons += [f"{', '.join(added)} took no part in it"] if added else []
+    reasons += [f"{', '.join(missing)}, as it was called there, is not here"] if missing else []
     return tuple(reasons)
 
 
@@ -230,14 +230,12 @@ def identity_of(disk: Disk) -> Identity:
     return Identity(disk.name, disk.model, disk.serial, disk.wwn, disk.size, disk.firmware)
 
 
-# A measurement of chunks, brought into the plan of an array.
-#
-# A plan without a measurement does not need to know that there are any.
+# The effect of a measurement on the plan of an array.
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredHere:
-    """`notes` tell what the measurement says, or why it is not used."""
+    """The advice after a measurement, if there is one; `notes` state its result, or why it is not used."""
 
     advice: ChunkAdvice
     notes: tuple[str, ...] = ()
@@ -248,7 +246,7 @@ class MeasuredHere:
 def measured_here(
     goal: RaidGoal, stripes: Stripes, advice: ChunkAdvice, disks: Sequence[Disk], layout: str, bitmap: str
 ) -> MeasuredHere:
-    """Raises Refused for a text that is not a result of `raid tune`."""
+    """Return the advice after the goal's measurement. Raises Refused if that is not a result of `raid tune`."""
     if not goal.measured:
         return MeasuredHere(advice)
     tuning = parse_tuning(goal.measured)
@@ -261,14 +259,14 @@ def measured_here(
         why = "; ".join(reasons) or choice.reason
         return MeasuredHere(advice, (f"the measurement is not used for the chunk: {why}",), rates)
     chosen = ChunkAdvice(choice.chunk, choice.reason, Evidence.MEASURED)
-    return MeasuredHere(chosen, tuple(_figures(tuning, choice, advice.size)), rates, True)
+    return MeasuredHere(chosen, tuple(_result_notes(tuning, choice, advice.size)), rates, True)
 
 
-def _figures(tuning: Tuning, choice: Choice, recommended: int) -> Iterator[str]:
-    words = {chunk: f"{format_size(chunk)} {ratio}" for chunk, ratio in choice.against.items() if chunk != recommended}
-    told = [each if chunk in choice.apart else f"{each}, within the noise" for chunk, each in words.items()]
+def _result_notes(tuning: Tuning, choice: Choice, recommended: int) -> Iterator[str]:
+    ratios = {chunk: f"{format_size(chunk)} {ratio}" for chunk, ratio in choice.against.items() if chunk != recommended}
+    listed = [text if chunk in choice.apart else f"{text}, within the noise" for chunk, text in ratios.items()]
     how = f"the work done against {format_size(recommended)}, median (smallest–largest) of {choice.rounds} rounds"
-    yield f"measured on these drives: {how}: {'; '.join(told) or 'nothing else was tried'}"
+    yield f"measured on these drives: {how}: {'; '.join(listed) or 'nothing else was tried'}"
     if choice.verdict is Verdict.KEPT and not choice.apart:
         yield "the chunk makes no difference here that could be measured"
     if not tuning.complete:
@@ -276,42 +274,41 @@ def _figures(tuning: Tuning, choice: Choice, recommended: int) -> Iterator[str]:
 
 
 def _rates(tuning: Tuning, disks: Sequence[Disk]) -> dict[str, DriveRate]:
-    """What each drive did alone; a drive is the same under whatever level."""
-    by_key = {one.key: one for one in tuning.members if any(one.key) and (one.read or one.write)}
+    """Return the rates of each drive alone; they apply to any level."""
+    by_key = {member.key: member for member in tuning.members if any(member.key) and (member.read or member.write)}
     pairs = ((disk.name, by_key.get(identity_of(disk).key)) for disk in disks)
     return {name: DriveRate(found.read, found.write, "measured here") for name, found in pairs if found}
 
 
-# How a test array of a sweep is known again: by md's name and UUID both.
+# How the test array of a sweep is recognised: by its md name and its UUID together.
 #
-# Every refusal of a member has to know a test array, and no other array may be taken for one.
+# Every check of a member has to recognise a test array, and no other array may be mistaken for one.
 
 TEST_NAME = "aligntool-tune"
 TEST_UUID = "616c6967:6e74756e"  # "aligntun": the first half of every test array's UUID
 
 
 def has_test_array(disk: Disk) -> bool:
-    """Return whether a sweep left a test array on the disk or a partition of it, by md's name and UUID both."""
+    """Return whether a sweep left a test array on the disk or on a partition of it, by md's name and UUID together."""
     layers = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
-    ours = [layer for layer in layers if (layer.label or "").rpartition(":")[2] == TEST_NAME]
-    uuids = [(layer.uuid or "").replace("-", "") for layer in ours if layer.kind == "linux_raid_member"]
+    named = [layer for layer in layers if (layer.label or "").rpartition(":")[2] == TEST_NAME]
+    uuids = [(layer.uuid or "").replace("-", "") for layer in named if layer.kind == "linux_raid_member"]
     return any(uuid.startswith(TEST_UUID.replace(":", "")) for uuid in uuids)
 
 
-# What a sweep over chunks measures: the loads of each workload, the chunks that are tried, and in which
-# order.
+# The design of a sweep: the loads of each workload, the chunks to try, and their order.
 #
 # docs/raid.md, "Measuring the chunk", gives the reason for each choice.
 
-DEFAULT_CHUNK = MIB // 2  # mdadm's own (mdadm.h, DEFAULT_CHUNK)
-SPAN_OF_MEMBER = 4 * GIB  # of each member, unless the user says otherwise
+DEFAULT_CHUNK = MIB // 2  # mdadm's default (mdadm.h, DEFAULT_CHUNK)
+SPAN_OF_MEMBER = 4 * GIB  # of each data member, unless the user gives another span
 _STRIPED = (64 * KIB, 128 * KIB, 256 * KIB, MIB // 2, MIB)
 _PARITY = (32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, MIB // 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One load. `pattern` is fio's word for its option rw; `sync_every`: fsync after so many writes, 0 for never."""
+    """A load of fio. `pattern`: the value of its option rw; `sync_every`: fsync after this many writes, 0 for never."""
 
     pattern: str
     block: int  # bytes
@@ -322,7 +319,7 @@ class Load:
 
     @property
     def name(self) -> str:
-        """ "randrw 16KiB QD16, 70 % reads"."""
+        """Return, for example, "randrw 16KiB QD16, 70 % reads"."""
         words = f"{self.pattern} {format_size(self.block)} QD{self.depth}"
         words += f" x{self.threads}" if self.threads > 1 else ""
         words += f", {self.read_share} % reads" if self.pattern == "randrw" else ""
@@ -330,7 +327,7 @@ class Load:
 
 
 def loads_of(workload: str, database_page: int) -> tuple[Load, ...]:
-    """Return the loads that stand for a workload; all of them count alike."""
+    """Return the loads that represent a workload; all have the same weight."""
     page = database_page
     by_workload = {
         "general": (Load("read", MIB, 8), Load("write", MIB, 8), Load("randrw", 16 * KIB, 16, read_share=70)),
@@ -344,29 +341,29 @@ def loads_of(workload: str, database_page: int) -> tuple[Load, ...]:
 
 
 DRIVE_LOADS = (Load("write", MIB, 8), Load("read", MIB, 8))
-"""What each drive is asked to do alone, for the ceiling: large requests in order, written before they are read."""
+"""The loads of each drive alone, for the ceiling: large sequential requests, written before they are read."""
 
 
-def sweep_chunks(stripes: Stripes, asked: Sequence[int] = ()) -> tuple[int, ...]:
-    """Those to try, ascending: what was asked for, else a usual range; always what aligntool recommends, and, unless
-    something was asked for, mdadm's own.
+def sweep_chunks(stripes: Stripes, requested: Sequence[int] = ()) -> tuple[int, ...]:
+    """Return the chunks to try, ascending: the requested ones, else a usual range and mdadm's default; the recommended
+    chunk is always among them.
 
-    Nothing below the members' page or unit is tried by itself: it would wear the drives to show what is known.
+    Chunks below the members' page or unit are tried on request only: they would wear the drives to show what is known.
     """
     usual = _PARITY if stripes.level.parity else _STRIPED
     floor = rules.least_chunk(stripes)
-    wanted = set(asked) or {size for size in (*usual, DEFAULT_CHUNK) if size >= floor}
+    wanted = set(requested) or {size for size in (*usual, DEFAULT_CHUNK) if size >= floor}
     recommended = rules.recommend_chunk(stripes).size
     return tuple(sorted(wanted | ({recommended} if recommended else set())))
 
 
 def sweep_order(chunks: Sequence[int], repeats: int) -> tuple[tuple[int, int], ...]:
-    """Cells (round, chunk): A B C, C B A, A B C ... so that what drifts, drifts over all of them alike."""
-    return tuple((at, chunk) for at in range(repeats) for chunk in (chunks[::-1] if at % 2 else chunks))
+    """Return the cells (round, chunk) in the order A B C, C B A, A B C ...: drift then affects all chunks alike."""
+    return tuple((index, chunk) for index in range(repeats) for chunk in (chunks[::-1] if index % 2 else chunks))
 
 
-def span_of(size: int, data: int, asked: int | None) -> int:
-    """Return how many bytes of the array the loads stay in: what was asked for, else 4 GiB of each data member, and
-    never more than there are. A multiple of the largest chunk.
+def span_of(size: int, data: int, requested: int | None) -> int:
+    """Return how many bytes of the array the loads are confined to: the requested span, else 4 GiB of each data member,
+    and at most the array. A multiple of the largest chunk.
     """
-    return align_down(min(asked or SPAN_OF_MEMBER * data, size), LARGEST)
+    return align_down(min(requested or SPAN_OF_MEMBER * data, size), LARGEST)

@@ -1,4 +1,4 @@
-"""Choose members: drives or partitions, their data offset, wear, what is erased."""
+"""Members of an array: their health and differences, their extents and data offset, and the ranges to zero."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,26 +12,28 @@ from aligntool.raid.levels import Level
 from aligntool.steps import DataArea, MakeArray, NewEntry, SetPartitionType, Step, wiped_ends
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about, format_size
 
-# How worn and how warm the members are, in words, and where that is a reason to think twice.
+# Wear and temperature of the members, in words, with warnings.
 #
-# A drive that reports nothing of it is judged by everything else, and the report says so.
+# A drive that reports no health is judged by everything else, and the report says so.
 
 NEARLY_WORN = 80  # per cent of the rated endurance
 UNEVEN = 20  # per cent between the least and the most worn
 
 
-_ASKED = (DiskKind.ATA, DiskKind.SCSI, DiskKind.NVME, DiskKind.USB)  # what else there is has no health of its own
+_WITH_HEALTH = (DiskKind.ATA, DiskKind.SCSI, DiskKind.NVME, DiskKind.USB)  # other kinds have no health of their own
 
 
 def unasked(disks: Sequence[Disk]) -> Iterator[str]:
-    """Drives of which nobody knows whether they fail, in a sentence."""
-    names = [disk.name for disk in disks if disk.kind in _ASKED and disk.health is None and not disk.failing]
+    """Yield a sentence that names the drives whose health was not read."""
+    names = [disk.name for disk in disks if disk.kind in _WITH_HEALTH and disk.health is None and not disk.failing]
     if names:
-        yield f"health not looked at: {', '.join(names)}; that takes root, and smartctl (smartmontools)"
+        yield f"health not read: {', '.join(names)}; that needs root, and smartctl (smartmontools)"
 
 
 def health_words(health: Health) -> str:
-    """ "3 % of its rated endurance used, 100 % of its spare blocks left (warns below 10 %), 41 °C"."""
+    """Return the health in words: "3 % of its rated endurance used, 100 % of its spare blocks left (warns below 10 %),
+    41 °C".
+    """
     warns = "" if health.spare_threshold is None else f" (warns below {health.spare_threshold} %)"
     words = (
         (health.used_percent, f"{health.used_percent} % of its rated endurance used"),
@@ -44,15 +46,15 @@ def health_words(health: Health) -> str:
 
 
 def wear_of(members: Mapping[str, Health | None]) -> Iterator[str]:
-    """What needs the user, a sentence each."""
+    """Yield what needs attention in the health of the members, a sentence each."""
     known = {name: health for name, health in members.items() if health}
     worn = {name: used for name, health in known.items() if (used := health.used_percent) is not None}
     old = [f"{name} {used} %" for name, used in worn.items() if used >= NEARLY_WORN]
     if old:
         yield f"little is left of the rated endurance: {', '.join(old)} used; members that wear alike fail together"
     if worn and max(worn.values()) - min(worn.values()) >= UNEVEN:
-        told = ", ".join(f"{name} {used} %" for name, used in worn.items())
-        yield f"the members are unevenly worn: {told}; the most worn one will be the first to be replaced"
+        listed = ", ".join(f"{name} {used} %" for name, used in worn.items())
+        yield f"the members are unevenly worn: {listed}; the most worn one will be the first to be replaced"
     for name, health in known.items():
         if health.media_errors:
             yield f"{name} reports {health.media_errors} unrecoverable media errors: replace it first"
@@ -60,16 +62,16 @@ def wear_of(members: Mapping[str, Health | None]) -> Iterator[str]:
             yield f"{name} is too hot by its own threshold, and slows down: give it air first"
 
 
-# The drives that an array is to be made of, and what is said of each before anything is made.
+# Facts about the drives of a planned array.
 #
-# Nothing here forbids anything; what does is in `refusals`.
+# Nothing here refuses anything; `refusals` does.
 
 Known = Mapping[str, Sequence[KnownGeometry]]
-"""What the drive database says of each disk, by the disk's name."""
+"""The rows of the drive database for each disk, by disk name."""
 
 
 def member_sentences(member: Member, known: Sequence[KnownGeometry], uplinks: Sequence[Uplink] = ()) -> Iterator[str]:
-    """Yield what a member is, its link, its formats, its memory, its wear. A sentence each, with its name before."""
+    """Yield the model, link, formats, memory and wear of a member, a sentence each that begins with its name."""
     disk = member.disk
     facts = [disk.model or "a drive without a model", f"firmware {disk.firmware}" if disk.firmware else ""]
     facts += [format_about(disk.size or 0), f"{disk.limits.logical_block_size or '?'}-byte sectors"]
@@ -85,7 +87,7 @@ def member_sentences(member: Member, known: Sequence[KnownGeometry], uplinks: Se
 
 
 def shared_words(disk: Disk, uplinks: Sequence[Uplink]) -> Iterator[str]:
-    """ "shares DMI 3.0 x4 with nvme1n1", for each uplink that it is not alone on."""
+    """Yield, for example, "shares DMI 3.0 x4 with nvme1n1" for each uplink that the drive shares."""
     for uplink in uplinks:
         others = [name for name in uplink.members if name != disk.name]
         if disk.name in uplink.members and others:
@@ -93,7 +95,7 @@ def shared_words(disk: Disk, uplinks: Sequence[Uplink]) -> Iterator[str]:
 
 
 def dramless_words(disk: Disk) -> str:
-    """Return, for a drive without DRAM, what it asks of the host's memory instead, and what it got."""
+    """Return how much of the host's memory a drive without DRAM requests, and how much it got, in words."""
     nvme = disk.nvme
     if nvme is None or not nvme.hmb_preferred:
         return "no DRAM of its own"
@@ -103,20 +105,22 @@ def dramless_words(disk: Disk) -> str:
 
 
 def link_sentences(member: Member) -> Iterator[str]:
-    """Yield where a drive's link is slower or narrower than the drive could use."""
+    """Yield a sentence if a drive's link is slower or narrower than the drive supports."""
     hops = [path[0] for path in member.disk.links if path]
     if hops and all(_is_slowed(hop) for hop in hops):
         yield f"{member.name}: {link_words(member.disk)}; its slot or its link holds it back: aligntool audit -v"
 
 
 def is_dramless(disk: Disk, known: Sequence[KnownGeometry]) -> bool:
-    """It asks for a Host Memory Buffer, or the database says so. Without either nobody knows, and that is not a yes."""
-    asks = disk.nvme is not None and bool(disk.nvme.hmb_preferred)
-    return asks or any(row.dram is False for row in known)
+    """Return whether the drive is known to have no DRAM: it requests a Host Memory Buffer, or the database says so.
+    Unknown counts as no.
+    """
+    wants_hmb = disk.nvme is not None and bool(disk.nvme.hmb_preferred)
+    return wants_hmb or any(row.dram is False for row in known)
 
 
 def link_words(disk: Disk) -> str:
-    """ "link 8 GT/s x4, its most", "link 8 GT/s x2 of 8 GT/s x4"; "": not known."""
+    """Return "link 8 GT/s x4, its most" or "link 8 GT/s x2 of 8 GT/s x4"; "" if unknown."""
     hop = disk.links[0][0] if disk.links and disk.links[0] else None
     if hop is None or not hop.speed_gts or not hop.width:
         return ""
@@ -131,8 +135,8 @@ def _is_slowed(hop: LinkHop) -> bool:
 
 
 def _format(member: Member) -> Iterator[str]:
-    """The LBA format that the drive itself rates better than the one in use, without metadata. Larger blocks
-    alone are no reason.
+    """Yield a sentence about an LBA format without metadata that the drive itself rates better than the one in use.
+    Larger blocks alone are no reason to change.
     """
     nvme = member.disk.nvme
     formats = nvme.formats if nvme else ()
@@ -141,20 +145,20 @@ def _format(member: Member) -> Iterator[str]:
     if used is None or not plain:
         return
     best = min(plain, key=lambda form: (form.relative_performance, -form.data_size))
-    now, then = used.relative_performance, best.relative_performance
+    used_rating, best_rating = used.relative_performance, best.relative_performance
     blocks = f"{used.data_size}-byte blocks and offers {best.data_size}"
     offer = f"{member.name} is formatted with {blocks} (format {best.index}"
-    if then < now:
+    if best_rating < used_rating:
         change = f"nvme format --lbaf={best.index} changes that and erases the drive, so do it before"
-        yield f"{offer}; performance {then} against {now}, 0 is best); {change} the array is created"
-    elif then == now and best.data_size > used.data_size:
+        yield f"{offer}; performance {best_rating} against {used_rating}, 0 is best); {change} the array is created"
+    elif best_rating == used_rating and best.data_size > used.data_size:
         yield f"{offer}), which the drive rates alike: nothing asks for a change"
 
 
 def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
     """Yield how the members differ, a sentence each."""
     drives = [member.disk for member in members]
-    asked: tuple[tuple[str, Callable[[Disk], object]], ...] = (
+    properties: tuple[tuple[str, Callable[[Disk], object]], ...] = (
         ("models", lambda disk: disk.model),
         ("firmware", lambda disk: disk.firmware),
         ("sizes", lambda disk: format_size(disk.size) if disk.size else None),
@@ -163,18 +167,18 @@ def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
         ("DRAM", lambda disk: "no DRAM" if is_dramless(disk, known.get(disk.name, ())) else "not said to lack it"),
         (_NUMA, lambda disk: disk.numa_node if disk.numa_node is None or disk.numa_node >= 0 else None),
     )
-    for what, ask in asked:
-        found = {member.name: value for member in members if (value := ask(member.disk)) is not None}
+    for title, read in properties:
+        found = {member.name: value for member in members if (value := read(member.disk)) is not None}
         if len(set(found.values())) > 1:
-            told = ", ".join(f"{name} {value}" for name, value in found.items())
+            listed = ", ".join(f"{name} {value}" for name, value in found.items())
             far = "a process on one reaches the others over the link between the processors"
-            why = far if what == _NUMA else "the slowest and the smallest sets the pace"
-            yield f"the members have different {what}: {told}; {why}"
+            why = far if title == _NUMA else "the slowest and the smallest sets the pace"
+            yield f"the members have different {title}: {listed}; {why}"
     yield from (f"{disk.name} {_ODD[disk.kind]}" for disk in drives if disk.kind in _ODD)
     yield from wear_of({member.name: member.disk.health for member in members})
 
 
-# What is not a drive in a slot of this machine, or only by a cable, and comes and goes by its own rules.
+# Kinds of disks that are no drives in a slot of this machine, and what can make them disappear.
 _NUMA = "NUMA nodes"
 _ODD = {
     DiskKind.MEMORY: "is memory: what is on it is gone when the power is, unless it is a kind that keeps it",
@@ -184,23 +188,23 @@ _ODD = {
 }
 
 
-# Where the members lie, and where the array's data begin in each.
+# The extent of each member, and where the array's data begin in it.
 #
-# It is arithmetic; mdadm's default offset is the mistake this program exists to find: from a partition at 1 MiB it
-# begins at 130 MiB, which is not a multiple of 4 MiB.
+# Pure arithmetic. mdadm's default offset is the mistake that this program exists to find: in a partition at 1 MiB the
+# data begin at 130 MiB, which is not a multiple of 4 MiB.
 
 GRAIN = MIB
 DATA_GRAIN = 4 * MIB
 SPARE_ROOM = 100 * MIB
-HEADROOM = 128 * MIB  # mdadm leaves as much for later reshaping, and less on small members (super1.c)
-METADATA = MIB  # superblock, bad block log and bitmap take less
+HEADROOM = 128 * MIB  # what mdadm leaves for later reshaping, less on small members (super1.c)
+METADATA = MIB  # more than superblock, bad block log and bitmap need
 GPT_ENTRIES = 16 * KIB  # UEFI 5.3.1
 TRIES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """One member: where it lies on its drive, what it is called, and the table that is made for it."""
+    """A member with its extent on its drive, its device node, and the entries of its new partition table."""
 
     member: Member
     device: str
@@ -209,34 +213,38 @@ class Placed:
 
 
 def own_length(placed: Placed) -> int:
-    """Return the size in bytes of the drive, or of the partition that is taken: the member may use less."""
+    """Return the size in bytes of the drive or of the existing partition; the member may use less of it."""
     part = placed.member.partition
     return part.extent.length if part else placed.member.disk.size or 0
 
 
 def spare_room(goal: RaidGoal, level: Level) -> int:
-    """A replacement may be a little smaller; an array without redundancy has none."""
+    """Return the bytes to leave free at the end of each drive, as a replacement may be slightly smaller. Members of an
+    array without redundancy cannot be replaced, so it leaves none.
+    """
     if goal.spare_room is not None:
         return goal.spare_room
     return SPARE_ROOM if level.redundant else 0
 
 
 def place_members(members: Sequence[Member], goal: RaidGoal, level: Level) -> tuple[Placed, ...]:
-    """As long as the smallest allows, all alike. A length below 0 is possible: the caller refuses it."""
-    taken = goal.whole_drives or any(member.partition for member in members)
-    found = [_existing(member, goal, level) if taken else _new(member, goal, level) for member in members]
+    """Place all members with the same length, as the smallest allows. It can be below 0, which the caller refuses."""
+    existing = goal.whole_drives or any(member.partition for member in members)
+    found = [_existing(member, goal, level) if existing else _new(member, goal, level) for member in members]
     length = min(placed.extent.length for placed in found)
     if goal.member_size is not None:
         length = min(length, goal.member_size)
-    if level.redundant or not taken:  # a RAID0 takes all of what is there: md has no size for its members
+    if level.redundant or not existing:  # a RAID0 uses whole members: md has no size for them
         length = align_down(length, GRAIN)
-    return tuple(_cut(placed, length, new=not taken) for placed in found)
+    return tuple(_cut(placed, length, new=not existing) for placed in found)
 
 
 def _cut(placed: Placed, length: int, *, new: bool) -> Placed:
-    """A partition that is taken keeps its own length; the array uses no more than the smallest of it."""
+    """Limit a member to this length. An existing partition keeps its own length; the array uses only part of it."""
     extent = Extent(placed.extent.start, length)
-    entries = tuple(replace(each, extent=extent) if each.extent == placed.extent else each for each in placed.entries)
+    entries = tuple(
+        replace(entry, extent=extent) if entry.extent == placed.extent else entry for entry in placed.entries
+    )
     return Placed(placed.member, placed.device, extent, entries if new else ())
 
 
@@ -248,7 +256,7 @@ def _existing(member: Member, goal: RaidGoal, level: Level) -> Placed:
 
 
 def _new(member: Member, goal: RaidGoal, level: Level) -> Placed:
-    """A GPT with, if asked for, an EFI system partition, and the member."""
+    """Place a member in a new GPT, behind an EFI system partition if the goal has one."""
     disk = member.disk
     sector = disk.limits.logical_block_size or disk.sector_size
     end = align_down(disk.size or 0, sector) - sector - align_up(GPT_ENTRIES, sector) - spare_room(goal, level)
@@ -265,101 +273,107 @@ def _new(member: Member, goal: RaidGoal, level: Level) -> Placed:
 
 
 def first_on_grids(grids: Sequence[Grid], least: int) -> int:
-    """Return the first MiB, shifted as the first grid is, that lies on all the grids; where none soon does, the first
-    MiB.
+    """Return the first MiB boundary from `least` on, with the phase of the first grid, that is on all the grids; if
+    none of the first TRIES is, the first boundary.
     """
     phase = grids[0].phase if grids else 0
     first = align_up(least, GRAIN, phase)
-    return next((at for at in range(first, first + TRIES * GRAIN, GRAIN) if _on(grids, at)), first)
+    return next((start for start in range(first, first + TRIES * GRAIN, GRAIN) if _is_on_grids(grids, start)), first)
 
 
-def _on(grids: Sequence[Grid], offset: int) -> bool:
+def _is_on_grids(grids: Sequence[Grid], offset: int) -> bool:
     return all(grid.off_by(offset) == 0 for grid in grids)
 
 
 @dataclass(frozen=True, slots=True)
 class DataOffset:
-    """`size` bytes from the start of each member; 0: the data begin with the member. `off`: members off their grids."""
+    """The data offset: `size` bytes from the start of each member, 0 if the data begin with the member. `off`: members
+    whose data are off their grids.
+    """
 
     size: int
-    grain: int  # of the data's start on the drives, counted from where the drives' sectors begin; 0: none for all
+    grain: int  # of the data's start on the drives, relative to the phase of their sectors; 0: no common one
     off: tuple[str, ...] = ()
 
 
 def data_offset(placed: Sequence[Placed], goal: RaidGoal) -> DataOffset:
-    """Return the least offset in bytes that leaves mdadm's headroom and puts the data of every member on 4 MiB, else on
-    their grids.
+    """Return the least offset that leaves mdadm's headroom and puts the data of every member on a multiple of 4 MiB,
+    else of 1 MiB, else on their grids only.
     """
     if goal.metadata == "1.0":
-        return DataOffset(0, 0, _off(placed, 0))
-    least = align_up(headroom(min(each.extent.length for each in placed)) + METADATA, MIB)
+        return DataOffset(0, 0, _off_grids(placed, 0))
+    least = align_up(headroom(min(place.extent.length for place in placed)) + METADATA, MIB)
     tries = range(least, least + TRIES * MIB, MIB)
     for grain in (DATA_GRAIN, GRAIN, 0):
         for size in tries:
-            if not _off(placed, size) and all(_on_grain(each, size, grain) for each in placed):
+            if not _off_grids(placed, size) and all(_is_on_grain(place, size, grain) for place in placed):
                 return DataOffset(size, grain)
-    return DataOffset(least, 0, _off(placed, least))
+    return DataOffset(least, 0, _off_grids(placed, least))
 
 
 def headroom(length: int) -> int:
-    """As mdadm reckons it: 128 MiB, halved until it is at most a 1024th of the member."""
+    """Return the headroom in bytes as mdadm computes it: 128 MiB, halved until it is at most a 1024th of the member."""
     room = HEADROOM
     while room * 1024 > length and room > MIB:
         room //= 2
     return room
 
 
-def _off(placed: Sequence[Placed], size: int) -> tuple[str, ...]:
-    return tuple(each.device for each in placed if not _on(each.member.grids, each.extent.start + size))
+def _off_grids(placed: Sequence[Placed], size: int) -> tuple[str, ...]:
+    return tuple(place.device for place in placed if not _is_on_grids(place.member.grids, place.extent.start + size))
 
 
-def _on_grain(each: Placed, size: int, grain: int) -> bool:
-    phase = each.member.grids[0].phase if each.member.grids else 0
-    return not grain or (each.extent.start + size - phase) % grain == 0
+def _is_on_grain(placed: Placed, size: int, grain: int) -> bool:
+    phase = placed.member.grids[0].phase if placed.member.grids else 0
+    return not grain or (placed.extent.start + size - phase) % grain == 0
 
 
-# A partition that is taken as a member gets the type of one.
+# The partition type of an existing partition that becomes a member.
 #
-# It is all that is changed in a table that stays: with the type of a swap space, of /home or of an EFI system
-# partition, systemd-gpt-auto-generator(8), installers and firmware take a member for that.
+# It is the only change in a table that is kept: with the type of a swap space, of /home or of an EFI system partition,
+# systemd-gpt-auto-generator(8), installers and firmware would mistake a member for one of these.
 
 
 def type_steps(placed: Sequence[Placed]) -> Iterator[SetPartitionType]:
-    """Yield the types for member partitions. They follow the array: until then a table has to be as planned."""
-    for each in placed:
-        part, path, wanted = each.member.partition, each.member.disk.path, _raid_type(each.member)
+    """Yield the steps that set the types of member partitions. They come after the array: until it is made, the tables
+    have to be as planned.
+    """
+    for place in placed:
+        part, path, wanted = place.member.partition, place.member.disk.path, _raid_type(place.member)
         if part is not None and wanted and part.type_code.removeprefix("0x").upper() != wanted.upper():
             yield SetPartitionType(path, part.number, wanted)
 
 
 def _raid_type(member: Member) -> str:
-    """As sfdisk takes it: a GUID, or a byte without 0x; "": tables of that kind have no such type."""
+    """Return the type of RAID members as sfdisk takes it, a GUID or a byte without 0x; "" if the kind of table has
+    none.
+    """
     role, table = ROLES["linux-raid"], member.disk.table
     types = {TableLabel.GPT: role.gpt, TableLabel.DOS: (role.mbr or "").removeprefix("0x")}
     return types.get(table.label, "") if table else ""
 
 
-# Which bytes of a drive are zeroed when what is on it is given up for an array.
+# The ranges of a drive that are zeroed when its content is overwritten by an array.
 #
-# The plan shows them and applying zeroes them: both ask here.
+# The plan shows them and applying zeroes them: both call this.
 
 
 def array_of(steps: Sequence[Step]) -> MakeArray | None:
-    """Return the step that makes the array."""
+    """Return the step that creates the array, or None."""
     return next((step for step in steps if isinstance(step, MakeArray)), None)
 
 
 def data_area(steps: Sequence[Step]) -> DataArea:
-    """Return where the array that these steps make has its data on each member."""
+    """Return the data area on each member of the array that these steps create."""
     return made.data if (made := array_of(steps)) else DataArea()
 
 
 def zeroed(disk: Disk, entries: Sequence[NewEntry], taken: Extent | None, area: DataArea) -> tuple[Extent, ...]:
-    """Return the ranges of the drive that are zeroed: a MiB at both ends of it, of each partition that it has or gets,
-    and of the array's data.
+    """Return the ranges of the drive to zero: a MiB at both ends of the drive, of each old and new partition, and of
+    the array's data.
 
-    `entries`: of the new table, the member last. `taken`: the partition that is taken as it is; nothing beside it is
-    zeroed then. Sorted, and no two of them overlap.
+    `entries`: of the new table, the member last. `taken`: the existing partition that becomes the member; then nothing
+    beside it is zeroed. Sorted, without overlaps.
     """
     sector_size = disk.limits.logical_block_size or disk.sector_size
     if taken is not None:

@@ -1,4 +1,4 @@
-"""Plan an array: inventory and goal to steps and notes."""
+"""Plan an array: turn an inventory and a goal into steps and notes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,14 +20,12 @@ from aligntool.raid.members import DataOffset, Known, Placed, place_members
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Step, Subject, SystemStep
 from aligntool.units import MIB, format_about, format_size
 
-# What was decided for an array and why, and what needs the user: the sentences of its plan.
-#
-# The plan's steps say what will be done, and this says why.
+# The sentences of a plan: the decisions and their reasons, and what needs the user's attention.
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """An array with everything that was settled about it."""
+    """A planned array with all decisions about it."""
 
     goal: RaidGoal
     placed: tuple[Placed, ...]
@@ -39,20 +37,24 @@ class Decided:
 
 
 def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str, ...]:
-    """Return what was decided and why, a sentence each."""
-    geometry, named = decided.geometry, [each.member for each in decided.placed]
+    """Return the decisions and their reasons, a sentence each."""
+    geometry, named = decided.geometry, [placed.member for placed in decided.placed]
     disks = [member.disk for member in named]
     rates = {**ceilings.known_rates({disk.name: known.get(disk.name, ()) for disk in disks}), **decided.measured.rates}
     ceiling = ceilings.ceiling(disks, inventory.uplinks, geometry.level, geometry.layout, rates)
-    about = (members.member_sentences(one, known.get(one.disk.name, ()), inventory.uplinks) for one in named)
+    facts = (members.member_sentences(member, known.get(member.disk.name, ()), inventory.uplinks) for member in named)
     array = (
         *_chunk_notes(decided),
         *_layout_notes(decided),
         *commands.consistency_notes(geometry),
         *_placement_notes(decided),
     )
-    made = (*commands.filesystem_notes(decided.goal, geometry), *_given(decided), *ceilings.ceiling_words(ceiling))
-    return (*chain(*about), *array, *made)
+    made = (
+        *commands.filesystem_notes(decided.goal, geometry),
+        *_option_notes(decided),
+        *ceilings.ceiling_words(ceiling),
+    )
+    return (*chain(*facts), *array, *made)
 
 
 def _chunk_notes(decided: Decided) -> Iterator[str]:
@@ -102,15 +104,15 @@ def _placement_notes(decided: Decided) -> Iterator[str]:
     room = members.spare_room(goal, decided.geometry.level)
     if room and (first.entries or goal.whole_drives):
         yield f"{format_size(room)} stay free at the end of each drive, so that a slightly smaller one can replace it"
-    lengths = {members.own_length(each) for each in decided.placed}
+    lengths = {members.own_length(placed) for placed in decided.placed}
     if len(lengths) > 1 and (first.entries or decided.geometry.level.redundant):
         yield f"every member gives {format_size(first.extent.length)}, as the smallest allows; the rest stays free"
     if goal.system in SYSTEMS:
         yield f"files and commands are those of {SYSTEMS[goal.system].title}"
 
 
-def _given(decided: Decided) -> Iterator[str]:
-    """Values that were asked for and differ from what would have been taken, and why."""
+def _option_notes(decided: Decided) -> Iterator[str]:
+    """Yield the options of the goal that differ from the recommended ones, and why."""
     goal = decided.goal
     if goal.filesystem == "xfs" and goal.log_size:
         yield f"XFS: a log of {format_size(goal.log_size)} as asked for; mkfs.xfs makes it larger with the file system"
@@ -126,24 +128,29 @@ def _given(decided: Decided) -> Iterator[str]:
 
 
 def attention_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str, ...]:
-    """Return what needs the user, a sentence each."""
-    hiding = [(one.remapped_nvme, f"{one.name or 'a controller'} at {one.address}") for one in inventory.adapters]
-    hidden = [f"{name} hides {count} NVMe drives: the firmware is in RAID mode" for count, name in hiding if count]
+    """Return what needs the user's attention, a sentence each."""
+    adapters = [
+        (adapter.remapped_nvme, f"{adapter.name or 'a controller'} at {adapter.address}")
+        for adapter in inventory.adapters
+    ]
+    hidden = [f"{name} hides {count} NVMe drives: the firmware is in RAID mode" for count, name in adapters if count]
     array = (*_array_attention(decided), *_discards(decided, inventory), *_system_attention(decided))
     return (*_member_attention(decided, known), *hidden, *array)
 
 
 def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
-    named = [each.member for each in decided.placed]
+    named = [placed.member for placed in decided.placed]
     for member in named:
         if refusals.wiped(member, decided.goal):
-            yield from (f"lost: {each}, on {member.name}" for each in refusals.member_holdings(member))
+            yield from (f"lost: {holding}, on {member.name}" for holding in refusals.member_holdings(member))
     if not decided.geometry.level.redundant:
         yield f"{decided.geometry.level.title}: when one drive fails, everything is lost; keep copies elsewhere"
-    yield from members.unasked([each.disk for each in named])
+    yield from members.unasked([candidate.disk for candidate in named])
     yield from members.differences(named, known)
     yield from (line for member in named for line in members.link_sentences(member))
-    dramless = [each.name for each in named if members.is_dramless(each.disk, known.get(each.disk.name, ()))]
+    dramless = [
+        candidate.name for candidate in named if members.is_dramless(candidate.disk, known.get(candidate.disk.name, ()))
+    ]
     if dramless:
         yield f"without DRAM: {', '.join(dramless)}; not for arrays with many random writes"
     if decided.offset.off:
@@ -172,13 +179,13 @@ def _discards(decided: Decided, inventory: Inventory) -> Iterator[str]:
     level = decided.geometry.level
     if not level.parity:
         return
-    safely = inventory.system.discards_on_parity if inventory.system else None
-    if safely:
+    passes_discards = inventory.system.discards_on_parity if inventory.system else None
+    if passes_discards:
         lost = f"where one does not return zeros for what was discarded, a {level.title} loses data at a later failure"
         yield f"raid456's devices_handle_discard_safely is on here, which promises it for every member: {lost}"
         return
     handling = "raid456's devices_handle_discard_safely is off"
-    why = f"while {handling}, which is its default" if safely is None else f"because {handling}"
+    why = f"while {handling}, which is its default" if passes_discards is None else f"because {handling}"
     yield f"{level.title} passes no discards on {why}: fstrim does nothing, the drives fill up: leave part unused"
 
 
@@ -192,31 +199,31 @@ def _system_attention(decided: Decided) -> Iterator[str]:
         yield note.format(uuid=goal.array_uuid)
 
 
-# Empty drives, and what is wanted of them -> the plan of an array that comes back after every reboot.
+# The plan of an array that is assembled again after every reboot, from empty drives and a goal.
 #
-# It only puts together what the other modules decide.
+# It only combines what the other modules decide.
 
 LEAST_MEMBER = 16 * MIB
 
 
 def plan_raid(drives: Sequence[Judged], inventory: Inventory, goal: RaidGoal, *, known: Known | None = None) -> Plan:
-    """`known`: what the drive database says of each disk. Raises Refused with every reason."""
+    """Plan an array. `known`: the rows of the drive database for each disk. Raises Refused with every reason."""
     decided = decide_raid(drives, goal)
     geometry, placed = decided.geometry, decided.placed
     refuse(refusals.geometry_problems(goal, placed, geometry))
-    sector = placed[0].member.disk.limits.logical_block_size or 512  # the array's are its members'
+    sector = placed[0].member.disk.limits.logical_block_size or 512  # an array has those of its members
     subject = Subject(geometry.device, geometry.size, sector, None, goal.array_uuid, None, None, None, "")
     title = f"{geometry.level.title} of {len(placed)} members, {format_about(geometry.size)}"
-    attention, notes = (say(decided, inventory, known or {}) for say in (attention_of, notes_of))
+    attention, notes = (sentences(decided, inventory, known or {}) for sentences in (attention_of, notes_of))
     return Plan("raid", subject, title, (), tuple(_steps(decided, inventory)), attention, notes)
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What making an array needs of the machine, apart from its drives."""
+    """What creating an array requires of the machine, apart from its drives."""
 
     programs: frozenset[str] = frozenset()
-    device: str = ""  # that no other array may have; "": none is made
+    device: str = ""  # a node that no other array may have; "" if no array is created
     steps: tuple[FileStep | SystemStep, ...] = ()
 
 
@@ -224,7 +231,7 @@ _MAKING = ("mdadm", "blkid", "wipefs", "mountpoint")
 
 
 def needs_of_plan(plan: Plan, *, here: bool) -> Needs:
-    """Return what the plan needs. `here`: its files and commands are for this machine; others are not looked for."""
+    """Return what the plan needs. `here`: its files and commands are for this machine; otherwise they are ignored."""
     made = members.array_of(plan.steps)
     ours = tuple(step for step in plan.steps if isinstance(step, FileStep | SystemStep)) if here else ()
     making = [step for step in plan.steps if isinstance(step, MakeArray | MakeFileSystem)]
@@ -239,7 +246,7 @@ def needs_of_plan(plan: Plan, *, here: bool) -> Needs:
 
 
 def needs_of_goal(goal: RaidGoal, *, here: bool) -> Needs:
-    """Return what every plan for the goal would need, whatever its members are; `here` as of `needs_of_plan`."""
+    """Return what every plan for the goal needs, whatever its members are. `here`: as for `needs_of_plan`."""
     if goal.system not in SYSTEMS:
         return Needs()
     device = commands.array_device(goal)
@@ -251,19 +258,19 @@ def needs_of_goal(goal: RaidGoal, *, here: bool) -> Needs:
 
 
 def decide_raid(drives: Sequence[Judged], goal: RaidGoal) -> Decided:
-    """Decide everything of an array but its steps. Raises Refused with every reason."""
-    named, reasons = _named(drives, goal)
+    """Decide everything about an array except its steps. Raises Refused with every reason."""
+    named, reasons = _members_of(drives, goal)
     whole = bool(named) and not reasons and all(member.disk.size for member in named)
     reasons += refusals.member_problems(named, goal, count=len(drives))
     level = LEVELS.get(goal.level)
     if level and whole:
-        reasons += _about_room(place_members(named, goal, level), members.spare_room(goal, level))
+        reasons += _refuse_small(place_members(named, goal, level), members.spare_room(goal, level))
     refuse(reasons)
     return _decide(named, goal, LEVELS[goal.level])
 
 
-def _named(drives: Sequence[Judged], goal: RaidGoal) -> tuple[list[Member], list[Refusal]]:
-    """Return each drive with the partition of it that is meant, and a reason for each partition that is not there."""
+def _members_of(drives: Sequence[Judged], goal: RaidGoal) -> tuple[list[Member], list[Refusal]]:
+    """Return the members, drives or the named partitions of them, and a reason for each partition that is missing."""
     found: list[Member] = []
     missing: list[Refusal] = []
     for judged, number in zip(drives, goal.partitions or (None,) * len(drives), strict=True):
@@ -272,8 +279,8 @@ def _named(drives: Sequence[Judged], goal: RaidGoal) -> tuple[list[Member], list
         if number is None or part:
             found.append(Member(judged, part))
         else:
-            what, text = f"partition {number} of {disk.name}", f"{disk.name} has no partition {number}"
-            missing.append(Refusal("no-partition", what, text, f"aligntool audit {disk.path}"))
+            name, text = f"partition {number} of {disk.name}", f"{disk.name} has no partition {number}"
+            missing.append(Refusal("no-partition", name, text, f"aligntool audit {disk.path}"))
     return found, missing
 
 
@@ -291,18 +298,20 @@ def _decide(named: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
     chunk = goal.chunk if goal.chunk is not None else advice.size
     geometry = commands.geometry_of(goal, level, layout, chunk, placed, offset.size)
     if geometry.each < max(chunk or 0, LEAST_MEMBER):
-        refuse(_about_room(placed, members.spare_room(goal, level), offset.size + max(chunk or 0, LEAST_MEMBER)))
+        refuse(_refuse_small(placed, members.spare_room(goal, level), offset.size + max(chunk or 0, LEAST_MEMBER)))
     return Decided(goal, placed, offset, stripes, advice, geometry, measured)
 
 
-def _about_room(placed: Sequence[Placed], spare: int, least: int = LEAST_MEMBER) -> Iterator[Refusal]:
-    """`spare`: what stays free at the end of each drive; a partition that is taken has none."""
-    small = {each.member.name: each for each in placed if each.extent.length < least}
+def _refuse_small(placed: Sequence[Placed], spare: int, least: int = LEAST_MEMBER) -> Iterator[Refusal]:
+    """Yield a reason if members are too small. `spare`: what stays free at the end of each drive, but not of an
+    existing partition.
+    """
+    small = {place.member.name: place for place in placed if place.extent.length < least}
     if small:
-        sizes = ((name, members.own_length(each), max(each.extent.length, 0)) for name, each in small.items())
+        sizes = ((name, members.own_length(place), max(place.extent.length, 0)) for name, place in small.items())
         found = (f"{name} of {format_about(whole)} has room for {format_about(room)}" for name, whole, room in sizes)
         text, hint = f"members need at least {format_size(least)}, and {', '.join(found)}", "take larger drives"
-        if spare and not all(each.member.partition for each in small.values()):
+        if spare and not all(place.member.partition for place in small.values()):
             text += f"; {format_size(spare)} at the end of each drive stay free for a replacement that is smaller"
             hint += ", or leave less free: --spare-end 1MiB"
         yield Refusal("too-small", ", ".join(small), text, hint)
@@ -322,8 +331,8 @@ def _make_member(placed: Placed, goal: RaidGoal, area: steps.DataArea) -> MakeMe
 def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
     goal, geometry, placed = decided.goal, decided.geometry, decided.placed
     system = SYSTEMS[goal.system]
-    made = commands.make_array(goal, geometry, tuple(each.device for each in placed))
-    yield from (_make_member(each, goal, made.data) for each in placed)
+    made = commands.make_array(goal, geometry, tuple(place.device for place in placed))
+    yield from (_make_member(place, goal, made.data) for place in placed)
     yield made
     yield from members.type_steps(placed)
     yield from boot.boot_partition_steps(goal, placed)
@@ -336,14 +345,13 @@ def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
     yield from boot.mount_steps_of_goal(goal)
 
 
-# Where an array's data would begin on its members' drives, before anybody has decided whether there may be
-# one.
+# Where an array's data would begin on the drives of its members, before it is planned.
 #
-# What lies there is looked at before an array is planned: old data there would show through the new array.
+# The content there is read before planning: old data there would show through the new array.
 
 
 def data_begins(drives: Sequence[Judged], goal: RaidGoal) -> tuple[int, ...]:
-    """One for each member; none where the goal is one that is refused anyway."""
-    level, (named, missing) = LEVELS.get(goal.level), _named(drives, goal)
+    """Return an offset in bytes for each member, or () for a goal that is refused anyway."""
+    level, (named, missing) = LEVELS.get(goal.level), _members_of(drives, goal)
     placed = place_members(named, goal, level) if level and named and not missing else ()
-    return tuple(each.extent.start + members.data_offset(placed, goal).size for each in placed)
+    return tuple(place.extent.start + members.data_offset(placed, goal).size for place in placed)

@@ -21,30 +21,30 @@ METADATA = ("1.0", "1.1", "1.2")
 RUNS = ("active", "active-idle", "clean", "write-pending", "read-auto")
 PERFORMANCE = ("best", "better", "good", "degraded")  # NVMe base specification, Relative Performance
 LARGEST = 4096  # bytes of a block: md reads its superblocks by pages (Linux 6.19, "md: allow configuring ...")
-IN_SYNC, SPARE = "in_sync", "spare"  # of a member: Documentation/admin-guide/md.rst
-_INSTEAD = "save the content, make the array anew: nvme format, then aligntool raid create; and write the content back"
+IN_SYNC, SPARE = "in_sync", "spare"  # states of a member: Documentation/admin-guide/md.rst
+_INSTEAD = "save the content, recreate the array: nvme format, then aligntool raid create; and restore the content"
 
 
 @dataclass(frozen=True, slots=True)
 class ReformatGoal:
-    """`block_size`: bytes of the logical blocks that every member is to have."""
+    """`block_size`: bytes of the logical blocks that every member gets."""
 
     block_size: int
 
 
 @dataclass(frozen=True, slots=True)
 class Closer:
-    """What an inventory does not have of an array and its drives. None: not readable."""
+    """Details of an array and its drives that an inventory lacks. None: not readable."""
 
-    states: Mapping[str, str] = field(default_factory=dict)  # of each member by its kernel name: the state of a member
+    states: Mapping[str, str] = field(default_factory=dict)  # md's state of each member, by its kernel name
     bad_blocks: tuple[str, ...] = ()  # members with blocks that md could not read or write
     bitmap_at: int | None = None  # bytes from the superblock, which may be before it
-    unit: Unit = NOT_READ  # of what lies on the array
-    # `format_scope` of each drive by its name; of one with a single namespace that is all there is.
+    unit: Unit = NOT_READ  # of the array's content
+    # `format_scope` of each drive by its name; "namespace" if the drive has a single one.
     scopes: Mapping[str, str | None] = field(default_factory=dict)
-    namespaces: Mapping[str, int | None] = field(default_factory=dict)  # number of each of these
-    fixed: bool = False  # the kernel keeps the size of its blocks in the superblocks
-    clustered: bool = False  # other machines may run it as well
+    namespaces: Mapping[str, int | None] = field(default_factory=dict)  # the namespace number of each drive
+    fixed: bool = False  # the kernel stores the array's block size in the superblocks
+    clustered: bool = False  # other machines may be using it as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +52,36 @@ class _Array:
     disk: Disk
     facts: ArrayFacts
     uuid: str
-    members: tuple[Member, ...]  # spares first: with one no copy is ever missing
+    members: tuple[Member, ...]  # spares first: with a spare no copy is ever missing
     others: tuple[Disk, ...]  # every disk of the machine
     closer: Closer
-    size: int  # of the blocks to be
+    size: int  # of the new blocks
 
     @property
     def path(self) -> str:
-        """The name that stays after a reboot, where there is one."""
+        """Return the name that survives a reboot, else the kernel's."""
         return f"/dev/{self.facts.links[0]}" if self.facts.links else self.disk.path
 
     @property
     def grows(self) -> bool:
-        """Whether the blocks of the array itself become larger, and so whatever lies on it has to be able to."""
+        """Return whether the blocks of the array itself become larger, which its content has to support."""
         return self.size > (self.disk.limits.logical_block_size or 512)
 
     @property
     def spares(self) -> tuple[Member, ...]:
-        return tuple(each for each in self.members if self.closer.states.get(each.name) == SPARE)
+        return tuple(member for member in self.members if self.closer.states.get(member.name) == SPARE)
 
     @property
     def to_format(self) -> tuple[Member, ...]:
-        return tuple(each for each in self.members if each.disk.limits.logical_block_size != self.size)
+        return tuple(member for member in self.members if member.disk.limits.logical_block_size != self.size)
 
 
 def plan_reformat(
     disk: Disk, members: Mapping[str, Member], disks: Sequence[Disk], goal: ReformatGoal, closer: Closer
 ) -> Plan:
-    """`members`: everything that could be one, by kernel name. Raises Refused with every reason."""
+    """Plan a reformat. `members`: every disk or partition that may be one, by kernel name. Raises Refused with every
+    reason.
+    """
     facts, path = disk.array, disk.path
     if facts is None or not is_native(facts) or not facts.uuid:
         text = f"{path} is not a running md array with a UUID and metadata of its own"
@@ -87,9 +89,9 @@ def plan_reformat(
     named = sorted(facts.members, key=lambda name: (closer.states.get(name) != SPARE, name))
     found = tuple(members[name] for name in named if name in members)
     array = _Array(disk, facts, facts.uuid, found, tuple(disks), closer, goal.block_size)
-    reasons = [*_about_array(array), *_about_use(array), *_about_content(array)]
-    reasons += [reason for each in found for reason in unfit(each.disk, each.partition, each.name)]
-    refuse([*reasons, *(reason for member in array.to_format for reason in _about_member(array, member))])
+    reasons = [*_refuse_array(array), *_refuse_used(array), *_refuse_content(array)]
+    reasons += [reason for candidate in found for reason in unfit(candidate.disk, candidate.partition, candidate.name)]
+    refuse([*reasons, *(reason for member in array.to_format for reason in _refuse_member(array, member))])
     steps = tuple(_steps(array))
     about = Subject(array.path, disk.size or 0, disk.limits.logical_block_size or 512, None, array.uuid, *_UNKNOWN)
     title = f"{facts.level} of {format_about(disk.size or 0)}: members with logical blocks of {goal.block_size} bytes"
@@ -129,10 +131,10 @@ def _format_step(array: _Array, member: Member) -> FormatMember:
     return FormatMember(array.uuid, array.path, subject(disk), f"/dev/{member.name}", number, *sizes, entries, uuids)
 
 
-# Why it is not done: because of the array.
+# Reasons in the array.
 
 
-def _about_array(array: _Array) -> Iterator[Refusal]:
+def _refuse_array(array: _Array) -> Iterator[Refusal]:
     facts, path, detail = array.facts, array.disk.path, f"sudo mdadm --detail {shell_word(array.disk.path)}"
     count = facts.devices or 0
     copies = copies_of(level_of(facts.level), count, facts.layout or "") if facts.level in ("raid1", "raid10") else 2
@@ -142,32 +144,32 @@ def _about_array(array: _Array) -> Iterator[Refusal]:
     if facts.metadata not in METADATA:
         text = f"{path} has metadata {facts.metadata}; only {', '.join(METADATA)} are known to work on larger blocks"
         yield Refusal("metadata", path, text, _INSTEAD)
-    known = {each.name for each in array.members}
+    known = {member.name for member in array.members}
     for name in facts.members:
         state = array.closer.states.get(name, "unknown")
         if state not in (IN_SYNC, SPARE):
             yield Refusal("not-clean", path, f"the member {name} of {path} is {state}, not plainly in sync", detail)
         if name not in known:
             yield Refusal("not-read", name, f"the drive of the member {name} could not be looked at", "lsblk")
-    whole = [name for name in facts.members if array.closer.states.get(name) == IN_SYNC]
-    if facts.degraded or len(whole) != facts.devices:
-        text = f"{path} has {len(whole)} of {facts.devices} members in sync; one that goes would leave too few"
+    in_sync = [name for name in facts.members if array.closer.states.get(name) == IN_SYNC]
+    if facts.degraded or len(in_sync) != facts.devices:
+        text = f"{path} has {len(in_sync)} of {facts.devices} members in sync; one that goes would leave too few"
         yield Refusal("not-clean", path, text, detail)
     if facts.state not in RUNS or facts.sync_action != "idle":
         text = f"{path} is {facts.state}, and md is at work on it: {facts.sync_action}"
         yield Refusal("not-clean", path, text, f"{detail}; cat /proc/mdstat")
     if facts.policy not in ("bitmap", "resync") or facts.bitmap == "external":
-        what = "a bitmap in a file" if facts.bitmap == "external" else f"the consistency policy {facts.policy}"
-        text = f"{path} has {what}: a log or a file of its own counts in blocks as well"
+        log = "a bitmap in a file" if facts.bitmap == "external" else f"the consistency policy {facts.policy}"
+        text = f"{path} has {log}: a log or a file of its own counts in blocks as well"
         yield Refusal("metadata", path, text, "mdadm(8), --grow --bitmap and --consistency-policy")
     for name in array.closer.bad_blocks:
         text = f"{name} has a list of bad blocks: what lies there has no second copy while another member is out"
         yield Refusal("failing", name, text, f"sudo mdadm --examine-badblocks /dev/{name}")
-    yield from _about_kernel(array)
-    yield from _about_places(array)
+    yield from _refuse_kernel(array)
+    yield from _refuse_places(array)
 
 
-def _about_kernel(array: _Array) -> Iterator[Refusal]:
+def _refuse_kernel(array: _Array) -> Iterator[Refusal]:
     path = array.disk.path
     if array.size > LARGEST:
         text = f"blocks of {array.size} bytes are more than md can have; {LARGEST} bytes are the most"
@@ -179,27 +181,29 @@ def _about_kernel(array: _Array) -> Iterator[Refusal]:
         yield Refusal("in-use", path, f"{path} has a clustered bitmap, so other machines may be using it")
 
 
-def _about_places(array: _Array) -> Iterator[Refusal]:
+def _refuse_places(array: _Array) -> Iterator[Refusal]:
     facts, path = array.facts, array.disk.path
     places = {"what each member gives": facts.each, "the bitmap, from the superblock": array.closer.bitmap_at}
-    places |= {f"the data of {name}": at for name, at in facts.member_data_offsets}
-    for what, number in places.items():
+    places |= {f"the data of {name}": offset for name, offset in facts.member_data_offsets}
+    for title, number in places.items():
         if number is not None and number % array.size:
-            text = f"{path}: {what} is at {number} bytes, which is not a multiple of {array.size}"
+            text = f"{path}: {title} is at {number} bytes, which is not a multiple of {array.size}"
             yield Refusal("metadata", path, text, _INSTEAD)
     if facts.each is None or len(facts.member_data_offsets) != len(facts.members):
         yield Refusal("not-read", path, f"{path}: where its data lie on the members is unknown", "aligntool raid show")
 
 
-def _about_use(array: _Array) -> Iterator[Refusal]:
-    """The kernel changes the blocks of a running array while it is in use; what is mounted keeps the old size."""
+def _refuse_used(array: _Array) -> Iterator[Refusal]:
+    """Refuse an array in use whose blocks grow: the kernel changes them all the same, but what is mounted keeps the old
+    size.
+    """
     if not array.grows:
         return
     disk = array.disk
     used = list(uses(disk.name, disk.name, places_on(disk), disk.holders, "start a live system, and do it from there"))
     for part in disk.partitions:
         used += uses(part.node or disk.name, part.node or disk.name, (), part.holders)
-    used += [Refusal("in-use", disk.path, what, end) for what, end in disk.taken]
+    used += [Refusal("in-use", disk.path, use, end) for use, end in disk.taken]
     if used:
         text = f"the logical blocks of {disk.path} become {array.size} bytes, which must not happen while it is in use"
         groups = sorted({run.volume.partition("/")[0] for layer in disk.content for run in layer.segments})
@@ -209,10 +213,10 @@ def _about_use(array: _Array) -> Iterator[Refusal]:
     yield from used
 
 
-# Because of what lies on it. md has one size of logical blocks, the largest of its members'.
+# Reasons in the content. An array has one size of logical blocks, the largest of its members'.
 
 
-def _about_content(array: _Array) -> Iterator[Refusal]:
+def _refuse_content(array: _Array) -> Iterator[Refusal]:
     disk, size = array.disk, array.size
     if not array.grows:
         return
@@ -230,37 +234,38 @@ def _about_content(array: _Array) -> Iterator[Refusal]:
         yield Refusal("layer-blocks", name, text, _INSTEAD)
     elif not array.closer.unit.fits(size):
         text = f"{name}: {labelled(disk.content[0])} {array.closer.unit.words}: it would not work on {where}"
-        yield Refusal("layer-blocks", name, text, _way_out(disk, disk.content[0]))
+        yield Refusal("layer-blocks", name, text, _alternative(disk, disk.content[0]))
 
 
-def _way_out(disk: Disk, layer: Layer) -> str:
+def _alternative(disk: Disk, layer: Layer) -> str:
     if layer.kind == "crypto_LUKS":
-        path = shell_word(disk.path)  # cryptsetup does it only while it is open, as it looks into it then
+        path = shell_word(disk.path)
+        # cryptsetup changes the sectors only while the LUKS is open, as it then checks the content.
         commands = [f"sudo cryptsetup convert --type luks2 {path}"] if layer.version != "LUKS2" else []
         commands += [f"sudo cryptsetup open {path} plain", f"sudo cryptsetup reencrypt --sector-size 4096 {path}"]
         return " && ".join([*commands, "sudo cryptsetup close plain"])
     return _INSTEAD
 
 
-# Because of a member.
+# Reasons in a member.
 
 
-def _about_member(array: _Array, member: Member) -> Iterator[Refusal]:
+def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
     disk, name = member.disk, member.disk.name
     if disk.kind is not DiskKind.NVME or disk.nvme is None:
         text = f"{member.name} is not on an NVMe drive, so nothing can change its logical blocks"
         yield Refusal("lba-format", member.name, text, f"replace it by a drive with blocks of {array.size} bytes")
         return
-    alike = [one.name for one in array.others if one.name != name and _identity(one) == _identity(disk)]
+    alike = [other.name for other in array.others if other.name != name and _identity(other) == _identity(disk)]
     if alike or not (disk.wwn or disk.serial):
         text = f"{name} has neither a serial number nor a WWN, so it could be taken for another drive later"
         if alike:
             text = f"{name} cannot be told from {', '.join(alike)}, by model, serial number and WWN"
         yield Refusal("lba-format", name, text, "lsblk -o NAME,MODEL,SERIAL,WWN")
-    yield from _about_format(array, disk)
-    for what, end in disk.taken:
-        yield Refusal("in-use", name, what, end)
-    yield from uses(name, name, places_on(disk), [each for each in disk.holders if each != array.disk.name])
+    yield from _refuse_formats(array, disk)
+    for use, end in disk.taken:
+        yield Refusal("in-use", name, use, end)
+    yield from uses(name, name, places_on(disk), [holder for holder in disk.holders if holder != array.disk.name])
     for part in disk.partitions:
         if member.partition is None or part.number != member.partition.number:
             text = f"{name} has partition {part.number} beside the member, and a format erases the whole drive"
@@ -273,22 +278,22 @@ def _about_member(array: _Array, member: Member) -> Iterator[Refusal]:
         text = f"{name} shows {' and '.join(map(labelled, content))}, not only its superblock of {array.disk.path}"
         yield Refusal("ambiguous", name, text, f"sudo wipefs --no-act {shell_word(disk.path)}")
     if member.partition is not None:
-        yield from _about_partition(array, member, disk)
+        yield from _refuse_partition(array, member, disk)
 
 
-def _about_format(array: _Array, disk: Disk) -> Iterator[Refusal]:
+def _refuse_formats(array: _Array, disk: Disk) -> Iterator[Refusal]:
     look, scope = f"sudo nvme id-ns -H {shell_word(disk.path)}", array.closer.scopes.get(disk.name)
     nvme, number = disk.nvme, array.closer.namespaces.get(disk.name)
     if nvme is None or None in (nvme.format_in_use, scope, number):
         yield Refusal(
-            "not-read", disk.name, f"{disk.name} did not tell its formats", f"type the same after sudo; {look}"
+            "not-read", disk.name, f"{disk.name} did not report its formats", f"type the same after sudo; {look}"
         )
         return
     if format_of(disk, array.size) is None:
-        offered = ", ".join(sorted({_words(each) for each in nvme.formats}))
+        offered = ", ".join(sorted({_format_words(form) for form in nvme.formats}))
         text = f"{disk.name} has no format with {array.size} bytes and no metadata; it has {offered}"
         yield Refusal("lba-format", disk.name, text, look)
-    before = next((each for each in nvme.formats if each.index == nvme.format_in_use), None)
+    before = next((form for form in nvme.formats if form.index == nvme.format_in_use), None)
     if before is None or before.metadata_size:
         text = f"{disk.name} keeps metadata beside its blocks, which another format would not have"
         yield Refusal("lba-format", disk.name, text, look)
@@ -298,7 +303,7 @@ def _about_format(array: _Array, disk: Disk) -> Iterator[Refusal]:
         text = f"{disk.name} is reached through {len(nvme.controllers)} controllers, so others may be using it"
         yield Refusal("lba-format", disk.name, text, f"sudo nvme list-subsys {shell_word(disk.path)}")
     if scope == "drive":
-        beside = [one.name for one in array.others if one.name != disk.name and _share_controller(one, disk)]
+        beside = [other.name for other in array.others if other.name != disk.name and _share_controller(other, disk)]
         also = ", ".join(beside) or "those that this machine does not see"
         text = f"a format of {disk.name} erases every namespace of its drive, also {also} (FNA)"
         yield Refusal("lba-format", disk.name, text, f"sudo nvme list-ns --all {shell_word(disk.path)}")
@@ -309,11 +314,11 @@ def _identity(disk: Disk) -> tuple[str | None, ...]:
 
 
 def _share_controller(one: Disk, other: Disk) -> bool:
-    theirs = (set(each.nvme.controllers) if each.nvme else set() for each in (one, other))
-    return not set.isdisjoint(*theirs)
+    controllers = (set(disk.nvme.controllers) if disk.nvme else set() for disk in (one, other))
+    return not set.isdisjoint(*controllers)
 
 
-def _about_partition(array: _Array, member: Member, disk: Disk) -> Iterator[Refusal]:
+def _refuse_partition(array: _Array, member: Member, disk: Disk) -> Iterator[Refusal]:
     part, table, size = member.partition, disk.table, array.size
     if part is None:
         return
@@ -331,17 +336,17 @@ def _about_partition(array: _Array, member: Member, disk: Disk) -> Iterator[Refu
         yield Refusal("metadata", name, f"{text} need it on their multiples from {head} to {room}", _INSTEAD)
     plain = (part.name or "").isascii() and (part.name or "").isprintable() and not set(part.name or "") & set("\"'\\")
     if part.flags or not plain:
-        what = f"attributes ({', '.join(part.flags)})" if part.flags else f"the name {part.name!r}"
-        text = f"{name} has {what}, which a table that is written again would not have"
+        extra = f"attributes ({', '.join(part.flags)})" if part.flags else f"the name {part.name!r}"
+        text = f"{name} has {extra}, which a table that is written again would not have"
         yield Refusal("metadata", name, text, f"sudo sfdisk --part-attrs {disk.path} {part.number} ''")
     if name != partition_node(disk.name, part.number):
         yield Refusal("metadata", name, f"{name} is not the usual name of partition {part.number} of {disk.name}")
 
 
-# What was decided, and what needs the user.
+# The sentences of the plan: decisions, and what needs the user's attention.
 
 
-def _words(form: LbaFormat) -> str:
+def _format_words(form: LbaFormat) -> str:
     metadata = f"+{form.metadata_size}" if form.metadata_size else ""
     return f"{form.data_size}{metadata} bytes ({PERFORMANCE[form.relative_performance]})"
 
@@ -350,16 +355,16 @@ def _notes(array: _Array) -> Iterator[str]:
     for member in array.members:
         formats = member.disk.nvme.formats if member.disk.nvme else ()
         in_use = member.disk.nvme.format_in_use if member.disk.nvme else None
-        now = next((_words(each) for each in formats if each.index == in_use), "unknown")
+        now = next((_format_words(each) for each in formats if each.index == in_use), "unknown")
         form = format_of(member.disk, array.size)
         if member in array.to_format and form:
             how = "as the drive itself rates them"
-            yield f"{member.name}: format {in_use}, {now}, becomes format {form.index}, {_words(form)}, {how}"
+            yield f"{member.name}: format {in_use}, {now}, becomes format {form.index}, {_format_words(form)}, {how}"
         else:
             yield f"{member.name} has logical blocks of {array.size} bytes already"
     if array.grows:
-        what, unit = labelled(array.disk.content[0]), array.closer.unit
-        yield f"{what} {unit.words}, so it works on logical blocks of {array.size} bytes"
+        content, unit = labelled(array.disk.content[0]), array.closer.unit
+        yield f"{content} {unit.words}, so it works on logical blocks of {array.size} bytes"
     if array.to_format and array.spares:
         yield f"the spare {array.spares[0].name} stands in for each member in turn, so no copy is ever missing"
     if array.to_format:
@@ -367,8 +372,8 @@ def _notes(array: _Array) -> Iterator[str]:
 
 
 def _risks(array: _Array) -> Iterator[str]:
-    each = format_size(array.facts.each or 0)
-    yield f"{each} of each member are written anew: that is wear, and it takes hours on large drives"
+    length = format_size(array.facts.each or 0)
+    yield f"{length} of each member are rewritten: that is wear, and it takes hours on large drives"
     if not array.spares and array.facts.level != "raid6":
         yield "while a member is out another one that fails loses data: have a backup, or add a spare before"
     if not array.spares and array.facts.level in ("raid5", "raid6"):

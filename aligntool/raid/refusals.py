@@ -1,4 +1,4 @@
-"""Every reason why an array cannot be made as asked."""
+"""Every reason why an array cannot be created as requested."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,22 +16,23 @@ from aligntool.raid.members import Placed, own_length
 from aligntool.steps import held_by
 from aligntool.units import GIB, KIB, MIB, format_about, format_size, is_power_of_two
 
-# Why an array is not planned: because of what is wanted, whatever the members are.
+# Reasons in the goal, whatever the members are.
 #
-# It is what md, mdadm and fstab themselves would refuse, and no drive has to be looked at for it.
+# md, mdadm and fstab would refuse these themselves, and no drive has to be read to find them.
 
-PAGE = 4 * KIB  # the kernel's: a chunk is a multiple of it (md.c, raid5.c setup_conf)
-LONGEST_NAME = 27  # "any:" before it makes 31; before a longer one mdadm leaves it out (super1.c)
+PAGE = 4 * KIB  # the kernel's page: a chunk is a multiple of it (md.c, raid5.c setup_conf)
+LONGEST_NAME = 27  # 31 with the prefix "any:", which mdadm omits from a longer name (super1.c)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
+    """Yield every reason in the goal itself, for an array of that many members."""
     titles = {"filesystem": "file system", "metadata": "metadata version", "members": "kind of member"}
     options = {"level": "--level", "workload": "--workload", "filesystem": "--fs"}
     for key, allowed in RAID_WORDS.items():
-        word, what = getattr(goal, key), titles.get(key, key)
+        word, title = getattr(goal, key), titles.get(key, key)
         if word is not None and word not in allowed:
-            option, text = options.get(key, what), f"{word!r} is not a {what} of an array"
+            option, text = options.get(key, title), f"{word!r} is not a {title} of an array"
             yield Refusal("invalid-option", option, text, f"{option}: {', '.join(allowed)}")
     if not _NAME.fullmatch(goal.name) or len(goal.name) > LONGEST_NAME:
         text = f"{goal.name!r} is not a valid array name: letters, digits, '.', '_' and '-', at most {LONGEST_NAME}"
@@ -50,11 +51,11 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
         if goal.bitmap == "internal" and not level.redundant:
             text = f"{level.title} has nothing to resynchronise, so it has no bitmap"
             yield Refusal("invalid-option", "--bitmap", text)
-        yield from _about_chunk(goal)
+        yield from _refuse_chunk(goal)
 
 
-def _about_chunk(goal: RaidGoal) -> Iterator[Refusal]:
-    """What md itself refuses: raid0.c create_strip_zones, raid5.c setup_conf, raid10.c setup_geo, mdadm Create.c."""
+def _refuse_chunk(goal: RaidGoal) -> Iterator[Refusal]:
+    """Refuse what md refuses: raid0.c create_strip_zones, raid5.c setup_conf, raid10.c setup_geo, mdadm Create.c."""
     level, chunk = LEVELS[goal.level], goal.chunk
     if chunk is None:
         return
@@ -69,24 +70,24 @@ def _about_chunk(goal: RaidGoal) -> Iterator[Refusal]:
         yield Refusal("invalid-option", "--chunk", text, hint)
 
 
-# Why an array is not planned: because of its members.
+# Reasons in the members.
 #
-# These checks stand between a typing error and lost data.
+# These checks prevent that a typing error destroys data.
 
 
 def member_problems(members: Sequence[Member], goal: RaidGoal, *, count: int) -> Iterator[Refusal]:
-    """Every reason that the members and the goal are; `count`: how many were named, also those that are not there."""
+    """Yield every reason in the goal and its members. `count`: members that were named, including missing ones."""
     yield from goal_problems(goal, count)
-    yield from _about_count(count, goal)
-    for about in (_about_paths(members), _about_kinds(members, goal), _about_sectors(members, goal)):
-        yield from about
+    yield from _refuse_count(count, goal)
+    for reasons in (_refuse_same_drive(members), _refuse_kinds(members, goal), _refuse_sectors(members, goal)):
+        yield from reasons
     if len(members) == count:
-        yield from _about_wipe(members, goal)
+        yield from _refuse_wipe(members, goal)
     for member in members:
-        yield from _about_member(member, goal)
+        yield from _refuse_member(member, goal)
 
 
-def _about_count(count: int, goal: RaidGoal) -> Iterator[Refusal]:
+def _refuse_count(count: int, goal: RaidGoal) -> Iterator[Refusal]:
     if level := LEVELS.get(goal.level):
         least = max(level.least_members, copies_of(level, 0, goal.layout or (*layouts_of(level, count), "")[0]))
         if count < least:
@@ -94,9 +95,9 @@ def _about_count(count: int, goal: RaidGoal) -> Iterator[Refusal]:
             yield Refusal("too-few-members", "--level", text, "name more drives")
 
 
-def _about_paths(members: Sequence[Member]) -> Iterator[Refusal]:
-    """Two names for one drive: multipath, two namespaces, two partitions, two volumes on it. One failure would take
-    both.
+def _refuse_same_drive(members: Sequence[Member]) -> Iterator[Refusal]:
+    """Refuse two members on the same drive: by multipath, two namespaces, two partitions or two volumes. One failure
+    would take both.
     """
     seen: dict[tuple[str | None, ...], Member] = {}
     for member in members:
@@ -116,8 +117,8 @@ def _about_paths(members: Sequence[Member]) -> Iterator[Refusal]:
         seen.update(dict.fromkeys(keys, member))
 
 
-def _about_kinds(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
-    """Drives get a table, partitions keep theirs, and no array is made of both."""
+def _refuse_kinds(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
+    """Refuse a mix of drives and partitions, or members of another kind than requested."""
     parts = [member.name for member in members if member.partition]
     drives = [member.name for member in members if not member.partition]
     subject = ", ".join(parts or drives)
@@ -139,58 +140,66 @@ def _about_kinds(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]
         yield Refusal("wrong-members", subject, text, "name the drives")
 
 
-def _about_sectors(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
-    """An array of both counts in the larger ones, and changes when a member goes (kernel commit 6c6b66f65e55)."""
+def _refuse_sectors(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
+    """Refuse members with different logical blocks: the array has the largest of them, and its own size changes when a
+    member is removed (kernel commit 6c6b66f65e55).
+    """
     sizes = {member.name: member.disk.limits.logical_block_size for member in members}
     if len({*sizes.values()} - {None}) > 1:
-        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
         text = "the members have logical blocks of different sizes, and an array of them changes its own when one fails"
-        yield Refusal("block-sizes", ", ".join(sizes), f"{text}: {told}", "\n".join(_to_blocks_alike(members, goal)))
+        yield Refusal(
+            "block-sizes", ", ".join(sizes), f"{text}: {listed}", "\n".join(_hints_for_equal_blocks(members, goal))
+        )
 
 
-def _to_blocks_alike(members: Sequence[Member], goal: RaidGoal) -> Iterator[str]:
-    """The way on which the fewest drives are erased, and of those the one to the larger blocks; words where one that
-    would be erased is in use, holds something, or does not tell its formats.
+def _hints_for_equal_blocks(members: Sequence[Member], goal: RaidGoal) -> Iterator[str]:
+    """Yield the format commands that erase the fewest drives, preferably towards the larger blocks. Yield general
+    advice if a drive that would be erased is in use, is not empty, or does not report its formats.
     """
     sizes = {size for member in members if (size := member.disk.limits.logical_block_size)}
-    ways = [way for size in sorted(sizes, reverse=True) if (way := _formats_for(members, goal, size))]
-    for each, form in min(ways, key=len, default=[]):
-        erased = f"this erases {each.name} and gives it blocks of {form.data_size}"
-        yield f"{erased}: sudo nvme format --lbaf={form.index} {shell_word(each.disk.path)}"
-    if not ways:
+    options = [formats for size in sorted(sizes, reverse=True) if (formats := _formats_for(members, goal, size))]
+    for member, form in min(options, key=len, default=[]):
+        erased = f"this erases {member.name} and gives it blocks of {form.data_size}"
+        yield f"{erased}: sudo nvme format --lbaf={form.index} {shell_word(member.disk.path)}"
+    if not options:
         yield "name members with blocks of one size; nvme format changes those of an NVMe drive, and erases it"
 
 
 def _formats_for(members: Sequence[Member], goal: RaidGoal, size: int) -> list[tuple[Member, LbaFormat]]:
-    """Every member with other blocks, and the format that it would get; none at all where one of them cannot."""
-    others = [each for each in members if each.disk.limits.logical_block_size != size]
-    found = [(each, form) for each in others if _may_be_formatted(each, goal) and (form := format_of(each.disk, size))]
+    """Return each member with other blocks and the format that it would get; [] if one of them cannot be formatted."""
+    others = [member for member in members if member.disk.limits.logical_block_size != size]
+    found = [
+        (member, form)
+        for member in others
+        if _may_be_formatted(member, goal) and (form := format_of(member.disk, size))
+    ]
     return found if len(found) == len(others) else []
 
 
 def format_of(disk: Disk, size: int) -> LbaFormat | None:
-    """The one of that block size without metadata that the drive itself rates best."""
+    """Return the format with that block size and without metadata that the drive rates best, or None."""
     formats = disk.nvme.formats if disk.nvme else ()
     found = [form for form in formats if form.data_size == size and not form.metadata_size]
     return min(found, key=lambda form: form.relative_performance, default=None)
 
 
 def _may_be_formatted(member: Member, goal: RaidGoal) -> bool:
-    """A whole drive whose content is known, that nobody uses, and that is empty or may be lost."""
+    """Return whether the member is a whole NVMe drive whose content is known, not in use, and empty or to be wiped."""
     disk = member.disk
     known = member.partition is None and disk.kind is DiskKind.NVME and disk.table_read and disk.content_read
-    return known and not any(_about_use(member)) and (wiped(member, goal) or not member_holdings(member))
+    return known and not any(_refuse_used(member)) and (wiped(member, goal) or not member_holdings(member))
 
 
-def _about_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
-    """A name that is not a member is a slip of the keyboard, and the next one may be worse."""
+def _refuse_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
+    """Refuse to wipe a name that is not a member: it is a typing error, and the next one may be worse."""
     for name in goal.wipe:
         if not any(_is_named(member, name) for member in members):
-            hint = f"members: {', '.join(each.name for each in members)}"
+            hint = f"members: {', '.join(member.name for member in members)}"
             yield Refusal("unknown-member", name, f"--wipe {name}: not a member of this array", hint)
 
 
-def _about_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
+def _refuse_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     disk = member.disk
     if disk.kind is DiskKind.IMAGE:
         hint = f"losetup -f --show {shell_word(disk.path)}"
@@ -202,11 +211,11 @@ def _about_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
         text = f"{disk.name} is {disk.zoned} zoned: parts of it must be written in order, which md does not do"
         yield Refusal("zoned", disk.name, text)
     yield from unfit(disk, member.partition, member.name)
-    yield from _about_use(member)
-    yield from _about_content(member, goal)
+    yield from _refuse_used(member)
+    yield from _refuse_content(member, goal)
 
 
-def _about_use(member: Member) -> Iterator[Refusal]:
+def _refuse_used(member: Member) -> Iterator[Refusal]:
     disk = member.disk
     for part in (member.partition,) if member.partition else disk.partitions:
         name = Member(member.judged, part).name
@@ -215,12 +224,12 @@ def _about_use(member: Member) -> Iterator[Refusal]:
     yield from (Refusal("in-use", member.name, text, hint) for text, hint in disk.taken)
 
 
-def _about_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
+def _refuse_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     disk, part, name = member.disk, member.partition, member.name
     read = part.content_read if part else disk.table_read and disk.content_read
     if not read:
-        rights = any(each.why.startswith("needs root") for each in disk.unseen)
-        look = "type the same after sudo" if rights else f"sudo aligntool audit {shell_word(disk.path)}"
+        needs_root = any(unseen.why.startswith("needs root") for unseen in disk.unseen)
+        look = "type the same after sudo" if needs_root else f"sudo aligntool audit {shell_word(disk.path)}"
         yield Refusal("not-read", name, f"{name} could not be read, so it may not be empty", look)
     elif has_test_array(disk):
         clear = f"sudo aligntool raid tune --clear {shell_word(f'/dev/{name}')}"
@@ -229,15 +238,15 @@ def _about_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
         text = f"{name} cannot be read at {disk.sampled.unreadable} of {disk.sampled.places} places"
         yield Refusal("failing", name, text, replacing(disk))
     elif not wiped(member, goal):
-        # A hint is pasted without a second thought: none leads to the loss of what was recognised.
+        # Hints are pasted without a second thought: none may destroy recognised content.
         look = next_command(disk, "audit")
-        hint = look if _has_content(member) else f"--wipe {shell_word(name)} gives all of it up"
-        for each in member_holdings(member):
-            yield Refusal("not-empty", name, f"{name} is not empty: {each}", hint)
+        hint = look if _has_content(member) else f"--wipe {shell_word(name)} overwrites all of it"
+        for holding in member_holdings(member):
+            yield Refusal("not-empty", name, f"{name} is not empty: {holding}", hint)
 
 
 def _has_content(member: Member) -> bool:
-    """Return whether a partition or any content was recognised, which bytes and empty tables alone are not."""
+    """Return whether a partition or any content was recognised; unrecognised bytes and empty tables do not count."""
     disk, part = member.disk, member.partition
     if part is not None:
         return bool(part.content or part.content_hint)
@@ -245,7 +254,7 @@ def _has_content(member: Member) -> bool:
 
 
 def wiped(member: Member, goal: RaidGoal) -> bool:
-    """Return whether the user named it with --wipe."""
+    """Return whether the user named the member with --wipe."""
     return any(_is_named(member, name) for name in goal.wipe)
 
 
@@ -254,7 +263,7 @@ def _is_named(member: Member, name: str) -> bool:
 
 
 def member_holdings(member: Member) -> tuple[str, ...]:
-    """Return what lies on the drive or partition that would be taken, a phrase each."""
+    """Return the content of the drive or partition that would become a member, a phrase each."""
     sampled = member.disk.sampled
     found = contents(member.partition) if member.partition else holdings(member.disk, "whole drive")
     if found or not (sampled and sampled.written):
@@ -263,8 +272,8 @@ def member_holdings(member: Member) -> tuple[str, ...]:
 
 
 def unrecognised(member: Member) -> tuple[str, ...]:
-    """What lies there and is known only by its bytes, in a line that changes when they do; () where it is blank, and
-    where the kind and the UUID of something tell it from others.
+    """Return unrecognised content in a line that changes with its bytes; () if the member is blank, or has recognised
+    content, which its kind and UUID identify.
     """
     disk, part = member.disk, member.partition
     if disk.sampled is None or not disk.sampled.written or held_by(disk, part.number if part else None):
@@ -272,9 +281,9 @@ def unrecognised(member: Member) -> tuple[str, ...]:
     return (f"unrecognised: SHA-256 of {disk.sampled.places} places {disk.sampled.digest}",)
 
 
-# Why mdadm or mkfs would stop at an array, or make another one than was planned, once it is decided.
+# Reasons why mdadm or mkfs would fail, or make something else than planned.
 #
-# These need the sizes that were decided; both programs say so only after the tables are written.
+# These need the decided sizes; both programs would fail only after the tables are written.
 
 # xfs_mkfs.c, validate_supported: 300 MiB and a log of 64 MiB. With a stripe there are eight allocation groups or more,
 # and the log has to lie in one of them; mkfs.xfs 6.1 makes a striped file system from 513 MiB on.
@@ -282,43 +291,45 @@ XFS_LEAST = 300 * MIB
 XFS_LEAST_STRIPED = 513 * MIB
 # Stripe units for its allocation groups; with fewer mkfs.xfs fails where a unit is 64 MiB or more.
 XFS_UNITS = 16
-XFS_WIDTH = 2 * GIB  # xfs_validate_stripe_geometry: less than that, in bytes
+XFS_WIDTH = 2 * GIB  # xfs_validate_stripe_geometry: the stripe is shorter than this
 BTRFS_LEAST = 109 * MIB  # mkfs.btrfs, for one device: 114294784
-EXT4_STRIDE = 0xFFFF  # s_raid_stride has 16 bits, and mke2fs cuts what is more
+EXT4_STRIDE = 0xFFFF  # s_raid_stride has 16 bits, and mke2fs truncates larger values
 
 
 def geometry_problems(goal: RaidGoal, placed: Sequence[Placed], geometry: ArrayGeometry) -> Iterator[Refusal]:
-    yield from _about_lengths(goal, placed, geometry)
+    """Yield every reason in the sizes of a decided array."""
+    yield from _refuse_lengths(goal, placed, geometry)
     if goal.metadata == "1.0" and geometry.level.word != "raid1":
         text = f"metadata 1.0 lets a member be read alone, and those of a {geometry.level.title} cannot be"
         yield Refusal("invalid-option", "--metadata", text, "--metadata 1.2")
-    yield from _about_filesystem(goal, geometry)
+    yield from _refuse_filesystem(goal, geometry)
 
 
-def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], geometry: ArrayGeometry) -> Iterator[Refusal]:
-    """Of a RAID0 md takes whole members: there is no --size, and what is longer becomes a zone of fewer members
-    (raid0.c, create_strip_zones)."""
-    if any(each.entries for each in placed):
+def _refuse_lengths(goal: RaidGoal, placed: Sequence[Placed], geometry: ArrayGeometry) -> Iterator[Refusal]:
+    """Refuse a member length that md cannot use. A RAID0 uses whole members: it has no --size, and the excess of a
+    longer member becomes a zone of fewer members (raid0.c, create_strip_zones).
+    """
+    if any(place.entries for place in placed):
         return
     if goal.spare_room and not (goal.whole_drives and geometry.level.redundant):
-        what = "whole drives of a RAID0 are" if goal.whole_drives else "partitions that are there are"
-        text = f"no room can be left free: {what} used as they are"
+        members = "whole drives of a RAID0 are" if goal.whole_drives else "partitions that are there are"
+        text = f"no room can be left free: {members} used as they are"
         yield Refusal("invalid-option", "--spare-end", text, "leave --spare-end out")
     if geometry.level.redundant or not geometry.chunk:
         return
     if goal.member_size is not None:
         text = "a RAID0 has no size for its members: they are used as they are"
         yield Refusal("invalid-option", "member_size", text, "leave member_size out")
-    lengths = {each.member.name: own_length(each) for each in placed}
+    lengths = {place.member.name: own_length(place) for place in placed}
     if len({(length - geometry.offset) // geometry.chunk for length in lengths.values()}) > 1:
-        told = ", ".join(f"{name} {format_about(length)}" for name, length in lengths.items())
-        text = f"the members of a RAID0 are used whole, and these differ in length ({told})"
+        listed = ", ".join(f"{name} {format_about(length)}" for name, length in lengths.items())
+        text = f"the members of a RAID0 are used whole, and these differ in length ({listed})"
         hint = "name partitions of one length, or drives without --whole-drives: these get such partitions"
         text += ": beyond the shortest fewer drives would share the work"
         yield Refusal("lengths-differ", ", ".join(lengths), text, hint)
 
 
-def _about_filesystem(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[Refusal]:
+def _refuse_filesystem(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[Refusal]:
     least, chunk = _least_size(goal, geometry), geometry.chunk or 0
     if geometry.size < least:
         text = f"{goal.filesystem} needs {format_size(least)} here, and the array has {format_about(geometry.size)}"

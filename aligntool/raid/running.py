@@ -1,4 +1,4 @@
-"""Arrays that run: which is meant by a name, what `raid show` shows of each, and the plan of `raid persist`."""
+"""Running arrays: find one by name, describe it for `raid show`, and plan `raid persist`."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -23,20 +23,20 @@ from aligntool.steps import CheckInitramfs, EditFile, RebuildInitramfs, ReloadUn
 from aligntool.system import TableLine
 from aligntool.units import format_about, format_rate, format_size
 
-# Which array is meant by a name: the kernel's, a node below /dev, or the one that mdadm gave it.
+# Finding an array by name: the kernel's, a node below /dev, or the name that mdadm gave it.
 #
-# Two arrays may have one name, and whatever takes a name must refuse that alike.
+# Two arrays may have the same name, which every command that takes a name must refuse in the same way.
 
 
 def find_array(disks: Sequence[Disk], name: str, *, command: str) -> Disk:
     """Return the array that runs as "md127", "/dev/md127", "/dev/md/data", or has the name "data" or "host:data" in its
-    superblock or below /dev/md (mdadm(8), "DEVICE NAMES"). The kernel's own names come first: no two share them.
+    superblock or below /dev/md (mdadm(8), "DEVICE NAMES"). The kernel's own names take precedence: they are unique.
 
-    `command`: what the answer is to be typed behind. Raises Refused for a name of none, or of several.
+    `command`: the command that the hint completes with each candidate. Raises Refused if no array or several match.
     """
     arrays = [disk for disk in disks if disk.array]
     node = [disk for disk in arrays if name == disk.name or name in running_nodes(disk)]
-    found = node or [disk for disk in arrays if disk.array and name in _given_names(disk.array, disk)]
+    found = node or [disk for disk in arrays if disk.array and name in _mdadm_names(disk.array, disk)]
     if len(found) == 1:
         return found[0]
     hint = "\n".join(f"{command} {shell_word(disk.name)}" for disk in found or arrays) or "aligntool audit"
@@ -46,27 +46,27 @@ def find_array(disks: Sequence[Disk], name: str, *, command: str) -> Disk:
     raise Refused(f"{name}: no md array of that name runs here", hint=hint, code="no-array", subject=name)
 
 
-def _given_names(facts: ArrayFacts, disk: Disk) -> set[str]:
+def _mdadm_names(facts: ArrayFacts, disk: Disk) -> set[str]:
     return {*(link.removeprefix("md/") for link in facts.links), facts.name or "", short_name(disk)} - {""}
 
 
-# What is shown of an array.
+# The description of an array.
 
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """`data_at`: the byte of its drive where the array's data begin; None: not known."""
+    """A member. `data_at`: the byte of its drive where the array's data begin, or None if unknown."""
 
     name: str
     data: str  # `data_at` and `aligned` in words
     drive: str | None = None
     model: str | None = None
-    own_link: str | None = None  # the drive's own, now and at most
-    link: str | None = None  # the narrowest on the way
-    bandwidth: int | None = None  # bytes per second of that
-    shares: tuple[str, ...] = ()  # uplinks that it is not alone on, and who else is there, a phrase each
+    own_link: str | None = None  # the drive's own link, current and maximum
+    link: str | None = None  # the narrowest link on the path
+    bandwidth: int | None = None  # of that link, bytes per second
+    shares: tuple[str, ...] = ()  # shared uplinks with the other drives on them, a phrase each
     dramless: bool = False  # known to have no DRAM
-    memory: str | None = None  # of a drive without DRAM: what it asks of the host's memory, and what it got
+    memory: str | None = None  # of a drive without DRAM: how much of the host's memory it requests, and got
     data_at: int | None = None
     aligned: bool | None = None
 
@@ -81,81 +81,81 @@ class ArrayView:
     metadata: str | None
     state: str
     members: tuple[MemberView, ...]
-    contents: tuple[str, ...]  # what lies on it, a phrase each
+    contents: tuple[str, ...]  # its content, a phrase each
     ceiling: Ceiling
     findings: tuple[str, ...]
-    next: tuple[str, ...]  # what to type about them, each once
+    next: tuple[str, ...]  # the commands for these findings, without duplicates
 
 
 def arrays_of(
     report: Report, names: Sequence[str] = (), rates: Rates = MappingProxyType({}), known: Known = MappingProxyType({})
 ) -> tuple[ArrayView, ...]:
-    """Return the arrays of those names or paths, or all. `rates`: of the drives, where they are known. `known`: what
-    the drive database says of each. Raises Refused for a name of no array, or of several.
+    """Return the arrays with these names or paths, or all. `rates`: of the drives, as far as known. `known`: the rows
+    of the drive database for each drive. Raises Refused if no array or several have a name.
     """
     disks = [judged.disk for judged in report.judged]
     wanted = {find_array(disks, name, command="aligntool raid show").name for name in names}
-    shown = [judged for judged in report.judged if not names or judged.disk.name in wanted]
-    return tuple(_view(one, one.disk.array, report, rates, known) for one in shown if one.disk.array)
+    selected = [judged for judged in report.judged if not names or judged.disk.name in wanted]
+    return tuple(_view(judged, judged.disk.array, report, rates, known) for judged in selected if judged.disk.array)
 
 
 def _view(judged: Judged, facts: ArrayFacts, report: Report, rates: Rates, known: Known) -> ArrayView:
     disk = judged.disk
     places, offsets, level = members_of(report.judged), dict(facts.member_data_offsets), level_of(facts.level)
     drives = [places[name].disk for name in facts.members if name in places]
-    own = {one.name: rates[one.name] for one in drives if one.name in rates}
-    found = tuple(_findings(disk, [one.name for one in drives], report))
-    members = tuple(_member(name, places.get(name), offsets.get(name), report, known) for name in facts.members)
-    most = ceiling(drives, report.inventory.uplinks, level, facts.layout or "", own)
+    own = {drive.name: rates[drive.name] for drive in drives if drive.name in rates}
+    found = tuple(_findings(disk, [drive.name for drive in drives], report))
+    members = tuple(_member_view(name, places.get(name), offsets.get(name), report, known) for name in facts.members)
+    bound = ceiling(drives, report.inventory.uplinks, level, facts.layout or "", own)
     findings = tuple(f"{finding.code.value} {finding.summary}" for finding in found)
     following = tuple(dict.fromkeys(finding.next for finding in found if finding.next))
     form = (disk.name, disk.path, facts.level, disk.size, facts.chunk, facts.metadata, _state(facts, level))
-    return ArrayView(*form, members, tuple(_contents(judged)), most, findings, following)
+    return ArrayView(*form, members, tuple(_contents(judged)), bound, findings, following)
 
 
-def _member(name: str, member: Member | None, offset: int | None, report: Report, known: Known) -> MemberView:
+def _member_view(name: str, member: Member | None, offset: int | None, report: Report, known: Known) -> MemberView:
     if member is None:
-        return MemberView(name, "its drive was not looked at")
+        return MemberView(name, "its drive was not read")
     disk, part = member.disk, member.partition
-    lane = narrowest(disk)
-    link = f"{lane.what}, {format_rate(lane.bandwidth)}" if lane else None
+    bottleneck = narrowest(disk)
+    link = f"{bottleneck.what}, {format_rate(bottleneck.bandwidth)}" if bottleneck else None
     shares = tuple(shared_words(disk, report.inventory.uplinks))
-    links = (link_words(disk) or None, link, lane.bandwidth if lane else None, shares)
+    links = (link_words(disk) or None, link, bottleneck.bandwidth if bottleneck else None, shares)
     memory = dramless_words(disk) if is_dramless(disk, known.get(disk.name, ())) else None
-    at = None if offset is None else (part.extent.start if part else 0) + offset
-    aligned, words = _data(member, at)
-    return MemberView(name, words, disk.name, disk.model, *links, memory is not None, memory, at, aligned)
+    start = None if offset is None else (part.extent.start if part else 0) + offset
+    aligned, words = _judge_data(member, start)
+    return MemberView(name, words, disk.name, disk.model, *links, memory is not None, memory, start, aligned)
 
 
-def _data(member: Member, at: int | None) -> tuple[bool | None, str]:
-    if at is None:
+def _judge_data(member: Member, start: int | None) -> tuple[bool | None, str]:
+    if start is None:
         return None, "where its data begin is not known"
-    worst = next((grid for grid in member.grids if grid.off_by(at)), None)
+    worst = next((grid for grid in member.grids if grid.off_by(start)), None)
     if worst is None:
-        return True, f"data at byte {at}, on the grid"
-    past = f"off {format_size(worst.size)} by {format_size(worst.off_by(at))} ({asked_by(worst)})"
-    return False, f"data at byte {at}, {past}"
+        return True, f"data at byte {start}, on the grid"
+    past = f"off {format_size(worst.size)} by {format_size(worst.off_by(start))} ({asked_by(worst)})"
+    return False, f"data at byte {start}, {past}"
 
 
 def _state(facts: ArrayFacts, level: Level) -> str:
-    """Whether members are missing, and what md does to them now, how far it is, how fast, how long still."""
+    """Return whether members are missing, and md's current action with its progress, speed and remaining time."""
     state = "all members there" if level.redundant else "no redundancy"
     if facts.degraded:
         state = f"DEGRADED: {facts.degraded} missing"
     elif facts.degraded is None and level.redundant:
         state = "state not known"
-    rests = facts.sync_action in (None, "idle", "frozen")
-    return state if rests else f"{state}, {facts.sync_action}{sync_words(facts)}"
+    idle = facts.sync_action in (None, "idle", "frozen")
+    return state if idle else f"{state}, {facts.sync_action}{sync_words(facts)}"
 
 
 def _contents(judged: Judged) -> Iterator[str]:
     disk = judged.disk
-    for what in [_layer(layer) for layer in disk.content] or ([disk.content_hint] if disk.content_hint else []):
-        yield f"on it: {what}{_mounted(disk.mounted_at)}"
+    for content in [_layer(layer) for layer in disk.content] or ([disk.content_hint] if disk.content_hint else []):
+        yield f"on it: {content}{_mounted(disk.mounted_at)}"
     for part in disk.partitions:
-        what = ", ".join(_layer(layer) for layer in part.content) or part.content_hint or part.type_name
+        content = ", ".join(_layer(layer) for layer in part.content) or part.content_hint or part.type_name
         where = f"partition {part.number} at byte {part.extent.start}"
-        yield f"{where}: {what or 'nothing known'}{_mounted(part.mounted_at)}"
+        yield f"{where}: {content or 'nothing known'}{_mounted(part.mounted_at)}"
     if disk.holders:
         yield f"carries {', '.join(disk.holders)}"
 
@@ -173,19 +173,18 @@ def _mounted(places: Sequence[str]) -> str:
 
 
 def _findings(disk: Disk, drives: Sequence[str], report: Report) -> Iterator[Finding]:
-    """Errors and warnings of the array and everything stacked on it, and of its drives where they name a link."""
-    stacked = {one.name for one in above(disk, report.inventory.disks)}
+    """Yield errors and warnings of the array, of everything stacked on it, and of the links of its drives."""
+    stacked = {other.name for other in above(disk, report.inventory.disks)}
     for finding in report.findings:
-        about = finding.disk in stacked or (finding.disk in drives and finding.code.value.startswith("AT5"))
-        if about and finding.severity is not Severity.INFO:
+        relevant = finding.disk in stacked or (finding.disk in drives and finding.code.value.startswith("AT5"))
+        if relevant and finding.severity is not Severity.INFO:
             yield finding
 
 
-# fstab and crypttab of an array that is there: by UUID, and with nofail where the system can start without
-# it.
+# fstab and crypttab lines of an existing array: by UUID, and with nofail if the system can start without it.
 #
-# Here a field is changed in a line that somebody wrote, and everything else in it stays as it is: fstab(5),
-# crypttab(5), systemd.mount(5).
+# One field is changed in a line that a user wrote, and the rest of the line stays as it is: fstab(5), crypttab(5),
+# systemd.mount(5).
 
 CRYPTTAB = "/etc/crypttab"
 MOUNTABLE = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "vfat", "exfat", "ntfs")
@@ -193,6 +192,7 @@ _PLACE = re.compile(r"/[^\s\\#]*")
 
 
 def table_steps(array: RunningArray) -> Iterator[EditFile]:
+    """Yield the edits of fstab and crypttab lines that name the array by its node, or lack nofail."""
     for line in array.fstab_lines():
         new = _repaired_line(line, array)
         if new != line.text:
@@ -222,24 +222,26 @@ def _is_by_node(line: TableLine, array: RunningArray) -> bool:
 
 
 def _lacks_nofail(line: TableLine) -> bool:
-    """The root is never without; what else the system may need is left as its owner wrote it."""
+    """Return whether a line should get nofail. Mounts that the system may need to start, above all the root, are left
+    as they are.
+    """
     if {"nofail", "noauto"} & set(line.options):
         return False
     return line.kind == "swap" or not array_boot.SYSTEM_PLACES.fullmatch(line.place)
 
 
 def _with_field(text: str, number: int, value: str) -> str:
-    """The line with another word in that field; blanks and everything else as they were."""
+    """Return the line with this value in that field; all else stays, including the white space."""
     pieces = re.split(r"(\s+)", text)
-    at = [index for index, piece in enumerate(pieces) if piece and not piece.isspace()]
-    if number < len(at):
-        pieces[at[number]] = value
+    fields = [index for index, piece in enumerate(pieces) if piece and not piece.isspace()]
+    if number < len(fields):
+        pieces[fields[number]] = value
         return "".join(pieces)
     return f"{text.rstrip()} {value} 0 0"
 
 
 def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
-    """Yield why the tables cannot be changed as wanted."""
+    """Yield why fstab and crypttab cannot be changed as requested."""
     disk, lines = array.disk, array.fstab_lines()
     for line in (*(line for line in lines if _is_by_node(line, array)), *_crypt_lines(array)):
         if uuid_behind(line.spec, disk) is None:
@@ -252,15 +254,15 @@ def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
         text = f"{place!r} is not a mount point that fstab can hold"
         yield Refusal("invalid-option", "--mount", text, "--mount /srv/data")
     if layer is None or not layer.uuid or layer.kind not in MOUNTABLE:
-        what, look = layer.kind if layer else "no one file system", f"blkid -p {disk.path}"
-        text = f"{disk.path} holds {what}, which cannot be mounted as it is"
+        content, look = layer.kind if layer else "no one file system", f"blkid -p {disk.path}"
+        text = f"{disk.path} holds {content}, which cannot be mounted as it is"
         if disk.content_read:
             yield Refusal("not-mountable", disk.path, text, look)
         else:
             yield Refusal("not-read", disk.path, f"the content of {disk.path} could not be read", f"sudo {look}")
     for line in array.system.fstab:
         if line.place == place and line not in lines:
-            free = other_place(place, lambda each: _is_taken(each, array))
+            free = other_place(place, lambda path: _is_taken(path, array))
             text = f"fstab mounts {line.spec} at {place} already"
             yield Refusal("mount-point", place, text, f"--mount {shell_word(free)}")
         elif line in lines and line.place != place:
@@ -268,13 +270,15 @@ def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
 
 
 def other_place(place: str, taken: Callable[[str], bool]) -> str:
-    """One that is free: /srv/data-2 for /srv/data. What is not for mounting (hier(7)) gives its name to one in /srv."""
+    """Return a free mount point, /srv/data-2 for /srv/data. If the place is not meant for mounts (hier(7)), the last
+    component of its path is used below /srv.
+    """
     plain = place.rstrip("/")
     if not plain.startswith(("/srv/", "/mnt/", "/media/")):
         plain = f"/srv/{plain.rpartition('/')[2] or 'data'}"
         if not taken(plain):
             return plain
-    return next(each for number in count(2) if not taken(each := f"{plain}-{number}"))
+    return next(path for number in count(2) if not taken(path := f"{plain}-{number}"))
 
 
 def _is_taken(place: str, array: RunningArray) -> bool:
@@ -285,7 +289,7 @@ def _is_taken(place: str, array: RunningArray) -> bool:
 
 
 def mount_steps(array: RunningArray, place: str | None) -> Iterator[Step]:
-    """A new line, and the mount itself where it is not there yet."""
+    """Yield a new fstab line and the mount, as far as they do not exist yet."""
     if place is None or not array.disk.content:
         return
     layer, line = array.disk.content[0], ""
@@ -296,36 +300,37 @@ def mount_steps(array: RunningArray, place: str | None) -> Iterator[Step]:
 
 
 def mount_words(array: RunningArray, place: str | None) -> Iterator[str]:
+    """Yield what happens to the fstab lines of the array, a sentence each."""
     lines = array.fstab_lines()
     for line in lines:
-        said = "is named by its UUID from now on" if _is_by_node(line, array) else "stays as it is"
+        change = "is named by its UUID from now on" if _is_by_node(line, array) else "stays as it is"
         extra = ", and may be missing when the system starts (nofail)" if _lacks_nofail(line) else ""
-        yield f"fstab: {line.place if line.kind != 'swap' else 'swap'} {said}{extra}"
+        yield f"fstab: {line.place if line.kind != 'swap' else 'swap'} {change}{extra}"
     if not lines and place is None:
-        stacked = [one.name for one in array.stack() if one.name != array.disk.name]
+        stacked = [disk.name for disk in array.stack() if disk.name != array.disk.name]
         carries = f"; it carries {', '.join(stacked)}" if stacked else "; --mount DIR adds a line"
         yield f"fstab mounts nothing of it{carries}"
 
 
-# An array that somebody made -> the plan of what makes it come back after every reboot.
+# The plan that makes an existing array start again after every reboot.
 #
-# `raid create` knows what its files will say, and here it depends on what they say already.
+# Unlike in `raid create`, the edits depend on the lines that the files have already.
 
 
 @dataclass(frozen=True, slots=True)
 class PersistGoal:
-    """`system` None: the machine's own. `mount_at` None: where it is mounted is not changed."""
+    """`system` None: that of this machine. `mount_at` None: the mount point stays."""
 
     system: str | None = None
     mount_at: str | None = None
 
 
 def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Plan:
-    """Raises Refused with every reason why the array cannot be made to come back by these files."""
-    array, system = _found(disk, inventory, goal)
-    refuse([*_unfit(array), *refuse_mount(array, goal.mount_at)])
+    """Plan the files that make the array start after every reboot. Raises Refused with every reason why they cannot."""
+    array, system = _resolve(disk, inventory, goal)
+    refuse([*_refuse_joined_lines(array), *refuse_mount(array, goal.mount_at)])
     steps = tuple(_steps(array, system, goal))
-    refuse(_swallowed(array, steps))
+    refuse(_refuse_ambiguous_edits(array, steps))
     size, sector = disk.size or 0, disk.limits.logical_block_size or 512
     subject = Subject(disk.path, size, sector, None, array.facts.uuid, None, None, None, "")
     title = f"{array.facts.level} of {format_about(size)}: the same name and mounts after every reboot"
@@ -333,13 +338,13 @@ def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Plan:
     return Plan("persist", subject, title, (), steps, attention, tuple(_notes(array, system, goal)))
 
 
-def _swallowed(array: RunningArray, steps: Sequence[Step]) -> Iterator[Refusal]:
-    """An edit replaces every line with that text in it: one that only begins like the line that is meant stops it."""
+def _refuse_ambiguous_edits(array: RunningArray, steps: Sequence[Step]) -> Iterator[Refusal]:
+    """Refuse an edit if another line contains the text to replace: an edit replaces every line that contains it."""
     files = array.system
     lines = [(line.file, line.text) for line in files.mdadm.arrays]
     lines += [(FSTAB, line.text) for line in files.fstab] + [(CRYPTTAB, line.text) for line in files.crypttab]
     for path, key in [(step.path, step.instead_of) for step in steps if isinstance(step, EditFile)]:
-        # What a byte that is not UTF-8 was read as cannot be found again.
+        # A byte that is not UTF-8 was read as U+FFFD, which the file does not contain.
         found = [f"a line holds characters that are not UTF-8: {key}"] if "\ufffd" in key else []
         found += [f"the line {key!r} cannot be replaced, because another one holds the same words: {text}"
                   for file, text in lines if file == path and key in text and text != key]  # fmt: skip
@@ -347,14 +352,14 @@ def _swallowed(array: RunningArray, steps: Sequence[Step]) -> Iterator[Refusal]:
         yield from (Refusal("file-conflict", path, f"{path}: {text}", hint) for text in found)
 
 
-def _found(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[RunningArray, System]:
-    """Raise Refused where nothing can be planned."""
+def _resolve(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[RunningArray, System]:
+    """Return the array and the family of its system. Raises Refused if nothing can be planned."""
     facts, files, path = disk.array, inventory.system, disk.path
     detail = f"mdadm --detail {path}"
     if facts is None:
         raise Refused(f"{path} is not a running md array", hint="aligntool raid show", code="no-array", subject=path)
     if not is_native(facts):
-        text = f"{path} is an array of the firmware ({facts.metadata}): what makes it come back is kept there"
+        text = f"{path} is a firmware array ({facts.metadata}): the firmware keeps its configuration"
         raise Refused(text, hint=f"mdadm --detail-platform; {detail}", code="firmware-array", subject=path)
     if files is None:
         text, hint = "the files of this system cannot be seen", "ls /etc/os-release /etc/fstab"
@@ -368,7 +373,7 @@ def _found(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[Running
     return RunningArray(disk, facts, inventory, files), SYSTEMS[word]
 
 
-def _unfit(array: RunningArray) -> Iterator[Refusal]:
+def _refuse_joined_lines(array: RunningArray) -> Iterator[Refusal]:
     for line in array.wrong_lines():
         if line.joined:
             text = f"the array's wrong line in {line.file} goes on over several lines: {line.text}"
@@ -376,7 +381,7 @@ def _unfit(array: RunningArray) -> Iterator[Refusal]:
 
 
 def _is_assembled_early(array: RunningArray) -> bool:
-    """Some initramfs would assemble it, or has to. One that nobody could look into may."""
+    """Return whether an initramfs has to assemble the array, or may: an unreadable one counts."""
     images = array.system.initramfs
     return array.holds_system() or any(image.unseen or array.is_assembled_by(image) for image in images)
 
@@ -400,7 +405,7 @@ def _steps(array: RunningArray, system: System, goal: PersistGoal) -> Iterator[S
 
 
 def _is_to_be_rebuilt(array: RunningArray, *, edits: bool) -> bool:
-    """When an image that assembles the array has no line of it, or an older one than the file will have."""
+    """Return whether an image that assembles the array lacks its line, or has one that the edits replace."""
     images = [image for image in array.system.initramfs if not image.unseen]
     unnamed = any(array.is_assembled_by(image) and not array.is_named_in(image) for image in images)
     bare = array.holds_system() and not all(image.has_mdadm for image in images)

@@ -1,4 +1,4 @@
-"""Steps on members: lock, erase signatures, partition."""
+"""Steps on the members of a new array: lock them, erase signatures, partition."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -32,7 +32,7 @@ from aligntool.units import Extent
 
 
 def look_at(path: str) -> Disk:
-    """Look at a whole disk now. Raise Refused where it is not one."""
+    """Read the current state of a whole disk. Raises Refused if the path is not one."""
     disk = look((path,), files=False).disk(path)
     if disk is None:
         raise Refused(f"{path} is not a whole disk", hint="lsblk")
@@ -40,30 +40,30 @@ def look_at(path: str) -> Disk:
 
 
 def look_around() -> tuple[Disk, ...]:
-    """Look at every disk of the machine."""
+    """Read the current state of every disk of the machine."""
     return look((), wake=True, files=False).disks
 
 
-# Whether anything came onto a member since its plan was made.
+# Content that was written to a member after the plan was made.
 #
-# An array may be gone on with months later: what was blank then may hold what nobody recognises now, and that is found
-# by its bytes only.
+# An array may be resumed months later: a member that was blank then may now hold unrecognised content, which only a
+# look at its bytes finds.
 
 
 def stop_unless_blank(disk: Disk, step: MakeMember, area: DataArea, *, begun: bool) -> None:
-    """As `came_onto`. Raises Stopped."""
+    """Raise Stopped for what `came_onto` reports."""
     if why := came_onto(disk, step, area, begun=begun):
         raise Stopped(f"{why}; it is not overwritten", hint="sudo aligntool rollback leaves that alone")
 
 
 def came_onto(disk: Disk, step: MakeMember, area: DataArea, *, begun: bool) -> str:
-    """A sentence; "" where it is blank, and where it was to be overwritten.
+    """Return a sentence about unplanned content on the member; "" if it is blank, or is to be overwritten.
 
-    `begun`: the table may be there, and superblocks and bitmaps of the array in front of its data; md itself writes
-    nothing into an array of blank members.
+    `begun`: the table may exist, and superblocks and bitmaps of the array in front of its data; md itself writes
+    nothing into the data area of blank members.
     """
     number = None if step.entries else part_number(disk, step)
-    whole = Extent(0, disk.size or 0)  # what the step takes, in bytes of the disk
+    whole = Extent(0, disk.size or 0)  # the extent of the member on the disk
     if number is not None:
         whole = next(part.extent for part in disk.partitions if part.number == number)
     elif step.entries and begun:
@@ -73,52 +73,52 @@ def came_onto(disk: Disk, step: MakeMember, area: DataArea, *, begun: bool) -> s
     found = sample(step.disk.path, area.of(whole) if begun else whole)
     if found.unreadable:
         return f"{step.device} cannot be read at {found.unreadable} of {found.places} places"
-    new = f"holds what was not there when the plan was made, at {found.written} of {found.places} places"
-    return f"{step.device} {new}" if found.written else ""
+    content = f"holds what was not there when the plan was made, at {found.written} of {found.places} places"
+    return f"{step.device} {content}" if found.written else ""
 
 
-# What old content there would show through a new array, where its data will lie on its members.
+# Old signatures that would show through a new array, at the extents of its data on its members.
 #
-# The moment an array runs udev looks into it: an old volume group or array that begins where its data begin is started,
-# and has the array in use before a file system is made on it.
+# As soon as an array runs, udev probes it: an old volume group or array that begins where its data begin is activated,
+# and keeps the new array in use before a file system is made on it.
 
 
 def old_signatures(step: MakeMember, area: DataArea) -> Iterator[Refusal]:
-    """What blkid finds, though no table shows it, where new partitions would be and where the array's data would: a
-    lost partition, an old member, what an earlier array held.
+    """Yield a reason for each signature that blkid finds at the start of a new partition or of the array's data though
+    no table shows it: of a lost partition, an old member, the content of an earlier array.
     """
     for entry in step.entries:
-        yield from _shown(step.disk.path, entry.extent, "where the new partition begins")
+        yield from _signature_at(step.disk.path, entry.extent, "where the new partition begins")
     if area.offset:
-        device, place = step.device, Extent(area.offset, area.length or 0)
+        device, extent = step.device, Extent(area.offset, area.length or 0)
         if step.entries:
-            device, place = step.disk.path, area.of(step.entries[-1].extent)
-        yield from _shown(device, place, "where the array's data would begin")
+            device, extent = step.disk.path, area.of(step.entries[-1].extent)
+        yield from _signature_at(device, extent, "where the array's data would begin")
 
 
-def _shown(device: str, place: Extent, where: str) -> Iterator[Refusal]:
-    """`place` without a length: to the end of the device."""
-    length = ("-S", str(place.length)) if place.length else ()
-    shown = ("-o", "value", "-s", "TYPE", "-s", "PTTYPE")
-    said = run_program("blkid", "-p", "-O", str(place.start), *length, *shown, device)
-    if said.code == 0 and said.output.strip():
-        text = f"{device} holds {said.output.split()[0]} at byte {place.start}, {where}"
-        yield Refusal("not-empty", device, text, f"sudo blkid -p -O {place.start} {shell_word(device)}")
-    elif said.code not in (0, 2):
-        text = f"{device}: blkid cannot tell what lies at byte {place.start}: {said.last_words}"
+def _signature_at(device: str, extent: Extent, where: str) -> Iterator[Refusal]:
+    """Yield a reason if blkid finds a signature. An extent without a length extends to the end of the device."""
+    length = ("-S", str(extent.length)) if extent.length else ()
+    columns = ("-o", "value", "-s", "TYPE", "-s", "PTTYPE")
+    probed = run_program("blkid", "-p", "-O", str(extent.start), *length, *columns, device)
+    if probed.code == 0 and probed.output.strip():
+        text = f"{device} holds {probed.output.split()[0]} at byte {extent.start}, {where}"
+        yield Refusal("not-empty", device, text, f"sudo blkid -p -O {extent.start} {shell_word(device)}")
+    elif probed.code not in (0, 2):
+        text = f"{device}: blkid cannot tell what lies at byte {extent.start}: {probed.last_words}"
         yield Refusal("not-read", device, text)
 
 
-# The members of an array to be, all at once taken for oneself from the last look at them until their tables
-# stand.
+# Locks on all members of a new array, taken together before they are read for the last time and kept until their tables
+# are written.
 #
-# udev looks at a drive when a writer closes it, and adds what it finds there to arrays and volume groups. So
-# no member may be given back while any of them still holds what the plan gives up: of an earlier array that
-# is half erased, the other half would be assembled and be in use.
+# udev probes a drive when a writer closes it, and adds what it finds there to arrays and volume groups. So no member
+# may be unlocked while any of them still has content that the plan overwrites: of an earlier array that is half erased,
+# the other half would be assembled and be in use.
 
 
 class LockedMembers:
-    """The locked drives and partitions, by path. One that is not locked yet is locked for as long as it is used."""
+    """The locked drives and partitions, by path. Any other is locked only while it is used."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -126,7 +126,7 @@ class LockedMembers:
         self._partitions: dict[str, DiskDevice] = {}
 
     def lock(self, step: MakeMember) -> None:
-        """A whole drive as `lock_disk` does; of a drive whose partition is taken, that partition. Raises Refused."""
+        """Lock a whole drive by `lock_disk`, or only the existing partition that becomes the member. Raises Refused."""
         path = step.disk.path
         if step.entries or step.device == path:
             self._disks[path] = self._stack.enter_context(lock_disk(path))
@@ -150,7 +150,7 @@ class LockedMembers:
 
 @contextmanager
 def lock_members(steps: Sequence[Step]) -> Iterator[LockedMembers]:
-    """Raises Refused with the reasons of all members."""
+    """Lock the members of these steps. Raises Refused with the reasons of all members."""
     found: list[Refused] = []
     members = LockedMembers()
     try:
@@ -160,26 +160,26 @@ def lock_members(steps: Sequence[Step]) -> Iterator[LockedMembers]:
                     members.lock(step)
             except Refused as refusal:
                 found.append(refusal)
-        refuse(one for refused in found for one in refused.refusals)
+        refuse(reason for refused in found for reason in refused.refusals)
         yield members
     finally:
         members.unlock()
 
 
-# A drive made ready to be a member, and given back.
+# Preparing a drive as a member, and undoing that.
 #
-# This is where an array overwrites what was on a drive: nothing is written to a drive that is not the one of the plan,
-# by identity and by everything that is recognised on it, looked at while nobody else can have it.
+# This is where the content of a drive is overwritten: nothing is written to a drive that differs from the plan's in its
+# identity or in anything that is recognised on it. It is read for this while it is locked.
 
 _ANYWHERE = DataArea()
 
 
 def make_member(step: MakeMember, members: LockedMembers, *, again: bool, area: DataArea = _ANYWHERE) -> Iterator[Said]:
-    """`again`: the step was begun before, so the drive may be anywhere between before and after.
+    """Prepare a member. `again`: the step was begun before, so the drive may be in any state between old and new.
 
-    `area`: where the array's data will lie on the member; with `wipe` both its ends are cleared, too, so that nothing
-    old shows through the new array. Raises Refused where the drive cannot be locked, Stopped else. Whether the new
-    partitions are there is for `wait_for_members`, once udev may look.
+    `area`: the array's data on the member; with `wipe` both its ends are zeroed too, so that no old signature shows
+    through the new array. Raises Refused if the drive cannot be locked, else Stopped. `wait_for_members` checks that
+    the new partitions exist, after the unlock lets udev probe them.
     """
     disk = look_at(step.disk.path)
     if step.entries and is_made(disk, step) and not _is_to_be_wiped(disk, step, area, again=again):
@@ -200,12 +200,12 @@ def make_member(step: MakeMember, members: LockedMembers, *, again: bool, area: 
 
 
 def _is_to_be_wiped(disk: Disk, step: MakeMember, area: DataArea, *, again: bool) -> bool:
-    """The old table may be just like the new one, with all that it held."""
+    """Return whether the member is still to be wiped: the old table may equal the new one, with all its content."""
     return step.wipe and (not again or bool(held_by(disk)) or any(old_signatures(step, area)))
 
 
 def wait_for_members(steps: Sequence[Step]) -> None:
-    """Return once udev is done with all members and each new partition is there. Raises Stopped."""
+    """Return once udev has processed all members and each new partition exists. Raises Stopped."""
     settle()
     for step in steps:
         if isinstance(step, MakeMember):
@@ -214,13 +214,13 @@ def wait_for_members(steps: Sequence[Step]) -> None:
 
 
 def stop_unless_standing(step: MakeMember, area: DataArea, *, blank: bool) -> None:
-    """Before anything is made on a member: it is still where the plan has it; `blank`: and nothing was written there.
-    Raises Stopped.
+    """Raise Stopped unless a member on which nothing was made yet is at its planned extent and, if `blank`, has no new
+    content.
     """
     disk = look_at(step.disk.path)
     problems = [why for entry in step.entries if (why := _problem(disk, entry))]
-    taken = bool(step.entries) or is_same_disk(subject(disk), step.disk) or _is_blanked(disk, step)
-    if problems or not taken or not is_same_drive(disk, step):
+    unchanged = bool(step.entries) or is_same_disk(subject(disk), step.disk) or _is_blanked(disk, step)
+    if problems or not unchanged or not is_same_drive(disk, step):
         raise Stopped(f"{step.device} is not as it was made: {'; '.join(problems) or 'its drive has changed'}")
     if blank:
         stop_unless_blank(disk, step, area, begun=True)
@@ -235,59 +235,62 @@ def is_made(disk: Disk, step: MakeMember) -> bool:
     if not is_same_drive(disk, step) or disk.table is None or disk.table.label is not TableLabel.GPT:
         return False
     found = [(part.number, part.extent, part.type_code, part.name or "") for part in disk.partitions]
-    wanted = [(each.number, each.extent, each.type_code, each.name) for each in step.entries]
+    wanted = [(entry.number, entry.extent, entry.type_code, entry.name) for entry in step.entries]
     damaged = disk.table.faults or any(copy.state is not TableCopyState.GOOD for copy in disk.table.copies)
     return found == wanted and not damaged
 
 
 def is_same_drive(disk: Disk, step: DriveStep) -> bool:
-    """By what does not change when its table does: model, serial number, WWN, size; a format may change the last."""
-    was = step.disk
+    """Compare what does not depend on the table: model, serial number, WWN, and size, which a format may change."""
+    planned = step.disk
     if isinstance(step, FormatMember):
-        return (disk.model, disk.serial, disk.wwn) == (was.model, was.serial, was.wwn)
-    return (disk.model, disk.serial, disk.wwn, disk.size) == (was.model, was.serial, was.wwn, was.size)
+        return (disk.model, disk.serial, disk.wwn) == (planned.model, planned.serial, planned.wwn)
+    return (disk.model, disk.serial, disk.wwn, disk.size) == (planned.model, planned.serial, planned.wwn, planned.size)
 
 
 def _planned_disk(step: MakeMember, *, again: bool) -> Disk:
-    """Look at the drive again, now that nobody else can have it. Raise Stopped."""
+    """Read the drive again, now that it is locked. Raises Stopped."""
     disk = look_at(step.disk.path)
     _stop_unless_planned(disk, step, again=again)
     return disk
 
 
 def _stop_unless_planned(disk: Disk, step: MakeMember, *, again: bool) -> None:
-    """Raises Stopped: another drive, another table, something recognised on it that the plan does not have."""
+    """Raise Stopped if it is another drive, or has another table or recognised content that the plan does not have."""
     if not is_same_drive(disk, step):
         raise Stopped(f"{disk.path} is another drive than the plan's: model, serial number, WWN or size differ")
     if not (disk.table_read and disk.content_read):
         raise Stopped(f"{disk.path} could not be read, so it may not be as it was when the plan was made")
-    erased = step.old_arrays if again else ()  # without its table a drive shows its last partition's as its own
+    # Without its table a drive shows the superblock of its last partition as its own.
+    erased = step.old_arrays if again else ()
     number = None if step.entries else part_number(disk, step)
-    came = set(held_by(disk, number, ignored_arrays=erased)) - set(step.holds)
-    if came:
-        raise Stopped(f"{disk.path} holds what was not there when the plan was made: {', '.join(sorted(came))}")
+    added = set(held_by(disk, number, ignored_arrays=erased)) - set(step.holds)
+    if added:
+        raise Stopped(f"{disk.path} holds what was not there when the plan was made: {', '.join(sorted(added))}")
     if is_same_disk(subject(disk), replace(step.disk, path=disk.path)) or (again and _is_between(disk, step)):
         return
     raise Stopped(f"{disk.path} has another partition table than when the plan was made")
 
 
 def _is_between(disk: Disk, step: MakeMember) -> bool:
-    """What a cut may leave of this very step: no table, half of the old one, half of the new one."""
+    """Return whether this step, interrupted, may have left the table so: none, half of the old or half of the new."""
     old = step.wipe and subject(disk).table_digest == step.disk.table_digest
     return old or _is_ours(disk, step) or _is_blanked(disk, step)
 
 
 def _is_blanked(disk: Disk, step: MakeMember) -> bool:
-    """A whole drive that is taken as it is, and had a table that was given up."""
+    """Return whether the member is a whole drive whose old table was erased."""
     return step.wipe and step.device == step.disk.path and not step.entries and disk.table is None
 
 
 def _is_ours(disk: Disk, step: MakeMember) -> bool:
-    """No partition but those of the step, whatever their types: libparted writes the table, and types come after."""
+    """Return whether all partitions are the step's, whatever their types: those are set after libparted has written the
+    table.
+    """
     if step.entries and disk.partitions and disk.table and disk.table.label is TableLabel.DOS:
-        # A protective MBR whose GPT did not get there.
+        # A protective MBR whose GPT was not written yet.
         return [part.type_code.lower() for part in disk.partitions] == ["0xee"]
-    return bool(step.entries) and {part.extent for part in disk.partitions} <= {each.extent for each in step.entries}
+    return bool(step.entries) and {part.extent for part in disk.partitions} <= {entry.extent for entry in step.entries}
 
 
 def _make_table(locked: LockedDisk, disk: Disk, step: MakeMember, area: DataArea) -> None:
@@ -298,8 +301,8 @@ def _make_table(locked: LockedDisk, disk: Disk, step: MakeMember, area: DataArea
         try:
             if step.wipe:
                 zero(locked.device, zeroed(disk, step.entries, None, area))
-            for one in old_signatures(step, area):  # once a partition is there, udev would start an old array in it
-                raise Stopped(f"{one.text}; nothing was written over it")
+            for reason in old_signatures(step, area):  # once a partition exists, udev would start an old array in it
+                raise Stopped(f"{reason.text}; nothing was written over it")
             table.commitToDevice()
             set_types(locked.device, step)
             locked.kernel.show([(entry.number, entry.extent) for entry in step.entries])
@@ -308,9 +311,7 @@ def _make_table(locked: LockedDisk, disk: Disk, step: MakeMember, area: DataArea
 
 
 def _wipe_taken(disk: Disk, step: MakeMember, members: LockedMembers, *, again: bool, area: DataArea) -> None:
-    """A partition or a whole drive that is taken as it is: its own two ends and those of the array's data, and nothing
-    beside it.
-    """
+    """Wipe an existing partition or a whole drive: its two ends and those of the array's data, nothing beside it."""
     number = part_number(disk, step)
     if number is None:
         with members.disk(disk.path) as locked:
@@ -324,12 +325,12 @@ def _wipe_taken(disk: Disk, step: MakeMember, members: LockedMembers, *, again: 
     with members.partition(step.device) as device:
         disk = _planned_disk(step, again=again)
         with failing_as(Stopped, step.device, "; its old content may be half wiped"):
-            own = zeroed(disk, (), extent, area)
-            zero(device, tuple(Extent(each.start - extent.start, each.length) for each in own))
+            ranges = zeroed(disk, (), extent, area)
+            zero(device, tuple(Extent(part.start - extent.start, part.length) for part in ranges))
 
 
 def part_number(disk: Disk, step: MakeMember) -> int | None:
-    """Return the number of the partition that is taken; None: the drive itself is. Raises Stopped."""
+    """Return the number of the partition that becomes the member, or None for a whole drive. Raises Stopped."""
     for part in disk.partitions:
         if step.device in (f"/dev/{part.node}", partition_node(disk.path, part.number)):
             return part.number
@@ -339,10 +340,10 @@ def part_number(disk: Disk, step: MakeMember) -> int | None:
 
 
 def remove_member(step: MakeMember, area: DataArea = _ANYWHERE, *, blank: bool = False) -> Iterator[Said]:
-    """Remove the table that was made. Without entries there is nothing to remove. `blank`: nothing of the
-    plan was written into the member yet, so what lies there is somebody else's.
+    """Remove the new table, if the step has entries. `blank`: nothing of the plan was written into the member yet, so
+    any content there is foreign.
 
-    Raises Refused where somebody uses the drive, Stopped when writing fails.
+    Raises Refused if the drive is in use, Stopped if writing fails.
     """
     if step.wipe:
         yield Said(f"what lay on {step.device}, which --wipe erased, does not come back")
@@ -361,7 +362,7 @@ def remove_member(step: MakeMember, area: DataArea = _ANYWHERE, *, blank: bool =
         return
     with LockedMembers().disk(disk.path) as locked:
         if disk.table is None and not _ends_with_gpt(locked.device):
-            yield Said(f"{disk.path} has no table; there is nothing to take back")
+            yield Said(f"{disk.path} has no table; there is nothing to undo")
             return
         locked.kernel.forget(locked.kernel.numbers())
         with failing_as(Stopped, disk.path, "; its table may be half removed"):
@@ -370,12 +371,12 @@ def remove_member(step: MakeMember, area: DataArea = _ANYWHERE, *, blank: bool =
 
 
 def refuse_unread(disk: Disk) -> None:
-    """Raise Refused where the content of the drive could not be read: its table stays then."""
+    """Raise Refused if the content of the drive could not be read: then its table stays."""
     if not (disk.table_read and disk.content_read and all(part.content_read for part in disk.partitions)):
         look = f"sudo aligntool audit {shell_word(disk.path)}"
         raise Refused(f"{disk.path} could not be read, so its table stays", hint=look)
 
 
 def _ends_with_gpt(device: Device) -> bool:
-    """The backup's header, which nobody believes without a primary or a protective MBR."""
+    """Return whether the last sector is a backup GPT header, which is ignored without a primary or protective MBR."""
     return bytes(device.read(device.size - device.sector_size, device.sector_size)).startswith(b"EFI PART")

@@ -1,4 +1,4 @@
-"""Steps on LUKS2: looking at what lies inside, and encrypting it anew by cryptsetup."""
+"""Steps on LUKS2: check the content, and re-encrypt by cryptsetup."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -19,12 +19,12 @@ from aligntool.raid.commands import reencrypt_command
 from aligntool.steps import ReencryptSectors
 from aligntool.units import Extent, format_size
 
-# What lies inside, and whether it works on larger sectors: only what is known to do is let through. A loop device over
-# the partition of a locked disk is not open elsewhere.
+# Whether the content works on larger sectors: only content that is known to do so is accepted. A loop device over the
+# partition of a locked disk is not open elsewhere.
 
 
 def too_small(reader: Reader, size: int, sector: int) -> Iterator[str]:
-    """Yield why what lies in the `size` bytes of the reader may not work on sectors of this size."""
+    """Yield why the content in the `size` bytes of the reader may not work on sectors of this size."""
     layers = read_layers(reader, Extent(0, size))
     if len(layers) != 1:
         yield f"{' and '.join(map(layer_name, layers)) or 'nothing'} is recognised inside, so its sectors are unknown"
@@ -35,18 +35,20 @@ def too_small(reader: Reader, size: int, sector: int) -> Iterator[str]:
 
 
 Look = Callable[[PartitionLoop, bytes, int], tuple[str, ...]]
-"""Opens the content by its key, and returns why it may not work on sectors of that size. Raises Refused."""
+"""Open the content with its key, and return why it may not work on sectors of that size. Raises Refused."""
 
 
 def look_inside(loop: PartitionLoop, key: bytes, sector: int) -> tuple[str, ...]:
-    """Open it read-only for a moment. Raises Refused where that cannot be."""
+    """Open the LUKS2 read-only, and return why its content may not work on these sectors. Raises Refused if it cannot
+    be opened.
+    """
     with open_luks(loop.device, key, (loop.descriptor,)) as reader:
         return tuple(too_small(reader, reader.size, sector))
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What opens a LUKS2, and what looks inside with it."""
+    """The key of a LUKS2, and the function that checks the content with it."""
 
     content: bytes = b""
     look: Look = look_inside
@@ -55,7 +57,7 @@ class Key:
 NO_KEY = Key()
 
 
-# The change itself. Where it stands is in the header, which only cryptsetup writes.
+# The re-encryption. Its progress is in the header, which only cryptsetup writes.
 
 _REENCRYPTING = "online-reencrypt"  # LUKS2 specification, 3.6: requirements; followed by "-v2" and the like
 
@@ -69,41 +71,41 @@ class _Header:
 
 
 def _read_header(loop: PartitionLoop) -> _Header:
-    """Raises Stopped where cryptsetup does not read it."""
+    """Read the LUKS2 header. Raises Stopped if cryptsetup cannot read it."""
     uuid = run_program("cryptsetup", "luksUUID", loop.device, pass_fds=(loop.descriptor,))
     dump = run_program("cryptsetup", "luksDump", "--dump-json-metadata", loop.device, pass_fds=(loop.descriptor,))
     try:
         tree = json.loads(dump.output)
-        segments = [one for one in tree["segments"].values() if not one.get("flags")]
+        segments = [segment for segment in tree["segments"].values() if not segment.get("flags")]
         mandatory = tuple(tree["config"].get("requirements", {}).get("mandatory", ()))
-        sectors = frozenset(int(one["sector_size"]) for one in segments if one["type"] == "crypt")
+        sectors = frozenset(int(segment["sector_size"]) for segment in segments if segment["type"] == "crypt")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Stopped(f"cryptsetup does not read the header: {dump.last_words[-200:] or error}") from error
-    ours = tuple(word for word in mandatory if word.startswith(_REENCRYPTING))
-    return _Header(uuid.output.strip(), sectors, bool(ours), tuple(word for word in mandatory if word not in ours))
+    known = tuple(word for word in mandatory if word.startswith(_REENCRYPTING))
+    return _Header(uuid.output.strip(), sectors, bool(known), tuple(word for word in mandatory if word not in known))
 
 
 def refuse_unfit(plan: Plan, key: Key) -> None:
-    """Raise Refused where a step cannot be done, found by looking: a wrong key, or content that needs small sectors."""
+    """Raise Refused if reading shows that a step is impossible: a wrong key, or content that needs small sectors."""
     for step in plan.steps:
         if isinstance(step, ReencryptSectors):
             with _attached(plan, step) as loop:
                 found = _read_header(loop)
                 if found.underway and step.after not in found.sectors:
-                    text = f"partition {step.partition} is being encrypted anew, by another wish than larger sectors"
+                    text = f"partition {step.partition} is being re-encrypted for another purpose than larger sectors"
                     raise Refused(text, hint="sudo cryptsetup reencrypt --resume-only PARTITION", code="in-flight")
-                if not found.underway:  # else it was begun before, and its record is lost: it goes on
+                if not found.underway:  # otherwise it was begun before and its record is lost, and it is continued
                     _refuse_inside(step, loop, key)
 
 
 def refuse_begun(plan: Plan) -> None:
-    """Raise Refused where something was encrypted anew: there is no way back."""
+    """Raise Refused if any data was re-encrypted, which cannot be undone."""
     for step in plan.steps:
         if isinstance(step, ReencryptSectors):
             with _attached(plan, step) as loop:
                 found = _read_header(loop)
             if found.underway or step.after in found.sectors:
-                text = f"partition {step.partition} was encrypted anew, all or a part of it, which is not taken back"
+                text = f"partition {step.partition} was re-encrypted, wholly or in part, which cannot be undone"
                 raise Refused(text, hint=command("resume", plan.disk.path))
 
 
@@ -122,12 +124,12 @@ def _attached(plan: Plan, step: ReencryptSectors) -> Iterator[PartitionLoop]:
 
 
 def reencrypt(step: ReencryptSectors, index: int, plan: Plan, key: Key) -> Iterator[Event]:
-    """Encrypt anew, or go on with it. Raises Stopped, and Refused where nothing was written."""
+    """Re-encrypt, or continue an interrupted re-encryption. Raises Stopped, or Refused if nothing was written."""
     with _attached(plan, step) as loop:
         found = _read_header(loop)
         if found.uuid != step.uuid or found.unknown or not found.sectors <= {step.before, step.after}:
-            what = ", ".join((found.uuid, *map(str, sorted(found.sectors)), *found.unknown))
-            raise Stopped(f"partition {step.partition} has another LUKS2 than was planned for: {what}")
+            details = ", ".join((found.uuid, *map(str, sorted(found.sectors)), *found.unknown))
+            raise Stopped(f"partition {step.partition} has another LUKS2 than was planned for: {details}")
         if not found.underway and found.sectors == {step.after}:
             yield Said(f"partition {step.partition} has sectors of {format_size(step.after)} already")
             return
@@ -144,8 +146,8 @@ def reencrypt(step: ReencryptSectors, index: int, plan: Plan, key: Key) -> Itera
 
 
 def _recover(loop: PartitionLoop, key: Key) -> None:
-    """Have cryptsetup put in order what was being written when it was cut off: it goes on only then. Where it stopped
-    by itself this changes nothing. Raises Stopped, for a wrong key as well.
+    """Have cryptsetup repair the area that was being written when it was interrupted: only then it continues. If it
+    stopped by itself this changes nothing. Raises Stopped, also for a wrong key.
     """
     words = ("cryptsetup", "repair", "--batch-mode", "--key-file", "-", loop.device)
     ended = run_program(*words, stdin=key.content, pass_fds=(loop.descriptor,))
@@ -154,15 +156,15 @@ def _recover(loop: PartitionLoop, key: Key) -> None:
 
 
 def _progress(line: str) -> tuple[int, int] | None:
-    """Return bytes that are done, and all; cryptsetup(8), --progress-json."""
+    """Return the bytes done and the total, or None; cryptsetup(8), --progress-json."""
     try:
-        said = json.loads(line)
-        return int(said["device_bytes"]), int(said["device_size"])
+        progress = json.loads(line)
+        return int(progress["device_bytes"]), int(progress["device_size"])
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def _stop_unless_done(step: ReencryptSectors, ended: Ended, now: _Header) -> None:
     if ended.code or now.underway or now.sectors != {step.after}:
-        say = f"{how_ended(ended.code)}: {ended.errors.strip()}" if ended.code else "did not finish"
-        raise Stopped(f"partition {step.partition}: cryptsetup {say}")
+        outcome = f"{how_ended(ended.code)}: {ended.errors.strip()}" if ended.code else "did not finish"
+        raise Stopped(f"partition {step.partition}: cryptsetup {outcome}")

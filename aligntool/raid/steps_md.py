@@ -1,4 +1,4 @@
-"""Steps on the array: create, assemble, compare, file systems, earlier arrays."""
+"""Steps on the array: create, assemble, verify, undo; its file systems; remains of earlier arrays."""
 
 import os
 import struct
@@ -19,20 +19,21 @@ from aligntool.raid.steps_system import files_below, refuse_files
 from aligntool.steps import MakeArray, MakeFileSystem, MakeMember, Step
 from aligntool.units import KIB, Extent, format_size
 
-# What md made of a command, against what the plan said.
+# The running array compared with the plan.
 #
-# Both mdadm and the kernel round, and take whole members where they are told of no size: what runs is then not what was
-# shown, though every member is there.
+# Both mdadm and the kernel round, and use whole members if no size is given: the array may then differ from the one
+# that was shown, though every member is present.
 
 SECTOR = 512
 ROUNDING = 64 * KIB  # of a member without a chunk
 
 
 def unlike(step: MakeArray, folder: Path, size: int | None = None) -> Iterator[str]:
-    """`folder`: /sys/block/md127. `size`: of the array, bytes; None: it is not looked at.
+    """Yield how the array differs from the plan. `folder`: /sys/block/md127. `size`: of the array in bytes, or None to
+    ignore it.
 
-    Documentation/admin-guide/md.rst: chunk_size is in bytes, offset in sectors, and so is the size of a block device.
-    What sysfs does not show differs in nothing.
+    Documentation/admin-guide/md.rst: chunk_size is in bytes, offset in sectors, as is the size of a block device.
+    Values that sysfs does not show count as equal.
     """
     chunk, offset = step.chunk, step.data.offset
     found = _number(folder / "md" / "chunk_size")
@@ -49,7 +50,7 @@ def unlike(step: MakeArray, folder: Path, size: int | None = None) -> Iterator[s
 
 
 def text_of(file: Path) -> str:
-    """Return what a file of the kernel's says; "" where there is none."""
+    """Return the content of a sysfs or procfs file, or "" if it cannot be read."""
     try:
         return file.read_text().strip()
     except OSError:
@@ -61,38 +62,38 @@ def _number(file: Path, unit: int = 1) -> int | None:
     return int(word) * unit if word.isdigit() else None
 
 
-# Whether anybody used what was made: a file system, or an array, of a work that stopped on the way.
+# Whether a file system or an array of an interrupted plan was used since.
 #
-# A record shows how far aligntool came and nothing of what the user did since: what may have been written is never made
-# again or wiped.
+# A record shows how far aligntool came, but nothing that the user did since: a file system that may have been written
+# to is never made again or wiped.
 
-_XFS_IN_PROGRESS = 126  # struct xfs_dsb: 1 until mkfs.xfs has written all else, and not mounted meanwhile
+_XFS_IN_PROGRESS = 126  # struct xfs_dsb: 1 until mkfs.xfs has written all else; it cannot be mounted before
 _EXT_SUPER = KIB
 # struct ext4_super_block, from its start: s_mtime, s_mnt_count, s_last_mounted.
 _EXT_TIME, _EXT_COUNT, _EXT_PLACE = 0x2C, 0x34, 0x88
 _EXT_MAGIC = 0xEF53
 _HOLDING_FILES = ("xfs", "ext4", "btrfs", "vfat")  # swap does not
-_NOT_THERE, _TWO_THINGS = 2, 8  # blkid(8), EXIT STATUS
+_NOTHING_FOUND, _AMBIVALENT = 2, 8  # blkid(8), EXIT STATUS
 
 
 def is_there(step: MakeFileSystem) -> bool:
-    """Return whether blkid sees the file system of the plan on the device itself, without its cache."""
+    """Return whether blkid finds the file system of the plan on the device; it probes, and ignores its cache."""
     found = export_values(run_program("blkid", "-p", "-o", "export", step.device).output)
     return (found.get("TYPE"), found.get("UUID", "").lower()) == (step.kind, step.uuid.lower())
 
 
 def shown_on(device: str) -> str:
-    """Return what blkid recognises, a partition table too; "": nothing. Raises Stopped where it cannot tell."""
-    said = run_program("blkid", "-p", "-o", "value", "-s", "TYPE", "-s", "PTTYPE", device)
-    if said.code == _TWO_THINGS:
+    """Return what blkid recognises, including partition tables; "" for nothing. Raises Stopped if it fails."""
+    probed = run_program("blkid", "-p", "-o", "value", "-s", "TYPE", "-s", "PTTYPE", device)
+    if probed.code == _AMBIVALENT:
         return "more than one thing"
-    if said.code not in (0, _NOT_THERE):
-        raise Stopped(f"blkid cannot tell what {device} holds: {said.last_words or said.code}")
-    return " ".join(said.output.split())
+    if probed.code not in (0, _NOTHING_FOUND):
+        raise Stopped(f"blkid cannot tell what {device} holds: {probed.last_words or probed.code}")
+    return " ".join(probed.output.split())
 
 
 def was_never_mounted(device: str, kind: str) -> bool:
-    """Only where the superblock itself proves it: False also stands for "nobody can tell". Raises OSError."""
+    """Return whether the superblock proves that it was never mounted; False also means unknown. Raises OSError."""
     with open(device, "rb", buffering=0) as file:  # noqa: PTH123 - a device
         head = os.pread(file.fileno(), 4 * KIB, 0)
     if kind == "xfs":
@@ -106,9 +107,7 @@ def was_never_mounted(device: str, kind: str) -> bool:
 
 
 def refuse_foreign(device: str, planned: Sequence[MakeFileSystem]) -> None:
-    """Raises Refused where the array holds something else than the plan's file system. One that does not run has nobody
-    on it.
-    """
+    """Raise Refused if the array holds anything but the plan's file system. A stopped array is not in use."""
     if kernel_folder(device) is None or any(is_there(step) for step in planned):
         return
     try:
@@ -121,9 +120,9 @@ def refuse_foreign(device: str, planned: Sequence[MakeFileSystem]) -> None:
 
 
 def refuse_used(step: MakeFileSystem) -> None:
-    """Raises Refused where files lie on the file system that would be wiped, or nobody can tell."""
-    there = step.kind in _HOLDING_FILES and kernel_folder(step.device) is not None and is_there(step)
-    if there and not was_never_mounted(step.device, step.kind):
+    """Raise Refused if the file system to be wiped has files, or if that is unknown."""
+    exists = step.kind in _HOLDING_FILES and kernel_folder(step.device) is not None and is_there(step)
+    if exists and not was_never_mounted(step.device, step.kind):
         with _mount_points(step) as places:
             found = sorted({name for place in places for name in files_below(place)})[:5]
         refuse_files(step.device, found)
@@ -131,33 +130,34 @@ def refuse_used(step: MakeFileSystem) -> None:
 
 @contextmanager
 def _mount_points(step: MakeFileSystem) -> Iterator[list[str]]:
-    """Where it is mounted; else one place, read-only: its log is replayed, so that nothing written is missing."""
-    there = run_program("findmnt", "-n", "-r", "-o", "TARGET", "--source", step.device).output.split()
-    if there:
-        yield there
+    """Yield the mount points, or mount it read-only at a temporary one. Its log is replayed then, so that everything
+    written to it is visible.
+    """
+    mounted = run_program("findmnt", "-n", "-r", "-o", "TARGET", "--source", step.device).output.split()
+    if mounted:
+        yield mounted
         return
     with tempfile.TemporaryDirectory(prefix="aligntool-look-") as name:
-        said = run_program("mount", "-t", step.kind, "-o", "ro,nosuid,nodev,noexec", step.device, name)
-        if said.code:
+        ended = run_program("mount", "-t", step.kind, "-o", "ro,nosuid,nodev,noexec", step.device, name)
+        if ended.code:
             look = f"sudo blkid -p {shell_word(step.device)}"
-            raise Refused(f"it is unknown whether files lie on {step.device}: {said.last_words}", hint=look)
+            raise Refused(f"it is unknown whether files lie on {step.device}: {ended.last_words}", hint=look)
         try:
             yield [name]
         finally:
             run_program("umount", name)
 
 
-# md arrays: found by their UUID, made, started again after a reboot, and taken apart.
+# md arrays: found by their UUID, created, started again after a reboot, and removed.
 #
-# Only here superblocks of members are read and zeroed, and only those that carry the UUID of the plan ever are:
-# whatever else is found there stops the work.
+# Superblocks of members are zeroed only if they have the UUID of the plan: anything else that is found stops the walk.
 
-_RUNS = ("active", "active-idle", "clean", "readonly", "read-auto", "write-pending")
-"""md/array_state of an array that can be used: Documentation/admin-guide/md.rst."""
+_USABLE = ("active", "active-idle", "clean", "readonly", "read-auto", "write-pending")
+"""Values of md/array_state of an array that can be used: Documentation/admin-guide/md.rst."""
 
 
 def make_array(step: MakeArray, size: int) -> Iterator[Said]:
-    """Only while nothing was made on the array yet: what is half there is taken apart and made again.
+    """Create the array. It must not hold anything yet: an incomplete one is removed and created again.
 
     `size`: of the array, in bytes. Raises Stopped.
     """
@@ -169,14 +169,14 @@ def make_array(step: MakeArray, size: int) -> Iterator[Said]:
         if running is not None and (shown := shown_on(f"/dev/{running}")):
             raise Stopped(f"/dev/{running} runs without all its members and holds {shown}; it is not made again")
         take_apart(step)
-        _stop_where_something_lies(step.members)
+        _stop_unless_empty(step.members)
         run_or_stop(*command_of(step))
         settle()
     stop_unless_made(step, size)
 
 
 def start_array(step: MakeArray, *, named: bool) -> Iterator[Said]:
-    """Start an array that was made, also after a reboot; where it is to be `named`, under its own name, not as md127.
+    """Start the created array, for example after a reboot, unless it runs. `named`: under its own name, not as md127.
 
     Raises Stopped.
     """
@@ -192,7 +192,7 @@ def start_array(step: MakeArray, *, named: bool) -> Iterator[Said]:
 
 
 def take_apart(step: MakeArray) -> None:
-    """No array of that UUID runs, and no member carries it. Raises Stopped where a member belongs to another array."""
+    """Stop the array and zero its superblocks. Raises Stopped if a member belongs to another array."""
     _stop_foreign(step)
     _stop_ours(step)
     for member in step.members:
@@ -202,27 +202,30 @@ def take_apart(step: MakeArray) -> None:
 
 
 def find_running(step: MakeArray) -> str | None:
-    """Return the kernel's name of the array that runs on the step's members and carries its UUID; "md127"."""
+    """Return the kernel's name, such as "md127", of the array that runs on the members with the step's UUID."""
     for name in sorted(arrays_above(step.members)):
         state = attribute(name, "array_state")
-        if state in _RUNS and all(superblock_uuid(f"/dev/{each}") == step.uuid for each in slaves(name)):
+        if state in _USABLE and all(superblock_uuid(f"/dev/{member}") == step.uuid for member in slaves(name)):
             return name
     return None
 
 
 def arrays_above(members: Sequence[str]) -> set[str]:
-    """md devices that stand on any of these, whether they run or not. A drive's partitions count as the drive."""
-    folders = [folder for each in members if (folder := kernel_folder(each)) is not None]
-    return {each.name for folder in folders for each in (folder / "holders").glob("md*")}
+    """Return the md devices on top of any of these, whether they run or not.
+
+    A drive's partitions count as the drive.
+    """
+    folders = [folder for member in members if (folder := kernel_folder(member)) is not None]
+    return {holder.name for folder in folders for holder in (folder / "holders").glob("md*")}
 
 
 def has_superblocks(step: MakeArray) -> bool:
-    """Some member still belongs to the array of the plan."""
+    """Return whether any member has a superblock of the plan's array."""
     return any(superblock_uuid(member) == step.uuid for member in step.members)
 
 
 def superblock_uuid(device: str) -> str:
-    """As mdadm writes it; "": the device carries no superblock of md."""
+    """Return the UUID of the md superblock as mdadm prints it, or "" if there is none."""
     return export_values(run_program("mdadm", "--examine", "--export", device).output).get("MD_UUID", "")
 
 
@@ -236,18 +239,18 @@ def _leads_to(device: str, name: str) -> bool:
 
 
 def stop_unless_made(step: MakeArray, size: int | None = None) -> None:
-    """Raise Stopped unless the array runs with all its members, its name leads to it, and it is as planned."""
+    """Raise Stopped unless the array runs with all its members, under its own name, and as planned."""
     name = find_running(step)
     if name is None or slaves(name) != _names(step.members):
         raise Stopped(f"{step.device} does not run with all its members: mdadm --detail {step.device}")
     if not _leads_to(step.device, name):
         raise Stopped(f"the array runs as /dev/{name}, and {step.device} does not lead there")
-    if wrong := tuple(unlike(step, Path("/sys/block", name), size)):
-        raise Stopped(f"{step.device} is not what was planned: {'; '.join(wrong)}")
+    if differences := tuple(unlike(step, Path("/sys/block", name), size)):
+        raise Stopped(f"{step.device} is not what was planned: {'; '.join(differences)}")
 
 
 def _stop_foreign(step: MakeArray) -> None:
-    """A member of another array is never touched, and neither is an array that stands on anything else."""
+    """Raise Stopped for a member of another array, and for an array that also stands on other drives."""
     for member in step.members:
         uuid = superblock_uuid(member)
         if uuid not in ("", step.uuid):
@@ -258,15 +261,15 @@ def _stop_foreign(step: MakeArray) -> None:
 
 
 def _stop_ours(step: MakeArray) -> None:
-    """Stop the arrays on the members. Raise Stopped for one that is not the step's."""
+    """Stop the arrays on the members. Raises Stopped for an array that is not the step's."""
     for name in sorted(arrays_above(step.members)):
-        if {superblock_uuid(f"/dev/{each}") for each in slaves(name)} != {step.uuid}:
+        if {superblock_uuid(f"/dev/{member}") for member in slaves(name)} != {step.uuid}:
             raise Stopped(f"/dev/{name} is another array, and stands on members of this one")
         run_or_stop("mdadm", "--stop", f"/dev/{name}")
 
 
-def _stop_where_something_lies(members: Sequence[str]) -> None:
-    """`mdadm --create --run` overwrites without a question."""
+def _stop_unless_empty(members: Sequence[str]) -> None:
+    """Raise Stopped if a member holds anything: `mdadm --create --run` overwrites it without asking."""
     for member in members:
         if kernel_folder(member) is None:
             raise Stopped(f"{member} is not a block device")
@@ -275,34 +278,34 @@ def _stop_where_something_lies(members: Sequence[str]) -> None:
 
 
 def _names(devices: Sequence[str]) -> set[str]:
-    return {folder.name for each in devices if (folder := kernel_folder(each)) is not None}
+    return {folder.name for device in devices if (folder := kernel_folder(device)) is not None}
 
 
 def slaves(name: str) -> set[str]:
-    """Return the kernel's names of the members that an array stands on."""
-    return {each.name for each in Path("/sys/block", name, "slaves").glob("*")}
+    """Return the kernel's names of an array's members."""
+    return {link.name for link in Path("/sys/block", name, "slaves").glob("*")}
 
 
 def attribute(name: str, word: str) -> str:
-    """Return what the kernel says in a file of the array's folder md; "" where there is none."""
+    """Return the content of a file in the array's sysfs folder md, or "" if there is none."""
     return text_of(Path("/sys/block", name, "md", word))
 
 
-# A file system made where the plan wants one, or found there already.
+# Making the file systems of the plan, unless they exist already.
 #
-# Making one destroys what was there: it is done only on a device that nobody uses, and, once the work had stopped, only
-# where nobody can have used it since.
+# Making one destroys the former content: it is done only on a device that is not in use, and after an interruption only
+# if the device cannot have been used since.
 
 
 def make_file_system(step: MakeFileSystem, *, new: bool) -> Iterator[Said]:
-    """`new`: the device was made by this very run, so that whatever shows on it is left over from before.
+    """Make the file system. `new`: the device was made by this run, so that anything recognised on it is old.
 
-    Raises Stopped: the device is not there or in use, holds what somebody may need, or the program failed.
+    Raises Stopped if the device is missing or in use, may hold content that is needed, or the program fails.
     """
     settle()
     if kernel_folder(step.device) is None:
         raise Stopped(f"{step.device} is not a block device")
-    size = _exclusively(step.device)
+    size = _size_unless_used(step.device)
     if is_there(step):
         problem = check_content(step.device, Extent(0, size), step.kind).problem
         if problem is None:
@@ -324,17 +327,17 @@ def make_file_system(step: MakeFileSystem, *, new: bool) -> Iterator[Said]:
 
 
 def remove_file_system(step: MakeFileSystem) -> Iterator[Said]:
-    """Nothing recognises it any more; only if it is the one of the plan. Raises Stopped where it is in use."""
+    """Erase the signatures of the file system if it is the plan's. Raises Stopped if it is in use."""
     if kernel_folder(step.device) is None or not is_there(step):
         return
-    _exclusively(step.device)
+    _size_unless_used(step.device)
     run_or_stop("wipefs", "--all", "--quiet", step.device)
     settle()
     yield Said(f"the {step.kind} on {step.device} is gone")
 
 
-def _exclusively(device: str) -> int:
-    """Its size in bytes. Raises Stopped where it is mounted, or anything stands on it."""
+def _size_unless_used(device: str) -> int:
+    """Open the device exclusively, and return its size in bytes. Raises Stopped if it is mounted or has holders."""
     size = 0
     with (
         failing_as(Stopped, f"{device} is in use or cannot be opened"),
@@ -344,17 +347,17 @@ def _exclusively(device: str) -> int:
     return size
 
 
-# What is left of earlier arrays on members that a plan wipes, when the work goes on after a power cut.
+# Remains of earlier arrays on members that a plan wipes, at a resume after a power cut.
 #
-# A member that was not erased yet brings its old array up at the next start, without the members that were.
-# Such a rest is stopped. An array of which nothing is missing is not: it may have been used since.
+# A member that was not erased yet starts its old array at the next boot, without the members that were erased. These
+# remains are stopped. A complete array is not stopped: it may have been used since.
 
 
 def stop_earlier(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Said]:
-    """Stop every incomplete array that stands on nothing but what `steps` wipe, and of which every superblock is one
-    that they give up. `left`: the steps that are not done yet.
+    """Stop every incomplete array whose members are all wiped by the pending steps, and whose superblocks all belong to
+    arrays that the plan erases. `left`: the pending steps.
 
-    Raises Refused where such an array is in use.
+    Raises Refused if such an array is in use.
     """
     wiped = [step for step in left if isinstance(step, MakeMember) and step.wipe]
     if not wiped:
@@ -362,20 +365,22 @@ def stop_earlier(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Said]:
     settle()
     uuids = {uuid for step in steps if isinstance(step, MakeMember) for uuid in step.old_arrays}
     wiped_devices = {name for step in wiped for name in _wiped_devices(step)}
-    for name in sorted(arrays_above([f"/dev/{each}" for each in wiped_devices])):
-        found = {superblock_uuid(f"/dev/{each}") for each in slaves(name)}
-        given_up = slaves(name) <= wiped_devices and len(found) == 1 and found <= uuids
-        if given_up and (_is_degraded(name) or attribute(name, "array_state") in ("inactive", "clear")):
-            said = run_program("mdadm", "--stop", f"/dev/{name}")
-            if said.code:
-                text = f"/dev/{name} is what is left of an earlier array, and cannot be stopped: {said.last_words}"
+    for name in sorted(arrays_above([f"/dev/{device}" for device in wiped_devices])):
+        found = {superblock_uuid(f"/dev/{member}") for member in slaves(name)}
+        erased = slaves(name) <= wiped_devices and len(found) == 1 and found <= uuids
+        if erased and (_is_degraded(name) or attribute(name, "array_state") in ("inactive", "clear")):
+            ended = run_program("mdadm", "--stop", f"/dev/{name}")
+            if ended.code:
+                text = f"/dev/{name} is what is left of an earlier array, and cannot be stopped: {ended.last_words}"
                 raise Refused(text, hint=f"lsblk /dev/{name}; then sudo mdadm --stop /dev/{name}")
             yield Said(f"/dev/{name}, what is left of the earlier array {found.pop()}, is stopped")
     settle()
 
 
 def _wiped_devices(step: MakeMember) -> Iterator[str]:
-    """The kernel's names of all that the step wipes: a partition that is taken, else the drive and its partitions."""
+    """Yield the kernel's names of the devices that the step wipes: the existing partition, or the drive with all its
+    partitions.
+    """
     folder = kernel_folder(step.device)
     if step.entries or step.device == step.disk.path:
         folder = kernel_folder(step.disk.path)

@@ -1,4 +1,4 @@
-"""Steps on the system: programs that it runs, and lines in its files."""
+"""Steps on the system: run programs, and edit its files."""
 
 import base64
 import hashlib
@@ -19,15 +19,15 @@ from aligntool.linux.sysfs import mounts_now
 from aligntool.raid.commands import command_of, purpose_of
 from aligntool.steps import EditFile, FileStep, Mount, Step, SystemStep
 
-# What a step on the system found before it began, how it is applied, and how it is undone. A section below for each
-# kind; what is not handled in one is run and has nothing to undo. Commands and titles: commands.py.
+# How a step on the system is traced before it begins, applied, and undone. Kinds of steps that need more have a section
+# below; the others only run their command, and have nothing to undo. Commands and purposes: commands.py.
 
 _SYSTEMD = Path("/run/systemd/system")  # sd_booted(3)
 STATE = Path("/var/lib/aligntool")
 _SHOWN = 500
 
 Trace = Mapping[str, str]
-"""What a step found before it began, for undoing it: docs/crash-safety.md, "Arrays"."""
+"""The state before a step began, needed to undo it: docs/crash-safety.md, "Arrays"."""
 Traces = Mapping[int, Trace]  # by the index of the step
 
 
@@ -44,10 +44,10 @@ class Paths:
 
 
 def find_system_trace(step: SystemStep) -> dict[str, str]:
-    """Return what undoing the step needs to know of the system as it is now."""
+    """Return the current state of the system that is needed to undo the step."""
     match step:
         case steps.MakeDirectory(path):
-            missing = [each for each in (Path(path), *Path(path).parents) if not each.exists()]
+            missing = [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
             return {"made": str(missing[-1])} if missing else {}  # the topmost
         case steps.SetPartitionType():
             return {"type": _type_now(step)}
@@ -55,7 +55,7 @@ def find_system_trace(step: SystemStep) -> dict[str, str]:
 
 
 def apply_system(step: SystemStep) -> Iterator[Said]:
-    """Raise Stopped with what the program printed."""
+    """Run the step's command, unless it is in effect already. Raises Stopped with the output of the program."""
     if isinstance(step, steps.ReloadUnits | steps.EnableUnit) and not _SYSTEMD.is_dir():
         yield Said(f"systemd is not running here, so this is skipped: {shell_words(step)}")
         return
@@ -71,10 +71,10 @@ def apply_system(step: SystemStep) -> Iterator[Said]:
 
 
 def undo_system(step: SystemStep, trace: Trace) -> Iterator[Said]:
-    """Undo mounts, swap, units, types and directories, where the step made them."""
+    """Undo the mount, swap, unit, type or directory of a step, if the step made it."""
     in_effect, command, text = _effect(step)
     if isinstance(step, steps.SetPartitionType):
-        old = trace.get("type")  # only while the partition has the type that the step gave it
+        old = trace.get("type")  # restored only while the partition has the type that the step gave it
         if old and _same_type(_type_now(step), step.type_code) and not _same_type(old, step.type_code):
             run_or_stop(*command_of(replace(step, type_code=old)))
             yield Said(f"partition {step.partition} of {step.disk} has its old type again")
@@ -93,7 +93,7 @@ def shell_words(step: SystemStep) -> str:
 
 
 def _effect(step: SystemStep) -> tuple[bool, tuple[str, ...], str]:
-    """Return whether the step is in effect now, the command that ends that, and what is said then."""
+    """Return whether the step is in effect now, the command that undoes it, and the message for that."""
     match step:
         case Mount(path):
             return is_mounted(path), ("umount", path), f"{path} is unmounted"
@@ -109,12 +109,12 @@ def _effect(step: SystemStep) -> tuple[bool, tuple[str, ...], str]:
 
 
 def is_mounted(place: str) -> bool:
-    """Something is mounted at exactly this place."""
+    """Return whether the path is a mount point."""
     return run_program("mountpoint", "-q", place).code == 0
 
 
 def refuse_mount_point(step: Mount) -> Iterator[str]:
-    """Yield why nothing should be mounted there, a sentence each."""
+    """Yield why the mount point cannot be used, a sentence each."""
     place = step.path
     if is_mounted(place):
         yield f"something is mounted at {place} already"
@@ -125,13 +125,13 @@ def refuse_mount_point(step: Mount) -> Iterator[str]:
 
 
 def _uuid_at(place: str) -> str:
-    """Return the UUID of the file system mounted there, the last one of several; "" if unknown."""
+    """Return the UUID of the file system mounted there, of several the topmost; "" if unknown."""
     found = run_program("findmnt", "--noheadings", "--output", "UUID", "--mountpoint", place).output.split()
     return found[-1] if found else ""
 
 
 def _other_than_fstab(place: str) -> str:
-    """Return a sentence where another file system is mounted than fstab has; "" where it is that one, or unknown."""
+    """Return a sentence if another file system is mounted than fstab has there; "" if it is that one, or unknown."""
     source = run_program("findmnt", "--fstab", "--noheadings", "--output", "SOURCE", place).output.strip()
     mounted, wanted = _uuid_at(place), source.removeprefix("UUID=")
     if wanted == source or not mounted or wanted.lower() == mounted.lower():
@@ -140,28 +140,28 @@ def _other_than_fstab(place: str) -> str:
 
 
 def files_below(place: str) -> list[str]:
-    """Return a few names in a directory, without what mkfs makes itself."""
+    """Return a few names in a directory, without lost+found, which mkfs makes."""
     try:
-        return sorted(each.name for each in Path(place).iterdir() if each.name != "lost+found")[:5]
+        return sorted(file.name for file in Path(place).iterdir() if file.name != "lost+found")[:5]
     except OSError:
         return []
 
 
 def refuse_files(where: str, names: Sequence[str]) -> None:
-    """Raise Refused where files lie on what would be removed."""
+    """Raise Refused if the file system that would be removed has files."""
     if names:
-        hint = "aligntool resume keeps the array; to take it back all the same, move the files away first"
+        hint = "aligntool resume keeps the array; to undo it all the same, move the files away first"
         raise Refused(f"files lie on {where}: {', '.join(names)}; they would be lost", hint=hint)
 
 
 def _is_swap(uuid: str) -> bool:
-    shown = run_program("swapon", "--show=UUID", "--noheadings", "--raw")
-    return uuid.lower() in shown.output.lower().split()
+    active = run_program("swapon", "--show=UUID", "--noheadings", "--raw")
+    return uuid.lower() in active.output.lower().split()
 
 
 def is_started_by_fstab(step: Step, uuids: Collection[str]) -> bool:
-    """A mount or swap whose step never began is active: fstab has its line, and the machine was started meanwhile.
-    Only of a file system with one of these UUIDs.
+    """Return whether a mount or swap is active whose step never began: the machine was rebooted with its line in fstab.
+    Only mounts of file systems with these UUIDs count.
     """
     if isinstance(step, Mount):
         return _uuid_at(step.path).lower() in {uuid.lower() for uuid in uuids}
@@ -172,7 +172,7 @@ def is_started_by_fstab(step: Step, uuids: Collection[str]) -> bool:
 
 
 def _type_now(step: steps.SetPartitionType) -> str:
-    """As sfdisk takes it. Raise Stopped where it finds no such partition."""
+    """Return the type as sfdisk takes it. Raises Stopped if sfdisk finds no such partition."""
     return run_or_stop("sfdisk", "--part-type", step.disk, str(step.partition)).output.strip()
 
 
@@ -184,13 +184,13 @@ def _same_type(one: str, other: str) -> bool:
 
 
 def _remove_directories(step: steps.MakeDirectory, trace: Trace) -> Iterator[Said]:
-    """From the inside out, as long as they are empty."""
-    place, made = Path(step.path), Path(trace["made"])
+    """Remove the directories that the step made, from the innermost outwards, while they are empty."""
+    folder, made = Path(step.path), Path(trace["made"])
     with suppress(OSError):
-        while made == place or made in place.parents:
-            place.rmdir()
-            yield Said(f"the directory {place} is removed")
-            place = place.parent
+        while made == folder or made in folder.parents:
+            folder.rmdir()
+            yield Said(f"the directory {folder} is removed")
+            folder = folder.parent
 
 
 # CheckInitramfs, RebuildInitramfs
@@ -203,10 +203,10 @@ _COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
 
 
 def refuse_hooks(step: steps.RebuildInitramfs, paths: Paths) -> Iterator[Refusal]:
-    """Yield a reason where mkinitcpio would leave mdadm.conf out: on Arch the user names the hooks, in a file of bash.
+    """Yield a reason if mkinitcpio would omit mdadm.conf: on Arch the user lists the hooks, in a bash file.
 
-    mkinitcpio.conf(5): the file, then those of the directory beside it, in which HOOKS is set or added to. Where none
-    of them sets it the answer is unknown here, and CheckInitramfs finds out.
+    mkinitcpio.conf(5): the file, then those in the directory beside it, set HOOKS or append to it. If none of them sets
+    it the answer is unknown here, and CheckInitramfs finds out.
     """
     if step.maker != "mkinitcpio":
         return
@@ -224,43 +224,45 @@ def refuse_hooks(step: steps.RebuildInitramfs, paths: Paths) -> Iterator[Refusal
 
 
 def missing_programs(names: Collection[str]) -> Iterator[Refusal]:
-    """Yield a reason for each that is not installed."""
+    """Yield a reason for each program that is not installed."""
     for name in sorted(names):
         if find_program(name) is None and (name != "systemctl" or _SYSTEMD.is_dir()):
             package = f"install the package {PACKAGES.get(name, name)}"
             yield Refusal("not-installed", name, f"{name} is not installed", package)
 
 
-# What follows restored files: systemd reads them again, boot images are rebuilt. A failure is reported and stops
-# nothing: the array has to be removed, whatever is wrong with a boot image.
+# After files are restored systemd reads them again, and boot images are rebuilt. A failure is reported and does not
+# stop the undo: the array has to be removed, whatever is wrong with a boot image.
 
 
 def reload_restored(index: int, plan: Plan, traces: Traces) -> Iterator[Said]:
-    """Have systemd read a restored file again, as it read the edited one; of several edited in a row, once all are
+    """Have systemd read a restored file again, as it read the edited one; of consecutive edits only once all are
     restored. Boot images come last: `rebuild_restored`.
     """
     before = plan.steps[index - 1] if index else None
-    in_a_row = isinstance(before, FileStep) and "after" in traces.get(index - 1, ())
-    if "after" not in traces.get(index, ()) or in_a_row:
+    more_to_restore = isinstance(before, FileStep) and "after" in traces.get(index - 1, ())
+    if "after" not in traces.get(index, ()) or more_to_restore:
         return
     later = range(index + 1, len(plan.steps))
-    behind = dropwhile(lambda at: isinstance(plan.steps[at], FileStep), later)
-    for at in takewhile(lambda at: isinstance(plan.steps[at], SystemStep), behind):
-        step = plan.steps[at]
+    after_edits = dropwhile(lambda number: isinstance(plan.steps[number], FileStep), later)
+    for number in takewhile(lambda number: isinstance(plan.steps[number], SystemStep), after_edits):
+        step = plan.steps[number]
         if isinstance(step, steps.ReloadUnits):
-            yield from _again(at, step, traces)
+            yield from _repeat(number, step, traces)
 
 
 def rebuild_restored(plan: Plan, traces: Traces) -> Iterator[Said]:
-    """Once the array is gone: Debian's hook writes every running array into an image whose mdadm.conf names none."""
-    changed = [at for at, trace in traces.items() if "after" in trace]
-    for at, step in enumerate(plan.steps):
-        if isinstance(step, steps.RebuildInitramfs) and any(each < at for each in changed):
-            yield from _again(at, step, traces)
+    """Rebuild the boot images, once the array is removed: Debian's hook writes every running array into an image whose
+    mdadm.conf names none.
+    """
+    changed = [index for index, trace in traces.items() if "after" in trace]
+    for number, step in enumerate(plan.steps):
+        if isinstance(step, steps.RebuildInitramfs) and any(edit < number for edit in changed):
+            yield from _repeat(number, step, traces)
 
 
-def _again(at: int, step: SystemStep, traces: Traces) -> Iterator[Said]:
-    if at not in traces:
+def _repeat(index: int, step: SystemStep, traces: Traces) -> Iterator[Said]:
+    if index not in traces:
         return
     yield Said(f"{purpose_of(step)}: {shell_words(step)}")
     try:
@@ -269,17 +271,17 @@ def _again(at: int, step: SystemStep, traces: Traces) -> Iterator[Said]:
         yield Said(f"that failed; it may still have lines of the array: run {shell_words(step)} again later: {error}")
 
 
-# Lines put into a text file of the system, and taken out again.
+# Editing and restoring the text files of the system.
 #
-# These files belong to the user: everything that is not ours stays byte for byte.
+# These files belong to the user: all other lines stay byte for byte.
 
 LARGEST = 1 << 20  # bytes; mdadm.conf and fstab have a few thousand
 _UNITS = "/etc/systemd/system"
 
 
 def find_file(paths: Paths, path: str) -> Path:
-    """Return the path of the file itself, behind all links. Raises Refused: a link leads out of the root, or it is not
-    a regular file.
+    """Return the path of the file with all links resolved. Raises Refused if a link leads out of the root, or if it is
+    not a regular file of a plausible size.
     """
     given, root = paths.of(path), paths.root.resolve()
     found = given.resolve()
@@ -295,33 +297,33 @@ def find_file(paths: Paths, path: str) -> Path:
 
 
 def edited(before: bytes, step: FileStep) -> bytes:
-    """Return the file with the lines in it; of a file that is written as a whole nothing else. A comment that names the
-    same thing stays a comment.
+    """Return the new content of the file: the old one with the lines inserted, or only the lines if the step writes it
+    whole. Comments that contain the replaced text stay.
     """
     if isinstance(step, steps.WriteFile):
         return "".join(f"{line}\n" for line in step.lines).encode()
     wanted = [line.encode() for line in step.lines]
     lines = before.split(b"\n")
-    last = lines.pop()  # empty where the file ends as it should
+    last = lines.pop()  # empty if the file ends with a newline
     lines += [last] if last else []
     key = step.instead_of.encode()
-    places = [at for at, line in enumerate(lines) if key in line and not line.lstrip().startswith(b"#")]
-    if all(each in lines for each in wanted) and all(lines[at] in wanted for at in places):
+    matches = [index for index, line in enumerate(lines) if key in line and not line.lstrip().startswith(b"#")]
+    if all(line in lines for line in wanted) and all(lines[index] in wanted for index in matches):
         return before
-    first = places[0] if places else len(lines)
-    gone = {*places, *(at for at, line in enumerate(lines) if wanted == [line])}
-    front, back = ([lines[at] for at in part if at not in gone] for part in (range(first), range(first, len(lines))))
+    first = matches[0] if matches else len(lines)
+    gone = {*matches, *(index for index, line in enumerate(lines) if wanted == [line])}
+    front, back = ([lines[row] for row in part if row not in gone] for part in (range(first), range(first, len(lines))))
     return b"\n".join([*front, *wanted, *back]) + b"\n"
 
 
 def _has_no_reader(step: FileStep, paths: Paths) -> bool:
-    """A unit, on a system that has no systemd."""
+    """Return whether the file is a unit, on a system without systemd."""
     return step.path.startswith(f"{_UNITS}/") and not paths.of(_UNITS).is_dir()
 
 
 def find_file_trace(step: FileStep, paths: Paths, *, keeps: bool = True) -> dict[str, str]:
-    """The whole file as it is now, a digest of what it will be, and, if it `keeps` one, the name of a copy that is not
-    there yet. Raises Refused like `find_file`.
+    """Return the current content of the file, the digest of its new content, and, if it `keeps` a backup, an unused
+    name for that. Raises Refused like `find_file`.
     """
     if _has_no_reader(step, paths):
         return {}
@@ -333,20 +335,20 @@ def find_file_trace(step: FileStep, paths: Paths, *, keeps: bool = True) -> dict
     found = {"after": hashlib.sha256(after).hexdigest()}
     if before is not None:
         found["before"] = base64.b64encode(before).decode()
-        if keeps:  # those of earlier runs stay: fstab.before-aligntool, fstab.before-aligntool.1 ...
+        if keeps:  # backups of earlier runs stay: fstab.before-aligntool, fstab.before-aligntool.1 ...
             name = Path(step.backup).name
             names = (f"{name}.{number}" if number else name for number in count())
-            found["backup"] = next(each for each in names if not os.path.lexists(file.with_name(each)))
+            found["backup"] = next(unused for unused in names if not os.path.lexists(file.with_name(unused)))
     return found
 
 
 def backup_of(step: FileStep, paths: Paths, trace: Trace) -> Path | None:
-    """Return the copy that this work keeps of what the file was, or None."""
+    """Return the path of the backup that this step keeps of the file, or None."""
     return find_file(paths, step.path).with_name(trace["backup"]) if "backup" in trace else None
 
 
 def edit_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
-    """`trace`: as `find_trace` found it. Raises Stopped where the file cannot be written; then it is as it was."""
+    """Edit the file. `trace`: of `find_file_trace`. Raises Stopped if it cannot be written; then it is unchanged."""
     if _has_no_reader(step, paths):
         yield Said(f"{_UNITS} is not there, so no systemd would read {step.path}")
         return
@@ -358,14 +360,14 @@ def edit_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
         return
     with failing_as(Stopped, f"{file} cannot be written"):
         if before is not None and (backup := backup_of(step, paths, trace)):
-            keep_copy(file, backup)  # one that is there by now is of this very step, which was cut short
+            keep_copy(file, backup)  # if it exists by now, this step wrote it before it was interrupted
             yield Said(f"what it was is kept as {backup}")
         replace_file(file, after)
 
 
 def restore_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
-    """What it was, if it is still as it was left, and then without the copy; else the user is told which lines to take
-    out.
+    """Restore the file, unless it was changed since, and remove its backup; a changed file is left, with a message that
+    lists the lines to remove.
     """
     if "after" not in trace:
         return  # the lines were there before
@@ -379,12 +381,12 @@ def restore_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
             raise Stopped(f"{file} cannot be put back: {error}") from error
         yield Said(f"{step.path} is as it was")
     elif now is not None and now == _before(trace):
-        pass  # the step was cut short before it wrote anything but the copy
+        pass  # the step was interrupted before it wrote anything but the backup
     elif now is not None and any(line.encode() in now.split(b"\n") for line in step.lines):
         own = f"; take out by hand: {' / '.join(step.lines)}" if isinstance(step, EditFile) else ""
         yield Said(f"{step.path} was changed since, and is left as it is{own}")
         return
-    # The copy, only one that is what the file was before this work.
+    # Remove the backup only if it equals the file before this step.
     backup = backup_of(step, paths, trace)
     if backup is not None and _read(backup) == _before(trace):
         with failing_as(Stopped, f"{backup} cannot be removed"):
@@ -411,10 +413,10 @@ def refuse_unwritable(step: FileStep, paths: Paths) -> Iterator[str]:
         return
     if not os.access(file.parent, os.W_OK):
         yield f"{file.parent} cannot be written"
-    # Of root this asks for the read-only file system, and for the flag of chattr(1): fs/namei.c, inode_permission.
+    # For root this checks only for a read-only file system and the flag of chattr(1): fs/namei.c, inode_permission.
     if file.exists() and not os.access(file, os.W_OK):
         yield f"{file} cannot be replaced, it is immutable or read-only: sudo chattr -i {file}"
-    if any(mount.place == str(file) for mount in mounts_now()):  # containers mount /etc/hosts and its like
+    if any(mount.place == str(file) for mount in mounts_now()):  # containers mount /etc/hosts and the like
         yield f"{file} is a mount point of its own, so it cannot be replaced: umount {file}"
 
 
@@ -425,18 +427,18 @@ def _read(file: Path) -> bytes | None:
         return None
 
 
-# The copies that a work keeps of the files that it changes: one of each file, as it was before the work.
+# The backups of the files that a plan changes: one of each file, as it was before the plan.
 
 
 def is_kept(step: FileStep, plan: Plan, traces: Traces) -> bool:
-    """Return whether the former content of the file is kept by an earlier step of it."""
-    others = [(plan.steps[at], trace) for at, trace in traces.items()]
+    """Return whether an earlier step on the same file keeps its former content."""
+    others = [(plan.steps[index], trace) for index, trace in traces.items()]
     return any(isinstance(other, FileStep) and other.path == step.path and "after" in trace for other, trace in others)
 
 
 def kept_words(plan: Plan, traces: Traces, paths: Paths) -> Iterator[Said]:
     """Yield where the former content of each file is kept."""
-    for at, trace in sorted(traces.items()):
-        step = plan.steps[at]
+    for index, trace in sorted(traces.items()):
+        step = plan.steps[index]
         if isinstance(step, FileStep) and (backup := backup_of(step, paths, trace)):
             yield Said(f"what {step.path} was before is kept as {backup}")

@@ -1,1 +1,1 @@
-"""Plan and execute moves of partitions: places, order, journal."""
+"""Plan moves of partitions and conversions of tables, and apply them crash-safely."""

@@ -1,7 +1,7 @@
-"""Let a change happen in a process of its own, so that a disk that does not answer holds that one and nothing else.
+"""Run a change in a child process, so that a disk that stops responding blocks only the child.
 
-It has the disk locked until the last of its requests is answered, so no other move begins while one of them may still
-be written; killed, it is to the disk a power cut. docs/decisions/0045.
+The child keeps the disk locked until its last request is answered, so no other move begins while one of its requests
+may still be written. To the disk, killing the child is a power cut. docs/decisions/0045.
 """
 
 import signal
@@ -24,15 +24,15 @@ from aligntool.realign.applying import Applying, apply_events
 from aligntool.steps import DriveStep
 
 Locked = Callable[[OnNote], AbstractContextManager[Applying]]
-_Begun = tuple[str, Moment, str]  # of Applying, what can be sent
+_Begun = tuple[str, Moment, str]  # the fields of Applying that can be sent: hint, way, disk
 
 
 @contextmanager
 def apart(locked: Locked, plan: Plan, path: str, on_note: OnNote, *, stall_s: float = STALL_S) -> Iterator[Applying]:
-    """Yield what `locked` yields, in a child: it goes on when an event is taken, so it stops where no more are taken.
-    Sleep and shutdown are inhibited as long as it is waited for.
+    """Yield the Applying of `locked`, whose events happen in a child process. The child waits until each event is
+    consumed, so it stops if no more are consumed. Sleep and shutdown are inhibited while this process waits for it.
 
-    Raises what is raised in the child, and Killed.
+    Raises the exceptions of the child, and Killed.
     """
     drives = Path(path).is_block_device() or any(isinstance(step, DriveStep) for step in plan.steps)
     with awake(f"changing {path}") if drives else nullcontext("") as note:
@@ -40,15 +40,15 @@ def apart(locked: Locked, plan: Plan, path: str, on_note: OnNote, *, stall_s: fl
             on_note(note)
 
         def work(connection: Connection) -> None:
-            _Act(connection, stall_s).act(locked, plan)
+            _ChildSide(connection, stall_s).act(locked, plan)
 
         with working(work, path, on_note, stall_s=stall_s) as child:
-            hint, way, disk = _begun(child)
+            hint, way, disk = _first_message(child)
             yield Applying(_events(child), hint, child.stop, way, disk)
 
 
-def _begun(child: Child) -> _Begun:
-    """Return what it began with, after its notes."""
+def _first_message(child: Child) -> _Begun:
+    """Return the child's first message other than notes, which are passed on."""
     while not isinstance(message := child.receive(), tuple):
         if isinstance(message, Said):
             child.on_note(message.text)
@@ -72,8 +72,8 @@ def _events(child: Child) -> Iterator[Event]:
 
 
 @dataclass(slots=True)
-class _Act:
-    """The child: what it does, and reports."""
+class _ChildSide:
+    """The child's side: apply the plan, send its events, and report a disk that does not answer."""
 
     connection: Connection
     stall_s: float
@@ -88,11 +88,11 @@ class _Act:
             with locked(lambda text: self._send(Said(text))) as applying:
                 self._send((applying.hint, applying.way, applying.disk))
                 self.applying = applying
-                # What undoes `locked` has to know whether something was written.
+                # The cleanup of `locked` must know whether something was written.
                 in_flight = applying.way is not Moment.BEGUN
-                apply_events(plan, applying, nullcontext(self._take), lambda *_: None, in_flight=in_flight)
+                apply_events(plan, applying, nullcontext(self._send_and_wait), lambda *_: None, in_flight=in_flight)
         finally:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it would interrupt what is told last
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # SIGTERM would interrupt the last message
             with self.sending:
                 self.over.set()
 
@@ -105,18 +105,18 @@ class _Act:
         with self.sending:
             self.connection.send(message)
 
-    def _take(self, event: Event) -> None:
+    def _send_and_wait(self, event: Event) -> None:
         self._send(event)
         self.connection.recv()
 
     def _watch(self) -> None:
-        """Report in the meantime what a disk has not answered."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # while the main thread blocks them, too, they wait
-        told = 0.0
+        """Send Waiting every `stall_s` seconds while a disk leaves a request unanswered."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # they stay pending while the main thread blocks them, too
+        reported = 0.0
         while not self.over.wait(self.stall_s / 5):
-            asked = self.applying.unanswered if self.applying else None
-            if asked and time.monotonic() > told + self.stall_s and (waiting := asked()):
-                told = time.monotonic()
+            unanswered = self.applying.unanswered if self.applying else None
+            if unanswered and time.monotonic() > reported + self.stall_s and (waiting := unanswered()):
+                reported = time.monotonic()
                 with self.sending:
                     if not self.over.is_set():
                         self.connection.send(waiting)

@@ -1,4 +1,4 @@
-"""Apply a plan by its events. Every way to end states where the disk or the array stands, and what to type."""
+"""Apply a plan by consuming its events. Every error states the state of the disk or array, and what to type next."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -14,25 +14,25 @@ from aligntool.units import format_about
 
 @dataclass(frozen=True, slots=True)
 class Applying:
-    """A change that is under way: its events make it happen as they are consumed."""
+    """A change in progress: consuming its events applies it."""
 
     events: Iterator[Event]
-    hint: str  # the commands that go on when it stops part-way, a line each
+    hint: str  # the commands to continue if it stops part-way, one per line
     on_stop: Callable[[], None] = lambda: None  # called as soon as the user wants it to stop
     way: Moment = Moment.BEGUN  # or RESUMED, UNDOING
-    disk: str = ""  # where it is now, if it is not where the plan has it
-    unanswered: Callable[[], Waiting | None] | None = None  # see MoveContext; None: only what the process does is known
+    disk: str = ""  # the present path of the disk, if it differs from the plan's
+    unanswered: Callable[[], Waiting | None] | None = None  # see MoveContext; None: requests are not timed
 
 
 def ways_on(disk: str, *words: str) -> str:
-    """What can be typed when a change stopped part-way, a line each."""
+    """Return the commands to type if a change stopped part-way, one per line."""
     return "\n".join(command(name, disk, *words) for name in ("resume", "rollback"))
 
 
-_ARRAYS = ("raid", "persist", "reformat", "layers")  # purposes of plans under a record
+_ARRAYS = ("raid", "persist", "reformat", "layers")  # purposes of plans that have a record instead of a journal
 
 Record = Callable[[str, Sequence[str], Moment, str], None]
-"""Keeps a moment in the system's log: the operation, its disks, the moment, why it stopped."""
+"""Writes an entry to the system's log: the operation, its disks, the moment, why it stopped."""
 
 
 def apply_events(
@@ -43,11 +43,11 @@ def apply_events(
     *,
     in_flight: bool = False,
 ) -> bool:
-    """Apply by consuming the events, report each, and record where it begins to write and how it ends. Return whether
-    the running kernel does not show the result yet.
+    """Apply the plan by consuming the events, report each, and log the first write and the end. Return whether the
+    running kernel does not show the result yet.
 
-    `in_flight`: something was written before the first step. Raises Refused or KeyboardInterrupt while nothing is
-    written, and Stopped for every way to end after that.
+    `in_flight`: something was written before the first step. Raises Refused or KeyboardInterrupt if nothing was
+    written, and Stopped for any other end before completion.
     """
     log = _Log(plan, applying, record)
     if in_flight:
@@ -62,7 +62,7 @@ def apply_events(
 
 
 class _Log:
-    """The entries of one change; none while nothing is written."""
+    """The log entries of one change. Nothing is logged before something is written."""
 
     def __init__(self, plan: Plan, applying: Applying, record: Record) -> None:
         operation = {"raid": "raid create"}.get(plan.purpose, plan.purpose)
@@ -95,7 +95,7 @@ def _apply(
     far = _Reached(plan)
     writing = False
     try:
-        with reporting as on_event, _closing(applying):
+        with reporting as on_event, _close_events(applying):
             for event in applying.events:
                 if not writing and _begins_writing(plan, event):
                     writing = True
@@ -117,13 +117,13 @@ def _apply(
         what = f"{plan.disk.path}: {error.strerror}"
         raise (Stopped(what, hint=far.way_on(hint)) if writing else Refused(what)) from error
     except Exception as error:
-        if writing and not hasattr(error, "__notes__"):  # by the process in which it happened
+        if writing and not hasattr(error, "__notes__"):  # notes were added by the process in which it was raised
             error.add_note(f"aligntool: a bug stopped it {far.words()}; {far.kept()}\n  → {far.way_on(hint)}")
         raise
 
 
 class _Reached:
-    """The last that was heard of a move."""
+    """How far a move has got, according to its events."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -158,25 +158,29 @@ class _Reached:
         return "no partition was moved" if self._shrunk_only else "the journal is kept"
 
     def way_on(self, hint: str, own: str = "") -> str:
-        """Without a journal there is nothing to resume: what the error itself hints at, or all from the beginning."""
+        """Return the commands to continue. If there is no journal yet, nothing can be resumed: return the error's own
+        hint, or the command that plans again.
+        """
         name = "plan partition" if self._plan.purpose == "partition" else "plan realign"
         again = command(name, self._plan.disk.path, "--shrink")
         if self._shrunk_only:
             return own or again
-        ways = (*own.split("\n"), *hint.split("\n"))  # what was added in the child is there already
-        return "\n".join(dict.fromkeys(ways)) if own and self._plan.purpose in _ARRAYS else hint
+        commands = (*own.split("\n"), *hint.split("\n"))  # the child may have added the hint already
+        return "\n".join(dict.fromkeys(commands)) if own and self._plan.purpose in _ARRAYS else hint
 
 
 def _begins_writing(plan: Plan, event: Event) -> bool:
-    """A journal is written to free space, and it counts only once the entries are parked."""
+    """Return whether the event begins a step that writes. Checks do not, and a journal does not count: it is written to
+    free space, and takes effect only once the entries are parked.
+    """
     if not isinstance(event, StepBegun):
         return False
     return not isinstance(next(iter(plan.steps[event.index :]), None), CheckContent | WriteJournal | CheckArray)
 
 
 @contextmanager
-def _closing(applying: Applying) -> Iterator[None]:
-    """A generator that is left half-way puts things in order at once, and not when Python gets to it."""
+def _close_events(applying: Applying) -> Iterator[None]:
+    """Close the events' generator when the block ends, so its cleanup runs at once and not at garbage collection."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The table of a disk for sectors of another size: its images before, in flight and after."""
+"""Convert the table of a disk to another sector size: images of the table before, in flight and after."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -30,31 +30,31 @@ from aligntool.realign.table import (
 )
 from aligntool.units import Extent, align_down, align_up
 
-# An old GPT and the new one lie in each other's place, so in flight there is none: markers are over both, and a
-# backup GPT with parked entries is in the last sectors, as where a table appears (realign/whole_disk.py). The groups
-# of all three images have the same places, sector 0 last, so the disk is in one of the three states exactly when every
-# byte says so, as of an MBR (realign/table.py). docs/decisions/0042 has the argument. An MBR stays in sector 0, so its
-# images are those of a move.
+# The old GPT and the new one overlap, so in flight there is none: markers cover both, and a backup GPT with parked
+# entries is in the last sectors, as when a table is made (realign/whole_disk.py). The groups of all three images cover
+# the same bytes, sector 0 last, so the disk is in one of the three states exactly if all these bytes match its image,
+# as for an MBR (realign/table.py). docs/decisions/0042 has the argument. An MBR stays in sector 0, so its images are
+# those of a move.
 
 SIZES = (512, 4096)
-BLOCK = 4096  # what is written, planned and judged: whole sectors of either size
-_BOOT_CODE = 446  # bytes of sector 0 that belong to no table, with the signature of the disk
+BLOCK = 4096  # unit of writing, planning and judging: whole sectors of either size
+_BOOT_CODE = 446  # bytes of sector 0 before the table: boot code and the signature of the disk
 _ARRAY = 16 * 1024  # bytes of 128 entries
 
 
 def check_sizes(sizes: tuple[int, ...]) -> None:
-    """Raise ValueError for sizes that nobody can ask for: a plan comes from a file."""
+    """Raise ValueError for sizes that no option can request: a plan may come from a file."""
     if sizes not in ((512,), (4096,), SIZES):
         raise ValueError("sector_sizes: neither 512, 4096 nor both")
 
 
 def conversion_of(plan: Plan) -> steps.ConvertTable | None:
-    """Return the step that makes a plan a conversion, None for another plan."""
+    """Return the step that converts the table; None if the plan is not a conversion."""
     return next((step for step in plan.steps if isinstance(step, steps.ConvertTable)), None)
 
 
 def table_places(label: str, size: int, sector_sizes: Sequence[int]) -> tuple[Extent, Extent]:
-    """Return the bytes that the old table and the new one take at the start of the disk and at its end."""
+    """Return the extents that the old and the new table cover at the start and at the end of the disk."""
     end = align_down(size, BLOCK)
     if label == TableLabel.DOS:
         return Extent(0, BLOCK), Extent(end, 0)
@@ -64,9 +64,9 @@ def table_places(label: str, size: int, sector_sizes: Sequence[int]) -> tuple[Ex
 
 
 def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journal_id: bytes) -> TableImages:
-    """Return the images of such a plan. Writes nothing.
+    """Return the images of the table for a conversion. Writes nothing.
 
-    Raises Refused when the table is not the one that the plan was made for, and where its place is used otherwise.
+    Raises Refused if the table is not the one for which the plan was made, or its place contains anything else.
     """
     rewrite = next(step for step in plan.steps if isinstance(step, steps.ConvertTable))
     if rewrite.label == TableLabel.DOS:
@@ -77,7 +77,7 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
     found = {entry.number: entry.extent(old_size) for entry in pair[0].used_entries()}
     check_before(found, changes)
     if set(found) != set(changes):
-        raise _another()
+        raise _other_partition()
     head, tail = table_places(rewrite.label, size, rewrite.sector_sizes)
     before = bytes(device.read(head.start, head.length)), bytes(device.read(tail.start, tail.length))
     refuse_foreign(pair, (head, tail), before)
@@ -85,12 +85,12 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
     last, array = size // old_size - 1, align_up(_ARRAY, old_size) // old_size
     mark = new_copy(old_size, last, 1, last - array, pair[0].usable, pair[0].header.disk_guid, parked)
     sign = marker(unit, journal_at, journal_id)
-    hidden = sign * (head.length // unit), _laid(tail, [mark])
+    hidden = sign * (head.length // unit), _copies_at(tail, [mark])
     after = new_table(pair[0], before[0], size, rewrite, (head, tail))
     return TableImages(*(table_groups(head, tail, content, unit) for content in (before, hidden, after)))
 
 
-def _another() -> Refused:
+def _other_partition() -> Refused:
     return refused("there is another partition now")
 
 
@@ -101,20 +101,20 @@ def _mbr_images(device: Device, plan: Plan, rewrite: steps.ConvertTable, journal
     found = mbr.primaries | mbr.logicals
     check_before(found, changes)
     if set(found) != set(changes):
-        raise _another()
+        raise _other_partition()
     park = next(step for step in plan.steps if isinstance(step, steps.ParkEntries))
     check_parked(park, set(mbr.entries))
-    sector, after = _unit(device, 0, unit), converted_mbr(device, mbr, rewrite, unit)
-    parked = with_entries(sector, {each: parked_mbr_entry(mbr.entries[each], journal_at) for each in park.parked})
+    sector, after = _unit_at(device, 0, unit), converted_mbr(device, mbr, rewrite, unit)
+    parked = with_entries(sector, {number: parked_mbr_entry(mbr.entries[number], journal_at) for number in park.parked})
     places = {align_down(at, unit) for chain in mbr.chains for at in chain.sectors}
-    places |= {one.at for one in all_sectors(after[:-1])}
-    ebrs = tuple(Sectors(at, _unit(device, at, unit)) for at in sorted(places))
+    places |= {sectors.at for sectors in all_sectors(after[:-1])}
+    ebrs = tuple(Sectors(at, _unit_at(device, at, unit)) for at in sorted(places))
     return TableImages(mbr_writing(ebrs, sector), mbr_writing((), parked), after)
 
 
 def converted_mbr(device: Device, mbr: Mbr, rewrite: steps.ConvertTable, unit: int) -> Writing:
-    """Return the MBR of a disk and its EBRs for sectors of another size, as sectors of `unit` bytes. Boot code,
-    signature and flags stay, and so does what lies behind the first 512 bytes of a sector.
+    """Return the MBR of a disk and its EBRs for another sector size, as sectors of `unit` bytes. Boot code, signature
+    and flags stay, and so do the bytes behind the first 512 of a sector.
     """
     (new,), old = rewrite.sector_sizes, mbr.sector_size
     changes = {change.number: change for change in rewrite.changes}
@@ -124,21 +124,21 @@ def converted_mbr(device: Device, mbr: Mbr, rewrite: steps.ConvertTable, unit: i
         for number, entry in mbr.entries.items()
     }  # fmt: skip
     ebrs = (ebr for chain in mbr.chains for ebr in new_chain(chain, changes, old, mbr.geometry, new))
-    laid = tuple(Sectors(one.at, one.data[:512] + _unit(device, one.at, unit)[512:]) for one in ebrs)
-    return mbr_writing(laid, with_entries(_unit(device, 0, unit), moved))
+    sectors = tuple(Sectors(ebr.at, ebr.data[:512] + _unit_at(device, ebr.at, unit)[512:]) for ebr in ebrs)
+    return mbr_writing(sectors, with_entries(_unit_at(device, 0, unit), moved))
 
 
-def _unit(device: Device, at: int, unit: int) -> bytes:
+def _unit_at(device: Device, at: int, unit: int) -> bytes:
     return read_bytes(device, at, unit) or b""
 
 
 def new_table(
     primary: GptCopy, sector_0: bytes, size: int, rewrite: steps.ConvertTable, places: tuple[Extent, Extent]
 ) -> tuple[bytes, bytes]:
-    """Return what lies at both places afterwards. `sector_0`: of its boot code is kept."""
+    """Return the bytes at both places after the conversion. The boot code of `sector_0` is kept."""
     head, tail = places
-    copies = [copy for one in rewrite.sector_sizes for copy in _copies(primary, size, one, rewrite, places)]
-    first, last = bytearray(_laid(head, copies)), _laid(tail, copies)
+    copies = [copy for unit in rewrite.sector_sizes for copy in _gpt_copies(primary, size, unit, rewrite, places)]
+    first, last = bytearray(_copies_at(head, copies)), _copies_at(tail, copies)
     count = 2**32 - 1 if len(rewrite.sector_sizes) > 1 else min(size // rewrite.sector_sizes[0] - 1, 2**32 - 1)
     whole = MbrEntry(0, CHS_FIRST, GPT_PROTECTIVE, CHS_BEYOND, 1, count)
     sector = sector_0[:_BOOT_CODE] + bytes(512 - _BOOT_CODE)
@@ -146,11 +146,11 @@ def new_table(
     return bytes(first), last
 
 
-def _copies(
+def _gpt_copies(
     primary: GptCopy, size: int, sector: int, rewrite: steps.ConvertTable, places: tuple[Extent, Extent]
 ) -> Iterator[GptCopy]:
-    """Yield both copies of a table. With two tables the entries of that for 512 bytes lie behind the other's at the
-    start, and before the other's at the end.
+    """Yield both copies of a GPT for sectors of `sector` bytes. If there are tables for both sizes, the entries of the
+    table for 512 bytes lie behind those of the other at the start of the disk, and before them at its end.
     """
     head, tail = places
     beside = len(rewrite.sector_sizes) > 1 and sector != BLOCK
@@ -158,7 +158,7 @@ def _copies(
     grown = size > (primary.header.other_lba + 1) * primary.sector_size
     end = tail.start if grown else min(primary.usable.end, tail.start)
     usable = Extent(align_up(start, sector), align_down(end, sector) - align_up(start, sector))
-    used = [_moved(entry, rewrite, sector) for entry in primary.used_entries()]
+    used = [_converted_entry(entry, rewrite, sector) for entry in primary.used_entries()]
     last = size // sector - 1
     arrays = 2 * sector, align_down(size, sector) - sector - align_up(_ARRAY, sector)
     if beside:
@@ -167,15 +167,15 @@ def _copies(
         yield new_copy(sector, own, other, at // sector, usable, primary.header.disk_guid, used)
 
 
-def _moved(entry: GptEntry, rewrite: steps.ConvertTable, sector: int) -> GptEntry:
+def _converted_entry(entry: GptEntry, rewrite: steps.ConvertTable, sector: int) -> GptEntry:
     after = next(change.after for change in rewrite.changes if change.number == entry.number)
     return replace(entry, first=after.start // sector, last=after.end // sector - 1)
 
 
-def _laid(place: Extent, copies: Sequence[GptCopy]) -> bytes:
-    """Return the bytes of a place with what of these copies lies in it; the rest is zeros.
+def _copies_at(place: Extent, copies: Sequence[GptCopy]) -> bytes:
+    """Return the bytes of a place with the parts of these copies that lie in it; the rest is zeros.
 
-    Of a header as many bytes as it has, for another one may lie in the same sector of 4096 bytes.
+    Only the bytes of a header are laid, not its whole sector: another header may lie in the same 4096 bytes.
     """
     made = bytearray(place.length)
     for copy in copies:
@@ -187,37 +187,37 @@ def _laid(place: Extent, copies: Sequence[GptCopy]) -> bytes:
 
 
 def refuse_foreign(pair: Sequence[GptCopy], places: Sequence[Extent], found: Sequence[bytes]) -> None:
-    """Raise Refused where the place of a table has bytes of anything else, or the table has an unusual form."""
+    """Raise Refused if the place of a table contains bytes of anything else, or the table has an unusual form."""
     primary = pair[0]
     header = primary.header
     if header.entry_size != MOST_ENTRIES or any(entry.number > MOST_ENTRIES for entry in primary.used_entries()):
         raise unsound(f"it has {header.entry_count} entries of {header.entry_size} bytes; a usual one has 128 of 128")
-    known = [Extent(0, 512), *(each for copy in pair for each in (copy.header_extent, copy.entries_extent))]
+    known = [Extent(0, 512), *(extent for copy in pair for extent in (copy.header_extent, copy.entries_extent))]
     usual = Extent(places[1].end - primary.sector_size - len(primary.entries), len(primary.entries))
     for place, content in zip(places, found, strict=True):
         rest = bytearray(content)
         if place.contains(usual) and content[usual.start - place.start :].startswith(primary.entries):
-            known.append(usual)  # sgdisk -e leaves them there beside those that its backup names
-        for one in known:
-            start, end = max(one.start, place.start), min(one.end, place.end)
+            known.append(usual)  # sgdisk -e leaves these entries beside those to which its backup header points
+        for extent in known:
+            start, end = max(extent.start, place.start), min(extent.end, place.end)
             if start < end:
                 rest[start - place.start : end - place.start] = bytes(end - start)
         if any(rest):
             at = place.start + len(rest) - len(bytes(rest).lstrip(b"\0"))
-            text = f"byte {at} is where a table will be, and holds something that is not of the table there now"
-            end = min([place.end, *(one.start for one in known if one.start > at)])
+            text = f"byte {at} is in the place of the new table, and contains something that is not of the present one"
+            end = min([place.end, *(extent.start for extent in known if extent.start > at)])
             look = f"od -A d -c -j {at} -N {end - at} DISK"  # as a table for other sectors left it
             clear = f"head -c {end - at} /dev/zero | dd of=DISK oflag=seek_bytes seek={at} conv=notrunc"
             raise Refused(text, hint=f"look with {look}; if nothing needs it: {clear}", code="place-taken")
 
 
 def table_groups(head: Extent, tail: Extent, content: tuple[bytes, bytes], unit: int) -> Writing:
-    """Return what lies at both places as sectors of `unit` bytes: the end of the disk first, sector 0 last."""
+    """Return the content of both places as sectors of `unit` bytes: the end of the disk first, sector 0 last."""
     first, last = content
     return (Sectors(tail.start, last),), (Sectors(unit, first[unit : head.length]),), (Sectors(0, first[:unit]),)
 
 
 def rebuilt_halves(step: steps.RebuildContent, held: Sequence[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
-    """Return what the journal has of such a partition: the bytes as they were, and as they will be."""
+    """Return the bytes in the journal of a partition that is rebuilt: those before, and those after."""
     count = len(step.held.ranges)
     return held[:count], held[count:]

@@ -1,4 +1,4 @@
-"""Copy a disk to a new image or an empty disk, with a table for sectors of another size. The source is only read."""
+"""Copy a disk to a new image or an empty disk, with a table for another sector size. The source is only read."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -28,13 +28,13 @@ from aligntool.steps import Held, is_same_disk
 from aligntool.units import GIB, MIB, Extent, align_up, merged
 
 _MOST_FAT = GIB
-_BATCH = 32  # MiB, read back together
-_GAP = 64 * MIB  # before the first partition: boot programs
+_BATCH = 32  # pieces of a MiB, flushed and read back together
+_GAP = 64 * MIB  # copied at most before the first partition: boot programs
 
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """What was asked: a copy of `source` at `output`, with tables for sectors of these sizes."""
+    """A requested copy of `source` to `output`, with a table for each of `sector_sizes`."""
 
     request: Request
     source: str
@@ -45,25 +45,29 @@ class Copying:
         check_sizes(self.sector_sizes)
 
     def find_plan(self) -> tuple[Found, tuple[Extent, ...]]:
-        """Return the plan, what it was made from, and what is copied. Raises Refused with every reason."""
+        """Return the plan, the facts it was made from, and the extents to copy. Raises Refused with every reason."""
         judged, units = judged_units(self.source, self.request)
         disk, sizes = judged.disk, self.sector_sizes
         target = _new_image(self.output, disk, sizes) or _empty_disk(self.output, sizes)
         judge(judged, sizes, units, copied_to=target.size)
         with naming(disk.path):
-            made = rebuilt(judged, sizes, units, _MOST_FAT)
-        again = {number: rebuilding(disk.path, number, disk, one) for number, one in made.items()}
-        copied = {part.number: tuple(_used(disk, part.number)) for part in disk.partitions if part.number not in made}
+            rebuilds = rebuilt(judged, sizes, units, _MOST_FAT)
+        again = {number: rebuilding(disk.path, number, disk, rebuild) for number, rebuild in rebuilds.items()}
+        copied = {
+            part.number: tuple(_used_extents(disk, part.number))
+            for part in disk.partitions
+            if part.number not in rebuilds
+        }
         runs = merged(
             (*(run for each in copied.values() for run in each), _first_gap(disk)),
-            _between(target.size, sizes, disk), BLOCK,
+            _between_head_and_tail(target.size, sizes, disk), BLOCK,
         )  # fmt: skip
         plan = plan_copy(disk, target, sizes, units, again, sum(run.length for run in runs))
-        return Found(plan, judged, {}, {number: one.parts for number, one in made.items()}), runs
+        return Found(plan, judged, {}, {number: rebuild.parts for number, rebuild in rebuilds.items()}), runs
 
 
-def _used(disk: Disk, number: int) -> Iterator[Extent]:
-    """Yield what is used of a partition, counted from the start of the disk; its first MiB in any case."""
+def _used_extents(disk: Disk, number: int) -> Iterator[Extent]:
+    """Yield the used extents of a partition, counted from the start of the disk; its first MiB in any case."""
     part = next(part for part in disk.partitions if part.number == number)
     place = new_extent(part)
     yield Extent(place.start, min(MIB, place.length))
@@ -78,16 +82,14 @@ def _first_gap(disk: Disk) -> Extent:
     return Extent(0, min(first, _GAP))
 
 
-def _between(size: int, sizes: tuple[int, ...], disk: Disk) -> Extent:
-    """Return where nothing of the table lies."""
+def _between_head_and_tail(size: int, sizes: tuple[int, ...], disk: Disk) -> Extent:
+    """Return the extent between the head and the tail of the table."""
     head, tail = table_places(label_of(disk), size, sizes)
     return Extent(head.end, min(tail.start, align_up(disk.size or 0, BLOCK)) - head.end)
 
 
 def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject | None:
-    """Return the image that is to be made, as long as the source, and longer where the table needs it; None where
-    there is something of that name.
-    """
+    """Return the image to create, as long as the source, or longer if the table needs it; None if `output` exists."""
     if os.path.lexists(output):
         return None
     if "/" not in output and Path("/dev", output).exists():
@@ -103,7 +105,7 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
 
 
 def _empty_disk(output: str, sizes: tuple[int, ...]) -> steps.Subject:
-    """Return the disk that is to be written to. Raises Refused where it is not empty, or has other sectors."""
+    """Return the disk to be written to. Raises Refused if it is not empty, or has other sectors."""
     if not Path(output).is_block_device():
         raise Refused(f"{output} is there already", hint="another name for -o", code="not-empty", subject=output)
     judged, _ = look_at(output, Request())
@@ -116,39 +118,39 @@ def _empty_disk(output: str, sizes: tuple[int, ...]) -> steps.Subject:
     return steps.subject(disk)
 
 
-# Apply it. Nothing shows the copy before its sector 0 is written, and that comes last.
+# Applying the plan. No program recognises the copy before its sector 0 is written, which is the last write.
 
 
 @contextmanager
 def locked_copy(plan: Plan, asked: Copying, rate: int | None = None) -> Iterator[Applying]:
-    """Lock the source, see that the plan is still true, and open what is written to; a new image that is not complete
-    is removed. `rate`: bytes a second at most. Raises Refused.
+    """Lock the source, check that the plan is still valid, open the target, and yield the change. A new image that is
+    not complete is removed. `rate`: bytes per second at most. Raises Refused.
     """
-    with naming(asked.source), _only_read(asked.source) as source:
+    with naming(asked.source), _locked_source(asked.source) as source:
         if not os.path.lexists(asked.output):
             found, runs = still_same_copy(plan, asked)
-            with _made(asked.output, plan.disk) as target:
+            with _created_image(asked.output, plan.disk) as target:
                 yield _applying(found, runs, source, limited(target, rate), asked)
             return
         with lock_disk(asked.output) as target_disk:
             found, runs = still_same_copy(plan, asked)
             yield _applying(found, runs, source, limited(target_disk.device, rate), asked)
-            with suppress(OSError):  # what is done is done: partprobe makes the kernel read it
+            with suppress(OSError):  # the copy is complete all the same; partprobe makes the kernel read its table
                 target_disk.kernel.show(tuple((place.number, place.after) for place in plan.places))
 
 
 @contextmanager
-def _only_read(path: str) -> Iterator[Device]:
-    """Open the source, which nobody may write to meanwhile. Raises Refused."""
+def _locked_source(path: str) -> Iterator[Device]:
+    """Open the source for reading, locked so that no program writes to it meanwhile. Raises Refused."""
     found = (*occupants(Path(path).stat()), *locks_on(path))
-    refuse(Refusal("in-use", path, f"{path} is in use: {one.what}", one.end) for one in found)
+    refuse(Refusal("in-use", path, f"{path} is in use: {user.what}", user.end) for user in found)
     disks = [path] if Path(path).is_block_device() else []
     with alone(disks), locked([path], shared=True), look_only(path) as device:
         yield device
 
 
 def still_same_copy(plan: Plan, asked: Copying) -> tuple[Found, tuple[Extent, ...]]:
-    """Plan again: the same disks and steps. Raises Refused."""
+    """Plan again and return the result. Raises Refused unless the disks and steps are the same."""
     found, runs = asked.find_plan()
     shown, now = plan.disk, found.plan.disk
     if shown.path == now.path and is_same_disk(shown, now) and plan.steps == found.plan.steps:
@@ -163,7 +165,7 @@ def _applying(found: Found, runs: tuple[Extent, ...], source: Device, target: De
 
 
 @contextmanager
-def _made(output: str, target: steps.Subject) -> Iterator[Device]:
+def _created_image(output: str, target: steps.Subject) -> Iterator[Device]:
     path = Path(output)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -187,7 +189,7 @@ def _events(
         yield StepBegun(index)
         match step:
             case steps.CopyDisk():
-                yield from _copy(index, runs, source, target)
+                yield from _copy_runs(index, runs, source, target)
             case steps.RebuildContent():
                 put(target, step.extent.start, step.held, made[step.partition])
             case steps.ConvertTable():
@@ -195,7 +197,7 @@ def _events(
         yield StepDone(index)
 
 
-def _copy(index: int, runs: tuple[Extent, ...], source: Device, target: Device) -> Iterator[Event]:
+def _copy_runs(index: int, runs: tuple[Extent, ...], source: Device, target: Device) -> Iterator[Event]:
     total, done = sum(run.length for run in runs), 0
     pieces = (Extent(at, min(MIB, run.end - at)) for run in runs for at in range(run.start, run.end, MIB))
     batch: list[Extent] = []
@@ -210,7 +212,7 @@ def _copy(index: int, runs: tuple[Extent, ...], source: Device, target: Device) 
 
 
 def _copy_batch(batch: list[Extent], source: Device, target: Device) -> None:
-    """Copy pieces, and read them back. What a new image would have as zeros stays a hole."""
+    """Copy pieces and read them back. Zeros are not written where a new image has a hole."""
     written: list[tuple[Extent, bytes]] = []
     for piece in batch:
         if target.is_hole(piece.start, piece.length) and source.is_hole(piece.start, piece.length):

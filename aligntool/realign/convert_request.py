@@ -1,4 +1,4 @@
-"""Plan a table for sectors of another size as requested: look at the disk, and make what has to be made anew."""
+"""Plan a table for another sector size as requested: look at the disk, and recreate its FATs in files if necessary."""
 
 import zlib
 from dataclasses import dataclass, replace
@@ -18,12 +18,12 @@ from aligntool.realign.converting import MOST_HELD, Rebuilding, judge, label_of,
 from aligntool.realign.request import Found, Request, look_at, refuse_in_flight, refuse_part, waited
 from aligntool.units import MIB, Extent
 
-_LONGEST_GAP = 64 * MIB  # of which it is read whether it is blank
+_LONGEST_GAP = 64 * MIB  # bytes of a gap that are checked for being blank
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What was asked of a plan: tables for sectors of which sizes."""
+    """The request to convert a table: the sector sizes of the new one."""
 
     request: Request
     sector_sizes: tuple[int, ...]
@@ -31,29 +31,29 @@ class Conversion:
     def __post_init__(self) -> None:
         check_sizes(self.sector_sizes)
 
-    def find_plan(self, target: str, asked: Request) -> Found:
-        """Return the plan, and what it was made from. Raises Refused with every reason."""
-        judged, units = judged_units(target, asked)
+    def find_plan(self, target: str, request: Request) -> Found:
+        """Return the plan, and the data from which it was made. Raises Refused with every reason."""
+        judged, units = judged_units(target, request)
         disk, sizes = judged.disk, self.sector_sizes
         judge(judged, sizes, units)
         with naming(disk.path):
-            made = rebuilt(judged, sizes, units, MOST_HELD)
-            again = {number: rebuilding(disk.path, number, disk, one) for number, one in made.items()}
+            fats = rebuilt(judged, sizes, units, MOST_HELD)
+            rebuilds = {number: rebuilding(disk.path, number, disk, one) for number, one in fats.items()}
             with fresh_reader(disk.path) as reader:
                 blank = _gap_is_blank(reader, disk, sizes)
-            plan = plan_conversion(judged, asked.goal, sizes, units, again, gap_is_blank=blank)
-            with look_only(disk.path) as device:  # what is refused of the table's own bytes is refused now
+            plan = plan_conversion(judged, request.goal, sizes, units, rebuilds, gap_is_blank=blank)
+            with look_only(disk.path) as device:  # refuse now what the bytes of the table would refuse later
                 convert_images(device, plan, journal_at=None, journal_id=bytes(16))
-        return Found(plan, judged, {}, {number: one.parts for number, one in made.items()})
+        return Found(plan, judged, {}, {number: fat.parts for number, fat in fats.items()})
 
 
-def judged_units(target: str, asked: Request) -> tuple[Judged, dict[int, Unit]]:
-    """Return the disk, judged, and the bytes that the content of each partition counts in. Raises Refused."""
-    judged, _ = look_at(target, asked)
+def judged_units(target: str, request: Request) -> tuple[Judged, dict[int, Unit]]:
+    """Return the disk, judged, and by partition the smallest unit in which its content is read. Raises Refused."""
+    judged, _ = look_at(target, request)
     if waited(judged.disk.path):
-        judged, _ = look_at(target, asked)
+        judged, _ = look_at(target, request)
     disk = judged.disk
-    refuse_part(target, disk, "what is converted is the table of a whole disk")
+    refuse_part(target, disk, "only the table of a whole disk can be converted")
     refuse_in_flight(disk.path)
     try:
         with fresh_reader(disk.path) as reader:
@@ -65,7 +65,9 @@ def judged_units(target: str, asked: Request) -> tuple[Judged, dict[int, Unit]]:
 
 
 def rebuilt(judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit], most: int) -> dict[int, NewFat]:
-    """Return each FAT as it has to be for sectors of these sizes. `most`: bytes of one. Raises Refused."""
+    """Return each FAT that must be recreated for sectors of these sizes. `most`: bytes of a FAT at most. Raises
+    Refused.
+    """
     disk, size = judged.disk, max(sizes)
     found = {}
     for part in disk.partitions:
@@ -76,7 +78,7 @@ def rebuilt(judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit], most
 
 
 def rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> Rebuilding:
-    """Return what the plan needs of it, with the bytes that it takes in the journal beside what is there now."""
+    """Return the facts about a recreated FAT for the plan, with its bytes in the journal beside the present content."""
     start = next(part.extent.start for part in disk.partitions if part.number == number)
     packer, packed = zlib.compressobj(1), 0
     with fresh_reader(path) as reader:
@@ -88,7 +90,7 @@ def rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> Rebuilding:
 
 
 def _gap_is_blank(reader: Reader, disk: Disk, sizes: tuple[int, ...]) -> bool:
-    """Return whether nothing lies between the table and the first partition: no boot program that nobody recognised."""
+    """Return whether the gap between the table and the first partition is blank, without unrecognised boot programs."""
     start = table_places(label_of(disk), disk.size or 0, sizes)[0].end
     end = min((part.extent.start for part in disk.partitions), default=start)
     gap = Extent(start, max(min(end, start + _LONGEST_GAP) - start, 0))

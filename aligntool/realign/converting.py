@@ -1,4 +1,4 @@
-"""Plan a partition table for sectors of another size: what lies on the disk is judged, and kept, rebuilt or refused."""
+"""Plan a partition table for another sector size: judge whether each content is kept, rebuilt or refused."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,44 +22,46 @@ _RAW = frozenset({
     "E3C9E316-0B5C-4DB8-817D-F92DF00215AE",  # Microsoft reserved: no content
 })  # fmt: skip
 _BIOS_BOOT = "21686148-6449-6E6F-744E-656564454649"
-_IN_PLACE = ("odd-size", "read-only")  # what a copy does not mind
-MOST_HELD = 256 * MIB  # of a FAT that is rebuilt: it is in memory, before and after
+_IN_PLACE = ("odd-size", "read-only")  # reasons that do not apply to a copy
+MOST_HELD = 256 * MIB  # of a FAT that is rebuilt: both its old and its new bytes are in memory
 _JOURNAL_HEAD, _JOURNAL_TABLE, _JOURNAL_PART = 12 * KIB, 28 * KIB, 2 * KIB  # records; tables and text, compressed
 _LONGEST_COPY = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilding:
-    """What takes the place of a FAT: whole blocks, counted from the partition's start."""
+    """A FAT that is recreated: whole blocks, counted from the partition's start."""
 
     runs: tuple[Extent, ...]
-    packed: int  # bytes of it and of what is there now, compressed
+    packed: int  # bytes of the new and of the present content together, compressed
     version: str
     files: int
 
 
 def judge(judged: Judged, sizes: tuple[int, ...], units: Mapping[int, Unit], *, copied_to: int | None = None) -> None:
-    """Raise Refused with every reason why this disk gets no table for sectors of these sizes. `copied_to`: nor does a
-    copy of it, on so many bytes.
+    """Raise Refused with every reason why this disk cannot get a table for sectors of these sizes. `copied_to`: the
+    bytes of the target, if a copy of the disk gets the table instead.
     """
     disk = judged.disk
-    if not _is_seen(disk):  # the kernel's nodes are other places, if there are any
+    if not _kernel_sees_table(disk):  # the kernel's partitions, if any, lie elsewhere
         disk = replace(disk, partitions=tuple(replace(part, node=None) for part in disk.partitions))
     in_place = copied_to is None
     size = disk.size or 0 if in_place else copied_to or 0
-    about = (one for one in _about_disk(judged, sizes) if in_place or one.code not in _IN_PLACE)
-    refuse((*about, *(reason for part in disk.partitions for reason in _about_part(disk, part, sizes, size, units))))
+    of_disk = (reason for reason in _disk_refusals(judged, sizes) if in_place or reason.code not in _IN_PLACE)
+    refuse(
+        (*of_disk, *(reason for part in disk.partitions for reason in _part_refusals(disk, part, sizes, size, units)))
+    )
 
 
-def _is_seen(disk: Disk) -> bool:
-    """Return whether the kernel counts as the table does."""
+def _kernel_sees_table(disk: Disk) -> bool:
+    """Return whether the kernel and the table use the same sector size."""
     return disk.table is not None and disk.table.sector_size == disk.limits.logical_block_size
 
 
-def _about_disk(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
+def _disk_refusals(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
     disk, table = judged.disk, judged.disk.table
-    if table is not None and not _is_seen(disk):  # what this is for is no fault here
-        faults = tuple(one for one in table.faults if one.fault is not Fault.OTHER_SECTOR_SIZE)
+    if table is not None and not _kernel_sees_table(disk):  # the other sector size is not a fault here
+        faults = tuple(fault for fault in table.faults if fault.fault is not Fault.OTHER_SECTOR_SIZE)
         seen = replace(disk, table=replace(table, faults=faults), kernel_partitions=())
         judged = replace(judged, disk=seen)
     yield from disk_reasons(judged, None)
@@ -78,14 +80,14 @@ def _about_disk(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
                 text = f"{code.kind} was recognised at byte {code.at}: it is found by its place on the disk"
                 yield Refusal("bound", disk.name, text, audit)
     if (disk.size or 0) % BLOCK:
-        text = f"{disk.name} has {disk.size} bytes, which are no whole sectors of {BLOCK}"
+        text = f"{disk.name} has {disk.size} bytes, which is not a multiple of {BLOCK}"
         longer = f"truncate --size=%{BLOCK} {shell_word(disk.path)}"
         if table is not None and table.label is TableLabel.GPT:
             longer += f"; then sgdisk -e {shell_word(disk.path)}"
         yield Refusal("odd-size", disk.name, text, longer if disk.kind is DiskKind.IMAGE else audit)
 
 
-def _about_part(
+def _part_refusals(
     disk: Disk, part: Partition, sizes: tuple[int, ...], size: int, units: Mapping[int, Unit]
 ) -> Iterator[Refusal]:
     what, extent, largest = f"partition {part.number}", part.extent, max(sizes)
@@ -93,7 +95,7 @@ def _about_part(
     head, tail = table_places(label, size, sizes)
     unneeded = f"if nothing in it is needed: {as_root(disk, f'sfdisk --delete {shell_word(disk.path)} {part.number}')}"
     realigned = next_command(disk, "plan realign", "--grain 1MiB")
-    moved = unneeded if part.type_code in _RAW else realigned  # it leaves those
+    moved = unneeded if part.type_code in _RAW else realigned  # a realign does not move those
     if extent.start % BLOCK:
         text = f"{what} begins at byte {extent.start}, which is not on {format_size(BLOCK)}"
         yield Refusal("off-grid", what, text, moved)
@@ -101,7 +103,7 @@ def _about_part(
         text = f"{what} begins at byte {extent.start}, and the new table reaches to byte {head.end}"
         yield Refusal("no-room", what, text, moved)
     record = Extent(new_record(disk, part) or 0, BLOCK)
-    if record.start and any(record.overlaps(one.extent) for one in disk.partitions if one.role is Role.LOGICAL):
+    if record.start and any(record.overlaps(other.extent) for other in disk.partitions if other.role is Role.LOGICAL):
         text = f"{what} has its EBR at byte {part.record_at}, and there is no room for one of {BLOCK} bytes"
         yield Refusal("off-grid", what, text, moved)
     end = new_extent(part).end
@@ -120,33 +122,35 @@ def _about_part(
         text = f"{what} lies in a label of its own inside another partition, which counts in sectors"
         yield Refusal("nested-label", what, text, next_command(disk, "audit"))
     if len(part.content) == 1:
-        yield from _about_content(disk, part, largest, units[part.number])
-        yield from _about_end(disk, part, units[part.number])
+        yield from _content_refusals(disk, part, largest, units[part.number])
+        yield from _end_refusals(disk, part, units[part.number])
     elif not part.content and part.content_read and part.type_code not in _RAW:
         text = f"nothing is recognised on {what}, so the sectors that it needs are not known"
         yield Refusal("no-content", what, text, unneeded)
 
 
 def words_of(sizes: tuple[int, ...]) -> tuple[str, ...]:
-    """Return the sizes as they are typed."""
+    """Return the options of the command line for these sizes."""
     return ("--both",) if len(sizes) > 1 else (f"--sector-size {sizes[0]}",)
 
 
 def new_extent(part: Partition) -> Extent:
-    """Return the place of a partition afterwards: whole blocks."""
+    """Return the extent of a partition after the conversion: whole blocks."""
     return Extent(part.extent.start, align_down(part.extent.length, BLOCK))
 
 
 def new_record(disk: Disk, part: Partition) -> int | None:
-    """Return the byte of a logical partition's EBR afterwards: of the first one where the extended partition begins."""
+    """Return the byte of a logical partition's EBR after the conversion: for the first logical partition, the start of
+    the extended one. None for any other partition.
+    """
     if part.role is not Role.LOGICAL or part.record_at is None:
         return None
-    first = (each.extent.start for each in containers(disk) if logicals_of(disk, each)[:1] == (part,))
+    first = (container.extent.start for container in containers(disk) if logicals_of(disk, container)[:1] == (part,))
     return next(first, align_down(part.record_at, BLOCK))
 
 
-def _about_end(disk: Disk, part: Partition, unit: Unit) -> Iterator[Refusal]:
-    """Yield why a partition that does not end on a block may not lose what is behind the last one."""
+def _end_refusals(disk: Disk, part: Partition, unit: Unit) -> Iterator[Refusal]:
+    """Yield the reason why a partition that does not end on a block cannot lose the bytes behind its last block."""
     layer, cut = part.content[0], part.extent.length - new_extent(part).length
     shortened = unit.size and not unit.exact and layer.claims_size and layer.claims_size <= new_extent(part).length
     if cut and layer.kind != "vfat" and not shortened:
@@ -155,9 +159,9 @@ def _about_end(disk: Disk, part: Partition, unit: Unit) -> Iterator[Refusal]:
         yield Refusal("off-grid", what, text, next_command(disk, "audit"))
 
 
-def _about_content(disk: Disk, part: Partition, size: int, unit: Unit) -> Iterator[Refusal]:
+def _content_refusals(disk: Disk, part: Partition, size: int, unit: Unit) -> Iterator[Refusal]:
     layer, what = part.content[0], f"partition {part.number}"
-    kind, way = layer.kind, _way_of(disk, part, layer, size)
+    kind, way = layer.kind, _content_hint(disk, part, layer, size)
     if unit.fits(size) or kind == "vfat" or (kind == "LVM2_member" and size == min(size, 512)):
         return
     if unit.exact:
@@ -173,25 +177,27 @@ def _about_content(disk: Disk, part: Partition, size: int, unit: Unit) -> Iterat
         yield Refusal("content-kind", what, f"{what} holds {layer_name(layer)}, which {unit.words}", way)
 
 
-_ANEW = {
+_MAKE_COMMANDS = {
     "xfs": "mkfs.xfs -s size={0}", "ntfs": "mkfs.ntfs -s {0}", "exfat": "mkfs.exfat -s {0}",
     **dict.fromkeys(("ext2", "ext3", "ext4"), "mke2fs -b {0}"),
 }  # fmt: skip
 
 
-def _way_of(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
-    """Return what makes such a content fit."""
+def _content_hint(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
+    """Return how the user can make this content fit sectors of `size` bytes."""
     if layer.kind == "crypto_LUKS":
-        return _reencrypted(disk, part, layer, size)
+        return _reencrypt_command(disk, part, layer, size)
     if layer.kind == "LVM2_member":
         return "make a volume group on a disk with such sectors, and copy the files of each volume into it"
-    if layer.kind in _ANEW:
-        return f"make it anew with {_ANEW[layer.kind].format(size)} and copy its files into it"
+    if layer.kind in _MAKE_COMMANDS:
+        return f"make it anew with {_MAKE_COMMANDS[layer.kind].format(size)} and copy its files into it"
     return next_command(disk, "audit")
 
 
-def _reencrypted(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
-    """Return what gives a LUKS longer sectors. cryptsetup does that only while it is open, as it looks into it then."""
+def _reencrypt_command(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
+    """Return the command that gives a LUKS volume larger sectors. cryptsetup does so only while the volume is open, as
+    it then checks what is inside.
+    """
     device = f"/dev/{part.node}" if part.node else '"$loop"'
     plain = f"plain && sudo cryptsetup reencrypt --sector-size {size} {device} && sudo cryptsetup close plain"
     if layer.version == "LUKS2":
@@ -199,7 +205,7 @@ def _reencrypted(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
     return typed_on(disk, part, "cryptsetup convert --type luks2", f" && sudo cryptsetup open {device} {plain}")
 
 
-# The plan, written down.
+# From the judged disk to the plan.
 
 
 def plan_conversion(
@@ -211,13 +217,13 @@ def plan_conversion(
     *,
     gap_is_blank: bool,
 ) -> Plan:
-    """Return the plan for a disk that was judged. Raises Refused where there is no room for the journal."""
+    """Return the plan for a disk that passed `judge`. Raises Refused if there is no room for the journal."""
     disk = judged.disk
     journal = _journal(disk, goal, sizes, rebuilding, gap_is_blank=gap_is_blank)
     places = _places(disk, units, rebuilding)
-    done = tuple(_steps(disk, sizes, journal, rebuilding))
+    plan_steps = tuple(_steps(disk, sizes, journal, rebuilding))
     notes = tuple(_notes(disk, journal, rebuilding))
-    return Plan("convert", steps.subject(disk), _goal(sizes), places, done, tuple(_attention(disk, sizes)), notes)
+    return Plan("convert", steps.subject(disk), _goal(sizes), places, plan_steps, tuple(_attention(disk, sizes)), notes)
 
 
 def plan_copy(
@@ -228,9 +234,9 @@ def plan_copy(
     rebuilding: Mapping[int, Rebuilding],
     used: int,
 ) -> Plan:
-    """Return the plan that copies a disk that was judged to `target`. `used`: the bytes that are copied."""
+    """Return the plan that copies a disk that passed `judge` to `target`. `used`: the bytes to copy."""
     copying = steps.CopyDisk(steps.subject(disk), used)
-    done = (copying, *_rewriting(disk, sizes, rebuilding))
+    plan_steps = (copying, *_rewrite_steps(disk, sizes, rebuilding))
     words = f"a copy of {disk.path} with {_goal(sizes)}"
     both = f"{disk.path} and its copy have the same GUIDs and UUIDs: attach one of them at a time"
     attention = (both, *(each for each in _attention(disk, sizes, copied=True)))
@@ -238,7 +244,7 @@ def plan_copy(
         *_notes(disk, None, rebuilding),
         "free space is not copied, but the first 64MiB before the first partition",
     )
-    return Plan("convert-copy", target, words, _places(disk, units, rebuilding), done, attention, notes)
+    return Plan("convert-copy", target, words, _places(disk, units, rebuilding), plan_steps, attention, notes)
 
 
 def _goal(sizes: tuple[int, ...]) -> str:
@@ -247,7 +253,7 @@ def _goal(sizes: tuple[int, ...]) -> str:
 
 def _places(disk: Disk, units: Mapping[int, Unit], rebuilding: Mapping[int, Rebuilding]) -> tuple[Place, ...]:
     return tuple(
-        Place(part.number, part.extent, new_extent(part), _name(part), _why(part, units, rebuilding))
+        Place(part.number, part.extent, new_extent(part), _content_name(part), _outcome(part, units, rebuilding))
         for part in disk.partitions
     )
 
@@ -262,11 +268,11 @@ def _steps(
             yield steps.CheckContent(part.number, part.extent, kind_of(part))
     yield steps.WriteJournal(journal)
     yield steps.ParkEntries(numbers, parked)
-    yield from _rewriting(disk, sizes, rebuilding)
+    yield from _rewrite_steps(disk, sizes, rebuilding)
     yield steps.CloseJournal(journal)
 
 
-def _rewriting(
+def _rewrite_steps(
     disk: Disk, sizes: tuple[int, ...], rebuilding: Mapping[int, Rebuilding]
 ) -> Iterator[steps.RebuildContent | steps.ConvertTable]:
     for part in disk.partitions:
@@ -288,7 +294,7 @@ def label_of(disk: Disk) -> str:
 def _journal(
     disk: Disk, goal: RealignGoal, sizes: tuple[int, ...], rebuilding: Mapping[int, Rebuilding], *, gap_is_blank: bool
 ) -> steps.JournalPlace:
-    packed = sum(one.packed + one.packed // 16 + 64 * len(one.runs) for one in rebuilding.values())
+    packed = sum(fat.packed + fat.packed // 16 + 64 * len(fat.runs) for fat in rebuilding.values())
     body = _JOURNAL_HEAD + _JOURNAL_TABLE + packed + _JOURNAL_PART * len(disk.partitions)
     copy = max(STEP, 1 << (body - 1).bit_length())
     total = 2 * copy + STEP
@@ -298,7 +304,7 @@ def _journal(
     head, tail = table_places(label_of(disk), disk.size or 0, sizes)
     usable = disk.table.usable if disk.table and disk.table.usable else Extent(0, 0)
     first = head.end if gap_is_blank else max(boot_floor(disk), usable.start)
-    last = min(tail.start, usable.end)  # behind it may be the backup of the old table, wherever the disk ends
+    last = min(tail.start, usable.end)  # the backup of the old table may lie behind it, wherever the disk ends
     runs = [*free_runs((part.extent for part in disk.partitions), Extent(first, max(last - first, 0)))]
     place = next((run for run in reversed(runs) if run.length >= total), None)
     if place is None or copy > _LONGEST_COPY:
@@ -309,13 +315,13 @@ def _journal(
     return steps.JournalPlace(Extent(align_down(place.end - total, STEP), total), copy, stash)
 
 
-def _name(part: Partition) -> str:
+def _content_name(part: Partition) -> str:
     return labelled(part.content[0]) if part.content else part.type_name or part.type_code
 
 
-def _why(part: Partition, units: Mapping[int, Unit], rebuilding: Mapping[int, Rebuilding]) -> str:
-    if one := rebuilding.get(part.number):
-        return f"made anew as a {one.version} with {counted(one.files, 'file')}"
+def _outcome(part: Partition, units: Mapping[int, Unit], rebuilding: Mapping[int, Rebuilding]) -> str:
+    if fat := rebuilding.get(part.number):
+        return f"made anew as a {fat.version} with {counted(fat.files, 'file')}"
     unit = units.get(part.number)
     return f"stays as it is, counts in {format_size(unit.size)}" if unit and unit.size else "stays as it is"
 
@@ -323,12 +329,12 @@ def _why(part: Partition, units: Mapping[int, Unit], rebuilding: Mapping[int, Re
 def _notes(disk: Disk, journal: steps.JournalPlace | None, rebuilding: Mapping[int, Rebuilding]) -> Iterator[str]:
     for part in disk.partitions:
         cut = part.extent.length - new_extent(part).length
-        one = rebuilding.get(part.number)
+        fat = rebuilding.get(part.number)
         if cut:
             yield f"partition {part.number} becomes {cut} bytes shorter, which its content does not use"
-        if one and part.content[0].version != one.version:
+        if fat and part.content[0].version != fat.version:
             was = part.content[0].version
-            yield f"partition {part.number}: its {was} becomes a {one.version}, by the number of its clusters"
+            yield f"partition {part.number}: its {was} becomes a {fat.version}, by the number of its clusters"
     yield "identifiers, names, types and flags of the partitions stay, so do UUIDs and labels of what lies on them"
     if journal and journal.file is None:
         size, start = format_about(journal.extent.length), format_size(journal.extent.start)
@@ -339,7 +345,7 @@ def _attention(disk: Disk, sizes: tuple[int, ...], *, copied: bool = False) -> I
     shown = disk.limits.logical_block_size
     if not copied and disk.kind is not DiskKind.IMAGE and shown not in sizes:
         text = f"{disk.name} has sectors of {shown} bytes here, so this kernel does not see the new table"
-        yield f"{text}: it is for where the same bytes are shown in sectors of {max(sizes)}"
+        yield f"{text}: it is for a system that shows the same bytes in sectors of {max(sizes)}"
         yield from reformatting(disk, max(sizes))
     if len(sizes) > 1:
         text = "a program that writes one of the two tables leaves the other as it was, or cuts off its end"
@@ -349,14 +355,14 @@ def _attention(disk: Disk, sizes: tuple[int, ...], *, copied: bool = False) -> I
 
 
 def reformatting(disk: Disk, size: int) -> Iterator[str]:
-    """Yield the command that gives the drive sectors of this size. It is never run here: it erases the drive."""
+    """Yield the command that formats the drive to this sector size. It is never run here, as it erases the drive."""
     path = shell_word(disk.path)
     formats = disk.nvme.formats if disk.nvme else ()
-    for one in formats:
-        if one.data_size == size and one.metadata_size == 0:
-            command = f"sudo nvme format {path} --lbaf={one.index}"
+    for lba_format in formats:
+        if lba_format.data_size == size and lba_format.metadata_size == 0:
+            command = f"sudo nvme format {path} --lbaf={lba_format.index}"
             yield f"the drive itself can have sectors of {size} bytes; that erases all of it: {command}"
             return
     if disk.kind is DiskKind.ATA:
         command = f"sudo hdparm --set-sector-size {size} --please-destroy-my-drive {path}"
-        yield f"a drive that lists this size in hdparm -I can be made so; that erases all of it: {command}"
+        yield f"a drive that lists this size in hdparm -I can be reformatted to it; that erases all of it: {command}"

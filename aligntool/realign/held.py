@@ -1,4 +1,4 @@
-"""Remove and restore the signatures by which content is recognised while it moves."""
+"""Hide the signatures of a partition while it is in flight, and restore them at its new place."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -15,21 +15,21 @@ from aligntool.formats.signatures import SIGNATURES, ZFS_LABEL, ZFS_NVLIST, ZFS_
 from aligntool.steps import Held
 from aligntool.units import KIB, Extent, align_down
 
-# Which bytes recognition depends on, and in which order they go and come back.
+# The bytes that recognition depends on, and the order in which they are hidden and restored.
 #
-# The order is an argument: docs/crash-safety.md, "Held".
+# Safety rests on this order: docs/crash-safety.md, "Saved".
 #
-# Of the signature that `blkid -p` reports one byte is changed, alone in its sector, so that a torn write
-# leaves either the signature as it was, or none. All others go before it and come back after it: as long as
-# anything is recognised, it is recognised by that one, with everything else whole.
+# Of the signature that `blkid -p` reports, only one byte is changed, alone in its sector, so a torn write
+# leaves the signature either unchanged or hidden. All other signatures are hidden before it and restored after it:
+# as long as anything is recognised, it is recognised by that signature, with everything else whole.
 
 Bytes = frozenset[int]  # offsets in a partition
 
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """The signatures of held bytes. `redundant`: sectors; `last`: bytes in levels, each hidden after the one before. No
-    sector is in two of them.
+    """The signatures in saved bytes. `redundant`: sectors, hidden first. `last`: bytes in levels, each level hidden
+    after the one before it. No sector is in two of these sets.
     """
 
     redundant: Bytes
@@ -39,8 +39,10 @@ class Signs:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A partition's held bytes as read by a program that reads `length` bytes from `base` on, counted from the
-    partition's start; a `base` other than 0 is where the other end of a short move begins.
+    """The saved bytes of a partition as seen by a program that reads a partition of `length` bytes at `base`.
+
+    `base` counts from the partition's start. If it is not 0, it is the other place of a move so short that the two
+    overlap.
     """
 
     held: Held
@@ -50,7 +52,7 @@ class View:
     base: int = 0
 
     def read(self, at: int, width: int) -> bytes:
-        """Return bytes by offset; nothing where not all of it is held."""
+        """Return `width` bytes at offset `at`, or b"" unless all of them are saved."""
         for extent, part in zip(self.held.ranges, self.content, strict=True):
             if extent.start <= at and at + width <= extent.end:
                 return part[at - extent.start : at - extent.start + width]
@@ -58,14 +60,14 @@ class View:
 
 
 def signs_of(view: View, *others: View) -> Signs:
-    """Return the signatures in the view. `others`: views of the same bytes from elsewhere; what is recognised from
-    there is redundant, unless it shares a sector with what goes last.
+    """Return the signatures in the view. `others`: the same bytes as seen from other places; a signature recognised
+    from there counts as redundant, unless it shares a sector with one that is hidden last.
     """
     size = len(view.sign)
-    own = list(_found(view))
-    elsewhere = [at for other in others for _, at in _found(other)]
+    own = list(_find_signatures(view))
+    elsewhere = [at for other in others for _, at in _find_signatures(other)]
     vital = frozenset((*(at for _, at in own), *elsewhere))
-    levels = [sectors_of(level, size) for level in _last(view, own)]
+    levels = [sectors_of(level, size) for level in _hidden_last(view, own)]
     # A sector with bytes of two levels goes with the later one.
     levels = [sectors.difference(*levels[number:]) for number, sectors in enumerate(levels, start=1)]
     last = tuple(frozenset(at for at in vital if align_down(at, size) in sectors) for sectors in levels if sectors)
@@ -73,17 +75,17 @@ def signs_of(view: View, *others: View) -> Signs:
 
 
 def first_sign(view: View) -> int | None:
-    """Return the byte of the signature that blkid reports; None where nothing is recognised."""
-    return next((at for _, at in _found(view)), None)
+    """Return the vital byte of the signature that blkid reports, or None if nothing is recognised."""
+    return next((at for _, at in _find_signatures(view)), None)
 
 
 def is_there(view: View, signature: Signature) -> bool:
     """Return whether a signature is in the view."""
-    return any(found is signature for found, _ in _found(view))
+    return any(found is signature for found, _ in _find_signatures(view))
 
 
 def veiled(view: View, sectors: Bytes, hidden: Bytes) -> tuple[bytes, ...]:
-    """Return the held bytes, with these sectors and these bytes replaced by those of the marker."""
+    """Return the saved bytes with these sectors and these single bytes replaced by the marker's."""
     size = len(view.sign)
     parts = []
     for extent, part in zip(view.held.ranges, view.content, strict=True):
@@ -102,10 +104,11 @@ def sectors_of(level: Bytes, size: int) -> Bytes:
     return frozenset(align_down(at, size) for at in level)
 
 
-def _last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[Bytes, ...]:
-    """Return what goes after everything else: the signature that blkid reports.
+def _hidden_last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[Bytes, ...]:
+    """Return the bytes to be hidden last, in levels: one byte of the signature that blkid reports.
 
-    Of ZFS the newest uberblocks of the first label, as few of them as libblkid needs, then that label's list of names.
+    For ZFS: the newest uberblocks of the first label, as few as libblkid requires, then the list of names (nvlist) in
+    that label.
     """
     if not found:
         return ()
@@ -114,29 +117,29 @@ def _last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[Bytes, ..
         return (frozenset({at}),)
     labels = [at for one, at in found if one is ZFS_NVLIST]
     blocks = [at for one, at in found if one is ZFS_UBERBLOCK]
-    blocks.sort(key=lambda at: (at >= ZFS_LABEL, -_transaction(view, at), at))
+    blocks.sort(key=lambda at: (at >= ZFS_LABEL, -_transaction_group(view, at), at))
     return (frozenset(blocks[: signatures.ZFS_UBERBLOCKS_WANTED]), frozenset(labels[:1]))
 
 
-def _transaction(view: View, at: int) -> int:
-    """Return the number in an uberblock: ub_txg, 16 bytes behind the first one of its magic, in the pool's byte
-    order.
+def _transaction_group(view: View, at: int) -> int:
+    """Return the transaction group of an uberblock: ub_txg, 16 bytes after the start of its magic, in the byte order
+    of the pool.
     """
     start = align_down(at, KIB)
     is_little = view.read(start, 1) == b"\x0c"
     return int.from_bytes(view.read(start + 16, 8), "little" if is_little else "big")
 
 
-def _found(view: View) -> Iterator[tuple[Signature, int]]:
-    """Yield each signature that is present with its vital byte."""
+def _find_signatures(view: View) -> Iterator[tuple[Signature, int]]:
+    """Yield each signature that is present, and its vital byte."""
     parts = [(extent.start, extent.end, part) for extent, part in zip(view.held.ranges, view.content, strict=True)]
-    for signature, pattern, place, end in _every_place(view.length):
+    for signature, pattern, place, end in _signature_places(view.length):
         at = view.base + place
         for first, last, part in parts:
             if first <= at and view.base + end <= last:
                 match = pattern.match(part, at - first, view.base + end - first)
                 if match:
-                    # A byte that differs from the marker's, so that hiding changes it.
+                    # The vital byte must differ from the marker's, or hiding it would change nothing.
                     found, sign = match[0], view.sign
                     candidates = range(len(found)) if signature.vital is None else (signature.vital,)
                     differing = (at + index for index in candidates if found[index] != sign[(at + index) % len(sign)])
@@ -145,25 +148,25 @@ def _found(view: View) -> Iterator[tuple[Signature, int]]:
 
 
 @lru_cache(maxsize=32)
-def _every_place(length: int) -> tuple[tuple[Signature, re.Pattern[bytes], int, int], ...]:
-    """Return where a partition of this length may have a signature: its pattern, the offset, and that of its end.
+def _signature_places(length: int) -> tuple[tuple[Signature, re.Pattern[bytes], int, int], ...]:
+    """Return every place where a partition of this length may have a signature: its pattern, start and end.
 
-    Kept, since a move asks a thousand times, at each of some 800 places.
+    Cached: a move calls this a thousand times, and there are some 800 places.
     """
     found = ((signature, signature.pattern, at) for signature in SIGNATURES for at in places(signature, length))
     return tuple((signature, pattern, at, at + signature.width) for signature, pattern, at in found)
 
 
-# What would be recognised is taken off the disk while a partition is in flight, and put back last.
+# Everything that could be recognised is removed from the disk while a partition is in flight, and restored last.
 #
-# The order matters: what recognition depends on (`veil`) goes first and comes last, each time with a flush and a look
-# between them and the rest, so that at any cut there is nothing to see, or everything.
+# The order matters: the bytes that recognition depends on are hidden first and restored last, each time separated from
+# the rest by a flush and a read-back, so after a cut at any moment either nothing is recognised or the whole content.
 
 _PIECE = 1 << 17
 
 
 def marker(sector_size: int, journal_at: int | None, id_: bytes) -> bytes:
-    """Return a sector that no program recognises, but a person can read."""
+    """Return the marker, a sector of text for people that no program recognises. `journal_at` None: in a file."""
     where = "in a file elsewhere" if journal_at is None else f"at byte {journal_at}"
     text = (
         "aligntool: a partition was here or will be; it is in flight.\n"
@@ -178,18 +181,18 @@ def read_held(device: Device, start: int, held: Held) -> tuple[bytes, ...]:
 
 
 def mark(device: Device, start: int, view: View, *others: View) -> None:
-    """Write markers over all that is held of the partition at `start`: its signatures, then the rest, each flushed.
+    """Write markers over all saved bytes of the partition at `start`: the signatures, flush, then the rest, flush.
 
-    Raises Stopped when a signature can still be read after that: nothing else was written then.
+    Raises Stopped if a signature can still be read after the first flush: nothing else was written then.
     """
     _hide(device, start, view, signs_of(view, *others))
-    _write(device, start, view.held, _blank(view.held, view.sign))
+    _write_ranges(device, start, view.held, _markers(view.held, view.sign))
     device.flush()
 
 
 def _hide(device: Device, start: int, view: View, signs: Signs) -> None:
     if signs.redundant:
-        _write_sectors(device, start, view, _blank(view.held, view.sign), signs.redundant)
+        _write_sectors(device, start, view, _markers(view.held, view.sign), signs.redundant)
         _check_hidden(device, start, view, signs.vital - frozenset().union(*signs.last))
     hidden: Bytes = frozenset()
     for level in signs.last:
@@ -200,14 +203,14 @@ def _hide(device: Device, start: int, view: View, signs: Signs) -> None:
 
 def _check_hidden(device: Device, start: int, view: View, vital: Bytes) -> None:
     device.flush()
-    if _still_there(device, start, view, vital):
+    if _is_still_readable(device, start, view, vital):
         raise Stopped(f"what was written at byte {start} reads back as something else: the disk is failing")
 
 
 def take_away(device: Device, start: int, view: View, *others: View) -> None:
-    """Mark on the way back, where an unwritable sector must not stop the rollback.
+    """Write the markers as `mark` does, for a rollback, which an unwritable sector must not stop.
 
-    Raises OSError only when a signature can still be read there.
+    Raises OSError only if a signature can still be read there.
     """
     try:
         mark(device, start, view, *others)
@@ -217,11 +220,11 @@ def take_away(device: Device, start: int, view: View, *others: View) -> None:
                 with suppress(OSError):
                     device.write(start + at, view.sign)
         device.flush()
-        if _still_there(device, start, view, signs_of(view, *others).vital):
+        if _is_still_readable(device, start, view, signs_of(view, *others).vital):
             raise
 
 
-def _still_there(device: Device, start: int, view: View, vital: Bytes) -> bool:
+def _is_still_readable(device: Device, start: int, view: View, vital: Bytes) -> bool:
     for at in vital:
         with suppress(OSError):
             size = len(view.sign)
@@ -232,88 +235,89 @@ def _still_there(device: Device, start: int, view: View, vital: Bytes) -> bool:
 
 
 def release(device: Device, start: int, view: View, *others: View) -> None:
-    """Write the content to the place at `start`: all but its signatures, then the signatures, each flushed and read
-    back.
+    """Restore the content at `start`: all but its signatures, then the signatures, each flushed and read back.
 
-    What is recognised at the place beforehand, a file system of years ago, is marked first. Raises Stopped when what is
-    read back differs; before the signatures are there, nothing is recognised.
+    An old file system that is still recognised at that place is hidden first. Raises Stopped if the data reads back
+    differently; until the signatures are written, nothing is recognised.
     """
-    _clear(device, start, view, lambda _: True)
+    _hide_recognised(device, start, view, lambda _: True)
     signs = signs_of(view, *others)
     hidden: Bytes = frozenset().union(*signs.last)
-    _write(device, start, view.held, veiled(view, signs.redundant, hidden))
-    _check(device, start, view.held, veiled(view, signs.redundant, hidden))
+    _write_ranges(device, start, view.held, veiled(view, signs.redundant, hidden))
+    _check_written(device, start, view.held, veiled(view, signs.redundant, hidden))
     for level in reversed(signs.last):
         hidden -= level
         _write_sectors(device, start, view, veiled(view, signs.redundant, hidden), _sectors(view, level))
-        _check(device, start, view.held, veiled(view, signs.redundant, hidden))
+        _check_written(device, start, view.held, veiled(view, signs.redundant, hidden))
     if signs.redundant:
         _write_sectors(device, start, view, view.content, signs.redundant)
-        _check(device, start, view.held, view.content)
+        _check_written(device, start, view.held, view.content)
 
 
 def put(device: Device, start: int, held: Held, content: Sequence[bytes]) -> None:
-    """Write bytes, flushed and read back, in a partition that no table shows. Raises Stopped where they differ."""
-    _write(device, start, held, content)
-    _check(device, start, held, content)
+    """Write bytes of a partition that no table shows, flush and read back. Raises Stopped if they differ."""
+    _write_ranges(device, start, held, content)
+    _check_written(device, start, held, content)
 
 
-def _check(device: Device, start: int, held: Held, content: Sequence[bytes]) -> None:
-    """Verify what was written; nothing may follow a write that was lost."""
+def _check_written(device: Device, start: int, held: Held, content: Sequence[bytes]) -> None:
+    """Flush and verify what was written: no other write may follow one that was lost."""
     device.flush()
     if read_held(device, start, held) != tuple(content):
         raise Stopped(f"what was put at byte {start} reads back as something else: the disk is failing")
 
 
 def clear_free(device: Device, start: int, view: View, occupied: Sequence[Extent]) -> None:
-    """Write markers over what is recognised at the place at `start` and belongs to nothing in `occupied`.
+    """Hide what is recognised at the place at `start`, except in sectors that belong to an extent of `occupied`.
 
-    Left over from years ago, it would be seen there until the move is done.
+    The remains of an old file system would otherwise be recognised there until the move is complete.
     """
     size = len(view.sign)
-    _clear(device, start, view, lambda at: not any(one.overlaps(Extent(start + at, size)) for one in occupied))
+    _hide_recognised(
+        device, start, view, lambda at: not any(extent.overlaps(Extent(start + at, size)) for extent in occupied)
+    )
 
 
-def _clear(device: Device, start: int, view: View, may: Callable[[int], bool]) -> None:
+def _hide_recognised(device: Device, start: int, view: View, is_allowed: Callable[[int], bool]) -> None:
     places = ((start + extent.start, extent.length) for extent in view.held.ranges)
-    # An unreadable place is not recognised, and will be overwritten.
+    # Unreadable bytes are not recognised, and will be overwritten.
     content = tuple(or_nothing(device, at, length) or bytes(length) for at, length in places)
-    there = View(view.held, content, view.length, view.sign)
-    signs = signs_of(there)
+    found = View(view.held, content, view.length, view.sign)
+    signs = signs_of(found)
     hidden: Bytes = frozenset()
     for level in (frozenset(), *signs.last):
         hidden |= level
-        wanted = frozenset(filter(may, _sectors(view, level) if level else signs.redundant))
-        if wanted:
-            _write_sectors(device, start, view, veiled(there, signs.redundant, hidden), wanted)
+        allowed = frozenset(filter(is_allowed, _sectors(view, level) if level else signs.redundant))
+        if allowed:
+            _write_sectors(device, start, view, veiled(found, signs.redundant, hidden), allowed)
             device.flush()
 
 
 def check_unchanged(device: Device, start: int, held: Held, content: Sequence[bytes], sign: bytes) -> None:
-    """Raise Stopped unless the partition is as the journal holds it, except for markers that a cut left there.
+    """Raise Stopped if another program wrote to the partition since the journal was written.
 
-    Raises Stopped when somebody else has written to it since.
+    Markers that a cut left there, also torn ones, count as unchanged.
     """
-    for extent, was, found in zip(held.ranges, content, read_held(device, start, held), strict=True):
-        if was == found:
+    for extent, saved, found in zip(held.ranges, content, read_held(device, start, held), strict=True):
+        if saved == found:
             continue
         size = len(sign)
         for at in range(0, extent.length, size):
             sector = found[at : at + size]
-            if sector not in (was[at : at + size], sign) and not _torn(sector, was[at : at + size], sign):
+            if sector not in (saved[at : at + size], sign) and not _is_torn_mix(sector, saved[at : at + size], sign):
                 text = f"byte {start + extent.start + at} was changed by another program since the journal was written"
                 raise Stopped(text, hint="aligntool rollback DISK, then check the file system and begin anew")
 
 
-def _torn(found: bytes, one: bytes, other: bytes) -> bool:
-    return all(byte in pair for byte, *pair in zip(found, one, other, strict=True))
+def _is_torn_mix(found: bytes, before: bytes, after: bytes) -> bool:
+    return all(byte in pair for byte, *pair in zip(found, before, after, strict=True))
 
 
-def _blank(held: Held, sign: bytes) -> list[bytes]:
+def _markers(held: Held, sign: bytes) -> list[bytes]:
     return [sign * (extent.length // len(sign)) for extent in held.ranges]
 
 
-def _write(device: Device, start: int, held: Held, content: Sequence[bytes]) -> None:
+def _write_ranges(device: Device, start: int, held: Held, content: Sequence[bytes]) -> None:
     for extent, part in zip(held.ranges, content, strict=True):
         for at in range(0, extent.length, _PIECE):
             device.write(start + extent.start + at, part[at : at + _PIECE])

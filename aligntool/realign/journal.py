@@ -1,4 +1,4 @@
-"""The journal on disk or in a file: its two copies, records, body."""
+"""Write and read the journal of a move, on the disk or in a file: its two copies, their records and body."""
 
 import fcntl
 import hashlib
@@ -25,7 +25,7 @@ from aligntool.realign.table import TableImages
 from aligntool.steps import JournalPlace
 from aligntool.units import Extent, format_about
 
-# What a journal remembers, as bytes and back.
+# The body of a journal: its contents packed into bytes, and unpacked.
 #
 # It is a format, and formats are tested on their own.
 
@@ -39,8 +39,8 @@ _STATES = ("before", "parked", "after")
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a journal holds by partition number: `runs`, counted from its start, and `held`, as found at the old
-    place.
+    """The contents of a journal. By partition number: `runs`, the extents to copy, counted from the partition's start,
+    and `held`, the saved bytes as read from the old place.
     """
 
     plan: Plan
@@ -53,16 +53,16 @@ def pack(contents: Contents) -> bytes:
     blobs: list[bytes] = []
     index = {
         "plan": to_json(contents.plan),
-        "images": {name: _lay_images(getattr(contents.images, name), blobs) for name in _STATES},
-        "runs": [[number, _lay(_runs_as_bytes(runs), blobs)] for number, runs in contents.runs.items()],
-        "held": [[number, [_lay(part, blobs) for part in parts]] for number, parts in contents.held.items()],
+        "images": {name: _append_images(getattr(contents.images, name), blobs) for name in _STATES},
+        "runs": [[number, _append_blob(_pack_runs(runs), blobs)] for number, runs in contents.runs.items()],
+        "held": [[number, [_append_blob(part, blobs) for part in parts]] for number, parts in contents.held.items()],
     }
     text = json.dumps(index).encode()
     return zlib.compress(b"".join((_LENGTH.pack(len(text)), text, *blobs)), 1)
 
 
 def unpack(body: bytes) -> Contents:
-    """Return the contents of a packed body, whose digest was checked before. Raises Refused for another version."""
+    """Return the contents of a packed body; the caller has checked its digest. Raises Refused for another version."""
     raw = zlib.decompressobj().decompress(body, LONGEST)
     length = _LENGTH.unpack(raw[: _LENGTH.size])[0]
     index = json.loads(raw[_LENGTH.size : _LENGTH.size + length])
@@ -70,47 +70,47 @@ def unpack(body: bytes) -> Contents:
     blobs.seek(_LENGTH.size + length)
     if set(index) != _KEYS:
         raise Refused("the journal was written by another version of aligntool")
-    images = TableImages(*(_images(index["images"][name], blobs) for name in _STATES))
-    runs = {number: _runs_of(blobs.read(size)) for number, size in index["runs"]}
+    images = TableImages(*(_read_images(index["images"][name], blobs) for name in _STATES))
+    runs = {number: _unpack_runs(blobs.read(size)) for number, size in index["runs"]}
     held = {number: tuple(blobs.read(size) for size in sizes) for number, sizes in index["held"]}
     return Contents(from_json(index["plan"]), images, runs, held)
 
 
-def _lay(blob: bytes, blobs: list[bytes]) -> int:
+def _append_blob(blob: bytes, blobs: list[bytes]) -> int:
     blobs.append(blob)
     return len(blob)
 
 
-def _lay_images(writing: Writing, blobs: list[bytes]) -> list[list[list[int]]]:
-    return [[[sectors.at, _lay(sectors.data, blobs)] for sectors in group] for group in writing]
+def _append_images(writing: Writing, blobs: list[bytes]) -> list[list[list[int]]]:
+    return [[[sectors.at, _append_blob(sectors.data, blobs)] for sectors in group] for group in writing]
 
 
-def _images(groups: Sequence[Sequence[tuple[int, int]]], blobs: BytesIO) -> Writing:
+def _read_images(groups: Sequence[Sequence[tuple[int, int]]], blobs: BytesIO) -> Writing:
     return tuple(tuple(Sectors(at, blobs.read(length)) for at, length in group) for group in groups)
 
 
-def _runs_as_bytes(runs: Sequence[Extent]) -> bytes:
+def _pack_runs(runs: Sequence[Extent]) -> bytes:
     return b"".join(_RUN.pack(run.start, run.length) for run in runs)
 
 
-def _runs_of(raw: bytes) -> tuple[Extent, ...]:
+def _unpack_runs(raw: bytes) -> tuple[Extent, ...]:
     return tuple(Extent(start, length) for start, length in _RUN.iter_unpack(raw))
 
 
 # The journal: everything that a resume or a rollback needs, on the disk that is being changed.
 #
-# It is the one thing that must be readable after any cut.
+# It alone must be readable after any cut.
 #
-# Two copies, each a head, two slots for records, and a body; the stash of the mover lies behind them. A
-# record goes into the slot that does not hold the newest one, first of one copy, then, after a flush, of the
-# other: a cut damages one copy of it and no more. A slot that is damaged in both copies was therefore not
-# damaged by a cut, and what it held may be the newest record: docs/crash-safety.md, "The journal".
+# It has two copies, each with a head, two slots for records, and a body; after them lies the stash of the mover. A
+# record is written to the slot that does not hold the newest record: in the first copy, flush, then in the second
+# copy, flush. A cut therefore damages a record in one copy and never in both. A slot that is damaged in both copies
+# was not damaged by a cut, and may have held the newest record: docs/crash-safety.md, "The journal".
 
-GRID = 1 << 16  # journals begin on it
+GRID = 1 << 16  # bytes; journals begin at its multiples
 
 
 class Journal:
-    """The two copies on the medium. Every method that returns has made its writes durable. Raises OSError."""
+    """The two copies on the medium. When a method returns, its writes are durable. Raises OSError."""
 
     def __init__(self, device: Device, at: int, head: Head, contents: Contents, newest: Record) -> None:
         self._device = device
@@ -119,7 +119,7 @@ class Journal:
         self.contents = contents
         self._newest = newest
         self.damage: tuple[str, ...] = ()
-        self.lost_slots: tuple[int, ...] = ()  # bytes in the first copy: damaged in both
+        self.lost_slots: tuple[int, ...] = ()  # offsets, in the first copy, of slots that are damaged in both
         self._damaged: tuple[DamagedPart, ...] = ()
 
     @property
@@ -137,10 +137,9 @@ class Journal:
 
     @classmethod
     def create(cls, device: Device, place: JournalPlace, contents: Contents, id_: bytes, first: Position) -> "Journal":
-        """Write both copies and read them back. Every slot holds a record before there is a head.
+        """Write both copies and read them back. Every slot holds a record before the first head is written.
 
-        Raises Refused when the body does not fit, and when what is read back is not what was written: nothing else
-        has been touched then.
+        Raises Refused if the body does not fit, or if the copies read back differently: nothing else was written then.
         """
         body = pack(contents)
         if BODY_AT + len(body) > place.copy_length:
@@ -149,7 +148,7 @@ class Journal:
                           f" {short} bytes short",
                           hint="aligntool plan realign --journal FILE, on another disk")  # fmt: skip
         at = place.extent.start
-        # No head, old or new, over half a body, nor one that `open` could take for the second copy's.
+        # Erase every head that would stand before an incomplete body, or that `open` could mistake for the second one.
         for offset in (0, *journal_format.copy_lengths(place.extent.length)):
             device.write(at + offset, bytes(SLOT))
         device.flush()
@@ -157,37 +156,37 @@ class Journal:
         records = [Record(number, first) for number in range(RECORD_SLOTS)]
         journal = cls(device, at, heads[0], contents, records[-1])
         for copy in COPIES:
-            device.write(journal._place(copy) + BODY_AT, journal_format.padded(body))
+            device.write(journal._offset(copy) + BODY_AT, journal_format.padded(body))
             for record in records:
-                device.write(journal._place(copy, record.slot), record.sealed(id_))
+                device.write(journal._offset(copy, record.slot), record.sealed(id_))
         device.flush()
         for head in heads:
-            device.write(journal._place(head.copy), head.sealed())
+            device.write(journal._offset(head.copy), head.sealed())
         device.flush()
-        if not journal._reads_back(body, records):
+        if not journal._is_written(body, records):
             raise Refused("what was written to the journal is not what is read back from it: this disk is failing")
         return journal
 
     @classmethod
     def open(cls, device: Device, at: int) -> "Journal":
-        """Return the newest state that both copies together hold.
+        """Return the journal at `at` in its newest state, combined from both copies.
 
-        Where `lost_slots` is not empty there may have been a newer one, and nobody may go on from this one.
+        If `lost_slots` is not empty, there may have been a newer state, and no work may continue from this one.
 
-        Raises Refused when there is no journal at `at`, or when it is damaged so that a part of it is nowhere.
+        Raises Refused if there is no journal at `at`, or if a part of it is lost in both copies.
         """
         parts = journal_format.read_parts(device, at)
         journal = cls(device, at, parts.head, unpack(parts.body), Record(0, Position(0)))
         journal.damage, journal._damaged = parts.sentences, parts.damaged
-        slots = {slot: journal._records(slot) for slot in range(1, 1 + RECORD_SLOTS)}
+        slots = {slot: journal._read_records(slot) for slot in range(1, 1 + RECORD_SLOTS)}
         journal.lost_slots = tuple(at + slot * SLOT for slot, found in slots.items() if found == [None] * len(COPIES))
-        journal._damaged += tuple(journal._lost_records(slots))
+        journal._damaged += tuple(journal._records_lost_in_one(slots))
         records = [record for found in slots.values() for record in found if record is not None]
         journal._newest = max(records, key=lambda record: record.number, default=journal._newest)
         return journal
 
     def record(self, position: Position) -> None:
-        """Write a record, durable in both copies; never between two flushes in more than one of them.
+        """Write a record and make it durable in both copies, never writing to both between two flushes.
 
         One copy is enough, so a bad sector in the other one does not keep a disk in flight.
         """
@@ -196,24 +195,24 @@ class Journal:
         self._newest = record
 
     def restore(self) -> None:
-        """Restore what one copy has lost, and write the newest record to both: a cut may have left it in one.
+        """Repair the damaged parts of each copy, then write the newest record to both: a cut may have left it in one.
 
-        As far as the medium takes it, except for the newest record.
+        A repair that the medium refuses is skipped; the newest record must be written.
         """
         for part in self._damaged:
             with suppress(OSError):
-                self._write_differing(part)
+                self._write_damaged_sectors(part)
         self.record(self.position)
 
     def close(self) -> None:
-        """Wipe the heads: nothing is in flight any more.
+        """Wipe the heads: no move is in flight any more.
 
-        The records stay. A head that cannot be wiped then still says that the work was complete.
+        The records stay, so a head that cannot be wiped is still followed by records of a complete move.
         """
         self._write_to_either(0, bytes(SLOT))
 
-    def _write_differing(self, part: DamagedPart) -> None:
-        """Write the damaged sectors of a part only: the other copy may have lost a sector that is good here."""
+    def _write_damaged_sectors(self, part: DamagedPart) -> None:
+        """Write only the damaged sectors of a part: a sector that is good here may be lost in the other copy."""
         size = self._device.sector_size
         for at in range(0, len(part.content), size):
             content = part.content[at : at + size]
@@ -222,11 +221,11 @@ class Journal:
         self._device.flush()
 
     def _write_to_either(self, slot: int, raw: bytes) -> None:
-        """Write to both copies, each flushed. Raises OSError when neither accepts it."""
+        """Write to each copy in turn and flush after each. Raises OSError if neither copy accepts the write."""
         failed = []
         for copy in COPIES:
             try:
-                self._device.write(self._place(copy, slot), raw)
+                self._device.write(self._offset(copy, slot), raw)
             except OSError as error:
                 failed.append(error)
                 continue
@@ -234,27 +233,27 @@ class Journal:
         if len(failed) == len(COPIES):
             raise failed[0]
 
-    def _place(self, copy: int, slot: int = 0) -> int:
+    def _offset(self, copy: int, slot: int = 0) -> int:
         return self._at + copy * self._head.copy_length + slot * SLOT
 
-    def _records(self, slot: int) -> list[Record | None]:
-        return [journal_format.read_record(self._device, self._place(copy, slot), self.id) for copy in COPIES]
+    def _read_records(self, slot: int) -> list[Record | None]:
+        return [journal_format.read_record(self._device, self._offset(copy, slot), self.id) for copy in COPIES]
 
-    def _lost_records(self, slots: Mapping[int, list[Record | None]]) -> Iterator[DamagedPart]:
-        """Yield each record that one copy has lost, as the other one has it."""
+    def _records_lost_in_one(self, slots: Mapping[int, list[Record | None]]) -> Iterator[DamagedPart]:
+        """Yield each record that one copy has lost, with its content from the other copy."""
         for slot, found in slots.items():
             for copy in COPIES:
                 other = found[1 - copy]
                 if found[copy] is None and other is not None:
-                    yield DamagedPart("record", self._place(copy), self._place(copy, slot), other.sealed(self.id))
+                    yield DamagedPart("record", self._offset(copy), self._offset(copy, slot), other.sealed(self.id))
 
-    def _reads_back(self, body: bytes, records: list[Record]) -> bool:
+    def _is_written(self, body: bytes, records: list[Record]) -> bool:
         try:
             parts = journal_format.read_parts(self._device, self._at)
         except Refused:
             return False
         whole = parts.head == self._head and parts.body == body and not parts.damaged
-        return whole and all(self._records(record.slot) == [record] * len(COPIES) for record in records)
+        return whole and all(self._read_records(record.slot) == [record] * len(COPIES) for record in records)
 
 
 def new_id() -> bytes:
@@ -263,27 +262,27 @@ def new_id() -> bytes:
 
 # A journal in a file, for a disk that has no free space for one.
 #
-# A journal must outlive what it protects: it may not lie in memory. On the disk that is being changed it cannot lie,
-# for nothing of a held disk is mounted.
+# A journal must survive whatever it protects against, so its file may not be in memory. The file cannot be on the disk
+# that is being changed either, because nothing on a locked disk is mounted.
 
 
 @contextmanager
 def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice]:
-    """Open the file as a Device. `length`: create it with this many bytes; otherwise it must exist.
+    """Open the file as a Device. `length`: create it with this many bytes; None: it must exist.
 
-    A file that was made here goes again when nothing of it is needed: the work came to its end, or was refused before
-    anything was written. Raises Refused.
+    A file created here is removed if it is not needed any more: the work is complete, or was refused before anything
+    was written. Raises Refused.
     """
     refuse_folder_name(file)
     path = Path(file)
     if length is None:
         descriptor = _open(path, os.O_RDWR)
     else:
-        _refuse_place(path)
-        descriptor = _make(path, length)
+        _refuse_volatile(path)
+        descriptor = _create(path, length)
     needed = True
     try:
-        _lock(descriptor, file)
+        _lock_file(descriptor, file)
         with DiskDevice(descriptor) as device:
             yield device
         needed = False
@@ -296,7 +295,7 @@ def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice
             path.unlink()
 
 
-def _lock(descriptor: int, file: str) -> None:
+def _lock_file(descriptor: int, file: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -316,8 +315,8 @@ def _open(path: Path, flags: int) -> int:
     return descriptor
 
 
-def _make(path: Path, length: int) -> int:
-    """Create the file; its blocks and its name are durable before the first write."""
+def _create(path: Path, length: int) -> int:
+    """Create the file, its blocks allocated and its name durable before the first write."""
     descriptor = _open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     try:
         os.posix_fallocate(descriptor, 0, length)
@@ -330,7 +329,7 @@ def _make(path: Path, length: int) -> int:
     return descriptor
 
 
-def _refuse_place(path: Path) -> None:
+def _refuse_volatile(path: Path) -> None:
     folder = path.absolute().parent
     if kind := volatile_kind(folder):
         raise Refused(f"{folder} is a {kind}: the journal would be lost in a power cut",

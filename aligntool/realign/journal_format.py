@@ -1,4 +1,4 @@
-"""Heads, records and parts of a journal: bytes to values, damage and recovery."""
+"""Encode and decode the heads and records of a journal, and combine what is left of two damaged copies."""
 
 import hashlib
 import struct
@@ -14,14 +14,14 @@ from aligntool.formats.parked import or_nothing
 # The parts of a journal that fit in one sector: heads and records, each with a checksum, and their places in
 # a copy.
 #
-# What a cut can damage is decided by what lies in which sector: docs/crash-safety.md, "The journal".
+# Which parts share a sector decides what a cut can damage: docs/crash-safety.md, "The journal".
 
-SLOT = 4096  # heads and records each have a slot of a size that is whole on every disk
+SLOT = 4096  # bytes of the slot of a head or a record: whole sectors on every disk
 RECORD_SLOTS = 2
 BODY_AT = SLOT * (1 + RECORD_SLOTS)
 SMALLEST_COPY, LONGEST_COPY = 1 << 16, 1 << 30
 
-_SECTOR = 512  # of a slot, what is used: the smallest sector that there is
+_SECTOR = 512  # bytes of a slot that are used: the smallest sector of any disk
 _MAGIC = b"aligntool journal\n"
 _VERSION = 1
 _HEAD = struct.Struct("<18sHB16sQQ32s")  # magic, version, which copy, id, copy length, body length, body SHA-256
@@ -32,7 +32,9 @@ _CHECKSUM = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """All steps before `step` are done, and `batch` batches of it; `forward` False: a rollback."""
+    """The position of a move: all steps before `step` are done, and `batch` batches of it. `forward` False: a
+    rollback.
+    """
 
     step: int
     batch: int = 0
@@ -49,10 +51,10 @@ class Head:
 
     def sealed(self) -> bytes:
         fields = (self.copy, self.id, self.copy_length, self.body_length, self.body_digest)
-        return _sealed(_HEAD.pack(_MAGIC, _VERSION, *fields))
+        return _with_checksum(_HEAD.pack(_MAGIC, _VERSION, *fields))
 
     def is_twin_of(self, other: "Head") -> bool:
-        """Return whether both are heads of one journal."""
+        """Return whether both are heads of the same journal."""
         return self == replace(other, copy=self.copy)
 
 
@@ -63,22 +65,22 @@ class Record:
 
     @property
     def slot(self) -> int:
-        """Return the slot of a copy that it belongs in: never that of the record before it."""
+        """Return the slot of a copy that the record is written to: never that of the record before it."""
         return 1 + self.number % RECORD_SLOTS
 
     def sealed(self, id_: bytes) -> bytes:
         at = self.position
-        return _sealed(_RECORD.pack(_RECORD_MAGIC, id_, self.number, at.forward, at.step, at.batch))
+        return _with_checksum(_RECORD.pack(_RECORD_MAGIC, id_, self.number, at.forward, at.step, at.batch))
 
 
 def is_head(raw: bytes | memoryview) -> bool:
-    """Return whether a journal's head begins with these bytes."""
+    """Return whether the bytes begin with the magic of a head."""
     return bytes(raw[: len(_MAGIC)]) == _MAGIC
 
 
 def read_head(device: Device, at: int, copy: int) -> Head | None:
-    """Return the head of that copy at `at`, None where there is none. Raises Refused for another version."""
-    content = _unsealed(read_or_nothing(device, at, _whole_sectors(device)))
+    """Return the head of copy number `copy` at `at`, or None. Raises Refused for another version."""
+    content = _without_checksum(read_or_nothing(device, at, _used_length(device)))
     if content is None:
         return None
     magic, version, *fields = _HEAD.unpack(content[: _HEAD.size])
@@ -94,8 +96,8 @@ def read_head(device: Device, at: int, copy: int) -> Head | None:
 
 
 def read_record(device: Device, at: int, id_: bytes) -> Record | None:
-    """Return the record of journal `id_` at `at`; None where it is damaged, unreadable or of another journal."""
-    content = _unsealed(read_or_nothing(device, at, _whole_sectors(device)))
+    """Return the record of journal `id_` at `at`, or None if it is damaged, unreadable or of another journal."""
+    content = _without_checksum(read_or_nothing(device, at, _used_length(device)))
     if content is None:
         return None
     magic, of, number, forward, step, batch = _RECORD.unpack(content[: _RECORD.size])
@@ -105,30 +107,30 @@ def read_record(device: Device, at: int, id_: bytes) -> Record | None:
 
 
 def read_or_nothing(device: Device, at: int, length: int) -> bytes:
-    """Return the bytes; nothing where the medium is unreadable or has ended, which counts as damaged."""
+    """Return the bytes, or b"" if they are unreadable or reach beyond the end of the device: they count as damaged."""
     return b"" if at + length > device.size else or_nothing(device, at, length)
 
 
-def _whole_sectors(device: Device) -> int:
-    """Return the bytes of a slot in use: a bad sector in its unused part is not damage."""
+def _used_length(device: Device) -> int:
+    """Return the bytes to read of a slot, the used part in whole sectors: a bad sector after it is not damage."""
     return max(_SECTOR, device.sector_size)
 
 
-def _sealed(raw: bytes) -> bytes:
+def _with_checksum(raw: bytes) -> bytes:
     front = raw.ljust(_SECTOR - _CHECKSUM.size, b"\0")
     return (front + _CHECKSUM.pack(zlib.crc32(front))).ljust(SLOT, b"\0")
 
 
-def _unsealed(raw: bytes) -> bytes | None:
+def _without_checksum(raw: bytes) -> bytes | None:
     front, checksum = raw[: _SECTOR - _CHECKSUM.size], raw[_SECTOR - _CHECKSUM.size : _SECTOR]
     if len(checksum) < _CHECKSUM.size or zlib.crc32(front) != _CHECKSUM.unpack(checksum)[0]:
         return None
     return front
 
 
-# A journal put together again from what is left of its two copies.
+# Combining a journal from the intact parts of its two copies.
 #
-# Damage is not tidy: the head of one copy and the body of the other may be gone, and then every part is there once.
+# If the head of one copy and the body of the other are lost, every part still exists once.
 
 COPIES = (0, 1)
 _BLOCK = 512
@@ -136,15 +138,15 @@ _MOST_CHOICES = 8  # places at which the two bodies differ: 256 digests to try
 
 
 class LostPart(Refused):
-    """A journal exists, and a part of it is lost in both copies."""
+    """A journal exists, but a part of it is lost in both copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedPart:
-    """A damaged head, body or record, and its right content."""
+    """A damaged head, body or record, and its correct content."""
 
     name: str
-    copy_at: int  # byte at which its copy begins
+    copy_at: int  # offset of the copy that it belongs to
     at: int
     content: bytes
 
@@ -159,19 +161,22 @@ class JournalParts:
     def sentences(self) -> tuple[str, ...]:
         """Return one sentence for each damaged part."""
         where = [f"the {part.name} of the copy of the journal at byte {part.copy_at}" for part in self.damaged]
-        return tuple(f"{each} is damaged; the other copy has it" for each in where)
+        return tuple(f"{place} is damaged; the other copy has it" for place in where)
 
 
 def read_parts(device: Device, at: int) -> JournalParts:
-    """Return the journal at `at` with what is damaged of it. Raises Refused where a part is lost in both copies."""
+    """Return the parts of the journal at `at`, and those that are damaged in one copy.
+
+    Raises LostPart if a part is lost in both copies, Refused if there is no journal.
+    """
     found = False
-    for head in _heads(device, at):
+    for head in _find_heads(device, at):
         found = True
-        bodies = [_body(device, at, head, copy) for copy in COPIES]
-        whole = [_is_body(body, head) for body in bodies]
-        body = bodies[whole.index(True)] if any(whole) else _put_together(bodies, head)
+        bodies = [_read_body(device, at, head, copy) for copy in COPIES]
+        whole = [_has_digest(body, head) for body in bodies]
+        body = bodies[whole.index(True)] if any(whole) else _combine(bodies, head)
         if body is not None:
-            return JournalParts(head, body, tuple(_damaged(device, at, head, body, whole)))
+            return JournalParts(head, body, tuple(_find_damaged(device, at, head, body, whole)))
     if found:
         raise LostPart(f"there is no readable journal at byte {at}: both of its copies are damaged at the same place",
                       hint="keep the disk as it is; a copy made with ddrescue may have what is missing",
@@ -180,7 +185,7 @@ def read_parts(device: Device, at: int) -> JournalParts:
 
 
 def copy_lengths(room: int) -> list[int]:
-    """Return every length that a copy can have here, for a damaged head."""
+    """Return every length that a copy can have in `room` bytes, for a search if the head of the first is damaged."""
     powers = range(SMALLEST_COPY.bit_length() - 1, LONGEST_COPY.bit_length())
     return [1 << power for power in powers if (1 << power) + SLOT <= room]
 
@@ -189,10 +194,10 @@ def padded(raw: bytes) -> bytes:
     return raw + bytes(-len(raw) % SLOT)
 
 
-def _heads(device: Device, at: int) -> Iterator[Head]:
-    first = read_head(device, at, 0)
-    if first is not None:
-        yield first
+def _find_heads(device: Device, at: int) -> Iterator[Head]:
+    head = read_head(device, at, 0)
+    if head is not None:
+        yield head
         return
     for length in copy_lengths(device.size - at):
         second = read_head(device, at + length, 1)
@@ -200,25 +205,25 @@ def _heads(device: Device, at: int) -> Iterator[Head]:
             yield second
 
 
-def _body(device: Device, at: int, head: Head, copy: int) -> bytes:
-    """Return the body with zeros for unreadable sectors."""
+def _read_body(device: Device, at: int, head: Head, copy: int) -> bytes:
+    """Return the body of a copy, with zeros for unreadable slots."""
     start = at + copy * head.copy_length + BODY_AT
     length = len(padded(bytes(head.body_length)))
-    whole = read_or_nothing(device, start, length)
-    if not whole:
+    content = read_or_nothing(device, start, length)
+    if not content:
         each = (read_or_nothing(device, start + offset, SLOT) for offset in range(0, length, SLOT))
-        whole = b"".join(block or bytes(SLOT) for block in each)
-    return whole[: head.body_length]
+        content = b"".join(block or bytes(SLOT) for block in each)
+    return content[: head.body_length]
 
 
-def _is_body(body: bytes, head: Head) -> bool:
+def _has_digest(body: bytes, head: Head) -> bool:
     return hashlib.sha256(body).digest() == head.body_digest
 
 
-def _put_together(bodies: list[bytes], head: Head) -> bytes | None:
-    """Return a body of which each copy has lost another part; None where both have lost the same part."""
-    one, other = bodies
-    blocks = [at for at in range(0, head.body_length, _BLOCK) if one[at : at + _BLOCK] != other[at : at + _BLOCK]]
+def _combine(bodies: list[bytes], head: Head) -> bytes | None:
+    """Return the body, combined from two copies that have lost different parts, or None if both lost the same part."""
+    first, second = bodies
+    blocks = [at for at in range(0, head.body_length, _BLOCK) if first[at : at + _BLOCK] != second[at : at + _BLOCK]]
     runs: list[list[int]] = []
     for at in blocks:
         if runs and runs[-1][-1] + _BLOCK == at:
@@ -229,17 +234,17 @@ def _put_together(bodies: list[bytes], head: Head) -> bytes | None:
     if len(parts) > _MOST_CHOICES:
         return None
     for choice in product(COPIES, repeat=len(parts)):
-        made = bytearray(bodies[0])
+        combined = bytearray(bodies[0])
         for copy, part in zip(choice, parts, strict=True):
-            made[part[0] : part[-1] + _BLOCK] = bodies[copy][part[0] : part[-1] + _BLOCK]
-        if _is_body(bytes(made), head):
-            return bytes(made)
+            combined[part[0] : part[-1] + _BLOCK] = bodies[copy][part[0] : part[-1] + _BLOCK]
+        if _has_digest(bytes(combined), head):
+            return bytes(combined)
     return None
 
 
-def _damaged(device: Device, at: int, head: Head, body: bytes, whole: list[bool]) -> Iterator[DamagedPart]:
+def _find_damaged(device: Device, at: int, head: Head, body: bytes, intact: list[bool]) -> Iterator[DamagedPart]:
     copies = [at + copy * head.copy_length for copy in COPIES]
-    for copy_at, is_whole in zip(copies, whole, strict=True):
+    for copy_at, is_whole in zip(copies, intact, strict=True):
         if not is_whole:
             yield DamagedPart("body", copy_at, copy_at + BODY_AT, padded(body))
     for copy, copy_at in zip(COPIES, copies, strict=True):
@@ -249,8 +254,8 @@ def _damaged(device: Device, at: int, head: Head, body: bytes, whole: list[bool]
 
 
 def head_or_none(device: Device, at: int, copy: int) -> Head | None:
-    """Return the head of that copy, None where there is none that this aligntool reads."""
+    """Return the head of copy number `copy` at `at`, or None if there is none that this aligntool reads."""
     try:
         return read_head(device, at, copy)
-    except Refused:  # of another version: not of this journal
+    except Refused:  # another version: not a head of this journal
         return None

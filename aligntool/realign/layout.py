@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     import parted
 
 
-# Types, names and the active mark, put into a table that libparted has just written.
+# Types, names and the active flag, written into a table that libparted has just made.
 #
-# Libparted before 3.6 can set neither a type GUID nor a type byte (docs/decisions/0009-types-after-libparted.md); this
-# is all that aligntool writes of a new table itself.
+# Libparted before 3.6 can set neither a type GUID nor a type byte (docs/decisions/0009-types-after-libparted.md).
+# aligntool writes nothing else of a new table itself.
 
 _NAME_LENGTH = 72  # bytes: UEFI specification 5.3.3, "GPT Partition Entry"
 _ACTIVE = 0x80
 
 
 def set_types(device: Device, step: MakeTable | MakeMember) -> None:
-    """Write the types and names into the entries, flushed. Raises OSError, and Stopped when the table of libparted is
+    """Write the types and names into the entries, and flush. Raises OSError, and Stopped if the table of libparted is
     missing.
     """
     if step.label == "gpt":
         alternate = _copy(device, 1).header.other_lba
-        for lba in (alternate, 1):  # one copy is good at every moment
+        for lba in (alternate, 1):  # one copy is valid at every moment
             copy = _copy(device, lba)
             changed = {entry.number: entry for entry in copy.used_entries()}
             for new in step.entries:
@@ -75,12 +75,10 @@ def _set_in_mbr(device: Device, entries: Sequence[NewEntry]) -> None:
     device.flush()
 
 
-# The lattice for the starts of a new layout: what must be, and of what would be nice as much as costs little.
-#
-# A realign asks another question: it must not move data for what is only nice, whereas on an empty disk an erase block
-# or a stripe costs nothing but a gap.
+# The grid for the starts of a new layout: all required grids, and preferred grids that cost little. Unlike a realign,
+# which must not move data for a preference, on an empty disk alignment to an erase block or a stripe costs only a gap.
 
-# What is only nice may leave no gap longer than this, and all gaps together take no more than this part of the disk.
+# A preferred grid may leave no gap longer than this, and all gaps together take at most this fraction of the disk.
 _LONGEST_GAP = 64 * MIB
 _SHARE_OF_DISK = 64
 
@@ -88,8 +86,8 @@ _SHARE_OF_DISK = 64
 def layout_lattice(
     grids: Sequence[Grid], grain: int, *, sector_size: int, disk_size: int, count: int
 ) -> tuple[StartGrid, tuple[str, ...]]:
-    """Return the boundary for starts. `grain` and `disk_size` in bytes; `count`: the partitions, each of which may
-    leave a gap before it.
+    """Return the grid for starts, and notes on it. `grain` and `disk_size` in bytes; `count`: the number of partitions,
+    each of which may leave a gap before it.
     """
     errors = [grid for grid in grids if grid.severity is Severity.ERROR]
     warnings = [grid for grid in grids if grid.severity is Severity.WARNING]
@@ -97,10 +95,10 @@ def layout_lattice(
     need = needed([*errors, *warnings], sector_size)
     if need is None:
         need = needed(errors, sector_size) or StartGrid(sector_size)
-        named = ", ".join(_named(grid) for grid in warnings)
-        notes.append(f"no start can lie on the physical sectors and on {named} at once; the sectors count")
+        warning_names = ", ".join(_grid_name(grid) for grid in warnings)
+        notes.append(f"no start can lie on the physical sectors and on {warning_names} at once; the sectors count")
     found = on_grain(need, grain)
-    notes += [f"starts lie on {_named(grid)} as well" for grid in (*errors, *warnings) if grain % grid.size]
+    notes += [f"starts lie on {_grid_name(grid)} as well" for grid in (*errors, *warnings) if grain % grid.size]
     for grid in grids:
         if grid.severity is not Severity.INFO or grid.kind is GridKind.GRAIN:
             continue
@@ -108,53 +106,52 @@ def layout_lattice(
         gap = both.size - found.size
         cheap = both.size <= _LONGEST_GAP and gap * count * _SHARE_OF_DISK <= disk_size
         if off_by(found.phase, grid.size, grid.phase):
-            notes.append(f"no start can lie on the physical sectors and on {_named(grid)} at once")
+            notes.append(f"no start can lie on the physical sectors and on {_grid_name(grid)} at once")
         elif gap and cheap:
-            notes.append(f"starts lie on {_named(grid)} as well")
+            notes.append(f"starts lie on {_grid_name(grid)} as well")
             found = both
         elif gap:
-            notes.append(f"{_named(grid)} would leave gaps of up to {format_size(both.size)}, and is left aside")
+            notes.append(f"{_grid_name(grid)} would leave gaps of up to {format_size(both.size)}, and is not used")
     return found, tuple(notes)
 
 
-def _named(grid: Grid) -> str:
+def _grid_name(grid: Grid) -> str:
     return f"{format_size(grid.size)} ({asked_by(grid)})"
 
 
-# A disk without a table, and what is wanted of it -> the plan of a new table.
-#
-# Nothing moves here: where a realign has to find room, a layout has only to be careful with what it places.
+# From a disk without a table and a goal to the plan of a new table.
 
-# The room that GRUB's manual recommends to leave before the first partition (BIOS installation).
+# GRUB's manual recommends to leave this space before the first partition (BIOS installation).
 LEAST_START = MIB
-GPT_ENTRIES = 16 * KIB  # 128 entries of 128 bytes, what UEFI asks for at least (5.3.1)
+GPT_ENTRIES = 16 * KIB  # 128 entries of 128 bytes, the minimum of UEFI (5.3.1)
 
 
 def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
-    """Plan a table: every start on the disk's grids and on the goal's grain, every length a multiple of that grain.
+    """Return the plan of a table with every start on the disk's grids and on the goal's grain, and every length a
+    multiple of that grain.
 
-    The plan has no steps where the disk has that table already, unless it is to be wiped.
+    The plan has no steps if the disk already has that table, unless it is to be wiped.
 
-    Raises Refused: the disk is in use, not empty, too small, or the goal is not possible.
+    Raises Refused if the disk is in use, not empty or too small, or the goal is impossible.
     """
     disk = judged.disk
     if disk.partitions and not goal.wipe and not any(goal_refusals(disk, goal)):
         with suppress(Refused):
-            plan = _planned(judged, goal)
+            plan = _plan_new_table(judged, goal)
             if _has_table(disk, plan):
                 places = tuple(replace(place, before=place.after, why="already there") for place in plan.places)
                 title = plan.goal.removeprefix("a new ")
                 return replace(plan, goal=title, places=places, steps=(), attention=(), notes=())
     refuse_impossible(disk, goal)
-    return _planned(judged, goal)
+    return _plan_new_table(judged, goal)
 
 
-def _planned(judged: Judged, goal: LayoutGoal) -> Plan:
+def _plan_new_table(judged: Judged, goal: LayoutGoal) -> Plan:
     disk, sector_size = judged.disk, table_sector(judged.disk)
     size, count = disk.size or 0, len(goal.parts)
     grid, grid_notes = layout_lattice(judged.grids, goal.grain, sector_size=sector_size, disk_size=size, count=count)
     room = _room(size, goal, sector_size)
-    extents = _placed(goal, room, grid)
+    extents = _place_parts(goal, room, grid)
     if goal.label == "dos":
         refuse(_beyond_mbr(disk, extents, sector_size))
     step = MakeTable(goal.label, _entries(goal, extents), goal.wipe)
@@ -166,7 +163,7 @@ def _planned(judged: Judged, goal: LayoutGoal) -> Plan:
 
 
 def _has_table(disk: Disk, plan: Plan) -> bool:
-    """Return whether the disk has exactly these entries; what marks one as active is not compared."""
+    """Return whether the disk has exactly these entries; the active flag is not compared."""
     (step,) = plan.steps
     if not (isinstance(step, MakeTable) and disk.table and disk.table.label == step.label and not disk.table.faults):
         return False
@@ -175,7 +172,7 @@ def _has_table(disk: Disk, plan: Plan) -> bool:
 
 
 def table_sector(disk: Disk) -> int:
-    """Return the sector size of a new table: the device's own, not that of an old table."""
+    """Return the sector size of a new table: that of the device, not of an old table."""
     return disk.limits.logical_block_size or disk.sector_size
 
 
@@ -185,28 +182,30 @@ def layout_subject(disk: Disk) -> Subject:
 
 
 def layout_attention(disk: Disk, *, wipe: bool) -> tuple[str, ...]:
-    """Return what is lost, and what remains to do; the same as long as the content of the disk is unchanged."""
-    lost = tuple(f"lost: {each}" for each in holdings(disk)) if wipe else ()
+    """Return what is lost and what remains to do; the same as long as the content of the disk is unchanged."""
+    lost = tuple(f"lost: {content}" for content in holdings(disk)) if wipe else ()
     return (*lost, "the partitions are empty: each still needs its file system, array member or swap header")
 
 
 def wiped_ranges(disk: Disk, step: MakeTable) -> tuple[Extent, ...]:
-    """Return both ends of the disk, and of every old and new partition: sorted, without overlaps."""
+    """Return the bytes to wipe: both ends of the disk and of every old and new partition, sorted and disjoint."""
     whole = Extent(0, disk.size or 0)
     pieces = [whole, *(part.extent for part in disk.partitions), *(entry.extent for entry in step.entries)]
     return wiped_ends(pieces, whole, table_sector(disk))  # an old table may have counted in smaller sectors
 
 
 def _room(size: int, goal: LayoutGoal, sector_size: int) -> Extent:
-    """Return where partitions may be: after the first MiB, before the backup GPT and the reserved space at the end."""
+    """Return where partitions may lie: after the first MiB, before backup GPT and reserved space at the end."""
     end = align_down(size, sector_size)
     if goal.label == "gpt":
         end -= sector_size + align_up(GPT_ENTRIES, sector_size)
     return Extent(LEAST_START, max(end - goal.spare_end - LEAST_START, 0))
 
 
-def _placed(goal: LayoutGoal, room: Extent, grid: StartGrid) -> tuple[Extent, ...]:
-    """Place from the front up to the partition that takes the rest, and from the back down to it."""
+def _place_parts(goal: LayoutGoal, room: Extent, grid: StartGrid) -> tuple[Extent, ...]:
+    """Return the extents of the partitions. Those before the one that takes the rest are placed from the start of the
+    room, those behind it from the end. Raises Refused if the disk is too small.
+    """
     lengths = [None if part.size is None else align_up(part.size, goal.grain) for part in goal.parts]
     rest = lengths.index(None) if None in lengths else len(lengths)
     before, behind = [], []
@@ -217,24 +216,24 @@ def _placed(goal: LayoutGoal, room: Extent, grid: StartGrid) -> tuple[Extent, ..
     for length in reversed(lengths[rest + 1 :]):
         behind.append(Extent(grid.down(end - (length or 0)), length or 0))
         end = behind[-1].start
-    left = []
+    rest_extents = []
     if rest < len(lengths):
         start = grid.up(at)
-        left = [Extent(start, align_down(end - start, goal.grain))]
-        at = start + goal.grain  # as little as it may be
+        rest_extents = [Extent(start, align_down(end - start, goal.grain))]
+        at = start + goal.grain  # its least length
     if at > end:
         text = f"the disk is too small by {_exactly(at - end)}: there are {_exactly(room.length)} for partitions"
         hint = "ask for less, or give one partition the rest: --part rest:linux"
         raise Refused(text, hint=hint, code="too-small", subject="--part")
-    return (*before, *left, *reversed(behind))
+    return (*before, *rest_extents, *reversed(behind))
 
 
 def _beyond_mbr(disk: Disk, extents: Sequence[Extent], sector_size: int) -> Iterator[Refusal]:
-    """Yield a refusal where an MBR entry, with 32 bits for start and length each, cannot hold a partition."""
+    """Yield a refusal for each partition beyond the 32 bits that an MBR entry has for start and length."""
     limit = 2**32 * sector_size
-    for number, each in enumerate(extents, 1):
-        if each.end > limit or each.length >= limit:
-            end = f"partition {number} would end at byte {each.end} of {disk.name}"
+    for number, extent in enumerate(extents, 1):
+        if extent.end > limit or extent.length >= limit:
+            end = f"partition {number} would end at byte {extent.end} of {disk.name}"
             text = f"{end}, and an MBR reaches no farther than {format_size(limit)}"
             yield Refusal("table-limit", f"partition {number}", text, "--table gpt")
 
@@ -264,9 +263,9 @@ def _notes(disk: Disk, goal: LayoutGoal, extents: Sequence[Extent], room: Extent
     if goal.spare_end:
         notes.append(f"{format_size(goal.spare_end)} are left free at the end, as asked for")
     if goal.label == "dos" and any(part.name for part in goal.parts):
-        notes.append("an MBR has no room for the names of partitions; they are left out")
+        notes.append("an MBR has no room for the names of partitions; they are omitted")
     if goal.wipe:
-        ranges = ", ".join(f"{one.start}-{one.end - 1}" for one in wiped_ranges(disk, step))
+        ranges = ", ".join(f"{wiped.start}-{wiped.end - 1}" for wiped in wiped_ranges(disk, step))
         notes.append(f"zeroed first, so that no old signature comes back: bytes {ranges}")
     return tuple(notes)
 
@@ -275,18 +274,16 @@ def _exactly(size: int) -> str:
     return f"{format_about(size)} ({size}B)"
 
 
-# A new partition table, made for real: on a block device, or in an image file without root.
-#
-# It is the one thing that aligntool does to a disk without a journal: there is nothing on the disk that a journal could
-# bring back.
+# Write a new partition table to a block device, or to an image file without root. This is the only change to a disk
+# without a journal: the disk has no content that a journal could restore.
 
-_AGAIN = "aligntool layout DISK --wipe DISK"
+_RETRY = "aligntool layout DISK --wipe DISK"
 
 
 def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
-    """Make the table, flushed to the medium. `disk`: as read just now, not when the plan was made.
+    """Make the table, flushed to the medium. `disk`: as read now, not when the plan was made.
 
-    Raises Refused before the first write, when the disk is not the plan's any more or is in use; Stopped after it.
+    Raises Refused before the first write if the disk is no longer that of the plan or is in use; Stopped after it.
     """
     step = plan.steps[0] if len(plan.steps) == 1 else None
     if not isinstance(step, MakeTable):
@@ -313,7 +310,7 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
             set_types(locked.device, step)
             locked.kernel.show([(entry.number, entry.extent) for entry in step.entries])
         except failures as error:
-            raise Stopped(f"{disk.path}: {error}; its new table may be unfinished", hint=_AGAIN) from error
+            raise Stopped(f"{disk.path}: {error}; its new table may be unfinished", hint=_RETRY) from error
         yield StepDone(0)
     yield from (Said(note) for note in locked.notes)
 
@@ -323,7 +320,7 @@ def _stale(reason: str) -> Refused:
 
 
 def zero(device: Device, ranges: tuple[Extent, ...]) -> None:
-    """Zero the ranges, each flushed before the next, so that a backup at the end is erased last. Raises OSError."""
+    """Zero the ranges in order, with a flush after each, so that a backup at the end is erased last. Raises OSError."""
     zeroes = bytes(MIB)
     for extent in ranges:
         end = min(extent.end, device.size)
@@ -336,13 +333,13 @@ def zero(device: Device, ranges: tuple[Extent, ...]) -> None:
 def new_table(path: str, step: MakeTable | MakeMember, sector_size: int) -> "Iterator[parted.Disk]":
     """Build the table in libparted, which chooses identifiers and checks for overlaps. Writes nothing.
 
-    Raises Refused when libparted does not want such a table.
+    Raises Refused if libparted rejects the table.
     """
     import parted
 
     device = None
     try:
-        with _told_of_sectors(sector_size):
+        with _sector_size_for_libparted(sector_size):
             device = parted.getDevice(path)
         table = parted.freshDisk(device, "msdos" if step.label == "dos" else "gpt")
         for entry in step.entries:
@@ -354,13 +351,13 @@ def new_table(path: str, step: MakeTable | MakeMember, sector_size: int) -> "Ite
     except libparted_errors() as error:
         raise Refused(f"{path}: libparted: {error}") from error
     finally:
-        # libparted would answer for the next file of this path with the length of this one.
+        # From its cache libparted would report the length of this file for the next one at the same path.
         if device is not None:
             device.removeFromCache()
 
 
 @contextmanager
-def _told_of_sectors(sector_size: int) -> Iterator[None]:
+def _sector_size_for_libparted(sector_size: int) -> Iterator[None]:
     """Set the sector size of an image file in the environment, where libparted reads it (libparted/arch/linux.c,
     init_file).
     """
@@ -376,8 +373,8 @@ def _told_of_sectors(sector_size: int) -> Iterator[None]:
 
 
 def require_libparted(plan: Plan) -> None:
-    """Raise Refused where the plan makes a partition table and Python has no libparted, which the one file
-    aligntool.pyz cannot bring along.
+    """Raise Refused if the plan makes a partition table and Python's libparted module, which the single file
+    aligntool.pyz cannot contain, is missing.
     """
     makes_table = any(isinstance(step, MakeTable | MakeMember) and step.entries for step in plan.steps)
     if makes_table and find_spec("parted") is None:
@@ -390,4 +387,4 @@ def libparted_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions of libparted, which have no common base class."""
     import _ped
 
-    return tuple(each for name, each in vars(_ped).items() if name.endswith("Exception"))
+    return tuple(member for name, member in vars(_ped).items() if name.endswith("Exception"))

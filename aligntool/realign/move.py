@@ -1,4 +1,4 @@
-"""Move, resume, roll back: find the journal, judge it, and walk its steps."""
+"""Start, resume or roll back a move: find its journal, check it, and walk the steps of its plan."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,99 +28,101 @@ from aligntool.steps import (
 )
 from aligntool.units import GIB, KIB, Extent, align_down
 
-# Where a disk stands, from the disk alone.
+# Finding the journal and the state of a disk from the disk alone.
 #
-# On another machine nothing but the name of a half-moved disk is known.
+# On another machine, the path of the half-moved disk is all that is known.
 #
-# A journal is found through a parked entry, else through a marker at the start of an entry, else by its magic
-# in the last 256 MiB; when a copy of the table is damaged, in the last and first 16 GiB.
+# The journal is found through a parked entry, otherwise through a marker at the start of an entry, otherwise by its
+# magic: in the last 256 MiB, or, if a copy of the table is damaged, in the last and first 16 GiB.
 
 SEARCHED = 16 * GIB
-NEAR_THE_END = GIB // 4  # where journals usually lie; looked through whenever nothing else tells of one
+NEAR_THE_END = GIB // 4  # journals are usually here; searched whenever no entry and no marker names a journal
 CHANGED_TABLE = "another program changed the partition table since the move began, or removed it"
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a disk: "old" (nothing is in flight) or "in-flight"; the rest is of the plan in flight."""
+    """The state of a disk: "old" (nothing is in flight) or "in-flight"; the other fields describe the move."""
 
     state: str
     sentences: tuple[str, ...]
     plan: Plan | None = None
-    step: int = 0  # index of the one that is next
+    step: int = 0  # index of the next one
     done: int = 0  # bytes at their new place
     total: int = 0
-    forward: bool = True  # False: it was being taken back
+    forward: bool = True  # False: a rollback was in progress
     restore_table: bool = False  # another program changed the table
 
 
-def _stands(device: Device, journal: Journal) -> Standing:
+def _disk_state(device: Device, journal: Journal) -> Standing:
     whole = journal.contents.images.of_whole_disk
     return whole_disk.standing_of(device, journal) if whole else standing(device, journal)
 
 
 def find_journal(device: Device, file: Device | None, *, any_table: bool = False) -> Journal | None:
-    """Return the journal of a move in flight, or None. `file`: the journal that the user names.
+    """Return the journal of a move in flight, or None. `file`: the journal that the user named.
 
-    `any_table`: look for it as if there were no table, and take it whatever the table is.
+    `any_table`: search as if there were no table, and accept the journal whatever the table is.
 
-    Raises Refused when something is in flight and the journal cannot be had.
+    Raises Refused if a move is in flight and its journal is not available.
     """
-    mark = find_parked(device)
-    id_ = None if mark is None else mark.journal_id
+    entry = find_parked(device)
+    id_ = None if entry is None else entry.journal_id
     if file is not None:
-        return _intact(_checked(Journal.open(file, 0), device, id_, in_file=True))
+        return _with_newest_record(_checked(Journal.open(file, 0), device, id_, in_file=True))
     refusal: Refused | None = None
-    if mark is not None:
+    if entry is not None:
         try:
-            journal = _of_mark(device, mark)
+            journal = _named_by_entry(device, entry)
         except Refused as error:
-            refusal = error  # what the entry says may be torn: the journal may be found all the same
+            refusal = error  # the entry may be torn, and the journal may still be found by the search
         else:
-            return _intact(journal)
+            return _with_newest_record(journal)
     sound = is_sound(device)
-    found = _search_for(device, mark, sound=sound, any_table=any_table)
+    found = _search_journal(device, entry, sound=sound, any_table=any_table)
     if isinstance(found, Journal):
-        return _intact(found)
+        return _with_newest_record(found)
     refusal = refusal or found
     if refusal is None and not sound and None in places_in_torn_entries(device):
-        refusal = _elsewhere()
-    if refusal is not None and not (mark and mark.only_backup):
+        refusal = _in_file_elsewhere()
+    if refusal is not None and not (entry and entry.only_backup):
         raise refusal
     return None
 
 
-def _search_for(device: Device, mark: ParkedMark | None, *, sound: bool, any_table: bool) -> Journal | LostPart | None:
-    """Return the journal to which no entry leads. Raises Refused where a piece of it is lost.
+def _search_journal(
+    device: Device, entry: ParkedMark | None, *, sound: bool, any_table: bool
+) -> Journal | LostPart | None:
+    """Return the journal that a search of the disk finds, or LostPart if a journal there has lost a part.
 
-    One whose markers are on the disk goes before all others. Raises Refused where several may be meant.
+    A journal whose markers are on the disk is preferred to all others. Raises Refused if several journals qualify.
     """
     lost = None
-    perhaps: dict[int, Journal] = {}
+    unmarked: dict[int, Journal] = {}
     for at, is_marked in _candidates(device, sound=sound and not any_table):
         try:
             journal = Journal.open(device, at)
-            _checked(journal, device, mark.journal_id if mark and mark.sound else None)
+            _checked(journal, device, entry.journal_id if entry and entry.sound else None)
         except LostPart as error:
             lost = lost or (None if sound else error)
             continue
         except Refused:
             continue
-        if _counts(device, journal, sound=sound, is_marked=is_marked, any_table=any_table):
+        if _is_of_this_move(device, journal, sound=sound, is_marked=is_marked, any_table=any_table):
             if is_marked or has_markers(device, journal):
                 return journal
-            perhaps[journal.at] = journal
-    return lost or (_only(list(perhaps.values())) if perhaps else None)
+            unmarked[journal.at] = journal
+    return lost or (_only_begun(list(unmarked.values())) if unmarked else None)
 
 
-def _only(journals: list[Journal]) -> Journal:
-    """Return the one of a move that was begun; one that never began left only a journal that was not closed.
+def _only_begun(journals: list[Journal]) -> Journal:
+    """Return the journal of a move that was begun; a move that never began only left a journal that was not closed.
 
-    Raises Refused where there are several.
+    Raises Refused if there are several.
     """
-    begun = [one for one in journals if one.lost_slots or _is_begun(one)]
+    begun = [journal for journal in journals if journal.lost_slots or _is_begun(journal)]
     if len(begun or journals) > 1:
-        places = " and ".join(str(one.at) for one in begun or journals)
+        places = " and ".join(str(journal.at) for journal in begun or journals)
         raise Refused(f"there are journals at bytes {places}, and nothing shows which of them is that of this disk",
                       hint="keep the disk as it is, and copy it with ddrescue")  # fmt: skip
     return (begun or journals)[0]
@@ -130,21 +132,21 @@ def _is_begun(journal: Journal) -> bool:
     return journal.position.step > index_of(journal.contents.plan, ParkEntries)
 
 
-def _counts(device: Device, journal: Journal, *, sound: bool, is_marked: bool, any_table: bool) -> bool:
-    """Return whether this journal, to which no entry led, is that of a move in flight."""
+def _is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked: bool, any_table: bool) -> bool:
+    """Return whether this journal, to which no entry led, belongs to a move that is in flight."""
     images = journal.contents.images
     if images.of_whole_disk:
         return is_marked or (any_table and _is_begun(journal)) or whole_disk.is_unsettled(device, journal)
     state = table_state(device, images)
     if state is not TableState.OTHER or is_ours(device, images):
-        whole = sound and state in (TableState.BEFORE, TableState.AFTER)
-        return is_marked or not whole  # else one that could not be wiped, beside a table that is as it should be
+        settled = sound and state in (TableState.BEFORE, TableState.AFTER)
+        return is_marked or not settled  # beside a settled table it is a journal whose heads could not be wiped
     return (any_table and _is_begun(journal)) or is_marked or not is_readable(device) or has_markers(device, journal)
 
 
-def _intact(journal: Journal) -> Journal:
-    """Return the journal. Raises Refused where its newest record may be lost: to continue from an older one would
-    repeat a step whose source is overwritten.
+def _with_newest_record(journal: Journal) -> Journal:
+    """Return the journal. Raises Refused if its newest record may be lost: to continue from an older one would repeat
+    a step whose source is overwritten.
     """
     if journal.lost_slots:
         places = " and ".join(f"at byte {at}" for at in journal.lost_slots)
@@ -155,15 +157,15 @@ def _intact(journal: Journal) -> Journal:
     return journal
 
 
-def _of_mark(device: Device, mark: ParkedMark) -> Journal:
-    if mark.journal_at is None:
-        raise _elsewhere()
-    if mark.journal_at % GRID or mark.journal_at >= device.size:
-        raise Refused(f"an entry names a journal at byte {mark.journal_at}, where none can be")
-    return _checked(Journal.open(device, mark.journal_at), device, mark.journal_id)
+def _named_by_entry(device: Device, entry: ParkedMark) -> Journal:
+    if entry.journal_at is None:
+        raise _in_file_elsewhere()
+    if entry.journal_at % GRID or entry.journal_at >= device.size:
+        raise Refused(f"an entry names a journal at byte {entry.journal_at}, where none can be")
+    return _checked(Journal.open(device, entry.journal_at), device, entry.journal_id)
 
 
-def _elsewhere() -> Refused:
+def _in_file_elsewhere() -> Refused:
     text = "partitions of this disk are in flight, and their journal is in a file on another disk"
     return Refused(text, hint="aligntool resume DISK --journal FILE", code="journal-elsewhere")
 
@@ -172,10 +174,10 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     """Return the state of the move. Raises Refused like `find_journal`."""
     journal = find_journal(device, file, any_table=any_table)
     if journal is None:
-        return Status("old", ("nothing is in flight on this disk", *_unsearched(device)))
+        return Status("old", ("nothing is in flight on this disk", *_unsearched_sentences(device)))
     position, plan = journal.position, journal.contents.plan
-    stands = _stands(device, journal)
-    if stands is Standing.LEFT:
+    state = _disk_state(device, journal)
+    if state is Standing.LEFT:
         return Status("old", ("the move is complete, and the partition table was changed since",))
     done, total = progress(journal)
     way = "partitions of this disk are being moved" if position.forward else "a move of partitions was being taken back"
@@ -183,9 +185,9 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
         way = "the table is being converted" if position.forward else "a conversion of the table was being taken back"
     stopped = f"{way}; the work stopped on the way"
     unreadable = "the partition table cannot be read; it will be written anew from the journal"
-    on_table = {Standing.UNREADABLE: (unreadable,), Standing.CHANGED: (CHANGED_TABLE,)}.get(stands, ())
-    sentences = (*_SENTENCES.get(stands, (stopped,)), *on_table, *journal.damage)
-    restore = stands is Standing.CHANGED
+    on_table = {Standing.UNREADABLE: (unreadable,), Standing.CHANGED: (CHANGED_TABLE,)}.get(state, ())
+    sentences = (*_SENTENCES.get(state, (stopped,)), *on_table, *journal.damage)
+    restore = state is Standing.CHANGED
     return Status("in-flight", sentences, plan, position.step, done, total, position.forward, restore)
 
 
@@ -196,8 +198,10 @@ _SENTENCES = {
 
 
 def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bool = False) -> Journal:
-    """Return the journal if it fits the disk. A larger disk fits: a copy (dd) has everything at the same bytes. So does
-    a disk without the bytes behind the last whole sector of the old one, which no Device shows.
+    """Return the journal, or raise Refused if it does not fit the disk.
+
+    A larger disk fits: a copy (dd) has everything at the same offsets. So does a disk that lacks only the bytes after
+    the last whole sector of the old one, which no Device shows.
     """
     subject, place = journal.contents.plan.disk, place_of(journal.contents.plan)
     text, hint = "", "give the disk whose partitions are in flight"
@@ -205,7 +209,7 @@ def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bo
         text = "this journal was written at another place: it is a copy, or that of a disk image inside this disk"
     elif device.size < align_down(subject.size, subject.sector_size):
         text = f"this journal belongs to a disk of {subject.size} bytes; this one has {device.size}"
-    elif device.sector_size > (begun := _sector_of(journal)):
+    elif device.sector_size > (begun := _shortest_write(journal)):
         text = f"the move was begun with sectors of {begun} bytes; here the disk has {device.sector_size}"
         hint = "attach the disk as it was attached then: some USB adapters change its sectors"
     elif id_ != journal.id if id_ is not None else _is_marked_by_another(device, journal):
@@ -215,34 +219,36 @@ def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bo
     return journal
 
 
-def _sector_of(journal: Journal) -> int:
-    """Return the bytes of the shortest write of a move: of a conversion, of which the table had others, of sector 0."""
+def _shortest_write(journal: Journal) -> int:
+    """Return the bytes of the shortest write of the move: a sector of its disk, or in a conversion, whose old table was
+    made for other sectors, sector 0.
+    """
     contents = journal.contents
     return len(contents.images.parked[-1][-1].data) if conversion_of(contents.plan) else contents.plan.disk.sector_size
 
 
 def _is_marked_by_another(device: Device, journal: Journal) -> bool:
-    """Return whether another move has marked what this one expects whole, or marked by itself.
+    """Return whether another move has written markers where this one expects content, or its own markers.
 
-    An MBR has no room for a journal's id, and the file of a move that never began may lie beside that of the one in
-    flight.
+    An MBR has no room for a journal's id, and the journal file of a move that never began may exist beside that of the
+    move in flight.
     """
     contents, size = journal.contents, device.sector_size
     if conversion_of(contents.plan) or journal.position.step > index_of(contents.plan, CopyContent):
         return False
     for step in contents.plan.steps:
         if isinstance(step, HoldContent):
-            was = contents.held[step.partition][0]
-            found = or_nothing(device, step.source.start, len(was))
+            saved = contents.held[step.partition][0]
+            found = or_nothing(device, step.source.start, len(saved))
             for at in range(0, len(found), size):
                 marker = MARKER.match(found, at, at + size)
-                if marker and marker[1] != journal.id.hex().encode() and found[at : at + size] != was[at : at + size]:
+                if marker and marker[1] != journal.id.hex().encode() and found[at : at + size] != saved[at : at + size]:
                     return True
     return False
 
 
-def _unsearched(device: Device) -> tuple[str, ...]:
-    """Return a sentence where a journal may be in a part that was not searched."""
+def _unsearched_sentences(device: Device) -> tuple[str, ...]:
+    """Return a sentence if a journal may be in a part of the disk that was not searched."""
     if device.size <= 2 * SEARCHED or is_readable(device):
         return ()
     searched = f"the first and last {SEARCHED // GIB} GiB; what lies between was not searched"
@@ -250,47 +256,48 @@ def _unsearched(device: Device) -> tuple[str, ...]:
 
 
 def _candidates(device: Device, *, sound: bool) -> Iterator[tuple[int, bool]]:
-    """Yield where a journal may be, and whether a marker names the place."""
+    """Yield each byte where a journal may be, and whether a marker names it."""
     if not sound:
         places = places_in_torn_entries(device)
         yield from ((at, False) for at in places if at is not None and at % GRID == 0)
-    for start in (0, *entry_starts(device)):  # byte 0: of a disk whose content begins there
+    for start in (0, *entry_starts(device)):  # byte 0: content may lie on the whole disk
         if start + 4096 <= device.size:
             found = MARKER.match(or_nothing(device, start, 4096))
             if found and found[2]:
                 yield int(found[2]), True
-    yield from ((at, False) for at in _search(device, NEAR_THE_END if sound else SEARCHED))
+    yield from ((at, False) for at in _find_heads(device, NEAR_THE_END if sound else SEARCHED))
 
 
-def _search(device: Device, length: int) -> Iterator[int]:
+def _find_heads(device: Device, length: int) -> Iterator[int]:
     last = align_down(device.size - GRID, GRID)
     backwards = range(last, max(last - length, 0), -GRID)
     forwards = range(0, max(min(length, last - length), 0) if length == SEARCHED else 0, GRID)
     for places in (backwards, forwards):
         for at in places:
             if is_head(or_nothing(device, at, SLOT)):
-                second = head_or_none(device, at, 1)  # that of the first copy may be damaged
+                second = head_or_none(device, at, 1)  # the head of the first copy may be damaged
                 yield at if second is None else at - second.copy_length
 
 
-# A plan to move partitions, acted out: first run, resume and rollback are one walk along the plan's steps.
+# Executing a plan: first run, resume and rollback are the same walk along the plan's steps.
 #
-# The order of what is written is the promise: docs/crash-safety.md says why a cut between any two writes loses nothing.
+# The promise rests on the order of the writes: docs/crash-safety.md explains why a cut between any two of them loses
+# nothing.
 #
-# Every `yield` is a place where the work may stop: whoever stops listening has only cut the power.
+# The work may stop at every `yield`: a caller that consumes no further event only causes the state after a power cut.
 
-_GAPS = (0, *(64 * KIB << step for step in range(0, 40, 4)))  # between used blocks
+_GAPS = (0, *(64 * KIB << step for step in range(0, 40, 4)))  # unused bytes between runs that may be copied, too
 RESUME = "aligntool resume DISK; or aligntool rollback DISK, which takes everything back"
 
 
 @dataclass(frozen=True, slots=True)
 class MoveContext:
-    """What the mover works on. `journal`: the file on another disk, if it is not on this one."""
+    """The disk of a move and its surroundings. `journal`: the file on another disk; None: it is on this disk."""
 
     device: Device
     kernel: Kernel
     journal: Device | None = None
-    unanswered: Callable[[], Waiting | None] = lambda: None  # what a disk has not answered for some seconds
+    unanswered: Callable[[], Waiting | None] = lambda: None  # the request that a disk has not answered for seconds
 
     @property
     def journal_on(self) -> Device:
@@ -305,23 +312,23 @@ def realign(
 ) -> Iterator[Event]:
     """Execute the plan's steps from WriteJournal on; the caller executes those before it.
 
-    `runs`: what each partition uses, counted from its start; the planner's CopyContent steps say for which partitions
-    they are needed. `rebuilt`: what is to be written of each RebuildContent. Raises Refused while nothing of the
-    partitions was touched, Stopped after that.
+    `runs`: the used extents of each partition that a CopyContent step copies, counted from the partition's start.
+    `rebuilt`: the bytes that each RebuildContent step writes. Raises Refused while no partition was touched, Stopped
+    after that.
     """
     place = place_of(plan)
     id_ = new_id()
     at = None if place.file else place.extent.start
     index = index_of(plan, WriteJournal)
     try:
-        contents = _contents(plan, context, runs, rebuilt, at, id_)
+        contents = _journal_contents(plan, context, runs, rebuilt, at, id_)
         yield StepBegun(index)
         first = Position(index_of(plan, ParkEntries))
         journal = Journal.create(context.journal_on, place, contents, id_, first)
     except OSError as error:
         raise Refused(f"{_move_sentence(error)}; no partition was touched") from error
     yield StepDone(index)
-    yield from _acting(_walk(context, journal).forward())
+    yield from _stopping_on_errors(_walk(context, journal).forward())
 
 
 def resume(context: MoveContext, *, restore_table: bool = False) -> Iterator[Event]:
@@ -329,27 +336,27 @@ def resume(context: MoveContext, *, restore_table: bool = False) -> Iterator[Eve
 
     `restore_table`: write the journal's table over one that another program changed.
 
-    Raises Refused when nothing is in flight, or the journal cannot be had.
+    Raises Refused if nothing is in flight, or the journal is not available.
     """
-    yield from _acting(_resumed(context, back=False, restore_table=restore_table))
+    yield from _stopping_on_errors(_resumed(context, back=False, restore_table=restore_table))
 
 
 def rollback(context: MoveContext, *, restore_table: bool = False) -> Iterator[Event]:
-    """Undo the move. Raises Refused when nothing is in flight, and Stopped when the move is complete: its table is
-    repaired then, and its journal closed.
+    """Undo the move. Raises Refused if nothing is in flight, and Stopped if the move is complete, after its table was
+    repaired and its journal closed.
     """
-    yield from _acting(_resumed(context, back=True, restore_table=restore_table))
+    yield from _stopping_on_errors(_resumed(context, back=True, restore_table=restore_table))
 
 
 def status(context: MoveContext) -> Status:
-    """Return the state of a disk. Raises Refused when a move is in flight and its journal is not available."""
+    """Return the state of a disk. Raises Refused if a move is in flight and its journal is not available."""
     return journal_status(context.device, context.journal)
 
 
 _NOTHING_BEGUN = "nothing was in flight: every partition is where it was, and whole"
 
 
-def _complete(*, back: bool) -> Stopped:
+def _already_complete(*, back: bool) -> Stopped:
     text = "the move is complete, and the partition table was changed since; it stays as it is"
     if back:
         text = "the move is complete, and there is nothing to take back; what was left of it is closed"
@@ -358,17 +365,17 @@ def _complete(*, back: bool) -> Stopped:
 
 def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterator[Event]:
     device = context.device
-    journal = _found(context, any_table=restore_table)
-    walk, images, stands = _walk(context, journal), journal.contents.images, _stands(device, journal)
-    if stands is Standing.CHANGED and not restore_table:
+    journal = _find_or_refuse(context, any_table=restore_table)
+    walk, images, state = _walk(context, journal), journal.contents.images, _disk_state(device, journal)
+    if state is Standing.CHANGED and not restore_table:
         hint = f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
         raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=hint, code="table-changed")
     for damage in journal.damage:
         yield Said(damage)
-    if images.of_whole_disk and stands in (Standing.NOT_BEGUN, Standing.COMPLETE):
-        return (yield from _settled(walk, stands, back=back))
-    complete = is_complete(journal) or stands in (Standing.COMPLETE, Standing.LEFT)
-    match stands:
+    if images.of_whole_disk and state in (Standing.NOT_BEGUN, Standing.COMPLETE):
+        return (yield from _settle(walk, state, back=back))
+    complete = is_complete(journal) or state in (Standing.COMPLETE, Standing.LEFT)
+    match state:
         case Standing.NOT_BEGUN:
             write_table(device, images, TableState.BEFORE)
             journal.close()
@@ -379,20 +386,20 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
         case Standing.UNREADABLE | Standing.CHANGED:
             yield Said("the partition table is written anew from the journal")
             journal.restore()
-            others = table.leftovers if stands is Standing.CHANGED else table.protective
+            others = table.leftovers if state is Standing.CHANGED else table.protective
             goal = TableState.AFTER if complete else TableState.PARKED
             write_table(device, images, goal, first=others(device, images))
         case Standing.IN_FLIGHT:
             journal.restore()
             if journal.position.step > index_of(journal.contents.plan, ParkEntries):
                 write_table(device, images, TableState.PARKED, first=() if images.of_whole_disk else None)
-    if complete and (back or stands is Standing.LEFT):
+    if complete and (back or state is Standing.LEFT):
         journal.close()
-        raise _complete(back=back)
+        raise _already_complete(back=back)
     yield from walk.back() if back else walk.forward()
 
 
-def _found(context: MoveContext, *, any_table: bool) -> Journal:
+def _find_or_refuse(context: MoveContext, *, any_table: bool) -> Journal:
     journal = find_journal(context.device, context.journal, any_table=any_table)
     if journal is None:
         hint = "aligntool audit DISK shows where things stand"
@@ -400,18 +407,18 @@ def _found(context: MoveContext, *, any_table: bool) -> Journal:
     return journal
 
 
-def _settled(walk: Walk, stands: Standing, *, back: bool) -> Iterator[Event]:
-    """Finish a disk whose table appears or vanishes, where a cut left it as it was, or complete."""
+def _settle(walk: Walk, state: Standing, *, back: bool) -> Iterator[Event]:
+    """Finish a move by which a table appears or vanishes, if a cut left the disk in its old or its new state."""
     journal = walk.journal
     journal.restore()
-    whole_disk.settle(walk.device, journal, TableState.AFTER if stands is Standing.COMPLETE else TableState.BEFORE)
-    if stands is Standing.NOT_BEGUN:
+    whole_disk.settle(walk.device, journal, TableState.AFTER if state is Standing.COMPLETE else TableState.BEFORE)
+    if state is Standing.NOT_BEGUN:
         journal.close()
         yield Said(_NOTHING_BEGUN)
         return
     if back:
         journal.close()
-        raise _complete(back=True)
+        raise _already_complete(back=True)
     journal.record(Position(index_of(journal.contents.plan, CloseJournal)))
     yield from walk.forward()
 
@@ -423,7 +430,7 @@ def _walk(context: MoveContext, journal: Journal) -> Walk:
     return Walk(context.device, context.journal_on, context.kernel, journal, place, sign)
 
 
-def _contents(
+def _journal_contents(
     plan: Plan,
     context: MoveContext,
     runs: Mapping[int, tuple[Extent, ...]],
@@ -431,20 +438,20 @@ def _contents(
     at: int | None,
     id_: bytes,
 ) -> Contents:
-    """Return the content of the journal, checked as far as possible before the first write."""
+    """Return the contents of the journal, checked as far as possible before the first write."""
     device = context.device
     park = next(step for step in plan.steps if isinstance(step, ParkEntries))
     rewrite = next((step for step in plan.steps if isinstance(step, RewriteTable)), None)
     if rewrite is None:
         images = convert_images(device, plan, journal_at=at, journal_id=id_)
-        now = table_state(device, images)
+        state = table_state(device, images)
     elif whole_disk.appears(plan) is None:
         images = table.table_images(device, park, rewrite, journal_at=at, journal_id=id_)
-        now = table_state(device, images)
+        state = table_state(device, images)
     else:
         images = whole_disk.whole_images(device, plan, journal_at=at, journal_id=id_)
-        now = table_state(device, images.beside(TableState.BEFORE))
-    if now is not TableState.BEFORE:
+        state = table_state(device, images.beside(TableState.BEFORE))
+    if state is not TableState.BEFORE:
         text = "the partition table is not as it was when the plan was made"
         raise Refused(text, hint="make the plan anew", code="plan-stale")
     held = {step.partition: read_held(device, step.source.start, step.held)
@@ -457,26 +464,26 @@ def _contents(
             patched(step.held, held[step.partition], step.patches)
     copies = [step for step in plan.steps if isinstance(step, CopyContent)]
     for gap in _GAPS:
-        wanted = {step.partition: _without_held(_joined(runs[step.partition], gap), step) for step in copies}
-        contents = Contents(plan, images, wanted, held)
+        copied = {step.partition: _without_saved(_with_gaps_filled(runs[step.partition], gap), step) for step in copies}
+        contents = Contents(plan, images, copied, held)
         if BODY_AT + len(pack(contents)) <= place_of(plan).copy_length:
             break
     return contents
 
 
-def _joined(runs: tuple[Extent, ...], gap: int) -> tuple[Extent, ...]:
-    """Return the runs with every gap up to that length filled: more to copy, but less to store."""
-    joined: list[Extent] = []
+def _with_gaps_filled(runs: tuple[Extent, ...], gap: int) -> tuple[Extent, ...]:
+    """Return the runs with every gap of at most `gap` bytes filled: more to copy, but less to store."""
+    filled: list[Extent] = []
     for run in sorted(runs) if gap else runs:
-        if gap and joined and run.start - joined[-1].end <= gap:
-            start = joined.pop().start
+        if gap and filled and run.start - filled[-1].end <= gap:
+            start = filled.pop().start
             run = Extent(start, run.end - start)
-        joined.append(run)
-    return tuple(joined)
+        filled.append(run)
+    return tuple(filled)
 
 
-def _without_held(runs: tuple[Extent, ...], step: CopyContent) -> tuple[Extent, ...]:
-    """Return the runs without what the journal carries to the new place."""
+def _without_saved(runs: tuple[Extent, ...], step: CopyContent) -> tuple[Extent, ...]:
+    """Return the runs without the bytes that the journal has saved, which are not copied."""
     left = []
     for run in runs:
         start = run.start
@@ -490,8 +497,8 @@ def _without_held(runs: tuple[Extent, ...], step: CopyContent) -> tuple[Extent, 
     return tuple(left)
 
 
-def _acting(events: Iterator[Event]) -> Iterator[Event]:
-    """Turn an error of the medium into a stop, with the next command."""
+def _stopping_on_errors(events: Iterator[Event]) -> Iterator[Event]:
+    """Yield the events, and turn an OSError into Stopped, with the commands to continue."""
     try:
         yield from events
     except OSError as error:

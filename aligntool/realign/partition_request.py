@@ -27,48 +27,48 @@ _LVM = ("lvm/lvm.conf", "lvm/lvmlocal.conf", "lvm/devices/system.devices")
 
 @dataclass(frozen=True, slots=True)
 class WholeDisk:
-    """What was asked of a plan: a table of which kind, or that none is left."""
+    """The request to make a table of a kind around the content of a disk, or to remove its table."""
 
     request: Request
     label: str = "gpt"
     undo: bool = False
 
-    def find_plan(self, target: str, asked: Request, *, key: bytes | None = None) -> Found:
-        """Return the plan, and what it was made from. `key`: opens a LUKS, whose header does not state its length.
+    def find_plan(self, target: str, request: Request, *, key: bytes | None = None) -> Found:
+        """Return the plan, and the data from which it was made. `key` opens a LUKS to read its length in use.
 
         Raises Refused with every reason.
         """
-        judged, _ = look_at(target, asked)
+        judged, _ = look_at(target, request)
         if waited(judged.disk.path):
-            judged, _ = look_at(target, asked)
+            judged, _ = look_at(target, request)
         disk = judged.disk
-        refuse_part(target, disk, "what gets a table, or loses it, is a whole disk")
+        refuse_part(target, disk, "only a whole disk gets a table or loses it")
         refuse_in_flight(disk.path)
         judged = replace(judged, disk=replace(disk, failing=asked_health(disk).failing))
         if key is not None and not self.undo:
             judged = replace(judged, disk=self._with_length(judged, key))
             disk = judged.disk
-        found: dict[int, UsedMap] = {}
-        if asked.goal.shrink and not self.undo and disk.table is None and len(disk.content) == 1:
+        maps: dict[int, UsedMap] = {}
+        if request.goal.shrink and not self.undo and disk.table is None and len(disk.content) == 1:
             part = as_partition(disk)
-            found[part.number] = _used(disk, part.extent, part.content[0])
-        step = next(step for step in self._plan(judged, asked, found).steps if isinstance(step, CopyContent))
-        if step.partition not in found:
+            maps[part.number] = _used(disk, part.extent, part.content[0])
+        step = next(step for step in self._plan(judged, request, maps).steps if isinstance(step, CopyContent))
+        if step.partition not in maps:
             layers = disk.partitions[0].content if self.undo else disk.content
-            found[step.partition] = _used(disk, step.source, layers[0])
-        plan = self._plan(judged, asked, found)
-        return Found(replace(plan, attention=(*plan.attention, *named_in_files(disk, undo=self.undo))), judged, found)
+            maps[step.partition] = _used(disk, step.source, layers[0])
+        plan = self._plan(judged, request, maps)
+        return Found(replace(plan, attention=(*plan.attention, *named_in_files(disk, undo=self.undo))), judged, maps)
 
-    def _plan(self, judged: Judged, asked: Request, found: dict[int, UsedMap]) -> Plan:
-        used = {number: Used(number, one.bytes, one.by) for number, one in found.items()}
+    def _plan(self, judged: Judged, request: Request, maps: dict[int, UsedMap]) -> Plan:
+        used = {number: Used(number, used_map.bytes, used_map.by) for number, used_map in maps.items()}
         disk, inside = judged.disk, None
         if self.undo:
             if len(disk.partitions) == 1:
                 with look_only(disk.path) as device:
                     inside = table_inside(device, disk.partitions[0].extent, disk.sector_size)
             names = next(iter(names_on(disk).values()), None)
-            return plan_unpartition(judged, asked.goal, used, inside=inside, names=names)
-        return plan_partition(judged, asked.goal, self.label, used, others=_others(disk))
+            return plan_unpartition(judged, request.goal, used, inside=inside, names=names)
+        return plan_partition(judged, request.goal, self.label, used, others=_others(disk))
 
     def _with_length(self, judged: Judged, key: bytes) -> Disk:
         """Return the disk, its LUKS as long as what lies inside needs. Raises Refused, as for any other content."""
@@ -98,12 +98,12 @@ def _used(disk: Disk, extent: Extent, layer: Layer) -> UsedMap:
     return read_used(disk.path, extent, layer, sector_size=disk.sector_size)
 
 
-# Lines of this system that name the disk, or its partition, by a path: they are shown with what replaces them, and
-# never edited.
+# Lines in the configuration of this system that name the disk or its partition by a path. They are shown with their
+# replacement, and never edited.
 
 
 def named_in_files(disk: Disk, *, undo: bool, etc: Path = Path("/etc")) -> Iterator[str]:
-    """Yield a sentence for each line that names what has another name afterwards. `etc`: the folder of the files."""
+    """Yield a sentence for each line with a name that changes. `etc`: the folder of the files."""
     if disk.kind is DiskKind.IMAGE:
         return
     part = disk.partitions[0] if undo else None
@@ -112,23 +112,23 @@ def named_in_files(disk: Disk, *, undo: bool, etc: Path = Path("/etc")) -> Itera
     new = f"UUID={layers[0].uuid}" if layers and layers[0].uuid else after
     old = Path("/dev", part.node) if part and part.node else Path(disk.path)
     for name, parse in (("fstab", parse_fstab), ("crypttab", parse_crypttab)):
-        for line in parse(_text(etc / name)):
-            if _names(line, old, part.uuid if part else None):
+        for line in parse(_text_or_empty(etc / name)):
+            if _line_names(line, old, part.uuid if part else None):
                 instead = line.text.strip().replace(line.spec, new, 1)
                 yield f"/etc/{name} names it by its path; in place of the line `{line.text.strip()}` write: {instead}"
     for name in _LVM:
-        for text in _text(etc / name).splitlines():
+        for text in _text_or_empty(etc / name).splitlines():
             if f"{old}" in text.replace('"', " ").replace("|", " ").split() and not text.strip().startswith("#"):
                 yield f"/etc/{name} names {old}; afterwards it is {after}: {text.strip()}"
 
 
-def _text(path: Path) -> str:
+def _text_or_empty(path: Path) -> str:
     with suppress(OSError, UnicodeDecodeError):
         return path.read_text()
     return ""
 
 
-def _names(line: TableLine, node: Path, part_uuid: str | None) -> bool:
+def _line_names(line: TableLine, node: Path, part_uuid: str | None) -> bool:
     if part_uuid and line.spec.lower() == f"partuuid={part_uuid.lower()}":
         return True
     with suppress(OSError):

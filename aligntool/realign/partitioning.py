@@ -31,7 +31,7 @@ from aligntool.realign.whole_disk import NUMBER, places, role_of
 from aligntool.steps import EntryChange, JournalPlace
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, format_size
 
-# What is known to work from another byte of the disk on, found by its UUID or label.
+# Contents known to work at another offset of the disk, found by their UUID or label.
 
 KINDS = frozenset({
     "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "swap", "vfat", "exfat", "ntfs", "crypto_LUKS", "LVM2_member",
@@ -40,10 +40,10 @@ KINDS = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """What moves, how far, and how it is kept."""
+    """The move of the content of a disk, with its journal."""
 
     disk: Disk
-    part: Partition  # as it is, or will be when it was shrunk
+    part: Partition  # as it is, or will be after the shrink
     target: Extent
     journal: JournalPlace
     needs: Needs
@@ -51,8 +51,8 @@ class _Move:
 
 
 def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *, others: Collection[str] = ()) -> Plan:
-    """Return the plan by which what lies on the whole disk gets into a partition of a new table of the kind `label`.
-    `others`: kinds of which a signature is there as well.
+    """Return the plan that moves the content of a whole disk into a partition of a new table of the kind `label`.
+    `others`: other kinds with a signature on the disk.
 
     Raises Refused with all reasons, a line each.
     """
@@ -78,13 +78,13 @@ def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *,
 def plan_unpartition(
     judged: Judged, goal: RealignGoal, used: Uses, *, inside: str | None = None, names: Names | None = None
 ) -> Plan:
-    """Return the plan by which the only partition of a disk becomes its content from byte 0 on, without a table.
-    `inside`: the kind of the table that is in the partition's first sectors. `names`: what files of Windows in it name.
+    """Return the plan that moves the only partition of a disk to byte 0 and removes the table. `inside`: the kind of
+    the table in the first sectors of the partition. `names`: the starts recorded in files of Windows in it.
 
     Raises Refused with all reasons, a line each.
     """
     disk = judged.disk
-    refuse((*disk_reasons(judged, None), *_about_table(disk, inside, names)))
+    refuse((*disk_reasons(judged, None), *_table_refusals(disk, inside, names)))
     part, size = disk.partitions[0], disk.sector_size
     target = part.extent.moved_to(0)
     needs = _needs(disk, part, part.extent.start)
@@ -101,7 +101,7 @@ def plan_unpartition(
 
 def refuse_unmovable(judged: Judged, others: Collection[str]) -> None:
     """Raise Refused if what lies on the whole disk must not be moved, or is not known to work elsewhere."""
-    refuse((*disk_reasons(judged, None), *_about_content(judged.disk, others)))
+    refuse((*disk_reasons(judged, None), *_content_refusals(judged.disk, others)))
 
 
 def as_long_as(luks: Layer, inside: Sequence[Layer], decrypted: int, disk: Disk) -> Layer:
@@ -124,14 +124,14 @@ def as_long_as(luks: Layer, inside: Sequence[Layer], decrypted: int, disk: Disk)
 
 
 def as_partition(disk: Disk) -> Partition:
-    """Return the content of the whole disk as if it were a partition: as long as its superblock states."""
+    """Return the content of the whole disk as a partition, as long as its superblock states."""
     length = align_up(disk.content[0].claims_size or disk.size or 0, disk.sector_size)
     node = None if disk.kind is DiskKind.IMAGE else disk.name
     return Partition(NUMBER, Extent(0, length), content=disk.content, content_read=True, node=node)
 
 
-def _about_content(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
-    """Yield why what lies on the disk gets no table."""
+def _content_refusals(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
+    """Yield the reasons why the disk cannot get a table around its content."""
     name = disk.name
     if disk.table is not None:
         text = f"{name} has a partition table already ({disk.table.label})"
@@ -150,14 +150,14 @@ def _about_content(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
             yield Refusal("ambiguous", name, text, as_root(disk, f"wipefs --no-act {shell_word(disk.path)}"))
         for layer in disk.content:
             if layer.kind not in KINDS and not layer.kind.endswith("_member"):
-                yield _unknown(disk, layer, name)
+                yield _unsupported(disk, layer, name)
             elif layer.kind not in KINDS and not layer.kind.endswith("_raid_member"):
                 text = f"{name} is a {layer.kind}: the table belongs to what it is a member of"
                 yield Refusal("array-member", name, text, next_command(disk, "audit"))
 
 
-def _about_table(disk: Disk, inside: str | None, names: Names | None) -> Iterator[Refusal]:
-    """Yield why the table is not taken away."""
+def _table_refusals(disk: Disk, inside: str | None, names: Names | None) -> Iterator[Refusal]:
+    """Yield the reasons why the table cannot be removed."""
     name, table = disk.name, disk.table
     if table is None:
         yield Refusal("no-partition", name, f"{name} has no partition table", next_command(disk, "audit"))
@@ -169,7 +169,7 @@ def _about_table(disk: Disk, inside: str | None, names: Names | None) -> Iterato
     part, what = disk.partitions[0], f"partition {disk.partitions[0].number}"
     yield from partition_reasons(disk, (part,))[part.number]
     if part.content and part.content[0].kind not in KINDS:
-        yield _unknown(disk, part.content[0], what)
+        yield _unsupported(disk, part.content[0], what)
     elif not part.content and part.content_read:
         text = f"nothing is recognised on {what}"
         yield Refusal("no-content", what, text, next_command(disk, "audit"))
@@ -177,18 +177,18 @@ def _about_table(disk: Disk, inside: str | None, names: Names | None) -> Iterato
         text = f"{what} begins with a table of its own ({inside}), which would be that of the disk"
         yield Refusal("nested-label", what, text, next_command(disk, "audit"))
     if names:
-        yield from _about_windows(part, what, names)
+        yield from _windows_refusals(part, what, names)
     tail = places(disk.size or 0, disk.sector_size)[1]
     if part.extent.end > tail.start:
         late, last = part.extent.end - tail.start, tail.length
-        text = (
-            f"{what} ends {late} bytes too late: the last {last} bytes of the disk have to state that it is in flight"
-        )
+        text = f"{what} ends {late} bytes too late: the last {last} bytes of the disk must record that it is in flight"
         yield Refusal("no-room", what, text, next_command(disk, "audit"))
 
 
-def _about_windows(part: Partition, what: str, names: Names) -> Iterator[Refusal]:
-    """Yield why a Windows would not find its partition by any change of its files: what they name is gone."""
+def _windows_refusals(part: Partition, what: str, names: Names) -> Iterator[Refusal]:
+    """Yield the reasons why Windows would not find its partition, however its files were changed: the disk signature
+    and the start that they name are removed with the table.
+    """
     found = [named.what for named in names.starts if named.start == part.extent.start]
     if found:
         text = (
@@ -200,12 +200,12 @@ def _about_windows(part: Partition, what: str, names: Names) -> Iterator[Refusal
         yield Refusal("content-damaged", what, f"{what}: {names.unclear}; it may name this partition", REPAIR)
 
 
-def _unknown(disk: Disk, layer: Layer, what: str) -> Refusal:
+def _unsupported(disk: Disk, layer: Layer, what: str) -> Refusal:
     text = f"{what} holds {layer_name(layer)}, which is not known to work from another byte of the disk on"
     return Refusal("content-kind", what, text, next_command(disk, "audit"))
 
 
-# How long the content may be.
+# The length that the content may have.
 
 
 def _needs(disk: Disk, part: Partition, distance: int) -> Needs:
@@ -222,7 +222,7 @@ def _journal(goal: RealignGoal, needs: Needs, taken: tuple[Extent, ...], room: E
 
 
 def _fitting(disk: Disk, part: Partition, goal: RealignGoal, start: int, length: int) -> _Move | None:
-    """Return the move of content of this length; None where it does not fit."""
+    """Return the move of content of this length; None if it does not fit."""
     tail = places(disk.size or 0, disk.sector_size)[1]
     source, target = Extent(0, length), Extent(start, length)
     part = replace(part, extent=source)
@@ -232,13 +232,13 @@ def _fitting(disk: Disk, part: Partition, goal: RealignGoal, start: int, length:
 
 
 def _longest(disk: Disk, part: Partition, goal: RealignGoal, start: int, journal: int) -> int:
-    """Return the bytes that the content may have beside a journal of this length."""
+    """Return the most bytes that the content may have beside a journal of this length."""
     end = places(disk.size or 0, disk.sector_size)[1].start - start
     return align_down(max(end if goal.journal_file else end - align_up(journal, MIB), 0), MIB)
 
 
 def _shortened(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: Uses) -> _Move | None:
-    """Return the move of the content once it was shrunk, as little as leaves room for the best journal possible."""
+    """Return the move of the content after a shrink that makes just enough room for the best possible journal."""
     if part.content[0].kind not in SHRINKABLE:
         return None
     least_length = part.extent.length - most_shrinkable(part, used)
@@ -250,7 +250,7 @@ def _shortened(disk: Disk, part: Partition, goal: RealignGoal, start: int, used:
 
 
 def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: Uses) -> Refused:
-    """Return by how much the content is too long, and the command that makes it shorter."""
+    """Return the refusal that states by how much the content is too long, and the command that shrinks it."""
     name, layer = disk.name, part.content[0]
     most = _longest(disk, part, goal, start, least(_needs(disk, part, start)))
     length, what = part.extent.length, layer_name(layer)
@@ -261,12 +261,12 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
         text = f"{text}; it can be shrunk by {by} at most, as far as is known before it is tried"
     elif layer.kind == "crypto_LUKS" and layer.inner:
         text = f"{text}; what counts is the {layer_name(layer.inner[0])} inside"
-    elif layer.kind in _CANNOT:
-        text = f"{text}; {_CANNOT[layer.kind]}"
-    return Refused(text, hint=_shrinking(disk, part, most), code="no-room", subject=name)
+    elif layer.kind in _WHY_NOT_SHRINKABLE:
+        text = f"{text}; {_WHY_NOT_SHRINKABLE[layer.kind]}"
+    return Refused(text, hint=_shrink_command(disk, part, most), code="no-room", subject=name)
 
 
-_CANNOT = {
+_WHY_NOT_SHRINKABLE = {
     "xfs": "XFS cannot be shrunk (xfs_growfs(8)); copy its files to another disk",
     "crypto_LUKS": "without its key all of the disk counts as in use, as its header does not state its length",
     "vfat": "no tool here shrinks a FAT",
@@ -275,8 +275,8 @@ _CANNOT = {
 }
 
 
-def _shrinking(disk: Disk, part: Partition, most: int) -> str:
-    """Return the command after which the content is short enough."""
+def _shrink_command(disk: Disk, part: Partition, most: int) -> str:
+    """Return the command that makes the content short enough."""
     path, layer = shell_word(disk.path), part.content[0]
     match layer.kind:
         case "LVM2_member":
@@ -287,25 +287,27 @@ def _shrinking(disk: Disk, part: Partition, most: int) -> str:
         case kind if kind in SHRINKABLE:
             return next_command(disk, "plan partition", "--shrink")
         case "crypto_LUKS":
-            return _shrinking_inside(disk, layer, most)
+            return _shrink_inside_command(disk, layer, most)
     return next_command(disk, "audit")
 
 
-def _shrinking_inside(disk: Disk, luks: Layer, most: int) -> str:
+def _shrink_inside_command(disk: Disk, luks: Layer, most: int) -> str:
     """Return the command after which what lies inside a LUKS is short enough; without a key the one that takes it."""
     if not luks.inner:
         return next_command(disk, "plan partition", "--key-file FILE")
     kind, node = luks.inner[0].kind, "/dev/mapper/inside"
     length = align_down(most - (luks.data_start or 0), MIB)
     shrinking = {"LVM2_member": f"pvresize --setphysicalvolumesize {length}B {node}"}
-    shrinking |= dict.fromkeys(("ext2", "ext3", "ext4"), f"e2fsck -fp {node} && sudo resize2fs {node} {length // 1024}K")
+    shrinking |= dict.fromkeys(
+        ("ext2", "ext3", "ext4"), f"e2fsck -fp {node} && sudo resize2fs {node} {length // 1024}K"
+    )
     if kind not in shrinking:
         return next_command(disk, "audit")
     opening = as_root(disk, f"cryptsetup open {shell_word(disk.path)} inside")
     return f"{opening} && sudo {shrinking[kind]}; sudo cryptsetup close inside"
 
 
-# The plan, written down.
+# From the move to the plan.
 
 
 def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
@@ -322,14 +324,14 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
     table = TABLE_NAMES.get(label, label)
     words = "the only partition becomes the whole disk" if back else f"content into a partition of a new {table}"
     notes = (*_notes(move), *((patched.note,) if patched.note else ()))
-    attention = (*(_boot_code(disk) if back else ()), *((patched.attention,) if patched.attention else ()))
-    done = tuple(_steps(move, part, label, patched))
-    cost = estimate(replace(disk, partitions=(part,)), frozenset({part.number}), used, done)
+    attention = (*(_boot_code_attention(disk) if back else ()), *((patched.attention,) if patched.attention else ()))
+    plan_steps = tuple(_plan_steps(move, part, label, patched))
+    cost = estimate(replace(disk, partitions=(part,)), frozenset({part.number}), used, plan_steps)
     purpose = "unpartition" if back else "partition"
-    return Plan(purpose, steps.subject(disk), words, (place,), done, attention, notes, cost)
+    return Plan(purpose, steps.subject(disk), words, (place,), plan_steps, attention, notes, cost)
 
 
-def _boot_code(disk: Disk) -> Iterator[str]:
+def _boot_code_attention(disk: Disk) -> Iterator[str]:
     for code in disk.table.boot_code if disk.table else ():
         before = "before that, let the PC start from another disk" + (
             ", such as with grub-install" if code.kind.startswith("GRUB") else ""
@@ -337,7 +339,7 @@ def _boot_code(disk: Disk) -> Iterator[str]:
         yield f"{code.kind} goes with the table (found at byte {code.at}), and nothing starts from this disk; {before}"
 
 
-def _steps(move: _Move, part: Partition, label: str, patched: Patching) -> Iterator[steps.Step]:
+def _plan_steps(move: _Move, part: Partition, label: str, patched: Patching) -> Iterator[steps.Step]:
     disk, number, kind, target = move.disk, part.number, part.content[0].kind, move.target
     source, journal, size = part.extent, move.journal, disk.sector_size
     more = (places(disk.size or 0, size)[0], *(needed_for(patch) for patch in patched.patches))

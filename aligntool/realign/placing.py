@@ -1,4 +1,4 @@
-"""Find places for partitions: grids of a disk, free runs, holds, boot loaders at fixed places."""
+"""Find places for partitions: start grids, the order of copies, held ranges, boot loaders at fixed places."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,18 +13,16 @@ from aligntool.inventory import BootCode, Disk, Layer, Partition, Role
 from aligntool.steps import Held
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged, off_by
 
-# Disks that count on where their partitions lie: boot media, boards whose boot ROM reads fixed places,
-# disklabels.
-#
-# It is a list of facts about other people's boot programs, each with its source; docs/boot-layouts.md has the whole
-# table.
+# Disks that depend on the position of their partitions: boot media, boards whose boot ROM reads fixed offsets,
+# disklabels. These are facts about the boot programs of other projects, each with its source; docs/boot-layouts.md has
+# the whole table.
 
-BOOT_LOADERS = 16 * MIB  # Rockchip's U-Boot, the largest known, ends there
-_SECTOR_0 = frozenset({"GRUB", "GRUB Legacy", "LILO", "Ventoy"})  # no boot ROM's
+BOOT_LOADERS = 16 * MIB  # end of Rockchip's U-Boot, the largest known
+_SECTOR_0 = frozenset({"GRUB", "GRUB Legacy", "LILO", "Ventoy"})  # started by a BIOS, not by a boot ROM
 _VTOYEFI = 32 * MIB  # VENTOY_PART_SIZE
 _ISO = "iso9660"
 _DISKLABEL = "may hold a BSD disklabel, whose entries count from the start of the disk"
-_OWN_LABEL = {
+_LABEL_TYPES = {
     "0xa5": _DISKLABEL,  # FreeBSD, and NetBSD before 1.3.3
     "0xa6": _DISKLABEL,  # OpenBSD
     "0xa9": _DISKLABEL,  # NetBSD
@@ -32,28 +30,28 @@ _OWN_LABEL = {
     "516E7CB4-6ECF-11D6-8FF8-00022D09712B": _DISKLABEL,  # FreeBSD's container, gpart(8)
     "824CC7A0-36A8-11E3-890A-952519AD3F61": _DISKLABEL,  # OpenBSD
 }
-_BEHIND_A_LABEL = frozenset({"ufs", "zfs_member"})  # these leave the sectors of a label free
+_LEAVE_LABEL_FREE = frozenset({"ufs", "zfs_member"})  # their superblocks leave the sectors of a disklabel free
 
 
 def boot_rom_code(disk: Disk) -> tuple[BootCode, ...]:
-    """Return the boot programs that a boot ROM finds by their place, without those of a PC's sector 0."""
+    """Return the boot programs that a boot ROM reads from a fixed offset, without those of a PC's sector 0."""
     found = disk.table.boot_code if disk.table else ()
     return tuple(code for code in found if code.kind not in _SECTOR_0 and not code.encrypts)
 
 
 def whole_layout(disk: Disk) -> Iterator[str]:
-    """Yield why no partition of the disk can be moved."""
+    """Yield the reasons why no partition of the disk can be moved."""
     if _is_ventoy(disk):
         yield f"{disk.name} is a Ventoy medium: its second partition must directly follow the first"
     if any(layer.kind == _ISO for layer in disk.content):
-        inside = "its partitions are places in the image, and what no partition covers may be a part of it"
+        inside = "its partitions are ranges of the image, and bytes outside of them may belong to it"
         yield f"{disk.name} holds an ISO 9660 image from its first byte (isohybrid): {inside}"
 
 
 def bound_to_its_place(disk: Disk, part: Partition) -> Iterator[str]:
-    """Yield why this partition cannot be moved, or not by changing its entry alone."""
-    why = _OWN_LABEL.get(part.type_code) or _OWN_LABEL.get(part.type_code.upper())
-    if why and part.role is not Role.NESTED and {layer.kind for layer in part.content} <= _BEHIND_A_LABEL:
+    """Yield the reasons why this partition cannot be moved, or not by changing its entry alone."""
+    why = _LABEL_TYPES.get(part.type_code) or _LABEL_TYPES.get(part.type_code.upper())
+    if why and part.role is not Role.NESTED and {layer.kind for layer in part.content} <= _LEAVE_LABEL_FREE:
         yield f"partition {part.number} {why}"
     for code in disk.table.boot_code if disk.table else ():
         if code.encrypts and not part.content:
@@ -67,8 +65,8 @@ def bound_to_its_place(disk: Disk, part: Partition) -> Iterator[str]:
 
 
 def _is_ventoy(disk: Disk) -> bool:
-    """Return whether the marks that Ventoy checks at boot are there: the label, or its code in sector 0 and the place
-    and length of the second partition (grub-core/ventoy/ventoy_cmd.c, ventoy_check_official_device).
+    """Return whether the disk has what Ventoy checks at boot: the label, or its code in sector 0 and the position and
+    length of the second partition (grub-core/ventoy/ventoy_cmd.c, ventoy_check_official_device).
     """
     if any(layer.label == "VTOYEFI" for part in disk.partitions for layer in part.content):
         return True
@@ -77,12 +75,11 @@ def _is_ventoy(disk: Disk) -> bool:
     return marked and {1, 2} <= set(parts) and parts[2].start == parts[1].end and parts[2].length == _VTOYEFI
 
 
-# What of a partition the journal keeps while the rest is copied: everything by which blkid would know it.
+# The bytes of a partition that the journal keeps while the rest is copied: everything by which blkid would recognise
+# it.
 #
-# A table of facts.
-#
-# Where blkid looks is in `plan.signatures`. Heads and tails are held generously, 128 KiB at either end, and
-# of the rest the sectors in which a signature could lie.
+# The offsets that blkid reads are in `formats.signatures`. Heads and tails are held generously, 128 KiB at either end,
+# and of the rest the sectors in which a signature could lie.
 
 UNKNOWN = "unknown"
 _END = 128 * KIB
@@ -91,34 +88,34 @@ _IN_LONG_RANGES = frozenset({"zfs_member", "xfs_external_log"})
 
 
 def kind_of(partition: Partition) -> str:
-    """Return blkid's name of the content; "unknown" when nothing was recognised."""
+    """Return blkid's name of the content; "unknown" if nothing was recognised."""
     return partition.content[0].kind if partition.content else UNKNOWN
 
 
 def hold(
     partition: Partition, length: int, sector_size: int, more: Iterable[Extent] = (), *, spots_only: bool = False
 ) -> Held:
-    """Return what is held of a partition of `length` bytes that moves. `more`: further bytes to hold. `spots_only`:
-    only the sectors in which a signature could be, for a small journal.
+    """Return the held ranges of a partition of `length` bytes that moves. `more`: further ranges to hold. `spots_only`:
+    only the sectors in which a signature could lie, for a small journal.
 
-    The ranges are whole sectors of the table, in order and apart. What lies on the boundary of a short partition is
-    clipped; a partition shorter than head and tail is held whole.
+    The ranges are whole sectors of the table, sorted and disjoint. A range that crosses the end of a short partition
+    is clipped; a partition shorter than head and tail is held whole.
     """
     kinds = set(_kinds(partition.content))
-    sought = (signature for signature in SIGNATURES if signature.kind not in _IN_LONG_RANGES)
-    spots = (Extent(at, signature.width) for signature in sought for at in signature.places(length))
-    ends = () if spots_only and not kinds & _IN_LONG_RANGES else _ends(kinds, length)
-    return Held(merged((*ends, *spots, *more), Extent(0, length), sector_size))
+    signatures = (signature for signature in SIGNATURES if signature.kind not in _IN_LONG_RANGES)
+    signature_ranges = (Extent(at, signature.width) for signature in signatures for at in signature.places(length))
+    ends = () if spots_only and not kinds & _IN_LONG_RANGES else _head_and_tail(kinds, length)
+    return Held(merged((*ends, *signature_ranges, *more), Extent(0, length), sector_size))
 
 
 def _kinds(layers: Iterable[Layer]) -> Iterator[str]:
-    """Yield the kinds of the content, with the layers inside, which are recognised once the outer one is gone."""
+    """Yield the kinds of these layers and of those inside, which are recognised once the outer signature is hidden."""
     for layer in layers:
         yield layer.kind
         yield from _kinds(layer.inner)
 
 
-def _ends(kinds: set[str], length: int) -> Iterator[Extent]:
+def _head_and_tail(kinds: set[str], length: int) -> Iterator[Extent]:
     head, tail = _END if kinds else _UNKNOWN_HEAD, _END
     if "xfs_external_log" in kinds:
         head = XFS_LOG_SEARCHED
@@ -128,9 +125,8 @@ def _ends(kinds: set[str], length: int) -> Iterator[Extent]:
     yield Extent(max(0, length - tail), tail)
 
 
-# Where a partition may begin: the points that are on every grid that counts.
-#
-# It is arithmetic that knows neither partitions nor free space.
+# Where a partition may start: the offsets on every grid that matters. This arithmetic knows neither partitions nor
+# free space.
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,47 +140,47 @@ class StartGrid:
         return off_by(offset, self.size, self.phase) == 0
 
     def up(self, offset: int) -> int:
-        """Return the first point at or after `offset`."""
+        """Return the first offset on the grid at or after `offset`."""
         return align_up(offset, self.size, self.phase)
 
     def down(self, offset: int) -> int:
-        """Return the last point at or before `offset`; may be negative."""
+        """Return the last offset on the grid at or before `offset`; may be negative."""
         return align_down(offset, self.size, self.phase)
 
 
 def needed(grids: Iterable[Grid], sector_size: int) -> StartGrid | None:
-    """Return the points that are on every grid off which a start is an error or a warning; None when there are none.
+    """Return the common offsets of all grids off which a start is an error or a warning; None if there are none.
 
-    Grids of several sizes and phases meet where the Chinese remainder theorem says. The phase is the kernel's
-    alignment_offset: with 3584, sector 63 of 512 bytes is right and sector 2048 is not.
+    The common offsets of grids with several sizes and phases follow from the Chinese remainder theorem. The phase is
+    the kernel's alignment_offset: with 3584, sector 63 of 512 bytes is aligned and sector 2048 is not.
     """
-    asked = (StartGrid(grid.size, grid.phase) for grid in grids if grid.severity is not Severity.INFO)
+    required = (StartGrid(grid.size, grid.phase) for grid in grids if grid.severity is not Severity.INFO)
     start: StartGrid | None = StartGrid(sector_size)
-    return reduce(_meeting, asked, start)
+    return reduce(_intersection, required, start)
 
 
-def _meeting(one: StartGrid | None, other: StartGrid) -> StartGrid | None:
-    if one is None:
+def _intersection(first: StartGrid | None, second: StartGrid) -> StartGrid | None:
+    if first is None:
         return None
-    shared = gcd(one.size, other.size)
-    apart = other.phase - one.phase
+    shared = gcd(first.size, second.size)
+    apart = second.phase - first.phase
     if apart % shared:
         return None
-    steps = apart // shared * pow(one.size // shared, -1, other.size // shared) if other.size > shared else 0
-    size = lcm(one.size, other.size)
-    return StartGrid(size, (one.phase + steps % (other.size // shared) * one.size) % size)
+    steps = apart // shared * pow(first.size // shared, -1, second.size // shared) if second.size > shared else 0
+    size = lcm(first.size, second.size)
+    return StartGrid(size, (first.phase + steps % (second.size // shared) * first.size) % size)
 
 
 def on_grain(need: StartGrid, grain: int) -> StartGrid:
-    """Return the points that are on `need` and as far past a multiple of `grain` as the grid itself is past 0.
+    """Return the offsets on `need` that are as far past a multiple of `grain` as the phase of `need` states.
 
-    So with a phase of 3584 a grain of 1MiB means 1MiB + 3584.
+    With a phase of 3584 a grain of 1MiB means 1MiB + 3584.
     """
     return StartGrid(lcm(need.size, grain), need.phase)
 
 
 def choices(need: StartGrid, grain: int, *, only_grain: bool) -> tuple[StartGrid, ...]:
-    """Return `grain`, then halves of it down to what the grids need. `only_grain`: nothing but the grain."""
+    """Return the grid of `grain`, then of its halves down to what the grids require. `only_grain`: the first alone."""
     found = [on_grain(need, grain)]
     while not only_grain and grain % 2 == 0 and found[-1].size > need.size:
         grain //= 2
@@ -194,26 +190,26 @@ def choices(need: StartGrid, grain: int, *, only_grain: bool) -> tuple[StartGrid
     return tuple(found)
 
 
-# In which order to copy: no target may cover a source that has not been copied yet.
-#
-# The safety of the whole move hangs on it.
+# The order of the copies: no target may overlap a source that has not been copied yet. The safety of the whole move
+# depends on it.
 
 
 def copy_order(moves: Mapping[int, tuple[Extent, Extent]]) -> tuple[int, ...] | None:
-    """Return the order of copies. `moves`: number -> (old, new). None when they need each other's places, which no
-    order allows.
+    """Return the partition numbers in the order of copying. `moves`: number -> (old, new). None if partitions need each
+    other's old places, so that no order is possible.
 
-    Where the order on the disk stays the same there always is one: who moves right into a neighbour's old place waits
-    for a neighbour that moves right as well, and the last of them goes into free space; leftwards alike.
+    If the order on the disk stays the same, there always is one: a partition that moves right into the old place of
+    its neighbour waits for that neighbour, which moves right as well, and the last of them moves into free space. The
+    same holds to the left.
     """
     waiting = dict(sorted(moves.items()))
     order: list[int] = []
     while waiting:
-        free = next((number for number in waiting if not _blocked(number, waiting)), None)
-        if free is None:
+        unblocked = next((number for number in waiting if not _blocked(number, waiting)), None)
+        if unblocked is None:
             return None
-        order.append(free)
-        del waiting[free]
+        order.append(unblocked)
+        del waiting[unblocked]
     return tuple(order)
 
 
@@ -222,9 +218,8 @@ def _blocked(number: int, waiting: Mapping[int, tuple[Extent, Extent]]) -> bool:
     return any(other != number and target.overlaps(source) for other, (source, _) in waiting.items())
 
 
-# A disk as a row of things from left to right, some of which may move.
-#
-# A chain of EBRs makes the row of an MBR longer than its partitions, and the search for places need not know that.
+# A disk as a row of items from left to right, some of which may move. EBRs are items too, so the search for places
+# need not know about their chain.
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,30 +227,31 @@ class RowItem:
     """A partition, an EBR, or the end of a container; sizes in bytes."""
 
     extent: Extent
-    number: int | None = None  # None: no partition that could move
-    start_grids: tuple[StartGrid, ...] = ()  # where it may go, best first; none: it stays
+    number: int | None = None  # None: not a partition that could move
+    start_grids: tuple[StartGrid, ...] = ()  # allowed starts, best first; empty: it stays
     may_stay: bool = True
-    cost: int = 0  # bytes to copy when it moves
+    cost: int = 0  # bytes to copy if it moves
     lead: int = 0  # bytes that must be free before it, for its EBR
-    gives_way: bool = False  # a container's end: pushed to the right by what is inside
+    gives_way: bool = False  # the end of a container, which logical partitions may push to the right
 
 
 @dataclass(frozen=True, slots=True)
 class Movable:
-    """The decision about each partition, by number."""
+    """Which partitions must move and which may, by number."""
 
-    must: Mapping[int, tuple[StartGrid, ...]]  # these move
-    may: Mapping[int, tuple[StartGrid, ...]]  # these may, to make room
+    must: Mapping[int, tuple[StartGrid, ...]]  # must move
+    may: Mapping[int, tuple[StartGrid, ...]]  # may move, to make room
     cost: Mapping[int, int]  # bytes to copy
-    lengths: Mapping[int, int]  # of those that are shrunk
-    names: Mapping[int, Names] = field(default_factory=dict)  # starts that their files name
+    lengths: Mapping[int, int]  # of the partitions that are shrunk
+    names: Mapping[int, Names] = field(default_factory=dict)  # partition starts recorded in their files
 
 
 def row_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[RowItem, ...]:
-    """Return everything that takes space on the disk, in the order of the disk. `roomy`: EBRs keep their distance.
+    """Return everything that takes space on the disk, in the order of the disk. `roomy`: EBRs keep their distance to
+    their partitions.
 
-    A container that none of whose logical partitions must move is one thing that stays. Else its first sector, the
-    first EBR, stays and its end may grow.
+    A container is a single item that stays unless one of its logical partitions must move. Otherwise its first sector,
+    the first EBR, stays and its end may grow.
     """
     items: list[RowItem] = []
     for part in disk.partitions:
@@ -264,12 +260,12 @@ def row_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[RowIte
                 continue
             case Role.EXTENDED:
                 inside = logicals_of(disk, part)
-                if any(one.number in movable.must for one in inside):
-                    items += _opened(disk, part, movable, roomy=roomy)
+                if any(logical.number in movable.must for logical in inside):
+                    items += _container_items(disk, part, movable, roomy=roomy)
                 else:
                     items.append(RowItem(part.extent))
             case Role.LOGICAL:
-                if not any(one.extent.contains(part.extent) for one in containers(disk)):
+                if not any(container.extent.contains(part.extent) for container in containers(disk)):
                     items.append(RowItem(part.extent))
             case Role.PRIMARY:
                 items.append(_item(part, movable))
@@ -281,17 +277,19 @@ def containers(disk: Disk) -> tuple[Partition, ...]:
 
 
 def logicals_of(disk: Disk, container: Partition) -> tuple[Partition, ...]:
-    """Return the logical partitions in the order of the chain of EBRs, which is the order of their numbers."""
+    """Return the logical partitions in the order of the EBR chain, which is the order of their numbers."""
     extent = container.extent
     return tuple(part for part in disk.partitions if part.role is Role.LOGICAL and extent.contains(part.extent))
 
 
 def lead_of(part: Partition, sector_size: int) -> int:
-    """Return the bytes from a logical partition's EBR to the partition; a sector where the EBR is not known."""
+    """Return the bytes from the start of a logical partition's EBR to the partition; one sector if the EBR is
+    unknown.
+    """
     return max(part.extent.start - part.record_at, sector_size) if part.record_at is not None else sector_size
 
 
-def _opened(disk: Disk, container: Partition, movable: Movable, *, roomy: bool) -> list[RowItem]:
+def _container_items(disk: Disk, container: Partition, movable: Movable, *, roomy: bool) -> list[RowItem]:
     sector, chain = disk.sector_size, logicals_of(disk, container)
     items = [RowItem(Extent(container.extent.start, sector)), _item(chain[0], movable)]
     for part in chain[1:]:
@@ -307,26 +305,24 @@ def _item(part: Partition, movable: Movable) -> RowItem:
     return RowItem(extent, number, start_grids, must is None, movable.cost.get(number, extent.length))
 
 
-# The cheapest places: an exact search over who moves and how finely, from left to right.
+# The cheapest places: an exact search from left to right over which items move, and to which grain.
 #
-# It is the only search here, and it knows nothing of disks.
-#
-# Cheapest means: fewest bytes to copy, then fewest partitions moved, then the coarsest grain. The order on
-# the disk stays. From left to right a state is what was paid so far and where the last thing ends; of two
-# states the one that paid more and ends later is dropped. For long rows only a few states are kept, the one
-# that ends first always among them: so a way is found whenever there is one, if perhaps not the cheapest.
+# Cheapest means: fewest bytes to copy, then fewest partitions moved, then the coarsest grain. The order on the disk
+# stays. A state is the cost so far and the end of the last item; of two states the one that costs more and ends later
+# is dropped. For long rows only a few states are kept, always including the one that ends first: so a solution is
+# found whenever there is one, though perhaps not the cheapest.
 
-EXACT_UP_TO = 16  # things; all states are kept
+EXACT_UP_TO = 16  # items; all states are kept
 _STATES_OF_LONG_ROWS = 6
 _MOST_STATES = 1000
 _STAYS = -1
 
 Cost = tuple[int, int, int]
-"""Bytes to copy, partitions that move, steps down from the grain."""
+"""Bytes to copy, partitions that move, halvings of the grain."""
 
 
 class Lean(Enum):
-    """Which of the cheapest places to use."""
+    """Which of several equally cheap places to use."""
 
     NEAREST = "the shortest way"
     LEFT = "as far left as possible"
@@ -335,16 +331,16 @@ class Lean(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Where partitions may be placed. Bytes."""
+    """Where partitions may be placed, in bytes."""
 
-    extent: Extent  # where partitions may lie
-    least_start: int = 0  # no partition that moves may begin before
-    floor: int = MIB  # nothing moves left below it: a boot loader may lie there
+    extent: Extent
+    least_start: int = 0  # lowest start of a partition that moves
+    floor: int = MIB  # nothing moves down below it: a boot loader may lie there
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which partitions move, and to which of their lattices; `_STAYS` for the others. In the order of the row."""
+    """For each item of the row, the index of the start grid to which it moves, or `_STAYS`."""
 
     cost: Cost
     picks: tuple[int, ...]
@@ -352,7 +348,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The best placement of the partitions up to one of them."""
+    """A placement of the items up to one of them."""
 
     cost: Cost
     end: int
@@ -361,11 +357,11 @@ class _State:
 
 
 def choose(row: Sequence[RowItem], room: Room) -> Choice | None:
-    """Return the cheapest choice for which there is room; None when there is none."""
+    """Return the cheapest choice for which there is room; None if there is none."""
     states = [_State((0, 0, 0), room.extent.start, _STAYS, None)]
     keep = _MOST_STATES if len(row) <= EXACT_UP_TO else _STATES_OF_LONG_ROWS
     for item in row:
-        states = _best([after for state in states for after in _after(state, item, room)], keep)
+        states = _undominated([new for state in states for new in _next_states(state, item, room)], keep)
     if not states:
         return None
     last: _State | None = min(states, key=lambda state: (state.cost, state.end))
@@ -377,8 +373,8 @@ def choose(row: Sequence[RowItem], room: Room) -> Choice | None:
 
 
 def place(row: Sequence[RowItem], room: Room, choice: Choice, lean: Lean) -> dict[int, Extent]:
-    """Return the place of every numbered item. There is room: `choose` has found it."""
-    latest = _latest(row, room, choice)
+    """Return the place of every numbered item. `choice` is from `choose`, so there is room."""
+    latest = _latest_starts(row, room, choice)
     places: dict[int, Extent] = {}
     end = room.extent.start
     for item, pick, last in zip(row, choice.picks, latest, strict=True):
@@ -386,37 +382,37 @@ def place(row: Sequence[RowItem], room: Room, choice: Choice, lean: Lean) -> dic
         if pick != _STAYS:
             start_grid = item.start_grids[pick]
             first = first_place(item, start_grid, end, room)
-            start = _pick(item, start_grid, first, last, lean)
+            start = _chosen_start(item, start_grid, first, last, lean)
         end = max(end, start + item.extent.length)
         if item.number is not None:
             places[item.number] = item.extent.moved_to(start)
     return places
 
 
-def _after(state: _State, item: RowItem, room: Room) -> Iterator[_State]:
+def _next_states(state: _State, item: RowItem, room: Room) -> Iterator[_State]:
     if item.gives_way:
         yield _State(state.cost, max(state.end, item.extent.end), _STAYS, state)
         return
     if item.may_stay and state.end + item.lead <= item.extent.start:
         yield _State(state.cost, item.extent.end, _STAYS, state)
-    size, count, steps = state.cost
+    size, count, halvings = state.cost
     for pick, start_grid in enumerate(item.start_grids):
         start = first_place(item, start_grid, state.end, room)
         if start + item.extent.length <= room.extent.end:
-            cost = (size + item.cost, count + 1, steps + pick)
+            cost = (size + item.cost, count + 1, halvings + pick)
             yield _State(cost, start + item.extent.length, pick, state)
 
 
 def first_place(item: RowItem, start_grid: StartGrid, end: int, room: Room) -> int:
-    """Return the first place after `end`; none to the left of the item is below the room's floor."""
+    """Return the first start after `end`. An item never moves down to a start below the floor of the room."""
     start = start_grid.up(max(end + item.lead, room.least_start))
     if start < min(item.extent.start, room.floor):
         start = start_grid.up(min(item.extent.start, room.floor))
     return start
 
 
-def _best(states: list[_State], keep: int) -> list[_State]:
-    """Return the states without those that another one beats in cost and in end."""
+def _undominated(states: list[_State], keep: int) -> list[_State]:
+    """Return the states without those to which another state is equal or better in both cost and end."""
     states.sort(key=lambda state: (state.cost, state.end))
     kept: list[_State] = []
     for state in states:
@@ -425,8 +421,8 @@ def _best(states: list[_State], keep: int) -> list[_State]:
     return kept if len(kept) <= keep else [*kept[: keep - 1], kept[-1]]
 
 
-def _latest(row: Sequence[RowItem], room: Room, choice: Choice) -> list[int]:
-    """Return how far right each item could go without pushing one that stays."""
+def _latest_starts(row: Sequence[RowItem], room: Room, choice: Choice) -> list[int]:
+    """Return the highest start of each item at which it pushes no item that stays."""
     latest: list[int] = []
     limit = room.extent.end
     for item, pick in zip(reversed(row), reversed(choice.picks), strict=True):
@@ -439,11 +435,11 @@ def _latest(row: Sequence[RowItem], room: Room, choice: Choice) -> list[int]:
     return latest[::-1]
 
 
-def _pick(item: RowItem, start_grid: StartGrid, first: int, last: int, lean: Lean) -> int:
+def _chosen_start(item: RowItem, start_grid: StartGrid, first: int, last: int, lean: Lean) -> int:
     if last <= first or lean is Lean.LEFT:
         return first
     if lean is Lean.RIGHT:
         return last
     here = item.extent.start
-    near = {min(max(point, first), last) for point in (start_grid.down(here), start_grid.up(here))}
-    return min(near, key=lambda point: (abs(point - here), point))
+    near = {min(max(start, first), last) for start in (start_grid.down(here), start_grid.up(here))}
+    return min(near, key=lambda start: (abs(start - here), start))

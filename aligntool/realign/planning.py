@@ -1,4 +1,4 @@
-"""Plan a realign: the partitions, their places and the steps; the findings that it repairs."""
+"""Plan a realign: places of the partitions and steps. Determine which misaligned partitions a realign can repair."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +13,6 @@ from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.windows_names import Names
 from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
-from aligntool.realign import wanted as wishes
 from aligntool.realign.placing import Movable, containers, first_place, hold, kind_of, logicals_of, row_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons
 from aligntool.realign.schedule import Schedule
@@ -35,18 +34,21 @@ from aligntool.realign.wanted import (
     Shrunk,
     Uses,
     Wanted,
+    attention_to,
+    attention_to_shrunk,
+    letters_taken,
     naming_reasons,
+    notes_on,
     room_by_shrinking,
     wanted,
+    what_would_help,
 )
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
 
-# What was decided, written down as a plan.
-#
-# Everything is decided when it begins: here are only the order of the steps and the words.
+# From the places found to a plan: only the order of the steps and the texts; no decision is made here.
 
 CHECKED = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "ntfs", "vfat", "exfat", "f2fs"})
-"""What has a checker that writes nothing."""
+"""File systems with a checker that writes nothing."""
 
 Changes = tuple[steps.EntryChange, ...]
 _PAGE = 4096
@@ -57,30 +59,32 @@ _BATCH = 32 * MIB  # two of them are in memory at once, and all of it must stay 
 _ROTATIONAL, _FLASH = 60 * 10**6, 300 * 10**6
 # Seconds that a batch waits for its three flushes: of the data, and of each copy of the record.
 _ROTATIONAL_FLUSHES, _FLASH_FLUSHES = 0.03, 0.003
-_SAMPLE = 64 * MIB  # of what is copied, whose batches are counted
+_SAMPLE = 64 * MIB  # part of a copy whose batches are counted
 
 
-def write_plan(disk: Disk, goal: RealignGoal, wish: Wanted, found: Found | None, used: Uses, shrunk: Shrinks) -> Plan:
-    """Return the plan. `found` None: nothing has to move."""
+def write_plan(
+    disk: Disk, goal: RealignGoal, selection: Wanted, found: Found | None, used: Uses, shrunk: Shrinks
+) -> Plan:
+    """Return the plan as a document. `found` None: nothing has to move."""
     changes = _changes(disk, found)
     after = {change.number: change.after for change in changes}
     moving = frozenset(found.order if found else ())
     patched = {part.number: _patching(disk, part, changes, shrunk) for part in disk.partitions if part.number in moving}
-    patched = _with_names(wish, found, patched)
-    done = tuple(_steps(disk, found, shrunk, changes, patched)) if found and found.journal else ()
-    places = tuple(_place(part, wish, after.get(part.number, part.extent)) for part in disk.partitions)
+    patched = _with_file_patches(selection, found, patched)
+    plan_steps = tuple(_steps(disk, found, shrunk, changes, patched)) if found and found.journal else ()
+    places = tuple(_place(part, selection, after.get(part.number, part.extent)) for part in disk.partitions)
     attention = (
-        *wishes.attention_to(disk, moving, patched, wish.names),
-        *wishes.letters_taken(disk, wish.names, found),
-        *wishes.attention_to_shrunk(shrunk),
+        *attention_to(disk, moving, patched, selection.names),
+        *letters_taken(disk, selection.names, found),
+        *attention_to_shrunk(shrunk),
     )
-    notes = (*wish.notes, *wishes.notes_on(disk, wish, found, shrunk, patched))
-    cost = estimate(disk, moving, used, done) if moving else Estimate(0, 0)
-    return Plan("realign", steps.subject(disk), _goal_words(goal), places, done, attention, notes, cost)
+    notes = (*selection.notes, *notes_on(disk, selection, found, shrunk, patched))
+    cost = estimate(disk, moving, used, plan_steps) if moving else Estimate(0, 0)
+    return Plan("realign", steps.subject(disk), _goal_words(goal), places, plan_steps, attention, notes, cost)
 
 
 def _changes(disk: Disk, found: Found | None) -> Changes:
-    """Return every entry of the table that changes; with one logical partition, its whole chain."""
+    """Return every entry of the table that changes; for a logical partition, its whole chain."""
     if found is None:
         return ()
     changes = {change.number: change for change in found.chain}
@@ -92,7 +96,9 @@ def _changes(disk: Disk, found: Found | None) -> Changes:
 
 
 def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: Shrinks) -> Patching:
-    """Return the patches; ntfsresize puts the copy of the boot sector into the last sector of the requested length."""
+    """Return the patches of a partition. After a shrink the copy of an NTFS boot sector is in the last sector of the
+    requested length, where ntfsresize puts it.
+    """
     if part.number in shrunk:
         last = shrunk[part.number].length - disk.sector_size
         content = tuple(replace(layer, backup_boot=layer.backup_boot and last) for layer in part.content)
@@ -101,12 +107,12 @@ def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: Shrinks) ->
     return patching(part, change.after, change.record_after, disk.sector_size)
 
 
-def _with_names(wish: Wanted, found: Found | None, patched: Patched) -> dict[int, Patching]:
-    """Return them with the patches of files that name a start, on partitions that stay as well."""
+def _with_file_patches(selection: Wanted, found: Found | None, patched: Patched) -> dict[int, Patching]:
+    """Return `patched` with the patches of files that name a start, which may be on partitions that stay."""
     moved = found.moved if found else {}
-    named = {number: patches for number, one in wish.names.items() if (patches := named_patches(one, moved))}
+    named = {number: patches for number, one in selection.names.items() if (patches := named_patches(one, moved))}
     both = {number: patched.get(number, Patching()) for number in sorted(patched.keys() | named.keys())}
-    return {number: replace(one, patches=(*one.patches, *named.get(number, ()))) for number, one in both.items()}
+    return {number: replace(own, patches=(*own.patches, *named.get(number, ()))) for number, own in both.items()}
 
 
 def _steps(disk: Disk, found: Found, shrunk: Shrinks, changes: Changes, patched: Patched) -> Iterator[steps.Step]:
@@ -121,8 +127,8 @@ def _steps(disk: Disk, found: Found, shrunk: Shrinks, changes: Changes, patched:
     for number in touched:
         if kind_of(parts[number]) in CHECKED:
             yield steps.CheckContent(number, parts[number].extent, kind_of(parts[number]))
-    for number, one in sorted(shrunk.items()):
-        yield steps.ShrinkContent(number, parts[number].extent, one.kind, one.length)
+    for number, shrink in sorted(shrunk.items()):
+        yield steps.ShrinkContent(number, parts[number].extent, shrink.kind, shrink.length)
     yield steps.WriteJournal(journal)
     if moves:
         yield steps.ParkEntries(tuple(touched), _parked(disk, touched))
@@ -146,8 +152,8 @@ def _held(disk: Disk, part: Partition, found: Found, patched: Patching) -> steps
 
 
 def _parked(disk: Disk, touched: Collection[int]) -> tuple[int, ...]:
-    """Return the entries that move or are shrunk: another partition may be placed at their present end, so none may
-    grow meanwhile. Logical partitions are parked by their container.
+    """Return the entries that move or are shrunk: another partition may be placed at their present end, so none of
+    them may grow in the meantime. Logical partitions are parked by their container.
     """
     parked = set(touched)
     for container in containers(disk):
@@ -158,8 +164,8 @@ def _parked(disk: Disk, touched: Collection[int]) -> tuple[int, ...]:
 
 
 def lanes_for(distance: int, journal: steps.JournalPlace, sector_size: int) -> steps.Lanes:
-    """Return the lanes. A window is never longer than the distance; over short distances everything goes through the
-    stash.
+    """Return how a copy is divided into copy strips. A window is never longer than the distance; over short distances
+    everything goes through the stash.
     """
     stash = journal.stash.length
     if distance < SHORT:
@@ -168,48 +174,45 @@ def lanes_for(distance: int, journal: steps.JournalPlace, sector_size: int) -> s
     return steps.Lanes(align_down(window, _PAGE if window >= _PAGE else sector_size), _BATCH, GIB, stash)
 
 
-def _place(part: Partition, wish: Wanted, after: Extent) -> Place:
-    why = wish.must.get(part.number) or wish.stays.get(part.number, "")
-    if part.number in wish.may and after.start != part.extent.start:
+def _place(part: Partition, selection: Wanted, after: Extent) -> Place:
+    why = selection.must.get(part.number) or selection.stays.get(part.number, "")
+    if part.number in selection.may and after.start != part.extent.start:
         why = "on the grid; makes room"
-    if part.number not in wish.must and after.start == part.extent.start and after != part.extent:
+    if part.number not in selection.must and after.start == part.extent.start and after != part.extent:
         why = f"{why}; its end moves" if why else "its end moves"
     what = "extended" if part.role is Role.EXTENDED else part.type_name or part.type_code or "unknown"
     return Place(part.number, part.extent, after, labelled(part.content[0]) if part.content else what, why)
 
 
 def _goal_words(goal: RealignGoal) -> str:
-    who = f"partition {', '.join(map(str, goal.partitions))}" if goal.partitions else "every start"
-    least = f", none before {format_size(goal.least_start)}" if goal.least_start else ""
-    return f"{who} on {format_size(goal.grain)}{least}"
+    partitions = f"partition {', '.join(map(str, goal.partitions))}" if goal.partitions else "every start"
+    least_start = f", none before {format_size(goal.least_start)}" if goal.least_start else ""
+    return f"{partitions} on {format_size(goal.grain)}{least_start}"
 
 
-def estimate(disk: Disk, moving: frozenset[int], used: Uses, done: Sequence[steps.Step]) -> Estimate:
-    """Return what copying the partitions of these numbers costs. `done`: the steps of the plan."""
+def estimate(disk: Disk, moving: frozenset[int], used: Uses, plan_steps: Sequence[steps.Step]) -> Estimate:
+    """Return the bytes and the seconds that copying the partitions of these numbers takes."""
     unread = "everything: what is used was not read"
     parts = parts_of(disk, moving)
     uses = tuple(used.get(part.number, Used(part.number, part.extent.length, unread)) for part in parts)
-    total = sum(one.bytes for one in uses)
+    total = sum(use.bytes for use in uses)
     if disk.kind is DiskKind.IMAGE:
         return Estimate(total, None, uses)
     flash = disk.rotational is False
     rate, flushes = (_FLASH, _FLASH_FLUSHES) if flash else (_ROTATIONAL, _ROTATIONAL_FLUSHES)
-    sizes = {one.partition: one.bytes for one in uses}
-    batches = sum(_batches(step, sizes[step.partition]) for step in done if isinstance(step, steps.CopyContent))
+    sizes = {use.partition: use.bytes for use in uses}
+    batches = sum(_batches(step, sizes[step.partition]) for step in plan_steps if isinstance(step, steps.CopyContent))
     return Estimate(total, ceil(total / rate + batches * flushes), uses)
 
 
 def _batches(step: steps.CopyContent, size: int) -> float:
-    """Return about how many batches a copy of so many bytes takes: with a small journal, many small ones."""
+    """Return the approximate number of batches for `size` bytes; a small journal makes them many and small."""
     sample = min(size, _SAMPLE)
     schedule = Schedule((Extent(0, sample),), step.target.start - step.source.start, step.lanes)
     return sum(1 for _ in schedule.batches()) * size / max(sample, 1)
 
 
-# Inventory + goal -> Plan: the one function that decides what becomes of a disk.
-#
-# It is the table of contents of this folder: look who moves, ask what stands against it, find places, write the steps
-# down.
+# From a judged disk and a goal to a plan: which partitions move, what is against it, where to, in which steps.
 
 
 def plan_realign(
@@ -220,50 +223,54 @@ def plan_realign(
     names: Mapping[int, Names] | None = None,
     all_disks: Inventory | None = None,
 ) -> Plan:
-    """Return the cheapest plan that brings every start onto the grids. `used`: what a move of each partition has to
-    copy; missing partitions are copied whole. `names`: the starts that files of Windows name. `all_disks`: the rest of
-    the machine, to name what holds a partition.
+    """Return the cheapest plan that aligns every start. `used`: the bytes that a move of each partition copies; a
+    partition missing there is copied whole. `names`: the starts recorded in files of Windows. `all_disks`: the rest of
+    the machine, to name the holder of a partition.
 
-    A disk on which nothing has to move gives a plan without steps. Raises Refused with all reasons, a line each.
+    The plan has no steps if nothing has to move. Raises Refused with all reasons, a line each.
     """
     disk = judged.disk
     if not disk.partitions:
         refuse((_nothing_there(disk),))
-    wish = replace(wanted(judged, goal), names=names or {})
-    if not wish.must and not wish.reasons:
-        _refuse_if_untold(judged)
-        return write_plan(disk, goal, wish, None, used, {})
-    reasons = [*wish.reasons, *disk_reasons(judged, all_disks)]
-    standing = partition_reasons(disk, parts_of(disk, wish.must))
-    reasons += [reason for found in standing.values() for reason in found]
-    whole = disk.size is not None and bool(wish.start_grids)
-    found, shrunk = _find_places(disk, goal, wish, used) if whole else (None, {})
-    if whole and wish.must and (found is None or found.journal is None):
-        reasons.append(_no_room(disk, goal, wish, used, found))
+    selection = replace(wanted(judged, goal), names=names or {})
+    if not selection.must and not selection.reasons:
+        _refuse_if_not_judged(judged)
+        return write_plan(disk, goal, selection, None, used, {})
+    reasons = [*selection.reasons, *disk_reasons(judged, all_disks)]
+    against = partition_reasons(disk, parts_of(disk, selection.must))
+    reasons += [reason for found in against.values() for reason in found]
+    whole = disk.size is not None and bool(selection.start_grids)
+    found, shrunk = _find_places(disk, goal, selection, used) if whole else (None, {})
+    if whole and selection.must and (found is None or found.journal is None):
+        reasons.append(_no_room(disk, goal, selection, used, found))
     if found is not None:
-        reasons += naming_reasons(disk, wish.names, found, shrunk)
+        reasons += naming_reasons(disk, selection.names, found, shrunk)
     if reasons or found is None:
-        raise _refusal(disk, reasons, standing)
-    return write_plan(disk, goal, wish, found, used, shrunk)
+        raise _refusal(disk, reasons, against)
+    return write_plan(disk, goal, selection, found, used, shrunk)
 
 
-def movable(disk: Disk, wish: Wanted, used: Uses, shrunk: Shrinks) -> Movable:
-    standing = partition_reasons(disk, parts_of(disk, wish.may))
-    may = {number: wish.grids_of(number) for number, reasons in standing.items() if not reasons}
+def movable(disk: Disk, selection: Wanted, used: Uses, shrunk: Shrinks) -> Movable:
+    against = partition_reasons(disk, parts_of(disk, selection.may))
+    may = {number: selection.grids_of(number) for number, reasons in against.items() if not reasons}
     cost = {part.number: used[part.number].bytes for part in disk.partitions if part.number in used}
-    lengths = {number: one.length for number, one in shrunk.items()}
-    must = {number: wish.grids_of(number) for number in wish.must}
-    return Movable(must, may, cost, lengths, wish.names)
+    lengths = {number: shrink.length for number, shrink in shrunk.items()}
+    must = {number: selection.grids_of(number) for number in selection.must}
+    return Movable(must, may, cost, lengths, selection.names)
 
 
-def _find_places(disk: Disk, goal: RealignGoal, wish: Wanted, used: Uses) -> tuple[Found | None, dict[int, Shrunk]]:
-    found = search(disk, movable(disk, wish, used, {}), goal)
+def _find_places(
+    disk: Disk, goal: RealignGoal, selection: Wanted, used: Uses
+) -> tuple[Found | None, dict[int, Shrunk]]:
+    found = search(disk, movable(disk, selection, used, {}), goal)
     if (found is None or found.journal is None) and goal.shrink:
-        shorter = room_by_shrinking(disk, used, lambda shrunk: search(disk, movable(disk, wish, used, shrunk), goal))
+        shorter = room_by_shrinking(
+            disk, used, lambda shrunk: search(disk, movable(disk, selection, used, shrunk), goal)
+        )
         if shorter is not None:
             return shorter
     if found is not None and found.journal is None:
-        found = search(disk, movable(disk, wish, used, {}), goal, finer=True)
+        found = search(disk, movable(disk, selection, used, {}), goal, finer=True)
     return found, {}
 
 
@@ -278,15 +285,15 @@ def _nothing_there(disk: Disk) -> Refusal:
         text = f"the partition table of {disk.name} was not read"
         return Refusal("not-read", disk.name, text, next_command(disk, "plan realign"))
     if held or (disk.table and disk.table.faults) or not disk.content_read or disk.gpt_headers:
-        # No hint leads to a new table where anything was recognised, or could not be looked at.
+        # No hint leads to a new table if anything was recognised, or could not be read.
         found = f": {', '.join(held)}" if held else ""
         return Refusal("no-partition", disk.name, f"{text}{found}", next_command(disk, "audit"))
     return Refusal("no-partition", disk.name, text, next_command(disk, "plan layout", "--part rest:linux"))
 
 
-def _refuse_if_untold(judged: Judged) -> None:
-    """Raise Refused for a disk that was not judged, such as one whose table belongs to an array: nothing is known to be
-    off the grid.
+def _refuse_if_not_judged(judged: Judged) -> None:
+    """Raise Refused if no partition could be judged, such as when the table belongs to an array: then it is unknown
+    whether any is misaligned.
     """
     verdicts = judged.verdicts
     if verdicts and all(verdict.answer is Answer.UNKNOWN for verdict in verdicts):
@@ -294,46 +301,45 @@ def _refuse_if_untold(judged: Judged) -> None:
         raise Refused(text, hint=hint, code="not-judged", subject=judged.disk.name)
 
 
-def _no_room(disk: Disk, goal: RealignGoal, wish: Wanted, used: Uses, found: Found | None) -> Refusal:
+def _no_room(disk: Disk, goal: RealignGoal, selection: Wanted, used: Uses, found: Found | None) -> Refusal:
     def fits(shrunk: Shrinks) -> Found | None:
-        return search(disk, movable(disk, wish, used, shrunk), goal)
+        return search(disk, movable(disk, selection, used, shrunk), goal)
 
-    helps, hint = wishes.what_would_help(disk, used, fits, shrink=goal.shrink)
+    helps, hint = what_would_help(disk, used, fits, shrink=goal.shrink)
     if found is not None:
         least, room = found.journal_least, found.journal_room
         text = f"there is no room for the journal: it needs {format_about(least)} in one piece, the largest free one"
         text += f" has {format_about(room)}, {least - room} bytes short; a file on another disk does as well{helps}"
         return Refusal("no-journal-room", disk.name, text, next_command(disk, "realign", "--journal FILE"), False)
-    who = f"{'partition' if len(wish.must) == 1 else 'partitions'} {', '.join(map(str, sorted(wish.must)))}"
-    grain = " of the grain that was asked for" if goal.grain_given else ""
+    who = f"{'partition' if len(selection.must) == 1 else 'partitions'} {', '.join(map(str, sorted(selection.must)))}"
+    grain = " of the requested grain" if goal.grain_given else ""
     text = f"there is no room to put {who} on a boundary{grain}"
     if (floor := boot_floor(disk)) > MIB:
         text += f" (nothing is moved down below {format_size(floor)}: a boot loader may lie there)"
     return Refusal("no-room", disk.name, f"{text}{helps}", hint or next_look(disk), lasting=False)
 
 
-def _refusal(disk: Disk, reasons: list[Refusal], standing: Mapping[int, tuple[Refusal, ...]]) -> Refused:
-    """Return all reasons, and the next command: the other partitions alone where some can never be moved, otherwise the
-    first command that helps.
+def _refusal(disk: Disk, reasons: list[Refusal], against: Mapping[int, tuple[Refusal, ...]]) -> Refused:
+    """Return the refusal with all reasons and the next command: to move the other partitions alone if some can never be
+    moved, otherwise the first command that helps.
     """
     lines = dict.fromkeys(reason.text for reason in reasons)
-    own = sum(len(found) for found in standing.values())
-    free = [number for number, found in standing.items() if not found]
-    passing = [reason for reason in reasons if not reason.lasting]
-    hint = (passing or reasons)[0].hint if reasons else ""
-    if free and own and own == len(reasons) and not passing:
-        hint = next_command(disk, "plan realign", *(f"-p {one}" for one in free))
+    reasons_of_partitions = sum(len(found) for found in against.values())
+    others = [number for number, found in against.items() if not found]
+    temporary = [reason for reason in reasons if not reason.lasting]
+    hint = (temporary or reasons)[0].hint if reasons else ""
+    if others and reasons_of_partitions and reasons_of_partitions == len(reasons) and not temporary:
+        hint = next_command(disk, "plan realign", *(f"-p {number}" for number in others))
     return Refused("\n".join(lines), hint=hint, refusals=dict.fromkeys(reasons))
 
 
-# Whether a misaligned partition can be repaired, for the audit to report.
-#
-# It must be cheap: an audit of thousands of disks asks it of each, and of tables with thousands of partitions.
+# Whether a misaligned partition can be repaired, for the audit to report. This must be cheap: an audit may cover
+# thousands of disks, and tables with thousands of partitions.
 
 IN_PLACE, WITH_SHRINK, NOT = "in-place", "with-shrink", "not"
 """Values of `answer`."""
 
-_SEARCHED_UP_TO = 32  # partitions; of more, each is asked only whether there is room beside it
+_SEARCHED_UP_TO = 32  # partitions; of more, only the room beside each is checked
 _GOAL = RealignGoal()
 
 
@@ -344,26 +350,27 @@ class _Room(Enum):
 
 
 def mends(judged: Judged) -> tuple[Mend, ...]:
-    """Return one answer for each partition that is off the grid, where that matters; empty on a disk without one."""
-    missed = (verdict for verdict in judged.verdicts if verdict.answer is Answer.OFF and verdict.matters)
+    """Return for each partition whose misalignment matters whether and how it can be repaired."""
+    misaligned = (verdict for verdict in judged.verdicts if verdict.answer is Answer.OFF and verdict.matters)
     disk = judged.disk
-    off = [verdict.partition for verdict in missed if verdict.partition is not None]
+    off = [verdict.partition for verdict in misaligned if verdict.partition is not None]
     if not off and not any(data_places(part) for part in disk.partitions):
         return ()
-    wish = wanted(judged, _GOAL)
-    off += [number for number in wish.must if number not in off]
+    selection = wanted(judged, _GOAL)
+    off += [number for number in selection.must if number not in off]
     if not off:
         return ()
-    disk_wide = (*wish.reasons, *disk_reasons(judged, None))
-    room = _rooms(judged, wish)
+    disk_wide = (*selection.reasons, *disk_reasons(judged, None))
+    room = _room_by_number(judged, selection)
     against = partition_reasons(disk, parts_of(disk, off))
-    return tuple(_mend(disk, one, room.get(one, _Room.NONE), (*disk_wide, *against[one])) for one in off)
+    return tuple(_repair(disk, number, room.get(number, _Room.NONE), (*disk_wide, *against[number])) for number in off)
 
 
 def point_to_answers(report: Report, mends: Mapping[str, Sequence[Mend]]) -> Report:
-    """Return the same report, with the command of the answer in findings that recommend a plan.
+    """Return the report with better commands in the findings that recommend a plan.
 
-    That is what has to be settled first, the option without which the plan is refused, or where to read why it is.
+    Such a command settles what must be settled first, has the option without which the plan is refused, or shows why
+    it is refused.
     """
     answers: dict[tuple[str | None, int | None, str], str] = {
         (judged.disk.name, mend.partition, next_realign(judged.disk)): mend.next
@@ -371,15 +378,17 @@ def point_to_answers(report: Report, mends: Mapping[str, Sequence[Mend]]) -> Rep
         for mend in mends.get(judged.disk.name, ())
         if mend.next
     }
-    found = ((one, (one.disk, one.partition, one.next)) for one in report.findings)
-    return replace(report, findings=tuple(replace(one, next=answers.get(key, one.next)) for one, key in found))
+    found = ((finding, (finding.disk, finding.partition, finding.next)) for finding in report.findings)
+    return replace(
+        report, findings=tuple(replace(finding, next=answers.get(key, finding.next)) for finding, key in found)
+    )
 
 
 def on_captured_machine(
     report: Report, mends: Mapping[str, Sequence[Mend]]
 ) -> tuple[Report, dict[str, tuple[Mend, ...]]]:
-    """Return the same for a captured machine: every command on a disk is marked to be run there."""
-    findings = (replace(one, next=_there(one.next)) for one in report.findings)
+    """Return report and repairs of a captured machine, with every command on a disk marked to be run there."""
+    findings = (replace(finding, next=_there(finding.next)) for finding in report.findings)
     moved = {name: tuple(replace(mend, next=_there(mend.next)) for mend in found) for name, found in mends.items()}
     return replace(report, findings=tuple(findings)), moved
 
@@ -390,7 +399,7 @@ def _there(command: str) -> str:
     return f"on the captured machine: {command}"
 
 
-def _mend(disk: Disk, number: int, room: _Room, reasons: tuple[Refusal, ...]) -> Mend:
+def _repair(disk: Disk, number: int, room: _Room, reasons: tuple[Refusal, ...]) -> Mend:
     for reason in reasons:
         if reason.lasting:
             return Mend(number, NOT, reason.text, reason.hint)
@@ -401,38 +410,40 @@ def _mend(disk: Disk, number: int, room: _Room, reasons: tuple[Refusal, ...]) ->
     if room is _Room.ENOUGH:
         command = reasons[0].hint if reasons else next_realign(disk)
         return Mend(number, IN_PLACE, f"there is room to get onto the grid{first}", command)
-    if shorter := [str(one.number) for one in disk.partitions if kind_of(one) in SHRINKABLE]:
+    if shorter := [str(part.number) for part in disk.partitions if kind_of(part) in SHRINKABLE]:
         who = f"the file system on partition {' or '.join(shorter[-2:])}"
         why = f"there is not enough room; shrinking {who} may make some{first}"
         return Mend(number, WITH_SHRINK, why, next_command(disk, "plan realign", "--shrink"))
     return Mend(number, NOT, "there is not enough room, and no file system here that can be shrunk", next_look(disk))
 
 
-def _rooms(judged: Judged, wish: Wanted) -> dict[int, _Room]:
-    """Return the room of all of them together if possible, otherwise of each alone; a missing one has no room."""
+def _room_by_number(judged: Judged, selection: Wanted) -> dict[int, _Room]:
+    """Return the room for all misaligned partitions together if there is any, otherwise for each alone, by number.
+    Without an entry there is no room.
+    """
     disk = judged.disk
-    if not wish.start_grids or disk.size is None:
+    if not selection.start_grids or disk.size is None:
         return {}
     if len(disk.partitions) > _SEARCHED_UP_TO:
-        return dict.fromkeys(_beside(disk, wish), _Room.ENOUGH)
-    together = _search(judged, wish)
+        return dict.fromkeys(_with_room_beside(disk, selection), _Room.ENOUGH)
+    together = _room_for(judged, selection)
     if together is not _Room.NONE:
-        return dict.fromkeys(wish.must, together)
-    return {number: _search(judged, wanted(judged, RealignGoal(partitions=(number,)))) for number in wish.must}
+        return dict.fromkeys(selection.must, together)
+    return {number: _room_for(judged, wanted(judged, RealignGoal(partitions=(number,)))) for number in selection.must}
 
 
-def _search(judged: Judged, wish: Wanted) -> _Room:
-    found = search(judged.disk, movable(judged.disk, wish, {}, {}), _GOAL, finer=True)
+def _room_for(judged: Judged, selection: Wanted) -> _Room:
+    found = search(judged.disk, movable(judged.disk, selection, {}, {}), _GOAL, finer=True)
     return _Room.NONE if found is None else _Room.ENOUGH if found.journal else _Room.NO_JOURNAL
 
 
-def _beside(disk: Disk, wish: Wanted) -> frozenset[int]:
-    """Return those with enough free space at their left or right while all others stay."""
-    row, room, found = row_of(disk, movable(disk, wish, {}, {})), room_of(disk, _GOAL), set()
+def _with_room_beside(disk: Disk, selection: Wanted) -> frozenset[int]:
+    """Return the partitions with enough free space on either side while all others stay."""
+    row, room, found = row_of(disk, movable(disk, selection, {}, {})), room_of(disk, _GOAL), set()
     end = room.extent.start
-    for item, free_to in zip(row, [*(one.extent.start for one in row[1:]), room.extent.end], strict=False):
-        if item.number is not None and item.number in wish.must:
-            start = first_place(item, wish.grids_of(item.number)[-1], end, room)
+    for item, free_to in zip(row, [*(following.extent.start for following in row[1:]), room.extent.end], strict=False):
+        if item.number is not None and item.number in selection.must:
+            start = first_place(item, selection.grids_of(item.number)[-1], end, room)
             if start + item.extent.length <= free_to:
                 found.add(item.number)
         end = max(end, item.extent.end)

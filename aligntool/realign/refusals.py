@@ -1,4 +1,4 @@
-"""Find every reason why a disk or a partition is not moved."""
+"""Find the reasons why a disk or a partition cannot be changed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -14,35 +14,34 @@ from aligntool.realign.placing import bound_to_its_place, containers, logicals_o
 from aligntool.realign.search import irregular
 from aligntool.units import format_size
 
-# Why a disk gets no new table: because of what is on it, or because of what is wanted.
-#
-# These checks stand between a typing error and lost data.
+# Why a disk gets no new table: because of its content, or because of the request. These checks stand between a typing
+# error and lost data.
 
 TABLE_NAMES = {"gpt": "GPT", "dos": "MBR"}
-MOST_ENTRIES = {"gpt": 128, "dos": 4}  # no logical partitions: who needs more than four takes a GPT
+MOST_ENTRIES = {"gpt": 128, "dos": 4}  # no logical partitions: more than four need a GPT
 LONGEST_NAME = 36  # UTF-16 code units, UEFI 5.3.3
 
 
 def refuse_impossible(disk: Disk, goal: LayoutGoal) -> None:
-    """Raise Refused for a disk that must not get a table, and for a goal that no disk could satisfy."""
-    refuse((*_about_disk(disk, wipe=goal.wipe), *goal_refusals(disk, goal)))
+    """Raise Refused if the disk must not get a new table, or no disk could satisfy the goal."""
+    refuse((*_disk_refusals(disk, wipe=goal.wipe), *goal_refusals(disk, goal)))
 
 
 def goal_refusals(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
-    """Yield why no disk with these sectors could satisfy the goal."""
-    yield from _about_goal(disk, goal)
+    """Yield the reasons why no disk with this sector size could satisfy the goal."""
+    yield from _option_refusals(disk, goal)
     for what, part in ((f"partition {number}", part) for number, part in enumerate(goal.parts, 1)):
         yield from (
-            Refusal("invalid-option", what, f"{what}: {why}", hint) for why, hint in _about_part(part, goal.label)
+            Refusal("invalid-option", what, f"{what}: {why}", hint) for why, hint in _part_refusals(part, goal.label)
         )
 
 
 def refuse_unfit(disk: Disk, *, wipe: bool) -> None:
-    """Raise Refused for the disk alone, once more just before the first write."""
-    refuse(_about_disk(disk, wipe=wipe))
+    """Raise Refused if the disk must not get a new table. Called again just before the first write."""
+    refuse(_disk_refusals(disk, wipe=wipe))
 
 
-def _about_disk(disk: Disk, *, wipe: bool) -> Iterator[Refusal]:
+def _disk_refusals(disk: Disk, *, wipe: bool) -> Iterator[Refusal]:
     name = disk.name
     if not disk.size:
         yield Refusal("size-unknown", name, f"{name}: size unknown")
@@ -57,13 +56,13 @@ def _about_disk(disk: Disk, *, wipe: bool) -> Iterator[Refusal]:
         text = f"{name}: content not readable, so it may not be empty"
         yield Refusal("not-read", name, text, next_command(disk, "audit"))
     elif not wipe:
-        for each in holdings(disk):
-            yield Refusal("not-empty", name, f"{name} is not empty: {each}", _way_on(disk))
+        for content in holdings(disk):
+            yield Refusal("not-empty", name, f"{name} is not empty: {content}", _hint_to_keep_content(disk))
 
 
-def _way_on(disk: Disk) -> str:
-    """Return the command that keeps the content. A hint is pasted without thought: --wipe is named only for a disk on
-    which nothing but an empty table was recognised.
+def _hint_to_keep_content(disk: Disk) -> str:
+    """Return the command that keeps the content. Users paste a hint without reading it, so --wipe is named only for a
+    disk on which nothing but an empty table was recognised.
     """
     if disk.partitions:
         return next_command(disk, "plan realign")
@@ -72,7 +71,7 @@ def _way_on(disk: Disk) -> str:
     return f"--wipe {shell_word(disk.path)} overwrites the empty table"
 
 
-def _about_goal(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
+def _option_refusals(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
     if goal.label not in TABLE_NAMES:
         text = f"{goal.label!r} is not a table that is made here"
         yield Refusal("invalid-option", "--table", text, "--table gpt, or --table dos for an MBR")
@@ -93,13 +92,13 @@ def _about_goal(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
         yield Refusal("invalid-option", "--spare-end", "the space left free cannot be negative")
 
 
-def _about_part(part: PartWish, label: str) -> Iterator[tuple[str, str]]:
-    """Yield reasons, each with a hint."""
+def _part_refusals(part: PartWish, label: str) -> Iterator[tuple[str, str]]:
+    """Yield the reasons against this partition, each with a hint."""
     role = ROLES.get(part.role)
     if role is None:
         yield f"{part.role!r} is not a role", role_list()
     elif label == "dos" and role.mbr is None:
-        yield f"an MBR has no type for {role.title}", "leave it out, or --table gpt"
+        yield f"an MBR has no type for {role.title}", "omit it, or --table gpt"
     if part.size is not None and part.size <= 0:
         yield "a partition needs a size", ""
     if len(part.name.encode("utf-16-le", "surrogatepass")) > 2 * LONGEST_NAME:
@@ -108,12 +107,12 @@ def _about_part(part: PartWish, label: str) -> Iterator[tuple[str, str]]:
         yield "its name has characters that cannot be printed", ""
 
 
-# Why a disk or a partition is not touched: every reason, with evidence and the next thing to type.
-#
-# A reason that is missing here costs data.
+# Why a disk or a partition is not moved: every reason, with its evidence and the next command. A reason that is missing
+# here costs data.
 
 MOVED_LABELS = (TableLabel.DOS, TableLabel.GPT)
-# The table is whole all the same: its backup stays where the primary says, and the size in the 0xEE entry is no place.
+# Faults with which the table is still complete: its backup stays where the primary states, and the size in the 0xEE
+# entry is not a position.
 _TOLERATED = (Fault.GPT_BACKUP_MISPLACED, Fault.PROTECTIVE_MBR, Fault.HYBRID_MBR)
 _GPT_FAULTS = (Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED, Fault.GPT_COPIES_DIFFER)
 
@@ -122,10 +121,10 @@ def disk_reasons(judged: Judged, machine: Inventory | None) -> tuple[Refusal, ..
     """Return every reason against writing to this disk."""
     disk = judged.disk
     bound = (Refusal("bound", disk.name, text, next_look(disk)) for text in whole_layout(disk))
-    return (*_of_the_disk(disk), *_of_the_table(disk), *bound, *_in_use(disk, machine))
+    return (*_device_reasons(disk), *_table_reasons(disk), *bound, *_use_reasons(disk, machine))
 
 
-def _of_the_disk(disk: Disk) -> Iterator[Refusal]:
+def _device_reasons(disk: Disk) -> Iterator[Refusal]:
     name, path = disk.name, shell_word(disk.path)
     audit = next_command(disk, "audit")
     if disk.size is None:
@@ -151,7 +150,7 @@ def _of_the_disk(disk: Disk) -> Iterator[Refusal]:
             yield Refusal("array-member", name, text, audit)
 
 
-def _of_the_table(disk: Disk) -> Iterator[Refusal]:
+def _table_reasons(disk: Disk) -> Iterator[Refusal]:
     name, path, table = disk.name, shell_word(disk.path), disk.table
     if table is None:
         return
@@ -167,7 +166,7 @@ def _of_the_table(disk: Disk) -> Iterator[Refusal]:
             hint = f"sgdisk -v {path}" if fault.fault in _GPT_FAULTS else f"sfdisk --verify {path}"
             text = f"the partition table is not in order: {fault.detail}"
             yield Refusal("table-damaged", name, text, as_root(disk, hint))
-    # Where the kernel differs, what is mounted according to it may lie elsewhere than the table says.
+    # If the kernel's partitions differ, a mounted file system may lie elsewhere than the table states.
     kernel = dict(disk.kernel_partitions)
     for part in disk.partitions:
         seen = kernel.get(part.number, part.extent)
@@ -177,19 +176,19 @@ def _of_the_table(disk: Disk) -> Iterator[Refusal]:
             yield Refusal("kernel-differs", what, text, f"sudo partprobe {path}", lasting=False)
 
 
-def _in_use(disk: Disk, machine: Inventory | None) -> Iterator[Refusal]:
-    """Yield a reason for each use of a partition: the disk is opened exclusively, which the kernel refuses then."""
+def _use_reasons(disk: Disk, machine: Inventory | None) -> Iterator[Refusal]:
+    """Yield a reason for each use of the disk and its partitions: the kernel would refuse to open it exclusively."""
     used = [(disk.name, shell_word(disk.path), disk.mounted_at, disk.holders)]
     for part in disk.partitions:
         what = f"partition {part.number}"
         used.append((what, f"/dev/{part.node}" if part.node else what, part.mounted_at, part.holders))
     for what, node, places, holders in used:
         live = "start from another medium, a live system for one, and run it there"
-        yield from (replace(one, lasting=False) for one in uses(what, node, places, (), live))
-        yield from (_held(what, holder, machine) for holder in holders)
+        yield from (replace(use, lasting=False) for use in uses(what, node, places, (), live))
+        yield from (_holder_refusal(what, holder, machine) for holder in holders)
 
 
-def _held(what: str, holder: str, machine: Inventory | None) -> Refusal:
+def _holder_refusal(what: str, holder: str, machine: Inventory | None) -> Refusal:
     above = machine.disk(holder) if machine else None
     mapping = (above and above.mapping) or ""
     name = mapping.rpartition(" ")[2]
@@ -210,12 +209,12 @@ def partition_reasons(disk: Disk, parts: Iterable[Partition]) -> dict[int, tuple
     """Return the reasons against moving each of these partitions, by number."""
     nested, found = tuple(part for part in disk.partitions if part.role is Role.NESTED), {}
     for part in parts:
-        place, content = _of_the_place(disk, part, nested), content_reasons(disk, part, f"partition {part.number}")
-        found[part.number] = (*place, *content, *_of_the_chain(disk, part))
+        place, content = _position_reasons(disk, part, nested), content_reasons(disk, part, f"partition {part.number}")
+        found[part.number] = (*place, *content, *_chain_reasons(disk, part))
     return found
 
 
-def _of_the_chain(disk: Disk, part: Partition) -> Iterator[Refusal]:
+def _chain_reasons(disk: Disk, part: Partition) -> Iterator[Refusal]:
     for container in containers(disk) if part.role is Role.LOGICAL else ():
         chain = logicals_of(disk, container)
         why = irregular(container, chain) if part in chain else ""
@@ -225,9 +224,9 @@ def _of_the_chain(disk: Disk, part: Partition) -> Iterator[Refusal]:
             yield Refusal("irregular-chain", what, f"{what} cannot be moved: {why}", dump)
 
 
-def _of_the_place(disk: Disk, part: Partition, nested: Sequence[Partition]) -> Iterator[Refusal]:
+def _position_reasons(disk: Disk, part: Partition, nested: Sequence[Partition]) -> Iterator[Refusal]:
     audit, what = next_look(disk), f"partition {part.number}"
-    inside = ", ".join(str(one.number) for one in nested if part.extent.contains(one.extent))
+    inside = ", ".join(str(inner.number) for inner in nested if part.extent.contains(inner.extent))
     if part.role is Role.NESTED:
         yield Refusal("nested-label", what, f"{what} lies in a label of its own inside another partition", audit)
     elif inside:
@@ -238,7 +237,7 @@ def _of_the_place(disk: Disk, part: Partition, nested: Sequence[Partition]) -> I
 
 
 def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]:
-    """Yield the reasons against moving what lies on a partition. `what`: its name in them."""
+    """Yield the reasons against moving the content of a partition. `what`: the name of the partition in messages."""
     if not part.content_read:
         text = f"what lies on {what} could not be read"
         yield Refusal("not-read", what, text, next_command(disk, "plan realign"), lasting=False)
@@ -265,9 +264,8 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
             yield Refusal("unclean", what, text, _cleaner(disk, part, layer), lasting=False)
 
 
-_SHARED = "at its old place (MMP)"  # the protection is taken off when no other machine has the disk
-_HARMLESS = "a FAT32 of "  # few clusters: some systems take it for a FAT16, wherever it lies
-
+_SHARED = "at its old place (MMP)"  # tune2fs removes the protection, once no other machine has the disk
+_HARMLESS = "a FAT32 of "  # with few clusters: some systems mistake it for a FAT16, wherever it lies
 
 _EXT = ("ext2", "ext3", "ext4")
 _CHECKERS = dict.fromkeys(_EXT, "e2fsck -fn") | {
@@ -275,20 +273,20 @@ _CHECKERS = dict.fromkeys(_EXT, "e2fsck -fn") | {
     "exfat": "fsck.exfat -n", "f2fs": "fsck.f2fs --dry-run", "linux_raid_member": "mdadm --examine",
     "crypto_LUKS": "cryptsetup luksDump",
 }  # fmt: skip
-"""They look and write nothing."""
+"""Commands that check a content and write nothing."""
 
 _CLEANERS = dict.fromkeys(_EXT, "e2fsck -f") | {"vfat": "fsck.fat -a", "exfat": "fsck.exfat -y"}
 
 SHUT_DOWN = "start Windows and shut it down with: shutdown /s /f /t 0"
-_DEEDS = {"ntfs": SHUT_DOWN, "swap": "start the suspended system and shut it down"}
-"""What only another system can clean."""
+_ACTIONS = {"ntfs": SHUT_DOWN, "swap": "start the suspended system and shut it down"}
+"""Actions for contents that only their own system can clean."""
 
 
 def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
-    """Return the command or the action after which it is clean."""
+    """Return the command or the action that makes an unclean content clean."""
     shared = (layer.unclean or "").endswith(_SHARED)
-    if layer.kind in _DEEDS and not shared:
-        return _DEEDS[layer.kind]
+    if layer.kind in _ACTIONS and not shared:
+        return _ACTIONS[layer.kind]
     if layer.kind == "crypto_LUKS":
         resuming = (layer.unclean or "").startswith(REENCRYPTING)
         return typed_on(disk, part, "cryptsetup reencrypt --resume-only" if resuming else "cryptsetup luksDump")
@@ -297,11 +295,11 @@ def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
 
 
 def typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:
-    """Return a command on one partition; on its bytes where the kernel has no node for it."""
+    """Return a command for one partition; on its bytes of the disk if the kernel has no node for it."""
     if part.node:
         return f"sudo {words} /dev/{part.node}{more}"
     start, length = part.extent.start, part.extent.length
-    if words.startswith("e2fsck"):  # it can be told an offset
+    if words.startswith("e2fsck"):  # takes an offset
         return as_root(disk, f"{words} {shell_word(f'{disk.path}?offset={start}')}")
     loop = f"loop=$(sudo losetup -f --show -o {start} --sizelimit {length} {shell_word(disk.path)})"
     return f'{loop} && sudo {words} "$loop"{more}; sudo losetup -d "$loop"'

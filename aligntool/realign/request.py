@@ -1,4 +1,4 @@
-"""Realign one disk as requested: look at it, plan, lock, apply. What the command line and the Python API share."""
+"""Realign one disk as requested: look at it, plan, lock, apply. Shared by the command line and the Python API."""
 
 import os
 import signal
@@ -43,31 +43,29 @@ from aligntool.units import Extent
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked of a plan: sizes in bytes; None: the disk and the database are asked.
+    """The request for a plan: sizes in bytes; None: taken from the disk or the drive database.
 
-    A plan that is applied later is made again from the same request: docs/cli.md, "aligntool apply".
+    A plan that is applied later is planned again from the same request: docs/cli.md, "aligntool apply".
     """
 
     goal: RealignGoal = field(default_factory=RealignGoal)
     sector_size: int | None = None
     physical_sector_size: int | None = None
     page_size: int | None = None
-    typed: tuple[str, ...] = ()  # these options as words
+    typed: tuple[str, ...] = ()  # the same options as words of the command line
 
 
-# Look at one disk, and plan its realign.
-#
-# `plan`, `realign` and `apply` must come to the same plan from the same disk.
+# Look at one disk, and plan its realign. `plan`, `realign` and `apply` must make the same plan for the same disk.
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A plan, and what it was made from."""
+    """A plan, and the data from which it was made."""
 
     plan: Plan
     judged: Judged
     maps: Mapping[int, UsedMap]  # of the partitions that move
-    rebuilt: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)  # what is written of each that is made anew
+    rebuilt: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)  # new bytes of each recreated file system
 
     @property
     def runs(self) -> dict[int, tuple[Extent, ...]]:
@@ -75,61 +73,62 @@ class Found:
         return {number: used.runs for number, used in self.maps.items()}
 
 
-def look_at(target: str, asked: Request) -> tuple[Judged, Inventory]:
-    """The one disk, judged. Raises Refused where it cannot be looked at."""
-    given = Given(sector_size=asked.sector_size, physical_sector_size=asked.physical_sector_size)
+def look_at(target: str, request: Request) -> tuple[Judged, Inventory]:
+    """Return the disk, judged, and the inventory. Raises Refused if it cannot be read or is not a single disk."""
+    given = Given(sector_size=request.sector_size, physical_sector_size=request.physical_sector_size)
     inventory = look((target,), given=given)
-    wishes = Wishes(page_size=asked.page_size, grain=asked.goal.grain)
+    wishes = Wishes(page_size=request.page_size, grain=request.goal.grain)
     report = audit(inventory, known_of(inventory), wishes)
     if len(report.judged) != 1:
         raise Refused(f"{target} is not one disk but {len(report.judged)}", hint="name one disk")
     return report.judged[0], inventory
 
 
-def find_plan(target: str, asked: Request) -> Found:
-    """How the disk gets onto its grids. Raises Refused with every reason."""
-    judged, _ = look_at(target, asked)
+def find_plan(target: str, request: Request) -> Found:
+    """Return the plan that aligns the partitions of the disk. Raises Refused with every reason."""
+    judged, _ = look_at(target, request)
     if waited(judged.disk.path):
-        judged, _ = look_at(target, asked)
+        judged, _ = look_at(target, request)
     refuse_part(target, judged.disk, "a disk is realigned, all of it or some of its partitions", "--partition")
     refuse_in_flight(judged.disk.path)
     failing = asked_health(judged.disk).failing
     try:
-        return plan_for(replace(judged, disk=replace(judged.disk, failing=failing)), asked)
+        return plan_for(replace(judged, disk=replace(judged.disk, failing=failing)), request)
     except Refused as error:
         raise _or_attached(judged.disk.path, error) from None
 
 
 def refuse_part(target: str, disk: Disk, rule: str, option: str = "") -> None:
-    """Looking at a partition is looking at its disk; writing to all of it would be another thing. Raises Refused.
+    """Raise Refused if the target is a partition: reading it means reading its disk, but the user who names a partition
+    does not expect writes to the whole disk.
 
-    `option`: what takes the number of a partition beside its disk.
+    `option`: the option that takes the number of a partition besides the disk.
     """
     node = Path(target) if "/" in target else Path("/dev", target)
     if not Path(disk.path).is_block_device() or (node.exists() and node.samefile(disk.path)):
         return
-    numbers = {each.node: each.number for each in disk.partitions}
+    numbers = {part.node: part.number for part in disk.partitions}
     number = numbers.get(node.resolve().name)
     more = f" {option} {number}" if option and number is not None else ""
     raise Refused(f"{target} is a part of {disk.path}, and {rule}", hint=f"give {disk.path}{more}")
 
 
 def waited(path: str) -> bool:
-    """Return whether a program was waited for that an aligntool which was killed had started: resize2fs goes on to its
-    end, and what it writes is not to be planned with. Raises Refused where it takes long.
+    """Wait for programs that a killed aligntool started, and return whether there were any: resize2fs runs to its end,
+    and no plan must rely on what was read before it ends. Raises Refused if it takes long.
     """
     status = _status_of(path)
-    if not any(one.passing for one in loops_over(status)):
+    if not any(loop.passing for loop in loops_over(status)):
         return False
-    left = [one for one in remaining_occupants(status) if one.passing]
-    if left:
-        words = "; ".join(one.what for one in left)
-        raise Refused(f"{path} is in use: {words}", hint="\n".join(one.end for one in left))
+    remaining = [occupant for occupant in remaining_occupants(status) if occupant.passing]
+    if remaining:
+        words = "; ".join(occupant.what for occupant in remaining)
+        raise Refused(f"{path} is in use: {words}", hint="\n".join(occupant.end for occupant in remaining))
     return True
 
 
 def _status_of(path: str) -> os.stat_result:
-    """Raise Refused where the kernel lists a disk whose node in /dev is missing."""
+    """Return the status of a disk or image. Raises Refused if the kernel lists a disk whose node in /dev is missing."""
     try:
         return Path(path).stat()
     except OSError as error:
@@ -138,17 +137,19 @@ def _status_of(path: str) -> os.stat_result:
 
 
 def _or_attached(path: str, error: Refused) -> Refused:
-    """An image that a loop device shows may be mounted there; then it must not be checked or repaired as a file."""
+    """Return the error, extended if the image is attached to a loop device: it may be mounted there, and then it must
+    not be checked or repaired as a file.
+    """
     status = _status_of(path)
     found = occupants(status) if stat.S_ISREG(status.st_mode) else ()
     if not found:
         return error
-    words = "; ".join(one.what for one in found)
-    return Refused(f"{path} is in use: {words}\n{error}", hint=" && ".join(one.end for one in found))
+    words = "; ".join(occupant.what for occupant in found)
+    return Refused(f"{path} is in use: {words}\n{error}", hint=" && ".join(occupant.end for occupant in found))
 
 
 def refuse_in_flight(path: str) -> None:
-    """What lies on such a disk must not be thought about as if it were whole, or empty. Raises Refused."""
+    """Raise Refused if the disk is in flight: its content must not be treated as complete, or as empty."""
     try:
         with look_only(path) as device:
             parked = find_parked(device)
@@ -159,17 +160,19 @@ def refuse_in_flight(path: str) -> None:
         raise Refused(text, hint=command("status", path), code="in-flight", subject=path)
 
 
-def plan_for(judged: Judged, asked: Request) -> Found:
-    """Maps are read of those partitions only that move, because one of a large file system takes its time; a map may
-    show another way to be cheaper, so this goes on until every partition that moves has one.
+def plan_for(judged: Judged, request: Request) -> Found:
+    """Return the plan for a judged disk. Raises Refused with every reason.
+
+    Maps of used blocks are read only for partitions that move, as reading the map of a large file system takes long. A
+    map may show that another plan is cheaper, so this repeats until every partition that moves has a map.
     """
     disk = judged.disk
     names = names_on(disk)
-    # How far a file system can be shrunk depends on what is used of it.
-    maps = {part.number: read_map(disk, part.number, part.extent) for part in shrinkable(disk) if asked.goal.shrink}
+    # How far a file system can be shrunk depends on its used blocks.
+    maps = {part.number: read_map(disk, part.number, part.extent) for part in shrinkable(disk) if request.goal.shrink}
     while True:
         used = {number: Used(number, found.bytes, found.by) for number, found in maps.items()}
-        plan = plan_realign(judged, asked.goal, used, names=names)
+        plan = plan_realign(judged, request.goal, used, names=names)
         moves = {step.partition: step for step in plan.steps if isinstance(step, CopyContent)}
         unread = [step for number, step in moves.items() if number not in maps]
         if not unread:
@@ -179,8 +182,9 @@ def plan_for(judged: Judged, asked: Request) -> Found:
 
 
 def names_on(disk: Disk) -> dict[int, Names]:
-    """The starts that files of Windows name, by the partition that the files are on. Those of a GPT are named by GUIDs,
-    and without a signature no file names a disk.
+    """Return the partition starts recorded in files of Windows, by the number of the partition with the files. Empty
+    for a GPT, whose partitions Windows identifies by GUIDs, and for an MBR without a disk signature, which no file can
+    name.
     """
     table = disk.table
     if table is None or table.label is not TableLabel.DOS or not (signature := int(table.disk_id or "0", 16)):
@@ -198,27 +202,29 @@ def names_on(disk: Disk) -> dict[int, Names]:
 
 
 def read_map(disk: Disk, number: int, extent: Extent) -> UsedMap:
-    """The used bytes of the partition of that number, which lies there; everything, where there is no map."""
+    """Return the used bytes of the partition of this number at `extent`; all of it if it has no map."""
     return read_used(disk.path, extent, layer_of(disk, number), sector_size=disk.sector_size)
 
 
 def layer_of(disk: Disk, number: int) -> Layer | None:
-    """What lies on a partition, or on a whole disk; None where nothing was recognised, or more than one thing."""
+    """Return the content of a partition, or of the whole disk if there is no such partition; None if nothing or more
+    than one layer was recognised.
+    """
     content = next((part.content for part in disk.partitions if part.number == number), disk.content)
     return content[0] if len(content) == 1 else None
 
 
 Finder = Callable[[str, Request], Found]
-"""What plans again: `find_plan`, or the like for another operation."""
+"""Function that plans again: `find_plan`, or its counterpart for another operation."""
 
 
 # Lock the disk, and apply the plan.
 
 
 def locked_realign(
-    plan: Plan, asked: Request, *, rate: int | None, on_note: Callable[[str], object], find: Finder = find_plan
+    plan: Plan, request: Request, *, rate: int | None, on_note: Callable[[str], object], find: Finder = find_plan
 ) -> AbstractContextManager[Applying]:
-    """Lock the disk, and see that the plan is still true, in a process of its own. Raises Refused."""
+    """Lock the disk and check in a child process that the plan is still valid. Raises Refused."""
     path = plan.disk.path
     journal = next((step.journal for step in plan.steps if isinstance(step, WriteJournal)), None)
     file, length = (journal.file, journal.extent.end) if journal else (None, None)
@@ -226,7 +232,7 @@ def locked_realign(
     @contextmanager
     def locked(note: Callable[[str], object]) -> Iterator[Applying]:
         with locked_disk(plan, path, on_note=note, journal_file=file, new_journal=length, rate=rate) as context:
-            events = _events(plan, asked, still_true(plan, asked, find), context)
+            events = _events(plan, request, still_true(plan, request, find), context)
             hint = ways_on(path, *journal_words(file))
             yield Applying(events, hint, hurrying(context), unanswered=context.unanswered)
 
@@ -243,10 +249,10 @@ def locked_disk(
     new_journal: int | None = None,
     rate: int | None = None,
 ) -> Iterator[MoveContext]:
-    """The disk, locked, and where its journal lies. `new_journal`: make one of so many bytes. `rate`: bytes a second at
-    most. `on_note`: gets what the user should know, a sentence each.
+    """Lock the disk, and open the file of its journal if there is one. `new_journal`: bytes of a journal file to make.
+    `rate`: bytes per second at most. `on_note`: called with each sentence that the user should know.
 
-    `path`: where the disk is now, which need not be where it was when the plan was made.
+    `path`: the present path of the disk, which may differ from the path in the plan.
 
     Raises Refused.
     """
@@ -256,23 +262,23 @@ def locked_disk(
         device = limited(locked.device, rate)
         opened = open_journal(journal_file, length=new_journal) if journal_file else nullcontext()
         with opened as journal:
-            asked = {path: locked.device} | ({journal_file: journal} if journal_file and journal else {})
-            yield MoveContext(device, locked.kernel, journal, partial(_unanswered, asked))
+            devices = {path: locked.device} | ({journal_file: journal} if journal_file and journal else {})
+            yield MoveContext(device, locked.kernel, journal, partial(_unanswered, devices))
 
 
-def _unanswered(asked: Mapping[str, DiskDevice]) -> Waiting | None:
-    """Return the request that has waited longest, where that is too long."""
-    (seconds, request), path = max((device.unanswered(), path) for path, device in asked.items())
+def _unanswered(devices: Mapping[str, DiskDevice]) -> Waiting | None:
+    """Return the request that has waited longest, if it has waited too long."""
+    (seconds, request), path = max((device.unanswered(), path) for path, device in devices.items())
     return Waiting(path, request, int(seconds)) if seconds >= STALL_S else None
 
 
 def hurrying(context: MoveContext) -> Callable[[], None]:
-    """What makes a device that keeps a rate stop waiting."""
+    """Return the function that makes a device with a limited rate stop waiting."""
     device = context.device
     return device.hurry if isinstance(device, Limited) else lambda: None
 
 
-_OF_DISK = {
+_SUBJECT_WORDS = {
     "size": "size", "sector_size": "sector size", "label": "kind of table", "disk_id": "disk id",
     "model": "model", "serial": "serial number", "wwn": "WWN", "table_digest": "partition table",
 }  # fmt: skip
@@ -281,22 +287,22 @@ _OF_DISK = {
 _PLANNING = dict.fromkeys(("partition", "unpartition"), "plan partition") | {"convert": "plan convert"}
 
 
-def still_true(plan: Plan, asked: Request, find: Finder = find_plan) -> Found:
-    """Plan again: the same disk, table and steps. Raises Refused with what changed."""
-    found = find(plan.disk.path, asked)
-    now = found.plan
-    if is_same_disk(plan.disk, now.disk) and plan.steps == now.steps:
+def still_true(plan: Plan, request: Request, find: Finder = find_plan) -> Found:
+    """Plan again, and return the result. Raises Refused with what changed if disk, table or steps differ."""
+    found = find(plan.disk.path, request)
+    new = found.plan
+    if is_same_disk(plan.disk, new.disk) and plan.steps == new.steps:
         return found
     text = f"{plan.disk.path}: planned again, the steps differ: the contents of the disk or the request have changed"
-    if not is_same_disk(plan.disk, now.disk):
-        changed = [word for name, word in _OF_DISK.items() if getattr(plan.disk, name) != getattr(now.disk, name)]
+    if not is_same_disk(plan.disk, new.disk):
+        changed = [word for name, word in _SUBJECT_WORDS.items() if getattr(plan.disk, name) != getattr(new.disk, name)]
         text = f"{plan.disk.path} is not as it was when the plan was made: another {', '.join(changed)}"
-    again = command(_PLANNING.get(plan.purpose, "plan realign"), plan.disk.path, *asked.typed)
+    again = command(_PLANNING.get(plan.purpose, "plan realign"), plan.disk.path, *request.typed)
     raise Refused(text, hint=f"make the plan anew: {again}", code="plan-stale")
 
 
-def _events(plan: Plan, asked: Request, found: Found, context: MoveContext) -> Iterator[Event]:
-    """The whole plan: checks, shrinking, and then the mover's part. Raises Refused or Stopped."""
+def _events(plan: Plan, request: Request, found: Found, context: MoveContext) -> Iterator[Event]:
+    """Apply the whole plan: checks, shrinking, then the move. Raises Refused or Stopped."""
     shrunk = False
     for index, step in enumerate(plan.steps):
         if isinstance(step, CheckContent):
@@ -304,11 +310,11 @@ def _events(plan: Plan, asked: Request, found: Found, context: MoveContext) -> I
         elif isinstance(step, ShrinkContent):
             yield from _shrink(plan, index, step)
             shrunk = True
-    yield from move.realign(plan, context, _runs_anew(plan, asked) if shrunk else found.runs, found.rebuilt)
+    yield from move.realign(plan, context, _runs_after_shrink(plan, request) if shrunk else found.runs, found.rebuilt)
 
 
 def _check(plan: Plan, index: int, step: CheckContent) -> Iterator[Event]:
-    """The file system's own checker, which writes nothing. Raises Refused with its words."""
+    """Run the file system's own checker, which writes nothing. Raises Refused with its message."""
     yield StepBegun(index)
     result = check_content(plan.disk.path, step.extent, step.kind)
     if result.problem:
@@ -330,11 +336,11 @@ def _shrink(plan: Plan, index: int, step: ShrinkContent) -> Iterator[Event]:
     yield StepDone(index)
 
 
-def _runs_anew(plan: Plan, asked: Request) -> dict[int, tuple[Extent, ...]]:
-    """A file system that was shrunk has its blocks elsewhere. Raises Stopped where it is longer than was asked for:
-    what lies behind the new end would be left out.
+def _runs_after_shrink(plan: Plan, request: Request) -> dict[int, tuple[Extent, ...]]:
+    """Return the used bytes by partition, read again as a file system that was shrunk has its blocks elsewhere. Raises
+    Stopped if it is longer than requested: what lies behind the new end would not be copied.
     """
-    judged, _ = look_at(plan.disk.path, asked)
+    judged, _ = look_at(plan.disk.path, request)
     for step in plan.steps:
         if isinstance(step, ShrinkContent):
             layer = layer_of(judged.disk, step.partition)
@@ -355,7 +361,7 @@ def journal_words(file: str | None) -> list[str]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Ctrl-C waits meanwhile, for us and for the programs that are run: another tool may not be as easily cut."""
+    """Defer Ctrl-C for aligntool and for the programs that it runs: another tool may not survive an interruption."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
         yield

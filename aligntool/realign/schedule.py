@@ -1,16 +1,17 @@
-"""Divide a copy onto itself into batches that survive a power cut.
+"""Divide a copy with overlapping source and target into batches that survive a power cut.
 
-The batches are always the same ones for the same input, so that a journal only has to record how many are done. The
-whole argument for safety is about this order.
+The same input always gives the same batches, so a journal only has to record how many are done. The safety of a move
+depends on their order.
 
-The rule that every schedule keeps: what a batch writes is never read by the same or a later batch, except from the
-stash, after a batch that filled it. So a batch that was cut short is simply done again; and because the rule reads the
-same backwards, copies undone in reverse order take everything back.
+Every schedule keeps one rule: no batch writes bytes that the same or a later batch reads, except in the stash, which a
+batch reads only after an earlier batch filled it. So a batch that was interrupted is simply repeated; and because the
+rule holds in reverse as well, undoing the copies in reverse order restores everything.
 
-Within the rule the batches are made large. The runs, taken from the far end of the direction of travel, form groups.
-Where the unused gap between two runs of a group is at least the distance, they do not meet each other: each is a lane
-of its own. Elsewhere a lane is cut by taking its foot, the bytes that the lane behind it will write over, into the
-stash first. Every lane gives one window to each batch. docs/crash-safety.md draws it.
+Within this rule the batches are made large. The runs are divided into groups, beginning at the far end in the direction
+of the move. If the unused gap between two runs of a group is at least the distance, neither run overwrites the other:
+each is a copy strip of its own (`Lane`). Longer runs are cut into strips by saving the foot of each, the bytes that the
+strip behind it will overwrite, to the stash first. A batch has one window of every strip. docs/crash-safety.md has a
+drawing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,13 +20,13 @@ from dataclasses import dataclass, field
 from aligntool.steps import Lanes
 from aligntool.units import Extent, align_down, align_up
 
-UNIT = 4096  # cuts fall on multiples of it, counted from the partition's start, where the window allows
+UNIT = 4096  # cuts are at multiples of this, counted from the partition's start, if the window allows
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One copy: `source` and `target` are bytes from the start of the partition's old and new place, or of the
-    stash.
+    """A copy of `length` bytes. `source` and `target` are counted from the start of the partition's old and new place,
+    or of the stash.
     """
 
     length: int
@@ -40,13 +41,15 @@ Batch = tuple[Copy, ...]
 
 @dataclass(frozen=True, slots=True)
 class Lane:
+    """A copy strip: runs that are copied side by side with those of other strips."""
+
     runs: tuple[Extent, ...]  # without the foot; ascending
-    foot: tuple[Extent, ...] = ()
+    foot: tuple[Extent, ...] = ()  # saved to the stash first
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The batches of one copy, upwards by `distance` bytes (downwards when negative).
+    """The batches of one copy, upwards by `distance` bytes (downwards if negative).
 
     `runs`: sorted, disjoint, counted from the partition's start.
     """
@@ -65,36 +68,36 @@ class Schedule:
 
     @property
     def total(self) -> int:
-        """Return the bytes that arrive at their new place."""
+        """Return the number of bytes copied to their new place."""
         return sum(run.length for run in self.runs)
 
     def batches(self) -> Iterator[Batch]:
         """Yield all batches in order."""
         for group in self._groups:
-            yield from self._of(group)
+            yield from self._batches_of(group)
 
     def backwards(self, done: int) -> Iterator[tuple[int, Batch]]:
-        """Yield the first `done` batches with their numbers, the last one first."""
+        """Yield the first `done` batches with their numbers, in reverse order."""
         counts = []
         for group in self._groups:
-            counts.append(len(self._of(group)))
+            counts.append(len(self._batches_of(group)))
             if sum(counts) >= done:
                 break
         for index in range(len(counts) - 1, -1, -1):
             first = sum(counts[:index])
-            batches = self._of(self._groups[index])[: done - first]
+            batches = self._batches_of(self._groups[index])[: done - first]
             for number in range(len(batches) - 1, -1, -1):
                 yield first + number, batches[number]
 
-    def _of(self, group: tuple[Extent, ...]) -> list[Batch]:
+    def _batches_of(self, group: tuple[Extent, ...]) -> list[Batch]:
         if self.lanes.staged:
             batches = list(_staged(group, self.lanes))
         else:
-            batches = list(_in_lanes(group, abs(self.distance), self.lanes))
-        return batches if self.distance > 0 else [self._turned(batch) for batch in batches]
+            batches = list(_in_strips(group, abs(self.distance), self.lanes))
+        return batches if self.distance > 0 else [self._mirrored_back(batch) for batch in batches]
 
-    def _turned(self, batch: Batch) -> Batch:
-        """Return it mirrored back; the order of bytes in the stash is unchanged."""
+    def _mirrored_back(self, batch: Batch) -> Batch:
+        """Return the batch mirrored back; offsets in the stash are unchanged."""
         end = self._mirror
         return tuple(
             Copy(
@@ -113,7 +116,7 @@ def _mirrored(runs: Sequence[Extent], end: int) -> tuple[Extent, ...]:
 
 
 def _unit(window: int) -> int:
-    """Return the coarsest power of two, up to UNIT, that a window is a multiple of."""
+    """Return the largest power of two, up to UNIT, of which the window is a multiple."""
     return min(UNIT, window & -window)
 
 
@@ -142,7 +145,7 @@ def _groups(runs: Sequence[Extent], lanes: Lanes) -> Iterator[tuple[Extent, ...]
 
 
 def _staged(group: Sequence[Extent], lanes: Lanes) -> Iterator[Batch]:
-    """Yield the batches window by window into the stash, and from there to the new place."""
+    """Yield two batches for each window: into the stash, and from there to the new place."""
     for window in _windows(group, min(lanes.window, lanes.stash)):
         at, into, out = 0, [], []
         for run in window:
@@ -153,33 +156,35 @@ def _staged(group: Sequence[Extent], lanes: Lanes) -> Iterator[Batch]:
         yield tuple(out)
 
 
-def _in_lanes(group: Sequence[Extent], distance: int, lanes: Lanes) -> Iterator[Batch]:
-    cut = _cut_lanes(group, distance, lanes)
+def _in_strips(group: Sequence[Extent], distance: int, lanes: Lanes) -> Iterator[Batch]:
+    strips = _strips(group, distance, lanes)
     into, out, at = [], [], 0
-    for lane in cut:
-        for run in lane.foot:
+    for strip in strips:
+        for run in strip.foot:
             into.append(Copy(run.length, run.start, at, to_stash=True))
             out.append(Copy(run.length, at, run.start, from_stash=True))
             at += run.length
     if into:
         yield tuple(into)
-    columns = [_windows(lane.runs, lanes.window) for lane in cut]
+    columns = [_windows(strip.runs, lanes.window) for strip in strips]
     while columns:
         row: list[Copy] = []
-        going = []
+        remaining = []
         for column in columns:
             window = next(column, None)
             if window is not None:
                 row += [Copy(run.length, run.start, run.start) for run in window]
-                going.append(column)
-        columns = going
+                remaining.append(column)
+        columns = remaining
         yield from _batches(row, lanes.batch)
     if out:
         yield tuple(out)
 
 
-def _cut_lanes(group: Sequence[Extent], distance: int, lanes: Lanes) -> list[Lane]:
-    """Return the lanes, top first. A lane close behind another one has a foot; the stash limits the number of feet."""
+def _strips(group: Sequence[Extent], distance: int, lanes: Lanes) -> list[Lane]:
+    """Return the copy strips, highest first. A strip that is followed closely by another has a foot; the size of the
+    stash limits the number of feet.
+    """
     feet = min(lanes.batch // max(lanes.window, distance), lanes.stash // distance)
     total = sum(run.length for run in group)
     shortest = align_up(max(-(-total // (feet + 1)), lanes.window, distance), lanes.window)
@@ -187,10 +192,10 @@ def _cut_lanes(group: Sequence[Extent], distance: int, lanes: Lanes) -> list[Lan
     for chain in _chains(group, distance):
         rest = list(chain)
         while feet > 0 and (pieces := _split(rest, shortest, _unit(lanes.window))):
-            rest, lane = pieces
-            reach = rest[-1].end + distance  # as far as the lane behind will write
-            foot = [Extent(run.start, min(run.end, reach) - run.start) for run in lane if run.start < reach]
-            body = [Extent(max(run.start, reach), run.end - max(run.start, reach)) for run in lane if run.end > reach]
+            rest, strip = pieces
+            reach = rest[-1].end + distance  # end of what the strip behind will write
+            foot = [Extent(run.start, min(run.end, reach) - run.start) for run in strip if run.start < reach]
+            body = [Extent(max(run.start, reach), run.end - max(run.start, reach)) for run in strip if run.end > reach]
             found.append(Lane(tuple(body), tuple(foot)))
             feet -= 1
         found.append(Lane(tuple(rest)))
@@ -198,7 +203,7 @@ def _cut_lanes(group: Sequence[Extent], distance: int, lanes: Lanes) -> list[Lan
 
 
 def _chains(group: Sequence[Extent], distance: int) -> Iterator[list[Extent]]:
-    """Yield chains of runs that touch each other when they move; top chain first."""
+    """Yield chains of runs less than `distance` apart, which overwrite each other in the move; highest chain first."""
     chain: list[Extent] = []
     for run in reversed(group):
         if chain and chain[-1].start - run.end >= distance:
@@ -210,9 +215,7 @@ def _chains(group: Sequence[Extent], distance: int) -> Iterator[list[Extent]]:
 
 
 def _split(runs: Sequence[Extent], top: int, unit: int) -> tuple[list[Extent], list[Extent]] | None:
-    """Return the runs below and above a cut with at least `top` bytes above it; None when nothing would be left
-    below.
-    """
+    """Return the runs below and above a cut with at least `top` bytes above it; None if nothing would be left below."""
     above: list[Extent] = []
     for index in range(len(runs) - 1, -1, -1):
         run = runs[index]
@@ -228,7 +231,7 @@ def _split(runs: Sequence[Extent], top: int, unit: int) -> tuple[list[Extent], l
 
 
 def _windows(runs: Sequence[Extent], window: int) -> Iterator[list[Extent]]:
-    """Yield what is within `window` bytes below the highest remaining byte, repeatedly; ascending."""
+    """Yield the runs within `window` bytes below the highest remaining byte, repeatedly; each window ascending."""
     stack, unit = list(runs), _unit(window)
     while stack:
         high = stack[-1].end
@@ -245,7 +248,9 @@ def _windows(runs: Sequence[Extent], window: int) -> Iterator[list[Extent]]:
 
 
 def _batches(row: Sequence[Copy], most: int) -> Iterator[Batch]:
-    """Yield copies; those of one row do not touch each other's sources, so they may be divided anywhere."""
+    """Yield the copies of a row in batches of about `most` bytes. No copy of a row writes to the source of another, so
+    the row may be divided between any two of them.
+    """
     batch: list[Copy] = []
     size = 0
     for copy in row:

@@ -1,4 +1,4 @@
-"""Search places for all partitions of a disk, its journal, and the patches to file systems."""
+"""Find places for all partitions of a disk and for the journal, and the patches to file systems."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,20 +11,19 @@ from aligntool.realign.placing import BOOT_LOADERS, Choice, Lean, Movable, Room,
 from aligntool.steps import EntryChange, JournalPlace, Patch
 from aligntool.units import KIB, MIB, Extent, align_down, align_up
 
-# Where the EBRs of logical partitions lie after a move, and how far their container reaches then.
+# Where the EBRs of logical partitions lie after a move, and where their container ends then. An EBR is a table between
+# the partitions: moving a partition moves its EBR too.
 #
-# An EBR is a table that lies between the partitions, and moving a partition moves it too.
-#
-# The first EBR is the container's first sector. The others need one sector or more before their partition and
-# outside of every other one (parse_extended() in the kernel's block/partitions/msdos.c reads them wherever
-# they are; fdisk and Windows expect them in front of their partition).
+# The first EBR is the container's first sector. The others need one sector or more before their partition and outside
+# of every other partition (parse_extended() in the kernel's block/partitions/msdos.c reads them at any position; fdisk
+# and Windows expect them in front of their partition).
 
-_USUAL_LEAD = 2048  # sectors between an EBR and its partition, where there is room: what fdisk makes
+_USUAL_LEAD = 2048  # sectors between an EBR and its partition if there is room, as fdisk makes them
 
 
 def chain_changes(disk: Disk, places: Mapping[int, Extent]) -> tuple[EntryChange, ...]:
-    """Return the changes of every container in which a logical partition moves: all its logicals, and itself when it
-    grows.
+    """Return the changes of every container in which a logical partition moves: all its logical partitions, and the
+    container itself if it grows.
     """
     changes: list[EntryChange] = []
     for container in containers(disk):
@@ -35,7 +34,7 @@ def chain_changes(disk: Disk, places: Mapping[int, Extent]) -> tuple[EntryChange
         grown = Extent(container.extent.start, max(container.extent.end, end) - container.extent.start)
         if grown != container.extent:
             changes.append(EntryChange(container.number, container.extent, grown))
-        records = _records(container, chain, places, disk.sector_size)
+        records = _ebr_positions(container, chain, places, disk.sector_size)
         for part in chain:
             before, after = part.record_at, records[part.number]
             changes.append(EntryChange(part.number, part.extent, places[part.number], before, after))
@@ -43,7 +42,7 @@ def chain_changes(disk: Disk, places: Mapping[int, Extent]) -> tuple[EntryChange
 
 
 def irregular(container: Partition, chain: Sequence[Partition]) -> str:
-    """Return why this chain cannot be rebuilt; empty when it can."""
+    """Return why this EBR chain cannot be rebuilt; empty if it can."""
     for part in chain:
         if part.record_at is None:
             return f"where the EBR of partition {part.number} lies is not known"
@@ -55,11 +54,11 @@ def irregular(container: Partition, chain: Sequence[Partition]) -> str:
     return ""
 
 
-def _records(
+def _ebr_positions(
     container: Partition, chain: Sequence[Partition], places: Mapping[int, Extent], sector: int
 ) -> dict[int, int]:
-    """Return the EBRs. The distance to the partition is kept where it fits, otherwise the largest that fits, up to the
-    usual.
+    """Return the byte of each EBR by partition number. An EBR keeps its distance to the partition if that fits;
+    otherwise it gets the largest that fits, up to the usual one.
     """
     first, *others = sorted(chain, key=lambda part: places[part.number].start)
     records = {first.number: container.extent.start}
@@ -73,33 +72,32 @@ def _records(
     return records
 
 
-# Where the journal lies, and how it is divided.
-#
-# Its safety is an argument of its own: it lies where nothing lies before, during or after the move.
+# Where the journal lies, and how it is divided. It is safe because it lies in space that nothing uses before, during or
+# after the move.
 
-STEP = 64 * KIB  # a journal starts on a multiple of it, so that it can be found by looking there
-SHORT = 64 * KIB  # a move over less goes through the stash as a whole
-_LEAST_COPY = 64 * KIB  # the least that a resume looks for
-_LIKED_COPY = 4 * MIB
+STEP = 64 * KIB  # a journal starts on a multiple of this, so that it can be found by looking there
+SHORT = 64 * KIB  # a move by less goes through the stash as a whole
+_LEAST_COPY = 64 * KIB  # the smallest copy of the journal that a resume looks for
+_PREFERRED_COPY = 4 * MIB
 _HEADER = 64 * KIB  # positions, records, checksums
-_PLAN = 8 * KIB  # of the plan's text for each partition, about
-_PATCH = 256  # of it for each patch of a file
-_ROOM_LIKED, _ROOM_TIGHT = 256 * KIB, 64 * KIB  # for the runs of used blocks
-# Where there is little room, as measured: a head and two records; text and runs of a partition, compressed; entries.
+_PLAN = 8 * KIB  # text of the plan for each partition, approximately
+_PATCH = 256  # text of the plan for each patch of a file
+_ROOM_PREFERRED, _ROOM_TIGHT = 256 * KIB, 64 * KIB  # for the runs of used blocks
+# For little room, as measured: a header and two records; text and runs of a partition, compressed; entries.
 _SMALL_HEADER, _SMALL_PLAN, _SMALL_TABLE = 12 * KIB, 4 * KIB, 4 * KIB
-_COMPRESSES = 4  # what superblocks and empty sectors do at least; the mover refuses first where they do not
+_COMPRESSES = 4  # least ratio for superblocks and empty sectors; the move is refused before it begins if it is not met
 _LEAST_STASH = 64 * KIB
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a journal has to hold, in bytes."""
+    """What a journal must have room for, in bytes."""
 
-    held: int  # of all partitions that move
-    table: int  # of the sectors of the table, in one of its states
+    held: int  # held ranges of all partitions that move
+    table: int  # sectors of the table, in one of its states
     partitions: int
     distances: tuple[int, ...]
-    spots: int = 0  # of `held`, the sectors that a signature can lie in; 0: all of it
+    spots: int = 0  # the part of `held` in which a signature can lie; 0: all of it
 
     @property
     def shortest(self) -> int:
@@ -107,59 +105,58 @@ class Needs:
 
 
 def sizes(needs: Needs) -> tuple[tuple[int, int], ...]:
-    """Return (bytes of a copy, bytes of the stash), the preferred first.
+    """Return the possible sizes as (bytes of a copy of the journal, bytes of the stash), the preferred first.
 
-    With a small stash a move is cut into fewer lanes or smaller windows, and flushes more often; a small copy holds the
-    sectors of signatures only, and the runs of used blocks with the gaps between them filled. Both are as safe.
+    With a small stash a move has fewer copy strips or smaller windows, and flushes more often; a small copy of the
+    journal holds the sectors of signatures only, and the runs of used blocks with the gaps between them filled. Both
+    are as safe.
     """
-    content = _content(needs)
-    liked = max(_LIKED_COPY, _power_of_two(content + _ROOM_LIKED))
-    roomy, tight = _power_of_two(content + _ROOM_LIKED), _power_of_two(content + _ROOM_TIGHT)
+    content = _copy_length(needs)
+    preferred = max(_PREFERRED_COPY, _power_of_two(content + _ROOM_PREFERRED))
+    roomy, tight = _power_of_two(content + _ROOM_PREFERRED), _power_of_two(content + _ROOM_TIGHT)
     short = needs.shortest < SHORT
     stashes = [32 * MIB if short else 40 * MIB, *(size * MIB for size in (24, 16, 8, 4, 2, 1))]
     least = MIB if short else min(MIB, align_up(max(needs.distances), STEP))
-    good = [stash for stash in stashes if stash >= least]
+    large = [stash for stash in stashes if stash >= least]
     small = [MIB // 2, 256 * KIB, 128 * KIB, _LEAST_STASH]
     spots = needs.spots or needs.held
     small_plan = _SMALL_HEADER + _SMALL_TABLE + needs.partitions * _SMALL_PLAN
-    lean = [_power_of_two(small_plan + held) for held in (spots, spots // _COMPRESSES)]
-    found = [(copy, stash) for stash in good for copy in (liked, roomy)]
-    found += [(tight, stash) for stash in (*good, *small)]
-    found += [(copy, stash) for copy in lean if copy < tight for stash in (*good, *small)]
-    return tuple(dict.fromkeys(found))
+    smallest = [_power_of_two(small_plan + held) for held in (spots, spots // _COMPRESSES)]
+    pairs = [(copy, stash) for stash in large for copy in (preferred, roomy)]
+    pairs += [(tight, stash) for stash in (*large, *small)]
+    pairs += [(copy, stash) for copy in smallest if copy < tight for stash in (*large, *small)]
+    return tuple(dict.fromkeys(pairs))
 
 
 def holds_all(place: JournalPlace, needs: Needs) -> bool:
-    """Return whether a copy has room for all that is held, or for the sectors of signatures only."""
-    return place.copy_length >= _content(needs)
+    """Return whether a copy of the journal has room for everything held, and not only for the sectors of signatures."""
+    return place.copy_length >= _copy_length(needs)
 
 
-def _content(needs: Needs) -> int:
+def _copy_length(needs: Needs) -> int:
     return _HEADER + needs.held + 3 * needs.table + needs.partitions * _PLAN
 
 
 def free_runs(taken: Iterable[Extent], room: Extent) -> Iterator[Extent]:
-    """Yield what is free of all of `taken` inside `room`, cut to multiples of 64 KiB at its start; from left to
-    right.
-    """
+    """Yield the runs of `room` outside of all of `taken`, from left to right, their starts rounded up to 64 KiB."""
     at = room.start
-    for one in (*sorted(taken), Extent(room.end, 0)):
+    for extent in (*sorted(taken), Extent(room.end, 0)):
         start = align_up(at, STEP)
-        end = min(one.start, room.end)
+        end = min(extent.start, room.end)
         if end > start:
             yield Extent(start, end - start)
-        at = max(at, one.end)
+        at = max(at, extent.end)
 
 
 def lay(runs: Iterable[Extent], needs: Needs) -> JournalPlace | None:
-    """Return the journal in the last run with room for the preferred sizes, otherwise in the largest; None when it is
-    too small too.
+    """Return the journal in the last run with room for the preferred sizes, otherwise in the largest run; None if that
+    is too small for any sizes.
     """
-    wanted = sizes(needs)
+    possible = sizes(needs)
     free = sorted(runs)
-    liked = next((run for run in reversed(free) if run.length >= _total(wanted[0])), None)
-    run = liked or max(free, key=lambda one: (one.length, one.start), default=Extent(0, 0))
-    fitting = next((pair for pair in wanted if _total(pair) <= run.length), None)
+    preferred = next((run for run in reversed(free) if run.length >= _total(possible[0])), None)
+    run = preferred or max(free, key=lambda free_run: (free_run.length, free_run.start), default=Extent(0, 0))
+    fitting = next((pair for pair in possible if _total(pair) <= run.length), None)
     if fitting is None:
         return None
     start = align_down(run.end - _total(fitting), STEP)
@@ -167,7 +164,7 @@ def lay(runs: Iterable[Extent], needs: Needs) -> JournalPlace | None:
 
 
 def in_file(path: str, needs: Needs) -> JournalPlace:
-    """Return the journal from the first byte of a file, with the preferred sizes."""
+    """Return the journal in a file, from its first byte on, with the preferred sizes."""
     place = _divided(0, sizes(needs)[0])
     return JournalPlace(place.extent, place.copy_length, place.stash, path)
 
@@ -190,9 +187,7 @@ def _power_of_two(size: int) -> int:
     return max(_LEAST_COPY, 1 << (size - 1).bit_length())
 
 
-# Fields in boot sectors that say where their partition begins, and what they will have to say.
-#
-# It is a table of byte positions.
+# Fields of boot sectors that record where their partition begins, and their new values.
 #
 # NTFS and FAT: "hidden sectors", 4 bytes at 0x1C, in the boot sector and in its copy (FAT: fatgen103; NTFS:
 # ntfs3/ntfs.h, struct NTFS_BOOT). exFAT: "PartitionOffset", 8 bytes at 0x40, in both boot regions, each of
@@ -209,7 +204,7 @@ _LARGEST = {"ntfs": 0xFFFFFFFF, "vfat": 0xFFFFFFFF, "exfat": 0xFFFFFFFFFFFFFFFF}
 
 @dataclass(frozen=True, slots=True)
 class Patching:
-    """What has to change inside a file system when its partition moves, and the sentences for the user."""
+    """The changes inside a file system when its partition moves, and the sentences for the user."""
 
     patches: tuple[Patch, ...] = ()
     attention: str = ""
@@ -217,29 +212,31 @@ class Patching:
 
 
 def patching(partition: Partition, after: Extent, record_after: int | None, sector_size: int) -> Patching:
-    """Return the patches. `record_after`: the byte of a logical partition's EBR after the move."""
-    layer = next((one for one in partition.content if one.kind in _LARGEST), None)
+    """Return the patches to a boot sector. `record_after`: the byte of a logical partition's EBR after the move."""
+    layer = next((layer for layer in partition.content if layer.kind in _LARGEST), None)
     if layer is None or layer.hidden_sectors is None:
         return Patching()
-    said, number = layer.hidden_sectors, partition.number
-    if said == 0 and partition.extent.start:
-        return Patching(note=f"partition {number}: its boot sector names no start of the partition; that stays so")
-    new = _new_value(partition, said, after, record_after, sector_size)
+    recorded, number = layer.hidden_sectors, partition.number
+    if recorded == 0 and partition.extent.start:
+        return Patching(
+            note=f"partition {number}: its boot sector does not record the start of the partition; this stays so"
+        )
+    new = _new_value(partition, recorded, after, record_after, sector_size)
     if new is None:
-        where = f"its boot sector says that {said} sectors lie before it, which is not where it starts"
+        where = f"its boot sector states that {recorded} sectors lie before it, which is not where it starts"
         left = "that field is left as it is, and DOS or Windows may fail to boot from it"
         return Patching(attention=f"partition {number}: {where}; {left}")
     note = ""
     if new > _LARGEST[layer.kind]:
         new = 0
         note = f"partition {number}: its new start does not fit into the boot sector's field, which becomes 0"
-    return Patching(_patches(layer, said, new) if new != said else (), note=note)
+    return Patching(_patches(layer, recorded, new) if new != recorded else (), note=note)
 
 
 def named_patches(names: Names, moved: Mapping[int, int]) -> tuple[Patch, ...]:
-    """Return the patches of the files of one volume. `moved`: new starts by the old ones, as bytes of the disk.
+    """Return the patches of the files of one volume. `moved`: old start -> new start, as bytes of the disk.
 
-    Eight bytes that lie in two pieces need two patches.
+    A value of eight bytes that lies in two pieces needs two patches.
     """
     found: list[Patch] = []
     for named in names.starts:
@@ -255,35 +252,37 @@ def named_patches(names: Names, moved: Mapping[int, int]) -> tuple[Patch, ...]:
 
 
 def needed_for(patch: Patch) -> Extent:
-    """Return what of the partition must be held to make this patch: for a checksum everything that it covers."""
+    """Return the bytes of the partition that must be held to make this patch: for a checksum everything it covers."""
     if patch.before is None:
         return Extent(patch.at - _CHECKSUM * patch.length, (_CHECKSUM + 1) * patch.length)
     return Extent(patch.at, patch.length)
 
 
 def _new_value(
-    partition: Partition, said: int, after: Extent, record_after: int | None, sector_size: int
+    partition: Partition, recorded: int, after: Extent, record_after: int | None, sector_size: int
 ) -> int | None:
-    if said == partition.extent.start // sector_size:
+    if recorded == partition.extent.start // sector_size:
         return after.start // sector_size
     if partition.role is not Role.LOGICAL or partition.record_at is None or record_after is None:
         return None
-    # DOS and Windows count a logical partition's from its EBR.
-    if said != (partition.extent.start - partition.record_at) // sector_size:
+    # For a logical partition, DOS and Windows count hidden sectors from its EBR.
+    if recorded != (partition.extent.start - partition.record_at) // sector_size:
         return None
     return (after.start - record_after) // sector_size
 
 
 def _patches(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
     if layer.kind == "exfat":
-        return _exfat(layer, before, after)
+        return _exfat_patches(layer, before, after)
     boots = (0,) if layer.backup_boot is None else (0, layer.backup_boot)
     name = _NAMES[layer.kind]
     return tuple(Patch(name if boot == 0 else f"{name} (copy)", boot + _HIDDEN, 4, before, after) for boot in boots)
 
 
-def _exfat(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
-    """The copy's place tells the size of the volume's sectors; without it no checksum could be placed."""
+def _exfat_patches(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
+    """Return the patches to both boot regions of an exFAT. The position of the second region determines the sector size
+    of the volume; without it the position of the checksums is unknown, and there are no patches.
+    """
     if not layer.backup_boot:
         return ()
     sector = layer.backup_boot // _REGION
@@ -294,35 +293,34 @@ def _exfat(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
     return tuple(patches)
 
 
-# From wishes to places: the row is searched, and if need be a partition jumps over its neighbours.
-#
-# It is where room for the partitions and room for the journal are weighed against each other.
+# The search for places: partitions stay in their order if possible, otherwise one jumps over its neighbours. Room for
+# the partitions is balanced against room for the journal.
 
 _GPT_ENTRIES = 16 * KIB  # 128 entries of 128 bytes, UEFI 5.3.1
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The places of everything. `before` has the shortened extents of what is shrunk."""
+    """The places of all partitions. `before` has the shortened extents of partitions that are shrunk."""
 
     before: Mapping[int, Extent]
     after: Mapping[int, Extent]
-    order: tuple[int, ...]  # those that move, in the order of copying
+    order: tuple[int, ...]  # partitions that move, in the order of copying
     chain: tuple[EntryChange, ...]  # logical partitions and containers
-    journal: JournalPlace | None  # None: places are there, but no room for a journal
-    journal_least: int = 0  # bytes that the smallest journal takes
+    journal: JournalPlace | None  # None: there is no room for a journal beside these places
+    journal_least: int = 0  # bytes of the smallest possible journal
     journal_room: int = 0  # bytes of the largest free run
     spots_only: bool = False  # the journal has room for the sectors of signatures only
 
     @property
     def moved(self) -> dict[int, int]:
-        """Return the new starts of what moves, by the old ones."""
+        """Return old start -> new start of the partitions that move."""
         return {self.before[number].start: self.after[number].start for number in self.order}
 
 
 def boot_floor(disk: Disk) -> int:
-    """Return the byte below which nothing is moved down: the first MiB, the used part of the gap before the first
-    partition, and if a boot ROM's program was recognised, all the places of the next programs.
+    """Return the byte below which nothing is moved down: the end of the first MiB, of the used part of the gap before
+    the first partition, and if the program of a boot ROM was recognised, of all places of its next stages.
     """
     table = disk.table
     known = BOOT_LOADERS if placing.boot_rom_code(disk) else MIB
@@ -337,14 +335,14 @@ def room_of(disk: Disk, goal: RealignGoal) -> Room:
 
 
 def search(disk: Disk, movable: Movable, goal: RealignGoal, *, finer: bool = False) -> Found | None:
-    """Return the cheapest places beside which a journal fits; None when there is no place for all.
+    """Return the cheapest places beside which a journal fits; None if there is no place for all partitions.
 
-    `finer`: where none fits beside places on the coarsest possible grain, on finer ones.
+    `finer`: if no journal fits beside places on the coarsest possible grain, try finer grains.
     """
     room = room_of(disk, goal)
     best: Found | None = None
-    for each in _finer(movable) if finer else (movable,):
-        found = _search(disk, each, goal, room)
+    for attempt in _finer(movable) if finer else (movable,):
+        found = _search(disk, attempt, goal, room)
         if found is None or found.journal is not None or not found.order:
             return found or best
         best = best or found
@@ -352,12 +350,12 @@ def search(disk: Disk, movable: Movable, goal: RealignGoal, *, finer: bool = Fal
 
 
 def _finer(movable: Movable) -> Iterator[Movable]:
-    """Yield the wishes, then the same without the coarsest grain, repeatedly: a short move leaves more room for the
+    """Yield `movable`, then the same without the coarsest grain, repeatedly: a short move leaves more room for the
     journal.
     """
     most = max((len(start_grids) for start_grids in movable.must.values()), default=1)
-    for left_out in range(max(most, 1)):
-        must = {number: found[min(left_out, len(found) - 1) :] for number, found in movable.must.items()}
+    for omitted in range(max(most, 1)):
+        must = {number: found[min(omitted, len(found) - 1) :] for number, found in movable.must.items()}
         yield replace(movable, must=must)
 
 
@@ -366,7 +364,7 @@ def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> Foun
     rows = dict.fromkeys(placing.row_of(disk, movable, roomy=roomy) for roomy in (True, False))
     for row, choice in _choices(rows, room, movable):
         for lean in Lean:
-            found = _settle(disk, row, placing.place(row, room, choice, lean), goal, movable.names)
+            found = _with_journal(disk, row, placing.place(row, room, choice, lean), goal, movable.names)
             if found is None:
                 continue
             if found.journal is not None:
@@ -378,42 +376,44 @@ def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> Foun
 def _choices(
     rows: Iterable[Sequence[RowItem]], room: Room, movable: Movable
 ) -> Iterator[tuple[Sequence[RowItem], Choice]]:
-    """Yield rows unchanged; where that is impossible or moves what could stay, with one partition placed elsewhere."""
+    """Yield the cheapest rows with their choices: in the present order, and if that is impossible or moves partitions
+    that could stay, also with one partition elsewhere in the order.
+    """
     found = [(row, choice) for row in rows if (choice := placing.choose(row, room))]
     if all(choice.cost[1] > len(movable.must) for _, choice in found):
-        jumped = (other for row in rows for other in _with_a_jump(row, room))
-        found += [(row, choice) for row in jumped if (choice := placing.choose(row, room))]
+        reordered = (other for row in rows for other in _with_a_jump(row, room))
+        found += [(row, choice) for row in reordered if (choice := placing.choose(row, room))]
     yield from sorted(found, key=lambda pair: pair[1].cost)[:_MOST_TRIED]
 
 
 _MOST_TRIED = 8
-_JUMPS_UP_TO = 24  # things: an MBR with 3 primary partitions and some 15 logical ones
+_JUMPS_UP_TO = 24  # items: an MBR with 3 primary partitions and some 15 logical ones
 
 
 def _with_a_jump(row: Sequence[RowItem], room: Room) -> Iterator[Sequence[RowItem]]:
-    """Yield every row in which one item that must move is elsewhere in the order; never into or out of a container."""
+    """Yield every row with one item that must move elsewhere in the order; never into or out of a container."""
     if len(row) > _JUMPS_UP_TO:
         return
-    inside = _inside(row)
+    inside = _in_container(row)
     for index, item in enumerate(row):
         if item.may_stay or inside[index]:
             continue
         rest = [*row[:index], *row[index + 1 :]]
-        rest_inside = _inside(rest)
+        rest_inside = _in_container(rest)
         for slot in range(len(rest) + 1):
             if slot != index and not (slot < len(rest) and rest_inside[slot]) and _fits(item, rest, slot, room):
                 yield [*rest[:slot], item, *rest[slot:]]
 
 
 def _fits(item: RowItem, rest: Sequence[RowItem], slot: int, room: Room) -> bool:
-    """Return whether the gap before `rest[slot]` is long enough now."""
+    """Return whether the gap before `rest[slot]` is long enough for the item."""
     start = rest[slot - 1].extent.end if slot else room.extent.start
     end = rest[slot].extent.start if slot < len(rest) else room.extent.end
     return end - start >= item.extent.length
 
 
-def _inside(row: Sequence[RowItem]) -> list[bool]:
-    """Return for each item whether it is after a container's first EBR, its end included."""
+def _in_container(row: Sequence[RowItem]) -> list[bool]:
+    """Return for each item whether it lies behind the first EBR of a container, the end of which counts too."""
     ends = [index for index, item in enumerate(row) if item.gives_way]
     found = [False] * len(row)
     for end in ends:
@@ -422,7 +422,7 @@ def _inside(row: Sequence[RowItem]) -> list[bool]:
     return found
 
 
-def _settle(
+def _with_journal(
     disk: Disk, row: Sequence[RowItem], places: Mapping[int, Extent], goal: RealignGoal, names: Mapping[int, Names]
 ) -> Found | None:
     lengths = {item.number: item.extent for item in row if item.number is not None}
@@ -463,8 +463,8 @@ def _needs(
 
 
 def _journal_room(disk: Disk, goal: RealignGoal) -> Extent:
-    """Return where the journal may be: not where a boot loader may be, before the first partition, on a GPT up to 16
-    MiB (those of ARM boards), and nowhere below the floor.
+    """Return where the journal may lie: not where a boot loader may lie, which is before the first partition, on a GPT
+    up to 16 MiB (ARM boards), and nowhere below the floor.
     """
     room = room_of(disk, goal)
     first = min((part.extent.start for part in disk.partitions), default=0)
@@ -477,7 +477,7 @@ def _journal_room(disk: Disk, goal: RealignGoal) -> Extent:
 def _occupied(
     disk: Disk, before: Mapping[int, Extent], after: Mapping[int, Extent], chain: Sequence[EntryChange]
 ) -> Iterator[Extent]:
-    """Yield sources, targets, all other partitions, and the EBRs of before and after."""
+    """Yield sources, targets, all other partitions, and the EBRs before and after the move."""
     for part in disk.partitions:
         if part.role is Role.EXTENDED:
             yield Extent(part.extent.start, disk.sector_size)

@@ -1,4 +1,4 @@
-"""Compare a disk's table with its journal, and build the table that a restore writes."""
+"""Compare a disk's table with the journal of a move, and build the table that a restore writes."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,26 +15,26 @@ from aligntool.realign.journal import Journal
 from aligntool.realign.table import TableImages, TableState, all_sectors, is_readable, table_state
 from aligntool.units import Extent, align_down, align_up
 
-# How a disk's table stands to the journal of a move, which decides what may be written.
+# The state of a disk, from its table and the journal of a move. It decides what may be written.
 #
-# `status`, `resume` and `rollback` must give the same one; a table that nobody can read must not be taken for one that
-# was changed on purpose.
+# `status`, `resume` and `rollback` must find the same state; an unreadable table must not be mistaken for one that was
+# changed on purpose.
 
 MARKER = re.compile(rb"aligntool: .*\njournal ([0-9a-f]{32}) (?:at byte ([0-9]+)|in a file elsewhere)\n", re.DOTALL)
-_MOST_FLIPPED = 16  # bytes of a sector that may differ: it is damaged, and still that sector
+_MOST_FLIPPED = 16  # bytes that may differ in a sector that is damaged, but still recognised as that sector
 
 
 class Standing(Enum):
     NOT_BEGUN = auto()  # every partition is at its old place, and whole
     IN_FLIGHT = auto()
     COMPLETE = auto()  # every partition is at its new place, and whole
-    LEFT = auto()  # as COMPLETE, and the table was changed since: the user went on working
-    UNREADABLE = auto()  # in flight or complete; there is no table, and the disk is still as the journal knows it
-    CHANGED = auto()  # in flight, and there is another table, or none and nothing that the journal knows
+    LEFT = auto()  # as COMPLETE, but the table was changed since: the user continued to use the disk
+    UNREADABLE = auto()  # in flight or complete; no table is readable, but there is evidence of the journal's move
+    CHANGED = auto()  # in flight; there is another table, or no table and no evidence of the journal's move
 
 
 def standing(device: Device, journal: Journal) -> Standing:
-    """Return the state of the table by the journal. Raises OSError."""
+    """Return the state of the disk according to its table and the journal. Raises OSError."""
     plan, images, step = journal.contents.plan, journal.contents.images, journal.position.step
     table = table_state(device, images)
     complete = is_complete(journal)
@@ -43,27 +43,27 @@ def standing(device: Device, journal: Journal) -> Standing:
         if table is TableState.BEFORE and step <= index_of(plan, steps.ParkEntries):
             return Standing.NOT_BEGUN
         if table is TableState.OTHER and complete and is_readable(device):
-            return Standing.LEFT  # the MBR is as it was left, the chain of EBRs is not
+            return Standing.LEFT  # the MBR is unchanged, the chain of EBRs is not
         if complete or (table is TableState.AFTER and step >= index_of(plan, steps.Commit)):
             return Standing.COMPLETE
         return Standing.IN_FLIGHT
     if shown is False or (shown and is_readable(device)):
         return Standing.LEFT if complete else Standing.CHANGED
-    return Standing.UNREADABLE if _is_known(device, journal) else Standing.CHANGED
+    return Standing.UNREADABLE if _has_evidence(device, journal) else Standing.CHANGED
 
 
 def is_complete(journal: Journal) -> bool:
-    """Return whether the new table was durable once, and not rolled back since."""
+    """Return whether the new table was made durable, and was not rolled back since."""
     return journal.position.step > index_of(journal.contents.plan, steps.Commit)
 
 
 def place_of(plan: Plan) -> steps.JournalPlace:
-    """Return where the plan puts its journal."""
+    """Return the place of the journal according to the plan."""
     return next(step.journal for step in plan.steps if isinstance(step, steps.WriteJournal))
 
 
 def has_markers(device: Device, journal: Journal) -> bool:
-    """Return whether a marker of this very move is where its plan puts one."""
+    """Return whether a marker with this journal's id is at a place where its plan writes markers."""
     for step in journal.contents.plan.steps:
         if isinstance(step, steps.HoldContent | steps.ReleaseContent):
             start = (step.source if isinstance(step, steps.HoldContent) else step.target).start
@@ -81,13 +81,13 @@ def index_of(plan: Plan, kind: type[steps.Step] | UnionType) -> int:
     return next(index for index, step in enumerate(plan.steps) if isinstance(step, kind))
 
 
-def _is_known(device: Device, journal: Journal) -> bool:
-    """Return whether there is evidence that the disk is still the one in flight: a sector of a table, or a marker."""
-    sectors = _sectors_of(journal.contents.images, device.sector_size)
-    return any(_is_nearly(device, one) for one in sectors) or has_markers(device, journal)
+def _has_evidence(device: Device, journal: Journal) -> bool:
+    """Return whether there is evidence that this disk is the one in flight: a sector of a table, or a marker."""
+    sectors = _table_sectors(journal.contents.images, device.sector_size)
+    return any(_is_nearly_intact(device, sector) for sector in sectors) or has_markers(device, journal)
 
 
-def _sectors_of(images: TableImages, size: int) -> Iterator[Sectors]:
+def _table_sectors(images: TableImages, size: int) -> Iterator[Sectors]:
     for sectors in images.sectors:
         for at in range(0, len(sectors.data), size):
             data = sectors.data[at : at + size]
@@ -95,20 +95,20 @@ def _sectors_of(images: TableImages, size: int) -> Iterator[Sectors]:
                 yield Sectors(sectors.at + at, data)
 
 
-def _is_nearly(device: Device, sector: Sectors) -> bool:
+def _is_nearly_intact(device: Device, sector: Sectors) -> bool:
     found = or_nothing(device, sector.at, len(sector.data))
     differing = sum(one != other for one, other in zip(found, sector.data, strict=False))
     return len(found) == len(sector.data) and any(found) and differing <= _MOST_FLIPPED
 
 
-# What a journal's table would look like on a disk whose table another program changed.
+# The journal's table on a disk whose table another program changed.
 #
-# Both are looked at before anything is written.
+# Both tables are shown and checked before anything is written.
 
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """A disk to read, with some sectors replaced."""
+    """A reader of a disk that replaces some sectors."""
 
     device: Device
     sectors: Sequence[Sectors]
@@ -118,28 +118,28 @@ class Laid:
         return self.device.size
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return fewer bytes at the end of the disk. Raises OSError."""
+        """Return the bytes at `offset`, fewer at the end of the disk. Raises OSError."""
         end = min(offset + length, self.size)
         if offset < 0 or end <= offset:
             return b""
         first, last = align_down(offset, self.device.sector_size), align_up(end, self.device.sector_size)
-        made = bytearray(self.device.read(first, last - first))
-        for one in self.sectors:
-            start, until = max(first, one.at), min(last, one.at + len(one.data))
+        content = bytearray(self.device.read(first, last - first))
+        for part in self.sectors:
+            start, until = max(first, part.at), min(last, part.at + len(part.data))
             if start < until:
-                made[start - first : until - first] = one.data[start - one.at : until - one.at]
-        return bytes(made[offset - first : end - first])
+                content[start - first : until - first] = part.data[start - part.at : until - part.at]
+        return bytes(content[offset - first : end - first])
 
 
 def overlay(device: Device, journal: Journal) -> Laid:
-    """Return the disk as it would be read with the journal's table of its present state."""
+    """Return a reader of the disk as it would be once a resume has written the journal's table."""
     images = journal.contents.images
     writing = images.of(TableState.AFTER if is_complete(journal) else TableState.PARKED)
     return Laid(device, (*all_sectors(tables.leftovers(device, images)), *all_sectors(writing)))
 
 
 def places_in_use(plan: Plan, *, with_journal: bool = True) -> tuple[Extent, ...]:
-    """Return the old and new places of all that moves, and the journal's if it is on this disk."""
+    """Return the old and new places of everything that the plan writes, and the journal's if it is on this disk."""
     places: list[Extent] = []
     for step in plan.steps:
         match step:

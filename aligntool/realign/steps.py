@@ -1,4 +1,4 @@
-"""Apply the steps of a move: copies, boot fields, the walk in both directions."""
+"""Apply and undo the steps of a move: patch boot fields, copy batches, walk along the plan in both directions."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -33,25 +33,25 @@ from aligntool.steps import (
 )
 from aligntool.units import MIB, Extent
 
-# Fields of boot sectors that say where the partition begins, changed in memory.
+# Fields of boot sectors that hold the start of the partition, patched in memory.
 #
-# Pure arithmetic on bytes; a wrong field makes a system that does not boot.
+# Pure arithmetic on bytes; with a wrong field the system does not boot.
 
-# exFAT, 3.1 and 3.4: the checked sectors are summed, but for VolumeFlags and PercentInUse, which change in use; the
-# sector behind them holds nothing but the sum, repeated.
+# exFAT specification, 3.1 and 3.4: the checksum covers the boot sectors except VolumeFlags and PercentInUse, which
+# change in use; the sector after them holds only the checksum, repeated.
 
 
 def patched(held: steps.Held, found: Sequence[bytes], patches: Sequence[steps.Patch]) -> tuple[bytes, ...]:
-    """Return the patched bytes. `found`: the bytes of each of `held.ranges`. Patches are applied in their order, so
-    checksums come last.
+    """Return the saved bytes with the patches applied in their order, so checksums come last. `found`: the bytes of
+    each of `held.ranges`.
 
-    Raises Refused when a field has neither its value before nor after, or lies outside what is held.
+    Raises Refused if a field has neither its old nor its new value, or lies outside the saved bytes.
     """
     parts = [bytearray(part) for part in found]
     for patch in patches:
-        part, at = _find(held, parts, patch)
+        part, at = _find_patch(held, parts, patch)
         if patch.before is None or patch.after is None:
-            _sum(held, parts, patch)
+            _write_checksum(held, parts, patch)
             continue
         value = int.from_bytes(part[at : at + patch.length], "little")
         if value not in (patch.before, patch.after):
@@ -61,8 +61,8 @@ def patched(held: steps.Held, found: Sequence[bytes], patches: Sequence[steps.Pa
     return tuple(bytes(part) for part in parts)
 
 
-def _sum(held: steps.Held, parts: Sequence[bytearray], patch: steps.Patch) -> None:
-    """Write a checksum. `patch.at` is the sector of the checksum, `patch.length` a sector of the volume."""
+def _write_checksum(held: steps.Held, parts: Sequence[bytearray], patch: steps.Patch) -> None:
+    """Write a checksum. `patch.at`: the offset of its sector; `patch.length`: bytes of a sector of the volume."""
     sector = patch.length
     region = Extent(patch.at - CHECKED_SECTORS * sector, (CHECKED_SECTORS + 1) * sector)
     part, at = _find_extent(held, parts, region, patch.what)
@@ -71,7 +71,7 @@ def _sum(held: steps.Held, parts: Sequence[bytearray], patch: steps.Patch) -> No
     part[end - sector : end] = total.to_bytes(4, "little") * (sector // 4)
 
 
-def _find(held: steps.Held, parts: Sequence[bytearray], patch: steps.Patch) -> tuple[bytearray, int]:
+def _find_patch(held: steps.Held, parts: Sequence[bytearray], patch: steps.Patch) -> tuple[bytearray, int]:
     return _find_extent(held, parts, Extent(patch.at, patch.length), patch.what)
 
 
@@ -82,15 +82,13 @@ def _find_extent(held: steps.Held, parts: Sequence[bytearray], wanted: Extent, w
     raise Refused(f"{what} at byte {wanted.start} of the partition lies outside what the journal holds")
 
 
-# Batches: copied, flushed, read back, recorded.
-#
-# Nearly all time is spent here.
+# Batches: copied, flushed, read back, recorded. Nearly all the time of a move is spent here.
 
-PIECE = MIB  # bytes of one request: long enough for any disk, short enough to have several under way
+PIECE = MIB  # bytes of one request: long enough for any disk, short enough to have several in progress
 
 
 Work = tuple[Position, Batch]
-"""A batch, and what the journal says when it has arrived."""
+"""A batch, and the position to record once it is at its new place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The origins of the offsets of a batch."""
+    """The devices and bytes from which the offsets in a batch are counted."""
 
     disk: Device
     old: int  # byte of the partition's old start
@@ -114,20 +112,20 @@ class Places:
 
     def transfers(self, batch: Batch, *, back: bool) -> Iterator[Transfer]:
         for copy in batch:
-            from_, source = self._end(copy.source, self.old, stash=copy.from_stash)
-            to, target = self._end(copy.target, self.new, stash=copy.to_stash)
+            from_, source = self._device_and_byte(copy.source, self.old, stash=copy.from_stash)
+            to, target = self._device_and_byte(copy.target, self.new, stash=copy.to_stash)
             if back:
                 from_, source, to, target = to, target, from_, source
             for at in range(0, copy.length, PIECE):
                 yield Transfer(min(PIECE, copy.length - at), from_, source + at, to, target + at)
 
-    def _end(self, offset: int, start: int, *, stash: bool) -> tuple[Device, int]:
+    def _device_and_byte(self, offset: int, start: int, *, stash: bool) -> tuple[Device, int]:
         return (self.stash_on, self.stash + offset) if stash else (self.disk, start + offset)
 
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """A batch in progress. `read` is filled and emptied transfer by transfer."""
+    """A batch in progress. `after`: the position to record; `read`: the bytes of each transfer until it is verified."""
 
     after: Position
     batch: Batch
@@ -160,60 +158,59 @@ class _Load:
         if not same(transfer.to.read(transfer.target, transfer.length), self.read[index]):
             text = f"{transfer.length} bytes written at byte {transfer.target} read back as something else"
             raise Stopped(text, hint="the disk is failing; aligntool rollback DISK takes the move back")
-        self.read[index] = b""  # its memory is free for the next batch
+        self.read[index] = b""  # free the memory for the next batch
 
 
 def copy_batches(
     places: Places, work: Iterable[Work], record: Callable[[Position], None], *, back: bool = False
 ) -> Iterator[Batch]:
-    """Yield each batch when it is at the other place: durable, verified and recorded.
+    """Yield each batch once it is at the other place: durable, verified and recorded.
 
-    While one batch is flushed, read back and recorded, the next one is read already, so that the disk does not wait for
-    us: it was idle for a fifth of the time. That is safe. No batch writes what a later one reads, except into the stash
-    (realign/schedule.py), and what goes there has been written when the reading begins. Nothing of a batch is written
-    before the record of the one before it is durable.
+    While one batch is flushed, read back and recorded, the next batch is already being read, so the disk is not idle:
+    without this it was idle for a fifth of the time. This is safe. No batch writes what a later one reads, except into
+    the stash (realign/schedule.py), and the writes to the stash are complete when the next read begins. No byte of a
+    batch is written before the record of the previous batch is durable.
 
-    A batch of which both places are holes of a sparse image is at the other place already. It is recorded together with
-    the one before it, because it must be before anything is written over its source.
+    A batch whose source and target are both holes of a sparse image needs no copy. It is recorded together with the
+    batch before it, because it must be recorded before its source is overwritten.
 
-    The memory needed is that of two batches. Raises OSError where the medium does, Stopped when a target reads back as
-    something else.
+    Memory: two batches. Raises OSError if a request fails, Stopped if a target reads back differently.
     """
     disk = places.disk
-    loads = (_load(places, after, batch, back=back) for after, batch in work)
-    load, there = _next(loads)
-    if there:
-        record(there[-1].after)
-        yield from (it.batch for it in there)
+    loads = (_prepare_load(places, after, batch, back=back) for after, batch in work)
+    load, empty = _next_load(loads)
+    if empty:
+        record(empty[-1].after)
+        yield from (skipped.batch for skipped in empty)
     if load:
         disk.together(load.reading())
     while load:
         disk.together(load.writing())
-        following, there = _next(loads)
-        after = there[-1].after if there else load.after
+        following, empty = _next_load(loads)
+        after = empty[-1].after if empty else load.after
         disk.together(following.reading() if following else (), partial(_finish, disk, load, record, after))
         yield load.batch
-        yield from (it.batch for it in there)
+        yield from (skipped.batch for skipped in empty)
         load = following
 
 
-def _load(places: Places, after: Position, batch: Batch, *, back: bool) -> _Load:
-    transfers = tuple(transfer for transfer in places.transfers(batch, back=back) if not _is_there(transfer))
+def _prepare_load(places: Places, after: Position, batch: Batch, *, back: bool) -> _Load:
+    transfers = tuple(transfer for transfer in places.transfers(batch, back=back) if not _needs_no_copy(transfer))
     return _Load(after, batch, transfers, [b""] * len(transfers))
 
 
-def _is_there(one: Transfer) -> bool:
-    return one.from_.is_hole(one.source, one.length) and one.to.is_hole(one.target, one.length)
+def _needs_no_copy(copy: Transfer) -> bool:
+    return copy.from_.is_hole(copy.source, copy.length) and copy.to.is_hole(copy.target, copy.length)
 
 
-def _next(loads: Iterator[_Load]) -> tuple[_Load | None, list[_Load]]:
-    """Return the next batch with something to write, and those before it that have nothing."""
-    there: list[_Load] = []
+def _next_load(loads: Iterator[_Load]) -> tuple[_Load | None, list[_Load]]:
+    """Return the next batch that has bytes to write, and the batches before it that have none."""
+    empty: list[_Load] = []
     for load in loads:
         if load.transfers:
-            return load, there
-        there.append(load)
-    return None, there
+            return load, empty
+        empty.append(load)
+    return None, empty
 
 
 def _finish(disk: Device, load: _Load, record: Callable[[Position], None], after: Position) -> None:
@@ -223,21 +220,22 @@ def _finish(disk: Device, load: _Load, record: Callable[[Position], None], after
 
 
 def bytes_arriving(batch: Batch) -> int:
-    """Return the bytes that reach their new place, without those that are only stashed."""
+    """Return the number of bytes that reach their new place; bytes copied to the stash do not count."""
     return sum(copy.length for copy in batch if not copy.to_stash)
 
 
 # The walk along a plan's steps, forwards and backwards, each step recorded in the journal.
 #
-# The rules of the record stand together here:
+# The rules for records:
 #
-# - forwards, a step is done from the position that names it, and the next position is recorded when it is durable;
-# - backwards, the position that names a step is recorded before the step is undone, so that a change of direction
-#   repeats it from the beginning; only copies are exact, because a batch that is half undone is still at its new place.
+# - forwards, a step begins at the position that names it, and the next position is recorded once the step is durable;
+# - backwards, the position that names a step is recorded before the step is undone, so a change of direction repeats
+#   the step from its beginning. Only copies are recorded by the batch: one that is half undone is still at its new
+#   place.
 
 
 class Kernel(Protocol):
-    """The running kernel's own list of partitions; nothing for an image file."""
+    """The running kernel's list of partitions; for an image file the methods do nothing."""
 
     def forget(self, numbers: tuple[int, ...]) -> None: ...
 
@@ -262,47 +260,47 @@ class Walk:
     def forward(self) -> Iterator[Event]:
         """Walk from the journal's position to the end."""
         position = self.journal.position
-        self.kernel.forget(self._moving())
+        self.kernel.forget(self._moving_numbers())
         for index in range(position.step, len(self.plan.steps)):
             yield StepBegun(index)
             first = position.batch if index == position.step else 0
-            yield from self._do(index, steps.move_step(self.plan.steps[index]), first)
+            yield from self._apply_step(index, steps.move_step(self.plan.steps[index]), first)
             yield StepDone(index)
 
     def back(self) -> Iterator[Event]:
         """Walk from the journal's position to the beginning."""
         position = self.journal.position
-        self.kernel.forget(self._moving())
+        self.kernel.forget(self._moving_numbers())
         for index in range(position.step, index_of(self.plan, ParkEntries) - 1, -1):
             yield StepBegun(index)
             step = self.plan.steps[index]
             if isinstance(step, CopyContent):
                 done = position.batch if index == position.step else None
-                yield from self._uncopy(index, step, done)
+                yield from self._undo_copy(index, step, done)
             elif isinstance(step, RebuildContent) and position == Position(index):
-                pass  # nothing of it was written yet, and another program may have written to it
+                pass  # this step has written nothing yet, and another program may have written there
             else:
                 self.journal.record(Position(index, 0, forward=False))
-                self._undo(steps.move_step(step))
+                self._undo_step(steps.move_step(step))
             yield StepDone(index)
         self.journal.close()
         yield from self._update_kernel(before=True)
 
-    def _do(self, index: int, step: MoveStep, first_batch: int) -> Iterator[Event]:
+    def _apply_step(self, index: int, step: MoveStep, first_batch: int) -> Iterator[Event]:
         contents = self.journal.contents
         match step:
             case ParkEntries():
                 write_table(self.device, self._images(TableState.BEFORE), TableState.PARKED)
             case HoldContent():
-                if self.journal.position.forward:  # what was being put back may be half there
+                if self.journal.position.forward:  # an interrupted rollback may have restored only a part of it
                     found = contents.held[step.partition]
                     check_unchanged(self.device, step.source.start, step.held, found, self.sign)
-                self._clear_target(step)
-                mark(self.device, step.source.start, *self._at_source(step))
+                self._hide_at_target(step)
+                mark(self.device, step.source.start, *self._views_at_source(step))
             case CopyContent():
                 yield from self._copy(index, step, first_batch)
             case ReleaseContent():
-                release(self.device, step.target.start, *self._at_target(step))
+                release(self.device, step.target.start, *self._views_at_target(step))
             case RebuildContent():
                 self._rebuild(index, step)
             case RewriteTable() | ConvertTable():
@@ -317,16 +315,16 @@ class Walk:
                 assert_never(step)
         self.journal.record(Position(index + 1))
 
-    def _undo(self, step: MoveStep) -> None:
+    def _undo_step(self, step: MoveStep) -> None:
         match step:
             case ParkEntries():
                 write_table(self.device, self._images(TableState.BEFORE), TableState.BEFORE)
             case HoldContent():
-                release(self.device, step.source.start, *self._at_source(step))
+                release(self.device, step.source.start, *self._views_at_source(step))
             case ReleaseContent():
-                take_away(self.device, step.target.start, *self._at_target(step))
+                take_away(self.device, step.target.start, *self._views_at_target(step))
             case RebuildContent():
-                put(self.device, step.extent.start, step.held, self._halves(step)[0])
+                put(self.device, step.extent.start, step.held, self._old_and_new_bytes(step)[0])
             case RewriteTable() | ConvertTable():
                 write_table(self.device, self._images(TableState.AFTER), TableState.PARKED)
             case steps.CloseJournal():
@@ -339,81 +337,85 @@ class Walk:
                 assert_never(step)
 
     def _rebuild(self, index: int, step: RebuildContent) -> None:
-        """Write it anew. Its second batch is the writing: before that it must be as the journal holds it."""
-        was, will_be = self._halves(step)
+        """Write the rebuilt content. It is recorded as batch 1 before the first write; until then the place must hold
+        the bytes that the journal has saved.
+        """
+        before, after = self._old_and_new_bytes(step)
         if self.journal.position == Position(index):
-            check_unchanged(self.device, step.extent.start, step.held, was, self.sign)
+            check_unchanged(self.device, step.extent.start, step.held, before, self.sign)
             self.journal.record(Position(index, 1))
-        put(self.device, step.extent.start, step.held, will_be)
+        put(self.device, step.extent.start, step.held, after)
 
-    def _halves(self, step: RebuildContent) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    def _old_and_new_bytes(self, step: RebuildContent) -> tuple[Sequence[bytes], Sequence[bytes]]:
         return rebuilt_halves(step, self.journal.contents.held[step.partition])
 
     def _copy(self, index: int, step: CopyContent, first: int) -> Iterator[Event]:
         done, total = progress(self.journal)
         batches = islice(schedule_of(self.journal, step).batches(), first, None)
         work = ((Position(index, number), batch) for number, batch in enumerate(batches, first + 1))
-        for batch in copy_batches(self._copy_places(step), work, self.journal.record):
+        for batch in copy_batches(self._places_of(step), work, self.journal.record):
             done += bytes_arriving(batch)
             yield Progress(index, done, total)
 
-    def _uncopy(self, index: int, step: CopyContent, done: int | None) -> Iterator[Event]:
-        """Undo the first `done` batches; None: all."""
+    def _undo_copy(self, index: int, step: CopyContent, done: int | None) -> Iterator[Event]:
+        """Undo the first `done` batches of the step; None: all of them."""
         schedule = schedule_of(self.journal, step)
         if done is None:
             done = sum(1 for _ in schedule.batches())
-        left, total = 0, progress(self.journal)[1]
+        undone, total = 0, progress(self.journal)[1]
         work = ((Position(index, number, forward=False), batch) for number, batch in schedule.backwards(done))
-        for batch in copy_batches(self._copy_places(step), work, self.journal.record, back=True):
-            left += bytes_arriving(batch)
-            yield Progress(index, left, total)
+        for batch in copy_batches(self._places_of(step), work, self.journal.record, back=True):
+            undone += bytes_arriving(batch)
+            yield Progress(index, undone, total)
 
     def _images(self, state: TableState) -> TableImages:
-        """Return the images without markers over content: of a whole disk that has no table in `state`."""
+        """Return the table images, without markers over content if it lies on the whole disk in `state`."""
         images = self.journal.contents.images
         return images.beside(state) if images.of_whole_disk else images
 
-    def _copy_places(self, step: CopyContent) -> Places:
+    def _places_of(self, step: CopyContent) -> Places:
         stash = self.place.extent.start + self.place.stash.start
         return Places(self.device, step.source.start, step.target.start, self.journal_on, stash)
 
-    def _at_source(self, step: HoldContent) -> tuple[View, View]:
-        """Return what is held, as read from the old place and from the new one."""
+    def _views_at_source(self, step: HoldContent) -> tuple[View, View]:
+        """Return the saved bytes as views from the old place and from the new one."""
         view = View(step.held, self.journal.contents.held[step.partition], step.source.length, self.sign)
-        return view, replace(view, base=self._ends(step.partition)[1].start - step.source.start)
+        return view, replace(view, base=self._both_places(step.partition)[1].start - step.source.start)
 
-    def _at_target(self, step: ReleaseContent) -> tuple[View, View]:
+    def _views_at_target(self, step: ReleaseContent) -> tuple[View, View]:
         content = patched(step.held, self.journal.contents.held[step.partition], step.patches)
         view = View(step.held, content, step.target.length, self.sign)
-        return view, replace(view, base=self._ends(step.partition)[0].start - step.target.start)
+        return view, replace(view, base=self._both_places(step.partition)[0].start - step.target.start)
 
-    def _clear_target(self, step: HoldContent) -> None:
-        """Clear the new place where it is free: other content there belongs to a partition, and goes with it."""
+    def _hide_at_target(self, step: HoldContent) -> None:
+        """Hide what is recognised at the new place in free space; other content there belongs to a partition and moves
+        with it.
+        """
         images = self.journal.contents.images
         occupied = [place.before for place in self.plan.places if place.before]
         occupied += [Extent(sectors.at, len(sectors.data)) for sectors in images.sectors]
         if self.place.file is None:
             occupied.append(self.place.extent)
-        clear_free(self.device, self._ends(step.partition)[1].start, self._at_source(step)[0], occupied)
+        clear_free(self.device, self._both_places(step.partition)[1].start, self._views_at_source(step)[0], occupied)
 
-    def _ends(self, partition: int) -> tuple[Extent, Extent]:
-        of_it = [step for step in self.plan.steps if isinstance(step, HoldContent | ReleaseContent)]
-        old = next(step.source for step in of_it if isinstance(step, HoldContent) and step.partition == partition)
+    def _both_places(self, partition: int) -> tuple[Extent, Extent]:
+        ends = [step for step in self.plan.steps if isinstance(step, HoldContent | ReleaseContent)]
+        old = next(step.source for step in ends if isinstance(step, HoldContent) and step.partition == partition)
         return old, next(
-            step.target for step in of_it if isinstance(step, ReleaseContent) and step.partition == partition
+            step.target for step in ends if isinstance(step, ReleaseContent) and step.partition == partition
         )
 
-    def _moving(self) -> tuple[int, ...]:
+    def _moving_numbers(self) -> tuple[int, ...]:
         return next(step.partitions for step in self.plan.steps if isinstance(step, ParkEntries))
 
     def _update_kernel(self, *, before: bool) -> Iterator[Event]:
-        """Update the kernel. The disk is done and its journal closed, so a kernel that refuses is not a reason
-        to stop.
+        """Update the kernel's partitions. The disk is finished and its journal closed, so a kernel that refuses does
+        not stop the work.
         """
         conversion = conversion_of(self.plan)
         sizes = (self.plan.disk.sector_size,) if before else conversion.sector_sizes if conversion else ()
         if conversion and self.device.sector_size not in sizes:
-            return  # no table for this kernel
+            return  # the disk has no table for sectors of this size
         try:
             entries = self._entries(before=before)
             if conversion or self.journal.contents.images.of_whole_disk:
@@ -425,8 +427,10 @@ class Walk:
             yield KernelBehind(f"the disk is done; only the running kernel does not show its partitions yet: {why}")
 
     def _entries(self, *, before: bool) -> tuple[tuple[int, Extent], ...]:
-        """Return the partitions that the kernel forgot. A container is none: it shows its first sectors, which stay."""
-        moving = self._moving()
+        """Return the partitions that the kernel forgot. A container is not among them: the kernel shows its first
+        sectors, which stay.
+        """
+        moving = self._moving_numbers()
         places = (place for place in self.plan.places if place.number in moving)
         return tuple((place.number, (before and place.before) or place.after) for place in places)
 
@@ -436,7 +440,7 @@ def schedule_of(journal: Journal, step: CopyContent) -> Schedule:
 
 
 def progress(journal: Journal) -> tuple[int, int]:
-    """Return the bytes at their new place, and the bytes in all."""
+    """Return the number of bytes at their new place, and the number of all bytes to copy."""
     done = total = 0
     for index, step in enumerate(journal.contents.plan.steps):
         if not isinstance(step, CopyContent):

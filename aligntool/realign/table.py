@@ -1,4 +1,4 @@
-"""Build the partition tables of a move, before, in flight and after, as MBR or GPT, and write them in a safe order."""
+"""Build the partition tables of a move (before it, in flight, after it), MBR or GPT, and write them in a safe order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.steps import EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
 
-# What must be true of a table and of the changes to it, whichever kind of table it is.
+# Conditions on a table and on the changes to it, for every kind of table.
 
 _ANEW = "make the plan anew: aligntool plan realign DISK -o plan.json"
 
@@ -37,14 +37,14 @@ def check_before(found: Mapping[int, Extent], changes: Mapping[int, EntryChange]
 
 
 def check_parked(park: ParkEntries, moving: Set[int]) -> None:
-    """Raise Refused unless everything that moves is hidden. `moving`: the entries that must be hidden."""
-    open_to_all = sorted(moving - set(park.parked))
-    if open_to_all:
-        raise refused(f"the plan moves partition {open_to_all[0]} and does not park its entry")
+    """Raise Refused unless the plan parks every entry of `moving`, which must be hidden in flight."""
+    unparked = sorted(moving - set(park.parked))
+    if unparked:
+        raise refused(f"the plan moves partition {unparked[0]} and does not park its entry")
 
 
 def check_after(after: Mapping[int, Extent], changed: Set[int], *, room: Extent, sector_size: int) -> None:
-    """Raise Refused unless the changed ones are whole sectors in `room`, on no other partition."""
+    """Raise Refused unless each changed partition has whole sectors, lies in `room` and overlaps no other partition."""
     for number in changed:
         place = after[number]
         if place.start % sector_size or place.length % sector_size or place.length <= 0:
@@ -60,12 +60,12 @@ def where(extent: Extent | None) -> str:
     return "not there" if extent is None else f"at bytes {extent.start} to {extent.end - 1}"
 
 
-# The chain of EBRs of an extended partition, read strictly and built anew.
+# The chain of EBRs of an extended partition, read strictly and rebuilt.
 #
 # A logical partition's start counts from its own EBR, a link from the start of the container (parse_extended()
-# in the kernel's block/partitions/msdos.c). Linux numbers them in the order of the chain, so that order is
-# kept. What the kernel would follow and no tool makes (links outside the container, entries three and four) is
-# refused.
+# in the kernel's block/partitions/msdos.c). Linux numbers logical partitions in the order of the chain, so the order
+# is kept. Chains that the kernel would follow but no tool creates (links outside the container, entries three and
+# four) are refused.
 
 _MOST_EBRS = 512
 
@@ -73,23 +73,23 @@ _MOST_EBRS = 512
 @dataclass(frozen=True, slots=True)
 class Logical:
     number: int
-    at: int  # byte of its EBR
-    sector: bytes  # that EBR
+    at: int  # offset of its EBR
+    sector: bytes  # the EBR
     extent: Extent
-    link: MbrEntry  # the entry that leads to this EBR; NO_ENTRY for the first of the chain
+    link: MbrEntry  # the entry that links to this EBR; NO_ENTRY for the first of the chain
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
     slot: int  # number of the container
     container: Extent
-    sectors: Mapping[int, bytes]  # every EBR by its byte, those without a partition too
+    sectors: Mapping[int, bytes]  # every EBR by its offset, also EBRs without a partition
     logicals: tuple[Logical, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A logical partition in the new chain."""
+    """The place of a logical partition and its EBR in the new chain."""
 
     logical: Logical
     at: int
@@ -99,7 +99,7 @@ class _Place:
 def read_chain(
     device: Device, slot: int, container: Extent, first_number: int, sector_size: int | None = None
 ) -> Chain:
-    """Return the chain. `sector_size`: of the table. Raises Refused for one that cannot be rebuilt, OSError where it is
+    """Return the chain. `sector_size`: of the table. Raises Refused if the chain cannot be rebuilt, OSError if it is
     unreadable.
     """
     sectors: dict[int, bytes] = {}
@@ -112,7 +112,7 @@ def read_chain(
         if at in sectors or len(sectors) >= _MOST_EBRS:
             raise unsound(f"the chain of EBRs in partition {slot} has no end")
         sectors[at] = read_bytes(device, at, size) or b""
-        data, following = _entries(sectors[at], slot, at)
+        data, following = _partition_and_link(sectors[at], slot, at)
         if data.sectors:
             extent = Extent(at + data.start * size, data.sectors * size)
             number = first_number + len(logicals)
@@ -124,8 +124,8 @@ def read_chain(
         at, link = container.start + following.start * size, following
 
 
-def _entries(sector: bytes, slot: int, at: int) -> tuple[MbrEntry, MbrEntry]:
-    """Return the partition and the link; raises Refused for anything else."""
+def _partition_and_link(sector: bytes, slot: int, at: int) -> tuple[MbrEntry, MbrEntry]:
+    """Return the entries of the partition and of the link. Raises Refused if the EBR has anything else."""
     entries = entries_of(sector)
     if entries is None:
         raise unsound(f"the EBR at byte {at}, in partition {slot}, does not end in 55 AA")
@@ -139,38 +139,39 @@ def _entries(sector: bytes, slot: int, at: int) -> tuple[MbrEntry, MbrEntry]:
 def new_chain(
     chain: Chain, changes: Mapping[int, EntryChange], sector_size: int, geometry: Geometry, new_size: int = 0
 ) -> Iterator[Sectors]:
-    """Yield the EBRs after the move, in the order of the chain. `new_size`: of the sectors of a table for others.
+    """Yield the EBRs after the move, in the order of the chain. `new_size`: the sector size of the new table, if it
+    differs from that of the old one.
 
-    What else stands in the EBR of a logical partition (labels of boot managers) goes with it. An EBR without a
-    partition is left out. Raises Refused where the plan puts an EBR that cannot be there.
+    Other content of the EBR of a logical partition (labels of boot managers) moves with it. An EBR without a partition
+    is omitted. Raises Refused if the plan has an EBR at an impossible place.
     """
     change = changes.get(chain.slot)
     container = change.after if change else chain.container
-    places = [_place(logical, changes.get(logical.number)) for logical in chain.logicals]
+    places = [_new_place(logical, changes.get(logical.number)) for logical in chain.logicals]
     _check_places(places, container, chain.slot, new_size or sector_size)
     for place, following in zip_longest(places, places[1:]):
         logical = place.logical
-        data, link = _entries(logical.sector, chain.slot, logical.at)
+        data, link = _partition_and_link(logical.sector, chain.slot, logical.at)
         data = moved_entry(
             data, logical.extent, place.extent,
             counted_from=place.at, sector_size=sector_size, new_size=new_size, geometry=geometry,
         )  # fmt: skip
         if following is not None:
             link = moved_entry(
-                following.logical.link, _linked(following.logical), _linked(following),
+                following.logical.link, _linked_extent(following.logical), _linked_extent(following),
                 counted_from=container.start, sector_size=sector_size, new_size=new_size, geometry=geometry,
             )  # fmt: skip
         elif link.sectors:
-            link = NO_ENTRY  # it led to EBRs without a partition
+            link = NO_ENTRY  # the old link led to EBRs without a partition
         yield Sectors(place.at, with_entries(logical.sector, {1: data, 2: link}))
 
 
-def _linked(place: Logical | _Place) -> Extent:
-    """Return what a link names: from the EBR to the end of its partition."""
+def _linked_extent(place: Logical | _Place) -> Extent:
+    """Return the extent that a link states: from the EBR to the end of its partition."""
     return Extent(place.at, place.extent.end - place.at)
 
 
-def _place(logical: Logical, change: EntryChange | None) -> _Place:
+def _new_place(logical: Logical, change: EntryChange | None) -> _Place:
     if change is None:
         return _Place(logical, logical.at, logical.extent)
     if change.record_before not in (None, logical.at):
@@ -181,7 +182,7 @@ def _place(logical: Logical, change: EntryChange | None) -> _Place:
 
 
 def _check_places(places: list[_Place], container: Extent, slot: int, sector_size: int) -> None:
-    """Raise Refused unless Linux reads the chain as planned, and no part of it is on another partition."""
+    """Raise Refused unless Linux reads the chain as planned and no EBR overlaps a partition."""
     if places and places[0].at != container.start:
         raise refused(f"the first EBR of partition {slot} would not be at its start, byte {container.start}")
     records = [Extent(place.at, sector_size) for place in places]
@@ -197,48 +198,48 @@ def _check_places(places: list[_Place], container: Extent, slot: int, sector_siz
         raise refused(f"two EBRs of partition {slot} would be at one place")
 
 
-# The three tables of a move, which of them a disk has, and how to get from one to the next.
+# The three tables of a move, which of them a disk has, and the writes that lead from one to the next.
 #
-# A GPT is written copy by copy, the backup first. While the backup is written the primary is whole and old;
-# while the primary is written the backup is whole and new. An MBR is one sector. The EBRs are written before
-# it, while it hides the container that they belong to.
+# A GPT is written copy by copy, the backup first. While the backup is written, the primary is whole and old;
+# while the primary is written, the backup is whole and new. An MBR is one sector. The EBRs are written before
+# it, while the old MBR still hides their container.
 
 
 class TableState(StrEnum):
     BEFORE = "before"
     PARKED = "parked"
     AFTER = "after"
-    OTHER = "other"  # none of the three: somebody else has changed the table
+    OTHER = "other"  # none of the three: another program has changed the table
 
 
 @dataclass(frozen=True, slots=True)
 class TableImages:
-    """Whole sectors of a table. The last group of each is the one that counts: the GPT's primary copy, or the MBR."""
+    """The sectors of the three tables. The last group of each decides what is read: the primary GPT, or the MBR."""
 
     before: Writing
     parked: Writing
     after: Writing
 
     def of(self, state: TableState) -> Writing:
-        """Return the image of a state; OTHER has none."""
+        """Return the image of a state. Raises KeyError for OTHER, which has none."""
         return {TableState.BEFORE: self.before, TableState.PARKED: self.parked, TableState.AFTER: self.after}[state]
 
     @property
     def sectors(self) -> Iterator[Sectors]:
-        """Yield the sectors of all three."""
+        """Yield the sectors of all three tables."""
         return chain.from_iterable(chain(self.before, self.parked, self.after))
 
     def has_table(self, state: TableState) -> bool:
-        """Return whether sector 0 is a part of the image of a state."""
+        """Return whether the image of a state includes sector 0."""
         return any(sectors.at == 0 for sectors in all_sectors(self.of(state)))
 
     @property
     def of_whole_disk(self) -> bool:
-        """Return whether there is a table only before, or only after: realign/whole_disk.py."""
+        """Return whether the disk has a table only before or only after the move: realign/whole_disk.py."""
         return self.has_table(TableState.BEFORE) != self.has_table(TableState.AFTER)
 
     def beside(self, state: TableState) -> "TableImages":
-        """Return the images for a disk whose start has content, where `state` has no table there."""
+        """Return the images for a disk with content at its start, if the table of `state` does not include sector 0."""
         return self if self.has_table(state) else replace(self, parked=self.parked[:1])
 
 
@@ -246,58 +247,59 @@ _KNOWN = (TableState.PARKED, TableState.BEFORE, TableState.AFTER)
 
 
 def table_state(device: Device, images: TableImages) -> TableState:
-    """Return what a reader of the disk sees now: the GPT's primary copy where it is valid, otherwise its backup; or the
-    MBR.
+    """Return which table a reader of the disk sees now: the GPT's primary copy if it is valid, otherwise its backup; or
+    the MBR.
 
-    Raises OSError where the table cannot be read.
+    Raises OSError if the table is unreadable.
     """
     last_group = images.parked[-1]
-    if images.of_whole_disk:  # a state with a table is known by its sector 0, the others by the end of the disk
+    if images.of_whole_disk:  # a state with a table is recognised by its sector 0, the others by the end of the disk
         states = sorted(_KNOWN, key=lambda state: images.of(state)[-1][-1].at != 0)
-        return next((state for state in states if _holds(device, images.of(state)[-1])), TableState.OTHER)
+        return next((state for state in states if _matches(device, images.of(state)[-1])), TableState.OTHER)
     if any(sectors.at == 0 for sectors in last_group):
         return _state_of_mbr(device, images)
     sector_size = min(sectors.at for sectors in last_group)  # the primary header is sector 1
-    found = _first_held(device, images, group=-1)
+    found = _first_matching(device, images, group=-1)
     if found is TableState.OTHER:
         primary = read_copy(device, 1, sector_size)
         if primary is None or not primary.sound:
-            found = _first_held(device, images, group=0)
+            found = _first_matching(device, images, group=0)
     return found
 
 
 def way_to(device: Device, images: TableImages, goal: TableState) -> Writing:
-    """Return the groups that bring the table from the state after a cut to `goal`, readable at every moment.
+    """Return the groups to write, in order, to bring the table from its state after a cut to `goal`, readable at every
+    moment.
 
-    The group that counts is written anew as it is now, for it may be torn: a GPT whose primary copy is torn must not
-    have its backup touched. Raises Stopped when the disk has another table, or one that is not a neighbour of `goal`
-    (PARKED lies between the other two).
+    First the group that decides what is read is rewritten in its present state, because it may be torn: while the
+    primary copy of a GPT is torn, its backup must not be touched. Raises Stopped if the disk has another table, or one
+    that is not a neighbour of `goal` (PARKED lies between the other two).
     """
-    now = table_state(device, images)
-    if now is TableState.OTHER:
+    state = table_state(device, images)
+    if state is TableState.OTHER:
         raise Stopped("the partition table was changed by another program since the move began")
-    if now is not goal and TableState.PARKED not in (now, goal):
-        raise Stopped(f"the partition table is the one {now} the move, and cannot become the one {goal} it")
-    return (images.of(now)[-1], *images.of(goal))
+    if state is not goal and TableState.PARKED not in (state, goal):
+        raise Stopped(f"the partition table is the one {state} the move, and cannot become the one {goal} it")
+    return (images.of(state)[-1], *images.of(goal))
 
 
 def _state_of_mbr(device: Device, images: TableImages) -> TableState:
-    """Return the state. In flight the EBRs are hidden and may be anything; otherwise they are a part of the table."""
-    whole = (state for state in _KNOWN if all(_holds(device, group) for group in images.of(state)))
+    """Return the state of an MBR. In flight its EBRs are hidden and may hold any bytes; otherwise they must match."""
+    whole = (state for state in _KNOWN if all(_matches(device, group) for group in images.of(state)))
     return next(whole, TableState.OTHER)
 
 
-def _first_held(device: Device, images: TableImages, *, group: int) -> TableState:
-    return next((state for state in _KNOWN if _holds(device, images.of(state)[group])), TableState.OTHER)
+def _first_matching(device: Device, images: TableImages, *, group: int) -> TableState:
+    return next((state for state in _KNOWN if _matches(device, images.of(state)[group])), TableState.OTHER)
 
 
-def _holds(device: Device, group: Sequence[Sectors]) -> bool:
+def _matches(device: Device, group: Sequence[Sectors]) -> bool:
     return all(bytes(device.read(sectors.at, len(sectors.data))) == sectors.data for sectors in group)
 
 
-# The MBR of a move: sector 0 before, in flight and after, and the EBRs where logical partitions move.
+# The MBR of a move: sector 0 before, in flight and after, and the EBRs if logical partitions move.
 #
-# Boot code, disk signature and every entry that no change names stay as they are.
+# Boot code, disk signature and every entry without a change are kept.
 
 _FIRST_LOGICAL = 5
 
@@ -309,7 +311,7 @@ class Mbr:
     """An MBR that can be rebuilt."""
 
     sector: bytes
-    entries: Mapping[int, MbrEntry]  # by number; those with a length, as Linux counts them
+    entries: Mapping[int, MbrEntry]  # by number; entries with a length, as Linux counts them
     chains: tuple[Chain, ...]
 
     @property
@@ -318,13 +320,13 @@ class Mbr:
 
     @property
     def primaries(self) -> dict[int, Extent]:
-        """Return the primary entries, containers too."""
+        """Return the extents of the primary entries, including containers."""
         size = self.sector_size
         return {number: entry.extent(size) for number, entry in self.entries.items()}
 
     @property
     def logicals(self) -> dict[int, Extent]:
-        return {one.number: one.extent for chain in self.chains for one in chain.logicals}
+        return {logical.number: logical.extent for chain in self.chains for logical in chain.logicals}
 
     @property
     def geometry(self) -> Geometry:
@@ -334,11 +336,11 @@ class Mbr:
 
 
 def mbr_images(device: Device, park: ParkEntries, rewrite: RewriteTable, *, journal_at: int | None) -> TableImages:
-    """Return the images of an MBR, like `table_images`."""
+    """Return the images of an MBR; see `table_images`."""
     changes = {change.number: change for change in rewrite.changes}
     mbr = sound_mbr(device, with_chains=any(number >= _FIRST_LOGICAL for number in changes))
     check_before(mbr.primaries | mbr.logicals, changes)
-    _check(mbr, park, changes, device.size)
+    _check_mbr(mbr, park, changes, device.size)
     unknown = sorted(set(park.parked) - set(mbr.entries))
     if unknown:
         raise refused(f"the plan parks entry {unknown[0]}, which the MBR does not have")
@@ -347,7 +349,7 @@ def mbr_images(device: Device, park: ParkEntries, rewrite: RewriteTable, *, jour
     for number, entry in mbr.entries.items():
         if change := changes.get(number):
             moved[number] = moved_entry(entry, change.before, change.after, sector_size=size, geometry=geometry)
-    chains = [chain for chain in mbr.chains if any(one.number in changes for one in chain.logicals)]
+    chains = [chain for chain in mbr.chains if any(logical.number in changes for logical in chain.logicals)]
     old_ebrs = tuple(Sectors(at, sector) for chain in chains for at, sector in chain.sectors.items())
     new_ebrs = tuple(ebr for chain in chains for ebr in new_chain(chain, changes, mbr.sector_size, geometry))
     return TableImages(
@@ -358,11 +360,9 @@ def mbr_images(device: Device, park: ParkEntries, rewrite: RewriteTable, *, jour
 
 
 def is_readable(device: Device) -> bool:
-    """Return whether any program would read a table there: one copy of a GPT, or an MBR with its chains of EBRs.
+    """Return whether a program would read a table on the disk: one copy of a GPT, or an MBR with its chains of EBRs.
 
-    A protective MBR is none by itself, unless it lists another partition, too.
-
-    Raises OSError.
+    A protective MBR alone is not a table, unless it also lists another partition. Raises OSError.
     """
     if any(copy.sound for copy in copies_of(device)):
         return True
@@ -377,15 +377,13 @@ def is_readable(device: Device) -> bool:
 
 
 def mbr_writing(ebrs: tuple[Sectors, ...], sector: bytes) -> Writing:
-    """Return the groups: the EBRs, then sector 0, which hides them before."""
+    """Return the groups to write: the EBRs, then sector 0, which hides them until it is written."""
     last = (Sectors(0, sector),)
     return (ebrs, last) if ebrs else (last,)
 
 
 def sound_mbr(device: Device, *, with_chains: bool, sector_size: int | None = None) -> Mbr:
-    """Return the MBR. `sector_size`: of the table. Raises Refused for one that cannot be rebuilt, OSError where it is
-    unreadable.
-    """
+    """Return the MBR. `sector_size`: of the table. Raises Refused if it cannot be rebuilt, OSError if unreadable."""
     size = sector_size or device.sector_size
     sector = read_bytes(device, 0, size) or b""
     found = entries_of(sector)
@@ -403,27 +401,27 @@ def sound_mbr(device: Device, *, with_chains: bool, sector_size: int | None = No
     return Mbr(sector, entries, tuple(chains))
 
 
-def _check(mbr: Mbr, park: ParkEntries, changes: Changes, disk_size: int) -> None:
-    """Raise Refused unless everything that moves is hidden and finds its place."""
+def _check_mbr(mbr: Mbr, park: ParkEntries, changes: Changes, disk_size: int) -> None:
+    """Raise Refused unless every partition that moves is parked and its new place is free."""
     moving = {number for number, change in changes.items() if change.before != change.after}
-    container_of = {one.number: chain.slot for chain in mbr.chains for one in chain.logicals}
+    container_of = {logical.number: chain.slot for chain in mbr.chains for logical in chain.logicals}
     check_parked(park, {container_of.get(number, number) for number in moving})
     size = mbr.sector_size
     room = Extent(size, min(disk_size, mbrs.MOST_SECTORS * size) - size)
     after = {number: change.after for number, change in changes.items()}
     primaries = {number: after.get(number, extent) for number, extent in mbr.primaries.items()}
-    holding = primaries | {number: after.get(number, extent) for number, extent in mbr.logicals.items()}
+    partitions = primaries | {number: after.get(number, extent) for number, extent in mbr.logicals.items()}
     for number, entry in mbr.entries.items():
         if entry.is_extended:
             if primaries[number].start != mbr.primaries[number].start:
                 raise refused(f"extended partition {number} would begin elsewhere; it may only become longer")
-            del holding[number]
+            del partitions[number]
     check_after(primaries, moving & set(primaries), room=room, sector_size=size)
-    check_after(holding, moving & set(holding), room=room, sector_size=size)
+    check_after(partitions, moving & set(partitions), room=room, sector_size=size)
 
 
-# The GPT of a move: both copies before, in flight and after. What no change names stays as it is, to the bit:
-# the protective MBR is not even a part of the images.
+# The GPT of a move: both copies before, in flight and after. Everything without a change is kept to the bit;
+# the protective MBR is not even in the images.
 
 _PRIMARY_LBA = 1
 
@@ -431,7 +429,7 @@ _PRIMARY_LBA = 1
 def gpt_images(
     device: Device, park: ParkEntries, rewrite: RewriteTable, *, journal_at: int | None, journal_id: bytes
 ) -> TableImages:
-    """Return the images of a GPT, like `table_images`."""
+    """Return the images of a GPT; see `table_images`."""
     pair = sound_pair(device)
     sector_size = device.sector_size
     old = {entry.number: entry for entry in pair[0].used_entries()}
@@ -460,7 +458,7 @@ def _backup_first(pair: Iterable[GptCopy]) -> Writing:
 
 
 def sound_pair(device: Device, sector_size: int | None = None) -> tuple[GptCopy, GptCopy]:
-    """Return both copies, whole and equal; raises Refused otherwise. `sector_size`: of the table."""
+    """Return both copies of the GPT. `sector_size`: of the table. Raises Refused unless they are valid and agree."""
     sector_size = sector_size or device.sector_size
     _check_protective(entries_of(read_bytes(device, 0, sector_size) or b""))
     primary = read_copy(device, _PRIMARY_LBA, sector_size)
@@ -474,7 +472,7 @@ def sound_pair(device: Device, sector_size: int | None = None) -> tuple[GptCopy,
     places = [Extent(0, sector_size), primary.usable]
     for copy in (primary, backup):
         places += [copy.header_extent, copy.entries_extent]
-    if any(one.overlaps(other) for one, other in combinations(places, 2)):
+    if any(place.overlaps(other) for place, other in combinations(places, 2)):
         raise unsound("the GPT lies on itself, or where partitions may lie")
     return primary, backup
 
@@ -488,8 +486,8 @@ def _agree(primary: GptCopy, backup: GptCopy) -> bool:
 
 
 def _check_protective(entries: tuple[MbrEntry, ...] | None) -> None:
-    """Raise Refused for an MBR without a 0xEE entry, which a GPT needs, or with another one: a hybrid MBR would become
-    stale.
+    """Raise Refused if the MBR lacks the 0xEE entry that a GPT requires, or has another entry: a hybrid MBR would
+    become stale.
     """
     used = [entry for entry in entries or () if entry.sectors or entry.code]
     if all(entry.code != GPT_PROTECTIVE for entry in used):
@@ -501,11 +499,11 @@ def _check_protective(entries: tuple[MbrEntry, ...] | None) -> None:
 def table_images(
     device: Device, park: ParkEntries, rewrite: RewriteTable, *, journal_at: int | None, journal_id: bytes
 ) -> TableImages:
-    """Return the three tables. `journal_at` is a byte of the disk, None where the journal is elsewhere; `journal_id`
-    has 16 bytes. Writes nothing.
+    """Return the three tables. Writes nothing. `journal_at`: a byte of the disk, or None if the journal is in a file
+    elsewhere; `journal_id`: 16 bytes.
 
-    Raises Refused when the table on the device is not the one that the changes begin with, when it is not sound, or
-    when what would come out is not. Raises OSError where it cannot be read.
+    Raises Refused if the table on the device is not the one that the changes start from, or if it or the new table is
+    not sound. Raises OSError if it is unreadable.
     """
     match rewrite.label:
         case "gpt":
@@ -516,13 +514,13 @@ def table_images(
             raise Refused(f"partitions of a {label} table are not moved; only those of GPT and MBR are")
 
 
-# What another table leaves beside the one that is written over it.
+# Remains of another program's table that must be removed before the journal's table is written.
 
 CHS_FIRST, CHS_BEYOND = b"\x00\x02\x00", b"\xff\xff\xff"  # UEFI specification 2.10, table 5-4
 
 
 def leftovers(device: Device, images: TableImages) -> Writing:
-    """Return what has to be written before the table: headers of other GPTs erased, a protective MBR added."""
+    """Return the groups to write before the table: zeros over the headers of other GPTs, and a protective MBR."""
     own = {sectors.at for group in images.parked for sectors in group}
     foreign = {copy.header_extent.start: len(copy.sector) for copy in copies_of(device)}
     erased = tuple(Sectors(at, bytes(length)) for at, length in foreign.items() if at not in own)
@@ -530,8 +528,8 @@ def leftovers(device: Device, images: TableImages) -> Writing:
 
 
 def is_shown(device: Device, images: TableImages) -> bool | None:
-    """Return whether sector 0 lets a reader see the table of a move: False for an MBR of another program in front of a
-    GPT, None where there is no MBR at all.
+    """Return whether sector 0 lets a reader see the table of a move: False if another program's MBR stands before the
+    GPT, None if there is no MBR.
     """
     if any(sectors.at == 0 for group in images.parked for sectors in group):
         return True
@@ -540,29 +538,29 @@ def is_shown(device: Device, images: TableImages) -> bool | None:
 
 
 def protective(device: Device, images: TableImages) -> Writing:
-    """Return the protective MBR where the table is a GPT and has none. Boot code stays."""
+    """Return the protective MBR to write, if the table is a GPT and has none. Boot code is kept."""
     if any(sectors.at == 0 for group in images.parked for sectors in group):
         return ()
     sector = bytes(device.read(0, device.sector_size))
     if any(entry.code == GPT_PROTECTIVE for entry in entries_of(sector) or ()):
         return ()
     count = min(device.size // device.sector_size - 1, 2**32 - 1)
-    whole = MbrEntry(0, CHS_FIRST, GPT_PROTECTIVE, CHS_BEYOND, 1, count)
-    made = with_entries(sector, {1: whole, 2: NO_ENTRY, 3: NO_ENTRY, 4: NO_ENTRY})
-    return ((Sectors(0, made),),)
+    covering = MbrEntry(0, CHS_FIRST, GPT_PROTECTIVE, CHS_BEYOND, 1, count)
+    new_sector = with_entries(sector, {1: covering, 2: NO_ENTRY, 3: NO_ENTRY, 4: NO_ENTRY})
+    return ((Sectors(0, new_sector),),)
 
 
-# Partition tables onto the disk, in the order that is the argument for their safety.
+# Writing partition tables. Their safety rests on the order of the writes.
 
 
 def write_table(device: Device, images: TableImages, goal: TableState, *, first: Writing | None = None) -> None:
-    """Write `goal` from the state after a cut: group by group, each durable and read back before the next begins.
+    """Write the table `goal`, whatever state a cut left: group by group, each durable and read back before the next.
 
-    `first`: groups to write before it, over any other table. Raises Stopped when what is read back differs, or, without
-    them, when the table is another program's.
+    `first`: groups to write before it; with them, any other table is overwritten. Raises Stopped if a group reads back
+    differently, or, if `first` is None, if the table is another program's.
     """
-    anew = first is not None or _torn(device, images)
-    writing = (*(first or ()), *(images.of(goal) if anew else way_to(device, images, goal)))
+    is_rewrite = first is not None or _is_torn(device, images)
+    writing = (*(first or ()), *(images.of(goal) if is_rewrite else way_to(device, images, goal)))
     for group in writing:
         for sectors in group:
             device.write(sectors.at, sectors.data)
@@ -573,15 +571,15 @@ def write_table(device: Device, images: TableImages, goal: TableState, *, first:
                               hint="the disk is failing; aligntool resume DISK writes it again")  # fmt: skip
 
 
-def _torn(device: Device, images: TableImages) -> bool:
+def _is_torn(device: Device, images: TableImages) -> bool:
     return table_state(device, images) is TableState.OTHER and is_ours(device, images)
 
 
 def is_ours(device: Device, images: TableImages) -> bool:
-    """Return whether every byte of the table's own sectors is that of one of its three states: a torn mix, and not
+    """Return whether every byte of the table's sectors is that of one of its three states: a torn mix of them, and not
     another program's table.
 
-    EBRs do not count: in flight, their sectors may lie under data.
+    EBRs are not compared: in flight, their sectors may hold data.
     """
     states: dict[int, list[bytes]] = {}
     for sectors in images.sectors:
@@ -589,7 +587,7 @@ def is_ours(device: Device, images: TableImages) -> bool:
     for sectors in all_sectors(images.parked):
         found = bytes(device.read(sectors.at, len(sectors.data)))
         known = states[sectors.at]
-        if found not in known and not all(byte in set(those) for byte, *those in zip(found, *known, strict=True)):
+        if found not in known and not all(byte in set(own) for byte, *own in zip(found, *known, strict=True)):
             return False
     return True
 

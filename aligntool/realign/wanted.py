@@ -1,4 +1,4 @@
-"""Decide which partitions a request names, which shrink, and which warnings apply."""
+"""Decide which partitions must, may or cannot move, which file system is shrunk, and which warnings and notes apply."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,12 +16,10 @@ from aligntool.realign.refusals import SHUT_DOWN, content_reasons, partition_rea
 from aligntool.realign.search import Found, Patching, named_patches
 from aligntool.units import KIB, MIB, align_down, align_up, format_about, format_size, off_by
 
-# Which file system to shrink, and by how little, so that everything fits.
+# Which file system to shrink, and by how little, so that everything fits. Only shrinking changes more than positions.
 #
-# Shrinking is the one thing here that changes more than places.
-#
-# The last file system that can be shrunk is tried first: what lies behind it moves least. ext2, ext3 and ext4
-# are shrunk by resize2fs, NTFS by ntfsresize, btrfs by `btrfs filesystem resize`. XFS cannot be shrunk
+# The last file system on the disk that can be shrunk is tried first, as the fewest bytes behind it have to move. ext2,
+# ext3 and ext4 are shrunk by resize2fs, NTFS by ntfsresize, btrfs by `btrfs filesystem resize`. XFS cannot be shrunk
 # (xfs_growfs(8)).
 
 SHRINKABLE = ("ext2", "ext3", "ext4", "ntfs", "btrfs")
@@ -31,10 +29,10 @@ _LEAST = {"btrfs": 256 * MIB}  # btrfs_ioctl_resize() in the kernel's fs/btrfs/i
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """A partition whose file system is shrunk first."""
+    """A partition whose file system is shrunk before the move."""
 
     kind: str
-    length: int  # bytes that the partition has afterwards
+    length: int  # bytes of the partition afterwards
 
 
 Uses = Mapping[int, Used]
@@ -44,7 +42,7 @@ Fits = Callable[[Shrinks], Found | None]
 
 
 def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[Found, dict[int, Shrunk]] | None:
-    """Return the first file system, from the end of the disk, that can give enough; by the least number of MiB."""
+    """Return the places after shrinking the last file system that can make enough room, by as few MiB as possible."""
     for part in shrinkable(disk):
         most = most_shrinkable(part, used)
         if most < MIB or _try(part, most, fits) is None:
@@ -63,32 +61,32 @@ def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[Found, dict[i
 
 
 def what_would_help(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[str, str]:
-    """Return the end of a sentence, and the next command; both empty when nothing would help."""
+    """Return the end of a sentence and the next command; both empty if nothing would help."""
     if shrink:
         kinds = {kind_of(part) for part in disk.partitions if part.role is not Role.EXTENDED}
         only = " (XFS cannot be shrunk)" if "xfs" in kinds else ""
         return f"; no file system here can be shrunk by as much as that takes{only}", ""
-    shorter = room_by_shrinking(disk, used, fits)
-    if shorter is None:
+    room = room_by_shrinking(disk, used, fits)
+    if room is None:
         return "", ""
-    number, one = next(iter(shorter[1].items()))
-    by = next(part.extent.length for part in disk.partitions if part.number == number) - one.length
-    said = f"; it would fit if the {one.kind} on partition {number} were shrunk by {format_size(by)}"
-    return said, next_command(disk, "realign", "--shrink")
+    number, shrunk = next(iter(room[1].items()))
+    by = next(part.extent.length for part in disk.partitions if part.number == number) - shrunk.length
+    text = f"; it would fit if the {shrunk.kind} on partition {number} were shrunk by {format_size(by)}"
+    return text, next_command(disk, "realign", "--shrink")
 
 
 def attention_to_shrunk(shrunk: Shrinks) -> Iterator[str]:
-    """Yield what remains to do: ntfsresize sets the dirty flag, with which ntfs_fill_super() (Linux, fs/ntfs3/super.c)
-    requires `force`.
+    """Yield what remains to do after a shrink: ntfsresize sets the dirty flag, and then ntfs_fill_super() (Linux,
+    fs/ntfs3/super.c) requires `force`.
     """
-    for number, one in sorted(shrunk.items()):
-        if one.kind == "ntfs":
+    for number, shrink in sorted(shrunk.items()):
+        if shrink.kind == "ntfs":
             until = "until then Linux' ntfs3 does not mount it writable (ntfs-3g does)"
             yield f"partition {number}: Windows checks an NTFS that was shrunk at its next start; {until}"
 
 
 def shrinkable(disk: Disk) -> tuple[Partition, ...]:
-    """Return them from the end of the disk to its start."""
+    """Return the partitions that can be shrunk, from the end of the disk to its start."""
     found = [part for part in disk.partitions if kind_of(part) in SHRINKABLE]
     against = partition_reasons(disk, found)
     found = [part for part in found if part.role in (Role.PRIMARY, Role.LOGICAL) and not against[part.number]]
@@ -96,9 +94,10 @@ def shrinkable(disk: Disk) -> tuple[Partition, ...]:
 
 
 def most_shrinkable(part: Partition, used: Uses) -> int:
-    """Return the bytes that can be removed: the used part stays, an eighth more and 1 MiB, for tables and fragments.
+    """Return by how many bytes the partition can be shrunk: an eighth of the used bytes and 1 MiB stay free, for tables
+    and fragments.
 
-    Half of it where nobody asked what is used; the file system's own tool refuses when that is too much.
+    If the used bytes were not read, half of the length; the file system's own tool refuses if that is too much.
     """
     stays = used[part.number].bytes if part.number in used else part.extent.length // 2
     stays = max(align_up(stays + stays // 8 + MIB, MIB), _LEAST.get(kind_of(part), 0))
@@ -114,9 +113,8 @@ def _shrunk(part: Partition, by: int) -> Shrunk:
     return Shrunk(kind_of(part), part.extent.length - by)
 
 
-# Which partitions have to move, which may, and which stay: before anybody has looked for room.
-#
-# This is where the user's wish, the verdicts and the exceptions meet.
+# Which partitions must move, which may, and which stay, by the request, the verdicts and the exceptions; independent of
+# the free space.
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,61 +123,61 @@ class Wanted:
 
     start_grids: tuple[StartGrid, ...]  # best first
     must: dict[int, str]  # number -> why it moves
-    may: list[int]  # on the grid, but could make room
+    may: list[int]  # on the grid, but may move to make room
     stays: dict[int, str]  # number -> why it stays
     reasons: list[Refusal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    names: Mapping[int, Names] = field(default_factory=dict)  # starts that files on a partition name
+    names: Mapping[int, Names] = field(default_factory=dict)  # starts recorded in files on a partition
     inside: dict[int, int] = field(default_factory=dict)  # number -> bytes from its start to the data to be aligned
 
     def grids_of(self, number: int) -> tuple[StartGrid, ...]:
-        """Return where this partition may begin: its data are then on the grids of the disk."""
-        return tuple(_before(grid, self.inside.get(number, 0)) for grid in self.start_grids)
+        """Return the grids for the start of this partition that put its data on the grids of the disk."""
+        return tuple(_shifted_down(grid, self.inside.get(number, 0)) for grid in self.start_grids)
 
 
-def _before(grid: StartGrid, distance: int) -> StartGrid:
+def _shifted_down(grid: StartGrid, distance: int) -> StartGrid:
     return StartGrid(grid.size, (grid.phase - distance) % grid.size)
 
 
-def _inside(sorting: "Wanted", judged: Judged, part: Partition, need: StartGrid) -> int:
-    """Return the bytes from the start of a partition to the data in its uppermost container, where they have to be on
-    the grids in place of the start; 0 where that makes no difference, or cannot be.
+def _data_offset(selection: "Wanted", judged: Judged, part: Partition, need: StartGrid) -> int:
+    """Return the bytes from the start of a partition to the data of its outermost container, if the data must be on the
+    grids instead of the start; 0 if that makes no difference or is impossible.
     """
     start, sector_size = part.extent.start, judged.disk.sector_size
-    places = [place - start for place in data_places(part)]
-    if not any(place % need.size for place in places):
+    offsets = [place - start for place in data_places(part)]
+    if not any(place % need.size for place in offsets):
         return 0
-    name, first = layer_name(part.content[0]), places[0]
+    name, first = layer_name(part.content[0]), offsets[0]
     physical = max((grid.size for grid in judged.grids if grid.kind is GridKind.PHYSICAL), default=sector_size)
-    least = physical if part.content[0].kind == "linux_raid_member" else sector_size
-    if any((place - first) % need.size for place in places):
+    unit = physical if part.content[0].kind == "linux_raid_member" else sector_size
+    if any((place - first) % need.size for place in offsets):
         apart = f"segments of {name} begin at several distances from a boundary of {format_size(need.size)}"
-        sorting.notes.append(f"partition {part.number}: {apart}; a move puts its start there, and not all of them")
-        sorting.notes.extend(_pvmoves(part, need))
-    elif first % least:
-        odd = f"the data of {name} begin {format_size(first)} into it, which is not a multiple of {format_size(least)}"
-        sorting.notes.append(f"partition {part.number}: {odd}: its start and not they are put on the boundary")
+        selection.notes.append(f"partition {part.number}: {apart}; a move puts its start there, and not all of them")
+        selection.notes.extend(_pvmove_notes(part, need))
+    elif first % unit:
+        odd = f"the data of {name} begin {format_size(first)} into it, which is not a multiple of {format_size(unit)}"
+        selection.notes.append(f"partition {part.number}: {odd}: its start is put on the boundary, not the data")
     else:
         return first
     return 0
 
 
-LARGEST_SECTOR = 4 * KIB  # that LUKS2 has: cryptsetup(8), --sector-size
+LARGEST_SECTOR = 4 * KIB  # of LUKS2: cryptsetup(8), --sector-size
 
 
 def small_sectors(judged: Judged, partitions: Collection[int]) -> tuple[int, tuple[tuple[Partition, Layer], ...]]:
-    """Return the bytes that the sectors of a LUKS should have here, and every one on these partitions (none: on all)
-    whose sectors are smaller.
+    """Return the preferred sector size of LUKS on this disk, and every LUKS volume on these partitions with smaller
+    sectors. `partitions` empty: all of the disk.
     """
     sizes = (grid.size for grid in judged.grids if grid.kind is GridKind.PHYSICAL)
     size = min(max(sizes, default=judged.disk.sector_size), LARGEST_SECTOR)
-    tops = ((part, part.content[0]) for part in judged.disk.partitions if part.content)
-    named = (pair for pair in tops if pair[0].number in partitions or not partitions)
+    outermost = ((part, part.content[0]) for part in judged.disk.partitions if part.content)
+    named = (pair for pair in outermost if pair[0].number in partitions or not partitions)
     return size, tuple(pair for pair in named if pair[1].kind == "crypto_LUKS" and (pair[1].data_unit or size) < size)
 
 
-def _about_sectors(judged: Judged, goal: RealignGoal) -> Iterator[str]:
-    """Yield what no move changes, and the command that does."""
+def _sector_notes(judged: Judged, goal: RealignGoal) -> Iterator[str]:
+    """Yield a note on LUKS2 volumes with small sectors, which a move does not change, with the command that does."""
     size, small = small_sectors(judged, goal.partitions)
     found = [(part.number, layer.data_unit) for part, layer in small if layer.version == "LUKS2" and layer.data_unit]
     if found:
@@ -191,14 +189,18 @@ def _about_sectors(judged: Judged, goal: RealignGoal) -> Iterator[str]:
         yield f"{who}: {sectors}; larger ones afterwards: {larger}"
 
 
-def _pvmoves(part: Partition, need: StartGrid) -> list[str]:
-    """Return a sentence with the commands for the volumes that no move of their partition puts right."""
+def _pvmove_notes(part: Partition, need: StartGrid) -> list[str]:
+    """Return a sentence with the commands for the volumes that stay misaligned wherever their partition is."""
     first = part.content[0].data_start or 0
-    off = {one.volume for one in part.content[0].segments if not need.has(one.extent.start - first + need.phase)}
+    off = {
+        segment.volume
+        for segment in part.content[0].segments
+        if not need.has(segment.extent.start - first + need.phase)
+    }
     if not off:
         return []
     group, node = min(off).partition("/")[0], f"/dev/{part.node}" if part.node else "PV"
-    moves = "; ".join(f"sudo pvmove -n {shell_word(one.partition('/')[2])} {node}" for one in sorted(off))
+    moves = "; ".join(f"sudo pvmove -n {shell_word(volume.partition('/')[2])} {node}" for volume in sorted(off))
     kept = f"sudo vgcfgbackup {shell_word(group)}; {moves}"
     return [
         f"partition {part.number}: extents smaller than the boundary are moved by LVM, to others of the group: {kept}"
@@ -206,35 +208,37 @@ def _pvmoves(part: Partition, need: StartGrid) -> list[str]:
 
 
 def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
-    """Sort all partitions. Off the grid moves; on the grid stays, unless the user names it or requires a grain."""
+    """Return which partitions must move, may move and stay. A partition off the grid moves; one on the grid stays
+    unless the user names it or requires a grain.
+    """
     disk = judged.disk
     need, audit = needed(judged.grids, disk.sector_size), next_command(disk, "audit")
     if need is None:
         sizes = ", ".join(f"{grid.kind} {format_size(grid.size)} + {format_size(grid.phase)}" for grid in judged.grids)
         text = f"no place is on all the grids at once: {sizes}"
         return Wanted((), {}, [], {}, [Refusal("grids-exclude", disk.name, text, audit)])
-    sorting = Wanted(choices(need, goal.grain, only_grain=goal.grain_given), {}, [], {})
-    sorting.reasons.extend(_unknown_names(judged, goal))
+    selection = Wanted(choices(need, goal.grain, only_grain=goal.grain_given), {}, [], {})
+    selection.reasons.extend(_unknown_partitions(judged, goal))
     verdicts = judged.by_partition()
     for part in disk.partitions:
         verdict = verdicts.get(part.number)
         if part.role is Role.EXTENDED:
-            sorting.stays[part.number] = "a container of logical partitions needs no boundary"
+            selection.stays[part.number] = "a container of logical partitions needs no boundary"
         elif verdict is not None:
-            if inside := _inside(sorting, judged, part, need):
-                sorting.inside[part.number] = inside
-            _sort(sorting, part, verdict, goal, (need, on_grain(need, goal.grain)), audit)
-    sorting.notes.extend(_about_sectors(judged, goal))
-    return sorting
+            if inside := _data_offset(selection, judged, part, need):
+                selection.inside[part.number] = inside
+            _sort_partition(selection, part, verdict, goal, (need, on_grain(need, goal.grain)), audit)
+    selection.notes.extend(_sector_notes(judged, goal))
+    return selection
 
 
 def off_words(verdict: Verdict) -> str:
-    """Return "off 4KiB by 3584B", for the worst grid it is off."""
+    """Return text such as "off 4KiB by 3584B", for the most severe grid that the start misses."""
     worst = min((check for check in verdict.checks if not check.on), key=lambda check: check.grid.severity.rank)
     return f"off {format_size(worst.grid.size)} by {format_size(worst.off_by)}"
 
 
-def _unknown_names(judged: Judged, goal: RealignGoal) -> Iterator[Refusal]:
+def _unknown_partitions(judged: Judged, goal: RealignGoal) -> Iterator[Refusal]:
     there = [part.number for part in judged.disk.partitions]
     for number in goal.partitions:
         if number not in there:
@@ -244,70 +248,70 @@ def _unknown_names(judged: Judged, goal: RealignGoal) -> Iterator[Refusal]:
 
 
 _Grids = tuple[StartGrid, StartGrid]
-"""What the disk needs, and the grain on it."""
+"""The grid that the disk requires, and the grain on it."""
 
 
-def _sort(sorting: Wanted, part: Partition, verdict: Verdict, goal: RealignGoal, grids: _Grids, audit: str) -> None:
+def _sort_partition(
+    selection: Wanted, part: Partition, verdict: Verdict, goal: RealignGoal, grids: _Grids, audit: str
+) -> None:
     number, named, what = part.number, part.number in goal.partitions, f"partition {part.number}"
     chosen = named or not goal.partitions
     if not verdict.matters:
-        sorting.stays[number] = verdict.why
+        selection.stays[number] = verdict.why
         if named:
             text, hint = f"{what} is not moved: {verdict.why}", f"name another partition; {number} stays"
-            sorting.reasons.append(Refusal("stays", what, text, hint))
+            selection.reasons.append(Refusal("stays", what, text, hint))
     elif verdict.answer is Answer.UNKNOWN:
-        sorting.stays[number] = "unknown whether it is on the grid"
+        selection.stays[number] = "unknown whether it is on the grid"
         if chosen:
             text = f"{what}: alignment cannot be judged: {verdict.why}"
-            sorting.reasons.append(Refusal("not-judged", what, text, audit))
+            selection.reasons.append(Refusal("not-judged", what, text, audit))
     elif not chosen:
         off = verdict.answer is Answer.OFF
-        sorting.stays[number] = "not named" if off else "on the grid"
+        selection.stays[number] = "not named" if off else "on the grid"
         if off:
-            sorting.notes.append(f"partition {number} is {off_words(verdict)} as well and stays: it was not named")
+            selection.notes.append(f"partition {number} is {off_words(verdict)} as well and stays: it was not named")
     else:
-        _sort_by_place(sorting, part, verdict, goal, grids)
+        _sort_by_start(selection, part, verdict, goal, grids)
 
 
-def _sort_by_place(sorting: Wanted, part: Partition, verdict: Verdict, goal: RealignGoal, grids: _Grids) -> None:
+def _sort_by_start(selection: Wanted, part: Partition, verdict: Verdict, goal: RealignGoal, grids: _Grids) -> None:
     number, named = part.number, part.number in goal.partitions
-    (need, grain), inside = grids, sorting.inside.get(number, 0)
+    (need, grain), inside = grids, selection.inside.get(number, 0)
     past = off_by(part.extent.start + inside, grain.size, grain.phase)
     if verdict.answer is Answer.OFF:
-        sorting.must[number] = off_words(verdict)
+        selection.must[number] = off_words(verdict)
     elif inside and (by := off_by(part.extent.start + inside, need.size, need.phase)):
         name = layer_name(part.content[0])
-        sorting.must[number] = f"data of {name} off {format_size(need.size)} by {format_size(by)}"
+        selection.must[number] = f"data of {name} off {format_size(need.size)} by {format_size(by)}"
     elif part.extent.start < goal.least_start:
-        sorting.must[number] = f"begins before {format_size(goal.least_start)}"
+        selection.must[number] = f"begins before {format_size(goal.least_start)}"
     elif (named or goal.grain_given) and past:
-        sorting.must[number] = f"off the grain of {format_size(grain.size)} by {format_size(past)}"
+        selection.must[number] = f"off the grain of {format_size(grain.size)} by {format_size(past)}"
     else:
-        sorting.stays[number] = "on the grid"
+        selection.stays[number] = "on the grid"
         if named:
-            sorting.notes.append(f"partition {number} was named and is on the grid: it stays")
+            selection.notes.append(f"partition {number} was named and is on the grid: it stays")
         elif not goal.partitions:
-            sorting.may.append(number)
+            selection.may.append(number)
 
 
-# What needs the user after a move, and what was decided on the way, in sentences.
+# What the user must do after a move, mostly for boot loaders, and what was decided, in sentences.
 #
-# It is prose about other people's boot loaders.
-#
-# Sources: BCD and MountedDevices of an MBR Windows hold disk signature and byte offset; firmware boot entries
-# hold a HD() device path with partition number, start, size and GUID (UEFI 10.3.5.1); syslinux and LILO keep
+# Sources: BCD and MountedDevices of Windows on an MBR disk contain the disk signature and a byte offset; firmware boot
+# entries contain a HD() device path with partition number, start, size and GUID (UEFI 10.3.5.1); syslinux and LILO keep
 # lists of sectors.
 
 _ACTIVE = ("active", "boot")
 _OF_WINDOWS = ("ntfs", "vfat", "exfat", "ReFS", "BitLocker")
-_EXTLINUX = ("ext2", "ext3", "ext4", "btrfs", "xfs")  # it installs itself there, as does LILO
+_EXTLINUX = ("ext2", "ext3", "ext4", "btrfs", "xfs")  # file systems on which extlinux and LILO install themselves
 
 
 def attention_to(disk: Disk, moving: Collection[int], patched: Patched, names: Mapping[int, Names]) -> Iterator[str]:
-    """Yield what the user may have to do afterwards."""
-    with_windows = any(SYSTEM in one.files for one in names.values())
+    """Yield what the user may have to do after the move."""
+    with_windows = any(SYSTEM in volume.files for volume in names.values())
     dos = disk.table is not None and disk.table.label is TableLabel.DOS
-    yield from _boot_sector(disk, moving)
+    yield from _boot_code_attention(disk, moving)
     for part in disk.partitions:
         if part.number not in moving:
             continue
@@ -317,16 +321,16 @@ def attention_to(disk: Disk, moving: Collection[int], patched: Patched, names: M
             lost = "firmware entries that name its start may not find it any more; `efibootmgr -v` shows them, and"
             yield f"partition {part.number} is the EFI system partition: {lost} \\EFI\\BOOT is found in any case"
         if dos and (kind_of(part) == "ntfs" or (with_windows and _is_active(part) and kind_of(part) == "vfat")):
-            yield from _windows(disk, part, names)
+            yield from _windows_attention(disk, part, names)
         if dos and _is_active(part) and _may_start_from(disk, part):
             lists = "syslinux, extlinux, LILO or GRUB4DOS start from it, their lists of sectors must be written anew"
             name = layer_name(part.content[0])
             yield f"partition {part.number} is the active one, with {name}: if {lists} (extlinux --install, lilo)"
 
 
-def _boot_sector(disk: Disk, moving: Collection[int]) -> Iterator[str]:
-    """Yield what sector 0 names by an absolute sector. GRUB's core image in the gap or in a BIOS boot partition
-    stays.
+def _boot_code_attention(disk: Disk, moving: Collection[int]) -> Iterator[str]:
+    """Yield which boot code in sector 0 depends on an absolute sector that moves. GRUB's core image in the gap or in a
+    BIOS boot partition does not move.
     """
     for code in disk.table.boot_code if disk.table else ():
         if code.kind == "LILO" and moving:
@@ -340,19 +344,19 @@ def _boot_sector(disk: Disk, moving: Collection[int]) -> Iterator[str]:
 
 
 def _may_start_from(disk: Disk, part: Partition) -> bool:
-    """Return whether a boot program may start from it: FAT always; Linux's file systems where the boot code of sector 0
-    is not GRUB's, which does not read them.
+    """Return whether a boot program that keeps a list of sectors may start from this partition: from FAT always; from
+    Linux file systems unless the boot code in sector 0 is GRUB's, which does not start such a program.
     """
     grub = any(code.kind.startswith("GRUB") for code in (disk.table.boot_code if disk.table else ()))
     return kind_of(part) == "vfat" or (kind_of(part) in _EXTLINUX and not grub)
 
 
-def _windows(disk: Disk, part: Partition, names: Mapping[int, Names]) -> Iterator[str]:
-    """Yield what to do for Windows where its files are not on this disk, and so were not changed with the move: for a
-    data partition only the drive letter can be lost, for others the start.
+def _windows_attention(disk: Disk, part: Partition, names: Mapping[int, Names]) -> Iterator[str]:
+    """Yield what to do for a Windows whose files are not on this disk and so are not changed with the move: a data
+    partition can only lose its drive letter, another may no longer boot.
     """
-    files = {file for one in names.values() for file in one.files}
-    active = _is_active(part) or any(_is_active(one) and kind_of(one) == "ntfs" for one in disk.partitions)
+    files = {file for volume in names.values() for file in volume.files}
+    active = _is_active(part) or any(_is_active(other) and kind_of(other) == "ntfs" for other in disk.partitions)
     if (active or SYSTEM in files) and not files & set(STORES):
         yield (
             f"partition {part.number} may hold a Windows that starts by the MBR: its boot entries (BCD) name the disk's"
@@ -363,33 +367,33 @@ def _windows(disk: Disk, part: Partition, names: Mapping[int, Names]) -> Iterato
         where = "by the disk's signature and the partition's start"
         letter = "it may get another letter, which Disk Management changes back"
         yield f"partition {part.number}: Windows remembers drive letters {where}; {letter}"
-    if any(part.extent.start in one.recovery for one in names.values()):
+    if any(part.extent.start in volume.recovery for volume in names.values()):
         again = "if reagentc /info in Windows says Disabled, type: reagentc /disable, then reagentc /enable"
         yield f"partition {part.number} has Windows' recovery environment, whose list names the old start; {again}"
 
 
 def letters_taken(disk: Disk, names: Mapping[int, Names], found: Found | None) -> Iterator[str]:
-    """Yield a warning for each letter that Windows remembers for a place where nothing begins, and soon something."""
+    """Yield a warning for each drive letter that Windows remembers for an unused start where a partition will begin."""
     present = {part.extent.start for part in disk.partitions}
-    coming = {found.after[number].start: number for number in found.order} if found else {}
-    for letter in (each for one in names.values() for each in one.starts if "\\DosDevices\\" in each.what):
-        if letter.start in coming.keys() - present:
+    new_numbers = {found.after[number].start: number for number in found.order} if found else {}
+    for letter in (start for volume in names.values() for start in volume.starts if "\\DosDevices\\" in start.what):
+        if letter.start in new_numbers.keys() - present:
             by = f"{letter.what} names its new start already, for a partition that is gone"
-            yield f"partition {coming[letter.start]}: {by}; Windows may give it that letter"
+            yield f"partition {new_numbers[letter.start]}: {by}; Windows may give it that letter"
 
 
 def naming_reasons(disk: Disk, names: Mapping[int, Names], found: Found, shrunk: Shrinks) -> Iterator[Refusal]:
-    """Yield why files that name a start cannot be changed with the move."""
+    """Yield the reasons why files that name a start cannot be changed with the move."""
     parts = {part.number: part for part in disk.partitions}
     windows = any(kind_of(parts[number]) in _OF_WINDOWS for number in found.order)
-    for number, one in names.items():
+    for number, volume in names.items():
         what = f"partition {number}"
-        if one.unclear and windows:
-            text = f"{what}: {one.unclear}; it may name a partition that moves"
+        if volume.unclear and windows:
+            text = f"{what}: {volume.unclear}; it may name a partition that moves"
             yield Refusal("content-damaged", what, text, REPAIR)
-        if not (patches := named_patches(one, found.moved)):
+        if not (patches := named_patches(volume, found.moved)):
             continue
-        for file in one.dirty:
+        for file in volume.dirty:
             text = f"{what}: {file} names a partition that moves, and has changes that are in its log only"
             yield Refusal("unclean", what, text, SHUT_DOWN, lasting=False)
         if number not in found.order:
@@ -403,12 +407,12 @@ def _is_active(part: Partition) -> bool:
     return any(flag in _ACTIVE for flag in part.flags)
 
 
-def notes_on(disk: Disk, wish: Wanted, found: Found | None, shrunk: Shrinks, patched: Patched) -> Iterator[str]:
-    """Yield the decisions and their reasons."""
+def notes_on(disk: Disk, selection: Wanted, found: Found | None, shrunk: Shrinks, patched: Patched) -> Iterator[str]:
+    """Yield notes on the decisions and their reasons."""
     if found is None:
         return
     for number in sorted(found.order):
-        yield from _where_to(wish, found, number)
+        yield from _placement_notes(selection, found, number)
     if not _same_order(disk, found):
         yield "the partitions lie in another order on the disk afterwards; their numbers stay"
     for change in found.chain:
@@ -418,46 +422,48 @@ def notes_on(disk: Disk, wish: Wanted, found: Found | None, shrunk: Shrinks, pat
     if found.chain:
         yield "the whole chain of EBRs is written anew; the numbers of the logical partitions stay"
     for part in disk.partitions:
-        if one := shrunk.get(part.number):
-            by = format_size(part.extent.length - one.length)
-            yield f"partition {part.number}: its {one.kind} is shrunk by {by}, for nothing fits otherwise"
-    yield from (each.note for each in patched.values() if each.note)
-    yield from _about_windows(disk, wish, found)
-    yield from _about_the_table(disk, found)
+        if shrink := shrunk.get(part.number):
+            by = format_size(part.extent.length - shrink.length)
+            yield f"partition {part.number}: its {shrink.kind} is shrunk by {by}, as nothing fits otherwise"
+    yield from (patching.note for patching in patched.values() if patching.note)
+    yield from _windows_notes(disk, selection, found)
+    yield from _table_notes(disk, found)
 
 
-def _about_windows(disk: Disk, wish: Wanted, found: Found) -> Iterator[str]:
+def _windows_notes(disk: Disk, selection: Wanted, found: Found) -> Iterator[str]:
     if disk.table and disk.table.label is TableLabel.GPT:
         if any(kind_of(part) == "ntfs" for part in disk.partitions if part.number in found.order):
             yield "Windows finds the partitions of a GPT by their GUIDs: its boot entries and drive letters stay valid"
         return
-    for number, one in wish.names.items():
+    for number, volume in selection.names.items():
         for prefix, words in (("BCD", "boot entries (BCD)"), ("MountedDevices", "drive letters (MountedDevices)")):
-            count = sum(each.start in found.moved for each in one.starts if each.what.startswith(prefix))
+            count = sum(named.start in found.moved for named in volume.starts if named.what.startswith(prefix))
             if count:
                 named = f"Windows' {words} name starts that change, and follow them"
                 yield f"partition {number}: {named}; values changed: {count}"
 
 
-def _where_to(wish: Wanted, found: Found, number: int) -> Iterator[str]:
+def _placement_notes(selection: Wanted, found: Found, number: int) -> Iterator[str]:
     start = found.after[number].start
-    if number not in wish.must:
+    if number not in selection.must:
         yield f"partition {number} is on the grid and moves all the same: there is no room without"
-    liked, *finer = wish.grids_of(number)
-    if inside := wish.inside.get(number):
+    preferred, *finer = selection.grids_of(number)
+    if inside := selection.inside.get(number):
         yield f"partition {number} begins {format_size(inside)} before a boundary, so that the data inside are on it"
-    if not liked.has(start):
+    if not preferred.has(start):
         got = format_size(next(grid.size for grid in finer if grid.has(start)))
-        room = f"no room on a boundary of {format_size(liked.size)}"
+        room = f"no room on a boundary of {format_size(preferred.size)}"
         yield f"partition {number}: {room}; {got} is the coarsest that fits and satisfies the disk"
 
 
 def _same_order(disk: Disk, found: Found) -> bool:
     numbers = [part.number for part in disk.partitions if part.number in found.after]
-    return sorted(numbers, key=lambda one: found.before[one]) == sorted(numbers, key=lambda one: found.after[one])
+    return sorted(numbers, key=lambda number: found.before[number]) == sorted(
+        numbers, key=lambda number: found.after[number]
+    )
 
 
-def _about_the_table(disk: Disk, found: Found) -> Iterator[str]:
+def _table_notes(disk: Disk, found: Found) -> Iterator[str]:
     table = disk.table
     if table is None:
         return

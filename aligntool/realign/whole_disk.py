@@ -1,4 +1,4 @@
-"""Give a disk whose content begins at byte 0 a partition table, or take its table away: tables and states in flight."""
+"""Make the table of a disk whose content begins at byte 0, or remove it: images of the table, states in flight."""
 
 import secrets
 from dataclasses import replace
@@ -35,15 +35,16 @@ from aligntool.realign.table import (
 )
 from aligntool.units import Extent, align_down
 
-# A table that appears lies where the content was, and one that vanishes where it will be. So in flight there is no
-# table: markers are in its place, and what says that the disk is in flight is a backup GPT with a parked entry in its
-# last sectors, which no system uses without a protective MBR in sector 0. docs/decisions/0038 has the argument.
+# A new table lies where the content was, and a table that is removed lies where the content will be. So in flight there
+# is no table: markers are in its place, and a backup GPT with a parked entry, in the last sectors of the disk, shows
+# that it is in flight. No system uses such a backup without a protective MBR in sector 0. docs/decisions/0038 has the
+# argument.
 #
-# The groups of an image are in the order in which they are written: a table's sector 0 comes last, markers over it
-# come before those over the rest.
+# The groups of an image are in the order in which they are written: sector 0 of a table is written last, markers over
+# sector 0 are written before those over the rest.
 
-_LONG = 6  # bytes of a signature
-NUMBER = 1  # of the one partition
+_LONG = 6  # least bytes of a signature that is not a coincidence
+NUMBER = 1  # of the only partition
 _ROLES = {
     "swap": "swap", "LVM2_member": "lvm", "crypto_LUKS": "luks", "vfat": "fat", "ntfs": "windows", "exfat": "windows",
 }  # fmt: skip
@@ -55,26 +56,30 @@ def role_of(kind: str) -> PartRole:
 
 
 def other_kinds(device: Device, kind: str) -> tuple[str, ...]:
-    """Return the kinds whose signature is on a disk beside that of its content: its length, which decides what is
-    free, may be that of an older file system. Short signatures are chance.
+    """Return the kinds with a signature on the disk beside that of its content: the length of the content, which
+    decides what is free, may be that of an older file system. Short signatures are ignored as coincidence.
     """
     size = device.sector_size
     held = hold(Partition(NUMBER, Extent(0, device.size)), device.size, size, spots_only=True)
     view = View(held, read_held(device, 0, held), device.size, bytes(size))
     family = "ext" if kind.startswith("ext") else kind
-    there = (one for one in (*OWNER_SIGNATURES, *FILE_SYSTEM_SIGNATURES) if one.width >= _LONG and one.kind != family)
-    return tuple(dict.fromkeys(one.kind for one in there if is_there(view, one)))
+    present = (
+        signature
+        for signature in (*OWNER_SIGNATURES, *FILE_SYSTEM_SIGNATURES)
+        if signature.width >= _LONG and signature.kind != family
+    )
+    return tuple(dict.fromkeys(signature.kind for signature in present if is_there(view, signature)))
 
 
 def table_inside(reader: Reader, extent: Extent, sector_size: int) -> str | None:
-    """Return the kind of the table in the first sectors of a partition: from byte 0 on it would be the disk's own."""
+    """Return the kind of the table in the first sectors of a partition: at byte 0 it would become that of the disk."""
     inside = MappedReader(reader, ((0, extent.start, extent.length),), extent.length)
     table = read_table(inside, sector_size=sector_size).table
     return table.label if table else None
 
 
 def appears(plan: Plan) -> bool | None:
-    """Return whether the plan makes a table: False where it takes one away, None where it moves partitions."""
+    """Return whether the plan makes a table: False if it removes one, None if it moves partitions."""
     changes = next((step.changes for step in plan.steps if isinstance(step, steps.RewriteTable)), ())
     at_start = [(change.before.start == 0, change.after.start == 0) for change in changes]
     return {(True, False): True, (False, True): False}.get(at_start[0]) if at_start else None
@@ -88,30 +93,32 @@ def places(size: int, sector_size: int) -> tuple[Extent, Extent]:
 
 
 def whole_images(device: Device, plan: Plan, *, journal_at: int | None, journal_id: bytes) -> TableImages:
-    """Return the images of such a plan. Writes nothing.
+    """Return the images of the table for a plan that makes or removes it. Writes nothing.
 
-    Raises Refused when the table is not the one that the plan was made for, or one that is not taken away.
+    Raises Refused if the table is not the one for which the plan was made, or one that cannot be removed.
     """
     rewrite = next(step for step in plan.steps if isinstance(step, steps.RewriteTable))
     kind = next(step.kind for step in plan.steps if isinstance(step, steps.ReleaseContent))
     change, size = rewrite.changes[0], device.sector_size
     head, tail = places(plan.disk.size, size)
     sign = marker(size, journal_at, journal_id)
-    found = Sectors(tail.start, bytes(device.read(tail.start, tail.length)))
-    whole = Extent(head.end, tail.start - head.end)
-    gpt = _gpt(plan.disk.size, size, whole, role_of(kind))
+    tail_before = Sectors(tail.start, bytes(device.read(tail.start, tail.length)))
+    usable = Extent(head.end, tail.start - head.end)
+    gpt = _gpt(plan.disk.size, size, usable, role_of(kind))
     entry = parked_gpt_entry(next(gpt[1].used_entries()), journal_at, journal_id)
     parked = gpt[1].with_entries({entry.number: entry})
     hidden: Writing = (
-        (Sectors(tail.start, _raw(parked)),),
+        (Sectors(tail.start, _backup_bytes(parked)),),
         (Sectors(0, sign),),
         (Sectors(size, sign * (head.length // size - 1)),),
     )
     if appears(plan):
-        return TableImages(((found,),), hidden, _new_table(device, plan.disk.size, rewrite.label, change.after, kind))
+        return TableImages(
+            ((tail_before,),), hidden, _new_table(device, plan.disk.size, rewrite.label, change.after, kind)
+        )
     _refuse_other_table(device, plan, rewrite)
     old = Sectors(size, bytes(device.read(size, head.length - size))), Sectors(0, bytes(device.read(0, size)))
-    return TableImages(((found,), (old[0],), (old[1],)), hidden, ((Sectors(tail.start, bytes(tail.length)),),))
+    return TableImages(((tail_before,), (old[0],), (old[1],)), hidden, ((Sectors(tail.start, bytes(tail.length)),),))
 
 
 def _gpt(size: int, sector_size: int, extent: Extent, role: PartRole) -> tuple[GptCopy, GptCopy]:
@@ -123,8 +130,8 @@ def _random_guid() -> bytes:
     return UUID(bytes=secrets.token_bytes(16), version=4).bytes_le
 
 
-def _raw(copy: GptCopy) -> bytes:
-    """Return a backup copy as it lies on the disk."""
+def _backup_bytes(copy: GptCopy) -> bytes:
+    """Return the bytes of a backup GPT as they lie on the disk."""
     return copy.entries + copy.sector
 
 
@@ -135,7 +142,7 @@ def _new_table(device: Device, disk_size: int, label: str, extent: Extent, kind:
         primary, backup = _gpt(disk_size, size, extent, role)
         count = min(disk_size // size - 1, 2**32 - 1)
         entry = MbrEntry(0, CHS_FIRST, GPT_PROTECTIVE, CHS_BEYOND, 1, count)
-        rest, end, sector = primary.sector + primary.entries, _raw(backup), bytes(size)
+        rest, end, sector = primary.sector + primary.entries, _backup_bytes(backup), bytes(size)
     else:
         first, count = extent.start // size, extent.length // size
         chs = USUAL.nearest(first), USUAL.nearest(first + count - 1)
@@ -147,7 +154,7 @@ def _new_table(device: Device, disk_size: int, label: str, extent: Extent, kind:
 
 
 def _refuse_other_table(device: Device, plan: Plan, rewrite: steps.RewriteTable) -> None:
-    """Raise Refused unless the table has the usual size and place, and nothing in it but the one partition."""
+    """Raise Refused unless the table has the usual size and position, and lists only the one partition."""
     size = device.sector_size
     head, tail = places(plan.disk.size, size)
     changes = {change.number: change for change in rewrite.changes}
@@ -164,12 +171,12 @@ def _refuse_other_table(device: Device, plan: Plan, rewrite: steps.RewriteTable)
         raise refused("there is another partition now")
 
 
-# Where the disk stands. What counts at the start of the disk is what is recognised there: a system may have used it
-# after a cut, so what the journal holds is never written over content that is recognised.
+# The state of the disk. What is recognised at the start of the disk decides: a system may have used the disk after an
+# interruption, so bytes from the journal are never written over content that is recognised.
 
 
 def standing_of(device: Device, journal: Journal) -> Standing:
-    """Return the state of a disk whose table appears or vanishes. Raises OSError."""
+    """Return the state of a disk whose table is made or removed. Raises OSError."""
     plan, images, step = journal.contents.plan, journal.contents.images, journal.position.step
     visible, table = _is_visible(device, journal), table_state(device, images)
     prepared = step <= index_of(plan, steps.HoldContent)
@@ -187,9 +194,9 @@ def standing_of(device: Device, journal: Journal) -> Standing:
         released = step >= index_of(plan, steps.ReleaseContent)
         if is_complete(journal) or (released and visible):
             return Standing.COMPLETE
-    if _is_ours(device, journal):
+    if _has_only_our_bytes(device, journal):
         return Standing.IN_FLIGHT
-    if not _is_hidden(device, journal):  # nothing was yet, or nothing is any more: the disk was used since
+    if not _is_hidden(device, journal):  # not hidden yet, or not any more: the disk was used since
         if released:
             return Standing.LEFT
         if prepared and appears(plan):
@@ -198,18 +205,20 @@ def standing_of(device: Device, journal: Journal) -> Standing:
 
 
 def is_unsettled(device: Device, journal: Journal) -> bool:
-    """Return whether there is anything to do with this journal, although no entry led to it."""
-    stands = standing_of(device, journal)
-    goal = {Standing.NOT_BEGUN: TableState.BEFORE, Standing.COMPLETE: TableState.AFTER}.get(stands)
+    """Return whether this journal, which no entry of the table names, still has work to do."""
+    standing = standing_of(device, journal)
+    goal = {Standing.NOT_BEGUN: TableState.BEFORE, Standing.COMPLETE: TableState.AFTER}.get(standing)
     if goal is None:
-        return stands is Standing.IN_FLIGHT
+        return standing is Standing.IN_FLIGHT
     beside = journal.contents.images.beside(goal)
     state = table_state(device, beside)
     return state is TableState.PARKED or (state is TableState.OTHER and is_ours(device, beside))
 
 
 def settle(device: Device, journal: Journal, goal: TableState) -> None:
-    """Write what a cut left undone of a disk that is old or new already; what is in use since stays as it is."""
+    """Complete the writes that were interrupted on a disk that is already in its old or new state; what a system has
+    used since then stays as it is.
+    """
     images = journal.contents.images
     if not images.has_table(goal) and _is_visible(device, journal):
         unveil(device, 0, view_at_start(journal))
@@ -219,8 +228,8 @@ def settle(device: Device, journal: Journal, goal: TableState) -> None:
 
 
 def unveil(device: Device, start: int, view: View) -> None:
-    """Write signatures back that are still hidden beside content that is recognised: redundant ones, and bytes of the
-    sector of the one that counts, if that was torn.
+    """Restore signatures that are still hidden although the content is recognised: redundant signatures, and bytes in
+    the sector of the decisive signature, if the write of that sector was torn.
     """
     size, signs = len(view.sign), signs_of(view)
     for at in sorted(signs.redundant):
@@ -243,7 +252,7 @@ def sign_of(journal: Journal) -> bytes:
 
 
 def view_at_start(journal: Journal) -> View:
-    """Return what is held of the content that was at byte 0, or that will be."""
+    """Return the held bytes of the content that was at byte 0, or will be there."""
     contents, sign = journal.contents, sign_of(journal)
     for step in contents.plan.steps:
         if isinstance(step, steps.HoldContent) and step.source.start == 0:
@@ -255,34 +264,34 @@ def view_at_start(journal: Journal) -> View:
 
 
 def _is_visible(device: Device, journal: Journal) -> bool:
-    """Return whether the signature that counts is at the start of the disk."""
+    """Return whether the decisive signature is at the start of the disk."""
     view = view_at_start(journal)
-    there = replace(view, content=[_read(device, extent) for extent in view.held.ranges])
-    counts = first_sign(view)
-    return counts is not None and first_sign(there) == counts
+    on_disk = replace(view, content=[_read(device, extent) for extent in view.held.ranges])
+    decisive = first_sign(view)
+    return decisive is not None and first_sign(on_disk) == decisive
 
 
 def _read(device: Device, extent: Extent) -> bytes:
-    """An unreadable place is not recognised."""
+    """Return the bytes of an extent, or zeros if it is unreadable, in which nothing is recognised."""
     return or_nothing(device, extent.start, extent.length) or bytes(extent.length)
 
 
 def _is_hidden(device: Device, journal: Journal) -> bool:
-    """Return whether a marker is in place of content at the start of the disk."""
+    """Return whether a marker is in the place of content at the start of the disk."""
     view = view_at_start(journal)
     size = len(view.sign)
     found = (_read(device, extent) for extent in view.held.ranges)
     return any(part[at : at + size] == view.sign for part in found for at in range(0, len(part), size))
 
 
-def _is_ours(device: Device, journal: Journal) -> bool:
-    """Return whether every byte where a table is or will be is one that this move put there."""
+def _has_only_our_bytes(device: Device, journal: Journal) -> bool:
+    """Return whether this change wrote every byte that is now where a table is or will be."""
     view, images = view_at_start(journal), journal.contents.images
     size = len(view.sign)
     known: dict[int, list[bytes]] = {}
-    for one in images.sectors:
-        for at in range(0, len(one.data), size):
-            known.setdefault(one.at + at, [view.sign]).append(one.data[at : at + size])
+    for sectors in images.sectors:
+        for at in range(0, len(sectors.data), size):
+            known.setdefault(sectors.at + at, [view.sign]).append(sectors.data[at : at + size])
     for at, states in known.items():
         states += [found] if (found := view.read(at, size)) else []
         sector = bytes(device.read(at, size))

@@ -1,4 +1,4 @@
-"""Known drives and chipsets: rows of recipes/drives to geometry."""
+"""The databases of drives and chipsets: read recipes/drives and recipes/chipsets.toml, and look drives up."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -20,13 +20,12 @@ from aligntool.recipes.schema import (
 from aligntool.units import PIB, is_power_of_two
 from aligntool.values import dataclass
 
-# Which PCI devices belong to a processor and which to a chipset, and what link lies between the two.
-#
-# The table of chipsets (`recipes/chipsets.toml`) by PCI number. sysfs hides a chipset's uplink: its root ports are on
-# bus 0 beside the processor's, and no device between them shows the DMI.
+# The table of chipsets (`recipes/chipsets.toml`): which PCI devices belong to a processor and which to a chipset, and
+# the link between the two. sysfs hides a chipset's uplink: its root ports are on bus 0 beside the processor's, and no
+# device between them shows the DMI.
 
-# Lanes carry GT/s x 10^9 bits: 8b/10b encoding up to 5 GT/s, 128b/130b up to 32 GT/s (PCI Express base specification;
-# include/linux PCIE_SPEED2MBS_ENC in drivers/pci/pci.h counts 64 GT/s, which works in FLITs, as 1/1).
+# A lane carries GT/s x 10^9 bits per second: 8b/10b encoding up to 5 GT/s, 128b/130b up to 32 GT/s (PCI Express base
+# specification; include/linux PCIE_SPEED2MBS_ENC in drivers/pci/pci.h counts 64 GT/s, which works in FLITs, as 1/1).
 _ENCODING = {2.5: (8, 10), 5.0: (8, 10), 8.0: (128, 130), 16.0: (128, 130), 32.0: (128, 130), 64.0: (1, 1)}
 
 _RANGE = re.compile(r"([0-9a-f]{4})(?:-([0-9a-f]{4}))?")
@@ -34,8 +33,8 @@ _PCI_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}")
 _FAMILY_KEYS = ("name", "side", "vendor", "devices", "uplink", "speed", "lanes", "source")
 _MODEL_KEYS = ("name", "family", "bridges", "uplink", "speed", "lanes", "source")
 
-# For devices that are younger than the table: what pci.ids calls them. The first that fits is taken.
-_BY_NAME = (
+# For devices newer than the table: patterns for their names in pci.ids. The first that matches counts.
+_NAME_PATTERNS = (
     ("cpu", re.compile(r"Core Processor|Xeon|Thunderbolt|Atom|Celeron|Pentium|Processor.*Root Port|GPP Bridge")),
     ("chipset", re.compile(r"\bPCH\b|Chipset|chipset|\bICH\d|Point(-[A-Z]+)? PCI Express Root Port")),
 )
@@ -53,7 +52,7 @@ class PortFamily:
     name: str
     side: Side
     uplink: str | None = None  # "DMI 3.0 x4"
-    bandwidth: int | None = None  # of the uplink, bytes a second in one direction
+    bandwidth: int | None = None  # of the uplink, bytes per second in one direction
     source: str = ""
 
 
@@ -62,34 +61,34 @@ class ChipsetTable:
     """The families of root ports, by PCI number and by name."""
 
     ranges: tuple[tuple[str, int, int, PortFamily], ...]  # (vendor, first and last device number, family)
-    models: tuple[tuple[str, str, PortFamily], ...]  # (LPC bridge's PCI number, family name, what is different)
+    models: tuple[tuple[str, str, PortFamily], ...]  # (PCI number of the LPC bridge, family name, with its uplink)
     vmd: frozenset[str]  # PCI numbers of VMD controllers
 
     def family(self, pci_id: str, name: str | None) -> PortFamily | None:
-        """Return the family by number if the table has it, otherwise by the name in pci.ids; None when unknown."""
+        """Return the family by PCI number, or else by the name in pci.ids, or None if unknown."""
         vendor, _, device = pci_id.partition(":")
         number = int(device, 16)
         for maker, first, last, family in self.ranges:
             if maker == vendor and first <= number <= last:
                 return family
-        for side, pattern in _BY_NAME:
+        for side, pattern in _NAME_PATTERNS:
             if name is not None and pattern.search(name):
                 return PortFamily(name, Side(side), source="pci.ids")
         return None
 
     def narrowed(self, family: PortFamily, bridge: str) -> PortFamily:
-        """Return it with the uplink of the exact model, recognised by its LPC bridge: small models have fewer lanes."""
+        """Return the family with the uplink of the exact model, by its LPC bridge: smaller models have fewer lanes."""
         return next((model for pci_id, name, model in self.models if (pci_id, name) == (bridge, family.name)), family)
 
 
 def lane_bandwidth(speed_gts: float, lanes: int) -> int:
-    """Return bytes per second in one direction, after encoding and before packet overhead."""
+    """Return the bytes per second of a link in one direction, after encoding and before packet overhead."""
     payload, line = _ENCODING[speed_gts]
     return int(speed_gts * 1_000_000_000) * lanes * payload // (line * 8)
 
 
 def load_chipsets() -> ChipsetTable:
-    """Return the packaged table. Raises Refused when it is missing or invalid."""
+    """Return the packaged table of chipsets. Raises Refused if it is missing or invalid."""
     return parse_chipsets(*read_recipe("chipsets.toml"))
 
 
@@ -101,8 +100,8 @@ def parse_chipsets(file: str, content: str) -> ChipsetTable:
     families = [(entry, _family(entry)) for entry in tables["family"]]
     by_name = {family.name: family for _, family in families}
     return ChipsetTable(
-        ranges=tuple(each for entry, family in families for each in _ranges(entry, family)),
-        models=tuple(each for entry in tables["model"] for each in _models(entry, by_name)),
+        ranges=tuple(row for entry, family in families for row in _ranges(entry, family)),
+        models=tuple(row for entry in tables["model"] for row in _models(entry, by_name)),
         vmd=frozenset(_checked(top, pci_id) for pci_id in vmd),
     )
 
@@ -151,12 +150,10 @@ def _checked(entry: Entry, pci_id: str) -> str:
     return pci_id
 
 
-# One row of the drive database, and reading it from TOML.
-#
-# The rows of one file: a key that the schema (docs/recipes.md) does not have is refused.
+# The rows of the drive database, read from TOML. A key that is not in the schema (docs/recipes.md) is refused.
 
 CONFIDENCE = ("high", "medium", "low")
-_SIZES = {  # and the field of KnownGeometry
+_SIZES = {  # key -> field of KnownGeometry
     "physical_sector": "physical_block_size",
     "page": "page_size",
     "indirection_unit": "indirection_unit",
@@ -164,7 +161,7 @@ _SIZES = {  # and the field of KnownGeometry
 }
 _FACTS = (*_SIZES, "dram", "hybrid", "distrust", "note", "source", "confidence")
 _RATES = ("read_mb_s", "write_mb_s")
-MB = 1_000_000  # as data sheets count
+MB = 1_000_000  # as in data sheets
 _SCOPE = ("name", "match", "bus", "capacity_min", "capacity_max")
 _DRIVE_KEYS = (*_SCOPE, "firmware", "examples", "year", "defect", "fixed_in", *_RATES, *_FACTS)
 _CLASS_KEYS = (*_SCOPE, "rotational", *_FACTS)
@@ -173,12 +170,12 @@ _LIMITS = tuple(IoLimits.__dataclass_fields__)
 
 @dataclass(frozen=True, slots=True)
 class DriveRow:
-    """One row of the drive database: the drives that it matches, and their geometry."""
+    """A row of the drive database: the drives that it matches, and their geometry."""
 
     file: str
     name: str
     geometry: KnownGeometry
-    match: tuple[str, ...]  # as written; empty for a class that is told by kind, rotation and size alone
+    match: tuple[str, ...]  # as written; empty for a class that is identified by kind, rotation and size alone
     patterns: tuple[Pattern, ...]
     makers: tuple[str, ...] = ()  # names that may stand before the model
     firmware: tuple[str, ...] = ()
@@ -188,17 +185,17 @@ class DriveRow:
     capacity_min: int | None = None
     capacity_max: int | None = None
     year: int | None = None
-    examples: tuple[str, ...] = ()  # models as they were seen
+    examples: tuple[str, ...] = ()  # model names as seen on real drives
 
     def fits_any(self, texts: tuple[str, ...]) -> bool:
         return any(pattern.fits(text) for pattern in self.patterns for text in texts)
 
     def fits_firmware(self, firmware: str) -> bool:
-        """Return whether the firmware matches; a row without firmware matches all."""
-        return not self.firmware or any(each.fits(normal(firmware)) for each in self.firmware_patterns)
+        """Return whether the firmware matches. A row without firmware matches any."""
+        return not self.firmware or any(pattern.fits(normal(firmware)) for pattern in self.firmware_patterns)
 
     def fits_kind(self, disk: Disk) -> bool:
-        """Return whether the kind of the disk and its size match."""
+        """Return whether the kind and the size of the disk match."""
         if self.buses and disk.kind not in self.buses:
             return False
         if self.capacity_min is None and self.capacity_max is None:
@@ -207,7 +204,7 @@ class DriveRow:
 
 
 def _row(entry: Entry, makers: tuple[str, ...], *, is_class: bool = False) -> DriveRow:
-    """Return a row. A class needs no `match`: kind, rotation and size may identify it."""
+    """Return the row of a table. A class needs no `match`, because kind, rotation and size may identify it."""
     entry.allow(*(_CLASS_KEYS if is_class else _DRIVE_KEYS))
     match, examples, year = entry.texts("match"), entry.texts("examples"), entry.number("year")
     if not (match or is_class):
@@ -248,7 +245,7 @@ def _geometry(entry: Entry, source: Source, row: str) -> KnownGeometry:
 
 
 def _rate(entry: Entry, key: str) -> int | None:
-    """Return "read_mb_s = 2200" as bytes per second."""
+    """Return a rate such as "read_mb_s = 2200" in bytes per second."""
     value = entry.number(key)
     if value is not None and not 1 <= value <= 1_000_000:
         raise entry.refusal(f"{key} must be a number of MB/s (10^6 bytes per second), not {value!r}")
@@ -256,7 +253,7 @@ def _rate(entry: Entry, key: str) -> int | None:
 
 
 def _memory(entry: Entry) -> tuple[bool | None, bool | None]:
-    """Return `dram`: true, false, or "hmb", a drive without its own that uses a Host Memory Buffer."""
+    """Return (has DRAM, uses a Host Memory Buffer) from `dram`: true, false or "hmb", which means HMB without DRAM."""
     value = entry.values.get("dram")
     if value == "hmb":
         return False, True
@@ -275,33 +272,31 @@ def _patterns(entry: Entry, key: str) -> tuple[Pattern, ...]:
     return tuple(patterns)
 
 
-# The drive database: what is known of a model that the drive itself does not report, or reports wrongly.
-#
-# The known geometry of a disk from `recipes/drives`, the most specific first: rows of the model and its firmware, rows
-# of the model, then the one default of its class.
+# The drive database (`recipes/drives`): facts on a model that the drive itself does not report, or reports wrongly. The
+# most specific rows come first: of the model and its firmware, of the model, then the default of its class.
 
-# Their models come through a SCSI INQUIRY.
+# Kinds whose model name is read by a SCSI INQUIRY.
 _INQUIRY_KINDS = frozenset((DiskKind.ATA, DiskKind.SCSI, DiskKind.USB))
 
 
 @dataclass(frozen=True, slots=True)
 class DriveDatabase:
-    """All rows, and the matches found so far."""
+    """All rows of the database, with a cache of matches."""
 
     rows: tuple[DriveRow, ...]  # of models
-    classes: tuple[DriveRow, ...]  # the defaults; the first that fits is taken
+    classes: tuple[DriveRow, ...]  # the defaults of classes; the first that matches counts
     _by_model: dict[tuple[str, bool], tuple[DriveRow, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def known(self, disk: Disk) -> tuple[KnownGeometry, ...]:
         model = normal(disk.model or "")
         rows = [row for row in self._of_model(model, disk.kind in _INQUIRY_KINDS) if row.fits_kind(disk)]
         rows = [row for row in rows if row.fits_firmware(disk.firmware or "")]
-        rows.sort(key=lambda row: not row.firmware)  # stable: the files' order within
+        rows.sort(key=lambda row: not row.firmware)  # stable: otherwise in the order of the files
         defaults = [row for row in self.classes if _in_class(row, disk, model)]
         return tuple(row.geometry for row in (*rows, *defaults[:1]))
 
     def search(self, model: str, *, firmware: str | None = None) -> tuple[KnownGeometry, ...]:
-        """Return the rows for a model as given; without a match, those with that text in their name or pattern."""
+        """Return the rows that match a model, or else those with this text in their name or patterns."""
         text = normal(model)
         rows = self._of_model(text, True)
         if not rows and text:
@@ -312,7 +307,7 @@ class DriveDatabase:
     def _of_model(self, model: str, through_inquiry: bool) -> tuple[DriveRow, ...]:
         key = (model, through_inquiry)
         if key not in self._by_model:
-            makers = {row.makers for row in self.rows}  # one set a file
+            makers = {row.makers for row in self.rows}  # one tuple per file
             texts = {names: spellings(model, names, cut=through_inquiry) for names in makers}
             self._by_model[key] = tuple(row for row in self.rows if row.fits_any(texts[row.makers]))
         return self._by_model[key]
@@ -320,15 +315,15 @@ class DriveDatabase:
 
 @cache
 def load_drives(*, models: bool = True) -> DriveDatabase:
-    """Return the packaged database, or where no drive names its model only the defaults of classes.
+    """Return the packaged database, or only the defaults of classes if `models` is false.
 
-    Raises Refused naming file, row and key when it is not as docs/recipes.md says.
+    Raises Refused, with file, row and key, if a file does not follow docs/recipes.md.
     """
     return parse_drives(read_recipes("drives") if models else [read_recipe("drives/classes.toml")])
 
 
 def parse_drives(texts: Iterable[tuple[str, str]]) -> DriveDatabase:
-    """Return the database. `texts` are (file name, content): rows of models, and the defaults of classes."""
+    """Return the database read from (file name, content) pairs: rows of models, and the defaults of classes."""
     rows: list[DriveRow] = []
     classes: list[DriveRow] = []
     for file, content in texts:
@@ -345,6 +340,6 @@ def _in_class(row: DriveRow, disk: Disk, model: str) -> bool:
 
 
 def known_of(inventory: Inventory) -> dict[str, tuple[KnownGeometry, ...]]:
-    """Return the rows of the drive database for each disk."""
+    """Return the rows of the drive database for each disk, by the disk's name."""
     database = load_drives(models=any(disk.model for disk in inventory.disks))
     return {disk.name: database.known(disk) for disk in inventory.disks}

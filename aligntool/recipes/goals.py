@@ -1,4 +1,4 @@
-"""Read recipes of arrays and profiles of benchmarks into goals."""
+"""Read recipes into goals: how partitions start, a new table, an array, a benchmark."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,8 @@ from aligntool.formats.part_types import ROLES, role_list
 from aligntool.recipes.schema import Entry, read_recipes, read_tables
 from aligntool.units import GIB, MIB, format_size, is_power_of_two, parse_size
 
-# Recipes for benchmarks: which loads, how large, how often, without a drive in them.
-#
-# Benchmark profiles (kind "bench"). A profile makes two results comparable, so all of it is in one place.
+# Benchmark profiles (kind "bench"): the loads, their size and number, without a drive. A profile makes two results
+# comparable, so it is complete.
 
 ACCESS = ("sequential", "random")
 DO = ("read", "write")
@@ -27,14 +26,14 @@ MOST_DEPTH, MOST_THREADS, MOST_TESTS = 1024, 256, 200
 
 @dataclass(frozen=True, slots=True)
 class BenchTest:
-    """One load. Its name is CrystalDiskMark's: SEQ1M Q8T1, RND4K Q1T1."""
+    """A load, named as in CrystalDiskMark: SEQ1M Q8T1, RND4K Q1T1."""
 
     random: bool
     block: int  # bytes of a request
     depth: int  # requests in flight, of each thread
     threads: int
     write: bool
-    reads: int | None = None  # percent of the requests, of a mixed test, whose `write` is True
+    reads: int | None = None  # percent of reads in a mixed test, whose `write` is True
 
     @property
     def name(self) -> str:
@@ -47,7 +46,7 @@ class BenchTest:
 
     @property
     def does(self) -> str:
-        """ "read", "write", or "mix70" for 70 % of reads."""
+        """Return "read", "write", or "mix70" for 70 % of reads."""
         return f"mix{self.reads}" if self.reads is not None else "write" if self.write else "read"
 
 
@@ -57,8 +56,8 @@ class BenchGoal:
     size: int = GIB  # bytes that the requests are spread over
     runtime_s: float = 5.0  # of each run
     repeats: int = 5
-    prepare: str = "none"  # "twice": everything is overwritten twice first, as SNIA's test specification has it
-    until_steady: bool = False  # rounds until the figures are steady, instead of a fixed number
+    prepare: str = "none"  # "twice": overwrite everything twice before the test, as in SNIA's test specification
+    until_steady: bool = False  # repeat until the results are steady, instead of a fixed number of times
     score: str | None = None
 
     @property
@@ -91,7 +90,7 @@ def bench_goal(top: Entry, rows: Sequence[Entry]) -> BenchGoal:
 
 
 def _tests(row: Entry) -> Iterator[BenchTest]:
-    """Yield the tests; a list in a row is a test with each of its values."""
+    """Yield the tests of a row: one for each combination of the values of its lists."""
     row.allow(*_TEST_KEYS)
     row.required("access")
     random = row.choice("access", ACCESS) == "random"
@@ -113,8 +112,8 @@ def _counts(row: Entry, key: str) -> list[int]:
     value = row.values.get(key, 1)
     most = MOST_DEPTH if key == "depth" else MOST_THREADS
     listed = value if isinstance(value, list) else [value]
-    for each in listed:
-        if isinstance(each, bool) or not isinstance(each, int) or not 1 <= each <= most:
+    for number in listed:
+        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
             raise row.refusal(f"{key} must be a number from 1 to {most}, or a list of them, not {value!r}")
     if not listed:
         raise row.refusal(f"{key} is an empty list")
@@ -128,9 +127,8 @@ def _count(top: Entry, key: str, most: int) -> int | None:
     return None if value is None else int(value)
 
 
-# Recipes for arrays: level, chunk, file system and the rest, without a drive in them.
-#
-# Goals for arrays (kind "raid"). What a level and its members allow is judged where the plan is made.
+# Recipes for arrays (kind "raid"): level, chunk, file system and so on, without a drive. Whether the level and its
+# members allow them is checked when the plan is made.
 
 NOWHERE = "none"
 _SIZES = ("chunk", "database_page", "block_size", "inode_size", "log_size", "member_size", "spare_room", "esp_size")
@@ -138,7 +136,7 @@ RAID_KEYS = (*RAID_WORDS, "name", "layout", "mount_at", "mount_options", *_SIZES
 
 
 def raid_goal(top: Entry) -> RaidGoal:
-    """Return an array goal. Raises Refused for a value that is not a size or not one of the words."""
+    """Return the goal of an array. Raises Refused for a value that is not a size or not an allowed word."""
     top.required("level")
     found: dict[str, Any] = {key: top.choice(key, words) for key, words in RAID_WORDS.items()}
     found |= {key: top.size(key) for key in _SIZES} | {key: top.text(key) for key in ("name", "layout", "mount_at")}
@@ -149,8 +147,6 @@ def raid_goal(top: Entry) -> RaidGoal:
     return RaidGoal(**{key: value for key, value in found.items() if value is not None})
 
 
-# Recipes that are goals: how starts lie, what a new table holds, how an array is made, what a benchmark runs.
-#
 # Recipes with their goals, packaged or the user's. A file with an unknown key is refused. A recipe names no device
 # (docs/decisions/0003).
 
@@ -171,11 +167,11 @@ Goal = RealignGoal | LayoutGoal | RaidGoal | BenchGoal
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    name: str  # the file's, without .toml
+    name: str  # of the file, without .toml
     file: str
     summary: str
-    note: str | None  # what a user should know before taking it
-    source: str  # where its numbers come from
+    note: str | None  # advice before its use
+    source: str  # the source of its numbers
     goal: Goal
 
     @property
@@ -191,23 +187,25 @@ def load_recipes() -> tuple[Recipe, ...]:
 def recipe(name: str, kind: str | None = None) -> Recipe:
     """Return the recipe of that name and kind ("realign", "layout", "raid" or "bench"). Raises Refused.
 
-    A realign and a layout may have one name, as sd-card has; without `kind` it is the one to realign.
+    A realign and a layout recipe may have the same name, such as sd-card; without `kind` return the one to realign.
     """
-    named = [each for each in load_recipes() if each.name == name]
-    if found := next((each for each in named if kind in (None, each.kind)), None):
+    named = [candidate for candidate in load_recipes() if candidate.name == name]
+    if found := next((candidate for candidate in named if kind in (None, candidate.kind)), None):
         return found
     if named:
         raise Refused(f"the recipe {name} is for a {named[0].kind}", hint=f"aligntool recipes show {name}")
-    known = dict.fromkeys(each.name for each in load_recipes() if kind in (None, each.kind))
+    known = dict.fromkeys(other.name for other in load_recipes() if kind in (None, other.kind))
     from difflib import get_close_matches
 
-    near = get_close_matches(name, known, n=1, cutoff=0.6)
-    hint = f"aligntool recipes show {near[0]}" if near else "aligntool recipes list"
+    similar = get_close_matches(name, known, n=1, cutoff=0.6)
+    hint = f"aligntool recipes show {similar[0]}" if similar else "aligntool recipes list"
     raise Refused(f"there is no recipe {name!r}", hint=hint)
 
 
 def parse_recipe(file: str, content: str) -> Recipe:
-    """Return a recipe. `file` names it in messages and is its name. Raises Refused."""
+    """Return the recipe in a text. `file`: its name in messages, from which the recipe's name is taken. Raises
+    Refused.
+    """
     keys = tuple(dict.fromkeys(key for keys in _KEYS.values() for key in keys))
     top, tables = read_tables(file, content, kinds=("part", "test"), keys=keys)
     if top.values.get("format") != FORMAT:
@@ -231,7 +229,7 @@ def parse_recipe(file: str, content: str) -> Recipe:
 
 
 def parse_part(text: str) -> PartWish:
-    """Return "512MiB:esp", "rest:linux" or "64GiB:linux:root" as a wish: size, role, name. Raises ValueError."""
+    """Return the partition of "512MiB:esp", "rest:linux" or "64GiB:linux:root": size, role, name. Raises ValueError."""
     size, _, rest = text.partition(":")
     role, _, name = rest.partition(":")
     if role not in ROLES:
@@ -253,11 +251,11 @@ def _realign_goal(top: Entry) -> RealignGoal:
 def _layout_goal(top: Entry, parts: tuple[Entry, ...]) -> LayoutGoal:
     if not parts:
         raise top.refusal("a layout needs partitions", hint='[[part]]\nsize = "rest"\nrole = "linux"')
-    wishes = tuple(_part(entry) for entry in parts)
-    if sum(wish.size is None for wish in wishes) > 1:
+    requested = tuple(_part(entry) for entry in parts)
+    if sum(part.size is None for part in requested) > 1:
         raise top.refusal("only one partition can take the rest")
     label = top.choice("label", LABELS) or LABELS[0]
-    return LayoutGoal(wishes, label, _grain(top) or MIB, top.size("spare_end") or 0)
+    return LayoutGoal(requested, label, _grain(top) or MIB, top.size("spare_end") or 0)
 
 
 def _part(entry: Entry) -> PartWish:

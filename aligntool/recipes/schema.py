@@ -1,4 +1,4 @@
-"""Read and check the TOML files of recipes/."""
+"""Read the TOML files of recipes/ strictly, and match model names with their patterns."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,19 +15,17 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 
-# Finding the packaged `recipes/` folder, and reading the files in it.
-#
-# In a wheel it lies inside the package, in a checkout (or an editable install of one) beside it.
+# The packaged `recipes/` folder: inside the package in a wheel, beside it in a checkout (or an editable install).
 
 PACKAGE = "aligntool"
 
 
 def read_recipes(folder: str) -> tuple[tuple[str, str], ...]:
-    """Return (name, content) of the TOML files of `recipes/FOLDER`, in the order of their names.
+    """Return (name, content) of the TOML files in `recipes/FOLDER`, sorted by name.
 
-    Raises Refused when this installation has no recipes.
+    Raises Refused if this installation lacks the folder.
     """
-    for place in _places(folder):
+    for place in _folders(folder):
         if place.is_dir():
             found = {file.name: file for file in place.iterdir() if file.name.endswith(".toml")}
             return tuple((f"recipes/{folder}/{name}", found[name].read_text("utf-8")) for name in sorted(found))
@@ -35,28 +33,27 @@ def read_recipes(folder: str) -> tuple[tuple[str, str], ...]:
 
 
 def read_recipe(name: str) -> tuple[str, str]:
-    """Return (name, content) of one file of `recipes/`."""
+    """Return (name, content) of one file of `recipes/`. Raises Refused if this installation lacks it."""
     for place in (f"recipes/{name}", f"../recipes/{name}"):
         with suppress(OSError):
             return f"recipes/{name}", (get_data(PACKAGE, place) or b"").decode()
     raise Refused(f"this installation of aligntool lacks recipes/{name}", hint="install aligntool again")
 
 
-def _places(name: str) -> "tuple[Traversable, ...]":
-    from importlib.resources import files  # slow to import, and an audit of an image file needs none of it
+def _folders(name: str) -> "tuple[Traversable, ...]":
+    from importlib.resources import files  # slow to import, and not needed for an audit of an image file
 
     package = files(PACKAGE)
     return package / "recipes" / name, package / ".." / "recipes" / name
 
 
-# Matching a drive's model name against the patterns of the database.
+# Matching a drive's model name with the patterns of the database ("WD??EARS*"), with or without the maker's name.
 #
-# Matching a model, as some layer of the system prints it, with patterns ("WD??EARS*") and makers' names before them.
 # One drive has many spellings:
 #
-# - the kernel prints "WDC WD20EARS-00MVWB0", udev "WDC_WD20EARS-00MVWB0", a USB bridge or a seller
-# "WD20EARS"; - SCSI INQUIRY has room for 16 characters, and libata answers through it: sysfs says "WDC
-# WD20EARS-00M"; - trailing and doubled blanks come and go.
+# - the kernel prints "WDC WD20EARS-00MVWB0", udev "WDC_WD20EARS-00MVWB0", a USB bridge or a seller "WD20EARS";
+# - SCSI INQUIRY has room for 16 characters, and libata reports the model through it: "WDC WD20EARS-00M" in sysfs;
+# - trailing and doubled blanks vary.
 #
 # No regular expressions: compiling a hundred of them takes longer than an audit.
 
@@ -64,14 +61,15 @@ INQUIRY_LENGTH = 16  # SPC-4, standard INQUIRY data, PRODUCT IDENTIFICATION, pad
 
 
 def normal(model: str) -> str:
-    """Return one spelling for all: lower case, blanks for underscores, none doubled, without libata's "ATA "."""
+    """Return a model name in lower case, with single blanks, blanks for underscores, and without libata's "ATA "."""
     return " ".join(model.replace("_", " ").casefold().split()).removeprefix("ata ")
 
 
 def spellings(model: str, makers: tuple[str, ...], *, cut: bool) -> tuple[str, ...]:
-    """Return the model, and the rest of it when it begins with a maker's name.
+    """Return the model, also without a maker's name at its start.
 
-    `cut`: it came through an INQUIRY, where the blank that "Samsung SSD 840 EVO" is cut at was stripped.
+    `cut`: the model was read by an INQUIRY. One that was cut behind a blank, such as "Samsung SSD 840 EVO", lost that
+    blank, so it is also returned with it.
     """
     bare = tuple(model.removeprefix(maker).lstrip() for maker in makers if model.startswith(f"{maker} "))
     if cut and len(model) == INQUIRY_LENGTH - 1:
@@ -81,17 +79,17 @@ def spellings(model: str, makers: tuple[str, ...], *, cut: bool) -> tuple[str, .
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A glob: `*` any text, `?` one character, `[ab0-9]` one of these, `[!ab]` none of these, all else itself."""
+    """A glob: `*` any text, `?` one character, `[ab0-9]` one of these, `[!ab]` one other than these."""
 
     tokens: tuple[str, ...]
-    start: str  # what every text that fits begins with
+    start: str  # the literal prefix of every text that matches
 
     def fits(self, text: str) -> bool:
         return text.startswith(self.start) and _fits(self.tokens, text)
 
 
 def parse_pattern(text: str) -> Pattern:
-    """Return a pattern. Raises ValueError when a bracket is left open or empty."""
+    """Return the pattern of a text. Raises ValueError if a bracket is not closed or is empty."""
     tokens: list[str] = []
     rest = normal(text)
     while rest:
@@ -100,13 +98,13 @@ def parse_pattern(text: str) -> Pattern:
             length = rest.find("]", 3 if rest.startswith("[!") else 2) + 1
             if length < 3:
                 raise ValueError("a bracket is not closed")
-        tokens.append(_spelled_out(rest[:length]))
+        tokens.append(_expanded_ranges(rest[:length]))
         rest = rest[length:]
     wild = next((place for place, token in enumerate(tokens) if token in "*?" or len(token) > 1), len(tokens))
     return Pattern(tuple(tokens), "".join(tokens[:wild]))
 
 
-def _spelled_out(token: str) -> str:
+def _expanded_ranges(token: str) -> str:
     """Return "[0-9]" as "[0123456789]"."""
     if len(token) == 1:
         return token
@@ -125,17 +123,17 @@ def _fits(tokens: tuple[str, ...], text: str) -> bool:
         if token < len(tokens) and tokens[token] == "*":
             star, retry = token, place
             token += 1
-        elif token < len(tokens) and _is_one_of(text[place], tokens[token]):
+        elif token < len(tokens) and _matches_token(text[place], tokens[token]):
             token, place = token + 1, place + 1
         elif star >= 0:
             retry += 1
             token, place = star + 1, retry
         else:
             return False
-    return all(left == "*" for left in tokens[token:])
+    return all(rest == "*" for rest in tokens[token:])
 
 
-def _is_one_of(character: str, token: str) -> bool:
+def _matches_token(character: str, token: str) -> bool:
     if len(token) == 1:
         return token in ("?", character)
     if token.startswith("[!"):
@@ -143,14 +141,13 @@ def _is_one_of(character: str, token: str) -> bool:
     return character in token[1:-1]
 
 
-# Strict reading of TOML tables: a key or a value that is not understood is refused, never skipped.
-#
-# Checked values from the text of any recipe, or Refused naming file, row and key, and the nearest valid key.
+# Strict reading of TOML tables: an unknown key or value is refused, never skipped. The refusal names file, row and key,
+# and the nearest valid key.
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One table of a file, and its name in messages."""
+    """A table of a file, and its name in messages."""
 
     file: str
     name: str  # 'drive "WD Caviar Green"', 'class 3'
@@ -174,10 +171,10 @@ class Entry:
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return a text, or a list of them."""
+        """Return the texts of a key: one text or a list of them; () if missing."""
         value = self.values.get(key, [])
         listed = [value] if isinstance(value, str) else value
-        if not isinstance(listed, list) or not all(isinstance(each, str) and each.strip() for each in listed):
+        if not isinstance(listed, list) or not all(isinstance(text, str) and text.strip() for text in listed):
             raise self.refusal(f"{key} must be a text or a list of texts, not {value!r}")
         return tuple(listed)
 
@@ -188,14 +185,14 @@ class Entry:
         return value
 
     def choices(self, key: str, allowed: tuple[str, ...], what: str, plural: str) -> tuple[str, ...]:
-        """Return a text or a list, each one of the known words, which `what` names."""
-        for each in self.texts(key):
-            if each not in allowed:
-                raise self.refusal(f"{key}: {each!r} is not {what}", hint=f"{plural}: {', '.join(allowed)}")
+        """Return the texts of a key, all of which must be among `allowed`. `what`, `plural`: their name in messages."""
+        for word in self.texts(key):
+            if word not in allowed:
+                raise self.refusal(f"{key}: {word!r} is not {what}", hint=f"{plural}: {', '.join(allowed)}")
         return self.texts(key)
 
     def sizes(self, key: str) -> tuple[int, ...]:
-        """Return "4KiB", or a list of such texts, as bytes."""
+        """Return the sizes of a key in bytes, from "4KiB" or a list of such texts."""
         try:
             return tuple(map(parse_size, self.texts(key)))
         except ValueError as error:
@@ -224,7 +221,7 @@ class Entry:
 def read_tables(
     file: str, content: str, *, kinds: tuple[str, ...], keys: tuple[str, ...] = ()
 ) -> tuple[Entry, dict[str, tuple[Entry, ...]]]:
-    """Return the given keys at the top of a file, and its lists of tables (`[[drive]]`) of the given kinds."""
+    """Return the top level of a file, which may have `keys`, and its lists of tables (`[[drive]]`), by kind."""
     import tomllib
 
     try:
@@ -248,8 +245,8 @@ def _entries(file: str, kind: str, rows: object) -> tuple[Entry, ...]:
 
 
 def nearest(word: str, known: tuple[str, ...]) -> str:
-    """Return a hint: the known word that was probably meant, or all of them."""
+    """Return a hint with the known word that was probably meant, or with all of them."""
     import difflib
 
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(sorted(known))}"
+    similar = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"did you mean {similar[0]!r}?" if similar else f"known are: {', '.join(sorted(known))}"

@@ -1,4 +1,4 @@
-"""A Report as text: verdict table, facts, findings, what can be repaired."""
+"""Show an audit as text: the table of verdicts, facts, findings, possible repairs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -20,11 +20,10 @@ from aligntool.render.lines import (
 )
 from aligntool.units import counted, format_about, format_size, format_start
 
-# What a drive says of itself, for `-v`: firmware, queues, NVMe formats and buffers, links up to the
-# processor.
+# The facts that a drive reports, for `-v`: firmware, queues, NVMe formats and buffers, links up to the processor.
 
 Facts = Iterator[tuple[str, str]]
-"""A word and its text."""
+"""Pairs of a name and its text."""
 
 
 def dim_lines(text: str, width: int, indent: str = "    ") -> Iterator[Line]:
@@ -32,9 +31,9 @@ def dim_lines(text: str, width: int, indent: str = "    ") -> Iterator[Line]:
 
 
 def facts_of(disk: Disk) -> Facts:
-    """What the drive reports, and its links up to the processor."""
+    """Yield the facts that the drive reports, and its links up to the processor."""
     limits = disk.limits
-    yield from _known("drive", (
+    yield from _facts_known("drive", (
         ("firmware", disk.firmware), ("logical sector", _size(limits.logical_block_size)),
         ("rotating", None if disk.rotational is None else "yes" if disk.rotational else "no"),
         ("queue depth", disk.queue_depth), ("NUMA node", disk.numa_node),
@@ -45,17 +44,17 @@ def facts_of(disk: Disk) -> Facts:
     if disk.nvme:
         yield from _nvme(disk.nvme)
     if ata := disk.ata:
-        yield from _known("ATA IDENTIFY", (
+        yield from _facts_known("ATA IDENTIFY", (
             ("physical sector", _size(ata.physical_sector_size)), ("offset", _size(ata.alignment_offset)),
             ("rotation", f"{ata.rotation_rpm} rpm" if (ata.rotation_rpm or 0) > 1 else None),
             ("queue depth", ata.queue_depth), ("hybrid", "yes" if ata.hybrid else None),
         ))  # fmt: skip
     for path in disk.links:
-        yield "path", " ← ".join(_hop(hop) for hop in path)
+        yield "path", " ← ".join(_link_words(hop) for hop in path)
 
 
-def _known(title: str, said: Sequence[tuple[str, object]]) -> Facts:
-    words = [f"{name} {value}" for name, value in said if value is not None]
+def _facts_known(title: str, facts: Sequence[tuple[str, object]]) -> Facts:
+    words = [f"{name} {value}" for name, value in facts if value is not None]
     if words:
         yield title, ", ".join(words)
 
@@ -68,7 +67,7 @@ def _nvme(nvme: NvmeFacts) -> Facts:
     ]
     if formats:
         yield "LBA formats", ", ".join(formats)
-    yield from _known("NVMe", (
+    yield from _facts_known("NVMe", (
         ("write granularity NPWG", _size(nvme.preferred_write_granularity)),
         ("write alignment NPWA", _size(nvme.preferred_write_alignment)),
         ("deallocate granularity NPDG", _size(nvme.preferred_deallocate_granularity)),
@@ -80,10 +79,10 @@ def _nvme(nvme: NvmeFacts) -> Facts:
     if nvme.multipath:
         yield "multipath", f"controllers {', '.join(nvme.controllers)}"
     if nvme.hmb_preferred:
-        yield "host memory buffer", _buffer(nvme)
+        yield "host memory buffer", _host_memory_words(nvme)
 
 
-def _buffer(nvme: NvmeFacts) -> str:
+def _host_memory_words(nvme: NvmeFacts) -> str:
     granted = "not known without root" if nvme.hmb_granted is None else format_about(nvme.hmb_granted)
     if nvme.hmb_granted is None and nvme.hmb_enabled is not None:
         granted = "some (on)" if nvme.hmb_enabled else "nothing (off)"
@@ -93,7 +92,7 @@ def _buffer(nvme: NvmeFacts) -> str:
     return f"{sizes}, granted {granted}; {ways}/{controller}/hmb"
 
 
-def _hop(hop: LinkHop) -> str:
+def _link_words(hop: LinkHop) -> str:
     speed = f" {hop.speed_gts:g} GT/s x{hop.width}" if hop.speed_gts and hop.width else ""
     most = f" of {hop.max_speed_gts:g} GT/s x{hop.max_width}" if hop.max_speed_gts and hop.max_width else ""
     hidden = f" ← {hop.hidden_uplink} to the processor" if hop.hidden_uplink else ""
@@ -104,17 +103,17 @@ def _size(size: int | None) -> str | None:
     return format_size(size) if size else None
 
 
-# Findings for people: grouped by code, worst first, each with its cause, its cost and the next thing to type.
+# Findings as text: grouped by code, worst first, each with cause, cost and the command to type next.
 
 MOST_OF_A_KIND = 12
-"""So many findings of one code are written out; the rest are counted, and --json has them all."""
+"""Most findings of one code that are shown; the rest are counted, and --json has all of them."""
 
 _STYLES = {Severity.ERROR: Style.BAD, Severity.WARNING: Style.DOUBT, Severity.INFO: Style.NOTE}
 _MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.INFO: "·"}
 
 
 def by_code(report: Report) -> list[list[Finding]]:
-    """The findings of each code and severity, worst first."""
+    """Group the findings by code and severity, worst first."""
     groups: dict[tuple[Severity, Code], list[Finding]] = {}
     for finding in report.findings:
         groups.setdefault((finding.severity, finding.code), []).append(finding)
@@ -122,7 +121,7 @@ def by_code(report: Report) -> list[list[Finding]]:
 
 
 def only_disk(report: Report) -> str | None:
-    """Return the name of the only disk there is, which need not be named again; None: there are several."""
+    """Return the name of the only disk, which findings need not repeat, or None if there are several."""
     return report.judged[0].disk.name if len(report.judged) == 1 else None
 
 
@@ -133,30 +132,30 @@ def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> 
         if note and not verbose and (quiet or findings[0].code is not Code.NOT_SEEN):
             hidden += findings
         elif quiet:
-            yield from (plain(f"{each.severity.value}: {each.summary} [{each.code}]") for each in findings)
+            yield from (plain(f"{finding.severity.value}: {finding.summary} [{finding.code}]") for finding in findings)
         else:
-            yield from _group(findings, width=width, verbose=verbose, alone=only_disk(report))
+            yield from _group_lines(findings, width=width, verbose=verbose, alone=only_disk(report))
     if hidden and not quiet:
         codes = ", ".join(sorted({finding.code.value for finding in hidden}))
         yield ((f"{counted(len(hidden), 'note')} ({codes}); -v shows them", Style.DIM),)
         yield EMPTY
 
 
-def _group(findings: Sequence[Finding], *, width: int, verbose: bool, alone: str | None) -> Iterator[Line]:
-    """Findings of one code and severity."""
+def _group_lines(findings: Sequence[Finding], *, width: int, verbose: bool, alone: str | None) -> Iterator[Line]:
+    """Yield the findings of one code and severity."""
     severity, code = findings[0].severity, findings[0].code
     yield ((f"{_MARKS[severity]} {code} {severity.value}", _STYLES[severity]),
            (f"  {explanations()[code].title}", Style.TITLE))  # fmt: skip
-    alike = alike_of(findings, alone=alone)
-    most = len(alike) if verbose else MOST_OF_A_KIND
-    for finding, summary in alike[:most]:
+    merged = alike_of(findings, alone=alone)
+    most = len(merged) if verbose else MOST_OF_A_KIND
+    for finding, summary in merged[:most]:
         yield from paragraph(f"  - {summary}", width)
         if finding.cause:
             yield from dim_lines(f"    cause: {finding.cause}", width, "      ")
         for evidence in finding.evidence:
             yield from dim_lines(f"    and: {evidence}", width, "      ")
-    if len(alike) > most:
-        yield ((f"    … and {len(alike) - most} more of this kind; --json lists every one", Style.DIM),)
+    if len(merged) > most:
+        yield ((f"    … and {len(merged) - most} more of this kind; --json lists every one", Style.DIM),)
     if words := "; ".join(" ".join(row) for row in cost_rows(findings)):
         yield from dim_lines(f"    cost, predicted: {words}", width, "      ")
     steps = list(dict.fromkeys(finding.next for finding in findings if finding.next))
@@ -166,22 +165,22 @@ def _group(findings: Sequence[Finding], *, width: int, verbose: bool, alone: str
 
 
 def alike_of(findings: Sequence[Finding], *, alone: str | None) -> list[tuple[Finding, str]]:
-    """Findings with the same words on several disks are merged; an only disk is not named."""
+    """Merge findings that have the same words on several disks. `alone`: a disk that need not be named."""
     groups: dict[tuple[str, tuple[str, ...], str | None], list[Finding]] = {}
     for finding in findings:
         words = finding.summary.removeprefix(f"{finding.disk}: ").replace(f" of {finding.disk}", "", 1)
         groups.setdefault((words, finding.evidence, finding.cause), []).append(finding)
-    said = []
+    merged = []
     for (words, _, _), group in groups.items():
         names = ", ".join(finding.disk or "" for finding in group[:MOST_OF_A_KIND])
         names += f" and {len(group) - MOST_OF_A_KIND} more" if len(group) > MOST_OF_A_KIND else ""
         one_name = words if group[0].disk == alone else group[0].summary
-        said.append((group[0], f"{names}: {words}" if len(group) > 1 and names else one_name))
-    return said
+        merged.append((group[0], f"{names}: {words}" if len(group) > 1 and names else one_name))
+    return merged
 
 
 def cost_rows(findings: Sequence[Finding]) -> list[tuple[str, str]]:
-    """The prediction of the cost model for them, row by row; empty: there is none."""
+    """Return the cost that the model predicts for the findings, row by row, or nothing if there is no prediction."""
     cost = next((finding.cost for finding in findings if finding.cost), None)
     if cost is None:
         return []
@@ -197,13 +196,13 @@ def cost_rows(findings: Sequence[Finding]) -> list[tuple[str, str]]:
     return rows
 
 
-# Whether misaligned partitions can be realigned, under the table of an audit.
+# Possible repairs of misaligned partitions, below the table of an audit.
 
 Mends = Mapping[str, Sequence[Mend]]
-"""The answers, by the disk's name."""
+"""The possible repairs, by disk name."""
 
 MOST_ANSWERS = 12
-"""So many different answers are written out for a disk; --json has them all."""
+"""Most different answers that are shown for a disk; --json has all of them."""
 
 _WORDS = {
     "in-place": ("can be realigned in place", Style.GOOD),
@@ -213,14 +212,14 @@ _WORDS = {
 
 
 def mend_lines(mends: Sequence[Mend], *, width: int) -> Iterator[Line]:
-    """One answer a line, with why; and what to type, once for those who share it."""
+    """Yield each answer with its reason and command, once for all partitions that share it."""
     groups: dict[tuple[str, str, str], list[int]] = {}
-    for mend in mends:
-        groups.setdefault((mend.answer, mend.why, mend.next), []).append(mend.partition)
+    for repair in mends:
+        groups.setdefault((repair.answer, repair.why, repair.next), []).append(repair.partition)
     for (answer, why, command), numbers in list(groups.items())[:MOST_ANSWERS]:
         words, style = _WORDS[answer]
-        named = ", ".join(map(str, numbers[:MOST_ANSWERS]))
-        who = f"partitions {named}" if len(numbers) > 1 else f"partition {named}"
+        listed = ", ".join(map(str, numbers[:MOST_ANSWERS]))
+        who = f"partitions {listed}" if len(numbers) > 1 else f"partition {listed}"
         who += f" and {len(numbers) - MOST_ANSWERS} more" if len(numbers) > MOST_ANSWERS else ""
         yield from paragraph(f"  {who} {words}: {why}", width, style=style)
         if answer != "in-place":  # the finding has that command already
@@ -229,11 +228,10 @@ def mend_lines(mends: Sequence[Mend], *, width: int) -> Iterator[Line]:
         yield ((f"  … and {len(groups) - MOST_ANSWERS} more answers; --json lists every one", Style.DIM),)
 
 
-# An audit as a table that a person reads in ten seconds: disks, their partitions, what is wrong, what to
-# type.
+# An audit as a table to read in ten seconds: disks, partitions, problems, commands.
 
 FEW_DISKS = 4
-"""Up to so many disks, each gets its table; beyond, a line."""
+"""Most disks that get a table each; if there are more, each gets a line."""
 
 NO_MENDS: Mends = {}
 
@@ -243,14 +241,14 @@ _ANSWERS = {Answer.ON: Style.GOOD, Answer.OFF: Style.BAD, Answer.UNKNOWN: Style.
 def audit_lines(
     report: Report, *, width: int, verbose: bool, quiet: bool, mends: Mends = NO_MENDS, maps: Iterable[Line] = ()
 ) -> Iterator[Line]:
-    """`mends`: whether what is off can be realigned, by the disk's name; `maps`: pictures of the disks."""
+    """Yield the whole audit. `mends`: possible repairs by disk name; `maps`: pictures of the disks."""
     if report.judged and not quiet:
         yield from (verdict_line(report), EMPTY)
     yield from maps
     if quiet:
         yield from finding_lines(report, width=width, verbose=False, quiet=True)
         return
-    images = () if verbose else _squashed(report)
+    images = () if verbose else _squashfs_images(report)
     disks = [judged for judged in report.judged if judged not in images]
     brief = len(disks) > FEW_DISKS and not verbose
     if brief:
@@ -281,30 +279,31 @@ def audit_lines(
     yield summary_line(report)
 
 
-def _squashed(report: Report) -> Sequence[Judged]:
-    """Return loop devices of read-only images, of which a machine with snaps has dozens, where there are several and
-    none is off a boundary.
+def _squashfs_images(report: Report) -> Sequence[Judged]:
+    """Return the loop devices of read-only images that are not misaligned, if there are several: a machine with snaps
+    has dozens of them.
     """
-    found = [
+    images = [
         judged
         for judged in report.judged
         if judged.disk.kind is DiskKind.LOOP
         and [layer.kind for layer in judged.disk.content] == ["squashfs"]
         and all(verdict.answer is not Answer.OFF for verdict in judged.verdicts)
     ]
-    return found if len(found) > 1 else ()
+    return images if len(images) > 1 else ()
 
 
 def _brief_lines(report: Report, disks: Sequence[Judged], width: int) -> Iterator[Line]:
-    """A line a disk: its name, its verdict, what it is."""
+    """Yield a line for each disk: name, verdict, description."""
     moving = in_flight(report)
     verdicts = [_disk_verdict(judged, moving=judged.disk.name in moving) for judged in disks]
     names = max(cell_width(harmless(judged.disk.name)) for judged in disks)
     words = max(cell_width(harmless(text)) for text, _ in verdicts)
     for judged, (text, style) in zip(disks, verdicts, strict=True):
-        about = fit(disk_words(judged.disk), max(width - names - words - 4, 8)).rstrip()
+        description = fit(disk_words(judged.disk), max(width - names - words - 4, 8)).rstrip()
         yield (
-            (fit(judged.disk.name, names) + "  ", Style.TITLE), (fit(text, words) + "  ", style), (about, Style.PLAIN),
+            (fit(judged.disk.name, names) + "  ", Style.TITLE), (fit(text, words) + "  ", style),
+            (description, Style.PLAIN),
         )  # fmt: skip
     yield (
         ("  → ", Style.DIM),
@@ -326,23 +325,23 @@ def _disk_verdict(judged: Judged, *, moving: bool) -> Piece:
 
 def in_flight(report: Report) -> list[str]:
     """Return the names of the disks with a move in flight."""
-    return list(dict.fromkeys(each.disk for each in report.findings if each.code is Code.IN_FLIGHT and each.disk))
+    return list(dict.fromkeys(found.disk for found in report.findings if found.code is Code.IN_FLIGHT and found.disk))
 
 
 def disk_lines(judged: Judged, *, width: int) -> Iterator[Line]:
     disk = judged.disk
-    yield from _title(disk, width)
+    yield from _title_lines(disk, width)
     yield from dim_lines(f"  {geometry_words(judged)}", width)
     rows = table_rows(judged)
     if rows:
-        yield from _rows(rows, width=width)
+        yield from _table_lines(rows, width=width)
         yield from _name_lines(disk, width)
     elif disk.table_read or disk.table:
         yield (("  no partitions", Style.DIM),)
 
 
 def disk_words(disk: Disk) -> str:
-    """ "Samsung SSD 980 · 1TB · nvme · gpt table, 512-byte sectors"."""
+    """Return "Samsung SSD 980 · 1TB · nvme · gpt table, 512-byte sectors"."""
     words = [word for word in (disk.vendor, disk.model) if word]
     if disk.vendor and disk.model and disk.model.startswith(disk.vendor):
         words = [disk.model]
@@ -351,7 +350,7 @@ def disk_words(disk: Disk) -> str:
     return " · ".join(fact for fact in facts if fact)
 
 
-def _title(disk: Disk, width: int) -> Iterator[Line]:
+def _title_lines(disk: Disk, width: int) -> Iterator[Line]:
     lines = list(wrapped(f"{disk.name}  {disk_words(disk)}", width, "    "))
     first = lines[0].removeprefix(harmless(disk.name))
     if first == lines[0]:  # the name itself was wrapped
@@ -362,7 +361,7 @@ def _title(disk: Disk, width: int) -> Iterator[Line]:
 
 
 def table_words(disk: Disk) -> str:
-    """ "gpt table, 512-byte sectors"."""
+    """Return "gpt table, 512-byte sectors", or "" if the table is unknown."""
     if disk.table is None:
         return "no partition table" if disk.table_read and not disk.content else ""
     if disk.table.label is TableLabel.UNKNOWN:
@@ -372,7 +371,7 @@ def table_words(disk: Disk) -> str:
 
 
 def geometry_words(judged: Judged) -> str:
-    """The grids that count, each with where it comes from."""
+    """Return the grids that the disk requires, each with its source, then queue depth and PCIe link."""
     words = [
         f"{grid.kind} {format_size(grid.size)}{f'+{format_size(grid.phase)}' if grid.phase else ''} ({grid.source})"
         for grid in judged.grids
@@ -387,7 +386,7 @@ def geometry_words(judged: Judged) -> str:
 
 
 def names_of(partition: Partition) -> str:
-    """The name in the table and the label in the file system, each where there is one: `"root", label "rootfs"`."""
+    """Return the name in the table and the labels of file systems, if any: `"root", label "rootfs"`."""
     labels = (f'label "{layer.label}"' for layer in partition.content if layer.label)
     return ", ".join([*([f'"{partition.name}"'] if partition.name else []), *labels])
 
@@ -404,18 +403,18 @@ Row = tuple[str, str, str, str, str, str, Verdict | None]
 
 
 def table_rows(judged: Judged) -> list[Row]:
-    """A row for each partition, or for a disk that is used whole: number, node, start in sectors and in bytes, size,
-    content, verdict.
+    """Return a row for each partition, or for the whole disk if it has no partitions: number, node, start in sectors
+    and in bytes, size, content, verdict.
     """
     disk, verdicts = judged.disk, judged.by_partition()
-    rows = [_row(disk, partition, verdicts.get(partition.number)) for partition in disk.partitions]
+    rows = [_partition_row(disk, partition, verdicts.get(partition.number)) for partition in disk.partitions]
     if not rows and (whole := verdicts.get(None)):
         size = "size unknown" if disk.size is None else format_about(disk.size)
         return [("–", "", "0", "0B", size, _contents(disk.content, disk.content_hint), whole)]
     return rows
 
 
-def _row(disk: Disk, partition: Partition, verdict: Verdict | None) -> Row:
+def _partition_row(disk: Disk, partition: Partition, verdict: Verdict | None) -> Row:
     sector_size = disk.sector_size
     start = partition.extent.start
     sector = str(start // sector_size) if start % sector_size == 0 else "–"
@@ -427,7 +426,7 @@ def _row(disk: Disk, partition: Partition, verdict: Verdict | None) -> Row:
 
 
 def _contents(layers: Sequence[Layer], hint: str | None) -> str:
-    """The stack in a word: "md 1.2 › crypto_LUKS", or udev's word for it."""
+    """Return the stack of layers, "md › LUKS", or `hint`, udev's name of the content, if none was recognised."""
     if not layers:
         return hint or ""
     names, layer = [], layers[0]
@@ -442,8 +441,8 @@ _SHORT = {"linux_raid_member": "md", "crypto_LUKS": "LUKS", "LVM2_member": "LVM"
 _HEADS = ("#", "node", "sector", "start", "size", "content")
 
 
-def _rows(rows: Sequence[Row], *, width: int) -> Iterator[Line]:
-    """Columns as wide as what is in them; the content gives way on a narrow terminal."""
+def _table_lines(rows: Sequence[Row], *, width: int) -> Iterator[Line]:
+    """Yield the table. On a narrow terminal, the column of contents shrinks."""
     kept = [at for at in range(6) if at != 1 or any(row[1] for row in rows)]
     cells = [[str(row[at]) for at in kept] for row in ((*_HEADS, None), *rows)]
     left = [place for place, at in enumerate(kept) if at in (1, 5)]
@@ -471,20 +470,20 @@ def verdict_text(verdict: Verdict | None) -> str:
 
 
 def worst_of(verdict: Verdict) -> Check | None:
-    """Return the worst boundary that the start is off; None: it is off none that was checked."""
+    """Return the worst check that the start fails, or None if it fails none."""
     failed = [check for check in verdict.checks if not check.on]
     return min(failed, key=lambda check: check.grid.severity.rank, default=None)
 
 
 def verdict_line(report: Report) -> Line:
-    """Return the verdict of all disks in words."""
+    """Return the verdict on all disks in words."""
     disks, errors = report.judged, report.count(Severity.ERROR)
-    off = [each for each in disks if any(one.matters and one.answer is Answer.OFF for one in each.verdicts)]
+    off = [disk for disk in disks if any(start.matters and start.answer is Answer.OFF for start in disk.verdicts)]
     if moving := in_flight(report):
         names = ", ".join(moving[:MOST_OF_A_KIND]) + (" ..." if len(moving) > MOST_OF_A_KIND else "")
         return ((f"A move is in flight on {names}: finish it or undo it first", Style.BAD),)
     if off and len(disks) == 1:
-        starts = [one.answer for one in off[0].verdicts if one.matters]
+        starts = [verdict.answer for verdict in off[0].verdicts if verdict.matters]
         return ((f"{starts.count(Answer.OFF)} of {counted(len(starts), 'partition')} misaligned", Style.BAD),)
     if off:
         return ((misaligned_words(len(off), counted(len(disks), "disk")), Style.BAD),)
@@ -498,8 +497,8 @@ def verdict_line(report: Report) -> Line:
 
 
 def misaligned_words(number: int, whole: str) -> str:
-    """Return how many of the whole, such as "3 disks", have misaligned partitions. Each is a sentence of its own, to be
-    translated.
+    """State how many of `whole`, such as "3 disks", have misaligned partitions. Singular and plural are two sentences,
+    so that they can be translated.
     """
     if number == 1:
         return f"1 of {whole} has misaligned partitions"

@@ -1,4 +1,4 @@
-"""Benchmark results and comparisons as text."""
+"""Show benchmark plans, results and comparisons as text and JSON."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -16,48 +16,48 @@ from aligntool.render.lines import EMPTY, Line, Style, columns, escaped, fit, pa
 from aligntool.render.plan import time_words
 from aligntool.units import counted, format_about, format_size, mb_s
 
-# The result of a benchmark, for people.
+# A benchmark and its result as text.
 
 FIGURES = ("MB/s", "range", "IOPS", "p50 µs", "p99 µs", "p99.9 µs", "CPU", "busy")
-"""Heads of the columns."""
-_LATENCIES = slice(4, 7)  # with a title before them
-LEAST_BAR, MOST_BAR = 1e5, 2e10  # bytes a second at the ends of a bar: a hard disk at random, PCIe 5.0 x4 and more
+"""The heads of the columns."""
+_LATENCIES = slice(4, 7)  # in a row that begins with its title
+LEAST_BAR, MOST_BAR = 1e5, 2e10  # bytes per second at the ends of a bar: random I/O on a hard disk, above PCIe 5.0 x4
 
 
 def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Line]:
-    """Return what is going to be run, and the warnings known by now."""
+    """Yield what is going to be run, and the warnings known so far."""
     settings, target = plan.settings, plan.target
     where = f"a file of {format_size(plan.room)} in {target.path}" if plan.makes_file else target.path
     yield (("benchmark  ", Style.TITLE), (f"{settings.profile} on {where}", Style.PLAIN))
     yield from drive_lines(seen.drives, width=width)
     word = "pass" if settings.passes else "round" if settings.until_steady else "repeat"
-    many = counted(plan.rounds, word) if plan.rounds == 1 or not settings.passes else f"{plan.rounds} passes"
-    times = f"{many}{' at most' if settings.until_steady else ''}"
+    count = counted(plan.rounds, word) if plan.rounds == 1 or not settings.passes else f"{plan.rounds} passes"
+    times = f"{count}{' at most' if settings.until_steady else ''}"
     span = format_size(settings.span)
     run = f"each test over {span} of its own" if settings.passes else f"{settings.runtime_s:g} s each"
     tests = counted(len(plan.tests), "test")
     over = "" if plan.makes_file or settings.passes else f", over its first {span}"
     rotational = any(drive.rotational for drive in seen.drives)
     kind = f" on a usual {'hard disk' if rotational else 'SSD'}" if settings.passes else ""
-    about = f"; about {time_words(round(plan.seconds(rotational=rotational)))}{kind}"
+    duration = f"; about {time_words(round(plan.seconds(rotational=rotational)))}{kind}"
     filled = {0: "", 1: " after filling the file", 2: " after writing everything twice"}[plan.fills]
     if plan.added:
         tests += f" and {len(plan.added)} for the verdict on command queueing"
     zeros = ", data of zeros" if settings.data is Data.ZERO else ""
     pauses = f", pauses of {settings.pause_s:g} s" if settings.pause_s else ""
-    yield from paragraph(f"  {tests}, {times}{pauses}, {run}{over}{filled}{zeros}{about}", width)
+    yield from paragraph(f"  {tests}, {times}{pauses}, {run}{over}{filled}{zeros}{duration}", width)
     if not plan.writes:
         yield plain("  nothing is written")
     if plan.makes_file:
-        said = [compare.JUST_WRITTEN] if settings.passes else []
-        said += [compare.steady_file(settings.span)] if settings.until_steady else []
-        yield from note_lines(said, width, "  ")
+        notes = [compare.JUST_WRITTEN] if settings.passes else []
+        notes += [compare.steady_file(settings.span)] if settings.until_steady else []
+        yield from note_lines(notes, width, "  ")
     yield from note_lines(plan.skipped, width, "  left out: ")
     yield from note_lines(warnings_of(seen, direct=settings.direct), width, "  warning: ")
 
 
 def command_lines(plan: BenchPlan) -> Iterator[Line]:
-    """Each kind of run as it can be typed; fio makes no file (allow_file_create), so one must be there."""
+    """Yield each kind of run as a command to type. fio creates no file (allow_file_create), so it must exist."""
     path = f"{plan.target.path}/FILE" if plan.makes_file else plan.target.path
     jobs = [filling(plan, path)] if plan.fills else []
     jobs += [warm_up(plan, path)] if plan.settings.passes else []
@@ -68,8 +68,8 @@ def command_lines(plan: BenchPlan) -> Iterator[Line]:
 
 def result_lines(result: Result, *, width: int) -> Iterator[Line]:
     settings = result.settings
-    cut = ("" if result.complete else "  (not complete)", Style.DOUBT)
-    yield ((settings.profile, Style.TITLE), (f"  {result.target}, {result.when}", Style.PLAIN), cut)
+    incomplete = ("" if result.complete else "  (not complete)", Style.DOUBT)
+    yield ((settings.profile, Style.TITLE), (f"  {result.target}, {result.when}", Style.PLAIN), incomplete)
     yield from machine_lines(result.conditions, width=width, settings=settings)
     yield EMPTY
     yield from figure_lines(result.series, width=width)
@@ -80,57 +80,57 @@ def result_lines(result: Result, *, width: int) -> Iterator[Line]:
 
 
 def figure_lines(series: Sequence[Series], *, width: int) -> Iterator[Line]:
-    """MB/s are 10^6 bytes a second. The range is that of the repeats; CPU is of one core, of each thread;
-    busy are the cores of the whole machine that were. Where a row is wider than the terminal, the latencies are a table
-    of their own."""
+    """Yield the figures as a table. MB/s are 10^6 bytes per second; the range is that of the repeats; CPU is the share
+    of one core for each thread; busy counts the busy cores of the whole machine. If a row is wider than the terminal,
+    the latencies get a table of their own."""
     rows = [("", *FIGURES), *((f"  {each.test.title}", *figure_cells(each)) for each in series)]
     notes = ["", *(f"{each.held_back}{' NOT steady' if each.steady is False else ''}".strip() for each in series)]
     for gap in (2, 1):
         texts = list(columns(rows, gap=gap))
         if max(map(len, texts)) <= width:
-            yield from _noted(texts, notes, width, series)
+            yield from _noted_rows(texts, notes, width, series)
             return
     others = [(*row[: _LATENCIES.start], *row[_LATENCIES.stop :]) for row in rows]
-    yield from _noted(list(columns(others)), notes, width, series)
+    yield from _noted_rows(list(columns(others)), notes, width, series)
     yield EMPTY
-    yield from _noted(list(columns([(row[0], *row[_LATENCIES]) for row in rows])), [""] * len(rows), width, ())
+    yield from _noted_rows(list(columns([(row[0], *row[_LATENCIES]) for row in rows])), [""] * len(rows), width, ())
 
 
-def _barred(text: str, begin: int, end: int, each: Series) -> Line:
-    """A row with a bar behind its rate and range, as KDiskMark has one behind each figure; on a terminal without colour
-    none is seen. Its scale is logarithmic, from LEAST_BAR to MOST_BAR, so that 30 MB/s are seen beside 7000.
+def _row_with_bar(text: str, begin: int, end: int, series: Series) -> Line:
+    """Return a row with a bar behind its rate and range, as KDiskMark has behind each figure; without colour it is
+    invisible. The scale is logarithmic, from LEAST_BAR to MOST_BAR, so that 30 MB/s are visible beside 7000.
     """
-    share = log10(max(each.rate.median, LEAST_BAR) / LEAST_BAR) / log10(MOST_BAR / LEAST_BAR)
-    reach = begin + round(min(share, 1.0) * (end - begin))
-    style = {"read": Style.READ, "write": Style.WRITE}.get(each.test.does, Style.MIXED)
-    return ((text[:begin], Style.PLAIN), (text[begin:reach], style), (text[reach:], Style.PLAIN))
+    share = log10(max(series.rate.median, LEAST_BAR) / LEAST_BAR) / log10(MOST_BAR / LEAST_BAR)
+    bar_end = begin + round(min(share, 1.0) * (end - begin))
+    style = {"read": Style.READ, "write": Style.WRITE}.get(series.test.does, Style.MIXED)
+    return ((text[:begin], Style.PLAIN), (text[begin:bar_end], style), (text[bar_end:], Style.PLAIN))
 
 
-def _noted(texts: Sequence[str], notes: Sequence[str], width: int, series: Sequence[Series]) -> Iterator[Line]:
-    """The first text is the heads. A note that does not fit beside its row stands below it. `series`: whose rates have
-    a bar, up to the end of their range.
+def _noted_rows(texts: Sequence[str], notes: Sequence[str], width: int, series: Sequence[Series]) -> Iterator[Line]:
+    """Yield a table of which the first text is the heads. A note that does not fit beside its row goes below it.
+    `series`: the series of the rows if their rates get a bar, up to the end of the range column.
     """
     begin, end = max((len(each.test.title) + 3 for each in series), default=0), texts[0].find("range") + len("range")
     for number, (text, note) in enumerate(zip(texts, notes, strict=True)):
         beside = bool(note) and len(text) + 1 + len(note) <= width
         row: Line = ((text, Style.PLAIN if number else Style.DIM),)
-        row = _barred(text, begin, end, series[number - 1]) if number and series else row
+        row = _row_with_bar(text, begin, end, series[number - 1]) if number and series else row
         yield (*row, (f" {note}" if beside else "", Style.DOUBT))
         if note and not beside:
             yield ((f"    {note}", Style.DOUBT),)
 
 
-def figure_cells(each: Series) -> tuple[str, ...]:
-    """In the columns of FIGURES."""
-    rate = each.rate
+def figure_cells(series: Series) -> tuple[str, ...]:
+    """Return the cells of the columns in FIGURES."""
+    rate = series.rate
     spread = f"{mb_s(rate.low)}–{mb_s(rate.high)}" if rate.count > 1 else "one run"
-    busy = each.middle("busy_cores")
+    busy = series.middle("busy_cores")
     cores = "–" if busy is None else f"{busy:.1f}"
-    times = (_micro(each.middle(name)) for name in ("p50_us", "p99_us", "p999_us"))
-    return (mb_s(rate.median), spread, f"{each.iops.median:,.0f}", *times, f"{each.cpu:.0f}%", cores)
+    times = (_microseconds(series.middle(name)) for name in ("p50_us", "p99_us", "p999_us"))
+    return (mb_s(rate.median), spread, f"{series.iops.median:,.0f}", *times, f"{series.cpu:.0f}%", cores)
 
 
-def _micro(value: float | None) -> str:
+def _microseconds(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:.1f}" if value < 1000 else f"{value:,.0f}"
@@ -163,7 +163,7 @@ def _temperature(drive: DriveState) -> str:
 
 
 def machine_lines(seen: Conditions, *, width: int, settings: Settings | None = None) -> Iterator[Line]:
-    """What was so while it was measured. `settings`: of a benchmark; an experiment says its own."""
+    """Yield the conditions of a measurement. `settings`: of a benchmark; an experiment shows its own."""
     yield from drive_lines(seen.drives, width=width)
     facts = [f"kernel {seen.kernel}" if seen.kernel else "", seen.fio]
     facts += [f"engine {settings.engine}", "direct I/O" if settings.direct else "BUFFERED"] if settings else []
@@ -178,23 +178,23 @@ def machine_lines(seen: Conditions, *, width: int, settings: Settings | None = N
 
 
 def note_lines(sentences: Iterable[str], width: int, before: str) -> Iterator[Line]:
-    """`before`: what each sentence begins with, and how far it is indented."""
+    """Yield the sentences, each with `before` at its start; its spaces set the indent of the lines that follow."""
     style = Style.DOUBT if "warning" in before else Style.PLAIN
     indent = " " * (len(before) - len(before.lstrip()) + 2)
     for sentence in sentences:
         yield from paragraph(f"{before}{sentence}", width, indent, style)
 
 
-# Results side by side: log10 of the ratios, drawn; and the list of those that were kept.
+# Results compared: log10 of the ratios as bars; and the list of stored results.
 
-_HALF = 16  # columns of the picture on each side of zero, at most
-_BESIDE = 34  # columns beside the picture and the title: line, numbers, verdict
+_MOST_HALF = 16  # columns of the picture on each side of zero, at most
+_OTHER_COLUMNS = 34  # columns beside the picture and the title: line, numbers, verdict
 _STYLES = {Verdict.FASTER: Style.GOOD, Verdict.SLOWER: Style.BAD}
 _SIGNS = {Verdict.NOISE: "noise", Verdict.SINGLE: "?", Verdict.UNSTEADY: "?", Verdict.CPU: "CPU-bound"}
 
 
 def compare_lines(results: Sequence[Result], names: Sequence[str], *, width: int) -> Iterator[Line]:
-    """Each of the others beside the first one."""
+    """Compare each other result with the first."""
     found = compare.compare_all([(results[0], other) for other in results[1:]])
     for name, other, ratios in zip(names[1:], results[1:], found, strict=True):
         yield ((name, Style.TITLE), (f" beside {names[0]}", Style.PLAIN))
@@ -202,7 +202,7 @@ def compare_lines(results: Sequence[Result], names: Sequence[str], *, width: int
             models = ", ".join(drive.model or drive.name for drive in side.conditions.drives)
             yield plain(f"  {letter}  {side.when}  {side.settings.profile}  {side.target}  {models}")
             yield from note_lines(compare.doubts(side), width, "     warning: ")
-        if changed := "; ".join(each.words for each in compare.differences(results[0], other)):
+        if changed := "; ".join(difference.words for difference in compare.differences(results[0], other)):
             yield from paragraph(f"  not the same: {changed}", width, " " * 7, Style.DOUBT)
         yield EMPTY
         yield from picture(ratios, width=width)
@@ -216,13 +216,13 @@ def compare_lines(results: Sequence[Result], names: Sequence[str], *, width: int
 
 
 def picture(ratios: Sequence[compare.Ratio], *, width: int = 100) -> Iterator[Line]:
-    """Bars from the zero in the middle; the scale reaches to the next whole power of ten."""
+    """Draw the ratios as bars from zero in the middle; the scale extends to the next power of ten."""
     if not ratios:
         yield plain("  they have no test in common")
         return
     reach = max(1, ceil(max(abs(ratio.log_ratio) for ratio in ratios) - 1e-9))
     longest = max(len(ratio.test.title) for ratio in ratios) + 2
-    half = min(max((width - longest - _BESIDE) // 2, 4), _HALF)
+    half = min(max((width - longest - _OTHER_COLUMNS) // 2, 4), _MOST_HALF)
     scale = f"{-reach:<{half}d}0{reach:>{half}d}"
     yield ((" " * longest + f"  {scale}     log10    times", Style.DIM),)
     for ratio in ratios:
@@ -233,8 +233,8 @@ def picture(ratios: Sequence[compare.Ratio], *, width: int = 100) -> Iterator[Li
         yield (title, (bar(ratio.log_ratio, reach, half), style), figures, (sign, style))
 
 
-def bar(log_ratio: float, reach: int, half: int = _HALF) -> str:
-    """`half` columns on each side of a line at zero."""
+def bar(log_ratio: float, reach: int, half: int = _MOST_HALF) -> str:
+    """Draw a bar in `half` columns on each side of a line at zero."""
     cells = round(abs(log_ratio) / reach * half)
     left, right = ("█" * cells, "") if log_ratio < 0 else ("", "█" * cells)
     return f"{left:>{half}}│{right:<{half}}"
@@ -247,58 +247,58 @@ def _times(value: float) -> str:
 
 
 def compare_json(results: Sequence[Result], names: Sequence[str]) -> str:
-    """Rates in bytes a second."""
-    found = compare.compare_all([(results[0], other) for other in results[1:]])
+    """Return the comparison as JSON, rates in bytes per second."""
+    comparisons = compare.compare_all([(results[0], other) for other in results[1:]])
     values = {
         "first": escaped(names[0]), "first_complete": results[0].complete,
-        "first_warnings": [escaped(each) for each in compare.doubts(results[0])],
+        "first_warnings": [escaped(doubt) for doubt in compare.doubts(results[0])],
         "others": [
             {
                 "name": escaped(name), "complete": other.complete,
-                "warnings": [escaped(each) for each in compare.doubts(other)],
+                "warnings": [escaped(doubt) for doubt in compare.doubts(other)],
                 "differences": [
-                    {name: escaped(value) for name, value in asdict(each).items()}
-                    for each in compare.differences(results[0], other)
+                    {field: escaped(value) for field, value in asdict(difference).items()}
+                    for difference in compare.differences(results[0], other)
                 ],
-                "tests": [_test(each) for each in ratios],
+                "tests": [_ratio_values(ratio) for ratio in ratios],
             }
-            for name, other, ratios in zip(names[1:], results[1:], found, strict=True)
+            for name, other, ratios in zip(names[1:], results[1:], comparisons, strict=True)
         ],
         "warnings": list(compare.unmatched(results)),
     }  # fmt: skip
     return document_text("aligntool.bench.compare", values)
 
 
-def _test(each: compare.Ratio) -> Value:
+def _ratio_values(ratio: compare.Ratio) -> Value:
     return {
-        "title": each.test.title, "before": _spread(each.before), "after": _spread(each.after),
-        "log10": each.log_ratio, "times": each.times, "chance": each.chance, "verdict": each.verdict.value,
+        "title": ratio.test.title, "before": _spread_values(ratio.before), "after": _spread_values(ratio.after),
+        "log10": ratio.log_ratio, "times": ratio.times, "chance": ratio.chance, "verdict": ratio.verdict.value,
     }  # fmt: skip
 
 
-def _spread(spread: Spread) -> Value:
+def _spread_values(spread: Spread) -> Value:
     return {"median": spread.median, "low": spread.low, "high": spread.high, "runs": spread.count}
 
 
 def list_lines(kept: Sequence[Kept], *, width: int) -> Iterator[Line]:
-    """One line each: when, profile, target, drive, its first figure; below it the file's name, to be typed."""
+    """Yield a line for each stored result: date, profile, target, drive, first figure; below it the file name."""
     if not kept:
         yield plain("nothing was measured yet")
         yield (("  → aligntool bench FOLDER", Style.TYPE),)
-    for each in kept:
-        if each.complaint:
-            yield ((each.complaint, Style.DOUBT),)
+    for result in kept:
+        if result.complaint:
+            yield ((result.complaint, Style.DOUBT),)
             continue
         yield from stacked((
-            (f"{each.when}  {each.profile}", Style.TITLE),
-            (f"  {each.target}  {each.drive}  {each.said or each.figure}", Style.PLAIN),
-            ("" if each.complete else "  (not complete)", Style.DOUBT),
+            (f"{result.when}  {result.profile}", Style.TITLE),
+            (f"  {result.target}  {result.drive}  {result.said or result.figure}", Style.PLAIN),
+            ("" if result.complete else "  (not complete)", Style.DOUBT),
         ), width)  # fmt: skip
-        yield ((f"  {each.file}", Style.DIM),)
+        yield ((f"  {result.file}", Style.DIM),)
 
 
 def list_json(kept: Sequence[Kept]) -> str:
-    rows = [asdict(each) | {"file": escaped(each.file)} for each in kept]
+    rows = [asdict(result) | {"file": escaped(result.file)} for result in kept]
     for row in rows:
         del row["figure"]
         if row["said"] is None:

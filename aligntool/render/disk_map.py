@@ -1,4 +1,4 @@
-"""Maps of a disk as text: partitions, gaps, moves."""
+"""Draw maps of a disk as text: its partitions and gaps, their alignment, the moves of a plan."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from aligntool.render.lines import EMPTY, Line, Piece, Style, cell_width, fit, h
 from aligntool.steps import JournalPlace, WriteJournal
 from aligntool.units import Extent, format_about, format_size
 
-# A disk as stretches: its partitions in their order, and the free space between them.
+# A disk as a sequence of stretches: its partitions in order of their starts, and the free space between them.
 
-SMALL_GAP = 0.002  # of the disk: free space below that is not drawn
+SMALL_GAP = 0.002  # share of the disk; smaller free space is not drawn
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A run of the disk; `partition` None: free, or the disk used whole."""
+    """A partition, free space, or a disk without partitions. The last two have no `partition`."""
 
     start: int
     length: int
@@ -40,26 +40,26 @@ class Stretch:
 
 
 def stretches_of(judged: Judged) -> list[Stretch]:
-    """Return them in the order of their starts. Containers are left out: what lies in them is there."""
+    """Return the stretches in order of their starts, without containers: the partitions inside are returned instead."""
     disk, verdicts = judged.disk, judged.by_partition()
     if not disk.partitions:
         whole = verdicts.get(None)
         what = ", ".join(map(layer_name, disk.content)) or disk.content_hint or "in use"
         return [Stretch(0, disk.size or 1, None, whole, "whole", what)] if whole else []
-    holding = {part.number for part in containers_of(disk)}
-    parts = [part for part in disk.partitions if part.number not in holding and part.role is not Role.EXTENDED]
-    made: list[Stretch] = []
+    containers = {part.number for part in containers_of(disk)}
+    parts = [part for part in disk.partitions if part.number not in containers and part.role is not Role.EXTENDED]
+    stretches: list[Stretch] = []
     end = 0
     for part in sorted(parts, key=lambda part: (part.extent.start, part.number)):
-        made += _gap(end, part.extent.start, disk)
+        stretches += _gap(end, part.extent.start, disk)
         place, what = part.extent, ", ".join(map(layer_name, part.content)) or part.content_hint or part.type_name
-        made.append(Stretch(place.start, place.length, part, verdicts.get(part.number), str(part.number), what))
+        stretches.append(Stretch(place.start, place.length, part, verdicts.get(part.number), str(part.number), what))
         end = max(end, place.end)
-    return made + list(_gap(end, disk.size or 0, disk))
+    return stretches + list(_gap(end, disk.size or 0, disk))
 
 
 def containers_of(disk: Disk) -> list[Partition]:
-    """Return the extended partition, and entries of a table that hold others."""
+    """Return the extended partition, and table entries that contain others."""
     return [
         part
         for part in disk.partitions
@@ -74,40 +74,40 @@ def _gap(start: int, end: int, disk: Disk) -> Iterator[Stretch]:
 
 
 def strip_lines(judged: Judged, *, width: int) -> Iterator[Line]:
-    """The whole disk to scale in a line, and below it what its partitions are; ^ is a start off the grid. Nothing where
-    there are more partitions than columns.
+    """Yield the whole disk to scale in one line, and below it the content of the partitions; ^ marks a start off the
+    grid. Yield nothing if there are more partitions than columns.
     """
     size, stretches = judged.disk.size or 0, stretches_of(judged)
-    parts = [one for one in stretches if not one.free and one.end <= size]
-    around = [(part.extent, str(part.number), Style.DIM) for part in containers_of(judged.disk)]
-    bar = (*around, *((Extent(one.start, one.length), one.label, _looks(one)) for one in parts))
+    parts = [part for part in stretches if not part.free and part.end <= size]
+    containers = [(part.extent, str(part.number), Style.DIM) for part in containers_of(judged.disk)]
+    bar = (*containers, *((Extent(part.start, part.length), part.label, _stretch_style(part)) for part in parts))
     columns = _columns([extent for extent, _, _ in bar], size, width)
     if not parts or not columns:
         return
     end = format_about(size)
     yield ((fit(judged.disk.name, width - cell_width(end)), Style.TITLE), (end, Style.DIM))
-    yield tuple(_drawn(bar, columns, size))
-    ends = [*(columns[one.start] for one in parts[1:]), width]
+    yield tuple(_bar_pieces(bar, columns, size))
+    ends = [*(columns[part.start] for part in parts[1:]), width]
     line, used = [], 0
-    for one, limit in zip(parts, ends, strict=True):
-        begin, mark = columns[one.start], "^" * (one.verdict is not None and one.verdict.answer is Answer.OFF)
-        said, room = f"{mark}{f'{one.what} '.lstrip()}{format_about(one.length)}", limit - begin - 1
-        said = fit(said, min(cell_width(harmless(said)), room)) if room > 4 else mark
-        if begin >= used and said:
-            line += [(" " * (begin - used), Style.PLAIN), (said, _looks(one))]
-            used = begin + cell_width(said)
+    for part, limit in zip(parts, ends, strict=True):
+        begin, mark = columns[part.start], "^" * (part.verdict is not None and part.verdict.answer is Answer.OFF)
+        text, room = f"{mark}{f'{part.what} '.lstrip()}{format_about(part.length)}", limit - begin - 1
+        text = fit(text, min(cell_width(harmless(text)), room)) if room > 4 else mark
+        if begin >= used and text:
+            line += [(" " * (begin - used), Style.PLAIN), (text, _stretch_style(part))]
+            used = begin + cell_width(text)
     yield (*line,)
     yield EMPTY
 
 
-def _looks(one: Stretch) -> Style:
-    return verdict_words(one.verdict)[0][1]
+def _stretch_style(stretch: Stretch) -> Style:
+    return verdict_words(stretch.verdict)[0][1]
 
 
 # Blocks over sectors: the picture of the 2010 article, drawn for the user's own partitions.
 #
-# Each boundary in question gets a ruler of the grid that it is off (or would be judged by), and below it the
-# blocks of the file system as they really lie.
+# Each start gets a ruler of the grid that it is off (or by which it would be judged), and below it the blocks
+# of the file system at their real offsets.
 
 CELLS_A_UNIT = 16
 MOST_UNITS = 4
@@ -115,7 +115,7 @@ USUAL_BLOCK = 4096
 
 
 def map_lines(report: Report, *, width: int) -> Iterator[Line]:
-    """Of each disk the whole, then every start."""
+    """Yield for each disk its map, then the picture of every start."""
     for judged in report.judged:
         yield from strip_lines(judged, width=width)
         for verdict in judged.verdicts:
@@ -123,7 +123,7 @@ def map_lines(report: Report, *, width: int) -> Iterator[Line]:
 
 
 def boundary_lines(judged: Judged, verdict: Verdict, *, width: int) -> Iterator[Line]:
-    """The picture of one start. Where nothing is off, the physical sectors are drawn."""
+    """Yield the picture of one start, over the grid that `check_drawn` returns."""
     partition = next((part for part in judged.disk.partitions if part.number == verdict.partition), None)
     check = check_drawn(verdict)
     name = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
@@ -136,31 +136,31 @@ def boundary_lines(judged: Judged, verdict: Verdict, *, width: int) -> Iterator[
     for line in wrapped(" ".join(rest), width - 4, "") if rest else ():
         yield plain(f"    {line}")
     if check is not None:
-        yield from _drawing(check, verdict.start, block_of(partition), width)
+        yield from _ruler_lines(check, verdict.start, block_of(partition), width)
     yield EMPTY
 
 
 def check_drawn(verdict: Verdict) -> Check | None:
-    """Return the boundary to draw: the worst that the start is off, else the first; None where none was checked."""
+    """Return the worst check that the start fails, else the first one, or None if no boundary was checked."""
     worst = worst_of(verdict) if verdict.answer is not Answer.ON else None
     return worst or (verdict.checks[0] if verdict.checks else None)
 
 
 def judgement(verdict: Verdict, check: Check | None) -> str:
-    """How a start lies to that boundary, in words."""
+    """Describe the position of a start relative to the checked boundary."""
     if verdict.answer is Answer.UNKNOWN or check is None:
         return f"unknown, {verdict.why}"
     if check.on:
-        return f"on a boundary of {_name(check.grid)}"
-    return f"{format_size(check.off_by)} past a boundary of {_name(check.grid)}"
+        return f"on a boundary of {_grid_words(check.grid)}"
+    return f"{format_size(check.off_by)} past a boundary of {_grid_words(check.grid)}"
 
 
-def _name(grid: Grid) -> str:
+def _grid_words(grid: Grid) -> str:
     return f"{format_size(grid.size)} ({grid.kind}, {grid.source})"
 
 
 def block_of(partition: Partition | None) -> int:
-    """The file system's block, where one was recognised; the usual 4 KiB otherwise."""
+    """Return the block size of the file system, or 4 KiB if none was recognised."""
     if partition and partition.content:
         unit = partition.content[0].data_unit or 0
         if 512 <= unit <= 64 * 1024:
@@ -168,7 +168,7 @@ def block_of(partition: Partition | None) -> int:
     return USUAL_BLOCK
 
 
-def _drawing(check: Check, start: int, block: int, width: int) -> Iterator[Line]:
+def _ruler_lines(check: Check, start: int, block: int, width: int) -> Iterator[Line]:
     grid = check.grid
     head = 24
     units = max(min((width - head - 2) // CELLS_A_UNIT, MOST_UNITS), 2)
@@ -180,7 +180,7 @@ def _drawing(check: Check, start: int, block: int, width: int) -> Iterator[Line]
     numbers = "".join(f"{first + index * grid.size:<{CELLS_A_UNIT}}" for index in range(units))
     yield ((" " * head + numbers.rstrip(), Style.DIM),)
     yield ((f"  {fit(label, head - 2)}", Style.PLAIN), (("|" + "-" * (CELLS_A_UNIT - 1)) * units + "|", Style.NOTE))
-    begin = check.off_by * CELLS_A_UNIT // grid.size or int(not check.on)  # less than a cell off is drawn as off
+    begin = check.off_by * CELLS_A_UNIT // grid.size or int(not check.on)  # drawn as off even if by less than a cell
     bar = _blocks(begin, cells, request * CELLS_A_UNIT / grid.size)
     yield ((f"  {fit(what, head - 2)}", Style.PLAIN), (bar, Style.GOOD if check.on else Style.BAD))
     if not check.on:
@@ -194,7 +194,7 @@ def _drawing(check: Check, start: int, block: int, width: int) -> Iterator[Line]
 
 
 def crossings(check: Check, request: int) -> str:
-    """How many of these requests, laid end to end, lie across a boundary: exact, over one period."""
+    """Describe how many of these requests, laid end to end, cross a boundary: the exact count over one period."""
     size = check.grid.size
     if request >= size:
         return f"every {format_size(request)} request touches one unit more"
@@ -207,24 +207,24 @@ def crossings(check: Check, request: int) -> str:
 
 
 def _blocks(begin: int, cells: int, length: float) -> str:
-    """Blocks from `begin` on, each `length` cells long, cut at the right edge."""
+    """Draw blocks from cell `begin` on, each `length` cells long, cut at the right edge."""
     row = [" "] * begin + ["="] * (cells + 1 - begin)
     for edge in takewhile(lambda edge: edge <= cells, (begin + round(index * length) for index in count())):
         row[edge] = "["
     return "".join(row)
 
 
-# The disk before and after, as two bars with the same columns, in which the smallest part and gap keep a cell.
+# The disk before and after, as two bars with the same columns, in which even the smallest part and gap get a cell.
 
 HEAD = 10
 
 Bar = tuple[tuple[Extent, str, Style], ...]
-"""What is drawn, in its order: later parts cover earlier ones."""
+"""The parts in drawing order: later parts cover earlier ones."""
 
 
 def plan_map_lines(plan: Plan, *, width: int) -> Iterator[Line]:
-    """Nothing where there are more parts than a line has columns for."""
-    bars = {"before": _bar(plan, after=False), "after": _bar(plan, after=True)}
+    """Yield the disk before and after the plan, or nothing if there are more parts than columns."""
+    bars = {"before": _plan_bar(plan, after=False), "after": _plan_bar(plan, after=True)}
     if bars["before"] == bars["after"]:
         del bars["after"]
     parts = [extent for bar in bars.values() for extent, _, _ in bar]
@@ -234,56 +234,56 @@ def plan_map_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     end = format_about(plan.disk.size)
     yield ((" " * HEAD + "0" + end.rjust(columns[plan.disk.size] - 1), Style.DIM),)
     for name, bar in bars.items():
-        yield ((f"  {fit(name, HEAD - 2)}", Style.PLAIN), *_drawn(bar, columns, plan.disk.size))
+        yield ((f"  {fit(name, HEAD - 2)}", Style.PLAIN), *_bar_pieces(bar, columns, plan.disk.size))
 
 
 def journal_of(plan: Plan) -> JournalPlace | None:
     return next((step.journal for step in plan.steps if isinstance(step, WriteJournal)), None)
 
 
-def _bar(plan: Plan, *, after: bool) -> Bar:
-    """Containers before what lies in them."""
-    drawn, journal = [], journal_of(plan)
+def _plan_bar(plan: Plan, *, after: bool) -> Bar:
+    """Return the parts in drawing order, containers before the partitions inside."""
+    parts_drawn, journal = [], journal_of(plan)
     if journal and not journal.file:
-        # It may lie where a file system is shrunk first; then it does not belong into the first bar. Containers of
-        # other partitions do not count.
+        # A journal in space that a shrink frees does not belong in the first bar. Containers of other partitions do
+        # not count.
         parts = [place for place in plan.places if not any(place.after.contains(other.after) and other is not place
                  for other in plan.places)]  # fmt: skip
-        later = any(place.before is not None and place.before.overlaps(journal.extent) for place in parts)
-        drawn += [(journal.extent, "J", Style.NOTE)] if after is later else []
+        needs_shrink = any(place.before is not None and place.before.overlaps(journal.extent) for place in parts)
+        parts_drawn += [(journal.extent, "J", Style.NOTE)] if after is needs_shrink else []
     for place in plan.places:
         extent = place.after if after else place.before
         if extent is not None and extent.length > 0 and extent.start < plan.disk.size:
-            drawn.append((extent, str(place.number), _style(place, after=after)))
-    return tuple(sorted(drawn, key=lambda part: (-part[0].length, part[0].start)))
+            parts_drawn.append((extent, str(place.number), _place_style(place, after=after)))
+    return tuple(sorted(parts_drawn, key=lambda part: (-part[0].length, part[0].start)))
 
 
-def _style(place: Place, *, after: bool) -> Style:
+def _place_style(place: Place, *, after: bool) -> Style:
     if place.before is None or place.before == place.after:
         return Style.PLAIN
     return Style.GOOD if after else Style.BAD
 
 
 def _columns(parts: Sequence[Extent], size: int, room: int) -> Mapping[int, int]:
-    """The column of every byte at which a part begins or ends; empty when there is no room for them all."""
+    """Map the byte at which each part begins or ends to its column. Empty if there is no room for all parts."""
     edges = sorted({0, size, *(edge for part in parts for edge in (part.start, part.end) if edge < size)})
     stretches = list(pairwise(edges))
-    # A stretch that is a whole part, or all that a part has to itself, has room for its number: "[1]".
-    least = [3 if Extent(start, end - start) in parts else 1 for start, end in stretches]
-    spare = room - sum(least)
+    # A stretch that is exactly one part gets room for its number: "[1]".
+    cells_needed = [3 if Extent(start, end - start) in parts else 1 for start, end in stretches]
+    spare = room - sum(cells_needed)
     if spare < 0:
-        least = [1] * len(stretches)
+        cells_needed = [1] * len(stretches)
         spare = room - len(stretches)
     if spare < 0 or not size:
         return {}
-    columns, so_far = {0: 0}, 0
-    for (_, end), cells in zip(stretches, least, strict=True):
-        so_far += cells
-        columns[end] = so_far + spare * end // size
+    columns, used = {0: 0}, 0
+    for (_, end), cells in zip(stretches, cells_needed, strict=True):
+        used += cells
+        columns[end] = used + spare * end // size
     return columns
 
 
-def _drawn(bar: Bar, columns: Mapping[int, int], size: int) -> Iterator[Piece]:
+def _bar_pieces(bar: Bar, columns: Mapping[int, int], size: int) -> Iterator[Piece]:
     cells: list[tuple[str, Style]] = [("·", Style.DIM)] * columns[size]
     for extent, name, style in bar:
         first, end = columns[extent.start], columns[min(extent.end, size)]
@@ -294,7 +294,7 @@ def _drawn(bar: Bar, columns: Mapping[int, int], size: int) -> Iterator[Piece]:
 
 
 def _part(name: str, width: int) -> str:
-    """ "[1=====]", as much of it as there is room for."""
+    """Return "[1=====]" in `width` columns, or as much of the name as fits."""
     if width < len(name) + 2:
         return name[max(len(name) - width, 0) :].rjust(width, "|")
     return f"[{name}{'=' * (width - len(name) - 2)}]"

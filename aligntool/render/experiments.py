@@ -1,4 +1,4 @@
-"""Alignment and span experiments and probes as text."""
+"""Show alignment and span experiments and probes, as text and JSON."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from aligntool.render.json import document_text
 from aligntool.render.lines import EMPTY, Line, Piece, Style, fit, paragraph, plain, stacked, wrapped
 from aligntool.units import format_about, format_size, significant
 
-# What the experiments of `aligntool bench` found: starts, spans; as text and as JSON.
+# Results of `aligntool bench alignment` and `aligntool bench span`, as text and as JSON.
 
 _STYLES = {
     Word.MATTERS: Style.BAD, Word.DOES_NOT: Style.GOOD, Word.NOT_FOR_READS: Style.GOOD, Word.CANNOT_TELL: Style.DOUBT,
@@ -40,13 +40,13 @@ def alignment_lines(found: Starts, rows: Sequence[Row], *, width: int) -> Iterat
         cpu = of_load[0].aligned_cpu
         used = "" if cpu is None else f", CPU {cpu:.0f}%"
         beside = f"  aligned {median(aligned):,.0f} IOPS{used}; two aligned starts: {range_words(*of_load[0].noise)}"
-        title = ((load.title, Style.TITLE), (beside, Style.DIM), _bound(cpu))
+        title = ((load.title, Style.TITLE), (beside, Style.DIM), _cpu_bound_note(cpu))
         yield from stacked(title, width)
-        said = ""
+        last_reason = ""
         for row in of_load:
-            yield _start(row)
-            if row.word is not Word.DOES_NOT and row.why != said:
-                said = row.why
+            yield _start_line(row)
+            if row.word is not Word.DOES_NOT and row.why != last_reason:
+                last_reason = row.why
                 yield from paragraph(f"      {row.why}", width, "      ", Style.DIM)
     yield EMPTY
     yield from paragraph(
@@ -68,44 +68,44 @@ def _head_lines(found: Starts | Spans, what: str, width: int) -> Iterator[Line]:
 
 
 def setting_words(setting: Setting) -> str:
-    """How it was measured, in one line."""
+    """Return the method of measurement in one line."""
     how = f"{'direct I/O' if setting.direct else 'BUFFERED'}, engine {setting.engine}"
     return f"{format_about(setting.size)}, {setting.repeats} repeats of {setting.runtime_s:g} s, {how}"
 
 
-def _start(row: Row) -> Line:
+def _start_line(row: Row) -> Line:
     measured = f"{row.ratio:.2f} ({range_words(row.low, row.high)})" if row.high else "–"
     said = f"  {fit(row.place.title, 12)}  {row.predicted:.2f}  {fit(measured, 18)}  {_cpu_cell(row.cpu)}  "
-    return ((said, Style.PLAIN), (row.word.value, _STYLES[row.word]), _bound(row.cpu))
+    return ((said, Style.PLAIN), (row.word.value, _STYLES[row.word]), _cpu_bound_note(row.cpu))
 
 
 def _cpu_cell(cpu: float | None) -> str:
     return fit("" if cpu is None else f"CPU {cpu:.0f}%", 8)
 
 
-def _bound(cpu: float | None) -> Piece:
-    """By the rule of `aligntool bench`."""
+def _cpu_bound_note(cpu: float | None) -> Piece:
+    """Return a remark if the CPU limits, by the rule of `aligntool bench`."""
     return (" CPU-bound", Style.DOUBT) if (cpu or 0) >= NEAR_A_CORE else ("", Style.PLAIN)
 
 
 def range_words(low: float, high: float) -> str:
-    """Return a range of shares; too few repeats have none."""
+    """Return a range of shares, or "not measured" without one, as after too few repeats."""
     return f"{low:.2f}–{high:.2f}" if high else "not measured"
 
 
 def alignment_json(found: Starts, rows: Sequence[Row]) -> str:
-    """Sizes in bytes, rates in requests a second, CPU in percent of a core, ratios as shares of the aligned rate."""
+    """Return JSON: bytes, requests per second, CPU in percent of a core, ratios as shares of the aligned rate."""
     values = {
         "when": found.when, "target": found.target, "unit": found.unit, "unit_by": found.unit_by,
         "verdict": overall(rows).value if rows else None, "matters_for": matters_for(rows),
         "rows": [as_object(row) | {"cpu_bound": row.cpu_bound} for row in rows],
-        "rates": [as_object(rate) for rate in found.rates], **_common(found),
+        "rates": [as_object(rate) for rate in found.rates], **_common_fields(found),
     }  # fmt: skip
     return document_text("aligntool.bench.alignment", values, indent=1)
 
 
-def _common(found: Starts | Spans) -> dict[str, object]:
-    """What documents of both have. `disk` is the identity that `aligntool probe` keeps of one."""
+def _common_fields(found: Starts | Spans) -> dict[str, object]:
+    """Return the fields common to both documents. `disk` is the identity that `aligntool probe` also stores."""
     return {
         "complete": found.complete, "settings": as_object(found.setting) if found.setting else None,
         "disk": as_object(found.disk) if found.disk else None, "conditions": as_object(found.conditions),
@@ -116,7 +116,7 @@ def _common(found: Starts | Spans) -> dict[str, object]:
 def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
     yield from _head_lines(found, f"  random {'write' if found.write else 'read'}, 4KiB QD32", width)
     knee = found.knee
-    known = Style.GOOD if knee.flat and found.whole else Style.NOTE  # good is only what holds for the whole drive
+    known = Style.GOOD if knee.flat and found.whole else Style.NOTE  # good only if it holds for the whole drive
     style = known if knee.sure and (knee.found or knee.flat) else Style.DOUBT
     yield ((knee.words, style), (f"  {knee_facts(knee)}".rstrip(), Style.PLAIN))
     if found.beyond:
@@ -129,7 +129,7 @@ def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
 
 
 def knee_facts(knee: Knee) -> str:
-    """The facts beside the words; "": unknown."""
+    """Return the facts beside the verdict, or "" if they are unknown."""
     sure = f"confidence {knee.confidence:.0%}"
     if knee.found:
         return f"there {knee.share:.0%} of the rate before; {sure}"
@@ -145,28 +145,28 @@ def _curve_lines(found: Spans, width: int) -> Iterator[Line]:
         bar = "█" * (round(cells * centre / highest) if highest else 0)
         span_word = fit(format_about(span), 9, right=True)
         rate_words = fit(f"{centre:,.0f} IOPS ({min(rates):,.0f}–{max(rates):,.0f})", 30)
-        yield ((f"  {span_word}  {rate_words}  {_cpu_cell(cpu)}  {bar}", Style.PLAIN), _bound(cpu))
+        yield ((f"  {span_word}  {rate_words}  {_cpu_cell(cpu)}  {bar}", Style.PLAIN), _cpu_bound_note(cpu))
 
 
 def host_memory_words(nvme: NvmeFacts | None) -> Iterator[str]:
-    """Return what is known of the Host Memory Buffer, which moves the knee."""
+    """Yield the facts known about the Host Memory Buffer, which moves the knee."""
     if nvme is None:
         return
     if not nvme.hmb_preferred:
         yield ("the drive uses no Host Memory Buffer" if nvme.hmb_preferred == 0 else "Host Memory Buffer: not read")
         return
-    asked = f"Host Memory Buffer: {format_about(nvme.hmb_preferred)} requested"
+    requested = f"Host Memory Buffer: {format_about(nvme.hmb_preferred)} requested"
     if nvme.hmb_granted is None:
-        yield f"{asked}; granted size unknown (needs root)"
+        yield f"{requested}; granted size unknown (needs root)"
     elif not nvme.hmb_granted:
-        yield f"{asked}, none granted"
+        yield f"{requested}, none granted"
     else:
-        got = nvme.hmb_granted
-        yield f"{asked}, {format_about(got)} granted, which maps about {format_about(reach(got))}"
+        granted = nvme.hmb_granted
+        yield f"{requested}, {format_about(granted)} granted, which maps about {format_about(reach(granted))}"
 
 
 def span_json(found: Spans, disk: Disk | None) -> str:
-    """Spans in bytes, rates in requests a second, CPU in percent of a core."""
+    """Return JSON: spans in bytes, rates in requests per second, CPU in percent of a core."""
     nvme, bound = disk.nvme if disk else None, bound_spans(found.cpu)
     names = ("preferred", "minimum", "granted", "enabled")
     memory = {name: getattr(nvme, f"hmb_{name}") for name in names} if nvme else None
@@ -178,12 +178,12 @@ def span_json(found: Spans, disk: Disk | None) -> str:
             {"span": span, "iops": rates, "cpu": found.cpu.get(span, []), "cpu_bound": span in bound}
             for span, rates in sorted(found.curve.items())
         ],
-        **_common(found),
+        **_common_fields(found),
     }  # fmt: skip
     return document_text("aligntool.bench.span", values, indent=1)
 
 
-# What a probe found: the unit, what shows it, and what was done to find it; or why it is unknown.
+# The result of a probe: the unit, its evidence and the method, or the reason why it is unknown.
 
 _WORDS = {Kind.READ: "reading across it", Kind.WRITE: "writing across it", Kind.PART: "writing only half of it"}
 _TITLES = {
@@ -199,20 +199,20 @@ def probe_lines(result: ProbeResult, *, width: int, verbose: bool) -> Iterator[L
     named = "  ".join(word for word in (disk.model, disk.serial) if word)
     yield ((disk.path, Style.TITLE), (f"  {named}" if named else "", Style.PLAIN))
     yield EMPTY
-    yield from _answer(result, width)
+    yield from _answer_lines(result, width)
     if verbose or not result.inference.boundaries:
         for looked in result.inference.looked:
             yield EMPTY
             yield from _curve(looked)
     yield EMPTY
-    yield from paragraph(_done(result), width, "  ", Style.DIM)
+    yield from paragraph(_method_words(result), width, "  ", Style.DIM)
 
 
-def _answer(result: ProbeResult, width: int) -> Iterator[Line]:
+def _answer_lines(result: ProbeResult, width: int) -> Iterator[Line]:
     inference = result.inference
     if not inference.boundaries:
         yield (("unknown", Style.DOUBT), (": no unit shows itself beyond doubt", Style.PLAIN))
-        for why in (*inference.why_unknown, *_zeros(result)):
+        for why in (*inference.why_unknown, *_zeros_warning(result)):
             yield from paragraph(f"  {why}", width)
         return
     first, *more = inference.boundaries
@@ -226,41 +226,41 @@ def _answer(result: ProbeResult, width: int) -> Iterator[Line]:
     for boundary in inference.doubtful:
         sure = (f"  confidence {boundary.confidence:.0%} only", Style.PLAIN)
         yield ((f"perhaps {format_size(boundary.size)}", Style.DOUBT), sure)
-    for why in _zeros(result):
+    for why in _zeros_warning(result):
         yield from paragraph(f"  {why}", width)
 
 
 def _evidence(boundary: Boundary) -> Iterator[Line]:
-    for one in boundary.evidence:
-        low, high = one.interval_us
-        longer = f"{significant(one.penalty_us)} µs longer (95 %: {significant(low)}–{significant(high)})"
-        yield plain(f"  {_WORDS[one.kind]}: {longer}, {one.share:.0%} of a request")
+    for item in boundary.evidence:
+        low, high = item.interval_us
+        longer = f"{significant(item.penalty_us)} µs longer (95 %: {significant(low)}–{significant(high)})"
+        yield plain(f"  {_WORDS[item.kind]}: {longer}, {item.share:.0%} of a request")
 
 
-def _zeros(result: ProbeResult) -> Iterator[str]:
+def _zeros_warning(result: ProbeResult) -> Iterator[str]:
     if result.zeros >= 0.5:
         why = "a drive answers those without looking at its flash if they were never written or were trimmed"
         yield f"{result.zeros:.0%} of what was read is zeros: {why}"
 
 
 def _curve(looked: Looked) -> Iterator[Line]:
-    """The penalty of each size; a bar for what is more than its own uncertainty."""
+    """Yield the penalty of each size with its uncertainty and a bar."""
     alone = f"  {significant(looked.request_us, 4)} µs without a penalty"
     yield ((_TITLES[looked.kind], Style.TITLE), (alone, Style.DIM))
-    highest = max((one.median_us for one in looked.penalties), default=0.0)
-    for one in looked.penalties:
-        share = one.median_us / highest if highest > 0 else 0.0
+    highest = max((penalty.median_us for penalty in looked.penalties), default=0.0)
+    for penalty in looked.penalties:
+        share = penalty.median_us / highest if highest > 0 else 0.0
         bar = "█" * max(round(24 * share), 0)
-        size = fit(format_size(one.level), 8, right=True)
-        yield plain(f"  {size}  {one.median_us:+9.2f} ± {significant(one.error_us, 2)} µs  {bar}")
+        size = fit(format_size(penalty.level), 8, right=True)
+        yield plain(f"  {size}  {penalty.median_us:+9.2f} ± {significant(penalty.error_us, 2)} µs  {bar}")
 
 
-def _done(result: ProbeResult) -> str:
+def _method_words(result: ProbeResult) -> str:
     pairs = sum(looked.samples for looked in result.inference.looked)
     where = f"in {result.file}, removed again" if result.file else "on the disk itself"
     wrote = f"wrote {format_about(result.written)} {where}" if result.written else "wrote nothing"
-    cut = ", interrupted" if result.interrupted else ""
-    done = f"{pairs:,} pairs in {result.rounds} rounds, {result.elapsed_s:.1f} s{cut}; sectors of {result.sector} bytes"
+    end = ", interrupted" if result.interrupted else ""
+    done = f"{pairs:,} pairs in {result.rounds} rounds, {result.elapsed_s:.1f} s{end}; sectors of {result.sector} bytes"
     return f"{done}; read {format_about(result.read)}, {wrote}; seed {result.seed}"
 
 

@@ -1,4 +1,4 @@
-"""A report of many machines as text and JSON."""
+"""Show the report of many machines as text and JSON."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -11,7 +11,7 @@ from aligntool.render.json import Value, as_value, dumps
 from aligntool.render.lines import EMPTY, Line, Style, columns, fit, paragraph, plain
 from aligntool.units import counted, format_about
 
-SHOWN = 20  # rows of a list on a terminal
+SHOWN = 20  # most rows of a list on a terminal
 DISKS = ("machine", "disk", "off", "cost", "written", "extra", "model")
 GROUPS = ("model", "drives", "misaligned", "firmware")
 MEANING = (
@@ -21,7 +21,7 @@ MEANING = (
 
 
 def verdict_of(fleet: Fleet) -> tuple[str, Style]:
-    """The verdict of all machines in words."""
+    """Return the verdict on all machines in words."""
     audited = fleet.snapshots - fleet.not_audited
     if not audited:
         return f"None of {counted(fleet.snapshots, 'snapshot')} could be audited", Style.BAD
@@ -37,7 +37,7 @@ def verdict_of(fleet: Fleet) -> tuple[str, Style]:
 
 
 def facts_of(fleet: Fleet) -> Iterator[str]:
-    """What else is to be said of all of them, a phrase each."""
+    """Yield the other facts about all machines, a phrase each."""
     if fleet.not_audited:
         yield f"{counted(fleet.not_audited, 'snapshot')} could not be audited"
     if looks := len(fleet.looks):
@@ -51,7 +51,7 @@ def facts_of(fleet: Fleet) -> Iterator[str]:
 def disk_cells(row: Row) -> tuple[str, ...]:
     drive = row.drive
     cost = "–" if drive.cost is None else f"{drive.cost:.2f}×"
-    written, extra = ("–" if each is None else format_about(each) for each in (drive.written_a_day, drive.extra_a_day))
+    written, extra = ("–" if size is None else format_about(size) for size in (drive.written_a_day, drive.extra_a_day))
     return row.machine, drive.name, str(drive.misaligned), cost, written, extra, drive.model
 
 
@@ -70,7 +70,7 @@ def refused_words(machine: Machine) -> str:
 
 
 def fleet_lines(fleet: Fleet, *, width: int) -> Iterator[Line]:
-    """For people; lists are cut to the first rows."""
+    """Yield the report as text, with lists cut to SHOWN rows."""
     text, style = verdict_of(fleet)
     yield ((text, style),)
     yield from paragraph("; ".join(facts_of(fleet)), width, "")
@@ -117,16 +117,16 @@ def _more(number: int) -> Iterator[Line]:
         yield ((f"  … and {number - SHOWN} more; --json lists every machine", Style.DIM),)
 
 
-# The document, in pieces: the machines were written down one by one while they were audited.
+# The document in pieces: each machine was written as soon as it was audited.
 
 
 def machine_json(machine: Machine) -> str:
-    """One machine in one line."""
+    """Return one machine in one line."""
     return dumps(as_value(as_object(machine)))
 
 
 def fleet_json(fleet: Fleet, machines: Iterable[str], date: str) -> Iterator[str]:
-    """Yield the document. `machines`: as `machine_json` wrote them, in the order in which they were given."""
+    """Yield the document. `machines`: the results of `machine_json`, in the order of the arguments."""
     summary: Value = {
         "snapshots": fleet.snapshots, "not_audited": fleet.not_audited, "misaligned": fleet.misaligned,
         "disks": fleet.disks, "misaligned_disks": fleet.misaligned_disks, "on_grid": fleet.on_grid,

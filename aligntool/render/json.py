@@ -1,4 +1,4 @@
-"""A Report as JSON."""
+"""Write an audit as JSON, and other values for JSON documents."""
 
 import fractions
 import json
@@ -16,20 +16,20 @@ from aligntool.units import Extent
 
 # An audit as JSON: versioned, described by audit.schema.json, every size an integer of bytes.
 #
-# Written disk by disk, one line each, so that a fleet of a thousand disks never stands in memory twice.
-# Strings from disks are ASCII-escaped, and bytes that were no UTF-8 become U+FFFD, so that any JSON reader
-# takes the document.
+# It is written disk by disk, one line each, so that a thousand disks are never in memory twice.
+# Strings from disks are ASCII-escaped, and bytes that are not UTF-8 become U+FFFD, so that any JSON reader
+# accepts the document.
 
 SCHEMA = "aligntool.audit"
 VERSION = 1
 
 Value = None | bool | int | float | str | Sequence["Value"] | Mapping[str, "Value"]
 
-_ELSEWHERE = frozenset({"partitions", "kernel_partitions", "sampled", "taken"})  # the last two: of plans only
+_ELSEWHERE = frozenset({"partitions", "kernel_partitions", "sampled", "taken"})  # the last two belong to plans only
 
 
 def audit_json(report: Report, mends: Mends = NO_MENDS) -> Iterator[str]:
-    """The document in pieces, in order. `mends`: whether what is off can be realigned, by the disk's name."""
+    """Yield the document in pieces, in order. `mends`: possible repairs of misaligned partitions, by disk name."""
     when = _fields(report.inventory.manifest, leave=frozenset({"aligntool"}))
     head: Value = {"schema": SCHEMA, "version": VERSION, "aligntool": __version__, **when, "summary": _summary(report)}
     yield dumps(head)[:-1] + ',\n"disks": ['
@@ -49,7 +49,7 @@ def dumps(value: Value) -> str:
 
 
 def document_text(schema: str, values: Mapping[str, object], *, indent: int | None = None) -> str:
-    """Return a whole document: what it is, its version, the version of aligntool, and `values`."""
+    """Return a whole document: its schema and version, the version of aligntool, and `values`."""
     return json.dumps({"schema": schema, "version": 1, "aligntool": __version__, **values}, indent=indent) + "\n"
 
 
@@ -64,26 +64,26 @@ def _summary(report: Report) -> Value:
 
 def _disk(judged: Judged, mends: Sequence[Mend]) -> Value:
     disk = judged.disk
-    answers = {mend.partition: mend for mend in mends}
+    repairs = {repair.partition: repair for repair in mends}
     verdicts = {verdict.partition: verdict for verdict in judged.verdicts}
     document = _fields(disk, leave=_ELSEWHERE)
     sector_size = disk.sector_size
     document["grids"] = as_value(judged.grids)
     document["verdict"] = _verdict(verdicts.get(None))
     document["partitions"] = [
-        _partition(partition, verdicts.get(partition.number), answers.get(partition.number), sector_size)
+        _partition(partition, verdicts.get(partition.number), repairs.get(partition.number), sector_size)
         for partition in disk.partitions
     ]
     document["kernel_partitions"] = [{"number": number, **asdict(extent)} for number, extent in disk.kernel_partitions]
     return document
 
 
-def _partition(partition: Partition, verdict: Verdict | None, mend: Mend | None, sector_size: int) -> Value:
+def _partition(partition: Partition, verdict: Verdict | None, repair: Mend | None, sector_size: int) -> Value:
     document = _fields(partition, leave=frozenset({"extent"}))
     document |= _place(partition.extent.start, sector_size)
     document["length"] = partition.extent.length
     document["verdict"] = _verdict(verdict)
-    document["mend"] = None if mend is None else _fields(mend, leave=frozenset({"partition"}))
+    document["mend"] = None if repair is None else _fields(repair, leave=frozenset({"partition"}))
     return document
 
 
@@ -118,7 +118,7 @@ def _fields(item: object, *, leave: frozenset[str]) -> dict[str, Value]:
 
 
 def as_value(value: object) -> Value:
-    """Return what JSON has for it. Bytes that were no UTF-8 become U+FFFD. Raises TypeError."""
+    """Return the JSON form of a value. Bytes that are not UTF-8 become U+FFFD. Raises TypeError if there is none."""
     match value:
         case Enum():
             return str(value.value)

@@ -1,8 +1,8 @@
-"""Lines of text with a meaning for each piece, and the one door through which they leave.
+"""Build lines of styled text, and print them.
 
-Everything that people read is made of `Line`s. The door makes every piece harmless first, because models,
-labels and file names come from disks that a stranger may have written; then it prints them plain into a pipe,
-or through rich on a terminal. rich is imported only for the terminal and for pictures.
+All text for people consists of `Line`s. `show` makes every piece harmless first, because models, labels and file
+names on a disk are untrusted input; then it prints plain text to a pipe, or styled text through rich on a terminal.
+rich is imported only for the terminal and for pictures.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ LONGEST_PIECE = 4096
 
 
 class Style(StrEnum):
-    """What a piece means; the values are rich's words for how it looks."""
+    """The meaning of a piece; the values are rich's names of its appearance."""
 
     PLAIN = ""
     TITLE = "bold"
@@ -24,7 +24,7 @@ class Style(StrEnum):
     BAD = "bold red"
     DOUBT = "yellow"
     NOTE = "cyan"
-    TYPE = "bold cyan"  # something to type
+    TYPE = "bold cyan"  # a command to type
     READ = "white on blue"  # a bar behind a figure
     WRITE = "black on yellow"
     MIXED = "white on magenta"
@@ -41,14 +41,14 @@ def plain(text: str) -> Line:
 
 
 def harmless(text: str) -> str:
-    r"""Text in which nothing can move the cursor, change colours, reorder or hide: control, format and surrogate
-    characters are shown as escapes (\x1b, \u202e); in the user's language.
+    r"""Return the text in the user's language, unable to move the cursor, change colours, reorder or hide: control,
+    format and surrogate characters become escapes (\x1b, \u202e).
     """
     return escaped(translated(text))
 
 
 def escaped(text: str) -> str:
-    """Text made harmless as it is, for what a program reads or a user has to type."""
+    """Return the text harmless but not translated, for programs to read or users to type."""
     if text.isascii() and text.isprintable():
         return text[:LONGEST_PIECE]
     return "".join(char if char.isprintable() else _escape(char) for char in text[:LONGEST_PIECE])
@@ -67,7 +67,7 @@ def text_of(lines: Iterable[Line]) -> Iterator[str]:
 
 
 def show(lines: Iterable[Line], stream: TextIO, *, color: bool) -> None:
-    """Print to a terminal in colour, or plain anywhere else."""
+    """Print lines, styled if `color`, otherwise plain."""
     if not color:
         for text in text_of(lines):
             stream.write(text)
@@ -85,8 +85,8 @@ FORCE_COLOR = ("CLICOLOR_FORCE", "FORCE_COLOR")
 
 
 def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Return whether text is coloured there: https://no-color.org, then https://bixense.com/clicolors and
-    https://force-color.org, then whether it is a terminal that can.
+    """Return whether to colour text: by https://no-color.org, then by https://bixense.com/clicolors and
+    https://force-color.org, then if the stream is a terminal with colours.
     """
     if environment.get(NO_COLOR):
         return False
@@ -96,12 +96,12 @@ def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
 
 
 def redraws(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Return whether a bar may be drawn there over and over."""
+    """Return whether a bar can be redrawn on the stream."""
     return stream.isatty() and environment.get("TERM") != "dumb" and wants_color(stream, environment)
 
 
 def save_svg(lines: Iterable[Line], path: str, *, title: str, width: int) -> None:
-    """A picture of the output, for the documentation."""
+    """Save a picture of the output, for the documentation."""
     from io import StringIO
 
     from rich.console import Console
@@ -114,7 +114,7 @@ def save_svg(lines: Iterable[Line], path: str, *, title: str, width: int) -> Non
 
 
 def cell_width(text: str) -> int:
-    """Columns on a terminal; wide East Asian characters take two."""
+    """Return the number of terminal columns; wide East Asian characters take two."""
     return len(text) if text.isascii() else sum(_columns(text))
 
 
@@ -125,16 +125,16 @@ def _columns(text: str) -> Iterator[int]:
 
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
-    """Exactly `width` columns: padded, or cut with an ellipsis."""
+    """Return the text in exactly `width` columns: padded, or cut with an ellipsis."""
     text = harmless(text)
     if cell_width(text) > width:
-        text = _beginning(text, width - 1) + "…"
+        text = _cut(text, width - 1) + "…"
     pad = " " * (width - cell_width(text))
     return pad + text if right else text + pad
 
 
-def _beginning(text: str, width: int) -> str:
-    """As much of it as fits. One pass: names from disks may be thousands of characters long."""
+def _cut(text: str, width: int) -> str:
+    """Return the part that fits. One pass, because names on disks may have thousands of characters."""
     used = 0
     for at, columns in enumerate(_columns(text)):
         used += columns
@@ -144,7 +144,7 @@ def _beginning(text: str, width: int) -> str:
 
 
 def stacked(line: Line, width: int) -> Iterator[Line]:
-    """Return the line; where it is wider than `width`, its pieces one below the other, indented and wrapped."""
+    """Yield the line, or if it is wider than `width`, its pieces one below the other, indented and wrapped."""
     if sum(cell_width(harmless(text)) for text, _ in line) <= width:
         yield line
         return
@@ -155,24 +155,24 @@ def stacked(line: Line, width: int) -> Iterator[Line]:
 
 
 def wrapped(text: str, width: int, indent: str) -> Iterator[str]:
-    """A sentence in lines of at most `width` columns. It keeps its own indent; the lines after it get `indent`."""
+    """Wrap a sentence to `width` columns. The first line keeps its own indent; the following lines get `indent`."""
     line = text[: len(text) - len(text.lstrip(" "))]
-    fresh = True
-    for space, word in _words(harmless(text.strip(" "))):
-        if not fresh and cell_width(line) + len(space) + cell_width(word) > width:
+    is_empty = True
+    for space, word in _breakable_pieces(harmless(text.strip(" "))):
+        if not is_empty and cell_width(line) + len(space) + cell_width(word) > width:
             yield line
-            line, fresh = indent, True
-        line = line + word if fresh else f"{line}{space}{word}"
-        fresh = False
+            line, is_empty = indent, True
+        line = line + word if is_empty else f"{line}{space}{word}"
+        is_empty = False
     yield line
 
 
 _NOT_FIRST, _NOT_LAST = "、。」』）〜ーっゃゅょァィゥェォッャュョ,.;:)]}%", "「『（(["
 
 
-def _words(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the pieces that a line may end after, each with the space before it: words, and in Japanese characters,
-    but none that may not begin or end a line (JIS X 4051).
+def _breakable_pieces(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the pieces between possible line breaks, each with the space before it: words, and in Japanese single
+    characters, joined to those that may not begin or end a line (JIS X 4051).
     """
     for number, word in enumerate(text.split(" ")):
         at = 0
@@ -186,15 +186,15 @@ def _words(text: str) -> Iterator[tuple[str, str]]:
 
 
 def wrap_by_cells() -> None:
-    """Have rich wrap Japanese. It ends lines at spaces only, and to strip the space at the end of a full line it counts
-    characters (rich 13 to 15), so of a line of wide ones it cuts the end.
+    """Make rich wrap Japanese. rich breaks lines only at spaces, and when it strips the space at the end of a full line
+    it counts characters instead of columns (rich 13 to 15), so it cuts the end of a line of wide characters.
     """
     from rich import _wrap
     from rich.text import Text
 
     def words(text: str) -> Iterator[tuple[int, int, str]]:
         for at, end, word in by_spaces(text):
-            for space, part in _words(word.rstrip()):
+            for space, part in _breakable_pieces(word.rstrip()):
                 to = at + len(space + part)
                 to = to if text[to:end].strip() else end
                 yield at, to, text[at:to]
@@ -209,7 +209,7 @@ def wrap_by_cells() -> None:
 
 
 def paragraph(text: str, width: int, indent: str = "    ", style: Style = Style.PLAIN) -> Iterator[Line]:
-    """A sentence as lines of one style; `indent`: of the lines after the first."""
+    """Wrap a sentence to lines of one style. `indent`: of the lines after the first."""
     for line in wrapped(text, width, indent):
         yield ((line, style),)
 
@@ -217,9 +217,9 @@ def paragraph(text: str, width: int, indent: str = "    ", style: Style = Style.
 def columns(
     rows: Sequence[Sequence[str]], *, left: Container[int] = (0,), gap: int = 2, wide: int | None = None
 ) -> Iterator[str]:
-    """Each row of cells as a text, every column as wide as its widest cell. `left`: the columns that are not numbers.
+    """Yield each row as text, with every column as wide as its widest cell. `left`: the columns to align left.
 
-    `wide`: of the whole; the last column gives way, down to 8.
+    `wide`: the greatest width of a row, for which the last column shrinks, down to 8.
     """
     widths = [max(cell_width(harmless(cell)) for cell in column) for column in zip(*rows, strict=True)]
     if wide is not None:

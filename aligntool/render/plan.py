@@ -1,4 +1,4 @@
-"""Plans, their steps and arrays as text."""
+"""Show plans, their steps, and arrays as text."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,13 +27,13 @@ from aligntool.units import Extent, counted, format_about, format_size, format_s
 if TYPE_CHECKING:  # loading it takes a quarter of the time of `plan realign`
     pass
 
-# The steps that make an array, in words.
+# The steps of array plans in words.
 
 _PLAIN = re.compile(r"--?[A-Za-z0-9-]+=[\w./:,@%+-]+|[a-z]+=[\w=,./-]+", re.ASCII)
 
 
 def array_title(step: steps.ArrayStep) -> str:
-    """What it does, in a few words."""
+    """Return a short title of a step of an array plan."""
     if isinstance(step, steps.SystemStep):
         return purpose_of(step)
     match step:
@@ -64,7 +64,7 @@ def array_title(step: steps.ArrayStep) -> str:
 
 
 def array_details(step: steps.ArrayStep) -> Iterator[str]:
-    """Identity of a drive, lines of a file, and commands."""
+    """Yield the details of a step: the identity of a drive, lines of a file, commands."""
     if isinstance(step, ProgramStep):
         yield f"$ {shell_line(command_of(step))}"
         if isinstance(step, steps.CheckInitramfs):
@@ -102,33 +102,33 @@ def array_details(step: steps.ArrayStep) -> Iterator[str]:
 
 
 def identity_words(*known: tuple[str, str | None]) -> str:
-    """What a disk is known by, wherever it is plugged in."""
+    """Return the known identifiers of a disk, which do not depend on where it is attached."""
     return ", ".join(f"{title}{word}" for title, word in known if word)
 
 
 def shell_line(words: Sequence[str]) -> str:
-    """A command as it can be typed. `--level=0` needs no quotes, which `shell_word` would set for file names."""
+    """Return a command to type. `--level=0` needs no quotes, which `shell_word` adds for the sake of file names."""
     return " ".join(word if _PLAIN.fullmatch(word) else shell_word(word) for word in words)
 
 
-# A plan's steps in words: what each does, to which bytes.
+# The steps of a plan in words: what each does, and to which bytes.
 
 LABELS = {"gpt": "GPT", "dos": "MBR"}
 
 
 def span(extent: Extent) -> str:
-    """A run of bytes: the first byte that is in, and the first that is not."""
+    """Return an extent as text: its first byte, and the first byte after it."""
     return f"{extent.start}..{extent.end}"
 
 
 def size_words(size: int) -> str:
-    """For reading, with the exact number beside it when that was rounded: 401.6MiB (421076992B)."""
+    """Return a readable size, followed by the exact number if it was rounded: 401.6MiB (421076992B)."""
     about = format_about(size)
     return about if about == format_size(size) else f"{about} ({size}B)"
 
 
 def step_title(step: steps.Step) -> str:
-    """What it does, in a few words."""
+    """Return a short title of a step."""
     if isinstance(step, steps.ArrayStep):
         return array_title(step)
     match step:
@@ -147,7 +147,7 @@ def step_title(step: steps.Step) -> str:
         case steps.ReleaseContent():
             return f"put the recognisable parts of partition {step.partition} at the new place"
         case steps.RebuildContent() | steps.RewriteTable() | steps.ConvertTable() | steps.CopyDisk():
-            return _commit_title(step)
+            return _write_title(step)
         case steps.CloseJournal():
             return "wipe the journal's head"
         case steps.MakeTable():
@@ -156,7 +156,7 @@ def step_title(step: steps.Step) -> str:
             assert_never(step)
 
 
-def _commit_title(step: steps.Commit | steps.RebuildContent | steps.CopyDisk) -> str:
+def _write_title(step: steps.Commit | steps.RebuildContent | steps.CopyDisk) -> str:
     if isinstance(step, steps.CopyDisk):
         return f"copy {size_words(step.bytes)} of {step.source.path}, each byte to its own place"
     if isinstance(step, steps.RebuildContent):
@@ -176,7 +176,7 @@ TableStep = (
 
 
 def step_details(step: steps.Step, *, sector_size: int) -> Iterator[str]:
-    """The bytes that it reads and writes, counted from the start of the disk."""
+    """Yield the bytes that a step reads and writes, as offsets on the disk."""
     if isinstance(step, steps.ArrayStep):
         yield from array_details(step)
     elif isinstance(step, ContentStep):
@@ -193,17 +193,17 @@ def _content_details(step: ContentStep) -> Iterator[str]:
             yield f"bytes {span(step.extent)}; the last {size_words(step.extent.length - step.length)} become free"
             yield "by its own tool: a power cut while that runs is not covered by the journal"
         case steps.HoldContent():
-            yield _held(step.held, step.source.start)
+            yield _saved_ranges(step.held, step.source.start)
         case steps.CopyContent():
             lanes = step.lanes
             how = "all through the stash" if lanes.staged else f"at most {format_size(lanes.window)} at once"
             yield f"bytes {span(step.source)} to {span(step.target)}, used blocks only where they are known"
             yield f"{how}; flushed, read back and recorded every {format_size(lanes.batch)}"
         case steps.ReleaseContent():
-            yield _held(step.held, step.target.start)
+            yield _saved_ranges(step.held, step.target.start)
             yield from (_patch(patch, step.target.start) for patch in step.patches)
         case steps.RebuildContent():
-            yield _held(step.held, step.extent.start)
+            yield _saved_ranges(step.held, step.extent.start)
 
 
 def _table_details(step: TableStep, sector_size: int) -> Iterator[str]:
@@ -227,17 +227,17 @@ def _table_details(step: TableStep, sector_size: int) -> Iterator[str]:
 
 
 def partition_of(step: steps.Step) -> int | None:
-    """The one partition that it is about."""
+    """Return the partition whose content a step concerns, or None."""
     return step.partition if isinstance(step, ContentStep) else None
 
 
 def distance_words(distance: int) -> str:
-    """How far and where to: "up by 1016320B" is towards the end of the disk."""
+    """Return distance and direction: "up by 1016320B" is towards the end of the disk."""
     return f"{'up' if distance > 0 else 'down'} by {format_size(abs(distance))}"
 
 
 def sector_words(start: int, sector_size: int) -> str:
-    """A start in the sectors that a user counts in; "–" where it is not a whole number of them."""
+    """Return a start in sectors of the disk, or "–" if it is not a multiple of them."""
     return str(start // sector_size) if start % sector_size == 0 else "–"
 
 
@@ -252,7 +252,7 @@ def _in_file(place: steps.JournalPlace) -> str:
     return f"of {place.file}, " if place.file else ""
 
 
-def _held(held: steps.Held, start: int) -> str:
+def _saved_ranges(held: steps.Held, start: int) -> str:
     return "bytes " + ", ".join(span(run.moved_to(start + run.start)) for run in held.ranges)
 
 
@@ -284,10 +284,10 @@ def _partitions(numbers: Sequence[int]) -> str:
     return f"{word} {', '.join(str(number) for number in numbers)}"
 
 
-# A plan for people: the disk before and after, what it costs, every step with its bytes, and what to type.
+# A plan as text: the disk before and after, the cost, every step with its bytes, and the command to type.
 
 Commands = Mapping[int, Sequence[str]]
-"""The command lines that a step would run, by the step's index."""
+"""The command lines that each step would run, by step index."""
 
 _NO_COMMANDS: Commands = {}
 
@@ -295,15 +295,15 @@ _NO_COMMANDS: Commands = {}
 def plan_lines(
     plan: Plan, *, width: int, commands: Commands = _NO_COMMANDS, type_next: str = "", brief: bool = False
 ) -> Iterator[Line]:
-    """The whole plan, or, `brief`, without its steps. `type_next`: the command that applies it."""
-    yield from _title(plan, width)
+    """Yield the plan, without its steps if `brief`. `type_next`: the command that applies it."""
+    yield from _title_lines(plan, width)
     yield EMPTY
     yield from plan_map_lines(plan, width=width)
     yield EMPTY
-    yield from _places(plan, width)
+    yield from _place_lines(plan, width)
     yield EMPTY
     if plan.steps:
-        yield from _cost(plan, width)
+        yield from _cost_lines(plan, width)
         yield EMPTY
         if not brief:
             yield from step_lines(plan, commands, width)
@@ -317,15 +317,15 @@ def plan_lines(
 
 
 def summary_lines(plan: Plan, *, width: int) -> Iterator[Line]:
-    """Yield the few lines before the question: which disk, how much, how long, and what is at risk."""
+    """Yield the short summary before the confirmation: disk, amount, duration, risk."""
     disk = plan.disk
     known = identity_words(("", disk.model), ("serial ", disk.serial))
     yield from paragraph("  " + " · ".join(word for word in (known, size_words(disk.size)) if word), width, "  ")
-    for sentence in _summary(plan):
+    for sentence in _summary_sentences(plan):
         yield from paragraph(f"  {sentence}", width, "  ")
 
 
-def _summary(plan: Plan) -> Iterator[str]:
+def _summary_sentences(plan: Plan) -> Iterator[str]:
     match plan.purpose:
         case "realign" | "partition" | "unpartition":
             moving = sum(place.before is not None and place.before.start != place.after.start for place in plan.places)
@@ -377,11 +377,11 @@ def _layer_summary(plan: Plan) -> Iterator[str]:
 
 
 def attention_lines(plan: Plan, *, width: int) -> Iterator[Line]:
-    """What the user has to do afterwards; shown before the move and after it."""
+    """Yield what the user has to do afterwards; shown before the move and after it."""
     yield from sentence_lines("Afterwards", plan.attention, Style.DOUBT, width)
 
 
-def _title(plan: Plan, width: int) -> Iterator[Line]:
+def _title_lines(plan: Plan, width: int) -> Iterator[Line]:
     disk = plan.disk
     label = f"{LABELS.get(disk.label, disk.label)} table" if disk.label else "no partition table"
     known = identity_words(("", disk.model), ("serial ", disk.serial), ("disk ", disk.disk_id))
@@ -393,9 +393,9 @@ def _title(plan: Plan, width: int) -> Iterator[Line]:
 _HEADS = ("#", "sector", "start", "new sector", "new start", "size", "what")
 
 
-def _places(plan: Plan, width: int) -> Iterator[Line]:
-    """A row for each partition; under one that moves, how far, and why."""
-    rows = [_row(place, plan.disk.sector_size) for place in plan.places]
+def _place_lines(plan: Plan, width: int) -> Iterator[Line]:
+    """Yield a row for each partition, and below it the distance and reason if it moves."""
+    rows = [_place_cells(place, plan.disk.sector_size) for place in plan.places]
     if not rows:
         yield (("  no partitions", Style.DIM),)
         return
@@ -405,12 +405,12 @@ def _places(plan: Plan, width: int) -> Iterator[Line]:
         yield plain(f"  {row}")
         before = place.before
         moves = before is not None and before != place.after
-        words = [_moves(place), place.why] if moves else [place.why]
+        words = [_move_words(place), place.why] if moves else [place.why]
         if text := "; ".join(word for word in words if word):
             yield from paragraph(f"     {text}", width, "       ", Style.NOTE if moves else Style.DIM)
 
 
-def _moves(place: Place) -> str:
+def _move_words(place: Place) -> str:
     if place.before is None or place.before.start == place.after.start:
         return f"keeps its start, becomes {size_words(place.after.length)} long"
     words = distance_words(place.after.start - place.before.start)
@@ -419,7 +419,7 @@ def _moves(place: Place) -> str:
     return words
 
 
-def _row(place: Place, sector_size: int) -> tuple[str, ...]:
+def _place_cells(place: Place, sector_size: int) -> tuple[str, ...]:
     before, after = place.before, place.after
     stays = before is not None and before.start == after.start
     old = (sector_words(before.start, sector_size), format_start(before.start, sector_size)) if before else ("", "")
@@ -427,7 +427,7 @@ def _row(place: Place, sector_size: int) -> tuple[str, ...]:
     return str(place.number), *old, *new, format_about(after.length), place.what
 
 
-def _cost(plan: Plan, width: int) -> Iterator[Line]:
+def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
     estimate = plan.estimate
     if estimate:
         words = f"To copy: {size_words(estimate.bytes_to_copy)}"
@@ -444,7 +444,7 @@ def _cost(plan: Plan, width: int) -> Iterator[Line]:
 
 
 def step_lines(plan: Plan, commands: Commands, width: int) -> Iterator[Line]:
-    """Every step with its bytes, and the commands that it would run."""
+    """Yield every step with its bytes and the commands that it would run."""
     yield (("Steps", Style.TITLE), ("  (A..B: from byte A up to, not including, byte B)", Style.DIM))
     digits = len(str(len(plan.steps)))
     indent = " " * (digits + 4)
@@ -457,7 +457,7 @@ def step_lines(plan: Plan, commands: Commands, width: int) -> Iterator[Line]:
 
 
 def sentence_lines(title: str, sentences: Sequence[str], style: Style, width: int) -> Iterator[Line]:
-    """A heading and a dash for each; nothing where there are none."""
+    """Yield a heading and the sentences as a list, or nothing if there are none."""
     if not sentences:
         return
     yield ((title, Style.TITLE),)
@@ -467,7 +467,7 @@ def sentence_lines(title: str, sentences: Sequence[str], style: Style, width: in
 
 
 def time_words(seconds: int) -> str:
-    """ "40s", "12min", "3h 20min": as exactly as anybody wants to know."""
+    """Return "40s", "12min", "3h 20min": rounded for people."""
     if seconds < 90:
         return f"{max(seconds, 1)}s"
     minutes = round(seconds / 60)
@@ -476,15 +476,13 @@ def time_words(seconds: int) -> str:
     return f"{minutes // 60}h {minutes % 60}min"
 
 
-# Plans of arrays, running arrays and tuning results as text.
-
-# Arrays for people: a plan of one, and those that run.
+# Plans of arrays, and running arrays, as text.
 
 
 def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "") -> Iterator[Line]:
-    """What it becomes, what was decided and why, every step with its commands, and what needs the user.
+    """Yield the goal, the decisions with their reasons, every step with its commands, and what the user has to do.
 
-    `type_next`: the command that makes it so.
+    `type_next`: the command that applies the plan.
     """
     members = [step for step in plan.steps if isinstance(step, MakeMember)]
     yield ((f"{plan.disk.path}: {plan.goal}", Style.TITLE),)
@@ -507,7 +505,7 @@ def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "") -> Iterator[
 
 
 def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
-    """Each array with its members, its ceiling, the audit's findings on its stack, and the commands that repair it."""
+    """Yield each array with members, ceiling, audit findings on its stack, and the commands that repair it."""
     if not views:
         yield plain("No md array is running here.")
     for view in views:
@@ -535,5 +533,5 @@ def _member(member: MemberView, width: int) -> Iterator[Line]:
 
 
 def arrays_json(views: Sequence[ArrayView]) -> str:
-    """Sizes are bytes, bandwidths bytes per second; null: not known."""
+    """Return the arrays as JSON: sizes in bytes, bandwidths in bytes per second; null: unknown."""
     return document_text("aligntool.raid.show", {"arrays": [as_object(view) for view in views]})

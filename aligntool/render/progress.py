@@ -1,4 +1,4 @@
-"""Progress, events, status and results of a change, as text and JSON lines."""
+"""Show the progress, events, status and result of a change, as text and JSON lines."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,15 +19,15 @@ from aligntool.units import counted, format_about, format_size
 if TYPE_CHECKING:
     import rich.progress
 
-# Progress of a benchmark or a resynchronisation: a bar on a terminal, a line now and then elsewhere.
+# Progress of a benchmark or a resynchronisation: a bar on a terminal, occasional lines elsewhere.
 
 Tell = Callable[[str, float, float | None], None]
 
 
 def words_bar(stream: TextIO, *, transient: bool = False, still: bool = False) -> "rich.progress.Progress":
-    """Return a bar with text behind it. Its tasks have a field `words`, which is taken literally.
+    """Return a bar followed by text. Its tasks have a field `words`, shown without markup.
 
-    `transient`: nothing of it stays when it ends. `still`: it is redrawn at each update, and not by a thread.
+    `transient`: clear the bar when it ends. `still`: redraw it at each update, not from a thread.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -40,38 +40,38 @@ def words_bar(stream: TextIO, *, transient: bool = False, still: bool = False) -
 
 @contextmanager
 def bench_lines(stream: TextIO, *, tenths: bool = False) -> Iterator[Tell]:
-    """A line whenever another run begins, or a tenth of the whole is done."""
-    said: object = None
+    """Write a line at each new run, or with `tenths` at each completed tenth of the whole."""
+    last_key: object = None
 
-    def tell(text: str, share: float, left_s: float | None) -> None:
-        nonlocal said
-        now = int(10 * share) if tenths else text
-        if now != said:
-            said = now
-            stream.write(f"  {harmless(_words(text, left_s))}\n")
+    def report(text: str, share: float, left_s: float | None) -> None:
+        nonlocal last_key
+        key = int(10 * share) if tenths else text
+        if key != last_key:
+            last_key = key
+            stream.write(f"  {harmless(_with_time_left(text, left_s))}\n")
             stream.flush()
 
-    yield tell
+    yield report
 
 
 @contextmanager
 def bench_bar(stream: TextIO, *, still: bool = False) -> Iterator[Tell]:
-    """`still`: no thread redraws it; it changes only at each call."""
+    """Draw a bar. `still`: redraw it at each call, not from a thread."""
     with words_bar(stream, transient=True, still=still) as bar:
         task = bar.add_task("", total=1.0, words="")
 
-        def tell(text: str, share: float, left_s: float | None) -> None:
-            bar.update(task, completed=share, words=harmless(_words(text, left_s)), refresh=still)
+        def report(text: str, share: float, left_s: float | None) -> None:
+            bar.update(task, completed=share, words=harmless(_with_time_left(text, left_s)), refresh=still)
 
-        yield tell
+        yield report
 
 
-def _words(text: str, left_s: float | None) -> str:
+def _with_time_left(text: str, left_s: float | None) -> str:
     return text if left_s is None or round(left_s) < 1 else f"{text}, {time_words(round(left_s))} left"
 
 
 def resync_progress(done: int | None, total: int | None, rate: int | None) -> tuple[str, float, float | None]:
-    """Return words, the share done and the seconds left; what the kernel does not report is left out."""
+    """Return a text, the share done and the seconds left, or None; the text omits what the kernel does not report."""
     if done is None or not total:
         return "resynchronising: waiting for its turn", 0.0, None
     words = f"resynchronising: {100 * done / total:.1f} %" + (f", {format_about(rate)}/s" if rate else "")
@@ -85,7 +85,7 @@ VERSION = 1
 
 
 def begin_json(plan: Plan) -> str:
-    """The first line: which plan, how many steps."""
+    """Return the first line: the plan and the number of its steps."""
     return _line({
         "event": "plan", "schema": SCHEMA, "version": VERSION, "digest": digest(plan), "disk": plan.disk.path,
         "steps": len(plan.steps), "bytes_to_copy": plan.estimate.bytes_to_copy if plan.estimate else None,
@@ -101,18 +101,18 @@ def event_json(plan: Plan, event: Event) -> str:
             "text": ". ".join(waiting_words(event)),
         })  # fmt: skip
     name = {StepBegun: "step-begun", Progress: "progress", StepDone: "step-done"}[type(event)]
-    bytes_ = {"done": event.done, "total": event.total} if isinstance(event, Progress) else {}
+    copied = {"done": event.done, "total": event.total} if isinstance(event, Progress) else {}
     step = plan.steps[event.index] if 0 <= event.index < len(plan.steps) else None
-    which: dict[str, Value] = {"index": event.index, "step": step_name(step) if step else None}
-    which |= {"partition": partition_of(step) if step else None, "title": step_title(step) if step else ""}
-    return _line({"event": name, **which, **bytes_})
+    details: dict[str, Value] = {"index": event.index, "step": step_name(step) if step else None}
+    details |= {"partition": partition_of(step) if step else None, "title": step_title(step) if step else ""}
+    return _line({"event": name, **details, **copied})
 
 
 def end_json(
     *, state: str, changed: bool, sentences: tuple[str, ...], hint: str, refusals: tuple[Refusal, ...] = ()
 ) -> str:
-    """Return the last line: "new", "old", "refused" or "interrupted", whether anything was written, and what to type
-    next. It is the only line where a command refuses before it has a plan, so it names its schema, too.
+    """Return the last line: the state "new", "old", "refused" or "interrupted", whether anything was written, and the
+    next command. It names its schema too, because it is the only line if a command refuses before it has a plan.
     """
     line: dict[str, Value] = {
         "event": "end", "schema": SCHEMA, "version": VERSION, "state": state, "changed": changed,
@@ -120,7 +120,8 @@ def end_json(
     }  # fmt: skip
     if refusals:
         line["refusals"] = [
-            {"code": one.code, "subject": one.subject, "text": one.text, "hint": one.hint} for one in refusals
+            {"code": refusal.code, "subject": refusal.subject, "text": refusal.text, "hint": refusal.hint}
+            for refusal in refusals
         ]
     return _line(line)
 
@@ -129,26 +130,26 @@ def _line(value: Value) -> str:
     return dumps(value) + "\n"
 
 
-# Progress of a move: a bar on a terminal, a line now and then elsewhere, JSON for programs.
+# Progress of a move: a bar on a terminal, occasional lines elsewhere, JSON for programs.
 
 Clock = Callable[[], float]
-"""Seconds since some moment."""
+"""Returns seconds since an arbitrary moment."""
 
 OnEvent = Callable[[Event], None]
 
 LINES_OF_PROGRESS = 20
-"""So many lines, evenly spread over the bytes, where nothing can be redrawn."""
+"""Number of progress lines, evenly spread over the bytes, on a stream that cannot be redrawn."""
 
 
 class Pace:
-    """Bytes a second since the first progress, and what that means for the rest."""
+    """The rate since the first progress event, and the remaining time that follows from it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._first: tuple[float, int] | None = None
 
     def words(self, event: Progress) -> str:
-        """ "12MiB of 400MiB, 48.1MiB/s, 8s left"; rate and time as soon as they are known."""
+        """Return "12MiB of 400MiB, 48.1MiB/s, 8s left", with rate and time as soon as they are known."""
         text = f"{format_about(event.done)} of {format_about(event.total)}"
         now = self._clock()
         if self._first is None:
@@ -167,61 +168,63 @@ def progress_json(plan: Plan, stream: TextIO) -> Iterator[OnEvent]:
     stream.write(begin_json(plan))
     stream.flush()
 
-    def tell(event: Event) -> None:
+    def report(event: Event) -> None:
         stream.write(event_json(plan, event))
         stream.flush()
 
-    yield tell
+    yield report
 
 
 @contextmanager
 def progress_lines(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent]:
-    """A line for each step, and one whenever a twentieth of the bytes is done."""
-    told = 0
+    """Write a line for each step, and one for each completed twentieth of the bytes."""
+    last_part = 0
 
     def write(text: str) -> None:
         stream.write(f"{text}\n")
         stream.flush()
 
-    def copied(event: Progress, words: str) -> None:
-        nonlocal told
+    def show_copied(event: Progress, words: str) -> None:
+        nonlocal last_part
         part = event.done * LINES_OF_PROGRESS // max(event.total, 1)
-        if part != told:
-            told = part
+        if part != last_part:
+            last_part = part
             write(f"  {words}")
 
-    yield _teller(plan, clock, write, copied, lambda words: None)
+    yield _event_reporter(plan, clock, write, show_copied, lambda words: None)
 
 
 @contextmanager
 def progress_bar(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent]:
-    """One bar for all bytes of the plan; the steps and sentences scroll by above it."""
+    """Draw one bar for all bytes of the plan; steps and messages scroll above it."""
     from rich.text import Text
 
     with words_bar(stream) as bar:
         task = bar.add_task("", total=None, words="")
 
-        def copied(event: Progress, words: str) -> None:
+        def show_copied(event: Progress, words: str) -> None:
             bar.update(task, completed=event.done, total=event.total, words=words)
 
-        def waits(words: str) -> None:
+        def show_waiting(words: str) -> None:
             bar.update(task, words=words)
 
-        yield _teller(plan, clock, lambda text: bar.console.print(Text(text), soft_wrap=True), copied, waits)
+        yield _event_reporter(
+            plan, clock, lambda text: bar.console.print(Text(text), soft_wrap=True), show_copied, show_waiting
+        )
 
 
-def _teller(
+def _event_reporter(
     plan: Plan,
     clock: Clock,
     write: Callable[[str], None],
-    copied: Callable[[Progress, str], None],
-    waits: Callable[[str], None],
+    show_copied: Callable[[Progress, str], None],
+    show_waiting: Callable[[str], None],
 ) -> OnEvent:
     pace = Pace(clock)
-    silent = 0  # seconds that were last reported
+    reported_s = 0  # seconds without an answer, as last reported
 
-    def tell(event: Event) -> None:
-        nonlocal silent
+    def report(event: Event) -> None:
+        nonlocal reported_s
         match event:
             case StepBegun():
                 index = event.index
@@ -230,18 +233,18 @@ def _teller(
             case Said():
                 write(f"  {harmless(event.text)}")
             case Progress():
-                copied(event, pace.words(event))
+                show_copied(event, pace.words(event))
             case Waiting():
-                if not silent <= event.seconds < 2 * silent:  # of a long stall ever fewer lines
-                    silent = event.seconds
+                if not reported_s <= event.seconds < 2 * reported_s:  # report at doubling intervals
+                    reported_s = event.seconds
                     for words in waiting_words(event):
                         write(f"  {harmless(words)}")
-                waits(harmless(f"no answer for {event.seconds} s"))
+                show_waiting(harmless(f"no answer for {event.seconds} s"))
 
-    return tell
+    return report
 
 
-# A partition table in a few lines, where one is about to be written over another.
+# A partition table in a few lines, shown before another one overwrites it.
 
 
 def table_lines(title: str, partitions: Sequence[Partition]) -> Iterator[Line]:
@@ -253,7 +256,7 @@ def table_lines(title: str, partitions: Sequence[Partition]) -> Iterator[Line]:
         yield plain(f"  {part.number}: bytes {part.extent.start} to {part.extent.end - 1}, {what}")
 
 
-# The result of a plan: the partitions that moved, as the table on the disk has them now.
+# The result of a plan: the partitions that changed, as they are in the table on the disk now.
 
 
 def result_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
@@ -285,7 +288,7 @@ _STATES = {
 
 
 def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[str] = ()) -> Iterator[Line]:
-    """Return the state of a disk or an array. `type_next`: the commands that make sense now."""
+    """Yield the state of a disk or an array. `type_next`: the commands to offer next."""
     words, style = _STATES.get(found.state, (found.state, Style.DOUBT))
     yield ((f"{disk}: ", Style.TITLE), (words, style))
     plan = found.plan
@@ -303,7 +306,7 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
 
 
 def steps_left(found: Status, *, back: bool) -> Iterator[Line]:
-    """Return the steps that resuming or rolling back takes, in their order, by the plan's numbers."""
+    """Yield the steps that a resume or a rollback will run, in order, numbered as in the plan."""
     plan = found.plan
     if plan is None:
         return
@@ -315,7 +318,7 @@ def steps_left(found: Status, *, back: bool) -> Iterator[Line]:
 
 
 def status_json(disk: str | None, found: Status, *, type_next: Sequence[str] = ()) -> str:
-    """`disk` None: no array is unfinished. An array has no bytes that are moved."""
+    """Return the status as JSON. `disk` None: no array is unfinished. `done` and `total` are null for an array."""
     plan = found.plan
     step = plan.steps[found.step] if plan and 0 <= found.step < len(plan.steps) else None
     moves = plan is not None and found.state != "unfinished"

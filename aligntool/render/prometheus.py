@@ -1,4 +1,4 @@
-"""An audit as Prometheus metrics, for node_exporter's textfile collector."""
+"""Show an audit as Prometheus metrics, for node_exporter's textfile collector."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from aligntool.inventory import ArrayFacts, Disk, Gap, LinkHop, most_of, port_ab
 from aligntool.render.audit import worst_of
 from aligntool.render.lines import escaped
 
-# The text exposition format 0.0.4. What is not known has no sample. A disk's identity is in one series, and all others
-# have its kernel name only, as `device`, the label of node_exporter's own node_disk_ metrics. All are gauges.
+# The text exposition format 0.0.4. An unknown value has no sample. The identity of a disk is in one series; all others
+# have only its kernel name, as `device`, the label of node_exporter's own node_disk_ metrics. All are gauges.
 
 METRICS = {
     "aligntool_build_info": "Version of aligntool; always 1.",
@@ -42,32 +42,34 @@ ARRAY_STATES = ("clean", "degraded", "inactive", "resync", "recover", "reshape",
 
 _SYNCS = ARRAY_STATES[3:]
 
-_Sample = tuple[str, dict[str, str | None], float | None]  # name, labels, value; None: not known
+_Sample = tuple[str, dict[str, str | None], float | None]  # name, labels, value; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """When an audit ended, as Unix time, and how long it took; both in seconds."""
+    """The time at which an audit ended, as Unix time, and its duration, both in seconds."""
 
     ended_s: float
     took_s: float
 
 
 def audit_prometheus(report: Report, run: Run, *, serials: bool = False) -> Iterator[str]:
-    """Return the metrics in pieces. `serials`: with the serial numbers of the disks."""
+    """Yield the metrics in pieces. `serials`: include the serial numbers of the disks."""
     disks = report.inventory.disks
     families: dict[str, dict[str, float]] = {name: {} for name in METRICS}
-    of_disks = chain.from_iterable(_disk(disk, serials=serials) for disk in disks)
-    for name, labels, value in chain(_machine(report, run), of_disks, _unseen(report), _partitions(report)):
+    of_disks = chain.from_iterable(_disk_samples(disk, serials=serials) for disk in disks)
+    for name, labels, value in chain(
+        _machine_samples(report, run), of_disks, _unseen_disks(report), _partition_samples(report)
+    ):
         if value is not None:
-            families[name].setdefault(_in_braces(labels), value)  # a damaged table may have a number twice
+            families[name].setdefault(_in_braces(labels), value)  # a damaged table may contain a number twice
     for name, samples in families.items():
         if samples:
             yield f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n"
             yield from (f"{name}{labels} {value}\n" for labels, value in samples.items())
 
 
-def _machine(report: Report, run: Run) -> Iterator[_Sample]:
+def _machine_samples(report: Report, run: Run) -> Iterator[_Sample]:
     yield "aligntool_build_info", {"version": __version__}, 1
     yield "aligntool_last_run_timestamp_seconds", {}, round(run.ended_s, 3)
     yield "aligntool_last_run_duration_seconds", {}, round(run.took_s, 3)
@@ -76,22 +78,22 @@ def _machine(report: Report, run: Run) -> Iterator[_Sample]:
         yield "aligntool_findings", {"device": disk, "code": code, "severity": severity}, count
 
 
-def _disk(disk: Disk, *, serials: bool) -> Iterator[_Sample]:
+def _disk_samples(disk: Disk, *, serials: bool) -> Iterator[_Sample]:
     device: dict[str, str | None] = {"device": disk.name}
     names = {"kind": disk.kind.value, "vendor": disk.vendor, "model": disk.model, "firmware": disk.firmware}
-    # Of an NVMe drive without an identifier the kernel makes one that has its serial number in it (nvme/host/sysfs.c).
+    # For an NVMe drive without an identifier, the kernel makes one that contains the serial number (nvme/host/sysfs.c).
     wwn = None if not serials and (disk.wwn or "").startswith("nvme.") else disk.wwn
     yield "aligntool_disk_info", device | names | {"wwn": wwn, "serial": disk.serial if serials else None}, 1
     yield "aligntool_disk_size_bytes", device, disk.size
     if disk.table_read:
         yield "aligntool_move_in_flight", device, int(disk.table is not None and disk.table.in_flight is not None)
     if disk.array:
-        yield from _array(device, disk.array)
+        yield from _array_samples(device, disk.array)
     for path in disk.links:
-        yield from _link(device, path)
+        yield from _link_samples(device, path)
 
 
-def _array(device: dict[str, str | None], facts: ArrayFacts) -> Iterator[_Sample]:
+def _array_samples(device: dict[str, str | None], facts: ArrayFacts) -> Iterator[_Sample]:
     names = {"level": facts.level, "metadata": facts.metadata, "name": facts.name, "uuid": facts.uuid}
     yield "aligntool_array_info", device | names, 1
     yield "aligntool_array_devices", device, facts.devices
@@ -100,7 +102,7 @@ def _array(device: dict[str, str | None], facts: ArrayFacts) -> Iterator[_Sample
         yield "aligntool_array_sync_ratio", device, facts.sync_done / facts.sync_total
     if facts.state is None:
         return
-    # Documentation/admin-guide/md.rst; its own "clean" is an array without writes under way.
+    # Documentation/admin-guide/md.rst; "clean" there is an array without writes in progress.
     inactive = facts.state in ("clear", "inactive", "broken")
     whole = not facts.degraded and facts.sync_action not in ("resync", "recover", "reshape")
     for state in ARRAY_STATES:
@@ -110,7 +112,7 @@ def _array(device: dict[str, str | None], facts: ArrayFacts) -> Iterator[_Sample
         yield "aligntool_array_state", device | {"state": state}, int(here)
 
 
-def _link(device: dict[str, str | None], path: tuple[LinkHop, ...]) -> Iterator[_Sample]:
+def _link_samples(device: dict[str, str | None], path: tuple[LinkHop, ...]) -> Iterator[_Sample]:
     for drive in path[:1]:
         most, labels = most_of(drive, port_above(path)), device | {"address": drive.address}
         yield "aligntool_link_transfers_per_second", labels, _per_second(drive.speed_gts)
@@ -123,16 +125,16 @@ def _per_second(gigatransfers: float | None) -> int | None:
     return round(gigatransfers * 10**9) if gigatransfers is not None else None
 
 
-def _unseen(report: Report) -> Iterator[_Sample]:
-    """Of the disks, and of what was named and is none here."""
+def _unseen_disks(report: Report) -> Iterator[_Sample]:
+    """Yield a sample for each disk, and for each target that could not be read as a disk."""
     for disk in report.inventory.disks:
         yield "aligntool_disk_unseen", {"device": disk.name}, int(gap_of(disk) is not None)
-    for one in report.inventory.unseen:
-        if one.gap in (Gap.DISK, Gap.NO_ANSWER):
-            yield "aligntool_disk_unseen", {"device": one.what}, 1
+    for target in report.inventory.unseen:
+        if target.gap in (Gap.DISK, Gap.NO_ANSWER):
+            yield "aligntool_disk_unseen", {"device": target.what}, 1
 
 
-def _partitions(report: Report) -> Iterator[_Sample]:
+def _partition_samples(report: Report) -> Iterator[_Sample]:
     for verdict in (verdict for judged in report.judged for verdict in judged.verdicts if verdict.matters):
         labels: dict[str, str | None] = {"device": verdict.disk, "partition": str(verdict.partition or "")}
         yield "aligntool_partition_start_bytes", labels, verdict.start
@@ -143,7 +145,7 @@ def _partitions(report: Report) -> Iterator[_Sample]:
 
 
 def _in_braces(labels: dict[str, str | None]) -> str:
-    """Return labels as they are written. An empty label is a missing one."""
+    """Return labels in braces. An empty label is the same as a missing one."""
     pairs = ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items() if value is not None)
     return f"{{{pairs}}}" if pairs else ""
 

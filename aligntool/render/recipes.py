@@ -1,4 +1,4 @@
-"""Recipes, the drive database, explanations and the queue-depth picture as text."""
+"""Show recipes, the drive database, explanations and the queue-depth picture as text."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from aligntool.recipes.goals import BenchGoal, Recipe
 from aligntool.render.lines import EMPTY, Line, Style, paragraph, plain
 from aligntool.units import format_size, significant
 
-# Rows of the drive database for people.
+# Rows of the drive database as text.
 
 _SIZES = (
     ("physical sector", "physical_block_size"), ("NAND page", "page_size"), ("indirection unit", "indirection_unit"),
@@ -21,7 +21,7 @@ _SIZES = (
 
 
 def row_lines(rows: Sequence[KnownGeometry]) -> Iterator[Line]:
-    """Every row in a line: its name and what it knows."""
+    """Yield a line for each row: its name and the facts in it."""
     for row in rows:
         facts = [f"{name} {format_size(value)}" for name, field in _SIZES if (value := getattr(row, field))]
         yield ((row.row, Style.TITLE), (f"  {', '.join(facts) or row.note or ''}", Style.PLAIN))
@@ -30,16 +30,16 @@ def row_lines(rows: Sequence[KnownGeometry]) -> Iterator[Line]:
 def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
     for row in rows:
         yield ((row.row, Style.TITLE), (f"  {row.source}, confidence {row.confidence}", Style.NOTE))
-        said = [f"{name}: {format_size(value)}" for name, field in _SIZES if (value := getattr(row, field))]
+        facts = [f"{name}: {format_size(value)}" for name, field in _SIZES if (value := getattr(row, field))]
         rates = (("reads", row.read_rate), ("writes", row.write_rate))
-        said += [
+        facts += [
             "" if row.dram is None else f"DRAM: {'yes' if row.dram else 'no'}",
             *(f"{does} in order at most {significant(n / 10**6)} MB/s by its data sheet" for does, n in rates if n),
             "works from a host memory buffer (HMB)" if row.hmb else "",
             *(f"its {limit} is not used as a grid" for limit in row.distrust),
             "hybrid: a rotating drive with a flash cache" if row.hybrid else "",
         ]
-        yield from (plain(f"  {text}") for text in said if text)
+        yield from (plain(f"  {text}") for text in facts if text)
         if row.note:
             yield from paragraph(f"  note: {row.note}", width)
         if row.defect:
@@ -49,14 +49,14 @@ def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
         yield EMPTY
 
 
-# Why latency hides behind concurrency: the same drive with one command in flight and with four.
+# How concurrency hides latency: the same drive with one command in flight and with four.
 #
-# Little's law is the arithmetic: commands in flight = rate x time of a command (J. D. C. Little, 1961). The
-# point that a boot runs at QD1 and gains nothing from a deep queue is that of the article of 2022 on storage
-# for an operating system.
+# The arithmetic is Little's law: commands in flight = rate x time of a command (J. D. C. Little, 1961). That a
+# boot runs at QD1 and gains nothing from a deep queue is the point of the article of 2022 on storage for an
+# operating system.
 
-LATENCY_US = 100  # of one command on the drive that is drawn
-BUSY_US = 25  # of these, what the drive's own way takes, which commands cannot share
+LATENCY_US = 100  # of one command on the example drive
+BUSY_US = 25  # part of LATENCY_US in controller and link, where commands do not overlap
 COMMANDS = 4
 
 TOPIC = "queue-depth"
@@ -81,7 +81,7 @@ NEXT = ("aligntool estimate boot --rate-a 40 --rate-b 60", "aligntool trace LOG"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One command: when it was sent, when the drive's own way was taken for it, when it was answered, in µs."""
+    """A command on a row of the picture: the times at which it was sent and answered, in µs."""
 
     row: int
     sent: int
@@ -89,23 +89,23 @@ class Run:
 
 
 def runs(depth: int, count: int) -> tuple[Run, ...]:
-    """`count` commands with `depth` in flight. A command spends its last BUSY_US on the way that all share, one after
-    the other."""
+    """Return `count` commands with `depth` in flight. Each spends its last BUSY_US in the shared controller and link,
+    one command at a time."""
     free_at = [0] * depth
-    way_free = 0
-    made = []
+    shared_free_at = 0
+    commands = []
     for index in range(count):
         row = index % depth
         sent = free_at[row]
-        begins = max(sent + LATENCY_US - BUSY_US, way_free)
-        way_free = begins + BUSY_US
-        free_at[row] = way_free
-        made.append(Run(row, sent, way_free))
-    return tuple(made)
+        begins = max(sent + LATENCY_US - BUSY_US, shared_free_at)
+        shared_free_at = begins + BUSY_US
+        free_at[row] = shared_free_at
+        commands.append(Run(row, sent, shared_free_at))
+    return tuple(commands)
 
 
 def explain_topic(*, width: int) -> Iterator[Line]:
-    """The page of `aligntool explain queue-depth`."""
+    """Yield the page of `aligntool explain queue-depth`."""
     yield ((TITLE, Style.TITLE),)
     yield EMPTY
     yield from timeline_lines(width=width)
@@ -118,24 +118,24 @@ def explain_topic(*, width: int) -> Iterator[Line]:
 
 
 def timeline_lines(*, width: int) -> Iterator[Line]:
-    """Eight commands each way, on the same scale."""
+    """Yield eight commands at QD1, then at QD4, on the same time axis."""
     cells = max(min(width - 14, 64), 32)
     span = 8 * LATENCY_US
     for depth in (1, COMMANDS):
-        done = runs(depth, 8)
-        end = max(run.answered for run in done)
+        commands = runs(depth, 8)
+        end = max(run.answered for run in commands)
         for row in range(depth):
             head = f"  QD{depth}" if row == 0 else ""
-            yield ((f"{head:<8}", Style.TITLE), (_bar(done, row, cells, span), Style.NOTE))
-        told = f"8 reads in {end} µs: {8 * 1_000_000 // end:,} a second"
-        yield ((" " * 8 + told, Style.GOOD if depth > 1 else Style.PLAIN),)
+            yield ((f"{head:<8}", Style.TITLE), (_bar(commands, row, cells, span), Style.NOTE))
+        result = f"8 reads in {end} µs: {8 * 1_000_000 // end:,} a second"
+        yield ((" " * 8 + result, Style.GOOD if depth > 1 else Style.PLAIN),)
         yield EMPTY
     yield ((" " * 8 + f"[-waits for flash-#-shared way-]; one read alone takes {LATENCY_US} µs", Style.DIM),)
 
 
-def _bar(done: tuple[Run, ...], row: int, cells: int, span: int) -> str:
+def _bar(commands: tuple[Run, ...], row: int, cells: int, span: int) -> str:
     text = [" "] * cells
-    for run in done:
+    for run in commands:
         if run.row != row:
             continue
         first, last = run.sent * cells // span, max(run.answered * cells // span - 1, 0)
@@ -150,7 +150,7 @@ def _bar(done: tuple[Run, ...], row: int, cells: int, span: int) -> str:
 
 
 def explain_lines(code: Code, *, width: int) -> Iterator[Line]:
-    """Return the explanation of one code."""
+    """Yield the explanation of a finding code."""
     text = explanations()[code]
     yield ((code.value, Style.TITLE), (f"  {text.title}  ", Style.TITLE), (text.severity, Style.NOTE))
     for question, answer in zip(QUESTIONS, text.answers, strict=True):
@@ -160,41 +160,41 @@ def explain_lines(code: Code, *, width: int) -> Iterator[Line]:
 
 
 def list_lines(*, width: int) -> Iterator[Line]:
-    """Return a line for every code and for the other topic that is explained."""
+    """Yield a line for every finding code, and one for the other topic."""
     for code, text in explanations().items():
         yield ((code.value, Style.TITLE), (f"  {text.severity:<8}", Style.NOTE), (text.title, Style.PLAIN))
     yield ((TOPIC, Style.TITLE), (f"  {TITLE}", Style.PLAIN))
 
 
-# Recipes for people, and as JSON.
+# Recipes as text and as JSON.
 
 _COMMANDS = {"realign": "realign DISK", "layout": "layout DISK", "raid": "raid plan DEVICE...", "bench": "bench TARGET"}
 
 
 def recipe_rows(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
-    """The command that takes each kind, and below it name and summary."""
-    longest = max((len(each.name) for each in recipes), default=0)
-    for kind in dict.fromkeys(each.kind for each in recipes):
-        yield ((f"{_typed(kind)} NAME", Style.TITLE),)
-        for each in recipes:
-            if each.kind == kind:
-                yield from paragraph(f"  {each.name:<{longest}}  {each.summary}", width, " " * (longest + 4))
+    """Yield for each kind of recipe its command, then the names and summaries."""
+    longest = max((len(recipe.name) for recipe in recipes), default=0)
+    for kind in dict.fromkeys(recipe.kind for recipe in recipes):
+        yield ((f"{_command_for_kind(kind)} NAME", Style.TITLE),)
+        for recipe in recipes:
+            if recipe.kind == kind:
+                yield from paragraph(f"  {recipe.name:<{longest}}  {recipe.summary}", width, " " * (longest + 4))
         yield EMPTY
 
 
 def recipe_lines(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
-    for each in recipes:
-        yield ((each.name, Style.TITLE), (f"  {each.summary}", Style.PLAIN))
-        yield from map(plain, _goal_words(each.goal))
-        sentences = [f"  note: {each.note}"] if each.note else []
-        for sentence in (*sentences, f"  source: {each.source}"):
+    for recipe in recipes:
+        yield ((recipe.name, Style.TITLE), (f"  {recipe.summary}", Style.PLAIN))
+        yield from map(plain, _goal_words(recipe.goal))
+        sentences = [f"  note: {recipe.note}"] if recipe.note else []
+        for sentence in (*sentences, f"  source: {recipe.source}"):
             yield from paragraph(sentence, width, style=Style.DIM)
-        yield ((f"  → {_typed(each.kind)} {each.name}", Style.TYPE),)
+        yield ((f"  → {_command_for_kind(recipe.kind)} {recipe.name}", Style.TYPE),)
         yield EMPTY
 
 
-def _typed(kind: str) -> str:
-    """The command that takes recipes of a kind, up to its option for one."""
+def _command_for_kind(kind: str) -> str:
+    """Return the command that takes recipes of a kind, including the option before the name."""
     return f"{'sudo ' * (kind == 'raid')}aligntool {_COMMANDS[kind]} {'--profile' if kind == 'bench' else '--recipe'}"
 
 
@@ -205,8 +205,8 @@ def _goal_words(goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal) -> Iterat
         case RaidGoal():
             yield from _array_words(goal)
         case RealignGoal():
-            insisted = "nothing else is an answer" if goal.grain_given else "a finer one where there is no room"
-            yield f"  every start on {format_size(goal.grain)}; {insisted}"
+            fallback = "nothing else is an answer" if goal.grain_given else "a finer one where there is no room"
+            yield f"  every start on {format_size(goal.grain)}; {fallback}"
             if goal.least_start:
                 yield f"  no start before {format_size(goal.least_start)}"
         case LayoutGoal():
@@ -219,7 +219,7 @@ def _goal_words(goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal) -> Iterat
 
 
 def _array_words(goal: RaidGoal) -> Iterator[str]:
-    """The settings of the recipe; what it leaves open is recommended by aligntool."""
+    """Yield the settings of a recipe for arrays; aligntool recommends the others."""
     layout = f", layout {goal.layout}" if goal.layout else ""
     yield f"  {goal.level}{layout} of {goal.members.replace('-', ' ')}, for {goal.workload} use"
     sizes = (
@@ -245,5 +245,5 @@ def _bench_words(goal: BenchGoal) -> Iterator[str]:
 
 
 def recipes_json(recipes: Sequence[Recipe]) -> str:
-    """Sizes are bytes; a part's size null: the rest."""
-    return json.dumps([{"kind": each.kind, **as_object(each)} for each in recipes]) + "\n"
+    """Return recipes as JSON: sizes in bytes; a size of null is the rest of the disk."""
+    return json.dumps([{"kind": recipe.kind, **as_object(recipe)} for recipe in recipes]) + "\n"

@@ -1,4 +1,4 @@
-"""SVG charts: bars, curves, queues."""
+"""Draw charts as SVG: bars, curves, queues."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,34 +9,34 @@ from xml.etree.ElementTree import Element, tostring
 from aligntool.render.lines import cell_width, harmless, wrapped
 from aligntool.render.recipes import BUSY_US, COMMANDS, LATENCY_US, TOPIC, Run, runs
 
-# SVG as values, written by an XML writer. Words in a picture come from disks: here they are made harmless and escaped.
+# SVG as values, written by an XML writer. Text in a picture may come from a disk: it is made harmless and escaped here.
 
 NAMESPACE = "http://www.w3.org/2000/svg"
-LONGEST_WORDS = 120  # characters of one text in a picture
-MARGIN = 14  # pixels around a picture of its own
-MOST_LINES = 4  # of a title, and of each thing that is said about a picture
-LETTER = 0.58  # width of an average letter, of the size of its font; measured on DejaVu Sans and Noto Sans
+LONGEST_WORDS = 120  # most characters of one text in a picture
+MARGIN = 14  # pixels around a picture in its own file
+MOST_LINES = 4  # of a title, and of each text about a picture
+LETTER = 0.58  # average width of a letter, in font sizes; measured on DejaVu Sans and Noto Sans
 
 Number = int | float
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """`alternative`: the picture in words. `fluid`: positions are percentages of the width, so that it
-    takes the width that there is; otherwise it is scaled as a whole."""
+    """A picture. `alternative`: its content in words. `fluid`: positions are percentages of the width, so that it
+    fills the available width; otherwise it is scaled as a whole."""
 
-    name: str  # what --chart takes, and the id in a page: letters, digits and hyphens
+    name: str  # the argument of --chart and the id in a page: letters, digits and hyphens
     title: str
     alternative: str
     width: int
     height: int
     elements: tuple[Element, ...]
     fluid: bool = False
-    about: tuple[str, ...] = ()  # what a page says around it: a picture of its own has it below its title
+    about: tuple[str, ...] = ()  # the text beside it on a page; in its own file it is below the title
 
 
 def element(tag: str, text: str = "", children: Iterable[Element] = (), **attributes: Number | str) -> Element:
-    """Attributes that are "" are left out. Words may have been on a disk."""
+    """Return an element without the attributes that are "". The text may come from a disk."""
     named = ((name.rstrip("_").replace("_", "-"), _number(value)) for name, value in attributes.items())
     made = Element(tag, {name: value for name, value in named if value})
     made.text = harmless(text) or None
@@ -53,17 +53,17 @@ def line(x1: Number | str, y1: Number, x2: Number | str, y2: Number, style: str)
 
 
 def words(x: Number | str, y: Number, text: str, style: str = "", *, anchor: str = "start") -> Element:
-    """`y` is the line that the letters stand on."""
+    """Return a text with its baseline at `y`."""
     return element("text", text, x=x, y=y, text_anchor="" if anchor == "start" else anchor, class_=style)
 
 
 def path(points: Iterable[tuple[Number, Number]], style: str, *, closed: bool = False) -> Element:
-    way = "L".join(f"{_number(x)} {_number(y)}" for x, y in points)
-    return element("path", d=f"M{way}{'Z' if closed else ''}", class_=style)
+    route = "L".join(f"{_number(x)} {_number(y)}" for x, y in points)
+    return element("path", d=f"M{route}{'Z' if closed else ''}", class_=style)
 
 
 def frame(x: str, y: Number, width: str, height: Number, children: Iterable[Element]) -> Element:
-    """A window with an origin of its own: what does not fit is cut off."""
+    """Return a viewport with its own origin, which clips its children."""
     return element("svg", "", children, x=x, y=y, width=width, height=height)
 
 
@@ -72,12 +72,12 @@ def percent(share: float) -> str:
 
 
 def words_width(text: str, size: Number) -> float:
-    """About how wide a text is, in pixels."""
+    """Estimate the width of a text in pixels."""
     return cell_width(harmless(text)) * LETTER * size
 
 
 def fitting(text: str, width: float, size: Number) -> str:
-    """As much of it as has room, with an ellipsis; nothing, where not even a letter has."""
+    """Return the text, cut with an ellipsis if it is too wide, or "" if not even one letter fits."""
     text = harmless(text)[:LONGEST_WORDS]
     if words_width(text, size) <= width:
         return text
@@ -87,13 +87,13 @@ def fitting(text: str, width: float, size: Number) -> str:
 
 
 def svg_text(picture: Picture, *, alone: bool) -> str:
-    """`alone`: a file of its own, which brings its colours, has a size, and a title at its top."""
+    """Return a picture as SVG. `alone`: for its own file, with style sheet, size and a title at the top."""
     name, drawn = picture.name, picture.elements
     head = [element("title", picture.title, id=f"{name}-title")]
     head += [element("desc", picture.alternative, id=f"{name}-desc")]
     width, height = picture.width, picture.height
     if alone:
-        top, above = _headed(picture)
+        top, above = _title_elements(picture)
         drawn = (*above, frame(str(MARGIN), top, str(width), height, drawn))
         width, height = width + 2 * MARGIN, top + height + MARGIN
         style = element("style")
@@ -108,8 +108,8 @@ def svg_text(picture: Picture, *, alone: bool) -> str:
     return tostring(root, encoding="unicode") + "\n"
 
 
-def _headed(picture: Picture) -> tuple[int, list[Element]]:
-    """Return where the picture begins below its title and the text about it, and these."""
+def _title_elements(picture: Picture) -> tuple[int, list[Element]]:
+    """Return the y at which the picture begins, and the title and text above it."""
     width = picture.width
     lines = [(text, "strong", 13.0) for text in folded(picture.title, width * 0.95, 13)]
     lines += [(text, "small dim", 11.5) for about in picture.about for text in folded(about, width, 11.5)]
@@ -121,15 +121,15 @@ def _headed(picture: Picture) -> tuple[int, list[Element]]:
 
 
 def folded(text: str, width: float, size: Number) -> list[str]:
-    """A text in lines of that width in pixels, at most MOST_LINES; the last one ends with an ellipsis if need be."""
+    """Fold a text into at most MOST_LINES lines of `width` pixels; the last ends with an ellipsis if necessary."""
     rest = " ".join(harmless(text)[: MOST_LINES * LONGEST_WORDS].split())
-    made = list(wrapped(rest, int(width / LETTER / size), "")) if rest else []
-    made[MOST_LINES - 1 :] = [" ".join(made[MOST_LINES - 1 :])] if made[MOST_LINES - 1 :] else []
-    return [fitting(each, width, size) for each in made]
+    lines = list(wrapped(rest, int(width / LETTER / size), "")) if rest else []
+    lines[MOST_LINES - 1 :] = [" ".join(lines[MOST_LINES - 1 :])] if lines[MOST_LINES - 1 :] else []
+    return [fitting(row, width, size) for row in lines]
 
 
 def style_sheet(name: str) -> str:
-    """A style sheet that comes with aligntool."""
+    """Return a style sheet of aligntool."""
     return files("aligntool.render.report").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -137,13 +137,13 @@ def _number(number: Number | str) -> str:
     return f"{number:.2f}".rstrip("0").rstrip(".") if isinstance(number, float) else str(number)
 
 
-# What charts are drawn from: plain values, already in the unit and the words in which they are to be read.
+# The data of charts: plain values, already in the unit and the words in which they are shown.
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """`value` and the range around it, in the chart's unit; `text` and `range_text`: the same as they are read.
-    `tick`: a mark across the bar, such as a prediction. `kind` "head": only words, above the bars that follow.
+    """`value` and the range around it, in the chart's unit; `text` and `range_text`: the same as shown.
+    `tick`: a mark across the bar, such as a prediction. `kind` "head": only a heading for the bars that follow.
     """
 
     label: str
@@ -151,7 +151,7 @@ class Bar:
     text: str
     low: float | None = None
     high: float | None = None
-    kind: str = "plain"  # "read", "write", "good", "bad", "doubt": how it is drawn; words must say the same
+    kind: str = "plain"  # or "read", "write", "good", "bad", "doubt": its style; the text must state the same
     note: str = ""
     range_text: str = ""
     tick: float | None = None
@@ -164,14 +164,14 @@ class BarChart:
     unit: str
     bars: tuple[Bar, ...]
     note: str = ""
-    tabled: bool = False  # its figures stand in a table of the result already
-    quarters: bool = False  # the scale goes to 1 at least, with lines at its quarters
+    tabled: bool = False  # its figures are already in a table of the result
+    quarters: bool = False  # the scale extends to at least 1, with lines at the quarters
 
 
 @dataclass(frozen=True, slots=True)
 class RatioChart:
-    """log10 of the second over the first: 0 is equal, -1 ten times slower. A bar's `value`, `low` and `high` are
-    those logarithms."""
+    """Ratios of the second to the first as log10: 0 is equal, -1 ten times slower. `value`, `low` and `high` of a bar
+    are these logarithms."""
 
     name: str
     title: str
@@ -183,7 +183,7 @@ class RatioChart:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """`x` in the chart's unit, and as it is read; the value with its range."""
+    """A point: `x` in the chart's unit and as shown; the value with its range."""
 
     x: float
     x_text: str
@@ -196,7 +196,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`write` False: of reads, True: of writes, which have a colour each; None: of anything else."""
+    """A curve. `write`: False for reads and True for writes, which have their own colours; None for anything else."""
 
     label: str
     points: tuple[Point, ...]
@@ -205,7 +205,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place on the x axis that means something: the knee of a sweep."""
+    """A marked place on the x axis: the knee of a sweep."""
 
     x: float
     text: str
@@ -230,7 +230,7 @@ Rows = tuple[tuple[str, ...], ...]
 
 
 def table_of(chart: Chart) -> Rows:
-    """The chart as rows of words, the heads first."""
+    """Return the chart as rows of text, the heads first."""
     match chart:
         case BarChart():
             return _bar_rows(chart.unit, chart.bars)
@@ -241,51 +241,53 @@ def table_of(chart: Chart) -> Rows:
 
 
 def _bar_rows(unit: str, bars: tuple[Bar, ...]) -> Rows:
-    """Columns in which nothing stands are left out."""
+    """Return rows without empty columns."""
     rows = [("", unit, "range", "note"), *((bar.label, bar.text, bar.range_text, bar.note) for bar in bars)]
     used = [at for at in range(4) if at < 2 or any(row[at] for row in rows[1:])]
     return tuple(tuple(row[at] for at in used) for row in rows)
 
 
 def _curve_rows(chart: CurveChart) -> Iterator[tuple[str, ...]]:
-    yield (chart.x_title, *(f"{one.label}, {chart.y_title}" for one in chart.series))
-    texts = {point.x: point.x_text for one in chart.series for point in one.points}
-    known = [{point.x: point.text + _aside(point.range_text) for point in one.points} for one in chart.series]
+    yield (chart.x_title, *(f"{series.label}, {chart.y_title}" for series in chart.series))
+    texts = {point.x: point.x_text for series in chart.series for point in series.points}
+    known = [
+        {point.x: point.text + _in_parentheses(point.range_text) for point in series.points} for series in chart.series
+    ]
     for x in sorted(texts):
-        yield (texts[x], *(one.get(x, "–") for one in known))
+        yield (texts[x], *(column.get(x, "–") for column in known))
 
 
 def alternative_of(chart: Chart) -> str:
-    """A chart in a sentence or two; the table has the rest."""
+    """Summarise a chart in a sentence or two; the table has the rest."""
     match chart:
         case BarChart() | RatioChart():
-            said = "; ".join(f"{bar.label}: {bar.text}{_aside(bar.note)}" for bar in chart.bars[:20])
+            said = "; ".join(f"{bar.label}: {bar.text}{_in_parentheses(bar.note)}" for bar in chart.bars[:20])
             return said + ("; …" if len(chart.bars) > 20 else "")
         case CurveChart():
-            ends = [(one.label, one.points[0], one.points[-1]) for one in chart.series if one.points]
+            ends = [(series.label, series.points[0], series.points[-1]) for series in chart.series if series.points]
             said = "; ".join(f"{label}: {a.text} at {a.x_text} to {b.text} at {b.x_text}" for label, a, b in ends)
             return f"{chart.y_title} over {chart.x_title}. {said}" + (f". {chart.mark.text}" if chart.mark else "")
 
 
-def _aside(note: str) -> str:
+def _in_parentheses(note: str) -> str:
     return f" ({note})" if note else ""
 
 
-# Bars with their words above them, so that they are read on a phone: plain ones, and logarithms of ratios.
+# Bars with their text above them, so that it is readable on a phone: plain bars, and logarithms of ratios.
 
 WIDTH = 420
 LEFT, RIGHT = 2, 418
 ROW = 42
-LARGEST_RATIO = 4.0  # ten thousand times; what is beyond is drawn at the edge, and its words say the number
+LARGEST_RATIO = 4.0  # ten thousand times; larger ratios are drawn at the edge, and the text states them
 
 
 def bar_picture(chart: BarChart) -> Picture:
-    """From zero to the right, with the range as a whisker."""
+    """Draw bars from zero to the right, with the range as a whisker."""
     ends = [end for bar in chart.bars for end in (bar.value, bar.high, bar.tick) if end is not None]
     most = max([*ends, 1.0 if chart.quarters else 0.0]) or 1
     scale, elements, top = (RIGHT - LEFT) / most, list[Element](), 0
     for bar in chart.bars:
-        elements += _row_words(bar, top)
+        elements += _bar_words(bar, top)
         if bar.kind != "head":
             elements += _bar(bar, top + 20, scale, quarters=chart.quarters)
         top += ROW if bar.kind != "head" else 22
@@ -312,7 +314,7 @@ def _bar(bar: Bar, top: int, scale: float, *, quarters: bool) -> Iterator[Elemen
 
 
 def ratio_picture(chart: RatioChart) -> Picture:
-    """Zero, where both are equal, in the middle; slower to the left, faster to the right."""
+    """Draw ratios around zero (equal) in the middle: slower to the left, faster to the right."""
     values = [abs(end) for bar in chart.bars for end in (bar.value, bar.low, bar.high) if end is not None]
     most = min(max([*values, 0.5]), LARGEST_RATIO)
     middle, scale = (LEFT + RIGHT) / 2, (RIGHT - LEFT) / 2 / (most * 1.05)
@@ -320,7 +322,7 @@ def ratio_picture(chart: RatioChart) -> Picture:
     elements = list(_grid(most, middle, scale, bottom))
     for index, bar in enumerate(chart.bars):
         top = index * ROW
-        elements += _row_words(bar, top)
+        elements += _bar_words(bar, top)
         shown = min(max(bar.value, -most), most)
         left = middle + min(shown, 0) * scale
         elements.append(box(left, top + 20, max(abs(shown) * scale, 1), 14, bar.kind))
@@ -343,12 +345,12 @@ def picture_of(chart: Chart) -> Picture:
             return curve_picture(chart)
 
 
-def _row_words(bar: Bar, top: int) -> Iterator[Element]:
-    said = f"{bar.text} · {bar.note}" if bar.note else bar.text
-    said = fitting(said, (RIGHT - LEFT) * 0.7, 13)
-    room = RIGHT - LEFT - words_width(said, 13) - 10
+def _bar_words(bar: Bar, top: int) -> Iterator[Element]:
+    text = f"{bar.text} · {bar.note}" if bar.note else bar.text
+    text = fitting(text, (RIGHT - LEFT) * 0.7, 13)
+    room = RIGHT - LEFT - words_width(text, 13) - 10
     yield words(LEFT, top + 14, fitting(bar.label, room, 13), "strong")
-    yield words(RIGHT, top + 14, said, "end")
+    yield words(RIGHT, top + 14, text, "end")
 
 
 def _whisker(bar: Bar, y: int, zero: float, scale: float, most: float = math.inf) -> Iterator[Element]:
@@ -372,52 +374,52 @@ def _grid(most: float, middle: float, scale: float, bottom: int) -> Iterator[Ele
             yield words(x, bottom + 12, text, "small dim", anchor="middle")
 
 
-# Curves over a sweep: sizes, spans, threads; each with its range, its own dash and its own shape of point.
+# Curves over a sweep of sizes, spans or threads; each has its range, and its own dash and shape of points.
 
 CURVES_LEFT, CURVES_RIGHT, TOP, BOTTOM = 58, 408, 42, 242
 LETTERS = "abcd"
 MOST_SERIES = len(LETTERS)
-LEAST_STEP = 44  # pixels between two words under the x axis
+LEAST_STEP = 44  # pixels between two labels of the x axis
 
 
 def curve_picture(chart: CurveChart) -> Picture:
-    """Of more than four series the first four are drawn; the table has all of them."""
-    series = [one for one in chart.series if one.points][:MOST_SERIES]
-    points = [point for one in series for point in one.points]
-    places = _places(points, doubling=chart.doubling)
-    scale = _scale(points, decades=chart.decades)
+    """Draw the first MOST_SERIES series; the table has all of them."""
+    series = [curve for curve in chart.series if curve.points][:MOST_SERIES]
+    points = [point for curve in series for point in curve.points]
+    places = _x_positions(points, doubling=chart.doubling)
+    scale = _y_scale(points, decades=chart.decades)
     elements = [words(2, 14, fitting(chart.y_title, WIDTH, 11.5), "small dim")]
-    elements += [*_rows(scale), *_columns(points, places)]
+    elements += [*_y_axis(scale), *_x_axis(points, places)]
     elements.append(words(CURVES_RIGHT, BOTTOM + 32, fitting(chart.x_title, WIDTH, 11.5), "small dim end"))
     if chart.mark is not None and chart.mark.x in places:
         elements += _mark(places[chart.mark.x], chart.mark.text)
-    for letter, one in _lettered(series):
-        elements += _curve(one, letter, places, scale)
+    for letter, curve in _lettered(series):
+        elements += _curve(curve, letter, places, scale)
     legend = list(_legend(series))
     elements += legend
     height = BOTTOM + 44 + 20 * len(legend)
     return Picture(chart.name, chart.title, alternative_of(chart), WIDTH, height, tuple(elements))
 
 
-def _places(points: Sequence[Point], *, doubling: bool) -> dict[float, float]:
-    """x in the chart's unit -> pixels."""
+def _x_positions(points: Sequence[Point], *, doubling: bool) -> dict[float, float]:
+    """Map x in the chart's unit to pixels."""
     xs = sorted({point.x for point in points})
     if not xs:
         return {}
-    made = [math.log2(x) if doubling and xs[0] > 0 else x for x in xs]
-    low, high = made[0], made[-1]
+    positions = [math.log2(x) if doubling and xs[0] > 0 else x for x in xs]
+    low, high = positions[0], positions[-1]
     if low == high:
         return {xs[0]: (CURVES_LEFT + CURVES_RIGHT) / 2}
     inner = CURVES_RIGHT - CURVES_LEFT - 20
-    return {x: CURVES_LEFT + 10 + (value - low) / (high - low) * inner for x, value in zip(xs, made, strict=True)}
+    return {x: CURVES_LEFT + 10 + (value - low) / (high - low) * inner for x, value in zip(xs, positions, strict=True)}
 
 
 ROUND = ((1, 4), (2, 4), (2.5, 5), (4, 4), (5, 5), (8, 4), (10, 5))
-"""Ends of an axis, and the number of steps in which it is easily read."""
+"""Ends of an axis, and the number of steps that gives round labels."""
 
 
 def _round_up(most: float) -> tuple[float, int]:
-    """The next of those, times a power of ten."""
+    """Return the next of ROUND times a power of ten, and its number of steps."""
     if most <= 0:
         return 1, 4
     power = 10.0 ** math.floor(math.log10(most))
@@ -426,7 +428,7 @@ def _round_up(most: float) -> tuple[float, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """The y axis; `least` 0: linear, otherwise logarithmic from there."""
+    """The y axis: linear if `least` is 0, otherwise logarithmic from `least`."""
 
     least: float
     most: float
@@ -440,7 +442,7 @@ class _Scale:
         return BOTTOM - share * (BOTTOM - TOP)
 
 
-def _scale(points: Sequence[Point], *, decades: bool) -> _Scale:
+def _y_scale(points: Sequence[Point], *, decades: bool) -> _Scale:
     most = max((max(point.value, point.high or 0) for point in points), default=1)
     least = min((point.value for point in points), default=1)
     if decades and least > 0:
@@ -452,13 +454,13 @@ def _scale(points: Sequence[Point], *, decades: bool) -> _Scale:
 
 
 def _lettered(series: Sequence[Series]) -> Iterator[tuple[str, Series]]:
-    """Reads have the first colour, dash and shape, writes the second."""
-    known = len({one.write for one in series}) == len(series)
-    for letter, one in zip(LETTERS, series, strict=False):
-        yield letter if one.write is None or not known else LETTERS[one.write], one
+    """Yield each series with a letter for its colour, dash and shape: reads have the first, writes the second."""
+    distinct = len({curve.write for curve in series}) == len(series)
+    for letter, curve in zip(LETTERS, series, strict=False):
+        yield letter if curve.write is None or not distinct else LETTERS[curve.write], curve
 
 
-def _rows(scale: _Scale) -> Iterator[Element]:
+def _y_axis(scale: _Scale) -> Iterator[Element]:
     for at, value in enumerate(scale.steps):
         y = scale.height(value)
         yield line(CURVES_LEFT, y, CURVES_RIGHT, y, "faint" if at else "axis")
@@ -466,14 +468,14 @@ def _rows(scale: _Scale) -> Iterator[Element]:
 
 
 def axis_words(value: float) -> str:
-    """12500 -> 12.5k: short enough for an axis."""
+    """Return a number short enough for an axis: "12.5k" for 12500."""
     for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= factor:
             return f"{value / factor:.3g}{letter}"
     return f"{value:.3g}"
 
 
-def _columns(points: Sequence[Point], places: dict[float, float]) -> Iterator[Element]:
+def _x_axis(points: Sequence[Point], places: dict[float, float]) -> Iterator[Element]:
     texts = {point.x: point.x_text for point in points}
     last = -math.inf
     for x in sorted(texts):
@@ -485,7 +487,7 @@ def _columns(points: Sequence[Point], places: dict[float, float]) -> Iterator[El
 
 
 def _mark(at: float, text: str) -> Iterator[Element]:
-    """A line up and down, with its words on the side where there is room."""
+    """Draw a vertical line, with its text on the side that has more room."""
     yield line(at, TOP, at, BOTTOM, "knee")
     left = at < (CURVES_LEFT + CURVES_RIGHT) / 2
     room = CURVES_RIGHT - at - 8 if left else at - CURVES_LEFT - 8
@@ -520,14 +522,14 @@ def _point(x: float, y: float, letter: str) -> Element:
 
 
 def _legend(series: Sequence[Series]) -> Iterator[Element]:
-    for index, (letter, one) in enumerate(_lettered(series)):
+    for index, (letter, curve) in enumerate(_lettered(series)):
         y = BOTTOM + 52 + 20 * index
         dash = path([(CURVES_LEFT, y), (CURVES_LEFT + 34, y)], f"series-{letter} curve")
-        label = words(CURVES_LEFT + 42, y + 4, fitting(one.label, CURVES_RIGHT - CURVES_LEFT - 42, 13))
+        label = words(CURVES_LEFT + 42, y + 4, fitting(curve.label, CURVES_RIGHT - CURVES_LEFT - 42, 13))
         yield element("g", "", (dash, _point(CURVES_LEFT + 17, y, letter), label))
 
 
-# QD1 against QD4 as a picture.
+# QD1 compared with QD4 as a picture.
 
 QUEUE_LEFT, QUEUE_RIGHT = 2, 418
 READS = 8
@@ -536,19 +538,19 @@ LANE = 20
 
 
 def queue_picture() -> Picture:
-    """Eight reads, one after the other and four at a time, on one scale of time."""
-    one, four = runs(1, READS), runs(COMMANDS, READS)
-    ends = [max(run.answered for run in each) for each in (one, four)]
+    """Draw eight reads, one at a time and four at a time, on the same time axis."""
+    single, parallel = runs(1, READS), runs(COMMANDS, READS)
+    ends = [max(run.answered for run in group) for group in (single, parallel)]
     bottom = 66 + 22 + COMMANDS * LANE
-    blocks = [*_block("QD1: each read waits for the one before it", one, 0)]
-    blocks += _block("QD4: four reads wait at the same time", four, 66)
+    blocks = [*_block("QD1: each read waits for the one before it", single, 0)]
+    blocks += _block("QD4: four reads wait at the same time", parallel, 66)
     elements = (*blocks, *_axis(bottom + 34), *_key(bottom + 66))
-    said = (
+    alternative = (
         f"Eight reads of {LATENCY_US} µs each. One at a time they take {ends[0]} µs; with four in flight they overlap "
         f"and take {ends[1]} µs, though no single read is faster: only the last {BUSY_US} µs of each, on the way that "
         "all share, come one after the other."
     )
-    return Picture(TOPIC, "Queue depth 1 against queue depth 4", said, WIDTH, 250, elements)
+    return Picture(TOPIC, "Queue depth 1 against queue depth 4", alternative, WIDTH, 250, elements)
 
 
 def _block(title: str, done: tuple[Run, ...], top: int) -> Iterator[Element]:
@@ -561,8 +563,8 @@ def _block(title: str, done: tuple[Run, ...], top: int) -> Iterator[Element]:
         yield box(_x(run.sent), y, _x(waiting) - _x(run.sent), LANE - 5, "read")
         yield box(_x(waiting), y, _x(run.answered) - _x(waiting), LANE - 5, "doubt")
         yield words(_x(run.sent) + 4, y + 12, str(number), "small")
-    told = f"{READS} reads in {end} µs: {READS * 1_000_000 // end:,} a second"
-    yield words(QUEUE_RIGHT, top + 20 + rows * LANE + 12, told, "end")
+    result = f"{READS} reads in {end} µs: {READS * 1_000_000 // end:,} a second"
+    yield words(QUEUE_RIGHT, top + 20 + rows * LANE + 12, result, "end")
 
 
 def _axis(y: int) -> Iterator[Element]:

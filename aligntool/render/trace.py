@@ -1,4 +1,4 @@
-"""Traces and the estimate of a boot as text."""
+"""Show traces and the estimated time of a boot, as text and JSON."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from aligntool.render.json import Value, document_text
 from aligntool.render.lines import EMPTY, Line, Style, columns, paragraph, plain
 from aligntool.units import format_about, format_size, significant
 
-# The estimate of a boot, for people and for programs.
+# The estimated time of a boot, as text and as JSON.
 
 _NAMES = "AB"
 
 
 class Source(StrEnum):
-    """Where a count comes from."""
+    """The source of a count."""
 
     ARTICLE = "article"
     GIVEN = "given"
@@ -26,7 +26,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """`log`: the name of the trace; "": there is none."""
+    """The requests of a boot and the sources of their numbers. `log`: the name of the trace, or "" without one."""
 
     counts: trace.BootCounts
     reads_from: Source
@@ -48,23 +48,23 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Rated:
-    """A drive, and why not to trust its rates: a sentence each."""
+    """A drive, and the reasons to doubt its rates, a sentence each."""
 
     drive: trace.Drive
     doubts: tuple[str, ...] = ()
 
 
 def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Iterator[Line]:
-    counts, drives = counted.counts, [each.drive for each in rated]
+    counts, drives = counted.counts, [estimate.drive for estimate in rated]
     yield ((f"{counts.reads:,} reads, {counts.writes:,} writes", Style.TITLE), (f"  ({counted.words})", Style.DIM))
     yield EMPTY
     for name, drive in zip(_NAMES, drives, strict=False):
         rates = ((drive.read, drive.read_s, "read"), (drive.write, drive.write_s, "write"))
-        said = ", ".join(f"{significant(float(rate), 4)} MB/s → {_us(spent)} a {verb}" for rate, spent, verb in rates)
+        words = ", ".join(f"{significant(float(rate), 4)} MB/s → {_us(spent)} a {verb}" for rate, spent, verb in rates)
         boot = _seconds(drive.boot_s(counts))
-        yield ((f"drive {name}  ", Style.TITLE), (f"{said}: ", Style.PLAIN), (boot, Style.TITLE))
-    for name, each in zip(_NAMES, rated, strict=False):
-        for sentence in each.doubts:
+        yield ((f"drive {name}  ", Style.TITLE), (f"{words}: ", Style.PLAIN), (boot, Style.TITLE))
+    for name, estimate in zip(_NAMES, rated, strict=False):
+        for sentence in estimate.doubts:
             yield from paragraph(f"  warning: drive {name}: {sentence}", width, style=Style.DOUBT)
     if len(drives) == 2:
         a, b = drives
@@ -79,19 +79,19 @@ def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Itera
 
 
 def boot_json(rated: Sequence[Rated], counted: Counted) -> str:
-    """Times in seconds, rates in MB/s (10^6 bytes a second)."""
-    counts, drives = counted.counts, [each.drive for each in rated]
+    """Return the estimate as JSON: times in seconds, rates in MB/s (10^6 bytes per second)."""
+    counts, drives = counted.counts, [estimate.drive for estimate in rated]
     boots = [drive.boot_s(counts) for drive in drives]
-    told: list[Value] = [
+    drive_values: list[Value] = [
         {
             "read_mb_s": float(drive.read), "write_mb_s": float(drive.write), "read_s": float(drive.read_s),
-            "write_s": float(drive.write_s), "boot_s": float(boot), "warnings": list(each.doubts),
+            "write_s": float(drive.write_s), "boot_s": float(boot), "warnings": list(estimate.doubts),
         }
-        for each, drive, boot in zip(rated, drives, boots, strict=True)
+        for estimate, drive, boot in zip(rated, drives, boots, strict=True)
     ]  # fmt: skip
     values = {
         "reads": counts.reads, "writes": counts.writes,
-        "reads_from": counted.reads_from.value, "writes_from": counted.writes_from.value, "drives": told,
+        "reads_from": counted.reads_from.value, "writes_from": counted.writes_from.value, "drives": drive_values,
         "gap_s": float(boots[0] - boots[1]) if len(boots) == 2 else None,
     }  # fmt: skip
     return document_text("aligntool.estimate.boot", values)
@@ -105,7 +105,7 @@ def _seconds(seconds: Fraction) -> str:
     return f"{float(seconds):.1f} s" if seconds >= 1 else f"{significant(float(seconds * 1000))} ms"
 
 
-# The access pattern of a log, as tables and as JSON.
+# The access pattern in a trace, as tables and as JSON.
 
 
 def trace_lines(pattern: trace.Pattern, name: str, form: str, *, width: int) -> Iterator[Line]:
@@ -143,7 +143,7 @@ def _sizes(pattern: trace.Pattern) -> Iterator[Line]:
     yield EMPTY
     yield (("Sizes", Style.TITLE), ("  of requests, up to", Style.DIM))
     counts = enumerate(zip_longest(*(row.sizes for row in ranged), fillvalue=0))
-    rows = [(format_size(trace.bucket_range(at)[1]), *map("{:,}".format, each)) for at, each in counts if any(each)]
+    rows = [(format_size(trace.bucket_range(at)[1]), *map("{:,}".format, row)) for at, row in counts if any(row)]
     yield from _table(("", *(row.kind.value for row in ranged)), rows)
 
 
@@ -151,24 +151,24 @@ def _depths(depths: trace.Buckets) -> Iterator[Line]:
     yield EMPTY
     yield (("Queue depth", Style.TITLE), ("  in flight when a request was sent, itself counted", Style.DIM))
     total = sum(depths)
-    for at, count in enumerate(depths):
-        low, high = trace.bucket_range(at)
+    for bucket, count in enumerate(depths):
+        low, high = trace.bucket_range(bucket)
         label = str(high) if low == high else f"{low}–{high}"
         bar = "█" * round(30 * count / total)
         yield plain(f"  {label:>11}  {count:>12,}  {_share(count, total)}  {bar}")
 
 
-def _latencies(found: Sequence[trace.Latency]) -> Iterator[Line]:
-    """Two tables: what the drive took, and what programs waited for."""
+def _latencies(latencies: Sequence[trace.Latency]) -> Iterator[Line]:
+    """Yield two tables: the time from issue to completion, and from queueing to completion."""
     for since, name, words in (
         (trace.Moment.ISSUED, "D2C", "from a command's issue to the drive until its completion, in µs"),
         (trace.Moment.QUEUED, "Q2C", "from its queueing until its completion, in µs"),
     ):
         rows = [
-            (one.kind.value, f"{one.count:,}",
-             *(significant(ns / 1000) for ns in (one.least, one.mean, *one.percentiles, one.most)))
-            for one in found
-            if one.since is since
+            (latency.kind.value, f"{latency.count:,}",
+             *(significant(ns / 1000) for ns in (latency.least, latency.mean, *latency.percentiles, latency.most)))
+            for latency in latencies
+            if latency.since is since
         ]  # fmt: skip
         if rows:
             yield EMPTY
@@ -179,21 +179,21 @@ def _latencies(found: Sequence[trace.Latency]) -> Iterator[Line]:
 
 def _crossings(pattern: trace.Pattern) -> Iterator[Line]:
     ranged = [row for row in pattern.rows if row.crossings]
-    for at, first in enumerate(ranged[0].crossings if ranged else ()):
+    for index, first in enumerate(ranged[0].crossings if ranged else ()):
         grid = first.boundary
         shift = f" + {format_size(grid.phase)}" if grid.phase else ""
         yield EMPTY
         yield (("Alignment", Style.TITLE), (f"  to {format_size(grid.size)}{shift} ({grid.name})", Style.DIM))
         rows = []
         for row in ranged:
-            one = row.crossings[at]
-            rows.append((row.kind.value, f"{one.off:,}", _share(one.off, row.count), f"{one.straddling:,}",
-                         _share(one.straddling, row.count)))  # fmt: skip
+            crossing = row.crossings[index]
+            rows.append((row.kind.value, f"{crossing.off:,}", _share(crossing.off, row.count),
+                         f"{crossing.straddling:,}", _share(crossing.straddling, row.count)))  # fmt: skip
         yield from _table(("", "off the grid", "", "straddling", ""), rows)
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Line]:
-    """Numbers to the right, the first column to the left."""
+    """Yield a table: the first column aligned left, numbers aligned right."""
     for number, text in enumerate(columns((heads, *rows))):
         yield ((f"  {text}", Style.PLAIN if number else Style.DIM),)
 
@@ -207,7 +207,7 @@ def trace_json(pattern: trace.Pattern, form: str) -> str:
         "format": form, "counted": pattern.moment.value, "sources": pattern.sources,
         "commands": [_row(row) for row in pattern.rows],
         "queue_depth": None if pattern.depths is None else _buckets(pattern.depths),
-        "latency": [_latency(one) for one in pattern.latencies],
+        "latency": [_latency(latency) for latency in pattern.latencies],
     }  # fmt: skip
     return document_text("aligntool.trace", values)
 
@@ -220,24 +220,24 @@ def _row(row: trace.Row) -> Value:
         "random": row.random, "sizes": _buckets(row.sizes),
         "alignment": [
             {
-                "grid": one.boundary.name, "size": one.boundary.size, "phase": one.boundary.phase,
-                "off_grid": one.off, "straddling": one.straddling,
+                "grid": crossing.boundary.name, "size": crossing.boundary.size, "phase": crossing.boundary.phase,
+                "off_grid": crossing.off, "straddling": crossing.straddling,
             }
-            for one in row.crossings
+            for crossing in row.crossings
         ],
     }  # fmt: skip
 
 
-def _latency(one: trace.Latency) -> Value:
+def _latency(latency: trace.Latency) -> Value:
     names = (f"p{percent:g}_s" for percent in trace.PERCENTILES)
     return {
-        "command": one.kind.value, "since": one.since.value, "count": one.count, "min_s": one.least / 1e9,
-        "mean_s": one.mean / 1e9, "max_s": one.most / 1e9,
-        **{name: value / 1e9 for name, value in zip(names, one.percentiles, strict=True)},
+        "command": latency.kind.value, "since": latency.since.value, "count": latency.count,
+        "min_s": latency.least / 1e9, "mean_s": latency.mean / 1e9, "max_s": latency.most / 1e9,
+        **{name: value / 1e9 for name, value in zip(names, latency.percentiles, strict=True)},
     }  # fmt: skip
 
 
 def _buckets(buckets: trace.Buckets) -> Value:
-    """Those that are not empty."""
-    ranges = [(trace.bucket_range(at), count) for at, count in enumerate(buckets) if count]
+    """Return the buckets that are not empty."""
+    ranges = [(trace.bucket_range(bucket), count) for bucket, count in enumerate(buckets) if count]
     return [{"from": low, "to": high, "count": count} for (low, high), count in ranges]

@@ -1,9 +1,9 @@
-"""Messages in the user's language. They are English values until they leave: JSON, journals and tests have them so.
+"""Translate messages to the user's language on output. Until then they are English, also in JSON, journals and tests.
 
-A catalogue (gettext's .mo) has for each sentence of the source its translation; what an f-string fills in is {0}, {1}
-there, and {0:d} where it is a number. A text that leaves is taken apart again: into a sentence of the catalogue and
-what fills its holes, or into the parts of a list, each of which is translated in turn. Of all ways the one that leaves
-the fewest English letters is taken. What nothing translates stays as it is: names, commands, units, words in quotes.
+A catalogue (gettext's .mo) has a translation for each sentence of the source, with {0}, {1} for the values of an
+f-string, and {0:d} for a number. A text to be shown is split again: into a sentence of the catalogue and the values in
+its holes, or into the parts of a list, and each of these is translated in turn. Of all ways to split it, the one that
+leaves the fewest English letters is used. Text without a translation stays as it is: names, commands, units, quotes.
 """
 
 import re
@@ -12,7 +12,7 @@ from functools import lru_cache
 from pkgutil import get_data
 from struct import iter_unpack, unpack_from
 
-# As text: compiling them would cost every start of the program a millisecond.
+# Strings, because compiling them would add a millisecond to every start of the program.
 HOLE, _WORD = r"\{\d+(?::d)?\}", r"(?<![\dA-Za-z])[A-Za-z]{2,}"
 _FRAMES = (
     (r"\s*(?:[-·✗!→] |\d+(?:\.|/\d+) |AT\d+ )+\s*", r"\s*$"),
@@ -20,23 +20,23 @@ _FRAMES = (
     (r"\s*", r"[:,]\s*$"),
     (r"\s*[-·]?\s*\d+ ", r"\s*$"),
 )
-"""What may stand before and after a sentence: spaces; the mark of an item; a colon or a comma; a number."""
+"""Patterns allowed before and after a sentence: the mark of an item, spaces, a colon or a comma, a number."""
 _COMMAND = r"\$ |(?:sudo )?aligntool [a-z]|'[^']*'$"
 _JOINS = {" and ": "と", ", ": "、", ". ": "。"}
 _SEPARATORS = ("\n", " · ", " – ", " ← ", r"(?<!\d)\. ", "; ", ": ", ", ", " and ", " / ", "  ")
 _STRONG = r"\n|; | · | – | ← "
-"""A sentence does not reach across these, but where they are its own."""
+"""Separators that a sentence does not span unless it contains them itself."""
 _NOUN = r"[a-z]+ \{0\} of \{1\}"
-"""A part of something that is named: the name is one word, and what follows is the sentence about it."""
+"""A part of a named thing. The name is one word; the text after it belongs to another sentence."""
 _PARENTHESES, _SIZE = r"(.+?)( ?\()(.+)(\))", r"(.+?)( )([-+]?\d\S*)"
 _SHORT = 80
-"""So many characters may be split at any space, where both parts are then known."""
+"""Most characters of a text that may be split at any space, if both parts are then known."""
 _NAMES = 4
-"""A longer text may be split after one of its first words, which name what it is about."""
+"""Number of first words of a longer text after which it may be split: they name its subject."""
 LONGEST = 2000
-"""Longer texts (characters) are no sentences of ours: they stay as they are."""
+"""Most characters of a text to translate; longer texts are not messages of aligntool."""
 LEAST = 7
-"""Shorter sentences (literal characters: "{0} of {1}") are tried after lists."""
+"""Fewest literal characters of a sentence to try before lists; "{0} of {1}", for example, is tried after them."""
 LANGUAGES = ("ja",)
 
 
@@ -44,25 +44,25 @@ class Catalogue:
     """The sentences of one language."""
 
     def __init__(self, messages: Mapping[str, str]) -> None:
-        self._sentences = dict(_without_beginnings(messages)) | dict(messages)
+        self._sentences = dict(_second_halves(messages)) | dict(messages)
         self._templates: dict[str, list[_Template]] = {}
         for english, own in self._sentences.items():
             if re.search(HOLE, english):
                 template = _Template(english, own)
                 self._templates.setdefault(template.key, []).append(template)
-        self._around, self._best = lru_cache(maxsize=16384)(self._framed), lru_cache(maxsize=4096)(self._search)
+        self._around, self._best = lru_cache(maxsize=16384)(self._within_frame), lru_cache(maxsize=4096)(self._search)
 
     def translate(self, text: str) -> str:
-        """Return the text in this language, with its own spaces at both ends; what is not known stays English."""
+        """Return the text in this language, with its spaces at both ends kept; unknown text stays English."""
         return self._around(text)[1] if len(text) <= LONGEST else text
 
-    def _framed(self, text: str) -> tuple[int, str]:
-        """Return how many English letters are left, and the text: spaces, the mark of a list's item and a colon or
-        comma at the end stay.
+    def _within_frame(self, text: str) -> tuple[int, str]:
+        """Return the number of English letters left, and the translation; spaces, the mark of an item, and a colon or
+        comma at the end are kept.
         """
         if text in self._sentences:  # with its own spaces
             return 0, self._sentences[text]
-        best = _letters(text), text
+        best = _count_letters(text), text
         if re.search(_WORD, text) and not re.match(_COMMAND, text.strip()):
             for mark, end in _FRAMES:
                 first = re.match(mark, text)
@@ -74,37 +74,37 @@ class Catalogue:
         return best
 
     def _search(self, core: str) -> tuple[int, str]:
-        """Return how many English letters are left in the best translation, and that."""
+        """Return the number of English letters left in the best translation, and the translation."""
         if core in self._sentences:
             return 0, self._sentences[core]
-        best = _letters(core), core
-        for parts, join in self._ways(core):
-            found = [(_letters(part), part) if quoted else self._around(part) for part, quoted in parts]
+        best = _count_letters(core), core
+        for parts, join in self._splits(core):
+            found = [(_count_letters(part), part) if quoted else self._around(part) for part, quoted in parts]
             left = sum(letters for letters, _ in found)
             if left < best[0]:
                 best = left, join([own for _, own in found])
-        return (best[0] and self._of_two(core)) or best
+        return (best[0] and self._two_halves(core)) or best
 
-    def _of_two(self, core: str) -> tuple[int, str] | None:
-        """Return the translation of a text whose two parts, side by side, are both known."""
+    def _two_halves(self, core: str) -> tuple[int, str] | None:
+        """Return the translation of a text that a space divides into two known parts, or None."""
         spaces = list(re.finditer(r"(?<=[A-Za-z0-9)]{2}) ", core))
         spaces = spaces if len(core) <= _SHORT else spaces[:_NAMES]
-        for space in sorted(spaces, key=lambda each: abs(2 * each.start() - len(core))):  # from the middle
+        for space in sorted(spaces, key=lambda space: abs(2 * space.start() - len(core))):  # from the middle
             (left, first), (right, last) = map(self._around, (core[: space.start()], core[space.end() :]))
             if not left and not right and re.search(_WORD, core[: space.start()]):
                 return 0, first + (" " if first[-1:].isascii() else "") + last
         return None
 
-    def _ways(self, core: str) -> Iterator[tuple[list[tuple[str, bool]], Callable[[list[str]], str]]]:
-        """Yield the ways to take a text apart; True: a part that stands in quotes.
+    def _splits(self, core: str) -> Iterator[tuple[list[tuple[str, bool]], Callable[[list[str]], str]]]:
+        """Yield the ways to split a text: its parts, each with True if it is in quotes, and a function to join them.
 
         English branches to the right: a sentence whose own words come first is the outer one.
         """
         words = {*re.findall(_WORD, core)}
-        fitting = [(each, holes) for word in words for each in self._templates.get(word, ())
-                   if (holes := each.holes_in(core)) is not None]  # fmt: skip
-        fitting.sort(key=lambda one: (len(one[1][0][0]), -one[0].size))
-        first = [one for one in fitting if one[0].size >= LEAST and not one[0].reaches_far(one[1])]
+        fitting = [(template, holes) for word in words for template in self._templates.get(word, ())
+                   if (holes := template.holes_in(core)) is not None]  # fmt: skip
+        fitting.sort(key=lambda match: (len(match[1][0][0]), -match[0].size))
+        first = [match for match in fitting if match[0].size >= LEAST and not match[0].reaches_far(match[1])]
         yield from ((holes, template.filled) for template, holes in first)
         for separator in _SEPARATORS:
             if found := re.search(separator, core):
@@ -117,8 +117,8 @@ class Catalogue:
         yield from ((holes, template.filled) for template, holes in fitting if (template, holes) not in first)
 
 
-def _without_beginnings(messages: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield what follows the comma of a sentence's second half: a list is split there first."""
+def _second_halves(messages: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield second halves of sentences without the separator they begin with, at which lists are split first."""
     for english, own in messages.items():
         if english[:2] in (", ", "; ", ": "):
             yield english[2:], own.lstrip("、;:。 ")
@@ -128,7 +128,7 @@ class _Template:
     """A sentence with holes."""
 
     def __init__(self, english: str, own: str) -> None:
-        self._literals = [_plain(each) for each in re.split(HOLE, english)]
+        self._literals = [_unescaped(literal) for literal in re.split(HOLE, english)]
         self._quoted = [literal.endswith('"') for literal in self._literals[:-1]]
         self._names = re.findall(HOLE, english)
         self._number = "{0:d}" in english
@@ -138,7 +138,7 @@ class _Template:
         self.key = max(re.findall(_WORD, " ".join(self._literals)) or [""], key=len)
 
     def holes_in(self, text: str) -> list[tuple[str, bool]] | None:
-        """Return what fills the holes where the text is this sentence, and whether it stands in quotes."""
+        """Return the values in the holes, each with True if in quotes, or None if the text is not this sentence."""
         first, *inner, last = self._literals
         end = len(text) - len(last)
         if not text.startswith(first) or not text.endswith(last):
@@ -161,22 +161,22 @@ class _Template:
         return list(zip(found, self._quoted, strict=True))
 
     def reaches_far(self, holes: list[tuple[str, bool]]) -> bool:
-        """Return whether one of the holes has more than a part of a sentence."""
+        """Return whether one of the holes contains more than a part of a sentence."""
         before = holes if self._literals[-1] else holes[:-1]
         return any(re.search(_STRONG, text) for text, _ in holes) or any(": " in text for text, _ in before)
 
     def filled(self, holes: list[str]) -> str:
-        """Return the translation of this sentence with these in its holes."""
+        """Return the translation of this sentence with the given values in its holes."""
         own = dict(zip(self._names, holes, strict=True))
-        return "".join(own.get(part, _plain(part)) for part in self._parts)
+        return "".join(own.get(part, _unescaped(part)) for part in self._parts)
 
 
-def _letters(text: str) -> int:
-    """Count those of words: no units, which stand after a number, and no names that have a digit or a slash."""
+def _count_letters(text: str) -> int:
+    """Count the letters of words, without units after a number and names that contain a digit or a slash."""
     return sum(map(len, re.findall(_WORD, re.sub(r"\S*[\d/_=]\S*", "", text))))
 
 
-def _plain(text: str) -> str:
+def _unescaped(text: str) -> str:
     return text.replace("{{", "{").replace("}}", "}")
 
 
@@ -192,7 +192,7 @@ def read_catalogue(raw: bytes) -> Catalogue:
 
 
 def language(environment: Mapping[str, str]) -> str | None:
-    """Return the first language of the user that there is a catalogue for, as gettext finds it; None: English."""
+    """Return the first language of the user that has a catalogue, as gettext finds it, or None for English."""
     locale = environment.get("LC_ALL") or environment.get("LC_MESSAGES") or environment.get("LANG") or "C"
     if locale.partition(".")[0] in ("C", "POSIX"):
         return None
@@ -212,16 +212,16 @@ _chosen: str | None = None
 
 
 def use_language(code: str | None) -> None:
-    """Choose what `translated` translates to; None: English."""
+    """Set the language of `translated`; None: English."""
     global _chosen
     _chosen = code
 
 
 def chosen_language() -> str:
-    """Return its code, as HTML has it."""
+    """Return the code of the chosen language, as in HTML."""
     return _chosen or "en"
 
 
 def translated(text: str) -> str:
-    """Return the text in the language that was chosen."""
+    """Return the text in the chosen language."""
     return _catalogue(_chosen).translate(text) if _chosen else text

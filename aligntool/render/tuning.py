@@ -1,4 +1,4 @@
-"""A sweep over chunks as text: what is about to be done, and what came of it."""
+"""Show a sweep over chunks as text: the plan of it, and its result."""
 
 from collections.abc import Iterator
 from statistics import median
@@ -17,24 +17,24 @@ if TYPE_CHECKING:  # loading it takes a quarter of the time of `plan realign`
 
 
 def _sweep_words(sweep: "Sweep") -> str:
-    """ "the chunks 64KiB, 128KiB, 512KiB; 5 rounds"."""
+    """Return "the chunks 64KiB, 128KiB, 512KiB; 5 rounds"."""
     rounds = counted(len(sweep.order) // len(sweep.chunks), "round")
     chunks = ", ".join(map(format_size, sweep.chunks))
     return f"{'the chunk' if len(sweep.chunks) == 1 else 'the chunks'} {chunks}; {rounds}"
 
 
 def sweep_lines(sweep: "Sweep", *, width: int) -> Iterator[Line]:
-    """Which members, which arrays and loads, how long, and what is written where."""
+    """Yield the plan of a sweep: chunks, duration, members, loads, and the bytes that it writes."""
     yield ((f"A sweep over chunks of a {sweep.level} for {sweep.workload} use", Style.TITLE),)
-    said = [
+    sentences = [
         f"{_sweep_words(sweep)}; about {time_words(round(sweep.seconds))}",
         f"of {', '.join(sweep.members)}; each is measured alone first",
         f"in {format_size(sweep.span)} of each array, {len(sweep.loads)} loads of {sweep.runtime_s:g} s: "
         + "; ".join(load.name for load in sweep.loads),
         f"bitmap {sweep.bitmap}" + (f", layout {sweep.layout}" if sweep.layout else ""),
     ]
-    for text in said:
-        yield from paragraph(f"  - {text}", width)
+    for sentence in sentences:
+        yield from paragraph(f"  - {sentence}", width)
     yield EMPTY
     yield (("What is written, and gone again afterwards", Style.TITLE),)
     for extent in sweep.written:
@@ -45,7 +45,7 @@ def sweep_lines(sweep: "Sweep", *, width: int) -> Iterator[Line]:
 
 
 def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int) -> Iterator[Line]:
-    """A table of medians with their ranges, and the conclusion."""
+    """Yield a table of medians with their ranges, and the conclusion."""
     yield EMPTY
     for member in tuning.members:
         if member.read and member.write:
@@ -57,8 +57,8 @@ def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int
     for chunk in sorted({sample.chunk for sample in tuning.samples}):
         cells = [_spread(tuning, chunk, load) for load in loads]
         ratio = str(choice.against.get(chunk, "–"))
-        rows.append([format_size(chunk), *cells, ratio, _words(chunk, choice, recommended)])
-    yield from _fitting(rows, width)
+        rows.append([format_size(chunk), *cells, ratio, _chunk_note(chunk, choice, recommended)])
+    yield from _fitted_tables(rows, width)
     yield EMPTY
     style = Style.DOUBT if choice.verdict is Verdict.UNKNOWN else Style.TITLE
     chosen = "No verdict" if choice.chunk is None else format_size(choice.chunk)
@@ -66,9 +66,9 @@ def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int
 
 
 def plan_command(sweep: "Sweep", goal: RaidGoal, kept: str) -> str:
-    """What plans an array that the result counts for: the options that the sweep was asked with, and its members.
+    """Return the command that plans an array to which the result applies, with the options and members of the sweep.
 
-    `goal`: what was asked. `kept`: the file of the result.
+    `goal`: the request of the user. `kept`: the file of the result.
     """
     options = [("--level", goal.level.removeprefix("raid")), ("--workload", goal.workload)]
     options += [("--layout", goal.layout)] if goal.layout else []
@@ -79,18 +79,18 @@ def plan_command(sweep: "Sweep", goal: RaidGoal, kept: str) -> str:
 
 
 def _spread(tuning: Tuning, chunk: int, load: str) -> str:
-    rates = [each.rate / 1e6 for each in tuning.samples if each.chunk == chunk and each.load == load]
+    rates = [sample.rate / 1e6 for sample in tuning.samples if sample.chunk == chunk and sample.load == load]
     return f"{significant(median(rates))} ({significant(min(rates))}–{significant(max(rates))})" if rates else "–"
 
 
-def _words(chunk: int, choice: Choice, recommended: int) -> str:
+def _chunk_note(chunk: int, choice: Choice, recommended: int) -> str:
     if chunk == recommended:
         return "what aligntool takes unmeasured"
     return "within the noise" if choice.against and chunk not in choice.apart else ""
 
 
-def _fitting(rows: list[list[str]], width: int) -> Iterator[Line]:
-    """The table; where it is too wide, one for each load and one for the conclusion."""
+def _fitted_tables(rows: list[list[str]], width: int) -> Iterator[Line]:
+    """Yield the table, or if it is too wide, one table for each load and one for the conclusion."""
     everywhere = range(len(rows[0]))
     tables = [list(columns(rows, left=everywhere))]
     if max(map(cell_width, tables[0])) > width:

@@ -64,7 +64,7 @@ def test_ctrl_c_on_the_terminal_does_not_reach_it(inhibitor: Path) -> None:
         assert os.getsid(int(process(inhibitor).name)) != os.getsid(0)
 
 
-@pytest.mark.parametrize(("program", "reason"), [("/nowhere/inhibit", "is not there"), ("false", "was refused")])
+@pytest.mark.parametrize(("program", "reason"), [("/nowhere/inhibit", "not found"), ("false", "was refused")])
 def test_a_machine_that_cannot_inhibit_is_told_and_works_on(program: str, reason: str) -> None:
     with awake("why", program=program) as note:
         assert note.startswith("sleep and shutdown are not inhibited") and reason in note

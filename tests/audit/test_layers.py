@@ -107,7 +107,7 @@ RAID = Layer(
         (64 * KIB, 192 * KIB, None),
         (64 * KIB, 128 * KIB, "stripe width"),
         (128 * KIB, 384 * KIB, "stripe unit of 128KiB"),
-        (0, 0, "knows nothing"),
+        (0, 0, "has no stripe unit"),
     ],
 )
 def test_stripe_settings_are_compared_with_the_array_below(unit: int, width: int, said: str | None) -> None:

@@ -389,7 +389,7 @@ def test_a_physical_sector_that_is_none_is_not_believed(reported: int) -> None:
     [
         (DiskKind.NVME, False, GIB, "flash is mapped"),
         (DiskKind.ATA, True, 4 * TIB, "over 2 TiB"),
-        (DiskKind.ATA, None, GIB, "nothing reports"),
+        (DiskKind.ATA, None, GIB, "the medium below"),
         (DiskKind.USB, False, GIB, "USB bridges"),
     ],
 )

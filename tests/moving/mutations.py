@@ -38,20 +38,20 @@ MUTATIONS = (
         f"{EVERY_CUT}[gpt-2]",
     ),
     Mutation(
-        "both copies of a record are written in one go", "aligntool/realign/journal.py",
+        "both copies of a record are written without a flush in between", "aligntool/realign/journal.py",
         "            self._device.flush()\n        if len(failed) == len(COPIES):\n            raise failed[0]\n",
         "        if len(failed) == len(COPIES):\n            raise failed[0]\n        self._device.flush()\n",
         "a cut tears both, and nothing tells whether a newer record is lost",
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
-        "a record that both copies have lost is passed over", "aligntool/realign/move.py",
+        "a record that both copies have lost is ignored", "aligntool/realign/move.py",
         "    if journal.lost_slots:\n", "    if False:\n",
         "the work goes on from an older record, and does a batch again whose source is overwritten",
         "test_damaged_records.py::test_with_a_slot_damaged_in_both_copies_nothing_goes_on_from_an_older_record[gpt-0]",
     ),
     Mutation(
-        "a record that a cut left in one copy stays there alone", "aligntool/realign/journal.py",
+        "a record that a cut left in one copy is not written to the other", "aligntool/realign/journal.py",
         "        self.record(self.position)\n", "        pass\n",
         "that copy is damaged, and the older record of the other one is taken for the newest",
         "test_damaged_records.py::test_a_record_that_a_cut_left_in_one_copy_is_made_whole_before_the_work_goes_on[0]",
@@ -63,13 +63,13 @@ MUTATIONS = (
         "test_lost_tables.py::test_a_complete_move_is_never_parked_again",
     ),
     Mutation(
-        "a table that another program made is written over without being asked", "aligntool/realign/move.py",
-        "    if stands is Standing.CHANGED and not restore_table:\n", "    if False:\n",
+        "another program's table is overwritten without --restore-table", "aligntool/realign/move.py",
+        "    if state is Standing.CHANGED and not restore_table:\n", "    if False:\n",
         "partitions that were made meanwhile are gone",
         "test_lost_tables.py::test_a_larger_clone_whose_backup_gpt_was_moved_gets_the_table_of_the_journal[resume]",
     ),
     Mutation(
-        "the resume leaves a batch out", "aligntool/realign/steps.py",
+        "the resume omits a batch", "aligntool/realign/steps.py",
         "islice(schedule_of(self.journal, step).batches(), first, None)",
         "islice(schedule_of(self.journal, step).batches(), first + bool(first), None)",
         "the bytes of one batch stay at the old place",
@@ -77,13 +77,13 @@ MUTATIONS = (
     ),
     Mutation(
         "a window is longer than the distance", "aligntool/realign/schedule.py",
-        "_windows(lane.runs, lanes.window)", "_windows(lane.runs, lanes.window * 2)",
+        "_windows(strip.runs, lanes.window)", "_windows(strip.runs, lanes.window * 2)",
         "a batch overwrites its own source, and cannot be done again",
         f"{EVERY_CUT}[gpt-1]",
     ),
     Mutation(
-        "the foot of a lane is not stashed", "aligntool/realign/schedule.py",
-        "found.append(Lane(tuple(body), tuple(foot)))", "found.append(Lane(tuple(lane), ()))",
+        "the foot of a copy strip is not stashed", "aligntool/realign/schedule.py",
+        "found.append(Lane(tuple(body), tuple(foot)))", "found.append(Lane(tuple(strip), ()))",
         "the lane behind writes over it",
         f"{EVERY_CUT}[gpt-0]",
     ),
@@ -94,76 +94,76 @@ MUTATIONS = (
         f"{EVERY_CUT}[gpt-2]",
     ),
     Mutation(
-        "lanes meet at gaps that are too short", "aligntool/realign/schedule.py",
+        "copy strips are divided at gaps that are too short", "aligntool/realign/schedule.py",
         "chain[-1].start - run.end >= distance", "chain[-1].start - run.end >= distance // 2",
         "two lanes of one batch write over each other's sources",
         "test_simulated_cuts.py::test_many_cuts_in_a_row_lose_nothing[12]",
     ),
     Mutation(
-        "the way back takes the batches in the order in which they were done", "aligntool/realign/steps.py",
+        "a rollback undoes the batches in the order in which they were done", "aligntool/realign/steps.py",
         "in schedule.backwards(done))", "in reversed(list(schedule.backwards(done))))",
         "a batch is put back over sources that the next one still needs",
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
-        "holes are passed over without a record", "aligntool/realign/steps.py",
-        "after = there[-1].after if there else load.after", "after = load.after",
+        "holes are skipped without a record", "aligntool/realign/steps.py",
+        "after = empty[-1].after if empty else load.after", "after = load.after",
         "a hole is copied again after its source has been written over",
         "test_simulated_copies.py::test_whatever_is_recorded_can_be_gone_on_from[8]",
     ),
     Mutation(
-        "a hole is passed over whatever its target holds", "aligntool/realign/steps.py",
-        " and one.to.is_hole(one.target, one.length)", "",
+        "a hole is skipped although its target is not a hole", "aligntool/realign/steps.py",
+        " and copy.to.is_hole(copy.target, copy.length)", "",
         "old bytes stay where zeros belong",
         f"{EVERY_CUT}[gpt-2]",
     ),
     Mutation(
         "signatures are hidden last", "aligntool/realign/held.py",
         "    _hide(device, start, view, signs_of(view, *others))\n"
-        "    _write(device, start, view.held, _blank(view.held, view.sign))\n    device.flush()\n",
-        "    _write(device, start, view.held, _blank(view.held, view.sign))\n    device.flush()\n"
+        "    _write_ranges(device, start, view.held, _markers(view.held, view.sign))\n    device.flush()\n",
+        "    _write_ranges(device, start, view.held, _markers(view.held, view.sign))\n    device.flush()\n"
         "    _hide(device, start, view, signs_of(view, *others))\n",
         "blkid recognises a file system that has lost its head",
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
         "hiding is not flushed before the rest is overwritten", "aligntool/realign/held.py",
-        "    device.flush()\n    if _still_there", "    if _still_there",
+        "    device.flush()\n    if _is_still_readable", "    if _is_still_readable",
         "the markers land and the hiding does not",
         f"{EVERY_CUT}[gpt-2]",
     ),
     Mutation(
-        "whether it is hidden is not looked at", "aligntool/realign/held.py",
-        "    if _still_there(device, start, view, vital):\n", "    if False:\n",
+        "hiding is not verified", "aligntool/realign/held.py",
+        "    if _is_still_readable(device, start, view, vital):\n", "    if False:\n",
         "a write that the drive lost leaves something to recognise",
         "test_simulated_losses.py::test_a_lost_write_is_noticed_before_anything_is_recognised[gpt-0]",
     ),
     Mutation(
-        "redundant signatures are not hidden before the one that counts", "aligntool/realign/held.py",
+        "redundant signatures are not hidden before the deciding one", "aligntool/realign/held.py",
         "    if signs.redundant:\n"
-        "        _write_sectors(device, start, view, _blank(view.held, view.sign), signs.redundant)\n"
+        "        _write_sectors(device, start, view, _markers(view.held, view.sign), signs.redundant)\n"
         "        _check_hidden(device, start, view, signs.vital - frozenset().union(*signs.last))\n",
         "",
         "blkid recognises what was left over from before",
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
-        "signatures are put back in one go with the rest", "aligntool/realign/held.py",
-        "    _write(device, start, view.held, veiled(view, signs.redundant, hidden))\n"
-        "    _check(device, start, view.held, veiled(view, signs.redundant, hidden))\n",
-        "    _write(device, start, view.held, veiled(view, signs.redundant, hidden))\n",
+        "all signatures are restored together with the rest", "aligntool/realign/held.py",
+        "    _write_ranges(device, start, view.held, veiled(view, signs.redundant, hidden))\n"
+        "    _check_written(device, start, view.held, veiled(view, signs.redundant, hidden))\n",
+        "    _write_ranges(device, start, view.held, veiled(view, signs.redundant, hidden))\n",
         "blkid recognises a file system that has no head yet",
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
-        "redundant signatures are put back with the rest", "aligntool/realign/held.py",
+        "redundant signatures are restored together with the rest", "aligntool/realign/held.py",
         "    signs = signs_of(view, *others)\n    hidden",
         "    signs = signs_of(view, *others)\n    signs = Signs(frozenset(), signs.last, signs.vital)\n    hidden",
         "blkid recognises what was left over from before",
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
-        "a whole sector is changed where one byte is enough", "aligntool/realign/held.py",
+        "a whole sector is changed instead of one byte", "aligntool/realign/held.py",
         "                changed[at - extent.start] = view.sign[at % size]\n",
         "                here = (at - extent.start) // size * size\n"
         "                changed[here : here + size] = view.sign\n",
@@ -171,7 +171,7 @@ MUTATIONS = (
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
-        "what was put back is not read before it can be recognised", "aligntool/realign/held.py",
+        "restored content is not read back before it can be recognised", "aligntool/realign/held.py",
         "    if read_held(device, start, held) != tuple(content):\n", "    if False:\n",
         "blkid recognises a file system of which the drive lost a write",
         "test_simulated_losses.py::test_a_lost_write_is_noticed_before_anything_is_recognised[gpt-0]",
@@ -185,15 +185,15 @@ MUTATIONS = (
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
-        "the table is rewritten before the content is put back", "aligntool/realign/steps.py",
-        "                release(self.device, step.target.start, *self._at_target(step))\n",
+        "the table is rewritten before the content is restored", "aligntool/realign/steps.py",
+        "                release(self.device, step.target.start, *self._views_at_target(step))\n",
         "                write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)\n"
-        "                release(self.device, step.target.start, *self._at_target(step))\n",
+        "                release(self.device, step.target.start, *self._views_at_target(step))\n",
         "a kernel offers a partition without its head",
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
-        "both copies of the GPT are written in one go", "aligntool/realign/table.py",
+        "both copies of the GPT are written without a flush in between", "aligntool/realign/table.py",
         "            device.write(sectors.at, sectors.data)\n        device.flush()\n",
         "            device.write(sectors.at, sectors.data)\n",
         "a cut tears both, and the disk has no table",
@@ -212,7 +212,7 @@ MUTATIONS = (
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
-        "runs that reach into the held head are cut short", "aligntool/realign/move.py",
+        "runs that reach into the saved head are cut short", "aligntool/realign/move.py",
         "                start = held.end\n", "                start = held.end + 512\n",
         "the sector behind the held head stays at the old place",
         f"{EVERY_CUT}[gpt-0]",
@@ -224,7 +224,7 @@ MUTATIONS = (
         "test_whole_disk_cuts.py::test_a_cut_before_every_operation_loses_nothing[ext2-gpt-False-1048576]",
     ),
     Mutation(
-        "what a system wrote after a cut is taken for what the journal holds", "aligntool/realign/whole_disk.py",
+        "data that a system wrote after a cut are mistaken for the journal's", "aligntool/realign/whole_disk.py",
         "released and visible", "False",
         "the superblock of the journal is written over a newer one",
         "test_whole_disk_cuts.py::test_what_a_system_writes_after_a_cut_stays[True-gpt]",

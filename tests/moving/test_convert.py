@@ -463,9 +463,9 @@ def other_tables() -> Iterator[object]:
     yield pytest.param(off_grid, "aligntool plan realign", id="off the grid")
     yield pytest.param(crowded_chain, "no room for one of 4096 bytes", id="crowded chain")
     yield pytest.param(first_sector, "the new table reaches to byte 24576", id="in the new table")
-    yield pytest.param(used_gap, "byte 20000 is where a table will be", id="place taken")
+    yield pytest.param(used_gap, "byte 20000 is in the place of the new table", id="place taken")
     yield pytest.param(damaged, "the partition table is not in order", id="damaged")
-    yield pytest.param(odd_length, "no whole sectors of 4096", id="odd length")
+    yield pytest.param(odd_length, "not a multiple of 4096", id="odd length")
 
 
 @pytest.mark.parametrize(("spoil", "words"), list(other_tables()))

@@ -221,7 +221,7 @@ def torn(hive: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"), [(dirty, "changes that are in its log only"), (torn, "is no hive of the registry")]
+    ("change", "words"), [(dirty, "changes that are in its log only"), (torn, "is not an intact registry hive")]
 )
 def test_a_hive_that_is_not_whole_is_refused(tmp_path: Path, change: Callable[[Path], None], words: str) -> None:
     image = two_partitions(tmp_path, change=change)

@@ -97,7 +97,7 @@ def test_an_image_that_was_cut_is_never_taken_for_one_without_mdadm(tmp_path: Pa
     ("content", "why"),
     [
         (b"MZ" + bytes(100), "unified kernel image"),
-        (b"hello, world" * 10, "packed in an unknown way"),
+        (b"hello, world" * 10, "compression is unknown"),
         (b"", "unknown"),
         (bytes(5000), "unknown"),
         (b"070701" + b"g" * 104, "headers is damaged"),

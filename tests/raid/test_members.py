@@ -33,7 +33,7 @@ def test_wear_spare_blocks_and_temperature_are_told_of_each_member() -> None:
 def test_a_drive_that_nobody_asked_is_told_and_one_that_answered_is_not() -> None:
     one, two = drives(2)
     said = planned(goal(), replace(one, health=None), two).attention
-    assert [line for line in said if line.startswith("health not looked at: nvme0n1; ")]
+    assert [line for line in said if line.startswith("health not read: nvme0n1; ")]
     assert not [line for line in planned(goal(), one, two).attention if "health" in line]
 
 

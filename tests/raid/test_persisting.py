@@ -358,7 +358,7 @@ def unreadable(disk: Disk) -> Disk:
     [
         (None, {}, None, "files of this system cannot be seen"),
         (system(family=""), {}, None, "family is not known"),
-        (system(), {"metadata": "external:/md126/0"}, None, "array of the firmware"),
+        (system(), {"metadata": "external:/md126/0"}, None, "is a firmware array"),
         (system(), {"uuid": None}, None, "the UUID of"),
         (system(conf=lines("ARRAY /dev/md/data", "  devices=/dev/a")), {}, None, "over several lines"),
         (

@@ -171,7 +171,7 @@ ESP = Partition(2, Extent(SIZE - 2 * MIB, MIB), type_code="C12A7328-F81F-11D2-BA
 MEMBERS = [
     ("no such format", nvme_change(formats=FORMATS[:2]), "lba-format", "no format with 4096 bytes and no metadata"),
     ("metadata now", nvme_change(format_in_use=1), "lba-format", "metadata beside its blocks"),
-    ("not asked", nvme_change(format_in_use=None), "not-read", "did not tell"),
+    ("not asked", nvme_change(format_in_use=None), "not-read", "did not report"),
     ("a loop device over it", drive_change(taken=(("it is attached to loop0", "losetup -d"),)), "in-use", "loop0"),
     ("two controllers", nvme_change(controllers=("nvme0", "nvme9")), "lba-format", "2 controllers"),
     ("no NVMe", drive_change(nvme=None), "lba-format", "not on an NVMe drive"),

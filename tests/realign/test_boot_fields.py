@@ -55,7 +55,7 @@ def test_exfat_sums_each_boot_region_after_its_field_was_changed(sector: int) ->
 def test_a_field_of_0_stays_0_and_that_is_a_note(kind: str) -> None:
     told = patching(boot(kind, 0, None), NEW, None, 512)
     assert (told.patches, told.attention) == ((), "")
-    assert "names no start" in told.note
+    assert "does not record the start" in told.note
 
 
 @pytest.mark.parametrize("kind", ["ntfs", "vfat", "exfat"])

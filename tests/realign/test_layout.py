@@ -103,7 +103,7 @@ def test_an_erase_block_is_respected_where_it_costs_little_and_left_aside_where_
     assert all(extent.start % (24 * MIB) == 0 for extent in extents(wide))
     small = plan_layout(empty(flash, rotational=False, size=2 * GIB), LayoutGoal((ESP, REST)))
     assert extents(small)[0].start == MIB
-    assert "24MiB" in " ".join(small.notes) and "left aside" in " ".join(small.notes)
+    assert "24MiB" in " ".join(small.notes) and "is not used" in " ".join(small.notes)
 
 
 def test_an_optimal_size_that_no_device_has_is_not_obeyed() -> None:

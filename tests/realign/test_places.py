@@ -95,7 +95,7 @@ def test_a_grain_that_is_given_is_kept_or_refused() -> None:
     insisted = RealignGoal(grain=MIB, grain_given=True)
     assert starts(plan_for(roomy, insisted)) == [2048]
     crowded = movable_disk("63+2000; 2064+40000", size=42500 * 512)
-    with pytest.raises(Refused, match="grain that was asked for"):
+    with pytest.raises(Refused, match="of the requested grain"):
         plan_for(crowded, RealignGoal(grain=MIB, grain_given=True, journal_file="journal.bin", partitions=(1,)))
 
 

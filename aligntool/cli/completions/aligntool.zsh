@@ -128,7 +128,7 @@ _aligntool_layout() {
 
 _aligntool_partition() {
     _arguments -s -S \
-        '(--undo)--undo[Take the table of a disk with one partition away]' \
+        '(--undo)--undo[Remove the table of a disk with one partition]' \
         '(--table)--table=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
         '(--grain)--grain=[Boundary to start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--shrink)--shrink[Allow the file system to be shrunk with its own tool to make room]' \
@@ -371,7 +371,7 @@ _aligntool_plan_layout() {
 
 _aligntool_plan_partition() {
     _arguments -s -S \
-        '(--undo)--undo[Take the table of a disk with one partition away]' \
+        '(--undo)--undo[Remove the table of a disk with one partition]' \
         '(--table)--table=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
         '(--grain)--grain=[Boundary to start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--shrink)--shrink[Allow the file system to be shrunk with its own tool to make room]' \

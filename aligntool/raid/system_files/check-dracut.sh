@@ -1,7 +1,7 @@
-# For the kernels that `dracut --regenerate-all` makes images for. dracut puts mdadm.conf only into images for this
-# machine (hostonly) or where it is told to (mdadmconf), and of those only where mdraid is a part of the image
-# (90mdraid/module-setup.sh). An image without the file knows of no array, and the running system's file counts; one
-# with the file must have the line.
+# Checks the kernels for which `dracut --regenerate-all` builds images. dracut includes mdadm.conf only in images for
+# this machine (hostonly) or if configured (mdadmconf), and of these only in images with the mdraid module
+# (90mdraid/module-setup.sh). An image without the file contains no array, and the running system's file applies; an
+# image with the file must contain the line.
 for each in /lib/modules/*; do
     kernel=${each##*/};
     [ -e "$each/modules.dep" ] || [ -e "$each/modules.dep.bin" ] || continue;

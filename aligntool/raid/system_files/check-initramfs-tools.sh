@@ -1,5 +1,5 @@
-# `update-initramfs -u -k all` makes those of every kernel that is installed (initramfs-tools, get_sorted_versions). An
-# image whose kernel is gone starts nothing, and stays as it was.
+# `update-initramfs -u -k all` builds the images of all installed kernels (initramfs-tools, get_sorted_versions). An
+# image whose kernel is removed boots nothing, and stays as it was.
 into=$(mktemp -d) || exit;
 trap "rm -r $into" EXIT;
 for image in /boot/initrd.img-*; do

@@ -1,5 +1,5 @@
-# lsinitcpio takes one image, a unified kernel image, too, and unpacks all of it into the folder that it is run in
-# (mkinitcpio, lsinitcpio). Which images there are is what the presets say that `mkinitcpio -P` builds, in bash.
+# lsinitcpio takes one image, which may be a unified kernel image, and unpacks all of it into the current folder
+# (mkinitcpio, lsinitcpio). The images are those that the presets, bash files, list for `mkinitcpio -P`.
 into=$(mktemp -d) || exit;
 trap 'rm -r "$into"' EXIT;
 cd "$into" || exit;

@@ -1,4 +1,4 @@
-"""The HTML report of many machines, in the style of that of one."""
+"""Build the HTML report of many machines, in the style of the report of one."""
 
 from aligntool.audit.fleet import Fleet
 from aligntool.render import fleet as words

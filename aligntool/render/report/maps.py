@@ -1,4 +1,4 @@
-"""Pictures of disks: a map to scale, and the blocks of a start over the sectors."""
+"""Draw pictures of disks: a map to scale, and the blocks at a start over the sectors."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
@@ -12,53 +12,53 @@ from aligntool.render.lines import Style, escaped
 from aligntool.render.svg import box, element, fitting, frame, line, path, percent, words, words_width
 from aligntool.units import format_about, format_size
 
-# A disk as a picture: its partitions to scale, with their sizes, an axis, and how each one starts.
+# A disk as a picture: its partitions to scale, with sizes, an axis, and the alignment of each start.
 
 WIDTH = 720
 PHONE = 330  # pixels that a small phone leaves for a picture
 MOST_DRAWN = 96
 LEAST_SHARE = 0.008  # of the width: three pixels on a phone
 BAR, HEIGHT = 30, 58  # pixels
-TICKS = 5  # at most, so that their words fit on a phone
+TICKS = 5  # at most, so that their labels fit on a phone
 _STYLES = {Style.DIM: "plain", Style.GOOD: "good", Style.BAD: "bad"}
 
 Anchors = list[tuple[int, float]]
-"""Bytes in their order, and how far to the right each of them is drawn, from 0 to 1."""
+"""Offsets in bytes in ascending order, and the position from left (0) to right (1) at which each is drawn."""
 
 
 def disk_picture(judged: Judged, name: str) -> svg.Picture | None:
-    """`name`: what --chart takes. None: nothing is known to lie on it."""
+    """Return the map of a disk, or None if nothing is known to be on it. `name`: the argument of --chart."""
     stretches = stretches_of(judged)
-    drawn, left = stretches[:MOST_DRAWN], len(stretches) - MOST_DRAWN
+    drawn, omitted = stretches[:MOST_DRAWN], len(stretches) - MOST_DRAWN
     if not drawn:
         return None
-    lengths = [max(one.length, 0) for one in drawn]
+    lengths = [max(stretch.length, 0) for stretch in drawn]
     widths = shares(lengths, LEAST_SHARE)
     starts = list(accumulate(widths, initial=0.0))
     elements: list[Element] = []
-    for one, at, share in zip(drawn, starts, widths, strict=False):
-        elements += _stretch(one, at, share)
+    for stretch, at, share in zip(drawn, starts, widths, strict=False):
+        elements += _stretch(stretch, at, share)
     elements += _outer_labels(drawn, starts, widths)
-    ends = [(one.start, at) for one, at in zip(drawn, starts, strict=False)]
-    ends += [(one.end, at) for one, at in zip(drawn, starts[1:], strict=True)]
+    ends = [(stretch.start, at) for stretch, at in zip(drawn, starts, strict=False)]
+    ends += [(stretch.end, at) for stretch, at in zip(drawn, starts[1:], strict=True)]
     anchors, y = sorted(ends), BAR + HEIGHT
     for container in containers_of(judged.disk):
         y += 24
         elements += _bracket(f"{container.number} extended", container.extent.length, y - 18,
-                             _at(container.extent.start, anchors), _at(container.extent.end, anchors))  # fmt: skip
+                             _x_of(container.extent.start, anchors), _x_of(container.extent.end, anchors))  # fmt: skip
     elements += _axis(judged.disk, anchors, y + 6)
     least = LEAST_SHARE * sum(lengths)
-    wider = [one.label for one, length in zip(drawn, lengths, strict=True) if length < least and not one.free]
-    said = f"drawn wider than to scale: {', '.join(wider)}" if wider else ""
-    said += f"{'; ' if said else ''}… and {left} more, which the table has" if left > 0 else ""
-    if said:
-        elements.append(words("100%", y + 44, fitting(said, PHONE, 11.5), "small dim end"))
-    title, height = f"Map of {judged.disk.name}", y + (50 if said else 30)
+    wider = [part.label for part, length in zip(drawn, lengths, strict=True) if length < least and not part.free]
+    note = f"drawn wider than to scale: {', '.join(wider)}" if wider else ""
+    note += f"{'; ' if note else ''}… and {omitted} more, which the table has" if omitted > 0 else ""
+    if note:
+        elements.append(words("100%", y + 44, fitting(note, PHONE, 11.5), "small dim end"))
+    title, height = f"Map of {judged.disk.name}", y + (50 if note else 30)
     return svg.Picture(name, title, _alternative(stretches), WIDTH, height, tuple(elements), fluid=True)
 
 
 def shares(lengths: Sequence[int], least: float) -> list[float]:
-    """Parts of the row, which add up to 1: in proportion, but none below `least`. Needs least × pieces < 1."""
+    """Return shares of the row that add up to 1: proportional, but none below `least`. Needs least × pieces < 1."""
     small: set[int] = set()
     while True:
         rest = sum(length for index, length in enumerate(lengths) if index not in small)
@@ -72,49 +72,49 @@ def shares(lengths: Sequence[int], least: float) -> list[float]:
     return [least if index in small else length / rest * room for index, length in enumerate(lengths)]
 
 
-def _at(byte: int, anchors: Anchors) -> float:
+def _x_of(byte: int, anchors: Anchors) -> float:
     for (low, left), (high, right) in pairwise(anchors):
         if byte <= high:
             return left + (right - left) * max(byte - low, 0) / (high - low) if high > low else left
     return anchors[-1][1]
 
 
-def _stretch(one: Stretch, at: float, share: float) -> Iterator[Element]:
-    left, style = percent(at), "free" if one.free else _style(one.verdict)
-    said = element("title", _sentence(one))
-    yield element("g", "", (said, box(left, BAR, percent(share), HEIGHT, style)))
-    if one.free:
+def _stretch(stretch: Stretch, at: float, share: float) -> Iterator[Element]:
+    left, style = percent(at), "free" if stretch.free else _style(stretch.verdict)
+    title = element("title", _sentence(stretch))
+    yield element("g", "", (title, box(left, BAR, percent(share), HEIGHT, style)))
+    if stretch.free:
         yield from _label("free", "dim small", at, share, BAR + 34)
         return
-    if _room_inside(one, share):
-        yield from _label(one.label, "strong", at, share, BAR + 17)
-    yield from _label(one.what, "small", at, share, BAR + 33)
-    yield from _label(format_about(one.length), "small dim", at, share, BAR + 49)
-    if style in ("bad", "doubt"):  # a triangle that points at the start, full for an error, hollow for a warning
+    if _label_fits(stretch, share):
+        yield from _label(stretch.label, "strong", at, share, BAR + 17)
+    yield from _label(stretch.what, "small", at, share, BAR + 33)
+    yield from _label(format_about(stretch.length), "small dim", at, share, BAR + 49)
+    if style in ("bad", "doubt"):  # a triangle that points at the start: solid for an error, hollow for a warning
         yield frame(left, BAR - 13, "14", 13, [path([(1, 2), (11, 2), (1, 12)], f"mark-{style}", closed=True)])
     elif style == "unknown":
         yield frame(left, BAR - 15, "14", 15, [words(1, 12, "?", "strong")])
 
 
-def _room_inside(one: Stretch, share: float) -> bool:
-    return words_width(one.label, 13) + 8 <= share * PHONE
+def _label_fits(stretch: Stretch, share: float) -> bool:
+    return words_width(stretch.label, 13) + 8 <= share * PHONE
 
 
 def _outer_labels(drawn: Sequence[Stretch], starts: Sequence[float], widths: Sequence[float]) -> Iterator[Element]:
-    """Numbers of the narrow ones stand above them: on a phone as many as have room there."""
-    taken = {PHONE: 0.0, WIDTH: 0.0}  # how far to the right the words reach, in pixels of that width
-    for one, at, share in zip(drawn, starts, widths, strict=False):
-        if one.free or _room_inside(one, share):
+    """Yield the numbers of narrow partitions, above them; a phone shows only those that have room there."""
+    used = {PHONE: 0.0, WIDTH: 0.0}  # right end of the labels so far, in pixels at that width
+    for stretch, at, share in zip(drawn, starts, widths, strict=False):
+        if stretch.free or _label_fits(stretch, share):
             continue
-        width = words_width(one.label, 11.5)
-        roomy = {screen: at * screen >= end and at * screen + width <= screen for screen, end in taken.items()}
-        taken |= {screen: at * screen + width + 4 for screen, fits in roomy.items() if fits}
+        width = words_width(stretch.label, 11.5)
+        roomy = {screen: at * screen >= end and at * screen + width <= screen for screen, end in used.items()}
+        used |= {screen: at * screen + width + 4 for screen, fits in roomy.items() if fits}
         if roomy[WIDTH]:
-            yield words(percent(at), 12, one.label, "small strong" if roomy[PHONE] else "small strong wide")
+            yield words(percent(at), 12, stretch.label, "small strong" if roomy[PHONE] else "small strong wide")
 
 
 def _bracket(name: str, length: int, y: int, start: float, end: float) -> Iterator[Element]:
-    """A container below what lies in it."""
+    """Draw a container below the partitions inside it."""
     yield line(percent(start), y, percent(end), y, "axis")
     for at in (start, end):
         yield line(percent(at), y - 4, percent(at), y + 4, "axis")
@@ -122,7 +122,7 @@ def _bracket(name: str, length: int, y: int, start: float, end: float) -> Iterat
 
 
 def _axis(disk: Disk, anchors: Anchors, y: int) -> Iterator[Element]:
-    """Ticks at powers of two. Where partitions overlap there are none."""
+    """Draw an axis with ticks at multiples of a power of two, or without ticks if partitions overlap."""
     size = disk.size or anchors[-1][0]
     yield line(0, y, "100%", y, "axis")
     yield words(0, y + 16, "0", "small dim")
@@ -130,7 +130,7 @@ def _axis(disk: Disk, anchors: Anchors, y: int) -> Iterator[Element]:
     step = 1 << max(size // TICKS, 1).bit_length()
     ordered = all(left <= right for (_, left), (_, right) in pairwise(anchors))
     for tick in range(0, size + 1, step) if ordered else ():
-        at = _at(tick, anchors)
+        at = _x_of(tick, anchors)
         yield line(percent(at), y, percent(at), y + 4, "axis")
         if tick and 0.1 < at < 0.88:
             style = "small dim" if at < 0.75 else "small dim wide"
@@ -138,7 +138,7 @@ def _axis(disk: Disk, anchors: Anchors, y: int) -> Iterator[Element]:
 
 
 def _label(text: str, style: str, at: float, share: float, y: int) -> Iterator[Element]:
-    """What fits on a phone is always shown; what fits only on a wider screen is shown there."""
+    """Draw a label if it fits on a phone, or else only for wider screens, shortened if necessary."""
     size = 11.5 if "small" in style else 13
     left, width = percent(at), percent(share)
     room = share * PHONE - 8
@@ -154,37 +154,37 @@ def _style(verdict: Verdict | None) -> str:
     return _STYLES.get(audit.verdict_words(verdict)[0][1], "doubt")
 
 
-def _sentence(one: Stretch) -> str:
-    size = format_about(one.length)
-    if one.free:
+def _sentence(stretch: Stretch) -> str:
+    size = format_about(stretch.length)
+    if stretch.free:
         return f"free: {size}"
-    who = f"partition {one.label}" if one.partition else "the whole disk"
-    return f"{who}, {escaped(one.what)[:60]}, {size}: {audit.verdict_text(one.verdict)}"
+    subject = f"partition {stretch.label}" if stretch.partition else "the whole disk"
+    return f"{subject}, {escaped(stretch.what)[:60]}, {size}: {audit.verdict_text(stretch.verdict)}"
 
 
 def _alternative(stretches: Sequence[Stretch]) -> str:
     return "; ".join(map(_sentence, stretches[:40]))
 
 
-# Blocks over sectors, as a picture: the drawing of the 2010 article for one start of the user's own disk.
+# Blocks over sectors as a picture: the drawing of the 2010 article for one start on the user's own disk.
 
 UNITS = 4
 MOST_BLOCKS = 40
 
 
 def start_picture(judged: Judged, verdict: Verdict, name: str) -> svg.Picture | None:
-    """Four units of the boundary in question, and below them the blocks as they really lie; those that cross a boundary
-    are drawn as such, by colour and by a thicker edge. None: no boundary was checked.
+    """Return a picture of four units of the checked grid, and below them the blocks at their real offsets. A block that
+    crosses a boundary has another colour and a thicker edge. Return None if no boundary was checked.
     """
     check = check_drawn(verdict)
     if check is None:
         return None
     partition = next((part for part in judged.disk.partitions if part.number == verdict.partition), None)
-    who = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
+    subject = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
     block, grid, past = block_of(partition), check.grid.size, check.off_by
     request = block if block * 16 >= grid else grid
-    said = f"{who} starts at byte {verdict.start}: {judgement(verdict, check)}"
-    said += "" if check.on else f"; {crossings(check, request)}"
+    alternative = f"{subject} starts at byte {verdict.start}: {judgement(verdict, check)}"
+    alternative += "" if check.on else f"; {crossings(check, request)}"
     width = (svg.RIGHT - svg.LEFT) / UNITS
     scale = width / grid
     elements = [words(svg.LEFT, 12, f"{check.grid.kind}, {format_size(grid)} each", "small dim")]
@@ -203,15 +203,15 @@ def start_picture(judged: Judged, verdict: Verdict, name: str) -> svg.Picture | 
     text = "starts on the boundary" if check.on else f"starts {format_size(past)} past it"
     elements.append(path([(at - 5, 90), (at, 80), (at + 5, 90)], "arrow"))
     elements.append(words(max(at - 4, svg.LEFT), 104, text, "small"))
-    return svg.Picture(name, f"Start of {who}", said, svg.WIDTH, 118, tuple(elements))
+    return svg.Picture(name, f"Start of {subject}", alternative, svg.WIDTH, 118, tuple(elements))
 
 
 MOST_STARTS = 2
-"""So many starts of a disk are drawn; the table has all of them."""
+"""Most starts that are drawn for a disk; the table has all of them."""
 
 
 def start_pictures(judged: Judged, name: str) -> Iterator[svg.Picture]:
-    """Of the first partitions that are off."""
+    """Yield pictures of the first misaligned starts."""
     off = [verdict for verdict in judged.verdicts if verdict.answer is Answer.OFF and verdict.matters]
     for verdict in off[:MOST_STARTS]:
         number = "whole" if verdict.partition is None else verdict.partition

@@ -1,4 +1,4 @@
-"""The HTML report: measurements as it shows them, and the page put together."""
+"""Build the HTML report: show measurements as charts and tables, and render the page."""
 
 import re
 from base64 import b64encode
@@ -32,11 +32,11 @@ from aligntool.render.report.disks import Loss, Measured, when_words
 from aligntool.render.translate import chosen_language, translated
 from aligntool.units import format_about, format_rate, format_size, significant
 
-# Under which conditions something was measured, as words for the page.
+# The conditions of a measurement, as words for the page.
 
 
 def condition_rows(seen: Conditions) -> Iterator[tuple[str, str]]:
-    """What is not known is left out."""
+    """Yield each known condition: its name and its text."""
     for drive in seen.drives:
         yield drive.name, ", ".join(drive_facts(drive)) or "nothing known"
     cores = f" ({seen.cores} cores)" if seen.cores else ""
@@ -50,63 +50,66 @@ def condition_rows(seen: Conditions) -> Iterator[tuple[str, str]]:
     yield from ((word, text) for word, text in machine if text)
 
 
-# What `aligntool bench alignment` and `aligntool bench span` kept, as charts: predicted beside measured, and
+# Results of `aligntool bench alignment` and `aligntool bench span` as charts: predicted beside measured, and
 # the knee.
 
 MOST_STARTS = 40
-"""So many lines are drawn; the table has every start."""
+"""Most bars that are drawn; the table has every start."""
 _EXPERIMENT_KINDS = {Word.MATTERS: "bad", Word.DOES_NOT: "good", Word.CANNOT_TELL: "unknown"}
 
 
-def experiment_shown(found: Starts | Spans, number: int) -> Measured:
-    """`number`: of the result on the page."""
-    shown = _alignment(found, number) if isinstance(found, Starts) else _span(found, number)
-    name = "alignment" if isinstance(found, Starts) else "span"
-    who = ", ".join(word for word in (f"bench {name} on {found.target}", found.conditions.drive) if word)
-    cut = "" if found.complete else "not complete: it was interrupted, or fio failed"
-    summary = ", ".join(word for word in (when_words(found.when), shown.summary, cut) if word)
-    rows = [*condition_rows(found.conditions), *([("runs", setting_words(found.setting))] if found.setting else [])]
+def experiment_shown(experiment: Starts | Spans, number: int) -> Measured:
+    """Return an experiment as the page shows it. `number`: its number on the page."""
+    shown = _alignment(experiment, number) if isinstance(experiment, Starts) else _span(experiment, number)
+    name = "alignment" if isinstance(experiment, Starts) else "span"
+    subject = ", ".join(word for word in (f"bench {name} on {experiment.target}", experiment.conditions.drive) if word)
+    incomplete = "" if experiment.complete else "not complete: it was interrupted, or fio failed"
+    summary = ", ".join(word for word in (when_words(experiment.when), shown.summary, incomplete) if word)
+    rows = [
+        *condition_rows(experiment.conditions),
+        *([("runs", setting_words(experiment.setting))] if experiment.setting else []),
+    ]
     return replace(
-        shown, title=f"{number}. {who}", summary=summary, conditions=tuple(rows), about=(who, summary),
-        notes=(*shown.notes, *(f"warning: {each}" for each in found.warnings)),
+        shown, title=f"{number}. {subject}", summary=summary, conditions=tuple(rows), about=(subject, summary),
+        notes=(*shown.notes, *(f"warning: {each}" for each in experiment.warnings)),
     )  # fmt: skip
 
 
-def _alignment(found: Starts, number: int) -> Measured:
-    rows = found.rows
+def _alignment(experiment: Starts, number: int) -> Measured:
+    rows = experiment.rows
     bars, unit = tuple(_bars(rows))[:MOST_STARTS], "share of the aligned rate; | is the prediction"
     name, title = f"bench-{number}-alignment", "What a start off the boundary leaves"
     chart = svg.BarChart(name, title, unit, bars, tabled=True, quarters=True)
-    summary = f"{found.summary} ({found.unit_by})"
+    summary = f"{experiment.summary} ({experiment.unit_by})"
     alike: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         alike.setdefault((row.load.title, f"{row.word}; {row.why}"), []).append(row.place.title)
-    notes = tuple(f"{load}, {', '.join(places)}: {said}" for (load, said), places in alike.items())
-    figures = tuple(_start_figures(rows, found))
-    return Measured("", summary, (chart,) if bars else (), figures, notes, (), _losses(rows, found))
+    notes = tuple(f"{load}, {', '.join(places)}: {verdict}" for (load, verdict), places in alike.items())
+    figures = tuple(_start_figures(rows, experiment))
+    return Measured("", summary, (chart,) if bars else (), figures, notes, (), _losses(rows, experiment))
 
 
-def _start_figures(rows: Sequence[Row], found: Starts) -> Iterator[tuple[str, ...]]:
-    """Every start of every load, the aligned ones too; of no load: nothing."""
+def _start_figures(rows: Sequence[Row], experiment: Starts) -> Iterator[tuple[str, ...]]:
+    """Yield a row for every start of every load, aligned ones included; nothing if there are no rows."""
     judged = {(row.load, row.place): row for row in rows}
     if rows:
         yield ("start", "IOPS", "range of IOPS", "CPU of a core", "predicted", "measured", "range", "note")
     for load in dict.fromkeys(row.load for row in rows):
         yield (load.title,)
-        of_load = [one for one in found.rates if one.load == load]
-        for place in sorted({one.place for one in of_load}, key=lambda each: (each.start, each.title)):
-            rates = [one.iops for one in of_load if one.place == place]
-            used = [one.cpu for one in of_load if one.place == place and one.cpu is not None]
-            yield (place.title, *_iops(rates, used), *_shares(judged.get((load, place))))
+        of_load = [rate for rate in experiment.rates if rate.load == load]
+        for place in sorted({rate.place for rate in of_load}, key=lambda place: (place.start, place.title)):
+            rates = [rate.iops for rate in of_load if rate.place == place]
+            used = [rate.cpu for rate in of_load if rate.place == place and rate.cpu is not None]
+            yield (place.title, *_rate_cells(rates, used), *_share_cells(judged.get((load, place))))
 
 
-def _iops(rates: Sequence[float], used: Sequence[float]) -> tuple[str, str, str]:
+def _rate_cells(rates: Sequence[float], used: Sequence[float]) -> tuple[str, str, str]:
     cpu = f"{median(used):.0f}%" if used else "–"
     return f"{median(rates):,.0f}", f"{min(rates):,.0f}–{max(rates):,.0f}", cpu
 
 
-def _shares(row: Row | None) -> tuple[str, str, str, str]:
-    """None: an aligned start, beside which the others stand."""
+def _share_cells(row: Row | None) -> tuple[str, str, str, str]:
+    """Return the cells for the shares of a row. None: an aligned start, to which the others are compared."""
     if row is None:
         return "1", "–", "–", "aligned"
     note = f"{row.word}{', CPU-bound' if row.cpu_bound else ''}"
@@ -115,7 +118,7 @@ def _shares(row: Row | None) -> tuple[str, str, str, str]:
 
 
 def _bars(rows: Sequence[Row]) -> Iterator[svg.Bar]:
-    """Of each load: how far two aligned starts differ, and what each other start leaves, measured and predicted."""
+    """Yield for each load the noise of two aligned starts, then the measured and predicted share of the others."""
     for load in dict.fromkeys(row.load for row in rows if row.high):
         of_load = [row for row in rows if row.load == load]
         noise = range_words(*of_load[0].noise)
@@ -154,17 +157,20 @@ def _span(found: Spans, number: int) -> Measured:
         f"bench-{number}-span", f"4 KiB random {verb} at QD32 over spans that double", "span", "IOPS",
         (svg.Series(f"random {verb}, 4KiB QD32", points, found.write),), mark=mark, tabled=True,
     )  # fmt: skip
-    rows = [(format_about(span), *_iops(rates, found.cpu.get(span, ()))) for span, rates in sorted(found.curve.items())]
+    rows = [
+        (format_about(span), *_rate_cells(rates, found.cpu.get(span, ())))
+        for span, rates in sorted(found.curve.items())
+    ]
     figures = (("span", "IOPS", "range of IOPS", "CPU of a core"), *rows)
     notes = (*([found.beyond] if found.beyond else []), *host_memory_words(found.nvme))
     summary = "; ".join(word for word in (found.summary, knee_facts(knee)) if word)
     return Measured("", summary, (chart,), figures, notes)
 
 
-# Results of benchmarks as charts: rates as bars, sweeps, threads, passes and rounds as curves, two results as
+# Results of benchmarks as charts: rates as bars; sweeps, threads, passes and rounds as curves; two results as
 # ratios.
 
-ENOUGH = 3  # points that make a curve
+ENOUGH = 3  # fewest points of a curve
 _HEADS = {"range": "range of MB/s", "CPU": "CPU of a core", "busy": "cores busy"}
 _NOTES = {compare.Verdict.SINGLE: "too few runs", compare.Verdict.CPU: "CPU-bound"}
 _RESULT_KINDS = {compare.Verdict.FASTER: "good", compare.Verdict.SLOWER: "bad", compare.Verdict.CPU: "doubt"}
@@ -174,9 +180,9 @@ Groups = dict[tuple[object, ...], list[Figures]]
 
 
 def measured_of(results: Sequence[Result | Starts | Spans]) -> tuple[Measured, ...]:
-    """Each result, and each of the later ones beside the first of its profile."""
+    """Return each result, then each later one compared with the first of its profile."""
     shown = [
-        _one(result, number) if isinstance(result, Result) else experiment_shown(result, number)
+        _result_shown(result, number) if isinstance(result, Result) else experiment_shown(result, number)
         for number, result in enumerate(results, 1)
     ]
     pairs: list[tuple[Numbered, Numbered]] = []
@@ -186,11 +192,11 @@ def measured_of(results: Sequence[Result | Starts | Spans]) -> tuple[Measured, .
             pairs += [(first, (number, result))] if first[0] != number else []
     found = compare.compare_all([(first[1], other[1]) for first, other in pairs])
     lines = sum(map(len, found))
-    shown += [_beside(first, other, ratios, lines) for (first, other), ratios in zip(pairs, found, strict=True)]
+    shown += [_compared(first, other, ratios, lines) for (first, other), ratios in zip(pairs, found, strict=True)]
     return tuple(shown)
 
 
-def _one(result: Result, number: int) -> Measured:
+def _result_shown(result: Result, number: int) -> Measured:
     settings = result.settings
     passes, repeats = settings.passes, settings.repeats
     runs = f"medians of {repeats} runs with their range" if repeats > 1 else "one run of each"
@@ -204,78 +210,86 @@ def _one(result: Result, number: int) -> Measured:
         "" if result.complete else "not complete: it was interrupted, or fio failed",
     ]  # fmt: skip
     notes = (
-        *compare.result_notes(result), *(f"left out: {each}" for each in result.skipped),
-        *(f"warning: {each}" for each in warnings_of(result.conditions, direct=settings.direct)),
+        *compare.result_notes(result), *(f"left out: {test_skipped}" for test_skipped in result.skipped),
+        *(f"warning: {warning}" for warning in warnings_of(result.conditions, direct=settings.direct)),
     )  # fmt: skip
     conditions = (
         *condition_rows(result.conditions), ("run", f"engine {settings.engine}, {settings.runtime_s:g} s each"),
         ("aligntool", result.aligntool),
     )  # fmt: skip
-    charts, said, named = tuple(_charts(result, f"bench-{number}")), ", ".join(filter(None, summary)), _named(result)
-    return Measured(f"{number}. {named}", said, charts, _figures(result), notes, conditions, about=(named, said))
+    charts, text, name = (
+        tuple(_charts(result, f"bench-{number}")),
+        ", ".join(filter(None, summary)),
+        _subject_of(result),
+    )
+    return Measured(f"{number}. {name}", text, charts, _figures(result), notes, conditions, about=(name, text))
 
 
-def _named(result: Result) -> str:
-    """ "crystaldiskmark on /srv, Samsung SSD 980"."""
+def _subject_of(result: Result) -> str:
+    """Return "crystaldiskmark on /srv, Samsung SSD 980"."""
     words = (f"{result.settings.profile} on {result.target}", result.conditions.drive)
     return ", ".join(word for word in words if word)
 
 
 def _figures(result: Result) -> svg.Rows:
-    """What `aligntool bench` shows on a terminal, in the same columns."""
+    """Return the table that `aligntool bench` shows on a terminal, with the same columns."""
     heads = tuple(_HEADS.get(name, name) for name in FIGURES)
-    bound = any(each.held_back for each in result.series)
-    rows = [(each.test.title, *figure_cells(each), *((each.held_back,) if bound else ())) for each in result.series]
+    bound = any(series.held_back for series in result.series)
+    rows = [
+        (series.test.title, *figure_cells(series), *((series.held_back,) if bound else ())) for series in result.series
+    ]
     return (("test", *heads, *(("note",) if bound else ())), *rows) if rows else ()
 
 
 def _charts(result: Result, name: str) -> Iterator[svg.Chart]:
     if result.settings.passes or result.settings.until_steady:
-        yield from _courses(result, name)
+        yield from _course_charts(result, name)
         return
     blocks = _groups(result, lambda test: (test.random, test.depth, test.threads), lambda test: test.block)
     threads = _groups(result, lambda test: (test.random, test.block, test.depth), lambda test: test.threads)
-    drawn = {each.test for groups in (blocks, threads) for group in groups.values() for each in group}
-    rest = [each for each in result.series if each.test not in drawn]
+    drawn = {series.test for groups in (blocks, threads) for group in groups.values() for series in group}
+    rest = [series for series in result.series if series.test not in drawn]
     for number, group in enumerate(blocks.values(), 1):
         yield _sweep_chart(group, f"{name}-sizes-{number}", sizes=True)
     for number, group in enumerate(threads.values(), 1):
         yield _sweep_chart(group, f"{name}-threads-{number}", sizes=False)
     for random, title in ((False, "Sequential"), (True, "Random")):
-        bars = tuple(_bar(each, random=random) for each in rest if each.test.random is random)
+        bars = tuple(_bar(series, random=random) for series in rest if series.test.random is random)
         if bars:
             unit = "IOPS" if random else "MB/s (10^6 bytes a second)"
             yield svg.BarChart(f"{name}-{title.lower()}", f"{title}, {unit.split()[0]}", unit, bars, tabled=True)
 
 
 def _groups(
-    result: Result, alike: Callable[[BenchTest], tuple[object, ...]], swept: Callable[[BenchTest], int]
+    result: Result, key_of: Callable[[BenchTest], tuple[object, ...]], swept_value: Callable[[BenchTest], int]
 ) -> Groups:
-    """Tests that differ in one thing, and their direction, alone."""
-    found: Groups = {}
-    for each in result.series:
-        if each.test.reads is None:
-            found.setdefault(alike(each.test), []).append(each)
-    return {key: group for key, group in found.items() if len({swept(each.test) for each in group}) >= ENOUGH}
+    """Group the tests that are alike except for the swept parameter and their direction. Mixed tests are omitted."""
+    groups: Groups = {}
+    for series in result.series:
+        if series.test.reads is None:
+            groups.setdefault(key_of(series.test), []).append(series)
+    return {
+        key: group for key, group in groups.items() if len({swept_value(series.test) for series in group}) >= ENOUGH
+    }
 
 
-def _bar(each: Figures, *, random: bool) -> svg.Bar:
-    value, low, high, text, range_ = _amount(each, rate=not random)
-    kind = each.test.does if each.test.reads is None else "plain"
-    return svg.Bar(each.test.title, value, text, low, high, kind, each.held_back, range_)
+def _bar(figures: Figures, *, random: bool) -> svg.Bar:
+    value, low, high, text, range_ = _value_and_range(figures, rate=not random)
+    kind = figures.test.does if figures.test.reads is None else "plain"
+    return svg.Bar(figures.test.title, value, text, low, high, kind, figures.held_back, range_)
 
 
-def _amount(each: Figures, *, rate: bool) -> tuple[float, float, float, str, str]:
-    """Return median, least and most in MB/s or in IOPS, and the median and the range as words."""
-    spread, factor = (each.rate, 1e6) if rate else (each.iops, 1.0)
-    value, low, high = (one / factor for one in (spread.median, spread.low, spread.high))
+def _value_and_range(figures: Figures, *, rate: bool) -> tuple[float, float, float, str, str]:
+    """Return median, minimum and maximum in MB/s or IOPS, then the median and the range as words."""
+    spread, factor = (figures.rate, 1e6) if rate else (figures.iops, 1.0)
+    value, low, high = (number / factor for number in (spread.median, spread.low, spread.high))
     form: Callable[[float], str] = significant if rate else "{:,.0f}".format
     range_ = f"{form(low)}–{form(high)}" if spread.count > 1 else "one run"
     return value, low, high, f"{form(value)} {'MB/s' if rate else 'IOPS'}", range_
 
 
 def _sweep_chart(group: Sequence[Figures], name: str, *, sizes: bool) -> svg.CurveChart:
-    """Return rates over sizes of requests, or IOPS over threads, of reads and of writes."""
+    """Return a chart of rates over request sizes, or of IOPS over threads, for reads and for writes."""
     test = group[0].test
     if sizes:
         kind = "random" if test.random else "sequential"
@@ -291,76 +305,76 @@ def _sweep_chart(group: Sequence[Figures], name: str, *, sizes: bool) -> svg.Cur
     return svg.CurveChart(name, title, *heads, series, tabled=True, decades=sizes)
 
 
-def _sweep_point(each: Figures, *, sizes: bool) -> svg.Point:
-    value, low, high, text, range_ = _amount(each, rate=sizes)
-    text += f", {each.held_back}" if each.held_back else ""
-    x = each.test.block if sizes else each.test.threads
+def _sweep_point(figures: Figures, *, sizes: bool) -> svg.Point:
+    value, low, high, text, range_ = _value_and_range(figures, rate=sizes)
+    text += f", {figures.held_back}" if figures.held_back else ""
+    x = figures.test.block if sizes else figures.test.threads
     return svg.Point(x, format_size(x) if sizes else str(x), value, text, low, high, range_)
 
 
-def _courses(result: Result, name: str) -> Iterator[svg.CurveChart]:
-    """Passes over the same data, or rounds until steady: not repeats, but a course."""
+def _course_charts(result: Result, name: str) -> Iterator[svg.CurveChart]:
+    """Yield a curve for each test of passes over the same data, or of rounds until steady: these are no repeats."""
     passes = bool(result.settings.passes)
     word, unit = ("pass", "MB/s") if passes else ("round", "IOPS")
     for number, each in enumerate(result.series, 1):
-        values = [(one.number, one.bytes_per_s / 1e6 if passes else one.iops) for one in each.samples]
+        values = [(sample.number, sample.bytes_per_s / 1e6 if passes else sample.iops) for sample in each.samples]
         points = tuple(svg.Point(at, str(at), value, f"{value:,.1f} {unit}") for at, value in values)
         title = f"{each.test.title}, {word} by {word}"
         series = (svg.Series(each.test.title, points, each.test.write if each.test.reads is None else None),)
         yield svg.CurveChart(f"{name}-{word}-{number}", title, word, unit, series, doubling=False)
 
 
-def _beside(before: Numbered, after: Numbered, ratios: Sequence[compare.Ratio], lines: int) -> Measured:
-    """`lines`: that are put side by side on the page."""
+def _compared(before: Numbered, after: Numbered, ratios: Sequence[compare.Ratio], lines: int) -> Measured:
+    """Return the comparison of two results. `lines`: the number of ratios on the whole page."""
     first, (number, other) = before[1], after
-    a, b = (f"{at}. {each.conditions.drive or each.target}" for at, each in (before, after))
+    a, b = (f"{at}. {result.conditions.drive or result.target}" for at, result in (before, after))
     title, bars = f"{b} beside {a}: log10 of the ratio of rates", tuple(map(_ratio_bar, ratios))
     chart = svg.RatioChart(f"ratio-{number}", title, a, b, bars)
     chance = f"chance is taken into account for {lines} lines"
     notes = [f"“faster” and “slower” hold if nothing else changed in between; {chance}"]
-    notes += [f"not the same: {each.words}" for each in compare.differences(first, other)]
-    notes += [f"warning: {who}: {each}" for who, side in ((a, first), (b, other)) for each in compare.doubts(side)]
-    notes += [f"warning: {each}" for each in compare.unmatched((first, other))]
+    notes += [f"not the same: {difference.words}" for difference in compare.differences(first, other)]
+    notes += [f"warning: {who}: {doubt}" for who, side in ((a, first), (b, other)) for doubt in compare.doubts(side)]
+    notes += [f"warning: {warning}" for warning in compare.unmatched((first, other))]
     summary = f"log10 of bytes a second of {b} over {a}" if ratios else "they have no test in common"
-    about = tuple(f"{at}. {_named(each)}, {when_words(each.when)}" for at, each in (before, after))
+    about = tuple(f"{at}. {_subject_of(result)}, {when_words(result.when)}" for at, result in (before, after))
     return Measured(f"{b} beside {a}", summary, (chart,) if ratios else (), notes=tuple(notes), about=about)
 
 
-def _ratio_bar(each: compare.Ratio) -> svg.Bar:
+def _ratio_bar(ratio: compare.Ratio) -> svg.Bar:
     low = high = None
-    if each.before.low > 0 and each.after.low > 0:
-        low, high = log10(each.after.low / each.before.high), log10(each.after.high / each.before.low)
-    kind = _RESULT_KINDS.get(each.verdict, "unknown")
-    times = f"{each.times:.2f}" if 0.1 <= each.times < 100 else significant(each.times)
-    text = f"{_signed(each.log_ratio)} ({times}×)"
-    told = "" if low is None or high is None else f"{_signed(low)} to {_signed(high)}"
-    note = _NOTES.get(each.verdict, each.verdict.value)
-    return svg.Bar(each.test.title, each.log_ratio, text, low, high, kind, note, told)
+    if ratio.before.low > 0 and ratio.after.low > 0:
+        low, high = log10(ratio.after.low / ratio.before.high), log10(ratio.after.high / ratio.before.low)
+    kind = _RESULT_KINDS.get(ratio.verdict, "unknown")
+    times = f"{ratio.times:.2f}" if 0.1 <= ratio.times < 100 else significant(ratio.times)
+    text = f"{_signed(ratio.log_ratio)} ({times}×)"
+    range_text = "" if low is None or high is None else f"{_signed(low)} to {_signed(high)}"
+    note = _NOTES.get(ratio.verdict, ratio.verdict.value)
+    return svg.Bar(ratio.test.title, ratio.log_ratio, text, low, high, kind, note, range_text)
 
 
 def _signed(value: float) -> str:
-    """ "−0.30", "+1.00"; what rounds to nothing has no sign."""
+    """Return "−0.30" or "+1.00"; a value that rounds to zero has no sign."""
     text = f"{value:+.2f}".replace("-", "−")
     return "0.00" if text[1:] == "0.00" else text
 
 
-# Content -> the page. All text is made harmless first and escaped by the template, so that no name on a disk is ever
-# markup; the page forbids scripts and the network.
+# The page from its content. All text is made harmless first and then escaped by the template, so that no name on a
+# disk is ever markup; the page forbids scripts and the network.
 
 LONGEST = 1200
-"""Characters of one text on the page; a name on a disk may be longer than a book."""
+"""Most characters of one text on the page; the length of a name on a disk is not limited."""
 
 
 def page_html(content: disks.Content) -> str:
     styles = svg.style_sheet("page.css") + svg.style_sheet("picture.css")
     report = content.report
-    return _in_own_language(
+    return _localized_page(
         _environment()
         .get_template("page.html")
         .render(
             version=__version__, styles=Markup(styles), policy=_policy(styles), content=content, report=report,
             headline=disks.headline(report), tiles=list(disks.tiles_of(report)), disks=list(disks.disk_views(content)),
-            groups=disks.groups_of(report, [loss for one in content.measured for loss in one.losses]),
+            groups=disks.groups_of(report, [loss for measured in content.measured for loss in measured.losses]),
             unseen=unjudged(report), tree=disks.tree_of(report, content.arrays), measured=content.measured,
             arrays=[
                 (array, ceiling_words(array.ceiling), disks.ceiling_chart(array, report, number, content.rates))
@@ -372,19 +386,19 @@ def page_html(content: disks.Content) -> str:
 
 
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("aligntool.render.report", "."), autoescape=True, undefined=StrictUndefined,
-        finalize=_shown, trim_blocks=True, lstrip_blocks=True,
+        finalize=_harmless_value, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    made.filters |= {
+    environment.filters |= {
         "svg": _svg, "chart": lambda chart: _svg(svg.picture_of(chart)), "rows": svg.table_of,
         "size": format_size, "about": format_about, "rate": format_rate,
     }  # fmt: skip
-    return made
+    return environment
 
 
-def _shown(value: object) -> object:
-    """Every value on its way into the page. Markup is ours; all else may have been on a disk."""
+def _harmless_value(value: object) -> object:
+    """Make a value harmless before it enters the page. Markup is ours; anything else may come from a disk."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return escaped(value if len(value) <= LONGEST else value[:LONGEST] + "…")
@@ -395,28 +409,28 @@ def _svg(picture: svg.Picture) -> Markup:
 
 
 def _policy(styles: str) -> str:
-    """No script, no network, no style but this one, known by its digest (Content Security Policy Level 3)."""
+    """Allow no script, no network, no style but this one, by its digest (Content Security Policy Level 3)."""
     digest = b64encode(sha256(styles.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
 def styled(template: str, **values: object) -> str:
-    """Return another page in the style of this one."""
+    """Render another page from its template, in the style of this one."""
     styles = svg.style_sheet("page.css")
-    made = _environment().get_template(template)
-    return _in_own_language(made.render(version=__version__, styles=Markup(styles), policy=_policy(styles), **values))
+    page = _environment().get_template(template)
+    return _localized_page(page.render(version=__version__, styles=Markup(styles), policy=_policy(styles), **values))
 
 
-def _in_own_language(page: str) -> str:
-    """Return the page with what stands between its tags, and in labels, in the user's language; commands stay."""
+def _localized_page(page: str) -> str:
+    """Translate the text between tags and in labels into the user's language; commands stay as they are."""
     if chosen_language() == "en":
         return page
     pieces = re.split(r"(<(code|style)\b.*?</\2>|<[^>]*>)", page, flags=re.DOTALL)
     texts, tags = pieces[::3], [*pieces[1::3], ""]
     label = re.compile(r'(?<= aria-label=")[^"]*')
-    made = zip(map(_own, texts), (label.sub(lambda found: _own(found[0]), tag) for tag in tags), strict=True)
-    return "".join(map("".join, made)).replace('lang="en"', f'lang="{chosen_language()}"', 1)
+    pairs = zip(map(_localized, texts), (label.sub(lambda hit: _localized(hit[0]), tag) for tag in tags), strict=True)
+    return "".join(map("".join, pairs)).replace('lang="en"', f'lang="{chosen_language()}"', 1)
 
 
-def _own(text: str) -> str:
+def _localized(text: str) -> str:
     return escape(translated(unescape(text))) if text.strip() else text
