@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from aligntool.audit.report import explanations
 from aligntool.change import RAID_WORDS
-from aligntool.cli.app import COMMANDS, GROUPS, MEANT, LateCommand
+from aligntool.cli.app import COMMANDS, DEFAULT_COMMANDS, GROUPS, LateCommand
 from aligntool.documents import schema_texts
 from aligntool.recipes.goals import load_recipes
 from aligntool.render.recipes import TOPIC
@@ -174,7 +174,7 @@ def bash() -> str:
         for command in ALL
     )
     groups = "".join(
-        f'    {group}) words="{names(words)}" command="{group} {MEANT.get(group, "")}" ;;\n'
+        f'    {group}) words="{names(words)}" command="{group} {DEFAULT_COMMANDS.get(group, "")}" ;;\n'
         for group, words in BELOW.items()
     )
     typed = "".join(f"    {' | '.join(patterns)}) kind={kind} ;;\n" for kind, patterns in values.items())
@@ -210,7 +210,7 @@ def zsh() -> str:
     for group, words in BELOW.items():
         described = "\n".join(f"        {quoted(zsh_word(word, about))}" for word, about in words)
         known = "|".join(word for word, _ in words)
-        default = f"_aligntool_{group}_{MEANT[group]}" if group in MEANT else ":"
+        default = f"_aligntool_{group}_{DEFAULT_COMMANDS[group]}" if group in DEFAULT_COMMANDS else ":"
         parts.append(f"""_aligntool_{group}() {{
     local -a found=(
 {described}
@@ -319,7 +319,7 @@ def fish() -> str:
     """Return the file of fish."""
     known = "\n".join(
         f'        case {group}\n            contains -- "$words[3]" {names(words)}; '
-        f'and set command "$words[2] $words[3]"; or set command "{group} {MEANT.get(group, "")}"'
+        f'and set command "$words[2] $words[3]"; or set command "{group} {DEFAULT_COMMANDS.get(group, "")}"'
         for group, words in BELOW.items()
     )
     parts = [

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aligntool.audit import judge
-from aligntool.audit.report import Answer, Check, Finding, Grid, Judged, Report, Severity, Verdict, Wishes
+from aligntool.audit.report import Answer, AuditOptions, Check, Finding, Grid, Judged, Report, Severity, Verdict
 from aligntool.audit.wording import command
 from aligntool.change import (
     Event,
@@ -22,9 +22,9 @@ from aligntool.change import (
     StepBegun,
     StepDone,
     Waiting,
-    asked_of,
     from_json,
-    with_asked,
+    plan_with_request,
+    request_in_document,
 )
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.inventory import Disk, DiskKind, Inventory, Layer, Partition, Unseen
@@ -32,9 +32,9 @@ from aligntool.linux import look as machine
 from aligntool.linux.systemd_journal import record
 from aligntool.linux.targets import Given
 from aligntool.realign.applying import apply_events
-from aligntool.realign.mends import with_mends
+from aligntool.realign.repairs import with_repairs
 from aligntool.realign.request import Request, find_plan, locked_realign, look_at
-from aligntool.recipes.drives import known_of
+from aligntool.recipes.drives import known_geometries
 from aligntool.render import json, progress
 from aligntool.units import MIB, Extent
 
@@ -98,7 +98,9 @@ def audit(
     drives, in bytes. `grain`: the boundary that partitions should start on. Raises Refused.
     """
     inventory = targets if isinstance(targets, Inventory) else look(targets, sysroot)
-    return with_mends(judge.audit(inventory, known_of(inventory), Wishes(page_size=page_size, grain=grain)))[0]
+    return with_repairs(
+        judge.audit(inventory, known_geometries(inventory), AuditOptions(page_size=page_size, grain=grain))
+    )[0]
 
 
 def plan_realign(
@@ -150,13 +152,13 @@ def apply(
 def to_json(value: Report | RealignPlan) -> str:
     """Return the JSON document that the command line writes: schema `audit` or `plan`."""
     if isinstance(value, Report):
-        return "".join(json.audit_json(*with_mends(value)))
-    return with_asked(value.plan, "asked", value.request) + "\n"
+        return "".join(json.audit_json(*with_repairs(value)))
+    return plan_with_request(value.plan, "asked", value.request) + "\n"
 
 
 def read_plan(text: str) -> RealignPlan:
     """Return the plan in a document of `to_json` or of `aligntool plan realign -o`. Raises Refused."""
-    return RealignPlan(from_json(text), asked_of(text, "asked", Request))
+    return RealignPlan(from_json(text), request_in_document(text, "asked", Request))
 
 
 def event_json(plan: RealignPlan, event: Event) -> str:

@@ -75,7 +75,7 @@ def waiting_words(event: Waiting) -> tuple[str, str]:
 Event = StepBegun | Progress | StepDone | Said | Waiting
 
 
-class Moment(StrEnum):
+class ChangeState(StrEnum):
     """The state of a change in the system's log, as the verb of a sentence."""
 
     BEGUN = "began"
@@ -102,7 +102,7 @@ class RealignGoal:
 
 
 @dataclass(frozen=True, slots=True)
-class PartWish:
+class PartitionRequest:
     """A partition of a new layout."""
 
     size: int | None  # bytes; None: the rest
@@ -114,7 +114,7 @@ class PartWish:
 class LayoutGoal:
     """A new table for an empty disk."""
 
-    parts: tuple[PartWish, ...]
+    parts: tuple[PartitionRequest, ...]
     label: str = "gpt"
     grain: int = MIB
     spare_end: int = 0  # bytes left free at the end
@@ -269,14 +269,14 @@ def _replan_command(plan: Plan) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ArrayRequest:
     """The request from which an array was planned: the drives as named by the user, and the goal."""
 
     drives: tuple[str, ...]
     goal: RaidGoal
 
 
-def with_asked(plan: Plan, key: str, asked: object) -> str:
+def plan_with_request(plan: Plan, key: str, asked: object) -> str:
     """Return the plan as a document that also contains the request under `key`. Applying plans again from the request.
 
     The digest covers the plan only: a changed request gives another plan, which is refused.
@@ -284,7 +284,7 @@ def with_asked(plan: Plan, key: str, asked: object) -> str:
     return json.dumps(json.loads(to_json(plan)) | {key: as_object(asked)}, indent=2)
 
 
-def asked_of(text: str, key: str, kind: type[_Request]) -> _Request:
+def request_in_document(text: str, key: str, kind: type[_Request]) -> _Request:
     """Return the request under `key` in a document. Raises Refused if it is missing or invalid."""
     try:
         return decode(kind, load_object(text).get(key), exact=True)

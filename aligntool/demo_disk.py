@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from aligntool.errors import Refused, failing_as
-from aligntool.formats.mbr import USUAL, MbrEntry, with_entries
+from aligntool.formats.mbr import USUAL_GEOMETRY, MbrEntry, with_entries
 from aligntool.inventory import Role
 from aligntool.linux.process import find_program, run_program
 from aligntool.units import GIB, KIB, MIB, Extent, format_size
@@ -21,8 +21,8 @@ DEFAULT_SIZE = 1 * GIB
 SMALLEST = 512 * MIB
 DISK_ID = 0x2005C0DE
 SECTOR = 512
-TRACK = USUAL.sectors * SECTOR
-CYLINDER = USUAL.heads * TRACK
+TRACK = USUAL_GEOMETRY.sectors * SECTOR
+CYLINDER = USUAL_GEOMETRY.heads * TRACK
 _SWAP = "20050701-0006-4006-8006-000000000006"
 
 
@@ -129,7 +129,7 @@ PROGRAMS |= {"mke2fs": "e2fsprogs", "mkfs.fat": "dosfstools", "mcopy": "mtools",
 _CLOCK = 1120212000  # 2005-07-01, for programs with an option or a variable for the time
 # The boot sector's "hidden sectors": the distance of a volume from its table. That is the MBR for the first primary and
 # its own EBR for a logical, so a track for both.
-_HIDDEN_SECTORS = str(USUAL.sectors)
+_HIDDEN_SECTORS = str(USUAL_GEOMETRY.sectors)
 _COPIED_AT_ONCE = 256 * KIB
 
 
@@ -204,7 +204,7 @@ def _write_table(image: Path, disk: DemoDisk) -> None:
 
 def _entry(part: DemoPartition, counted_from: int = 0) -> MbrEntry:
     place = part.extent
-    first, last = (USUAL.nearest(byte // SECTOR) for byte in (place.start, place.end - 1))
+    first, last = (USUAL_GEOMETRY.nearest(byte // SECTOR) for byte in (place.start, place.end - 1))
     start = (place.start - counted_from) // SECTOR
     return MbrEntry(0x80 if part.active else 0, first, int(part.type_code, 16), last, start, place.length // SECTOR)
 
@@ -221,7 +221,7 @@ def _write_files(folder: Path, files: tuple[DemoFile, ...]) -> None:
 
 
 def _make_ntfs(partition: DemoPartition, volume: Path, folder: Path) -> None:
-    geometry = ("-p", _HIDDEN_SECTORS, "-H", str(USUAL.heads), "-S", str(USUAL.sectors))
+    geometry = ("-p", _HIDDEN_SECTORS, "-H", str(USUAL_GEOMETRY.heads), "-S", str(USUAL_GEOMETRY.sectors))
     label = partition.label or ""
     _run("mkntfs", "-q", "-Q", "-F", "-s", str(SECTOR), "-c", "4096", *geometry, "-L", label, str(volume))
     _run("ntfslabel", f"--new-serial={partition.uuid}", str(volume))
@@ -239,7 +239,7 @@ def _make_fat32(partition: DemoPartition, volume: Path, folder: Path) -> None:
     # A FAT32 of fewer than 65,525 clusters would be taken for a FAT16 (Microsoft's FAT specification, 3.5).
     sectors = partition.extent.length // SECTOR
     cluster = next((size for size in (8, 4, 2) if sectors // size > 70_000), 1)
-    geometry = ("-g", f"{USUAL.heads}/{USUAL.sectors}", "-h", _HIDDEN_SECTORS)
+    geometry = ("-g", f"{USUAL_GEOMETRY.heads}/{USUAL_GEOMETRY.sectors}", "-h", _HIDDEN_SECTORS)
     named = ("-n", partition.label or "", "-i", (partition.uuid or "").replace("-", ""))
     _run("mkfs.fat", "-F", "32", "-s", str(cluster), *geometry, *named, str(volume))
     _run("mcopy", "-s", "-m", "-i", str(volume), *(str(path) for path in sorted(folder.iterdir())), "::")

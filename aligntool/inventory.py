@@ -191,7 +191,7 @@ class KnownGeometry:
 
 # Layers on a partition: file systems, RAID members, encryption, volumes.
 
-LIVE_TOGETHER = frozenset({"iso9660", "hfs", "udf"})  # on bridge and hybrid discs; libblkid accepts any mix of these
+COEXISTING_KINDS = frozenset({"iso9660", "hfs", "udf"})  # on bridge and hybrid discs; libblkid accepts any mix of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ class LinkHop:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkMost:
+class LinkMaximum:
     """The maximum of a link: the lower speed and the smaller width of its two ends. None: not reported."""
 
     speed_gts: float | None
@@ -283,7 +283,7 @@ class LinkMost:
     both_ends: bool  # False: the port reports nothing; this is the maximum of the drive
 
 
-def most_of(drive: LinkHop, port: LinkHop | None) -> LinkMost:
+def link_maximum(drive: LinkHop, port: LinkHop | None) -> LinkMaximum:
     """Return the maximum of the link between a drive and the port above it. A link trains at the highest speed and
     width that both ends support (PCI Express base specification, Link Training).
     """
@@ -293,10 +293,10 @@ def most_of(drive: LinkHop, port: LinkHop | None) -> LinkMost:
     width = min(widths, default=None)
     speed, lane = min(speeds, key=lambda pair: pair[0], default=(None, None))
     bandwidth = lane * width if lane and width else None
-    return LinkMost(speed, width, bandwidth, len(widths) == len(speeds) == 2)
+    return LinkMaximum(speed, width, bandwidth, len(widths) == len(speeds) == 2)
 
 
-def runs_below(drive: LinkHop, most: LinkMost) -> bool:
+def runs_below(drive: LinkHop, most: LinkMaximum) -> bool:
     """Return whether a link runs slower or narrower than its maximum. A value that is not reported does not count."""
     pairs = (drive.speed_gts, most.speed_gts), (drive.width, most.width)
     return any(now and could and now < could for now, could in pairs)

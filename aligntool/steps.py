@@ -38,7 +38,9 @@ def is_same_disk(first: Subject, second: Subject) -> bool:
     return replace(first, path="") == replace(second, path="")
 
 
-def held_by(disk: Disk, number: int | None = None, *, ignored_arrays: Collection[str] = ()) -> tuple[str, ...]:
+def recognised_content(
+    disk: Disk, number: int | None = None, *, ignored_arrays: Collection[str] = ()
+) -> tuple[str, ...]:
     """Return all layers recognised on a partition, or on a disk and all its partitions, as lines: kind, UUID, label,
     offset. The digest of a table does not cover them. Inner layers are included, because they become visible once the
     signature of the outer layer is erased. `ignored_arrays`: UUIDs of md arrays to omit.
@@ -115,7 +117,7 @@ class JournalPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SavedRanges:
     """The bytes that are saved in the journal and overwritten on the disk while the partition is in flight.
 
     `ranges` cover every signature that libblkid would recognise, counted from the start of the partition.
@@ -129,7 +131,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class CopyStrips:
     """How a copy is divided into strips: docs/crash-safety.md, "Lanes"."""
 
     window: int  # bytes that one strip copies at once; never more than the distance
@@ -219,7 +221,7 @@ class HoldContent:
 
     partition: int
     source: Extent
-    held: Held
+    held: SavedRanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +232,8 @@ class CopyContent:
     kind: str
     source: Extent
     target: Extent
-    held: Held
-    lanes: Lanes
+    held: SavedRanges
+    lanes: CopyStrips
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +243,7 @@ class ReleaseContent:
     partition: int
     kind: str
     target: Extent
-    held: Held
+    held: SavedRanges
     patches: tuple[Patch, ...] = ()
 
 
@@ -256,7 +258,7 @@ class RebuildContent:
     kind: str
     extent: Extent
     sector_size: int
-    held: Held  # the bytes to write, counted from the start of the partition
+    held: SavedRanges  # the bytes to write, counted from the start of the partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ def parse_crypttab(text: str) -> tuple[TableLine, ...]:
     return tuple(TableLine(line, _unquote(fields[1]), fields[0], "crypt") for line, fields in _fields(text, 2))
 
 
-def is_about_arrays(word: str) -> bool:
+def concerns_arrays(word: str) -> bool:
     """Return whether a word of the kernel command line names the root file system, the resume device or an array."""
     return word.startswith(("root=", "resume=", "rd.md", "rd.auto", "md=", "raid="))
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from aligntool.formats.reader import clip
+from aligntool.formats.reader import readable_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,4 +16,4 @@ class BytesReader:
         return len(self.content)
 
     def read(self, offset: int, length: int) -> bytes:
-        return self.content[offset : offset + length] if clip(offset, length, self.size) > 0 else b""
+        return self.content[offset : offset + length] if readable_length(offset, length, self.size) > 0 else b""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from aligntool.audit.arrays import REDUNDANT
-from aligntool.audit.drives import tell
+from aligntool.audit.drives import disk_finding
 from aligntool.audit.report import Code, Finding, Severity
 from aligntool.audit.wording import shell_word
 from aligntool.inventory import ArrayFacts, Disk, Inventory, superblocks_on
@@ -69,7 +69,7 @@ class RunningArray:
 
     def places(self) -> tuple[str, ...]:
         """Return the mount points of the array and of the devices stacked on it."""
-        return tuple(dict.fromkeys(place for disk in self.stack() for place in places_on(disk)))
+        return tuple(dict.fromkeys(place for disk in self.stack() for place in mount_points_of(disk)))
 
     def holds_system(self) -> bool:
         """Return whether the root file system or /usr is on the array, so that the initramfs must assemble it."""
@@ -178,7 +178,7 @@ def above(disk: Disk, disks: Sequence[Disk]) -> tuple[Disk, ...]:
     return tuple(device for device in disks if device.name in found)
 
 
-def places_on(disk: Disk) -> tuple[str, ...]:
+def mount_points_of(disk: Disk) -> tuple[str, ...]:
     """Return the mount points of the disk and its partitions."""
     return (*disk.mounted_at, *(place for part in disk.partitions for place in part.mounted_at))
 
@@ -186,7 +186,7 @@ def places_on(disk: Disk) -> tuple[str, ...]:
 def _persist_finding(array: RunningArray, code: Code, severity: Severity, sentence: str, *evidence: str) -> Finding:
     """Return a finding that `raid persist` repairs."""
     path = array.disk.path
-    return tell(array.disk, code, severity, sentence, *evidence, next_=f"sudo aligntool raid persist {path}")
+    return disk_finding(array.disk, code, severity, sentence, *evidence, next_=f"sudo aligntool raid persist {path}")
 
 
 def system_findings(inventory: Inventory) -> Iterator[Finding]:

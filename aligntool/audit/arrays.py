@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from aligntool.audit.drives import note, tell
+from aligntool.audit.drives import disk_finding, disk_note
 from aligntool.audit.report import Code, Finding, Grid, GridKind, Judged, Severity
 from aligntool.audit.wording import as_root
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition
@@ -93,7 +93,7 @@ def array_findings(disk: Disk, members: Members, system: System | None) -> Itera
     yield from _discard_findings(disk, facts, known, system.discards_on_parity if system else None)
     sizes = {member.name: member.disk.limits.logical_block_size for member in known}
     if len(set(sizes.values()) - {None}) > 1:
-        yield tell(
+        yield disk_finding(
             disk, Code.MIXED_SECTORS, Severity.WARNING,
             "its members have logical sectors of different sizes; it counts in the largest, and in others when that "
             "member goes",
@@ -107,11 +107,11 @@ def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
         rebuilt = " and is being rebuilt" if facts.sync_action == "recover" else ""
         text = f"{facts.level} is degraded: {facts.degraded} member(s){there} missing{rebuilt}"
         evidence, detail = f"there: {', '.join(facts.members) or 'none'}", as_root(disk, f"mdadm --detail {disk.path}")
-        yield tell(disk, Code.ARRAY_DEGRADED, Severity.ERROR, text, evidence, next_=detail)
+        yield disk_finding(disk, Code.ARRAY_DEGRADED, Severity.ERROR, text, evidence, next_=detail)
     if what := _BUSY.get(facts.sync_action or ""):
         text = f"{what} ({facts.sync_action}{sync_words(facts)})"
         evidence = "measurements are not valid until it is done; all reads of a mirror go to its first member"
-        yield note(disk, Code.ARRAY_BUSY, text, evidence, next_="cat /proc/mdstat")
+        yield disk_note(disk, Code.ARRAY_BUSY, text, evidence, next_="cat /proc/mdstat")
 
 
 def sync_words(facts: ArrayFacts) -> str:
@@ -135,11 +135,11 @@ def _chunk_findings(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Itera
         member, grid = max(cut, key=lambda pair: pair[1].size)
         below = "is smaller than" if chunk < grid.size else "is not a multiple of"
         its = f"the {grid.kind} of {member.name}, {format_size(grid.size)} ({grid.source}: {grid.by})"
-        yield tell(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, f"{text} {below} {its}", *longer)
+        yield disk_finding(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, f"{text} {below} {its}", *longer)
     elif chunk < LEAST_CHUNK:
         text += f" is smaller than {format_size(LEAST_CHUNK)}, and most requests are cut"
         published = "published: with 4KiB a database on four NVMe drives did 0.79 of the work of one drive"
-        yield tell(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, text, published, *longer)
+        yield disk_finding(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, text, published, *longer)
 
 
 def _longer_chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ def _stripe_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
         cache = facts.stripe_cache
         room = f"room for {(cache or 0) * 4 * KIB // facts.chunk} stripes, in which writes meet"
         evidence = () if cache is None else (f"stripe_cache_size is {cache} pages a member: {room}",)
-        yield note(disk, Code.STRIPE_TOO_LONG, f"a full stripe is {stripe}, {most}", *evidence)
+        yield disk_note(disk, Code.STRIPE_TOO_LONG, f"a full stripe is {stripe}, {most}", *evidence)
 
 
 def _bitmap_findings(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Finding]:
@@ -207,9 +207,9 @@ def _bitmap_finding(
     of the bitmap with EBUSY (md.c, update_array_info).
     """
     if facts.sync_action in (None, "idle"):
-        return tell(disk, code, severity, text, *evidence, next_=grow)
+        return disk_finding(disk, code, severity, text, *evidence, next_=grow)
     later = f"no bitmap can be changed while sync_action is {facts.sync_action}; once it is idle: {grow}"
-    return tell(disk, code, severity, text, *evidence, later, next_="cat /proc/mdstat")
+    return disk_finding(disk, code, severity, text, *evidence, later, next_="cat /proc/mdstat")
 
 
 _WHY_NO_DISCARDS = {
@@ -228,7 +228,7 @@ def _discard_findings(disk: Disk, facts: ArrayFacts, known: list[Member], safely
         return
     if all((member.disk.limits.discard_max or 0) > 0 for member in known) and _all_flash(known):
         text = f"{facts.level} passes no discards on: fstrim does nothing, and its drives fill up"
-        yield note(disk, Code.DISCARDS_OFF, text, _WHY_NO_DISCARDS[safely])
+        yield disk_note(disk, Code.DISCARDS_OFF, text, _WHY_NO_DISCARDS[safely])
 
 
 def _all_flash(known: Sequence[Member]) -> bool:
@@ -286,7 +286,7 @@ def whole_member_findings(disk: Disk) -> Iterator[Finding]:
         remedy = f"no member can be removed from a {layer.raid_level}: copy its data away, and recreate the array"
         evidence = (f"published: {seen}", *([remedy] if not_redundant else []))
         look = "" if not_redundant else as_root(disk, f"wipefs --no-act {disk.path}")
-        yield replace(tell(disk, Code.MEMBER_WITH_GPT, Severity.ERROR, text, *evidence, next_=look), layer="md")
+        yield replace(disk_finding(disk, Code.MEMBER_WITH_GPT, Severity.ERROR, text, *evidence, next_=look), layer="md")
     elif disk.kind is not DiskKind.IMAGE:  # an image may as well be that of a partition
         text = "is a member of an md array as a whole, without a partition table of its own"
-        yield replace(note(disk, Code.WHOLE_DRIVE_MEMBER, text), layer="md")
+        yield replace(disk_note(disk, Code.WHOLE_DRIVE_MEMBER, text), layer="md")

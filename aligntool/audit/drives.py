@@ -12,13 +12,13 @@ from aligntool.inventory import (
     Inventory,
     KnownGeometry,
     LinkHop,
-    LinkMost,
+    LinkMaximum,
     NvmeFacts,
     Port,
     Source,
     Unseen,
     Uplink,
-    most_of,
+    link_maximum,
     port_above,
     runs_below,
 )
@@ -37,32 +37,32 @@ def device_findings(disk: Disk, grids: Sequence[Grid], known: Sequence[KnownGeom
         yield from _lba_format_findings(disk, disk.nvme)
 
 
-def tell(disk: Disk, code: Code, severity: Severity, sentence: str, *evidence: str, next_: str = "") -> Finding:
+def disk_finding(disk: Disk, code: Code, severity: Severity, sentence: str, *evidence: str, next_: str = "") -> Finding:
     """Return a finding on the disk as a whole. `next_` is the next command [default: aligntool explain CODE]."""
     hint = next_ or f"aligntool explain {code}"
     return Finding(code, severity, f"{disk.name}: {sentence}", disk=disk.name, evidence=evidence, next=hint)
 
 
-def note(disk: Disk, code: Code, sentence: str, *evidence: str, next_: str = "") -> Finding:
-    return tell(disk, code, Severity.INFO, sentence, *evidence, next_=next_)
+def disk_note(disk: Disk, code: Code, sentence: str, *evidence: str, next_: str = "") -> Finding:
+    return disk_finding(disk, code, Severity.INFO, sentence, *evidence, next_=next_)
 
 
 def _alignment_offset_findings(disk: Disk, physical: Grid) -> Iterator[Finding]:
     offset = disk.limits.alignment_offset or 0
     if physical.phase and offset % physical.size != physical.phase:
-        yield note(
+        yield disk_note(
             disk, Code.SHIFTED_GRID,
             f"its physical sectors of {format_size(physical.size)} start {format_size(physical.phase)} past byte 0,"
             f" where the data of its members lie; the kernel reports an alignment_offset of {offset}",
         )  # fmt: skip
     elif offset < 0:
         members = ", ".join(disk.slaves) or "unknown"
-        yield tell(disk, Code.STACK_CONFLICT, Severity.WARNING, f"alignment_offset is −1; members: {members}")
+        yield disk_finding(disk, Code.STACK_CONFLICT, Severity.WARNING, f"alignment_offset is −1; members: {members}")
     elif offset > 0:
         wide = max(disk.limits.physical_block_size or 512, disk.limits.minimum_io_size or 0)
         units = "physical sectors" if wide == disk.limits.physical_block_size else "minimum I/O units"
         text = f"its {units} of {format_size(wide)} start {format_size(offset)} past byte 0 (alignment_offset)"
-        yield note(disk, Code.SHIFTED_GRID, text)
+        yield disk_note(disk, Code.SHIFTED_GRID, text)
 
 
 def _physical_sector_findings(disk: Disk, physical: Grid) -> Iterator[Finding]:
@@ -71,14 +71,14 @@ def _physical_sector_findings(disk: Disk, physical: Grid) -> Iterator[Finding]:
     report = f"reports {format_size(reported)}" if reported else "reports nothing"
     size = format_size(physical.size)
     if physical.source is Source.KNOWN and physical.size != reported:
-        yield note(disk, Code.SECTOR_SIZE_HIDDEN, f"{report}, but {physical.by} has {size} sectors")
+        yield disk_note(disk, Code.SECTOR_SIZE_HIDDEN, f"{report}, but {physical.by} has {size} sectors")
     elif physical.source is Source.ASSUMED and (disk.partitions or disk.content or disk.kind is DiskKind.IMAGE):
         text = f"{report}; {size} sectors are assumed: {physical.by}{_logical_sector_clause(disk)}"
-        yield note(disk, Code.SECTOR_SIZE_ASSUMED, text)
+        yield disk_note(disk, Code.SECTOR_SIZE_ASSUMED, text)
     if disk.ata and disk.ata.physical_sector_size and reported and disk.ata.physical_sector_size > reported:
         drive = format_size(disk.ata.physical_sector_size)
         text = f"the drive's IDENTIFY reports physical sectors of {drive}, the kernel {format_size(reported)}"
-        yield note(disk, Code.SECTOR_SIZE_DISPUTED, text)
+        yield disk_note(disk, Code.SECTOR_SIZE_DISPUTED, text)
 
 
 def _logical_sector_clause(disk: Disk) -> str:
@@ -104,7 +104,7 @@ def _ignored_size_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterat
         row = next((row for row in known if limit in row.distrust), None)
         why = doubt or (f"{row.row} reports it without needing it" if row and size else "")
         if why:
-            yield note(disk, code, f"{limit} {size} ({format_size(size)}) is ignored: {why}")
+            yield disk_note(disk, code, f"{limit} {size} ({format_size(size)}) is ignored: {why}")
 
 
 def _table_sector_findings(disk: Disk) -> Iterator[Finding]:
@@ -112,7 +112,7 @@ def _table_sector_findings(disk: Disk) -> Iterator[Finding]:
     if table and table.sector_size != 512:
         text = f"its {table.label} table is written in sectors of {table.sector_size} bytes"
         attach = f"attach it with losetup --sector-size {table.sector_size}"
-        yield note(disk, Code.TABLE_TELLS_SECTOR_SIZE, f"{text}; {attach}")
+        yield disk_note(disk, Code.TABLE_TELLS_SECTOR_SIZE, f"{text}; {attach}")
 
 
 def _large_unit_findings(disk: Disk, grids: Sequence[Grid]) -> Iterator[Finding]:
@@ -122,7 +122,7 @@ def _large_unit_findings(disk: Disk, grids: Sequence[Grid]) -> Iterator[Finding]
         return
     factor = predict(unit.size).write_amplification
     text = f"works in units of {format_size(unit.size)} ({unit.source}: {unit.by}); a 4 KiB write costs"
-    found = note(disk, Code.LARGE_UNIT, f"{text} {float(factor):g} times its size even when aligned")
+    found = disk_note(disk, Code.LARGE_UNIT, f"{text} {float(factor):g} times its size even when aligned")
     yield replace(found, grid=unit, cost=predict(unit.size))
 
 
@@ -131,7 +131,7 @@ def _lba_format_findings(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
     plain = [form for form in nvme.formats if form.metadata_size == 0 and form.data_size >= 512]
     best = min(plain, key=lambda form: (form.relative_performance, -form.data_size), default=None)
     if current and best and best.relative_performance < current.relative_performance:
-        yield note(
+        yield disk_note(
             disk, Code.BETTER_LBA_FORMAT,
             f"uses LBA format {current.index} ({current.data_size} bytes, relative performance"
             f" {current.relative_performance}); format {best.index} ({best.data_size} bytes) is rated"
@@ -150,13 +150,13 @@ _GAP_FINDINGS = {
 _DISK_GAPS = (Gap.DISK, Gap.NO_ANSWER)
 
 
-def gap_of(disk: Disk) -> Unseen | None:
+def worst_gap(disk: Disk) -> Unseen | None:
     """Return the gap that prevents a verdict on the disk, the worst of several, or None if it was judged."""
     found = [unseen for unseen in disk.unseen if unseen.gap in _DISK_GAPS]
     return max(found, key=lambda unseen: _DISK_GAPS.index(unseen.gap), default=None)
 
 
-def unjudged(report: Report) -> tuple[Unseen, ...]:
+def targets_not_judged(report: Report) -> tuple[Unseen, ...]:
     """Return the targets and disks that were not judged; `what` is their name."""
     disks = tuple(
         Unseen(disk.name, f"{unseen.what}: {unseen.why}", unseen.hint, unseen.gap)
@@ -167,18 +167,18 @@ def unjudged(report: Report) -> tuple[Unseen, ...]:
     return report.inventory.unseen + disks
 
 
-def with_doubt(disk: Disk, verdicts: Iterator[Verdict]) -> Iterator[Verdict]:
+def unknown_if_no_answer(disk: Disk, verdicts: Iterator[Verdict]) -> Iterator[Verdict]:
     """Yield the verdicts on a disk, all of them changed to unknown if it did not answer."""
-    gap = gap_of(disk)
+    gap = worst_gap(disk)
     for verdict in verdicts:
         if gap and gap.gap is Gap.NO_ANSWER:
             verdict = replace(verdict, answer=Answer.UNKNOWN, matters=True, why=f"{gap.what}: {gap.why}")
         yield verdict
 
 
-def lacks_verdict(disk: Disk) -> Unseen | None:
+def whole_disk_gap(disk: Disk) -> Unseen | None:
     """Return the gap if the disk needs a verdict of its own, "unknown", beside those on its partitions; else None."""
-    gap = gap_of(disk)
+    gap = worst_gap(disk)
     if gap is None or (disk.partitions and disk.size is not None and gap.what not in ("size", "partitions")):
         return None
     return gap
@@ -191,7 +191,7 @@ def unseen_findings(unseen: tuple[Unseen, ...], disk: Disk | None = None) -> Ite
         verb = "not known" if gap.what in ("size", "partitions") else "not seen"
         text = gap.why if disk and gap.gap is Gap.NO_ANSWER else f"{gap.what} {verb}: {gap.why}"
         if disk:
-            yield tell(disk, code, severity, text, next_=gap.hint)
+            yield disk_finding(disk, code, severity, text, next_=gap.hint)
         else:
             yield Finding(code, severity, text, next=gap.hint)
 
@@ -208,14 +208,14 @@ def drive_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Findi
     if disk.nvme:
         yield from _memory_buffer_findings(disk, disk.nvme)
     if disk.queue_depth == 1 and disk.kind is DiskKind.ATA:
-        yield note(disk, Code.NO_QUEUE, "offers a queue depth of 1: NCQ is off or missing")
+        yield disk_note(disk, Code.NO_QUEUE, "offers a queue depth of 1: NCQ is off or missing")
     for row in known:
         if row.note and row.source is Source.KNOWN:
-            yield note(disk, Code.DRIVE_NOTE, f"{row.row}: {row.note}", next_=f"aligntool drives '{row.row}'")
+            yield disk_note(disk, Code.DRIVE_NOTE, f"{row.row}: {row.note}", next_=f"aligntool drives '{row.row}'")
         if row.defect:
             fixed = f"; firmware {row.fixed_in} corrects it" if row.fixed_in else ""
             text = f"its firmware {disk.firmware} has a known defect: {row.defect}{fixed}"
-            yield tell(disk, Code.FIRMWARE_DEFECT, Severity.WARNING, text, row.citation)
+            yield disk_finding(disk, Code.FIRMWARE_DEFECT, Severity.WARNING, text, row.citation)
     yield from unseen_findings(disk.unseen, disk)
 
 
@@ -242,7 +242,7 @@ def _link_findings(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Finding]:
     if not path:
         return
     drive = path[0]
-    most = most_of(drive, port_above(path))
+    most = link_maximum(drive, port_above(path))
     can = f"{most.speed_gts or 0:g} GT/s x{most.width or 0}"
     if runs_below(drive, most):
         yield _slow_link_finding(disk, drive, most, can)
@@ -250,12 +250,12 @@ def _link_findings(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Finding]:
         (drive.max_speed_gts or 0) > (most.speed_gts or 0) or (drive.max_width or 0) > (most.width or 0)
     ):  # the drive supports more than its link can ever run at
         capable = f"{drive.max_speed_gts or 0:g} GT/s x{drive.max_width or 0}"
-        yield note(disk, Code.SLOW_SLOT, f"it could do {capable}, in its slot only {can}")
+        yield disk_note(disk, Code.SLOW_SLOT, f"it could do {capable}, in its slot only {can}")
     if disk.kind is DiskKind.NVME and any(hop.port is Port.CHIPSET_ROOT for hop in path):
-        yield note(disk, Code.BEHIND_CHIPSET, "is attached to the chipset and shares its link to the processor")
+        yield disk_note(disk, Code.BEHIND_CHIPSET, "is attached to the chipset and shares its link to the processor")
 
 
-def _slow_link_finding(disk: Disk, drive: LinkHop, most: LinkMost, can: str) -> Finding:
+def _slow_link_finding(disk: Disk, drive: LinkHop, most: LinkMaximum, can: str) -> Finding:
     """Return a warning on a slow link, or a note if the port reports nothing: the port may be the limit."""
     rate, most_rate = (
         f", {format_rate(bandwidth)}" if bandwidth else "" for bandwidth in (drive.bandwidth, most.bandwidth)
@@ -263,9 +263,9 @@ def _slow_link_finding(disk: Disk, drive: LinkHop, most: LinkMost, can: str) -> 
     runs = f"its link at {drive.address} runs at {drive.speed_gts or 0:g} GT/s x{drive.width or 0}{rate}"
     if most.both_ends:
         text = f"{runs}, but drive and port can do {can}{most_rate}"
-        return tell(disk, Code.LINK_DEGRADED, Severity.WARNING, text)
+        return disk_finding(disk, Code.LINK_DEGRADED, Severity.WARNING, text)
     text = f"{runs}; the drive can do {can}{most_rate}, what the port above it can do is not reported"
-    return note(disk, Code.LINK_DEGRADED, text)
+    return disk_note(disk, Code.LINK_DEGRADED, text)
 
 
 def _uplink_findings(uplink: Uplink, by_name: dict[str, Disk]) -> Iterator[Finding]:
@@ -297,12 +297,12 @@ def _memory_buffer_findings(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
         least = f", at least {format_about(nvme.hmb_minimum)}" if nvme.hmb_minimum else ""
         given = format_about(granted) if granted else "nothing"
         text = f"requests {format_about(nvme.hmb_preferred)} of host memory (HMB){least}; the host granted {given}"
-        yield note(disk, Code.HMB_SHORT, text)
+        yield disk_note(disk, Code.HMB_SHORT, text)
     if disk.size:
         buffer = nvme.hmb_preferred if granted is None else granted
         word = "would map" if granted is None else "maps"
         covered = min(buffer * MAP_SHARE, disk.size)
-        yield note(
+        yield disk_note(
             disk, Code.HMB_COVERAGE,
             f"DRAM-less; a buffer of {format_about(buffer)} {word} at most {format_about(covered)} of its"
             f" {format_about(disk.size)}; the whole map takes {format_about(disk.size // MAP_SHARE)}",

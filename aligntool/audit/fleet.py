@@ -247,7 +247,7 @@ class Fleet:
         return sorted(several, key=lambda model: (-model.misaligned, -model.drives, model.name))
 
     @property
-    def looks(self) -> list[Row]:
+    def needing_attention(self) -> list[Row]:
         """Return the drives that need attention: failing drives, then those with a known firmware defect, then those
         with a rare firmware for their model.
         """

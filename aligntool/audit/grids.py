@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
-from aligntool.audit.report import Grid, GridKind, Severity, Wishes
+from aligntool.audit.report import AuditOptions, Grid, GridKind, Severity
 from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, NvmeFacts, Source
 from aligntool.units import MIB, TIB, format_size, is_power_of_two
 
@@ -24,7 +24,7 @@ _NOT_A_SINGLE_DRIVE = re.compile(
 )
 
 
-def is_one_drive(disk: Disk) -> bool:
+def is_single_drive(disk: Disk) -> bool:
     """Return whether the disk is a single rotating drive, as far as the host can know.
 
     It is on a port that addresses one drive, it does not have the name of a controller or a hypervisor, and a SCSI
@@ -37,7 +37,7 @@ def is_one_drive(disk: Disk) -> bool:
     return disk.kind is DiskKind.ATA or (disk.drive_port is not None and disk.rotation_rpm != 0)
 
 
-def why_not_one_drive(disk: Disk) -> str:
+def single_drive_doubt(disk: Disk) -> str:
     """Return why the disk may not be a single drive, as text."""
     if disk.kind is DiskKind.SCSI or _NOT_A_SINGLE_DRIVE.search(f"{disk.vendor or ''} {disk.model or ''}"):
         return "it may be a volume of a RAID controller, an array or a hypervisor and not one drive"
@@ -133,7 +133,11 @@ _ASSUMED_BECAUSE = {
 
 
 def grids_of(
-    disk: Disk, known: Sequence[KnownGeometry], wishes: Wishes, sectors: Mapping[str, Sized], shifts: Mapping[str, int]
+    disk: Disk,
+    known: Sequence[KnownGeometry],
+    wishes: AuditOptions,
+    sectors: Mapping[str, Sized],
+    shifts: Mapping[str, int],
 ) -> tuple[Grid, ...]:
     """Return the grids of a disk. `sectors`: the physical sector of every disk, by name.
 
@@ -199,7 +203,7 @@ def _believes_512(disk: Disk, below: Sequence[Sized]) -> bool:
         return bool(below)
     if disk.kind in (DiskKind.MEMORY, DiskKind.DASD):
         return True
-    return is_one_drive(disk) and (disk.size or 0) <= BELIEVED_UP_TO
+    return is_single_drive(disk) and (disk.size or 0) <= BELIEVED_UP_TO
 
 
 def _assumption(disk: Disk) -> str:
@@ -209,9 +213,9 @@ def _assumption(disk: Disk) -> str:
         return "flash is mapped in units of 4 KiB or more, whatever the interface reports"
     if disk.kind in STACKED:
         return "the drives below were not looked at"
-    if is_one_drive(disk):
+    if is_single_drive(disk):
         return "drives over 2 TiB have 4 KiB sectors"
-    return why_not_one_drive(disk)
+    return single_drive_doubt(disk)
 
 
 Wide = tuple[GridKind, Sized, Severity]
@@ -232,7 +236,7 @@ def _minimum_io_grids(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wi
 
 def _hides_drives(disk: Disk) -> bool:
     """Return whether the disk may consist of several drives: sizes beyond the sector are then not a drive's unit."""
-    return disk.kind in _HIDING_KINDS or (disk.kind is DiskKind.SCSI and not is_one_drive(disk))
+    return disk.kind in _HIDING_KINDS or (disk.kind is DiskKind.SCSI and not is_single_drive(disk))
 
 
 def _known_size(known: Sequence[KnownGeometry], field: str) -> Sized | None:
@@ -240,7 +244,7 @@ def _known_size(known: Sequence[KnownGeometry], field: str) -> Sized | None:
     return next(((size, row.source, row.row) for row in known if (size := getattr(row, field))), None)
 
 
-def _page_grids(disk: Disk, known: Sequence[KnownGeometry], wishes: Wishes) -> Iterator[Wide]:
+def _page_grids(disk: Disk, known: Sequence[KnownGeometry], wishes: AuditOptions) -> Iterator[Wide]:
     if wishes.page_size:
         yield GridKind.PAGE, (wishes.page_size, Source.GIVEN, "--page-size"), Severity.WARNING
     elif disk.kind not in STACKED and (sized := _known_size(known, "page_size")):
@@ -256,7 +260,7 @@ def _unit_grids(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
         yield GridKind.UNIT, sized, Severity.WARNING
 
 
-def _measured_grids(disk: Disk, wishes: Wishes) -> Iterator[Wide]:
+def _measured_grids(disk: Disk, wishes: AuditOptions) -> Iterator[Wide]:
     """Yield the measured grids. A boundary of 1 MiB or more matters on cards and sticks, which manage their flash in
     such units; elsewhere it may result from the distribution of data over the flash.
     """

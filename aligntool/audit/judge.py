@@ -6,12 +6,20 @@ from functools import partial
 
 from aligntool.audit.array_boot import array_number_findings, late_start_findings, system_findings
 from aligntool.audit.arrays import array_findings, members_of, whole_member_findings, with_members
-from aligntool.audit.drives import device_findings, drive_findings, gap_of, lacks_verdict, machine_findings, with_doubt
+from aligntool.audit.drives import (
+    device_findings,
+    drive_findings,
+    machine_findings,
+    unknown_if_no_answer,
+    whole_disk_gap,
+    worst_gap,
+)
 from aligntool.audit.grids import Sized, grids_of, physical_sector, shifted_arrays
-from aligntool.audit.layers import CONTAINERS, data_places, layer_findings
+from aligntool.audit.layers import CONTAINERS, data_starts, layer_findings
 from aligntool.audit.report import (
     REQUEST,
     Answer,
+    AuditOptions,
     Check,
     Code,
     Finding,
@@ -21,11 +29,18 @@ from aligntool.audit.report import (
     Report,
     Severity,
     Verdict,
-    Wishes,
     predict,
 )
 from aligntool.audit.tables import array_above, gpt_is_lost, table_findings
-from aligntool.audit.wording import asked_by, layer_name, next_command, next_look, next_realign, spot, where
+from aligntool.audit.wording import (
+    grid_words,
+    layer_name,
+    next_command,
+    next_look,
+    next_realign,
+    offset_words,
+    subject_words,
+)
 from aligntool.formats.parked import parked_numbers
 from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, Layer, Partition, Role, TableLabel
@@ -39,9 +54,9 @@ PARKED = "parked by a move in flight"
 LOST = "both copies of the GPT are damaged, and Linux reads none of its entries"
 
 
-def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> Report:
+def audit(inventory: Inventory, known: Known, wishes: AuditOptions | None = None) -> Report:
     """Return the report on every disk. `known`: the rows of the drive database; a disk may have none."""
-    wishes = wishes or Wishes()
+    wishes = wishes or AuditOptions()
     inventory = with_members(inventory)
     sectors = _settle_sectors(inventory, known)
     shifts = shifted_arrays(inventory, sectors)
@@ -52,7 +67,7 @@ def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> R
         rows = known.get(disk.name, ())
         grids = grids_of(disk, rows, wishes, sectors, shifts)
         above = array_above(disk, by_name)
-        judged_disk = Judged(disk, grids, tuple(with_doubt(disk, _verdicts(disk, grids, above))))
+        judged_disk = Judged(disk, grids, tuple(unknown_if_no_answer(disk, _verdicts(disk, grids, above))))
         judged.append(judged_disk)
         findings += _findings(judged_disk, rows, above)
     findings += machine_findings(inventory)
@@ -98,11 +113,11 @@ def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict
             why = PARKED if partition.number in parked else LOST
             yield Verdict(disk.name, partition.number, partition.extent.start, Answer.UNKNOWN, (), why=why)
             continue
-        excuse = unwritten(partition, image) or begins_inside(partition, grids)
-        doubt = untold(partition) or other_sectors(disk)
+        excuse = start_exemption(partition, image) or aligned_data_exemption(partition, grids)
+        doubt = data_start_doubt(partition) or sector_size_doubt(disk)
         verdict = judge_start(disk, partition.number, partition.extent.start, grids, excuse=excuse, doubt=doubt)
         yield replace(verdict, answer=Answer.UNKNOWN, matters=False, why=above) if above else verdict
-    if gap := lacks_verdict(disk):
+    if gap := whole_disk_gap(disk):
         checks = judge_start(disk, None, 0, grids).checks
         yield Verdict(disk.name, None, 0, Answer.UNKNOWN, checks, why=f"{gap.what}: {gap.why}")
     elif not disk.partitions and (disk.content or disk.mounted_at or disk.content_hint):
@@ -117,7 +132,7 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
     parts: dict[int | None, Partition] = {partition.number: partition for partition in disk.partitions}
     # The data of a whole-disk member are judged like those of a member partition.
     if not above or (not disk.partitions and any(layer.kind == "linux_raid_member" for layer in disk.content)):
-        reported = gap_of(disk)  # has one finding for the disk, not one for each partition
+        reported = worst_gap(disk)  # has one finding for the disk, not one for each partition
         for verdict in judged.verdicts[:MOST_FINDINGS_A_PARTITION_TABLE]:
             if verdict.partition in parked or verdict.why == LOST or (reported and verdict.answer is Answer.UNKNOWN):
                 continue  # AT317 and AT319 cover all of them
@@ -203,7 +218,7 @@ _LDM = "0x42"
 _SMALLEST_VOLUME = MIB  # Windows creates none smaller; an entry of 1985 sectors only reserves the gap
 
 
-def unwritten(partition: Partition, image: Extent | None) -> str:
+def start_exemption(partition: Partition, image: Extent | None) -> str:
     """Return why the start of this partition does not matter, or "" if it does. `image`: see `hybrid_image`."""
     if partition.role is Role.MAP:
         return "the partition table's own entry"
@@ -228,14 +243,14 @@ def holds_data(partition: Partition) -> bool:
     return bool(kinds - {"ldm"})  # the LDM database is expected in a partition of its type
 
 
-def untold(partition: Partition) -> str:
+def data_start_doubt(partition: Partition) -> str:
     """Return why the data of this partition may not begin at the start in its entry, or "" if they do."""
     if partition.type_code == _LDM:
         return "the starts of its volumes are in the LDM database of this Windows dynamic disk; ldmtool shows them"
     return ""
 
 
-def other_sectors(disk: Disk) -> str:
+def sector_size_doubt(disk: Disk) -> str:
     """Return why the computed starts may be wrong, or "" if the sector size of the table is known."""
     if disk.table is None or not disk.table.sector_size_assumed:
         return ""
@@ -305,8 +320,8 @@ def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, se
         Finding, disk=disk.name, partition=verdict.partition, start=verdict.start, sector_size=sector_size
     )
     if verdict.answer is Answer.UNKNOWN:
-        text = f"{where(disk, partition)}: alignment cannot be judged: {verdict.why}"
-        look = next_command(disk, "audit", "--sector-size 4096") if other_sectors(disk) else next_look(disk)
+        text = f"{subject_words(disk, partition)}: alignment cannot be judged: {verdict.why}"
+        look = next_command(disk, "audit", "--sector-size 4096") if sector_size_doubt(disk) else next_look(disk)
         yield finding(Code.UNKNOWN_ALIGNMENT, Severity.WARNING, text, next=look)
         return
     failed = [check for check in verdict.checks if not check.on]
@@ -315,8 +330,8 @@ def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, se
         return
     grid, severity = worst.grid, worst.grid.severity
     finding = partial(finding, grid=grid, off_by=worst.off_by)
-    boundary = f"{format_size(worst.off_by)} past a boundary of {format_size(grid.size)} ({asked_by(grid)})"
-    text = f"{where(disk, partition)} starts at {spot(verdict.start, sector_size)}, {boundary}"
+    boundary = f"{format_size(worst.off_by)} past a boundary of {format_size(grid.size)} ({grid_words(grid)})"
+    text = f"{subject_words(disk, partition)} starts at {offset_words(verdict.start, sector_size)}, {boundary}"
     if not verdict.matters:
         text, explain = f"{text}, which does not matter: {verdict.why}", f"aligntool explain {Code.NOT_JUDGED}"
         if severity is not Severity.INFO:
@@ -344,7 +359,7 @@ def end_finding(disk: Disk, partition: Partition, physical: Grid, sector_size: i
         return None
     return Finding(
         Code.END_UNALIGNED, Severity.INFO,
-        f"{where(disk, partition)} ends {format_size(past)} past a boundary of {format_size(physical.size)}",
+        f"{subject_words(disk, partition)} ends {format_size(past)} past a boundary of {format_size(physical.size)}",
         disk=disk.name, partition=partition.number, start=partition.extent.start, sector_size=sector_size,
         grid=physical, off_by=past, next=f"aligntool explain {Code.END_UNALIGNED}",
     )  # fmt: skip
@@ -366,13 +381,13 @@ def _evidence(partition: Partition | None, verdict: Verdict, worst: Check) -> It
 _FILE_SYSTEMS = frozenset({"vfat", "exfat"})
 
 
-def begins_inside(partition: Partition, grids: Sequence[Grid]) -> str:
+def aligned_data_exemption(partition: Partition, grids: Sequence[Grid]) -> str:
     """Return why a start off the grids does not matter: all data inside begin on them. Return "" if they do not.
 
     The superblock and the bitmap of an array are written as often as its data, so they must be on physical sectors.
     """
     required = [grid for grid in grids if grid.severity is not Severity.INFO]
-    places = data_places(partition)
+    places = data_starts(partition)
     missed = [grid for grid in required if grid.off_by(partition.extent.start)]
     if not places or not missed or any(grid.off_by(place) for grid in required for place in places):
         return ""

@@ -7,17 +7,17 @@ from aligntool.audit.grids import STACKED, believed_minimum_io
 from aligntool.audit.report import Answer, Code, Finding, Grid, GridKind, Judged, Severity, Verdict, predict
 from aligntool.audit.wording import (
     as_root,
-    asked_by,
+    grid_words,
     layer_name,
     next_command,
     next_look,
     next_realign,
+    offset_words,
     shell_word,
-    spot,
-    where,
+    subject_words,
 )
 from aligntool.formats.part_types import EFI_SYSTEM
-from aligntool.inventory import LIVE_TOGETHER, Disk, Layer, Partition, missing_bytes
+from aligntool.inventory import COEXISTING_KINDS, Disk, Layer, Partition, missing_bytes
 from aligntool.units import format_size
 from aligntool.values import dataclass
 
@@ -73,7 +73,7 @@ _COMPARED = frozenset(
 CONTAINERS = frozenset({"crypto_LUKS", "LVM2_member", "linux_raid_member"})
 
 
-def data_places(partition: Partition) -> tuple[int, ...]:
+def data_starts(partition: Partition) -> tuple[int, ...]:
     """Return the offsets on the disk where data begin in the uppermost readable container of a partition: RAID,
     encryption or volume manager. Return () if there is none, or if its superblock is inconsistent or ambiguous.
     """
@@ -114,14 +114,15 @@ class _Walk:
     sector_size: int
 
     def finding(self, code: Code, severity: Severity, text: str, name: str | None, start: int | None) -> Finding:
+        sentence = f"{subject_words(self.disk, self.partition)}: {text}"
         return Finding(
-            code, severity, f"{where(self.disk, self.partition)}: {text}", disk=self.disk.name, partition=self.number,
-            layer=name, start=start, sector_size=self.sector_size, next=f"aligntool explain {code}",
+            code, severity, sentence, disk=self.disk.name, partition=self.number, layer=name, start=start,
+            sector_size=self.sector_size, next=f"aligntool explain {code}",
         )  # fmt: skip
 
     def contents(self, layers: Sequence[Layer]) -> Iterator[Finding]:
         part = self.partition
-        if len(layers) > 1 and not all(layer.kind in LIVE_TOGETHER for layer in layers):
+        if len(layers) > 1 and not all(layer.kind in COEXISTING_KINDS for layer in layers):
             text = f"{', '.join(map(layer_name, layers))} are all recognised here"
             found = self.finding(Code.AMBIGUOUS_CONTENT, Severity.WARNING, text, None, None)
             node = f"/dev/{part.node}" if part and part.node else self.disk.path
@@ -186,10 +187,10 @@ class _Walk:
 
     def _off(self, code: Code, severity: Severity, name: str, what: str, start: int, grid: Grid) -> Finding:
         past = grid.off_by(start)
-        boundary = f"{format_size(past)} past a boundary of {format_size(grid.size)} ({asked_by(grid)})"
-        text = f"{what} of {name} is at {spot(start, self.sector_size)} of the disk, {boundary}"
+        boundary = f"{format_size(past)} past a boundary of {format_size(grid.size)} ({grid_words(grid)})"
+        text = f"{what} of {name} is at {offset_words(start, self.sector_size)} of the disk, {boundary}"
         found = self.finding(code, severity, text, name, start)
-        moves = self.partition is not None and start in data_places(self.partition)
+        moves = self.partition is not None and start in data_starts(self.partition)
         next_ = next_realign(self.disk) if moves else next_look(self.disk)
         return replace(found, grid=grid, off_by=past, cost=predict(grid.size), next=next_)
 

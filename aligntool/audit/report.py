@@ -261,7 +261,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
+class Repair:
     """Whether one misaligned partition can be realigned, why, and the command that does it."""
 
     partition: int
@@ -354,7 +354,7 @@ def read_measured(text: str, name: str, again: str = "") -> MeasuredDisk:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class AuditOptions:
     """Options of an audit. Sizes in bytes. `page_size` None: from the drive and the database. `grain`: the boundary
     that partitions should start on.
     """

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from aligntool.audit.drives import tell
+from aligntool.audit.drives import disk_finding
 from aligntool.audit.report import Code, Finding, Severity
 from aligntool.audit.wording import as_root, next_command, next_resume, shell_word
-from aligntool.formats.parked import parked_numbers, seems_in_flight
+from aligntool.formats.parked import is_marked_in_flight, parked_numbers
 from aligntool.inventory import Disk, DiskKind, Fault, Role, TableFault, TableLabel
 from aligntool.units import Extent, format_size
 
@@ -52,7 +52,7 @@ def table_findings(disk: Disk, above: str) -> Iterator[Finding]:
     """Yield the findings on a table. `above`: why it belongs to an array; its faults are then not reported."""
     if above:
         if disk.partitions or disk.table:
-            yield tell(disk, Code.FIRMWARE_RAID_MEMBER, Severity.INFO, above)
+            yield disk_finding(disk, Code.FIRMWARE_RAID_MEMBER, Severity.INFO, above)
         return
     yield from _in_flight_findings(disk)
     faults, lost = disk.table.faults if disk.table else (), gpt_is_lost(disk)
@@ -76,7 +76,7 @@ def _in_flight_findings(disk: Disk) -> Iterator[Finding]:
     undo = f"{resume.replace('aligntool resume', 'aligntool rollback')} undoes it"
     status = f"{next_command(disk, 'status')} prints how far the move came; {undo}"
     text = f"a move of partitions is in flight: {entries} parked; do not mount, repair or partition it"
-    found = tell(disk, Code.IN_FLIGHT, Severity.ERROR, text, journal, status, next_=resume)
+    found = disk_finding(disk, Code.IN_FLIGHT, Severity.ERROR, text, journal, status, next_=resume)
     yield replace(found, sector_size=disk.sector_size, start=flight.journal_at)
 
 
@@ -95,7 +95,7 @@ def _gpt_lost_finding(disk: Disk) -> Finding:
     shown = ", and what is listed here is what could still be read" if listed else ""
     text = f"both copies of the GPT are damaged: Linux reads none of its entries{shown}"
     details, next_ = (fault.detail for fault in damaged), _next_step(disk, Code.GPT_LOST)
-    found = tell(disk, Code.GPT_LOST, Severity.ERROR, text, *details, next_=next_)
+    found = disk_finding(disk, Code.GPT_LOST, Severity.ERROR, text, *details, next_=next_)
     return replace(found, start=damaged[0].at, sector_size=disk.sector_size)
 
 
@@ -109,7 +109,7 @@ def _fault_finding(disk: Disk, fault: TableFault) -> Finding:
         severity = Severity.INFO
     copies = (f"{copy.name} GPT at byte {copy.at}: {copy.state}" for copy in (disk.table.copies if disk.table else ()))
     return replace(
-        tell(disk, code, severity, fault.detail, *copies, next_=_next_step(disk, code)),
+        disk_finding(disk, code, severity, fault.detail, *copies, next_=_next_step(disk, code)),
         partition=fault.partitions[0] if len(fault.partitions) == 1 else None,
         start=fault.at,
         sector_size=disk.table.sector_size if disk.table else None,
@@ -118,7 +118,7 @@ def _fault_finding(disk: Disk, fault: TableFault) -> Finding:
 
 def _next_step(disk: Disk, code: Code) -> str:
     path = shell_word(disk.path)
-    if seems_in_flight(disk):
+    if is_marked_in_flight(disk):
         return next_resume(disk)
     if code in (Code.GPT_PRIMARY_DAMAGED, Code.GPT_BACKUP_DAMAGED, Code.GPT_BACKUP_MISPLACED, Code.GPT_COPIES_DIFFER):
         backup = f"sgdisk --backup=gpt-{disk.name.rpartition('/')[2]}.bin {path}"
@@ -162,7 +162,7 @@ def _kernel_findings(disk: Disk) -> Iterator[Finding]:
     differences += [f"partition {number} is in the kernel and not in the table" for number in extra]
     if differences:
         text, probe = "the kernel's partitions are not those of the table", f"sudo partprobe {shell_word(disk.path)}"
-        yield tell(disk, Code.KERNEL_DISAGREES, Severity.WARNING, text, *differences, next_=probe)
+        yield disk_finding(disk, Code.KERNEL_DISAGREES, Severity.WARNING, text, *differences, next_=probe)
 
 
 def _length_at(extent: Extent) -> str:

@@ -6,24 +6,24 @@ from contextlib import contextmanager
 
 from aligntool.audit.report import Grid
 from aligntool.errors import Refusal, Refused, Stopped
-from aligntool.formats.parked import seems_in_flight
+from aligntool.formats.parked import is_marked_in_flight
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, Source, TableLabel
 from aligntool.units import format_about, format_size
 
 
-def where(disk: Disk, partition: Partition | None) -> str:
+def subject_words(disk: Disk, partition: Partition | None) -> str:
     """Return "partition 2 of sda", or the disk's name if it is used whole."""
     return disk.name if partition is None else f"partition {partition.number} of {disk.name}"
 
 
-def spot(offset: int, sector_size: int) -> str:
+def offset_words(offset: int, sector_size: int) -> str:
     """Return an offset in bytes and in the user's sectors: "sector 63 (32256B)"."""
     if offset % sector_size:
         return f"byte {offset}"
     return f"sector {offset // sector_size} ({format_size(offset)})"
 
 
-def asked_by(grid: Grid) -> str:
+def grid_words(grid: Grid) -> str:
     """Return kind and source of a grid: "NAND page, known: Samsung SSD 830"; of an assumption without the reason."""
     return f"{grid.kind}, {grid.source}" + ("" if grid.source is Source.ASSUMED else f": {grid.by}")
 
@@ -63,7 +63,7 @@ def next_realign(disk: Disk) -> str:
     """Return the command that plans the moves of a disk's partitions; the command that resumes a move in flight; or an
     audit if the table cannot be changed.
     """
-    if seems_in_flight(disk):
+    if is_marked_in_flight(disk):
         return next_resume(disk)
     if disk.table is None or disk.table.label not in (TableLabel.GPT, TableLabel.DOS):
         return next_look(disk)
@@ -89,7 +89,9 @@ def as_root(disk: Disk, words: str) -> str:
 _LSBLK = "lsblk -d lists the other drives"
 
 
-def uses(name: str, node: str, places: Iterable[str], holders: Iterable[str], root: str = _LSBLK) -> Iterator[Refusal]:
+def use_refusals(
+    name: str, node: str, places: Iterable[str], holders: Iterable[str], root: str = _LSBLK
+) -> Iterator[Refusal]:
     """Yield why a device must not be overwritten now: each mount point with the command that unmounts it, and each
     device on top. `root`: the hint if the system runs from it.
     """
@@ -104,22 +106,24 @@ def uses(name: str, node: str, places: Iterable[str], holders: Iterable[str], ro
         yield Refusal("held", name, f"{name} is a part of {holder}, which is running", f"aligntool audit {holder}")
 
 
-def unfit(disk: Disk, part: Partition | None, name: str) -> Iterator[Refusal]:
+def device_refusals(disk: Disk, part: Partition | None, name: str) -> Iterator[Refusal]:
     """Yield why a disk or partition cannot be used, whatever its content. `name`: of the disk or partition."""
     if disk.read_only:
         yield Refusal("read-only", disk.name, f"{disk.name} is read-only")
     if disk.failing:
-        yield Refusal("failing", disk.name, f"{disk.name} reports that it is failing: {disk.failing}", replacing(disk))
+        yield Refusal(
+            "failing", disk.name, f"{disk.name} reports that it is failing: {disk.failing}", replacement_hint(disk)
+        )
     if part is not None and part.role in (Role.EXTENDED, Role.MAP, Role.NESTED):
         text = f"{name} is not a partition of its own but {part.role.value}"
         yield Refusal("not-a-partition", name, text)
 
 
-def replacing(disk: Disk) -> str:
+def replacement_hint(disk: Disk) -> str:
     return f"smartctl -a {shell_word(disk.path)}; replace it first"
 
 
-def holdings(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
+def contents_of_disk(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
     """Return the contents of the disk as phrases: "partition 2, ext4 "root", 20GiB"."""
     named = ((part, ", ".join(contents(part)) or part.type_name or "no known content") for part in disk.partitions)
     found = [f"partition {part.number}, {name}, {format_about(part.extent.length)}" for part, name in named]
@@ -145,18 +149,18 @@ def is_node(path: str) -> bool:
     return path.startswith("/dev/") and not path.startswith("/dev/shm/")
 
 
-def sudo(path: str) -> str:
+def sudo_prefix(path: str) -> str:
     """Return "sudo " for a command on a device, "" for an image file."""
     return "sudo " if is_node(path) else ""
 
 
 def command(name: str, disk: str, *words: str) -> str:
     """Return an aligntool command on the disk or image file with this path, with sudo for a device."""
-    return " ".join((f"{sudo(disk)}aligntool {name} {shell_word(disk)}", *words))
+    return " ".join((f"{sudo_prefix(disk)}aligntool {name} {shell_word(disk)}", *words))
 
 
 @contextmanager
-def naming(disk: str) -> Iterator[None]:
+def hints_for_disk(disk: str) -> Iterator[None]:
     """Replace DISK in the hints of Refused and Stopped by the name that the user typed. Code below does not know it."""
     try:
         yield

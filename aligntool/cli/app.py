@@ -94,7 +94,7 @@ GROUPS = {
     "recipes": ("List, show and check goals for usual cases.", "aligntool recipes list"),
 }
 # The command of a group that runs if the first word is not one of its commands.
-MEANT = {"bench": "run", "trace": "read"}
+DEFAULT_COMMANDS = {"bench": "run", "trace": "read"}
 
 
 # Modules that commands import but seldom need: each is executed when a name in it is first used.
@@ -230,7 +230,7 @@ class Group(TyperGroup):
             name=name, help=f"{translated(text)}\n\n{translated(f'Example: {example}')}", no_args_is_help=True
         )
         self.commands.update(_late_commands(f"{name} "))
-        self._default = MEANT.get(name)
+        self._default = DEFAULT_COMMANDS.get(name)
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override] # click's Context
         if self._default and args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
@@ -355,11 +355,11 @@ app.callback()(spread_options(_options))
 
 
 # Texts of typer and click themselves. Only some of their versions use gettext, which cannot read a single file.
-DRAWN = (
+TYPER_TEXTS = (
     "ARGUMENTS_PANEL_TITLE", "OPTIONS_PANEL_TITLE", "COMMANDS_PANEL_TITLE", "ERRORS_PANEL_TITLE", "DEFAULT_STRING",
     "REQUIRED_LONG_STRING", "ABORTED_TEXT", "RICH_HELP",
 )  # fmt: skip
-USAGE = ("Usage:", "[OPTIONS]", "COMMAND [ARGS]...")
+USAGE_WORDS = ("Usage:", "[OPTIONS]", "COMMAND [ARGS]...")
 
 
 def translate_typer() -> None:
@@ -372,11 +372,11 @@ def translate_typer() -> None:
     def message(text: str) -> str:
         wrap_by_cells()
         drawing = import_module("typer.rich_utils")
-        vars(drawing).update({name: translated(getattr(drawing, name)) for name in DRAWN})
+        vars(drawing).update({name: translated(getattr(drawing, name)) for name in TYPER_TEXTS})
         return translated(text)
 
     def usage(text: str) -> str:
-        for word in USAGE:
+        for word in USAGE_WORDS:
             text = text.replace(word, message(word))
         return text
 
@@ -436,7 +436,7 @@ def _print_error(reason: str, hint: str) -> None:
 # Standard output whose errors are refusals: a full disk, a closed pipe.
 
 
-class Output(io.TextIOWrapper):
+class StandardOutput(io.TextIOWrapper):
     """Reports what cannot be written, then drops it; Python would try again at exit."""
 
     def write(self, text: str) -> int:
@@ -472,4 +472,4 @@ def prepare_streams() -> None:
         raise Refused("standard output is closed")
     if isinstance(sys.stdout, io.TextIOWrapper):
         coding, by_line = sys.stdout.encoding, sys.stdout.line_buffering
-        sys.stdout = Output(sys.stdout.detach(), coding, "backslashreplace", line_buffering=by_line)
+        sys.stdout = StandardOutput(sys.stdout.detach(), coding, "backslashreplace", line_buffering=by_line)

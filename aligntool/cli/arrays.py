@@ -13,35 +13,42 @@ from aligntool.audit.arrays import sync_words
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged, Report
 from aligntool.audit.wording import shell_word
-from aligntool.change import Moment, Plan, RaidGoal
+from aligntool.change import ChangeState, Plan, RaidGoal
 from aligntool.cli.options import command, remark, say, terminal_width
-from aligntool.cli.run_change import Applying, end_change, follow, locked_apart, ways_on, write_end
+from aligntool.cli.run_change import (
+    ChangeInProgress,
+    apply_and_report,
+    end_change,
+    locked_apart,
+    recovery_commands,
+    write_end,
+)
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk
-from aligntool.linux.commands import asked_health
+from aligntool.linux.commands import with_health
 from aligntool.linux.content import sample
 from aligntool.linux.devices import read_array
 from aligntool.linux.files import volatile_kind
 from aligntool.linux.look import look
-from aligntool.linux.process import in_time
+from aligntool.linux.process import run_while_moving
 from aligntool.linux.sysfs import Tree
-from aligntool.linux.users import in_use
+from aligntool.linux.users import unlisted_users
 from aligntool.raid import make
 from aligntool.raid.ceilings import known_rates
-from aligntool.raid.make import Record, find_records, plan_here
+from aligntool.raid.make import Record, find_records, with_current_names
 from aligntool.raid.members import Known
 from aligntool.raid.planning import Needs, data_begins
 from aligntool.raid.running import ArrayView, arrays_of, find_array
-from aligntool.raid.steps_drives import lock_members, look_around
+from aligntool.raid.steps_drives import lock_members, read_all_disks
 from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.raid.steps_system import Paths
 from aligntool.realign.move import Status
 from aligntool.realign.planning import on_captured_machine
 from aligntool.realign.request import refuse_in_flight
-from aligntool.recipes.drives import known_of
-from aligntool.render.lines import Line, redraws
+from aligntool.recipes.drives import known_geometries
+from aligntool.render.lines import Line, can_redraw
 from aligntool.render.plan import array_lines, raid_plan_lines
-from aligntool.render.progress import bench_bar, bench_lines, resync_progress
+from aligntool.render.progress import bench_progress_bar, bench_progress_lines, resync_progress
 from aligntool.steps import DriveStep, FileStep, MakeArray, MakeMember, Step
 from aligntool.units import Extent
 
@@ -72,7 +79,7 @@ def array_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
 
 def locked_array(
     plan: Plan, plan_again: Callable[[], Plan], key: Key = NO_KEY, check: Callable[[], None] = lambda: None
-) -> AbstractContextManager[Applying]:
+) -> AbstractContextManager[ChangeInProgress]:
     """Lock the drives, plan again, refuse what cannot be done, and begin a record, in a child process.
 
     Also for plans that only edit files, or change layers: `key` opens the layers, and `check` raises Refused if their
@@ -82,9 +89,9 @@ def locked_array(
     """
 
     @contextmanager
-    def locked(on_note: Callable[[str], object]) -> Iterator[Applying]:
+    def locked(on_note: Callable[[str], object]) -> Iterator[ChangeInProgress]:
         paths = Paths()
-        with make.one_at_a_time(paths.state):
+        with make.lock_state(paths.state):
             _refuse_unfinished(plan, paths)
             with lock_members(plan.steps) as members:
                 refuse_changed(plan, plan_again())
@@ -95,43 +102,51 @@ def locked_array(
                     on_note(f"{paths.state} is a {kind}: a power cut would lose the record, and {again}")
                 record = make.begin(plan, paths)
                 try:
-                    yield Applying(make.go_forward(record, plan, paths, members, key), ways_on(plan.disk.path))
+                    yield ChangeInProgress(
+                        make.apply_record(record, plan, paths, members, key), recovery_commands(plan.disk.path)
+                    )
                 except (Refused, KeyboardInterrupt):
-                    make.forget(record)  # nothing was written yet
+                    make.remove_record(record)  # nothing was written yet
                     raise
 
     return locked_apart(locked, plan, plan.disk.path)
 
 
-def go_on(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan:
+def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan:
     """Finish or roll back an unfinished array. Return its plan with current names. Raises Refused and Stopped."""
-    plan = in_time(lambda: _current_plan(record))
+    plan = run_while_moving(lambda: _current_plan(record))
 
     @contextmanager
-    def locked(on_note: Callable[[str], object]) -> Iterator[Applying]:
+    def locked(on_note: Callable[[str], object]) -> Iterator[ChangeInProgress]:
         paths = Paths()
-        with make.one_at_a_time(paths.state):
+        with make.lock_state(paths.state):
             current = make.read_record(record.file)  # again, under the lock
             if _current_plan(current) != plan:
-                raise Refused("a drive got another name meanwhile", hint=ways_on(plan.disk.path), code="plan-stale")
-            events = make.go_back(current, plan, paths) if back else make.go_forward(current, plan, paths, key=key)
-            yield Applying(events, ways_on(plan.disk.path), way=Moment.UNDOING if back else Moment.RESUMED)
+                raise Refused(
+                    "a drive got another name meanwhile", hint=recovery_commands(plan.disk.path), code="plan-stale"
+                )
+            events = (
+                make.undo_record(current, plan, paths) if back else make.apply_record(current, plan, paths, key=key)
+            )
+            yield ChangeInProgress(
+                events, recovery_commands(plan.disk.path), way=ChangeState.UNDOING if back else ChangeState.RESUMED
+            )
 
     with locked_apart(locked, plan, plan.disk.path) as applying:
-        follow(plan, applying, json_=json_, in_flight=True)
+        apply_and_report(plan, applying, json_=json_, in_flight=True)
     return plan
 
 
 def _current_plan(record: Record) -> Plan:
     """Return the plan with the current names of its drives. Raises Refused."""
     try:
-        return plan_here(record.plan, look_around())
+        return with_current_names(record.plan, read_all_disks())
     except Refused as refusal:
         refusal.hint += f"\n{_abandon_hint(record)}"
         raise
 
 
-def tell_array(plan: Plan, *, json_: bool) -> None:
+def report_array(plan: Plan, *, json_: bool) -> None:
     """Look at the array again and report it. Raises Stopped if it cannot be looked at."""
     making = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
     device = making.device if making else plan.disk.path if plan.purpose == "reformat" else ""
@@ -182,7 +197,7 @@ def _refuse_unfinished(plan: Plan, paths: Paths) -> None:
         if drives & set(map(_drive_key, drives_of(record.plan))) or record.plan.disk.path == plan.disk.path:
             path = record.plan.disk.path
             text = f"{path} is unfinished, and has the same drives or the same name"
-            raise Refused(text, hint=ways_on(path), code="in-flight", subject=path)
+            raise Refused(text, hint=recovery_commands(path), code="in-flight", subject=path)
 
 
 def _drive_key(step: DriveStep) -> tuple[str | None, ...]:
@@ -226,16 +241,18 @@ def look_at_members(drives: list[str]) -> tuple[list[Judged], tuple[int | None, 
         # A disk that cannot be read is refused by the plan, because its content is unknown.
         if os.access(judged.disk.path, os.R_OK):
             refuse_in_flight(judged.disk.path)
-    disks = [replace(asked_health(judged.disk), taken=taken(judged.disk, number)) for judged, number in named]
+    disks = [
+        replace(with_health(judged.disk), taken=users_beside_mounts(judged.disk, number)) for judged, number in named
+    ]
     members = [replace(judged, disk=disk) for (judged, _), disk in zip(named, disks, strict=True)]
     return members, tuple(number for _, number in named), report, known
 
 
-def taken(disk: Disk, number: int | None = None) -> tuple[tuple[str, str], ...]:
+def users_beside_mounts(disk: Disk, number: int | None = None) -> tuple[tuple[str, str], ...]:
     """Return who uses a disk or partition without a mount or a holder, and how to end each use."""
     node = next((part.node for part in disk.partitions if part.number == number and part.node), disk.name)
     with suppress(OSError):
-        return tuple((user.what, user.end) for user in in_use(f"/dev/{node}"))
+        return tuple((user.what, user.end) for user in unlisted_users(f"/dev/{node}"))
     return ()
 
 
@@ -273,7 +290,7 @@ def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = Fals
     inventory = look(targets, sysroot=sysroot, arrays=arrays)
     if targets:
         refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
-    known = known_of(inventory)
+    known = known_geometries(inventory)
     report = audit(inventory, known)
     return on_captured_machine(report, {})[0] if inventory.captured else report, known
 
@@ -297,7 +314,7 @@ def _find(report: Report, target: str) -> tuple[Judged, int | None]:
 # of the two stopped.
 
 
-def record_of(target: str | None) -> Record | None:
+def find_record(target: str | None) -> Record | None:
     """Return the unfinished array of a device, a name or a UUID; without a target, the only unfinished array.
 
     Raises Refused if several could be meant, or a record cannot be read.
@@ -325,7 +342,7 @@ def _is_named(plan: Plan, target: str) -> bool:
 
 def _current_drives(plan: Plan) -> set[str]:
     with suppress(Refused):  # a drive is missing: only the names in the plan are left
-        plan = plan_here(plan, look_around())
+        plan = with_current_names(plan, read_all_disks())
     return {name for step in drives_of(plan) for name in (step.disk.path, step.device)}
 
 
@@ -345,7 +362,7 @@ def array_status(record: Record) -> Status:
     return Status("unfinished", tuple(sentences), plan, record.position, forward=record.forward)
 
 
-def unfinished(record: Record | None) -> Record:
+def require_unfinished(record: Record | None) -> Record:
     """Return the record. Raises Refused if there is none."""
     if record is None:
         raise Refused("no array is unfinished here", hint="sudo aligntool audit names the disks in flight")
@@ -354,9 +371,9 @@ def unfinished(record: Record | None) -> Record:
 
 def recover_array(record: Record, *, json_: bool, back: bool) -> None:
     """Finish or roll back an unfinished array, and report it. Raises Stopped if it stops again."""
-    go_on(record, back=back, json_=json_)
+    continue_array(record, back=back, json_=json_)
     if not back:
-        tell_array(record.plan, json_=json_)
+        report_array(record.plan, json_=json_)
     elif json_:
         write_end("old", changed=True)
     else:
@@ -370,7 +387,7 @@ def recover_array(record: Record, *, json_: bool, back: bool) -> None:
 _PAUSE_S = 1.0
 
 
-def tell_resync(device: str) -> None:
+def report_resync(device: str) -> None:
     """Report a running resynchronisation and its progress."""
     if facts := _running_resync(device):
         text = f"The members are synchronised in the background ({facts.sync_action}{sync_words(facts)})"
@@ -380,9 +397,9 @@ def tell_resync(device: str) -> None:
 
 def wait_for_resync(device: str) -> None:
     """Wait for the end of the resynchronisation. Ctrl-C ends the wait, not the resynchronisation."""
-    on_terminal = redraws(sys.stderr, os.environ)
+    on_terminal = can_redraw(sys.stderr, os.environ)
     try:
-        with bench_bar(sys.stderr) if on_terminal else bench_lines(sys.stderr, tenths=True) as show:
+        with bench_progress_bar(sys.stderr) if on_terminal else bench_progress_lines(sys.stderr, tenths=True) as show:
             while facts := _running_resync(device):
                 show(*resync_progress(facts.sync_done, facts.sync_total, facts.sync_rate))
                 time.sleep(_PAUSE_S)

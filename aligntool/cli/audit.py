@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from aligntool.audit.drives import unjudged
+from aligntool.audit.drives import targets_not_judged
 from aligntool.audit.judge import audit as judge
-from aligntool.audit.report import MeasuredDisk, Report, Severity, Wishes, read_measured
+from aligntool.audit.report import AuditOptions, MeasuredDisk, Report, Severity, read_measured
 from aligntool.audit.wording import shell_word
 from aligntool.cli import options
 from aligntool.cli.options import command, say, terminal_width
@@ -25,8 +25,8 @@ from aligntool.linux.files import refuse_existing
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import Given
-from aligntool.realign.mends import with_mends
-from aligntool.recipes.drives import known_of
+from aligntool.realign.repairs import with_repairs
+from aligntool.recipes.drives import known_geometries
 from aligntool.render import disk_map, prometheus
 from aligntool.render.audit import audit_lines
 from aligntool.render.json import audit_json
@@ -82,7 +82,7 @@ class FailOn(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptReport(options.Kept):
+class ReportFile(options.ResultFile):
     """Where the report is written."""
 
     output: Annotated[
@@ -112,9 +112,9 @@ def audit(
     physical_sector_size: options.PhysicalOption = None,
     page_size: options.PageOption = None,
     measured: options.MeasuredOption = None,
-    grain: options.WishedGrainOption = None,
+    grain: options.AuditGrainOption = None,
     serials: Annotated[bool, "--serials", "Add serial numbers to the metrics of --format prometheus."] = False,
-    kept: KeptReport,
+    kept: ReportFile,
 ) -> None:
     """Judge every partition: on the grid, off the grid, or unknown.
 
@@ -139,11 +139,11 @@ def audit(
         inventory = replace(_with_host(inventory) if host else inventory, unseen=(*inventory.unseen, *missing))
         if named and not inventory.disks and output_format is Format.TEXT:
             refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
-        request = Wishes(page_size=page_size, grain=grain or MIB, measured=measured_on(measured or (), inventory))
-        reports.append(judge(inventory, known_of(inventory), request))
+        request = AuditOptions(page_size=page_size, grain=grain or MIB, measured=measured_on(measured or (), inventory))
+        reports.append(judge(inventory, known_geometries(inventory), request))
     match output_format:
         case Format.JSON:
-            _write(chain.from_iterable(audit_json(*with_mends(report)) for report in reports), kept)
+            _write(chain.from_iterable(audit_json(*with_repairs(report)) for report in reports), kept)
         case Format.PROMETHEUS:
             run = prometheus.Run(time.time(), time.monotonic() - began_s)
             _write(prometheus.audit_prometheus(reports[0], run, serials=serials), kept)
@@ -158,7 +158,7 @@ def _readable(targets: tuple[str, ...], silence_s: float) -> tuple[tuple[str, ..
     """Make virtual disks readable. Return the targets that can be read, and why the others cannot. Raises Refused if
     none can.
     """
-    refusals = options.show_inside(*targets, silence_s=silence_s)
+    refusals = options.attach_virtual(*targets, silence_s=silence_s)
     readable = tuple(target for target in targets if target not in {refusal.subject for refusal in refusals})
     if not readable:
         refuse(refusals)
@@ -170,7 +170,7 @@ def _titled(roots: Sequence[str | None], texts: Iterable[Iterable[Line]]) -> Ite
         yield from (((f"{root}:", Style.TITLE),), EMPTY, *lines, EMPTY)
 
 
-def _write(pieces: Iterable[str], kept: KeptReport) -> None:
+def _write(pieces: Iterable[str], kept: ReportFile) -> None:
     if kept.file is None:
         sys.stdout.writelines(pieces)
         sys.stdout.flush()
@@ -186,7 +186,7 @@ def _with_host(inventory: Inventory) -> Inventory:
 
 def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterable[Line]:
     width = terminal_width()
-    report, mends = with_mends(report)
+    report, mends = with_repairs(report)
     maps = disk_map.map_lines(report, width=width) if map_ else ()
     return audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=mends, maps=maps)
 
@@ -195,7 +195,7 @@ def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCo
     """Return the exit code; an unjudged disk outweighs any finding. Of disks that were not named, one that did not
     respond counts; one that could not be opened counts if --fail-on shows that the caller relies on the exit code.
     """
-    missing = unjudged(report)
+    missing = targets_not_judged(report)
     if named:
         for unseen in missing:
             say(f"{unseen.what}: {unseen.why}" + (f"  → {unseen.hint}" if unseen.hint else ""))

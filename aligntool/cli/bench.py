@@ -12,7 +12,7 @@ import typer
 
 from aligntool import __version__
 from aligntool.audit.judge import audit
-from aligntool.audit.report import Severity, Wishes
+from aligntool.audit.report import AuditOptions, Severity
 from aligntool.cli import options, probe
 from aligntool.cli.options import Grid, Size, print_lines, read_text, remark, seconds, terminal_width, whole
 from aligntool.cli.pager import page_lines
@@ -25,9 +25,9 @@ from aligntool.measure import alignment, targets
 from aligntool.measure import run as fio_runs
 from aligntool.measure.fio import ENGINE, fill_job
 from aligntool.measure.results import Conditions, Data, Result, to_json, warnings_of
-from aligntool.measure.schedule import BenchPlan, Target, TargetKind, Wish, plan_bench
+from aligntool.measure.schedule import BenchOptions, BenchPlan, Target, TargetKind, plan_bench
 from aligntool.measure.sweeps import Setting, Spans, Starts, piece_words
-from aligntool.recipes.drives import known_of
+from aligntool.recipes.drives import known_geometries
 from aligntool.recipes.goals import BenchGoal, parse_recipe, recipe
 from aligntool.render import bench as shown
 from aligntool.render.experiments import alignment_json, alignment_lines, span_json, span_lines
@@ -123,7 +123,7 @@ def bench_run(
     destructive: options.DestructiveOption = False,
     yes: options.YesOption = False,
     dry_run: Annotated[bool, "--dry-run", "Show the fio command lines, and stop."] = False,
-    kept: options.Kept,
+    kept: options.ResultFile,
     fio_output: options.FioOutputOption = None,
     json_: options.JsonOption = False,
     load: LoadOptions,
@@ -143,18 +143,18 @@ def bench_run(
     name, goal = _profile(profile)
     found = targets.find_target(target)
     counts = passes(passes_) if passes_ is not None else ()
-    wish = Wish(span, runtime, repeats, counts, destructive, load.mix, load.data, load.pause)
+    wish = BenchOptions(span, runtime, repeats, counts, destructive, load.mix, load.data, load.pause)
     plan = plan_bench(name, goal, found, wish)
     disk = _refuse_target(plan, destructive=destructive)
     seen = targets.look_at_conditions(found, plan.room)
-    show(shown.plan_words(plan, seen, width=terminal_width()), sys.stderr, color=options.colored(sys.stderr))
+    show(shown.bench_plan_lines(plan, seen, width=terminal_width()), sys.stderr, color=options.colored(sys.stderr))
     if dry_run:
         print_lines(shown.command_lines(plan))
         return
     counted = (repeats, runtime, passes_) != (None, None, None)
     _confirm(plan, seen, disk if destructive else None, counted=counted, yes=yes)
     result, ran = _measure(plan, seen, fio_output)
-    probe.keep_among_results(result.when, result.settings.profile, to_json(result))
+    probe.save_in_history(result.when, result.settings.profile, to_json(result))
     kept.write(to_json(result))
     print_lines(to_json(result) if json_ or kept.piped else shown.result_lines(result, width=terminal_width()))
     _raise_incomplete(ran, device=not plan.makes_file)
@@ -190,7 +190,9 @@ def _refuse_target(plan: BenchPlan, *, destructive: bool) -> str:
     return probe.refuse_data(plan.target)
 
 
-def _measure(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tuple[Result, fio_runs.Ran[fio_runs.Bench]]:
+def _measure(
+    plan: BenchPlan, seen: Conditions, fio_output: str | None
+) -> tuple[Result, fio_runs.RunResults[fio_runs.Bench]]:
     started = options.now()
     with probe.ended_by_signals(), _measured_path(plan) as path, probe.bench_progress() as progress:
         ran = fio_runs.run_bench(plan, path, tell=progress, keep=probe.fio_keeper(fio_output))
@@ -199,8 +201,8 @@ def _measure(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tuple
         device = not plan.makes_file
         if ran.failure is not None:
             _raise_incomplete(ran, device=device)
-        raise probe.overwritten(plan.target.path) if device and ran.wrote else KeyboardInterrupt
-    after = replace(targets.warmed(seen), fio=ran.fio_version, caches_dropped=ran.caches_dropped)
+        raise probe.no_result_error(plan.target.path) if device and ran.wrote else KeyboardInterrupt
+    after = replace(targets.with_final_temperatures(seen), fio=ran.fio_version, caches_dropped=ran.caches_dropped)
     result = Result(
         started, __version__, plan.target.place, plan.target.kind.value, plan.settings, after, series,
         plan.skipped, ran.complete,
@@ -236,7 +238,7 @@ RuntimeOption = Annotated[float, "--runtime", "Duration of each run.", "SECONDS"
 
 
 @dataclass(frozen=True, slots=True)
-class SweepOptions(options.Kept):
+class SweepOptions(options.ResultFile):
     """Options of `bench alignment` and `bench span`."""
 
     span: Annotated[Size, "--size", "Size of the file in a folder."] = None
@@ -248,7 +250,7 @@ class SweepOptions(options.Kept):
 
 
 @dataclass(frozen=True, slots=True)
-class Working:
+class RunTarget:
     """The target of runs, and their settings. `room`: the extent of the disk that they use; `shift`: the byte of the
     disk where the file or device begins.
     """
@@ -268,7 +270,7 @@ class Working:
 
 
 @contextmanager
-def _prepared(target: Target, size: int, runtime_s: float, chosen: SweepOptions) -> Iterator[Working]:
+def _prepared(target: Target, size: int, runtime_s: float, chosen: SweepOptions) -> Iterator[RunTarget]:
     """Prepare a target for runs, which a signal ends. In a folder, make a file of `size` bytes of random data, and use
     the longest piece of it that is contiguous on the disk. Raises Refused.
     """
@@ -299,7 +301,7 @@ def _prepared(target: Target, size: int, runtime_s: float, chosen: SweepOptions)
                 options.confirm_disk(path, probe.refuse_data(target), "its name", chosen.yes)
                 stack.enter_context(_locked_device(target))
         keep = probe.fio_keeper(chosen.fio_output)
-        yield Working(target, path, disk, size, room, shift, writes, seen, runtime_s, chosen.repeats, progress, keep)
+        yield RunTarget(target, path, disk, size, room, shift, writes, seen, runtime_s, chosen.repeats, progress, keep)
 
 
 def _warn(sentences: Iterable[str]) -> None:
@@ -315,12 +317,16 @@ def _look_at_disk(name: str) -> Disk | None:
         return None
 
 
-def _with_conditions(result: Sweep, working: Working, swept: fio_runs.Ran[fio_runs.Key], disk: Disk | None) -> Sweep:
+def _with_conditions(
+    result: Sweep, working: RunTarget, swept: fio_runs.RunResults[fio_runs.Key], disk: Disk | None
+) -> Sweep:
     """Return the result with its conditions, settings and disk."""
     kind, direct, piece = working.target.kind.value, working.target.direct, working.room.length
     return replace(
         result,
-        conditions=replace(targets.warmed(working.seen), fio=swept.fio_version),  # temperature afterwards, fio version
+        conditions=replace(
+            targets.with_final_temperatures(working.seen), fio=swept.fio_version
+        ),  # temperature afterwards, fio version
         setting=Setting(kind, working.size, piece, working.seconds, working.repeats, direct, ENGINE),
         disk=probe.identity(disk) if disk else None,  # shows a reader whether it is the same disk
         complete=swept.complete,
@@ -334,11 +340,11 @@ def _report(text: str, lines: Iterator[Line], chosen: SweepOptions, when: str, n
     """
     print_lines(text if chosen.json_ or chosen.piped else lines)
     sys.stdout.flush()
-    probe.keep_among_results(when, name, text)
+    probe.save_in_history(when, name, text)
     chosen.write(text)
 
 
-def _raise_incomplete(swept: fio_runs.Ran[fio_runs.Key], *, device: bool) -> None:
+def _raise_incomplete(swept: fio_runs.RunResults[fio_runs.Key], *, device: bool) -> None:
     """Raise the error or exit code of an incomplete measurement. `device`: a device was measured, not a file."""
     wrote = device and swept.wrote
     if swept.failure is not None:
@@ -399,13 +405,13 @@ def _unit_of(disk: Disk | None) -> tuple[int, str]:
     if disk is None:
         return 4096, "assumed"
     inventory = Inventory((disk,))
-    report = audit(inventory, known_of(inventory), Wishes())
+    report = audit(inventory, known_geometries(inventory), AuditOptions())
     grids = [grid for grid in report.judged[0].grids if grid.severity is not Severity.INFO and grid.size < MIB]
     widest = max(grids, key=lambda grid: grid.size)
     return widest.size, f"{widest.kind.value}, {widest.source.value}"
 
 
-def _sweep(working: Working, places: tuple[alignment.Place, ...], depth: int) -> fio_runs.Ran[StartKey]:
+def _sweep(working: RunTarget, places: tuple[alignment.Place, ...], depth: int) -> fio_runs.RunResults[StartKey]:
     loads = alignment.loads_of(writes=working.writes, depth=depth)
     room, path, shift, repeats = working.room, working.path, working.shift, working.repeats
     count = repeats * len(places) * len(loads)
@@ -455,7 +461,12 @@ def bench_span(
 
 
 def _report_span(
-    working: Working, curve: dict[int, list[float]], swept: fio_runs.Ran[int], chosen: SweepOptions, *, write: bool
+    working: RunTarget,
+    curve: dict[int, list[float]],
+    swept: fio_runs.RunResults[int],
+    chosen: SweepOptions,
+    *,
+    write: bool,
 ) -> None:
     disk = _look_at_disk(working.disk)
     by_span = _by_span((run.key, run.measured.thread_cpu) for run in swept.runs)
@@ -467,14 +478,14 @@ def _report_span(
 
 
 def _measure_spans(
-    working: Working, smallest: int, largest: int | None, *, write: bool
-) -> tuple[dict[int, list[float]], fio_runs.Ran[int]]:
+    working: RunTarget, smallest: int, largest: int | None, *, write: bool
+) -> tuple[dict[int, list[float]], fio_runs.RunResults[int]]:
     """Measure spans that double, then one in the middle of the knee. Return the rates by span, and the runs."""
     spans = alignment.spans_of(_largest_span(working.room.length, smallest, largest), smallest)
     swept = _sweep_spans(spans, working, write=write)
     curve = _by_span((run.key, run.iops) for run in swept.runs)
-    knee = alignment.not_by_the_arm(alignment.find_knee(curve, Random(1)), working.seen)
-    middle = None if swept.interrupted or swept.failure else alignment.between(knee)
+    knee = alignment.doubt_rotating(alignment.find_knee(curve, Random(1)), working.seen)
+    middle = None if swept.interrupted or swept.failure else alignment.span_within_knee(knee)
     if middle is not None:
         more = _sweep_spans((middle,), working, write=write)
         if len(more.runs) == working.repeats:
@@ -493,7 +504,7 @@ def _largest_span(room: int, smallest: int, largest: int | None) -> int:
     return whole
 
 
-def _sweep_spans(spans: tuple[int, ...], working: Working, *, write: bool) -> fio_runs.Ran[int]:
+def _sweep_spans(spans: tuple[int, ...], working: RunTarget, *, write: bool) -> fio_runs.RunResults[int]:
     path, start, repeats = working.path, working.room.start - working.shift, working.repeats
     jobs = (
         (span, f"{format_about(span)}, {repeat + 1} of {repeats}", job)

@@ -7,16 +7,16 @@ from typing import Annotated
 
 from typer import BadParameter
 
-from aligntool.change import Plan, RealignGoal, with_asked
+from aligntool.change import Plan, RealignGoal, plan_with_request
 from aligntool.cli import options
 from aligntool.cli.options import command
 from aligntool.cli.plan import disk_plan_lines, report_result, table_change
-from aligntool.cli.run_change import Applying, Operation, ends_stream, locked_apart, run_change, show_only
+from aligntool.cli.run_change import ChangeInProgress, Operation, ends_stream, locked_apart, run_change, show_only
 from aligntool.errors import Refused, refuse
-from aligntool.realign.conversion import SIZES
-from aligntool.realign.convert_copy import Copying, locked_copy, still_same_copy
+from aligntool.realign.convert_copy import CopyRequest, check_same_copy, lock_copy
+from aligntool.realign.convert_plan import sector_size_options
 from aligntool.realign.convert_request import Conversion
-from aligntool.realign.converting import words_of
+from aligntool.realign.convert_table import SIZES
 from aligntool.realign.request import Request
 from aligntool.render.lines import Line
 
@@ -35,7 +35,7 @@ class ConvertOptions:
 
     def request(self) -> Conversion:
         """Return the options as one value."""
-        typed = (*words_of(self.sizes), *options.typed_words({"--journal": self.journal}))
+        typed = (*sector_size_options(self.sizes), *options.typed_words({"--journal": self.journal}))
         goal = RealignGoal(journal_file=options.absolute(self.journal))
         return Conversion(Request(goal, typed=typed), self.sizes)
 
@@ -46,8 +46,8 @@ class ConvertOptions:
         if self.journal:
             text = "a copy has no journal: it has no table before it is complete"
             raise Refused(text, hint="leave --journal out", code="invalid-option", subject="--journal")
-        typed = (*words_of(self.sizes), *options.typed_words({"-o": output}))
-        return ConvertCopy(Copying(Request(typed=typed), disk, self.sizes, output), rate)
+        typed = (*sector_size_options(self.sizes), *options.typed_words({"-o": output}))
+        return ConvertCopy(CopyRequest(Request(typed=typed), disk, self.sizes, output), rate)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ def convert(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
-    refuse(options.show_inside(disk, writes=not dry_run and output is None))
+    refuse(options.attach_virtual(disk, writes=not dry_run and output is None))
     operation: Operation
     if output is None:
         operation = table_change("convert", disk, chosen.request(), rate)
@@ -93,7 +93,7 @@ def convert(
 
 
 def plan_convert(
-    disk: options.DiskArgument, *, chosen: ConvertOptions, kept: options.KeptPlan, json_: options.JsonOption = False
+    disk: options.DiskArgument, *, chosen: ConvertOptions, kept: options.PlanFile, json_: options.JsonOption = False
 ) -> None:
     """Plan a table for sectors of another size.
 
@@ -103,7 +103,7 @@ def plan_convert(
 
     Exit code: 0 planned; 3 refused, with every reason.
     """
-    refuse(options.show_inside(disk))
+    refuse(options.attach_virtual(disk))
     operation = table_change("convert", disk, chosen.request())
     show_only(operation, json_=json_, kept=kept)
 
@@ -112,14 +112,14 @@ def plan_convert(
 class ConvertCopy(Operation):
     """Copy a disk, with a table for sectors of another size."""
 
-    asked: Copying
+    asked: CopyRequest
     rate: int | None = None
 
     def make_plan(self) -> Plan:
         return self.asked.find_plan()[0].plan
 
     def document(self, plan: Plan) -> str:
-        return with_asked(plan, "copying", self.asked) + "\n"
+        return plan_with_request(plan, "copying", self.asked) + "\n"
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         return disk_plan_lines(plan, type_next)
@@ -128,10 +128,10 @@ class ConvertCopy(Operation):
         return command("convert", self.asked.source, *self.asked.request.typed)
 
     def refuse_changed(self, plan: Plan) -> None:
-        still_same_copy(plan, self.asked)
+        check_same_copy(plan, self.asked)
 
-    def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
-        return locked_apart(lambda _: locked_copy(plan, self.asked, self.rate), plan, self.asked.output)
+    def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
+        return locked_apart(lambda _: lock_copy(plan, self.asked, self.rate), plan, self.asked.output)
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         report_result(plan, plan.disk.path, self.asked.request, json_=json_, kernel_behind=kernel_behind)

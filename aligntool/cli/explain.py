@@ -30,7 +30,7 @@ def drives(
     """
     database = load_drives()
     if model is None:
-        page_lines(shown.row_lines([row.geometry for row in database.rows]))
+        page_lines(shown.drive_summary_lines([row.geometry for row in database.rows]))
         return
     found = database.search(model, firmware=firmware)
     if not found:

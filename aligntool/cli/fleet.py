@@ -22,10 +22,10 @@ from aligntool.cli.pager import page_lines
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.files import refuse_existing
 from aligntool.linux.look import look
-from aligntool.linux.process import SILENCE_S, Pulse, answers_of
+from aligntool.linux.process import SILENCE_S, Pulse, results_in_children
 from aligntool.linux.sysfs import read_written
 from aligntool.linux.targets import open_sysroot
-from aligntool.recipes.drives import known_of, load_drives
+from aligntool.recipes.drives import known_geometries, load_drives
 from aligntool.render.fleet import fleet_json, fleet_lines, machine_json
 from aligntool.render.report import fleet as page
 from aligntool.values import dataclass
@@ -35,7 +35,7 @@ _ARCHIVES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
 
 
 @dataclass(frozen=True, slots=True)
-class KeptPage(options.Kept):
+class PageFile(options.ResultFile):
     """Where the page is written."""
 
     output: Annotated[File, "--output -o", "Also write the report as an HTML page; - is standard output."] = None
@@ -45,7 +45,7 @@ def fleet(
     snapshots: Annotated[list[str], "SNAPSHOT...", "Files of `aligntool snapshot`, or folders of them."],
     *,
     json_: options.JsonOption = False,
-    kept: KeptPage,
+    kept: PageFile,
     fail_on: Annotated[FailOn, "--fail-on", "Exit 1 from this severity on.", "error|warning|never"] = FailOn.ERROR,
     timeout: options.TimeoutOption = SILENCE_S,
 ) -> None:
@@ -110,7 +110,7 @@ def _audit_all(names: list[str], silence_s: float) -> Iterator[tuple[int, Machin
     """
     load_drives()  # once for all children
     jobs = [partial(_audit, name) for name in names]
-    for number, machine in answers_of(jobs, silence_s, at_once=len(os.sched_getaffinity(0))):
+    for number, machine in results_in_children(jobs, silence_s, at_once=len(os.sched_getaffinity(0))):
         late = f"gave no answer within {silence_s:g} s, or needs more memory than there is"
         yield number, machine or Machine(names[number], why=late)
 
@@ -121,7 +121,7 @@ def _audit(name: str, pulse: Pulse) -> Machine:
         with open_sysroot(name) as tree:
             pulse.beat()
             inventory, written = look((), sysroot=tree.root), read_written(tree)
-        return machine_of(name, judge(inventory, known_of(inventory)), written)
+        return machine_of(name, judge(inventory, known_geometries(inventory)), written)
     except Refused as refusal:
         return Machine(name, why=str(refusal))
     except Exception as error:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from getpass import getpass
 from pathlib import Path
 
-from aligntool.change import Plan, with_asked
+from aligntool.change import Plan, plan_with_request
 from aligntool.cli.arrays import array_plan_lines, locked_array
 from aligntool.cli.options import command
-from aligntool.cli.run_change import Applying, Operation, end_change
+from aligntool.cli.run_change import ChangeInProgress, Operation, end_change
 from aligntool.errors import Refused, failing_as
 from aligntool.raid.encrypted import plan_layers
 from aligntool.raid.steps_luks import Key, refuse_unfit
@@ -38,7 +38,7 @@ class Layers(Operation):
         return plan_layers(judged, self.asked.goal.partitions)
 
     def document(self, plan: Plan) -> str:
-        return with_asked(plan, "asked", self.asked) + "\n"
+        return plan_with_request(plan, "asked", self.asked) + "\n"
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         yield from array_plan_lines(plan, type_next)
@@ -48,7 +48,7 @@ class Layers(Operation):
     def next_command(self) -> str:
         return command("realign", self.disk, *self.asked.typed)
 
-    def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
+    def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
         if os.geteuid() != 0:
             raise Refused("layers are changed by root only", hint="type the same after sudo", code="root-only")
         key = read_key(self.key_file)

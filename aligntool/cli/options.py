@@ -13,7 +13,7 @@ from typing import Annotated, TextIO
 import typer
 
 from aligntool.audit.wording import command as command
-from aligntool.audit.wording import naming as naming
+from aligntool.audit.wording import hints_for_disk as hints_for_disk
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refusal, Refused
 from aligntool.linux import virtual
@@ -148,12 +148,12 @@ def partition_numbers(words: Sequence[str] | None) -> list[int] | None:
     return list(dict.fromkeys(numbers)) or None
 
 
-def place(text: str) -> str:
+def mount_point(text: str) -> str:
     """Return a mount point as the kernel names it: no trailing slash, links resolved. Other words stay."""
     return os.path.realpath(text) if text.startswith("/") else text
 
 
-def resolved(name: str) -> str:
+def resolve_device(name: str) -> str:
     """Return the target of a link such as /dev/disk/by-id/...; a kernel name stays."""
     return str(Path(name).resolve()) if "/" in name else name
 
@@ -183,7 +183,7 @@ def read_text(path: str, *, hint: str = "", most: int = 1 << 26) -> str:
         raise Refused(f"{path} cannot be read: {why}", hint=hint) from error
 
 
-def show_inside(*targets: str, writes: bool = False, silence_s: float = SILENCE_S) -> tuple[Refusal, ...]:
+def attach_virtual(*targets: str, writes: bool = False, silence_s: float = SILENCE_S) -> tuple[Refusal, ...]:
     """Make virtual disks among the targets readable from now on as the disks in them, and writable if `writes`. Return
     the refusals.
     """
@@ -289,7 +289,7 @@ PhysicalOption = Annotated[
     int | None, "--physical-sector-size", "Physical sector size; image files are assumed to have 4096.", _SECTORS
 ]
 PageOption = Annotated[Grid, "--page-size", "NAND page or internal unit, such as 16KiB.", _GEOMETRY]
-WishedGrainOption = Annotated[Grid, "--grain", "Boundary that partitions should start on [default: 1MiB].", _GEOMETRY]
+AuditGrainOption = Annotated[Grid, "--grain", "Boundary that partitions should start on [default: 1MiB].", _GEOMETRY]
 MeasuredOption = Annotated[Files, "--measured", "Compare with the result of `aligntool probe -o FILE`.", _GEOMETRY]
 
 
@@ -297,7 +297,7 @@ _STDOUT = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ResultFile:
     """Where a result is saved, beside the printed text."""
 
     output: Annotated[File, "--output -o", "Save the result as JSON; - is standard output."] = None
@@ -334,7 +334,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptPlan(Kept):
+class PlanFile(ResultFile):
     """Where a plan is written."""
 
     output: Annotated[File, "--output -o", "Save the plan, for `aligntool apply FILE`; - is standard output."] = None

@@ -75,7 +75,7 @@ def partition(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
-    refuse(options.show_inside(disk, writes=not dry_run))
+    refuse(options.attach_virtual(disk, writes=not dry_run))
     operation = partition_change(disk, chosen.request(geometry), chosen.key_file, rate)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
@@ -84,7 +84,7 @@ def plan_partition(
     disk: options.DiskArgument,
     *,
     chosen: PartitionOptions,
-    kept: options.KeptPlan,
+    kept: options.PlanFile,
     json_: options.JsonOption = False,
     geometry: options.Geometry,
 ) -> None:
@@ -96,6 +96,6 @@ def plan_partition(
 
     Exit code: 0 planned; 3 refused, with every reason.
     """
-    refuse(options.show_inside(disk))
+    refuse(options.attach_virtual(disk))
     operation = partition_change(disk, chosen.request(geometry), chosen.key_file)
     show_only(operation, json_=json_, kept=kept)

@@ -11,14 +11,14 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.judge import audit
-from aligntool.audit.report import Answer, Report, Wishes
+from aligntool.audit.report import Answer, AuditOptions, Report
 from aligntool.audit.wording import shell_word
-from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal
+from aligntool.change import LayoutGoal, PartitionRequest, Plan, RealignGoal
 from aligntool.cli import layers, options
 from aligntool.cli.options import HIDDEN, File, Size, command, print_lines, remark, terminal_width, typed_words
 from aligntool.cli.plan import RealignOptions, disk_plan_lines, realign_of
 from aligntool.cli.run_change import (
-    Applying,
+    ChangeInProgress,
     Operation,
     apply_plan,
     ends_stream,
@@ -32,7 +32,7 @@ from aligntool.errors import Refused, Stopped, refuse
 from aligntool.inventory import Disk
 from aligntool.linux.look import look
 from aligntool.realign.layout import make_layout, plan_layout
-from aligntool.realign.planning import mends
+from aligntool.realign.planning import find_repairs
 from aligntool.realign.request import Request, find_plan, look_at, refuse_in_flight, refuse_part
 from aligntool.recipes.goals import parse_part, recipe
 from aligntool.render.audit import audit_lines
@@ -66,7 +66,7 @@ def realign(
 
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
-    refuse(options.show_inside(disk, writes=not dry_run))
+    refuse(options.attach_virtual(disk, writes=not dry_run))
     request = chosen.request(geometry)
     operation = layers.Layers(disk, request, key_file) if chosen.layers else realign_of(disk, request, rate)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
@@ -76,7 +76,7 @@ def plan_realign(
     disk: options.DiskArgument,
     *,
     chosen: RealignOptions,
-    kept: options.KeptPlan,
+    kept: options.PlanFile,
     json_: options.JsonOption = False,
     geometry: options.Geometry,
 ) -> None:
@@ -88,7 +88,7 @@ def plan_realign(
 
     Exit code: 0 planned, or nothing to do; 3 refused, with every reason.
     """
-    refuse(options.show_inside(disk))
+    refuse(options.attach_virtual(disk))
     request = chosen.request(geometry)
     operation = layers.Layers(disk, request) if chosen.layers else realign_of(disk, request)
     show_only(operation, json_=json_, kept=kept)
@@ -97,7 +97,7 @@ def plan_realign(
 # `aligntool layout` and `aligntool plan layout`: a new partition table for an empty disk.
 
 
-def _part(text: str) -> PartWish:
+def _part(text: str) -> PartitionRequest:
     try:
         return parse_part(text)
     except ValueError as error:
@@ -147,7 +147,7 @@ def plan_layout_command(
     disk: options.DiskArgument,
     *,
     chosen: LayoutOptions,
-    kept: options.KeptPlan,
+    kept: options.PlanFile,
     json_: options.JsonOption = False,
     geometry: options.Geometry,
 ) -> None:
@@ -157,7 +157,7 @@ def plan_layout_command(
 
     Exit code: 0 planned; 3 refused, with every reason.
     """
-    refuse(options.show_inside(disk))
+    refuse(options.attach_virtual(disk))
     operation = Layout(disk, *chosen.goal_and_request(disk, geometry))
     show_only(operation, json_=json_, kept=kept)
 
@@ -180,7 +180,7 @@ def layout_command(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the table was finished.
     """
-    refuse(options.show_inside(disk, writes=not dry_run))
+    refuse(options.attach_virtual(disk, writes=not dry_run))
     run_change(Layout(disk, *chosen.goal_and_request(disk, geometry)), yes=yes, json_=json_, dry_run=dry_run)
 
 
@@ -204,14 +204,14 @@ class Layout(Operation):
     def next_command(self) -> str:
         return command("layout", self.disk, *self.given.typed)
 
-    def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
+    def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
         path = plan.disk.path
 
         @contextmanager
-        def making(_: Callable[[str], object]) -> Iterator[Applying]:
-            with options.naming(path):
+        def making(_: Callable[[str], object]) -> Iterator[ChangeInProgress]:
+            with options.hints_for_disk(path):
                 hint = command("layout", path, "--wipe", shell_word(path))
-                yield Applying(make_layout(plan, _look_again(plan)), hint)
+                yield ChangeInProgress(make_layout(plan, _look_again(plan)), hint)
 
         return locked_apart(making, plan, path)
 
@@ -231,7 +231,7 @@ def _look_again(plan: Plan) -> Disk:
     return look_at(plan.disk.path, Request(sector_size=plan.disk.sector_size))[0].disk
 
 
-def _goal(parts: tuple[PartWish, ...], name: str | None) -> LayoutGoal:
+def _goal(parts: tuple[PartitionRequest, ...], name: str | None) -> LayoutGoal:
     if name is None:
         return LayoutGoal(parts)
     goal = recipe(name, "layout").goal
@@ -297,7 +297,7 @@ def _realign(plan: Plan, image: str) -> None:
 
 
 def _report(image: str) -> Report:
-    return audit(look((image,)), {}, Wishes())
+    return audit(look((image,)), {}, AuditOptions())
 
 
 def _show_command(words: str) -> None:
@@ -313,7 +313,7 @@ def _comment(words: str) -> None:
 
 def _lines(report: Report, width: int) -> Iterator[Line]:
     """Yield the audit, and a picture of the first misaligned partition of each disk."""
-    found = {judged.disk.name: mends(judged) for judged in report.judged}
+    found = {judged.disk.name: find_repairs(judged) for judged in report.judged}
     yield from audit_lines(report, width=width, verbose=False, quiet=False, mends=found)
     yield ()
     for judged in report.judged:

@@ -8,13 +8,13 @@ from typing import Annotated, Protocol
 from typer import BadParameter
 
 from aligntool.audit.wording import shell_word
-from aligntool.change import Plan, RealignGoal, with_asked
+from aligntool.change import Plan, RealignGoal, plan_with_request
 from aligntool.cli import options
 from aligntool.cli.options import Grid, command, remark, say, terminal_width
-from aligntool.cli.run_change import Applying, Operation, end_change, pipes_may_break
+from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pipes_may_break
 from aligntool.errors import Refused
 from aligntool.linux.content import CHECKERS, EXT
-from aligntool.realign.request import Finder, Found, Request, find_plan, locked_realign, look_at, still_true
+from aligntool.realign.request import Finder, FoundPlan, Request, find_plan, locked_realign, look_at, verify_plan
 from aligntool.realign.shrink import shrink_words
 from aligntool.recipes.goals import recipe
 from aligntool.render.lines import Line
@@ -78,14 +78,14 @@ def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
 # The operation behind `realign` and `apply`, and what `resume` and `rollback` share with it.
 
 
-class Asked(Protocol):
+class ChangeRequest(Protocol):
     """A request for another change of a disk than a realign."""
 
     @property
     def request(self) -> Request:
         """Return the part that a realign has as well."""
 
-    def find_plan(self, target: str, asked: Request) -> Found:
+    def find_plan(self, target: str, asked: Request) -> FoundPlan:
         """Look at the disk and plan. Raises Refused with every reason."""
 
 
@@ -104,7 +104,7 @@ class DiskChange(Operation):
         return self.find(self.disk, self.asked).plan
 
     def document(self, plan: Plan) -> str:
-        return with_asked(plan, *self.kept) + "\n"
+        return plan_with_request(plan, *self.kept) + "\n"
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         return disk_plan_lines(plan, type_next)
@@ -113,10 +113,10 @@ class DiskChange(Operation):
         return command(self.word, self.disk, *self.asked.typed)
 
     def refuse_changed(self, plan: Plan) -> None:
-        still_true(plan, self.asked, self.find)
+        verify_plan(plan, self.asked, self.find)
 
     @contextmanager
-    def locked(self, plan: Plan) -> Iterator[Applying]:
+    def locked(self, plan: Plan) -> Iterator[ChangeInProgress]:
         lock = locked_realign(plan, self.asked, rate=self.rate, on_note=options.say, find=self.find)
         with pipes_may_break(), lock as applying:
             yield applying
@@ -130,7 +130,7 @@ def realign_of(disk: str, asked: Request, rate: int | None = None) -> DiskChange
     return DiskChange("realign", disk, asked, ("asked", asked), rate=rate)
 
 
-def table_change(word: str, disk: str, asked: Asked, rate: int | None = None) -> DiskChange:
+def table_change(word: str, disk: str, asked: ChangeRequest, rate: int | None = None) -> DiskChange:
     """Return the operation of `partition` or `convert`, which give a disk another table."""
     return DiskChange(word, disk, asked.request, (word, asked), asked.find_plan, rate)
 

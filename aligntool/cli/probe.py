@@ -21,22 +21,22 @@ from aligntool.cli.options import File, Size, command, print_lines, remark, say,
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import ExitCode, Refused, Stopped, failing_as
 from aligntool.inventory import Disk
-from aligntool.linux.apart import Killed, answer_apart
-from aligntool.linux.lock import awake, lock_disk
+from aligntool.linux.child_process import Killed, run_in_child
+from aligntool.linux.lock import inhibit_sleep, lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import Given
 from aligntool.measure import timing, unit_design
 from aligntool.measure.results import room_words
-from aligntool.measure.run import keep_in_history, keep_result
+from aligntool.measure.run import keep_result, save_to_history
 from aligntool.measure.schedule import Target, TargetKind, refuse_destruction
 from aligntool.measure.targets import history_folder
-from aligntool.measure.unit import Probed, ProbeResult, infer
+from aligntool.measure.unit import ProbedDisk, ProbeResult, infer
 from aligntool.realign.request import refuse_in_flight
 from aligntool.render.experiments import probe_json, probe_lines
-from aligntool.render.lines import redraws
+from aligntool.render.lines import can_redraw
 from aligntool.render.plan import time_words
-from aligntool.render.progress import bench_bar, bench_lines
+from aligntool.render.progress import bench_progress_bar, bench_progress_lines
 from aligntool.units import GIB, MIB, format_size
 from aligntool.values import dataclass
 
@@ -76,8 +76,8 @@ def refuse_data(target: Target) -> str:
 
 def bench_progress(*, still: bool = False) -> AbstractContextManager[Callable[[str, float, float | None], None]]:
     """Return a context that shows progress. `still`: redraw only when progress is reported."""
-    on_terminal = redraws(sys.stderr, os.environ)
-    return bench_bar(sys.stderr, still=still) if on_terminal else bench_lines(sys.stderr)
+    on_terminal = can_redraw(sys.stderr, os.environ)
+    return bench_progress_bar(sys.stderr, still=still) if on_terminal else bench_progress_lines(sys.stderr)
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(each, action)
 
 
-def overwritten(device: str, why: str = "") -> Stopped:
+def no_result_error(device: str, why: str = "") -> Stopped:
     """Return the error of a measurement with writes that ended without a result."""
     return Stopped(f"there is no result, and a part of {device} may be overwritten{f': {why}' if why else ''}", hint="")
 
@@ -122,24 +122,24 @@ def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
     return keep
 
 
-def keep_among_results(when: str, name: str, text: str) -> None:
+def save_in_history(when: str, name: str, text: str) -> None:
     """Save a result in the history. A failure is reported, and is not an error."""
     folder = history_folder(dict(os.environ), root=os.geteuid() == 0)
     try:
-        remark(f"kept in {keep_in_history(folder, when, name, text)}")
+        remark(f"kept in {save_to_history(folder, when, name, text)}")
     except Refused as refusal:
         remark(f"not kept in the history: {refusal}")
 
 
-def identity(disk: Disk) -> Probed:
-    return Probed(
+def identity(disk: Disk) -> ProbedDisk:
+    return ProbedDisk(
         name=Path(disk.path).name, path=str(Path(disk.path).absolute()), size=disk.size or 0, model=disk.model,
         serial=disk.serial, wwn=disk.wwn, firmware=disk.firmware,
     )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class KeptProbe(options.Kept):
+class ProbeFile(options.ResultFile):
     """Where the result is written."""
 
     output: Annotated[File, "--output -o", "Save the result, for `audit --measured FILE`; - is standard output."] = None
@@ -156,7 +156,7 @@ def probe(
     largest: Annotated[Size, "--largest", "The largest unit to look for [default: 8MiB]."] = None,
     sector_size: Annotated[int | None, "--sector-size", "The smallest request to time.", "SIZE", sector] = None,
     seed: Annotated[int, "--seed", "Seed of the random places and order.", "N", whole(0)] = 1,
-    kept: KeptProbe,
+    kept: ProbeFile,
     verbose: Annotated[bool, "--verbose -v", "Show the penalty of every size."] = False,
     json_: Annotated[bool, "--json", "As JSON; sizes are bytes, times µs."] = False,
 ) -> None:
@@ -186,10 +186,10 @@ def probe(
     began: dict[str, float] = {}
     try:
         with ended_by_signals(), _awake(disk.path) if destructive else nullcontext(), _progress(began) as report:
-            result = answer_apart(job, target, report, remark)
+            result = run_in_child(job, target, report, remark)
     except (KeyboardInterrupt, Killed) as end:
         if destructive and began:
-            raise overwritten(disk.path, str(end)) from end
+            raise no_result_error(disk.path, str(end)) from end
         raise
     _report(result, kept, verbose=verbose, json_=json_ or kept.piped)
     if result.interrupted:
@@ -204,11 +204,11 @@ class _Settings:
         self.dice = Random(seed)  # the same seed, the same experiment
 
 
-Told = Callable[..., None]
+ReportActivity = Callable[..., None]
 """Reports progress from the child: as `timing.Tell`, with the activity as first argument."""
 
 
-def _on_disk(disk: Disk, settings: _Settings, destructive: bool, report: Told) -> ProbeResult:
+def _on_disk(disk: Disk, settings: _Settings, destructive: bool, report: ReportActivity) -> ProbeResult:
     """Measure a disk, in the child. It is locked and checked only if it is written to."""
     with lock_disk(disk.path) if destructive else nullcontext():
         if destructive:
@@ -219,10 +219,19 @@ def _on_disk(disk: Disk, settings: _Settings, destructive: bool, report: Told) -
             places = unit_design.windows(disk.size or 0)
             shares = tuple(0.0 for _ in places) if destructive else timing.written_shares(target, places, smallest)
             kinds = tuple(unit_design.Kind) if destructive else (unit_design.Kind.READ,)
-            return _run(disk, target, unit_design.fullest(places, shares), smallest, kinds, settings, None, report)
+            return _run(
+                disk,
+                target,
+                unit_design.regions_with_most_data(places, shares),
+                smallest,
+                kinds,
+                settings,
+                None,
+                report,
+            )
 
 
-def _in_folder(folder: str, file_size: int, settings: _Settings, report: Told) -> ProbeResult:
+def _in_folder(folder: str, file_size: int, settings: _Settings, report: ReportActivity) -> ProbeResult:
     """Measure a temporary file in a folder, in the child."""
     with timing.made_file(folder, file_size, partial(report, "filling")) as made:
         disk = _look(made.disk, settings.sector_size)
@@ -268,7 +277,7 @@ def _run(
     kinds: tuple[unit_design.Kind, ...],
     settings: _Settings,
     file: str | None,
-    report: Told,
+    report: ReportActivity,
 ) -> ProbeResult:
     if len(unit_design.levels(smallest, parts, settings.largest)) < unit_design.LEAST_LEVELS:
         text = f"there is too little room to look for a unit: two regions of {format_size(parts[1].length)}"
@@ -290,7 +299,7 @@ def _run(
 @contextmanager
 def _awake(disk: str) -> Iterator[None]:
     """Inhibit sleep, and not in the child: a program beside the child would be taken for a part of its work."""
-    with awake(f"timing writes: {disk}") if Path(disk).is_block_device() else nullcontext("") as note:
+    with inhibit_sleep(f"timing writes: {disk}") if Path(disk).is_block_device() else nullcontext("") as note:
         if note:
             remark(note)
         yield
@@ -310,7 +319,7 @@ def _progress(began: dict[str, float]) -> Iterator[Callable[[str, float], None]]
         yield report
 
 
-def _report(result: ProbeResult, kept: options.Kept, *, verbose: bool, json_: bool) -> None:
+def _report(result: ProbeResult, kept: options.ResultFile, *, verbose: bool, json_: bool) -> None:
     print_lines(probe_json(result) if json_ else probe_lines(result, width=terminal_width(), verbose=verbose))
     if kept.file is None:
         return

@@ -14,20 +14,20 @@ import typer
 
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import shell_word
-from aligntool.change import RAID_WORDS, Plan, RaidGoal, Wanted, to_json, with_asked
+from aligntool.change import RAID_WORDS, ArrayRequest, Plan, RaidGoal, plan_with_request, to_json
 from aligntool.cli import arrays as acting
 from aligntool.cli import options
-from aligntool.cli.options import File, Name, Size, one_of, place, print_lines, resolved, terminal_width
+from aligntool.cli.options import File, Name, Size, mount_point, one_of, print_lines, resolve_device, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.cli.probe import bench_progress, ended_by_signals
-from aligntool.cli.run_change import Applying, ends_stream, pipes_may_break, run_change, show_only
+from aligntool.cli.run_change import ChangeInProgress, ends_stream, pipes_may_break, run_change, show_only
 from aligntool.errors import Refused, Stopped
-from aligntool.linux.lock import locked
+from aligntool.linux.lock import lock_against_udev
 from aligntool.linux.look import look
-from aligntool.linux.process import in_time
+from aligntool.linux.process import run_while_moving
 from aligntool.linux.system import find_distribution
 from aligntool.linux.systemd_journal import recorded
-from aligntool.measure.arrays import Measuring, Sweep, examine, is_test, plan_sweep, take_away
+from aligntool.measure.arrays import Sweep, SweepRun, examine, is_test_array, plan_sweep, remove_test_arrays
 from aligntool.raid import measured as tuned
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.measured import TEST_UUID, Tuning, has_test_array
@@ -79,7 +79,7 @@ class ArrayOptions:
         one_of(*RAID_WORDS["metadata"]),
     ] = None
     name: Annotated[Name, "--name", "The array's name [default: data]."] = None
-    mount: Annotated[str | None, "--mount", "Mount point, or none [default: /srv/NAME].", "DIR", place] = None
+    mount: Annotated[str | None, "--mount", "Mount point, or none [default: /srv/NAME].", "DIR", mount_point] = None
     database_page: Annotated[Size, "--database-page", "Page size for --workload database [default: 16KiB]."] = None
     spare_room: Annotated[Size, "--spare-end", "Free space to leave at the end, of each drive."] = None
     whole: Annotated[bool, "--whole-drives", "Make the drives themselves the members, without tables."] = False
@@ -107,7 +107,7 @@ class ArrayOptions:
             **{name: value for name in _GOAL_FIELDS if (value := getattr(self, name))},
             mount_at=goal.mount_at if mount_at is None else mount_at,
             members="whole-drives" if self.whole else goal.members,
-            wipe=tuple(resolved(name) for name in self.wipe or ()),
+            wipe=tuple(resolve_device(name) for name in self.wipe or ()),
             system=system,
             measured=measured,
         )
@@ -137,10 +137,10 @@ def persist_command(
     array: Annotated[str, "ARRAY", "A running array: md127, /dev/md/data, data."],
     *,
     system: options.SystemOption = None,
-    mount: Annotated[str | None, "--mount", "Mount point, used now and at every start.", "DIR", place] = None,
+    mount: Annotated[str | None, "--mount", "Mount point, used now and at every start.", "DIR", mount_point] = None,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
-    kept: options.KeptPlan,
+    kept: options.PlanFile,
     json_: options.EventsOption = False,
     sysroot: options.SysrootOption = None,
 ) -> None:
@@ -165,7 +165,7 @@ def persist_command(
 def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None) -> Plan:
     """Look at the array and at the files of the system, and plan. Raises Refused with every reason."""
     inventory = look((), sysroot=sysroot)
-    named = resolved(array) if sysroot is None else array
+    named = resolve_device(array) if sysroot is None else array
     return plan_persist(find_array(inventory.disks, named, command="sudo aligntool raid persist"), inventory, goal)
 
 
@@ -181,7 +181,7 @@ class Persist:
         return find_persist_plan(self.array, self.goal, self.sysroot)
 
     def document(self, plan: Plan) -> str:
-        return with_asked(plan, "persist", self.goal) + "\n"
+        return plan_with_request(plan, "persist", self.goal) + "\n"
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         yield from acting.array_plan_lines(plan, type_next)
@@ -189,12 +189,12 @@ class Persist:
             yield plain("Nothing is to be done.")
 
     def next_command(self) -> str:
-        return carried_out("raid persist", typed())
+        return apply_command("raid persist", typed_arguments())
 
     def refuse_changed(self, plan: Plan) -> None:
         acting.refuse_changed(plan, self.make_plan())
 
-    def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
+    def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
         return acting.locked_array(plan, lambda: find_persist_plan(plan.disk.path, self.goal))
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
@@ -204,14 +204,14 @@ class Persist:
                 "does not hold what was written",
                 hint=f"aligntool raid persist {plan.disk.path} --dry-run",
             )
-        acting.tell_array(plan, json_=json_)
+        acting.report_array(plan, json_=json_)
 
 
 # `aligntool raid plan` and `show`.
 
 
 def plan_command(
-    drives: DrivesArgument, *, chosen: ArrayOptions, kept: options.KeptPlan, json_: options.JsonOption = False
+    drives: DrivesArgument, *, chosen: ArrayOptions, kept: options.PlanFile, json_: options.JsonOption = False
 ) -> None:
     """Plan an array, and show how it would be made.
 
@@ -225,12 +225,12 @@ def plan_command(
     show_only(operation, json_=json_, kept=kept)
 
 
-def typed() -> list[str]:
+def typed_arguments() -> list[str]:
     """Return the words typed after `raid plan` or the like; `plan raid` is the same."""
     return sys.argv[next(index for index, word in enumerate(sys.argv) if word in ("raid", "plan")) + 2 :]
 
 
-def carried_out(name: str, words: Sequence[str]) -> str:
+def apply_command(name: str, words: Sequence[str]) -> str:
     """Return the command that applies a plan that was only shown: `name`, with the `words` typed for the plan."""
     return " ".join((f"sudo aligntool {name}", *(shell_word(word) for word in words if word != "--dry-run")))
 
@@ -264,7 +264,7 @@ def show_command(
     Exit code: 0 shown; 3 array not found.
     """
     root = options.one_machine(sysroot)
-    views = acting.look_at_arrays([resolved(name) if root is None else name for name in arrays or ()], root)
+    views = acting.look_at_arrays([resolve_device(name) if root is None else name for name in arrays or ()], root)
     page_lines(shown.arrays_json(views) if json_ else shown.array_lines(views, width=terminal_width()))
 
 
@@ -306,27 +306,29 @@ class CreateArray:
         return find_array_plan(list(self.drives), self.goal)
 
     def document(self, plan: Plan) -> str:
-        text = with_asked(plan, "wanted", Wanted(self.drives, self.goal)) if self.with_goal else to_json(plan)
+        text = (
+            plan_with_request(plan, "wanted", ArrayRequest(self.drives, self.goal)) if self.with_goal else to_json(plan)
+        )
         return text + "\n"
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         return acting.array_plan_lines(plan, type_next)
 
     def next_command(self) -> str:
-        return carried_out("raid create", typed())
+        return apply_command("raid create", typed_arguments())
 
     def refuse_changed(self, plan: Plan) -> None:
         acting.refuse_changed(plan, self.make_plan())
 
-    def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
+    def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
         return acting.locked_array(plan, self.make_plan)
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         if self.wait:
             acting.wait_for_resync(plan.disk.path)
-        acting.tell_array(plan, json_=json_)
+        acting.report_array(plan, json_=json_)
         if not (self.wait or json_):
-            acting.tell_resync(plan.disk.path)
+            acting.report_resync(plan.disk.path)
 
 
 # `aligntool raid tune`: which chunk is the fastest on these drives, measured while they are still empty.
@@ -338,7 +340,7 @@ def _sizes(text: str | None) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptTuning(options.Kept):
+class TuningFile(options.ResultFile):
     """Where the result of a sweep is written."""
 
     output: Annotated[File, "--output -o", "Save the result, for `raid plan --tuned FILE`; - is standard output."] = (
@@ -358,7 +360,7 @@ def tune_command(
     span: Annotated[Size, "--span", "How much of each array to use."] = None,
     runtime: Annotated[float, "--runtime", "Duration of each load.", "SECONDS", options.seconds(0.1, 86400)] = 5.0,
     repeats: Annotated[int, "--repeats", "Rounds over all chunks.", "N", options.whole(1, 1000)] = 5,
-    kept: KeptTuning,
+    kept: TuningFile,
     clear: Annotated[bool, "--clear", "Only remove test arrays of an earlier sweep from these members."] = False,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
@@ -381,7 +383,7 @@ def tune_command(
         raise typer.BadParameter("no file given for the result: -o chunks.json")
     goal = _test_goal(level, workload, layout, bitmap, page)
     find = partial(_find_sweep, drives, goal, _sizes(chunks), repeats, runtime, span)
-    sweep = in_time(find)
+    sweep = run_while_moving(find)
     on_screen = sys.stderr if kept.piped else sys.stdout
     show(sweeps.sweep_lines(sweep, width=terminal_width()), on_screen, color=options.colored(on_screen))
     sys.stdout.flush()
@@ -427,9 +429,9 @@ def _confirm(devices: Sequence[str], yes: bool) -> None:
     options.confirm_disk(", ".join(devices), names, "the members' names", yes)
 
 
-def _run(sweep: Sweep, goal: RaidGoal, kept: options.Kept, look_again: Callable[[], None]) -> None:
+def _run(sweep: Sweep, goal: RaidGoal, kept: options.ResultFile, look_again: Callable[[], None]) -> None:
     """Measure, save, report, even if the sweep ends early. Raises Stopped then."""
-    measuring = Measuring(sweep)
+    measuring = SweepRun(sweep)
     errors, hint = [], ""
     with pipes_may_break():
         try:
@@ -444,7 +446,7 @@ def _run(sweep: Sweep, goal: RaidGoal, kept: options.Kept, look_again: Callable[
         errors += ["the sweep ended early"] if errors and not measuring.complete else []
         tuning = measuring.tuning(complete=measuring.complete)
         if tuning.samples:
-            errors = keep_and_tell(tuning, sweep, goal, kept, errors)
+            errors = save_and_report(tuning, sweep, goal, kept, errors)
     if errors:
         raise Stopped("; ".join(errors), hint=hint)
 
@@ -475,7 +477,9 @@ def _discard_stderr() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-def keep_and_tell(tuning: Tuning, sweep: Sweep, goal: RaidGoal, kept: options.Kept, errors: list[str]) -> list[str]:
+def save_and_report(
+    tuning: Tuning, sweep: Sweep, goal: RaidGoal, kept: options.ResultFile, errors: list[str]
+) -> list[str]:
     """Save the result, then show it, because the pipe may be closed. Return the `errors` so far with those from here
     and the place of the result, or nothing if all went well.
     """
@@ -521,15 +525,15 @@ def clear_members(drives: list[str], *, yes: bool) -> None:
     members, _, _, _ = acting.look_at_members(drives)
     devices = [str(Path(name if "/" in name else f"/dev/{name}").resolve()) for name in drives]
     found = {device: examine(device) for device in devices}
-    others = [device for device, values in found.items() if values and not is_test(values)]
+    others = [device for device, values in found.items() if values and not is_test_array(values)]
     if others:
         raise Refused(f"{', '.join(others)}: an array that is not a test array; nothing was written")
     test_devices = [device for device in devices if found[device]]
     if not test_devices:
         raise Refused(f"no test array lies on {', '.join(devices)}; nothing was written")
     _confirm(test_devices, yes)
-    with locked([judged.disk.path for judged in members]), recorded("raid tune --clear", test_devices):
-        take_away(test_devices)
+    with lock_against_udev([judged.disk.path for judged in members]), recorded("raid tune --clear", test_devices):
+        remove_test_arrays(test_devices)
     wiped = " ".join(f"--wipe {shell_word(device)}" for device in test_devices)
     sys.stdout.write(
         f"Removed: the test arrays on {', '.join(test_devices)}.\n"

@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import Annotated
 
 from aligntool.audit.wording import shell_word
-from aligntool.change import LayoutGoal, Moment, Plan, Wanted, asked_of, from_json
+from aligntool.change import ArrayRequest, ChangeState, LayoutGoal, Plan, from_json, request_in_document
 from aligntool.cli import options
-from aligntool.cli.arrays import array_status, go_on, record_of, recover_array, unfinished
+from aligntool.cli.arrays import array_status, continue_array, find_record, recover_array, require_unfinished
 from aligntool.cli.convert import ConvertCopy
 from aligntool.cli.layers import Layers, read_key, report_layers
-from aligntool.cli.options import File, command, naming, print_lines, read_text, remark, terminal_width
+from aligntool.cli.options import File, command, hints_for_disk, print_lines, read_text, remark, terminal_width
 from aligntool.cli.partition import partition_change
 from aligntool.cli.partitions import Layout
 from aligntool.cli.plan import realign_of, report_result, table_change
 from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
 from aligntool.cli.reformat import Reformat
 from aligntool.cli.run_change import (
-    Applying,
+    ChangeInProgress,
     Operation,
+    apply_and_report,
     ends_stream,
-    follow,
     identity,
     locked_apart,
+    recovery_commands,
     run_change,
-    ways_on,
 )
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, refuse
@@ -35,23 +35,23 @@ from aligntool.formats.reader import TableReading
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition as TableEntry
 from aligntool.inventory import Role
-from aligntool.linux.block import look_only
+from aligntool.linux.block import open_read_only
 from aligntool.linux.lock import refuse_partition
-from aligntool.linux.process import in_time
+from aligntool.linux.process import run_while_moving
 from aligntool.linux.targets import refuse_ambiguous, refuse_containers
 from aligntool.raid.make import Record
 from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import PersistGoal
 from aligntool.realign import move
-from aligntool.realign.convert_copy import Copying
+from aligntool.realign.convert_copy import CopyRequest
 from aligntool.realign.convert_request import Conversion
+from aligntool.realign.disk_state import OverlaidDisk, overlay, places_in_use
 from aligntool.realign.move import Status, find_journal
 from aligntool.realign.move import journal_status as find_status
 from aligntool.realign.partition_request import WholeDisk
-from aligntool.realign.request import Request, hurrying, journal_words, locked_disk
-from aligntool.realign.standing import Laid, overlay, places_in_use
+from aligntool.realign.request import Request, hurry_function, journal_options, locked_disk
 from aligntool.render.lines import plain, show
-from aligntool.render.progress import status_json, status_lines, steps_left, table_lines
+from aligntool.render.progress import remaining_step_lines, status_json, status_lines, table_lines
 from aligntool.units import KIB
 
 # `aligntool apply`: apply a saved plan, if it is still valid.
@@ -76,7 +76,7 @@ def apply(
     """
     text = read_text(file, hint="aligntool audit")
     operation, plan = _saved_plan(text, rate, key_file)
-    refuse(options.show_inside(plan.disk.path, writes=True))
+    refuse(options.attach_virtual(plan.disk.path, writes=True))
     run_change(operation, yes=yes, json_=json_, kept=plan)
 
 
@@ -86,23 +86,23 @@ def _saved_plan(text: str, rate: int | None, key_file: str | None) -> tuple[Oper
     path = plan.disk.path
     match plan.purpose:
         case "raid":
-            wanted = asked_of(text, "wanted", Wanted)
+            wanted = request_in_document(text, "wanted", ArrayRequest)
             return CreateArray(wanted.drives, wanted.goal), plan
         case "persist":
-            return Persist(path, asked_of(text, "persist", PersistGoal)), plan
+            return Persist(path, request_in_document(text, "persist", PersistGoal)), plan
         case "reformat":
-            return Reformat(path, asked_of(text, "reformat", ReformatGoal)), plan
+            return Reformat(path, request_in_document(text, "reformat", ReformatGoal)), plan
         case "partition" | "unpartition":
-            return partition_change(path, asked_of(text, "partition", WholeDisk), key_file, rate), plan
+            return partition_change(path, request_in_document(text, "partition", WholeDisk), key_file, rate), plan
         case "convert":
-            return table_change("convert", path, asked_of(text, "convert", Conversion), rate), plan
+            return table_change("convert", path, request_in_document(text, "convert", Conversion), rate), plan
         case "convert-copy":
-            return ConvertCopy(asked_of(text, "copying", Copying), rate), plan
+            return ConvertCopy(request_in_document(text, "copying", CopyRequest), rate), plan
         case "layers":
-            return Layers(path, asked_of(text, "asked", Request), key_file), plan
+            return Layers(path, request_in_document(text, "asked", Request), key_file), plan
         case "layout":
             return Layout(path, LayoutGoal(()), Request()), plan
-    return realign_of(path, asked_of(text, "asked", Request), rate), plan
+    return realign_of(path, request_in_document(text, "asked", Request), rate), plan
 
 
 # `aligntool status`, `resume`, `rollback`: of a disk in flight by its journal, of an unfinished array by its record.
@@ -140,9 +140,9 @@ def status(
     record = _record(disk, journal)
     if record is not None:
         disk, current = record.plan.disk.path, array_status(record)
-        next_commands = tuple(ways_on(disk).split("\n"))
+        next_commands = tuple(recovery_commands(disk).split("\n"))
     elif disk is not None:
-        refuse(options.show_inside(disk))
+        refuse(options.attach_virtual(disk))
         current = _disk_status(disk, journal)
         next_commands = _next_commands(current, disk, journal)
     else:
@@ -200,41 +200,44 @@ def _record(target: str | None, journal: str | None) -> Record | None:
             text = "a journal belongs to a disk, which has to be named as well"
             raise Refused(text, hint="sudo aligntool audit names the disks in flight")
         return None
-    return record_of(target)
+    return find_record(target)
 
 
 def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key_file: str | None = None) -> None:
     journal = chosen.journal
     record = _record(disk, journal)
     if disk is None or record is not None:
-        record = unfinished(record)
+        record = require_unfinished(record)
         if _confirmed(record.plan.disk.path, array_status(record), chosen, back=back, json_=json_):
             if record.plan.purpose == "layers" and not back:
-                report_layers(go_on(record, back=False, json_=json_, key=read_key(key_file)), json_=json_)
+                report_layers(continue_array(record, back=False, json_=json_, key=read_key(key_file)), json_=json_)
             else:
                 recover_array(record, json_=json_, back=back)
         return
-    refuse(options.show_inside(disk, writes=not chosen.dry_run))
+    refuse(options.attach_virtual(disk, writes=not chosen.dry_run))
     current = _disk_status(disk, journal, any_table=chosen.restore_table)
     plan = _plan_in_flight(current, disk)
     restore = chosen.restore_table and current.restore_table
     # A table that another program changed is refused below, or has a confirmation of its own.
     if not _confirmed(disk, current, replace(chosen, yes=chosen.yes or current.restore_table), back=back, json_=json_):
         return
-    shown = confirm_restoring(disk, journal, plan, yes=chosen.yes) if restore else None
+    shown = confirm_table(disk, journal, plan, yes=chosen.yes) if restore else None
 
     @contextmanager
-    def locked(note: Callable[[str], object]) -> Iterator[Applying]:
+    def locked(note: Callable[[str], object]) -> Iterator[ChangeInProgress]:
         with locked_disk(plan, disk, on_note=note, journal_file=journal, rate=chosen.rate) as context:
             if shown is not None:
-                refuse_another(context.device, plan, shown)
+                refuse_other_table(context.device, plan, shown)
             run = move.rollback if back else move.resume
             events = run(context, restore_table=restore)
-            moment, ways = Moment.UNDOING if back else Moment.RESUMED, ways_on(disk, *journal_words(journal))
-            yield Applying(events, ways, hurrying(context), moment, disk, context.unanswered)
+            moment, ways = (
+                ChangeState.UNDOING if back else ChangeState.RESUMED,
+                recovery_commands(disk, *journal_options(journal)),
+            )
+            yield ChangeInProgress(events, ways, hurry_function(context), moment, disk, context.unanswered)
 
     with locked_apart(locked, plan, disk) as applying:
-        kernel_behind = follow(plan, applying, json_=json_, in_flight=True)
+        kernel_behind = apply_and_report(plan, applying, json_=json_, in_flight=True)
     report_result(plan, disk, Request(), json_=json_, back=back, kernel_behind=kernel_behind)
     if journal:
         remark(f"{journal} is not needed any more")
@@ -245,7 +248,7 @@ def _confirmed(disk: str, current: Status, chosen: Recovery, *, back: bool, json
     if chosen.dry_run and json_:
         print_lines(status_json(disk, current))
         return False
-    lines = (*status_lines(disk, current, width=terminal_width()), *steps_left(current, back=back))
+    lines = (*status_lines(disk, current, width=terminal_width()), *remaining_step_lines(current, back=back))
     on_screen = sys.stdout if chosen.dry_run else sys.stderr
     show(lines, on_screen, color=options.colored(on_screen))
     if not chosen.dry_run and current.plan:
@@ -255,11 +258,17 @@ def _confirmed(disk: str, current: Status, chosen: Recovery, *, back: bool, json
 
 def _disk_status(disk: str, journal: str | None, *, any_table: bool = False) -> Status:
     """Return the status of a disk, read without a lock because the disk may be in use. Raises Refused."""
-    return in_time(lambda: _read_status(disk, journal, any_table=any_table), " or ".join(filter(None, (disk, journal))))
+    return run_while_moving(
+        lambda: _read_status(disk, journal, any_table=any_table), " or ".join(filter(None, (disk, journal)))
+    )
 
 
 def _read_status(disk: str, journal: str | None, *, any_table: bool) -> Status:
-    with naming(disk), look_only(disk) as device, look_only(journal) if journal else nullcontext() as file:
+    with (
+        hints_for_disk(disk),
+        open_read_only(disk) as device,
+        open_read_only(journal) if journal else nullcontext() as file,
+    ):
         refuse_partition(disk, Path(disk).stat())
         if device.size < _LEAST:
             raise Refused(f"{disk} is too small for a disk with partitions", hint=f"ls -l {shell_word(disk)}")
@@ -282,7 +291,7 @@ def _plan_in_flight(current: Status, disk: str) -> Plan:
 def _next_commands(current: Status, disk: str, journal: str | None) -> tuple[str, ...]:
     if current.state != "in-flight":
         return ()
-    ways = ways_on(disk, *journal_words(journal)).split("\n")
+    ways = recovery_commands(disk, *journal_options(journal)).split("\n")
     return tuple(f"{way} --restore-table" for way in ways) if current.restore_table else tuple(ways)
 
 
@@ -291,16 +300,16 @@ def _next_commands(current: Status, disk: str, journal: str | None) -> tuple[str
 # The entries that are removed may be of partitions that were made in the meantime.
 
 
-def confirm_restoring(disk: str, journal_file: str | None, plan: Plan, *, yes: bool) -> TableReading:
+def confirm_table(disk: str, journal_file: str | None, plan: Plan, *, yes: bool) -> TableReading:
     """Show the table found and the table to be written, and ask. Return the table found.
 
     Raises Refused, also if an added partition lies where the move reads or writes.
     """
-    with look_only(disk) as device, look_only(journal_file) if journal_file else nullcontext() as file:
+    with open_read_only(disk) as device, open_read_only(journal_file) if journal_file else nullcontext() as file:
         journal = find_journal(device, file, any_table=True)
         if journal is None:
             raise Refused(f"{disk}: nothing is in flight on this disk", code="not-in-flight", subject=disk)
-        found = read_found(device, plan)
+        found = read_current_table(device, plan)
         written = read_table(overlay(device, journal), sector_size=plan.disk.sector_size)
     for which, table in (("found", found), ("to be written", written)):
         show(
@@ -311,13 +320,13 @@ def confirm_restoring(disk: str, journal_file: str | None, plan: Plan, *, yes: b
     return found
 
 
-def read_found(device: Device, plan: Plan) -> TableReading:
-    return read_table(Laid(device, ()), sector_size=plan.disk.sector_size)
+def read_current_table(device: Device, plan: Plan) -> TableReading:
+    return read_table(OverlaidDisk(device, ()), sector_size=plan.disk.sector_size)
 
 
-def refuse_another(device: Device, plan: Plan, shown: TableReading) -> None:
+def refuse_other_table(device: Device, plan: Plan, shown: TableReading) -> None:
     """Raise Refused if the table is not the one that was shown."""
-    if read_found(device, plan) != shown:
+    if read_current_table(device, plan) != shown:
         text = "the partition table was changed again since it was shown"
         raise Refused(text, hint="type the same again", code="table-changed")
 

@@ -6,19 +6,19 @@ from dataclasses import replace
 from typing import Annotated
 
 from aligntool.audit.arrays import members_of
-from aligntool.change import Plan, with_asked
+from aligntool.change import Plan, plan_with_request
 from aligntool.cli import arrays as acting
 from aligntool.cli import options
-from aligntool.cli.options import resolved, sector
-from aligntool.cli.raid import carried_out, typed
-from aligntool.cli.run_change import Applying, ends_stream, run_change, show_only
+from aligntool.cli.options import resolve_device, sector
+from aligntool.cli.raid import apply_command, typed_arguments
+from aligntool.cli.run_change import ChangeInProgress, ends_stream, run_change, show_only
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Disk
-from aligntool.linux.commands import asked_health
-from aligntool.linux.lock import alone
+from aligntool.linux.commands import with_health
+from aligntool.linux.lock import open_exclusively
 from aligntool.raid.planning import needs_of_plan
 from aligntool.raid.reformat import ReformatGoal, plan_reformat
-from aligntool.raid.steps_reformat import look_closer
+from aligntool.raid.steps_reformat import read_array_details
 from aligntool.render.lines import Line, plain
 from aligntool.values import dataclass
 
@@ -30,7 +30,7 @@ def reformat_command(
     lba_size: Annotated[int, "--lba-size", "Bytes of a logical block, such as 4096.", "SIZE", sector],
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
-    kept: options.KeptPlan,
+    kept: options.PlanFile,
     json_: options.EventsOption = False,
 ) -> None:
     """Give the NVMe members of an array another LBA format, one after the other.
@@ -42,7 +42,7 @@ def reformat_command(
 
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
-    operation = Reformat(resolved(array), ReformatGoal(lba_size))
+    operation = Reformat(resolve_device(array), ReformatGoal(lba_size))
     if dry_run or kept.output is not None:
         return show_only(operation, json_=json_, kept=kept)
     run_change(operation, yes=yes, json_=json_)
@@ -57,7 +57,7 @@ class Reformat:
 
     def make_plan(self) -> Plan:
         report, disk = acting.look_for_array(self.array, command="sudo aligntool raid reformat")
-        disk = replace(disk, taken=acting.taken(disk))
+        disk = replace(disk, taken=acting.users_beside_mounts(disk))
         known = members_of(report.judged)
         names = disk.array.members if disk.array else ()
         members = {
@@ -65,13 +65,13 @@ class Reformat:
             for name in names
             if (member := known.get(name))
         }
-        closer = look_closer(disk, list(members.values()))
+        closer = read_array_details(disk, list(members.values()))
         plan = plan_reformat(disk, members, [member.disk for member in report.judged], self.goal, closer)
         acting.refuse_unready(needs_of_plan(plan, here=True))
         return plan
 
     def document(self, plan: Plan) -> str:
-        return with_asked(plan, "reformat", self.goal) + "\n"
+        return plan_with_request(plan, "reformat", self.goal) + "\n"
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         yield from acting.array_plan_lines(plan, type_next)
@@ -79,18 +79,18 @@ class Reformat:
             yield plain("Nothing is to be done.")
 
     def next_command(self) -> str:
-        return carried_out("raid reformat", typed())
+        return apply_command("raid reformat", typed_arguments())
 
     def refuse_changed(self, plan: Plan) -> None:
         acting.refuse_changed(plan, self.make_plan())
 
-    def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
+    def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
         return acting.locked_array(plan, self.make_plan, check=lambda: self._refuse_opened(plan))
 
     def _refuse_opened(self, plan: Plan) -> None:
         """Raise Refused if a program that neither sysfs nor a mount shows has the array open exclusively."""
         if plan.disk.sector_size < self.goal.block_size:
-            with alone([plan.disk.path]):
+            with open_exclusively([plan.disk.path]):
                 return
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
@@ -101,8 +101,8 @@ class Reformat:
             raise Stopped(f"every step is done, but the result was not verified: {error}", hint=again) from error
         if left:
             raise Stopped(f"every step is done, but members of {plan.disk.path} are not as planned", hint=again)
-        acting.tell_array(plan, json_=json_)
+        acting.report_array(plan, json_=json_)
 
 
 def _with_health(disk: Disk) -> Disk:
-    return replace(asked_health(disk), taken=acting.taken(disk))
+    return replace(with_health(disk), taken=acting.users_beside_mounts(disk))

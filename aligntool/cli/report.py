@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from aligntool.audit.drives import unjudged
+from aligntool.audit.drives import targets_not_judged
 from aligntool.audit.judge import audit
-from aligntool.audit.report import Wishes
+from aligntool.audit.report import AuditOptions
 from aligntool.audit.wording import shell_word
 from aligntool.cli import options
 from aligntool.cli.options import File, Files, Name, print_lines, say
@@ -27,12 +27,12 @@ from aligntool.linux.targets import Given
 from aligntool.measure.targets import read_any, temperature_of
 from aligntool.raid.ceilings import known_rates
 from aligntool.raid.running import arrays_of
-from aligntool.realign.mends import with_mends
-from aligntool.recipes.drives import known_of
+from aligntool.realign.repairs import with_repairs
+from aligntool.recipes.drives import known_geometries
 from aligntool.render.lines import plain
 from aligntool.render.recipes import TOPIC
 from aligntool.render.report.disks import Content, Measured, pictures_of
-from aligntool.render.report.page import measured_of, page_html
+from aligntool.render.report.page import page_html, show_measurements
 from aligntool.render.svg import Picture, queue_picture, svg_text
 from aligntool.units import MIB
 
@@ -54,7 +54,7 @@ def report(
     wake: options.WakeOption = False,
     timeout: options.TimeoutOption = SILENCE_S,
     geometry: options.Geometry,
-    grain: options.WishedGrainOption = None,
+    grain: options.AuditGrainOption = None,
 ) -> None:
     """Write one HTML page of disks, findings, arrays and benchmarks.
 
@@ -68,20 +68,20 @@ def report(
     root = options.one_machine(sysroot)
     if output is None and chart == TOPIC:  # it needs no disk
         return _write(_drawn(queue_picture(), svg, png), overwrite=overwrite)
-    measured = measured_of([read_any(file) for file in bench or ()])
+    measured = show_measurements([read_any(file) for file in bench or ()])
     given = Given(sector_size=geometry.sector_size, physical_sector_size=geometry.physical_sector_size)
     if targets and root is None:
-        refuse(options.show_inside(*targets, silence_s=timeout))
+        refuse(options.attach_virtual(*targets, silence_s=timeout))
     inventory = look(tuple(targets or ()), sysroot=root, given=given, wake=wake, silence_s=timeout)
     if targets:
         refuse(Refusal("not-read", each.what, f"{each.what}: {each.why}", each.hint) for each in inventory.unseen)
-    content = _content(inventory, Wishes(page_size=geometry.page_size, grain=grain or MIB), measured)
+    content = _content(inventory, AuditOptions(page_size=geometry.page_size, grain=grain or MIB), measured)
     content = _with_name(content, targets, root)
     pages = _drawn(_find_picture(content, chart), svg, png) if chart else []
     if output is not None:
         pages.insert(0, (output, page_html(content).encode()))
     _write(pages, overwrite=overwrite)
-    for unseen in unjudged(content.report):
+    for unseen in targets_not_judged(content.report):
         say(f"{unseen.what}: {unseen.why}")
 
 
@@ -97,10 +97,10 @@ def _check_options(output: str | None, chart: str | None, svg: str | None, png: 
         raise typer.BadParameter("two files of the same name were asked for")
 
 
-def _content(inventory: Inventory, wishes: Wishes, measured: tuple[Measured, ...]) -> Content:
-    known = known_of(inventory)
+def _content(inventory: Inventory, wishes: AuditOptions, measured: tuple[Measured, ...]) -> Content:
+    known = known_geometries(inventory)
     rates = known_rates(known)
-    found, mends = with_mends(audit(inventory, known, wishes))
+    found, mends = with_repairs(audit(inventory, known, wishes))
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return Content(found, arrays_of(found, (), rates), mends, measured, made, rates)
 

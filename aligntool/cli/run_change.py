@@ -15,21 +15,21 @@ from pathlib import Path, PurePath
 from types import FrameType
 from typing import ParamSpec, Protocol, TextIO
 
-from aligntool.audit.wording import shell_word, sudo
+from aligntool.audit.wording import shell_word, sudo_prefix
 from aligntool.change import Plan, to_json
-from aligntool.cli.options import KeptPlan, colored, confirm_disk, print_lines, say, terminal_width
+from aligntool.cli.options import PlanFile, colored, confirm_disk, print_lines, say, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.errors import Refusal, Refused, Stopped
-from aligntool.linux.process import STOPPING, in_time
+from aligntool.linux.process import STOPPING, run_while_moving
 from aligntool.linux.systemd_journal import record
-from aligntool.realign.apart import Locked, apart
-from aligntool.realign.applying import Applying as Applying
+from aligntool.realign.applying import ChangeInProgress as ChangeInProgress
 from aligntool.realign.applying import apply_events
-from aligntool.realign.applying import ways_on as ways_on
+from aligntool.realign.applying import recovery_commands as recovery_commands
+from aligntool.realign.change_process import Locked, apply_in_child
 from aligntool.realign.layout import require_libparted
-from aligntool.render.lines import EMPTY, Line, redraws, show, text_of
+from aligntool.render.lines import EMPTY, Line, can_redraw, show, text_of
 from aligntool.render.plan import attention_lines, summary_lines
-from aligntool.render.progress import OnEvent, begin_json, end_json, progress_bar, progress_json, progress_lines
+from aligntool.render.progress import OnEvent, end_json, plan_event_json, progress_bar, progress_json, progress_lines
 from aligntool.steps import DriveStep, EditFile, WriteFile
 
 
@@ -53,14 +53,14 @@ class Operation(Protocol):
         """Raise Refused if a plan that was saved in a file is no longer valid."""
         return
 
-    def locked(self, plan: Plan) -> AbstractContextManager[Applying]:
+    def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
         """Lock what is written to, and check that the plan is still valid. Raises Refused while nothing is written."""
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         """Look at the result and report it. Raises Stopped if it cannot be looked at, or is not as planned."""
 
 
-NOT_KEPT = KeptPlan()
+NOT_SAVED = PlanFile()
 
 
 def run_change(
@@ -70,12 +70,12 @@ def run_change(
     if dry_run:
         return show_only(operation, json_=json_)
     if kept is not None:
-        in_time(lambda: operation.refuse_changed(kept))
-    plan = kept or in_time(operation.make_plan)
+        run_while_moving(lambda: operation.refuse_changed(kept))
+    plan = kept or run_while_moving(operation.make_plan)
     show_plan(operation, plan, sys.stderr if json_ else sys.stdout)
     if not plan.steps:
         if json_:
-            sys.stdout.write(begin_json(plan))
+            sys.stdout.write(plan_event_json(plan))
             write_end("new", changed=False, sentences=("nothing to do",))
         return
     require_libparted(plan)
@@ -87,20 +87,22 @@ def run_change(
 def apply_plan(operation: Operation, plan: Plan, *, json_: bool) -> None:
     """Lock, check the plan again, apply, verify. Raises Refused before the first write, Stopped after it."""
     with operation.locked(plan) as applying:
-        behind = follow(plan, applying, json_=json_)
+        behind = apply_and_report(plan, applying, json_=json_)
     operation.verify(plan, json_=json_, kernel_behind=behind)
 
 
-def show_only(operation: Operation, *, json_: bool, kept: KeptPlan = NOT_KEPT, applicable: bool = True) -> None:
+def show_only(operation: Operation, *, json_: bool, kept: PlanFile = NOT_SAVED, applicable: bool = True) -> None:
     """Show a plan without applying it, and save it if requested. `applicable`: it can be applied on this machine."""
-    plan = in_time(operation.make_plan)
+    plan = run_while_moving(operation.make_plan)
     kept.write(operation.document(plan))
     if json_ or kept.piped:
         sys.stdout.write(operation.document(plan))
         return
     # Root may be needed for the disk, not for the file.
     type_next = (
-        f"{sudo(plan.disk.path)}aligntool apply {shell_word(kept.file)}" if kept.file else operation.next_command()
+        f"{sudo_prefix(plan.disk.path)}aligntool apply {shell_word(kept.file)}"
+        if kept.file
+        else operation.next_command()
     )
     page_lines(operation.lines(plan, type_next if applicable else ""))
 
@@ -158,7 +160,7 @@ def end_change(
 # the disk or array, and the next command.
 
 
-def follow(plan: Plan, applying: Applying, *, json_: bool, in_flight: bool = False) -> bool:
+def apply_and_report(plan: Plan, applying: ChangeInProgress, *, json_: bool, in_flight: bool = False) -> bool:
     """Apply by consuming the events, and report them: see `apply_events`."""
     reporting = _reporting(plan, applying.on_stop, json_=json_)
     return apply_events(plan, applying, reporting, record, in_flight=in_flight)
@@ -174,7 +176,7 @@ def _reporter(plan: Plan, *, json_: bool) -> AbstractContextManager[OnEvent]:
     """Return the reporter: JSON goes to standard output, a bar or lines to standard error."""
     if json_:
         return progress_json(plan, sys.stdout)
-    if redraws(sys.stderr, os.environ):
+    if can_redraw(sys.stderr, os.environ):
         return progress_bar(plan, sys.stderr, time.monotonic)
     return progress_lines(plan, sys.stderr, time.monotonic)
 
@@ -213,9 +215,9 @@ def pipes_may_break() -> Iterator[None]:
 
 
 @contextmanager
-def locked_apart(locked: Locked, plan: Plan, path: str) -> Iterator[Applying]:
-    """Lock what `locked` locks, in a child process (see `apart`) whose notes go to standard error."""
-    with pipes_may_break(), apart(locked, plan, path, say) as applying:
+def locked_apart(locked: Locked, plan: Plan, path: str) -> Iterator[ChangeInProgress]:
+    """Lock what `locked` locks, in a child process (see `apply_in_child`) whose notes go to standard error."""
+    with pipes_may_break(), apply_in_child(locked, plan, path, say) as applying:
         yield applying
 
 

@@ -29,7 +29,7 @@ from aligntool.change import Plan, Progress, from_json
 from aligntool.cli.plan import commands_of
 from aligntool.cli.run_change import identity
 from aligntool.errors import ExitCode, Refused
-from aligntool.linux.block import look_only
+from aligntool.linux.block import open_read_only
 from aligntool.realign.move import journal_status
 from aligntool.render.lines import Line, escaped, fit, harmless
 from aligntool.render.plan import attention_lines, plan_lines
@@ -84,7 +84,7 @@ def _read_terminal(terminal: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class DiskRow:
     """A disk in the list."""
 
     path: str
@@ -93,7 +93,7 @@ class Listed:
     in_flight: bool = False
 
 
-async def list_disks(*targets: str) -> list[Listed]:
+async def list_disks(*targets: str) -> list[DiskRow]:
     """Return the disks of an audit, and what could not be looked at."""
     child = await start("audit", "--json", "--", *targets, errors=DEVNULL)
     output, _ = await child.communicate()
@@ -106,10 +106,10 @@ async def list_disks(*targets: str) -> list[Listed]:
         answers = [verdict["answer"] for verdict in verdicts if verdict.get("matters")]
         errors = sum(finding["severity"] == "error" for finding in disk_findings)
         words = "in flight: resume it or roll it back" if in_flight else _verdict(answers, errors)
-        found.append(Listed(disk["path"], format_size(disk["size"]), words, in_flight))
+        found.append(DiskRow(disk["path"], format_size(disk["size"]), words, in_flight))
         names |= {disk["name"], disk["path"]}
     unseen = (unseen_disk for unseen_disk in report["unseen"] if unseen_disk["what"] not in names)
-    return found + [Listed(unseen_disk["what"], "", f"not judged: {unseen_disk['why']}") for unseen_disk in unseen]
+    return found + [DiskRow(unseen_disk["what"], "", f"not judged: {unseen_disk['why']}") for unseen_disk in unseen]
 
 
 def _verdict(answers: list[str], errors: int) -> str:
@@ -122,7 +122,7 @@ def _verdict(answers: list[str], errors: int) -> str:
     return "OK: every partition starts on its boundaries" if answers else "no partition to judge"
 
 
-async def standing(path: str) -> str:
+async def read_disk_state(path: str) -> str:
     """Return "old", "new" or "in-flight"; "" if it is unknown, as when the disk does not respond."""
     child = await start("status", "--json", "--", path, errors=DEVNULL)
     output, _ = await child.communicate()
@@ -136,7 +136,7 @@ def as_text(lines: Iterable[Line]) -> Text:
 
 def read_journal(path: str) -> Plan | None:
     """Return the plan that is in flight, if its journal is on the disk."""
-    with suppress(Refused, OSError), look_only(path) as device:
+    with suppress(Refused, OSError), open_read_only(path) as device:
         return journal_status(device, None).plan
     return None
 
@@ -154,7 +154,7 @@ class Change:
 
 
 @dataclass(slots=True)
-class Heard:
+class MoveOutput:
     """The output of a move so far."""
 
     steps: int
@@ -178,7 +178,7 @@ class DiskList(Screen[None]):
     def __init__(self, targets: tuple[str, ...], rate: int | None, stopped: dict[str, str]) -> None:
         super().__init__()
         self._targets, self._rate, self._stopped = targets, rate, stopped
-        self._disks: list[Listed] = []
+        self._disks: list[DiskRow] = []
 
     def compose(self) -> ComposeResult:
         yield Static(" ".join(("aligntool audit", *map(shell_word, self._targets))), classes="title", markup=False)
@@ -223,7 +223,7 @@ class DiskPage(Screen[None]):
         Binding("pagedown", "scroll(1)", "Scroll"),
     ]
 
-    def __init__(self, disk: Listed, rate: int | None, stopped: dict[str, str]) -> None:
+    def __init__(self, disk: DiskRow, rate: int | None, stopped: dict[str, str]) -> None:
         super().__init__()
         self._disk, self._stopped = disk, stopped
         self._rate = ("--rate", str(rate)) if rate else ()
@@ -322,7 +322,7 @@ class DiskPage(Screen[None]):
     async def action_recover(self, way: str) -> None:
         self._begin(way)
         self._show(await self._printed(way, "--dry-run"))
-        known = await standing(self._disk.path) == "in-flight"
+        known = await read_disk_state(self._disk.path) == "in-flight"
         plan = await asyncio.to_thread(read_journal, self._disk.path) if known else None
         self._ask(Change(plan, (way, self._disk.path)) if plan else None)
 
@@ -352,7 +352,7 @@ class DiskPage(Screen[None]):
     async def _move(self, change: Change) -> None:
         self._moving = child = await start(*change.words, "--yes", "--json", *self._rate, stdin=PIPE)
         self._begin("realign" if change.given else change.words[0])
-        output = Heard(len(change.plan.steps))
+        output = MoveOutput(len(change.plan.steps))
         if child.stdin and child.stdout:
             child.stdin.write(change.given)
             child.stdin.close()
@@ -360,7 +360,7 @@ class DiskPage(Screen[None]):
                 self._show_output(output, line.decode(errors="replace").rstrip("\n"))
         exit_code, path = await child.wait(), self._disk.path
         if exit_code in (ExitCode.DONE, ExitCode.STOPPED):
-            in_flight = output.silent or await standing(path) in ("in-flight", "")
+            in_flight = output.silent or await read_disk_state(path) in ("in-flight", "")
             self._disk = replace(self._disk, in_flight=in_flight)
             self._stopped.pop(path, None)
         if exit_code == ExitCode.STOPPED:
@@ -375,7 +375,7 @@ class DiskPage(Screen[None]):
         self._moving, self._confirmed = None, False
         self._settle()
 
-    def _show_output(self, output: Heard, line: str) -> None:
+    def _show_output(self, output: MoveOutput, line: str) -> None:
         """Show an event, or a line that the command prints beside its events."""
         event = json.loads(line if line.startswith("{") else '{"event": "text"}')
         output.silent = event["event"] in (("waiting", "text") if output.silent else ("waiting",))

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.judge import audit
-from aligntool.audit.report import Severity, Wishes
-from aligntool.cli.options import File, Grid, Kept, print_lines, say, size, terminal_width, whole
+from aligntool.audit.report import AuditOptions, Severity
+from aligntool.cli.options import File, Grid, ResultFile, print_lines, say, size, terminal_width, whole
 from aligntool.cli.probe import ended_by_signals
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.look import look
@@ -21,7 +21,7 @@ from aligntool.measure import trace as traces
 from aligntool.measure.compare import boot_doubts, boot_drive
 from aligntool.measure.logs import LogFormat, open_log
 from aligntool.measure.targets import read_result
-from aligntool.recipes.drives import known_of
+from aligntool.recipes.drives import known_geometries
 from aligntool.render.lines import plain
 from aligntool.render.trace import Counted, Rated, Source, boot_json, boot_lines, trace_json, trace_lines
 from aligntool.values import dataclass
@@ -152,7 +152,7 @@ def boundaries_of(
         return ()
 
     inventory = look((disk,))
-    judged = audit(inventory, known_of(inventory), Wishes()).judged[0]
+    judged = audit(inventory, known_geometries(inventory), AuditOptions()).judged[0]
     starts = {part.number: part.extent.start for part in judged.disk.partitions}
     if partition is not None and partition not in starts:
         raise Refused(f"{judged.disk.name} has no partition {partition}", hint="aligntool audit shows those it has")
@@ -168,7 +168,7 @@ def boundaries_of(
 
 
 @dataclass(frozen=True, slots=True)
-class KeptLog(Kept):
+class TraceFile(ResultFile):
     """Where the log is written."""
 
     output: Annotated[File, "--output -o", "Save the log, as text of blkparse; - is standard output."] = None
@@ -178,7 +178,7 @@ def record_command(
     disk: Annotated[str, "DISK", "The disk or partition to record."],
     cmd: Annotated[list[str], "CMD...", "The command to run, with its arguments; after --."],
     *,
-    kept: KeptLog,
+    kept: TraceFile,
     grid_: Annotated[Grid, "--grid", "Compare the requests with such boundaries [default: the audit's]."] = None,
     phase_: Annotated[int | None, "--phase", "Where the first boundary of --grid lies.", "N", phase] = None,
     json_: Annotated[bool, "--json", "As JSON; CMD's standard output then goes to standard error."] = False,
@@ -226,7 +226,7 @@ def _boundaries(found: record_trace.Traceable, grid_: int | None, phase_: int | 
 @contextmanager
 def _log_folder(found: record_trace.Traceable, output: str | None, *, overwrite: bool) -> Iterator[Path]:
     """Yield a folder for the log; warn if it lies on the traced disk; save the log at the end if requested."""
-    record_trace.refuse_name(output, overwrite=overwrite)
+    record_trace.refuse_log_name(output, overwrite=overwrite)
     with ended_by_signals(), record_trace.log_folder(output) as folder:
         if record_trace.lies_on(str(folder), found):
             where = "-o FILE on another disk" if output else "-o FILE, or TMPDIR, on another disk"
@@ -234,7 +234,7 @@ def _log_folder(found: record_trace.Traceable, output: str | None, *, overwrite:
         try:
             yield folder
         finally:
-            record_trace.keep_log(folder, output, overwrite=overwrite)
+            record_trace.save_log(folder, output, overwrite=overwrite)
 
 
 def _record(found: record_trace.Traceable, cmd: list[str], folder: Path, *, piped: bool) -> record_trace.Recorded:

@@ -5,7 +5,7 @@ from importlib import import_module
 
 from aligntool.cli import options
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.applying import ways_on
+from aligntool.realign.applying import recovery_commands
 
 
 def tui(targets: options.TargetsArgument = None, *, rate: options.RateOption = None) -> None:
@@ -26,4 +26,4 @@ def tui(targets: options.TargetsArgument = None, *, rate: options.RateOption = N
         text = f"the screen is drawn by Textual 2.1 or newer, which is not installed: {error}"
         raise Refused(text, hint=f"{hint}\nsudo aligntool audit", code="not-installed", subject="textual") from error
     for disk, words in screens.run(tuple(targets or ()), rate).items():
-        raise Stopped(words, hint=ways_on(disk))
+        raise Stopped(words, hint=recovery_commands(disk))

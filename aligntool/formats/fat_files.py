@@ -6,13 +6,13 @@ from sys import byteorder
 from typing import Protocol
 
 from aligntool.formats.numbers import le16, le32
-from aligntool.formats.windows_fs import ATTRIBUTES, DIRECTORY, ENTRY, LONG_NAME, VOLUME_LABEL, read_boot
+from aligntool.formats.windows_fs import ATTRIBUTES, DIRECTORY, ENTRY, LONG_NAME, VOLUME_LABEL, parse_fat_boot_sector
 
 # Long names, short names, times and attributes are in the directory entries, which are copied byte by byte; mcopy
 # recreates short names and folder times, and reads no character outside the BMP. Deleted entries are omitted.
 # Source: Microsoft's FAT specification 1.03, "FAT Directory Structure" and "FSInfo Sector Structure".
 
-FIRST = 2  # the number of the first cluster
+FIRST_CLUSTER = 2  # the number of the first cluster
 _BAD_CLUSTER = {12: 0xFF7, 16: 0xFFF7, 32: 0x0FFFFFF7}  # marks a bad cluster; greater values end a chain
 _DOT, _DOT_DOT = b".".ljust(11), b"..".ljust(11)
 _DELETED = 0xE5
@@ -49,7 +49,7 @@ def copy_files(old: Bytes, new: Bytes) -> int:
     Raises BrokenFatError if the first is inconsistent or does not fit.
     """
     source, target = _Fat(old), _Fat(new)
-    if _BAD_CLUSTER[source.boot.bits] in source.entries[FIRST:]:
+    if _BAD_CLUSTER[source.boot.bits] in source.entries[FIRST_CLUSTER:]:
         raise BrokenFatError("it has clusters that are marked as bad")
     files, root = 0, list(_entries_in_use(source.root()))
     pending = [(root, target.place_root(len(root) * ENTRY), 0, 0)]  # `..` of a folder in the root is cluster 0
@@ -88,19 +88,19 @@ class _Fat:
     """A FAT volume, with its allocation table in memory. Clusters are allocated in ascending order."""
 
     def __init__(self, data: Bytes) -> None:
-        boot = read_boot(data[:512])
+        boot = parse_fat_boot_sector(data[:512])
         if boot is None:
             raise BrokenFatError("its boot sector makes no sense")
         self.data, self.boot = data, boot
         self._table_start = boot.reserved * boot.sector
         self._table_length = boot.fats // boot.copies * boot.sector
-        self._clusters_end = FIRST + boot.clusters
+        self._clusters_end = FIRST_CLUSTER + boot.clusters
         table = data[self._table_start : self._table_start + self._table_length]
         self.entries = array("I", fat_entries(boot.bits, (table,)))[: self._clusters_end]
-        self._next_free = boot.root_cluster or FIRST
+        self._next_free = boot.root_cluster or FIRST_CLUSTER
 
     def at(self, cluster: int) -> int:
-        return self.boot.data_start + (cluster - FIRST) * self.boot.cluster
+        return self.boot.data_start + (cluster - FIRST_CLUSTER) * self.boot.cluster
 
     def root(self) -> bytes:
         if self.boot.root_cluster:
@@ -115,7 +115,7 @@ class _Fat:
     def _chain(self, number: int) -> list[int]:
         """Return the clusters of a file in order. Raises BrokenFatError."""
         chain: list[int] = []
-        while FIRST <= number < self._clusters_end and len(chain) <= self.boot.clusters:
+        while FIRST_CLUSTER <= number < self._clusters_end and len(chain) <= self.boot.clusters:
             chain.append(number)
             number = self.entries[number]
         if not chain or number <= _BAD_CLUSTER[self.boot.bits]:

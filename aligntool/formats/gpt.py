@@ -9,7 +9,7 @@ from typing import Self
 
 from aligntool.device import Device, Sectors
 from aligntool.formats.part_types import BASIC_DATA, LDM_TYPES, gpt_type_name
-from aligntool.formats.reader import Reader, beyond_end, overlaps, peek
+from aligntool.formats.reader import Reader, beyond_end, overlaps, read_or_none
 from aligntool.inventory import Fault, Partition, TableCopy, TableCopyState, TableFault
 from aligntool.units import Extent, align_down, align_up
 from aligntool.values import dataclass
@@ -253,7 +253,7 @@ def read_bytes(device: Device, at: int, length: int) -> bytes | None:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedCopy:
+class CheckedCopy:
     """The state of one copy of a GPT."""
 
     name: str
@@ -277,23 +277,23 @@ class JudgedCopy:
         return TableCopy(self.name, self.at, self.state)
 
 
-def judge_copy(reader: Reader, name: str, lba: int, sector_size: int) -> JudgedCopy:
+def check_copy(reader: Reader, name: str, lba: int, sector_size: int) -> CheckedCopy:
     """Return the copy at `lba` and its state."""
-    sector = peek(reader, lba * sector_size, sector_size)
+    sector = read_or_none(reader, lba * sector_size, sector_size)
     if sector is None:
-        return JudgedCopy(name, lba, sector_size, TableCopyState.UNREADABLE, "cannot be read: I/O error")
+        return CheckedCopy(name, lba, sector_size, TableCopyState.UNREADABLE, "cannot be read: I/O error")
     if len(sector) < sector_size or not sector.startswith(SIGNATURE):
-        return JudgedCopy(name, lba, sector_size, TableCopyState.MISSING, "is not there")
+        return CheckedCopy(name, lba, sector_size, TableCopyState.MISSING, "is not there")
     header = Header.unpack(sector)
     crc_good, state, why = _check_header(sector, header, lba, reader.size // sector_size - 1)
     entries = b""
     if header.entry_size in _ENTRY_SIZES:
         count = min(header.entry_count, MOST_ENTRY_BYTES // header.entry_size)
-        found = peek(reader, header.entries_lba * sector_size, count * header.entry_size)
+        found = read_or_none(reader, header.entries_lba * sector_size, count * header.entry_size)
         entries = (found or b"")[: len(found or b"") // header.entry_size * header.entry_size]
         if state is TableCopyState.GOOD:
             state, why = _check_entries(found, header)
-    return JudgedCopy(name, lba, sector_size, state, why, header, crc_good, entries)
+    return CheckedCopy(name, lba, sector_size, state, why, header, crc_good, entries)
 
 
 def _check_entries(found: bytes | None, header: Header) -> tuple[TableCopyState, str]:
@@ -317,7 +317,7 @@ _BASIC_DATA_FLAGS = {60: "read-only", 61: "shadow-copy", 62: "hidden", 63: "no-a
 _LINUX_FLAGS = {59: "grow-file-system", 60: "read-only", 63: "no-automount"}
 
 
-def read_entries(copy: JudgedCopy) -> tuple[list[Partition], list[TableFault]]:
+def read_entries(copy: CheckedCopy) -> tuple[list[Partition], list[TableFault]]:
     """Return the partitions of all entries in use. An entry that ends before it starts is a fault, not a partition."""
     partitions: list[Partition] = []
     faults: list[TableFault] = []
@@ -353,7 +353,9 @@ def _flags(attributes: int, type_guid: str, type_name: str) -> tuple[str, ...]:
     return tuple(words.get(bit, f"guid:{bit}") for bit in range(64) if attributes >> bit & 1)
 
 
-def entry_faults(copy: JudgedCopy, other: JudgedCopy, partitions: list[Partition], disk_size: int) -> list[TableFault]:
+def entry_faults(
+    copy: CheckedCopy, other: CheckedCopy, partitions: list[Partition], disk_size: int
+) -> list[TableFault]:
     """Return the faults of the entries, of their number and size, and of their places."""
     header = copy.header
     if header is None:
@@ -382,7 +384,7 @@ def entry_faults(copy: JudgedCopy, other: JudgedCopy, partitions: list[Partition
     return faults
 
 
-def _outside_usable(copy: JudgedCopy, header: Header, partitions: list[Partition]) -> list[TableFault]:
+def _outside_usable(copy: CheckedCopy, header: Header, partitions: list[Partition]) -> list[TableFault]:
     size = copy.sector_size
     usable = header.usable(size)
     why = f"this GPT has its usable sectors from {header.first_usable} to {header.last_usable}"
@@ -393,7 +395,7 @@ def _outside_usable(copy: JudgedCopy, header: Header, partitions: list[Partition
     ]
 
 
-def table_places(copy: JudgedCopy, other: JudgedCopy, disk_size: int) -> tuple[tuple[str, Extent], ...]:
+def table_places(copy: CheckedCopy, other: CheckedCopy, disk_size: int) -> tuple[tuple[str, Extent], ...]:
     """Return the extents of both copies of the table, and that of the backup at the end of the disk, where it belongs.
 
     A header can declare these extents usable. `copy` is the one in use.

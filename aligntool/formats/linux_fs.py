@@ -248,7 +248,7 @@ LOOK_BACK = 256 * KIB // BLOCK + 8  # blocks of the largest record and its heade
 UNMOUNT = 0x20  # XLOG_UNMOUNT_TRANS, in oh_flags of an operation
 
 
-def read_log(area: Area, superblock: bytes) -> str | None:
+def xfs_log_unclean(area: Area, superblock: bytes) -> str | None:
     """Return why the file system is not clean. None: it was unmounted, or the state is unknown, because the log is
     external, truncated or unwritten.
     """
@@ -313,7 +313,7 @@ def read_xfs(area: Area) -> Layer | None:
     return replace(
         area.layer("xfs", claims, block), label=text_at(superblock, 108, 12), uuid=uuid_at(superblock, 32),
         stripe_unit=be32(superblock, 184) * block, stripe_width=be32(superblock, 188) * block,
-        problems=_xfs_problems(superblock), unclean=read_log(area, superblock),
+        problems=_xfs_problems(superblock), unclean=xfs_log_unclean(area, superblock),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from itertools import chain, product
 
 from aligntool.formats.part_types import EXTENDED_TYPES, GPT_PROTECTIVE, mbr_type_name
-from aligntool.formats.reader import Reader, peek, unreadable
+from aligntool.formats.reader import Reader, read_or_none, unreadable_fault
 from aligntool.inventory import Fault, Partition, Role, TableFault
 from aligntool.units import Extent
 from aligntool.values import dataclass
@@ -38,16 +38,16 @@ class Geometry:
         return self.address(lba) if self.reaches(lba) else _MAXED
 
 
-USUAL = Geometry(255, 63)
+USUAL_GEOMETRY = Geometry(255, 63)
 
 
 def geometry_of(addresses: Sequence[tuple[bytes, int]]) -> Geometry:
     """Return the geometry that fits all usable `addresses` (CHS, LBA); the usual one if it fits or none does."""
     known = [(chs, lba) for chs, lba in addresses if _is_set(chs)]
-    for geometry in chain((USUAL,), _geometries(*known[0]) if known else ()):
+    for geometry in chain((USUAL_GEOMETRY,), _geometries(*known[0]) if known else ()):
         if all(geometry.reaches(lba) and geometry.address(lba) == chs for chs, lba in known):
             return geometry
-    return USUAL
+    return USUAL_GEOMETRY
 
 
 def _geometries(chs: bytes, lba: int) -> Iterator[Geometry]:
@@ -112,7 +112,7 @@ class MbrEntry:
         return Extent(self.start * sector_size, self.sectors * sector_size)
 
 
-NO_ENTRY = MbrEntry(0, bytes(3), 0, bytes(3), 0, 0)
+EMPTY_ENTRY = MbrEntry(0, bytes(3), 0, bytes(3), 0, 0)
 
 
 def entries_of(sector: bytes) -> tuple[MbrEntry, ...] | None:
@@ -253,9 +253,9 @@ class Chains:
             self._fault(Fault.EBR_LOOP, detail, here, extended.slot)
             return None
         self.places[here] = extended.slot
-        raw = peek(self.reader, here * self.sector_size, 512)
+        raw = read_or_none(self.reader, here * self.sector_size, 512)
         if raw is None:
-            self.faults.append(unreadable(f"the EBR of partition {extended.slot}", here * self.sector_size))
+            self.faults.append(unreadable_fault(f"the EBR of partition {extended.slot}", here * self.sector_size))
             return None
         table = parse_sector(raw)
         if table is None:

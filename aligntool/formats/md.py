@@ -6,7 +6,7 @@ from functools import partial
 from typing import Literal
 
 from aligntool.formats.numbers import be32, le16, le32, le64, text_at, uuid_at
-from aligntool.formats.reader import Area, Mark, checksum_problem, crc32_seeded, folded_sum
+from aligntool.formats.reader import Area, Magic, checksum_problem, crc32_seeded, folded_sum
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent
 
@@ -26,12 +26,12 @@ MOST_DISKS = 32
 LONGEST_INTEL = 32 * KIB
 
 SIGNATURES = (
-    Mark("lsi_mega_raid_member", -SECTOR, b"$XIDE$"),
-    Mark("nvidia_raid_member", -2 * SECTOR, b"NVIDIA  \x1e\0\0\0", version_at=(-2 * SECTOR + 16, 2)),
-    *(Mark("promise_fasttrack_raid_member", -at * SECTOR, b"Promise Technology, Inc.") for at in (63, 255, 256, 16)),
-    *(Mark("hpt45x_raid_member", -11 * SECTOR, magic) for magic in (b"\xf3\x16\x78\x5a", b"\xfd\x16\x78\x5a")),
-    Mark("adaptec_raid_member", -SECTOR + 256, b"DPTM", version_at=(-SECTOR + 63, 1)),
-    *(Mark("hpt37x_raid_member", 9 * SECTOR + 32, magic) for magic in (b"\xf0\x16\x78\x5a", b"\xfd\x16\x78\x5a")),
+    Magic("lsi_mega_raid_member", -SECTOR, b"$XIDE$"),
+    Magic("nvidia_raid_member", -2 * SECTOR, b"NVIDIA  \x1e\0\0\0", version_at=(-2 * SECTOR + 16, 2)),
+    *(Magic("promise_fasttrack_raid_member", -at * SECTOR, b"Promise Technology, Inc.") for at in (63, 255, 256, 16)),
+    *(Magic("hpt45x_raid_member", -11 * SECTOR, magic) for magic in (b"\xf3\x16\x78\x5a", b"\xfd\x16\x78\x5a")),
+    Magic("adaptec_raid_member", -SECTOR + 256, b"DPTM", version_at=(-SECTOR + 63, 1)),
+    *(Magic("hpt37x_raid_member", 9 * SECTOR + 32, magic) for magic in (b"\xf0\x16\x78\x5a", b"\xfd\x16\x78\x5a")),
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from aligntool.formats.numbers import be16, be32, be64, le16, le32, le64, text_at, uuid_at
-from aligntool.formats.reader import Area, Mark, checksum_problem, crc32c, crc64, fletcher64
+from aligntool.formats.reader import Area, Magic, checksum_problem, crc32c, crc64, fletcher64
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent, is_power_of_two
 
@@ -98,7 +98,7 @@ def read_apfs(area: Area) -> Layer | None:
 #
 # Layout: linux/include/uapi/linux/bcache.h (kernel 5.x), linux/fs/bcachefs/sb-members_format.h.
 
-AT = 4096
+BCACHE_SUPERBLOCK_AT = 4096
 BCACHE_SECTOR = 512  # the unit of both
 BCACHE_MAGIC = bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")
 BCACHEFS_MAGIC = bytes.fromhex("c68573f666ce90a9d96a60cf803df7ef")
@@ -108,8 +108,8 @@ MEMBERS_V1, MEMBERS_V2 = 1, 11
 
 
 def read_bcache(area: Area) -> Layer | None:
-    superblock = area.read(AT, 4096)
-    if superblock[24:40] != BCACHE_MAGIC or le64(superblock, 8) * BCACHE_SECTOR != AT:
+    superblock = area.read(BCACHE_SUPERBLOCK_AT, 4096)
+    if superblock[24:40] != BCACHE_MAGIC or le64(superblock, 8) * BCACHE_SECTOR != BCACHE_SUPERBLOCK_AT:
         return None
     version = le64(superblock, 16)
     block, bucket = le16(superblock, 192) * BCACHE_SECTOR, le16(superblock, 194) * BCACHE_SECTOR
@@ -137,11 +137,15 @@ def _bcache_problems(superblock: bytes) -> tuple[str, ...]:
 
 
 def read_bcachefs(area: Area) -> Layer | None:
-    superblock = area.read(AT, 4096)
-    magic, is_bcache = superblock[24:40], le64(superblock, 8) * BCACHE_SECTOR == AT
-    if magic not in (BCACHEFS_MAGIC, BCACHE_MAGIC) or is_bcache or le64(superblock, 104) * BCACHE_SECTOR != AT:
+    superblock = area.read(BCACHE_SUPERBLOCK_AT, 4096)
+    magic, is_bcache = superblock[24:40], le64(superblock, 8) * BCACHE_SECTOR == BCACHE_SUPERBLOCK_AT
+    if (
+        magic not in (BCACHEFS_MAGIC, BCACHE_MAGIC)
+        or is_bcache
+        or le64(superblock, 104) * BCACHE_SECTOR != BCACHE_SUPERBLOCK_AT
+    ):
         return None  # before 2022, bcachefs used the magic of bcache
-    superblock = area.read(AT, min(FIELDS_AT + 8 * le32(superblock, 124), 64 * 1024))
+    superblock = area.read(BCACHE_SUPERBLOCK_AT, min(FIELDS_AT + 8 * le32(superblock, 124), 64 * 1024))
     version = le16(superblock, 16)
     member = _own_member(superblock)
     bucket = le16(member, 26) * BCACHE_SECTOR
@@ -285,33 +289,33 @@ def _iso_date(raw: bytes) -> str | None:
 # Offsets: the libblkid prober of each kind.
 
 OWNER_MARKS = (
-    Mark("drbd", -4096 + 60, b"\x83\x74\x02\x6b", version="v08"),
-    Mark("drbd", -4096 + 60, b"\x83\x74\x02\x6c", version="v08"),
-    Mark("drbd", -4096 + 60, b"\x83\x74\x02\x6d", version="v09"),
-    Mark("DM_snapshot_cow", 0, b"SnAp"),
-    Mark("DM_verity_hash", 0, b"verity\0\0", uuid=16, version="1"),
-    Mark("DM_integrity", 0, b"integrt\0"),
-    Mark("VMFS_volume_member", MIB, b"\x0d\xd0\x01\xc0"),
-    Mark("stratis", 512 + 4, b"!Stra0tis\x86\xff\x02^\x41rh"),
-    Mark("ubi", 0, b"UBI#"),
+    Magic("drbd", -4096 + 60, b"\x83\x74\x02\x6b", version="v08"),
+    Magic("drbd", -4096 + 60, b"\x83\x74\x02\x6c", version="v08"),
+    Magic("drbd", -4096 + 60, b"\x83\x74\x02\x6d", version="v09"),
+    Magic("DM_snapshot_cow", 0, b"SnAp"),
+    Magic("DM_verity_hash", 0, b"verity\0\0", uuid=16, version="1"),
+    Magic("DM_integrity", 0, b"integrt\0"),
+    Magic("VMFS_volume_member", MIB, b"\x0d\xd0\x01\xc0"),
+    Magic("stratis", 512 + 4, b"!Stra0tis\x86\xff\x02^\x41rh"),
+    Magic("ubi", 0, b"UBI#"),
 )
 
 OTHERS = (
-    Mark("ceph_bluestore", 0, b"bluestore block device"),
-    Mark("vdo", 0, b"dmvdo001", uuid=40),
-    Mark("reiserfs", 64 * KIB + 0x34, b"ReIsEr2Fs", (64 * KIB + 100, 16), 64 * KIB + 84, "3.6"),
-    Mark("reiserfs", 64 * KIB + 0x34, b"ReIsEr3Fs", (64 * KIB + 100, 16), 64 * KIB + 84, "JR"),
-    Mark("reiserfs", 64 * KIB + 0x34, b"ReIsErFs", version="3.5"),
-    Mark("reiserfs", 8 * KIB + 0x34, b"ReIsErFs", version="3.5"),
-    Mark("reiser4", 64 * KIB, b"ReIsEr4", label=(64 * KIB + 36, 16), uuid=64 * KIB + 20, version="4"),
-    Mark("jfs", 32 * KIB, b"JFS1", label=(32 * KIB + 152, 16), uuid=32 * KIB + 136),
-    Mark("gfs2", 64 * KIB, b"\x01\x16\x19\x70\0\0\0\x01"),
-    *(Mark("ocfs2", at * KIB, b"OCFSV2", label=(at * KIB + 272, 64), uuid=at * KIB + 336) for at in (1, 2, 4, 8)),
-    Mark("romfs", 0, b"-rom1fs-", label=(16, 16)),
-    Mark("zonefs", 0, b"SFOZ"),
-    Mark("oracleasm", 32, b"ORCLDISK", label=(40, 24)),
-    Mark("VMFS", 2 * MIB, b"\x5e\xf1\xab\x2f", label=(2 * MIB + 29, 128)),
-    Mark("nilfs2", KIB + 6, b"\x34\x34", label=(KIB + 168, 80), uuid=KIB + 152, version="2"),
+    Magic("ceph_bluestore", 0, b"bluestore block device"),
+    Magic("vdo", 0, b"dmvdo001", uuid=40),
+    Magic("reiserfs", 64 * KIB + 0x34, b"ReIsEr2Fs", (64 * KIB + 100, 16), 64 * KIB + 84, "3.6"),
+    Magic("reiserfs", 64 * KIB + 0x34, b"ReIsEr3Fs", (64 * KIB + 100, 16), 64 * KIB + 84, "JR"),
+    Magic("reiserfs", 64 * KIB + 0x34, b"ReIsErFs", version="3.5"),
+    Magic("reiserfs", 8 * KIB + 0x34, b"ReIsErFs", version="3.5"),
+    Magic("reiser4", 64 * KIB, b"ReIsEr4", label=(64 * KIB + 36, 16), uuid=64 * KIB + 20, version="4"),
+    Magic("jfs", 32 * KIB, b"JFS1", label=(32 * KIB + 152, 16), uuid=32 * KIB + 136),
+    Magic("gfs2", 64 * KIB, b"\x01\x16\x19\x70\0\0\0\x01"),
+    *(Magic("ocfs2", at * KIB, b"OCFSV2", label=(at * KIB + 272, 64), uuid=at * KIB + 336) for at in (1, 2, 4, 8)),
+    Magic("romfs", 0, b"-rom1fs-", label=(16, 16)),
+    Magic("zonefs", 0, b"SFOZ"),
+    Magic("oracleasm", 32, b"ORCLDISK", label=(40, 24)),
+    Magic("VMFS", 2 * MIB, b"\x5e\xf1\xab\x2f", label=(2 * MIB + 29, 128)),
+    Magic("nilfs2", KIB + 6, b"\x34\x34", label=(KIB + 168, 80), uuid=KIB + 152, version="2"),
 )
 
 

@@ -8,7 +8,16 @@ from aligntool.formats.mbr import Chains, MbrSector, dos_partition, parse_sector
 from aligntool.formats.numbers import be16, be32, le16, le32, text_at
 from aligntool.formats.parked import parked_in_mbr
 from aligntool.formats.part_types import GPT_PROTECTIVE, LDM, mbr_type_name
-from aligntool.formats.reader import Reader, TableReading, beyond_end, overlaps, peek, plain_table, thin_out, unreadable
+from aligntool.formats.reader import (
+    Reader,
+    TableReading,
+    beyond_end,
+    limit_faults,
+    overlaps,
+    plain_table,
+    read_or_none,
+    unreadable_fault,
+)
 from aligntool.formats.unix_tables import read_slices
 from aligntool.inventory import Fault, Partition, Role, Table, TableCopy, TableFault, TableLabel
 from aligntool.units import Extent, is_power_of_two
@@ -37,13 +46,13 @@ def read_apm(reader: Reader, sector: bytes) -> TableReading | None:
     if len(sector) < 512 or not sector.startswith(b"ER"):
         return None
     for block in dict.fromkeys((be16(sector, 2), 512)):  # discs for old Macs state 2048, with the map in units of 512
-        if block in _BLOCK_SIZES and peek(reader, block, 2) == b"PM":
+        if block in _BLOCK_SIZES and read_or_none(reader, block, 2) == b"PM":
             return _read_map(reader, block)
     return None
 
 
 def _read_map(reader: Reader, block: int) -> TableReading:
-    first = peek(reader, block, _ENTRY) or b""
+    first = read_or_none(reader, block, _ENTRY) or b""
     count = be32(first, 4)
     partitions: list[Partition] = []
     faults: list[TableFault] = []
@@ -51,9 +60,9 @@ def _read_map(reader: Reader, block: int) -> TableReading:
         detail = f"the Apple partition map claims {count} entries; {_MOST_ENTRIES} are read"
         faults.append(TableFault(Fault.IMPLAUSIBLE_COUNT, detail, block))
     for number in range(1, min(count, _MOST_ENTRIES) + 1):
-        entry = peek(reader, number * block, _ENTRY)
+        entry = read_or_none(reader, number * block, _ENTRY)
         if entry is None:
-            faults.append(unreadable(f"entry {number} of the Apple partition map", number * block))
+            faults.append(unreadable_fault(f"entry {number} of the Apple partition map", number * block))
             break
         if len(entry) < _ENTRY or not entry.startswith(b"PM"):
             detail = f"the Apple partition map should have {count} entries, but breaks off before entry {number}"
@@ -111,7 +120,7 @@ _MAGICS = (
 _READ_AT_ONCE = 0x1100  # one read covers all magics below this offset
 
 
-def boot_sector(sector: bytes) -> str | None:
+def boot_sector_kind(sector: bytes) -> str | None:
     """Return the kind of file system that a boot sector belongs to, or None."""
     if len(sector) < 512:
         return None
@@ -135,15 +144,15 @@ def _is_fat(sector: bytes) -> bool:
     )
 
 
-def starts_at(reader: Reader, offset: int) -> str | None:
+def kind_at(reader: Reader, offset: int) -> str | None:
     """Return the kind of content at `offset`, or None: a file system, a RAID or LVM member, swap, LUKS. Does at most
     three short reads.
     """
-    near = peek(reader, offset, _READ_AT_ONCE) or b""
-    if kind := boot_sector(near[:512]):
+    near = read_or_none(reader, offset, _READ_AT_ONCE) or b""
+    if kind := boot_sector_kind(near[:512]):
         return kind
     for at, magic, name in _MAGICS:
-        found = near[at : at + len(magic)] if at < _READ_AT_ONCE else peek(reader, offset + at, len(magic))
+        found = near[at : at + len(magic)] if at < _READ_AT_ONCE else read_or_none(reader, offset + at, len(magic))
         if found == magic:
             return name
     return None
@@ -161,7 +170,7 @@ _WHOLE_DISK = 5  # Solaris tag V_BACKUP, UnixWare's whole-disk tag
 _VTOC_TAGS = {1: "boot", 2: "root", 3: "swap", 4: "usr", 5: "whole disk", 6: "stand", 7: "var", 8: "home"}
 
 
-def add_nested(table: MbrSector, chains: Chains) -> list[Partition]:
+def read_nested(table: MbrSector, chains: Chains) -> list[Partition]:
     """Return the nested partitions of all primary partitions. Numbers continue from `chains`, which gets the faults."""
     found: list[Partition] = []
     for entry in table.used:
@@ -194,7 +203,7 @@ def _bsd(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
 
 def _solaris(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
     """Yield the Solaris slices. Type 0x82 is also Linux swap; only the sanity word shows that it is Solaris."""
-    raw = peek(reader, parent.start + _SECTOR, _SECTOR) or b""
+    raw = read_or_none(reader, parent.start + _SECTOR, _SECTOR) or b""
     if len(raw) < _SECTOR or struct.unpack_from("<II", raw, 12) != (_VTOC_SANE, 1):
         return
     for index in range(16 if le16(raw, 30) > 8 else 8):
@@ -203,7 +212,7 @@ def _solaris(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
 
 
 def _unixware(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
-    raw = peek(reader, parent.start + 29 * _SECTOR, _SECTOR) or b""
+    raw = read_or_none(reader, parent.start + 29 * _SECTOR, _SECTOR) or b""
     if len(raw) < _SECTOR or (le32(raw, 4), le32(raw, 156)) != (_UNIXWARE, _VTOC_SANE):
         return
     for index in range(1, 16):
@@ -218,7 +227,7 @@ def _vtoc_slice(tag: int, extent: Extent) -> Partition:
 
 
 def _minix(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
-    table = parse_sector(peek(reader, parent.start, _SECTOR))
+    table = parse_sector(read_or_none(reader, parent.start, _SECTOR))
     if table is None or table.entries[0].code != _MINIX:
         return
     for entry in table.entries:
@@ -250,9 +259,9 @@ def is_partition_table(reader: Reader, sector: bytes, table: MbrSector) -> bool:
     flags_pass = all(entry.boot in (0, 0x80) for entry in table.entries)
     if not flags_pass or (table.aix and not _LINUX_TYPES & {entry.code for entry in table.entries}):
         return False
-    if boot_sector(sector) is not None:
+    if boot_sector_kind(sector) is not None:
         return _entries_are_plausible(table, reader.size)
-    return bool(table.used) or starts_at(reader, 0) is None
+    return bool(table.used) or kind_at(reader, 0) is None
 
 
 def _entries_are_plausible(table: MbrSector, disk_size: int) -> bool:
@@ -286,14 +295,14 @@ def read_mbr(
         primaries.append(dos_partition(entry, entry.slot, role, extent, table.disk_signature))
         if entry.is_extended:
             chains.follow(entry)
-    nested = add_nested(table, chains)
+    nested = read_nested(table, chains)
     partitions = (*primaries, *chains.logicals, *nested)
     faults += [*_entry_faults(reader, table), *chains.faults, *_place_faults(table, primaries, chains)]
     end = min(_ADDRESSABLE * used_size, reader.size)
     usable, parked = Extent(used_size, max(0, end - used_size)), parked_in_mbr(table, reader.size)
     found = Table(
         TableLabel.DOS, used_size, f"0x{table.disk_signature:08x}", usable=usable, copies=copies,
-        faults=thin_out(faults), in_flight=parked, sector_size_assumed=assumed,
+        faults=limit_faults(faults), in_flight=parked, sector_size_assumed=assumed,
     )  # fmt: skip
     return TableReading(found, partitions)
 
@@ -337,9 +346,9 @@ def _recognised_starts(reader: Reader, table: MbrSector, sector_size: int) -> in
     for entry in table.used:
         at = entry.start * sector_size
         if entry.is_extended:
-            count += peek(reader, at + 510, 2) == b"\x55\xaa"
+            count += read_or_none(reader, at + 510, 2) == b"\x55\xaa"
         else:
-            count += bool(entry.start and starts_at(reader, at) is not None)
+            count += bool(entry.start and kind_at(reader, at) is not None)
     return count
 
 
@@ -364,7 +373,7 @@ def _is_hybrid_iso(reader: Reader, table: MbrSector) -> bool:
     image from sector 0 on.
     """
     whole = [entry for entry in table.used if not entry.start]
-    return any(not entry.code for entry in whole) or (bool(whole) and peek(reader, 0x8001, 5) == b"CD001")
+    return any(not entry.code for entry in whole) or (bool(whole) and read_or_none(reader, 0x8001, 5) == b"CD001")
 
 
 def _place_faults(table: MbrSector, primaries: list[Partition], chains: Chains) -> list[TableFault]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from aligntool.device import Device
-from aligntool.formats.gpt import GptCopy, GptEntry, JudgedCopy, read_bytes, read_copy, read_entries
+from aligntool.formats.gpt import CheckedCopy, GptCopy, GptEntry, read_bytes, read_copy, read_entries
 from aligntool.formats.mbr import MbrEntry, MbrSector, entries_of
 from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.inventory import Disk, InFlight, Partition
@@ -58,7 +58,7 @@ def parked_numbers(disk: Disk) -> frozenset[int]:
     return frozenset(disk.table.in_flight.partitions if disk.table and disk.table.in_flight else ())
 
 
-def seems_in_flight(disk: Disk) -> bool:
+def is_marked_in_flight(disk: Disk) -> bool:
     """Return whether the table marks a move in flight; `aligntool status` also looks for the journal."""
     return disk.table is not None and disk.table.in_flight is not None
 
@@ -98,14 +98,14 @@ def find_parked(device: Device) -> ParkedMark | None:
     return mark or next((found for size in _SECTOR_SIZES if (found := _in_gpt(device, size))), None)
 
 
-def places_in_torn_entries(device: Device) -> Iterator[int | None]:
+def journals_in_torn_entries(device: Device) -> Iterator[int | None]:
     """Yield the journal offsets in parked GPT entries, whatever the state of the headers before them.
 
     None: the journal is in a file elsewhere.
     """
     length = min(_SEARCHED, align_down(device.size, max(_SECTOR_SIZES)))
     for start in (0, align_down(device.size - length, max(_SECTOR_SIZES))):
-        raw = or_nothing(device, start, min(length + max(_SECTOR_SIZES), device.size - start))
+        raw = read_or_empty(device, start, min(length + max(_SECTOR_SIZES), device.size - start))
         at = raw.find(PARKED_GPT.bytes_le)
         while at >= 0:
             name = raw[at + _NAME_AT : at + _NAME_AT + _NAME_LENGTH].decode("utf-16-le", "replace")
@@ -116,7 +116,7 @@ def places_in_torn_entries(device: Device) -> Iterator[int | None]:
             at = raw.find(PARKED_GPT.bytes_le, at + 1)
 
 
-def or_nothing(device: Device, at: int, length: int) -> bytes:
+def read_or_empty(device: Device, at: int, length: int) -> bytes:
     """Return the bytes, or b"" if the medium is unreadable."""
     try:
         return bytes(device.read(at, length))
@@ -174,17 +174,17 @@ def _gpt_mark(copy: GptCopy) -> ParkedMark | None:
 # The starts of a disk's partitions, and whether its table is intact, for the search for a lost journal.
 
 
-def entry_starts(device: Device) -> Iterator[int]:
+def partition_starts(device: Device) -> Iterator[int]:
     """Yield the starts of primary partitions in the MBR and of every GPT entry in either copy. Raises OSError."""
     sector = device.sector_size
     for entry in entries_of(bytes(device.read(0, sector))) or ():
         if entry.sectors:
             yield entry.start * sector
-    for copy in copies_of(device):
+    for copy in valid_copies(device):
         yield from (entry.first * copy.sector_size for entry in copy.used_entries())
 
 
-def is_sound(device: Device) -> bool:
+def is_table_intact(device: Device) -> bool:
     """Return whether the table is undamaged: a valid MBR, and both copies of a GPT if the MBR has a 0xEE entry.
 
     An entry of the parked type can be a parked entry whose journal address is torn, so it counts as damage.
@@ -194,11 +194,11 @@ def is_sound(device: Device) -> bool:
         return False
     if all(entry.code != GPT_PROTECTIVE for entry in entries):
         return True
-    copies = copies_of(device)
+    copies = valid_copies(device)
     return len(copies) == 2 and all(copy.sound for copy in copies)
 
 
-def copies_of(device: Device) -> list[GptCopy]:
+def valid_copies(device: Device) -> list[GptCopy]:
     """Return the copies of a GPT with a valid header.
 
     An image does not state its sector size, so the size with the most such copies is used.
@@ -222,7 +222,7 @@ def parked_in_mbr(table: MbrSector, disk_size: int) -> InFlight | None:
     return replace(next(iter(marks.values())), partitions=tuple(marks)) if marks else None
 
 
-def parked_in_gpt(in_use: JudgedCopy, other: JudgedCopy) -> InFlight | None:
+def parked_in_gpt(in_use: CheckedCopy, other: CheckedCopy) -> InFlight | None:
     """Return the parked entries of the copy in use, or else those of the other copy.
 
     The mover writes the backup copy first: a power cut between the two leaves parked entries only in the backup copy.

@@ -33,7 +33,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class BeatingReader:
+class HeartbeatReader:
     """A reader that calls `beat` after each read of another reader, as proof that the disk still responds."""
 
     below: Reader
@@ -61,7 +61,7 @@ class MappedReader:
     size: int
 
     def read(self, offset: int, length: int) -> bytes:
-        remaining = clip(offset, length, self.size)
+        remaining = readable_length(offset, length, self.size)
         pieces = []
         while remaining > 0:
             run = next((run for run in self.runs if run[0] <= offset < run[0] + run[2]), None)
@@ -76,7 +76,7 @@ class MappedReader:
         return b"".join(pieces)
 
 
-def clip(offset: int, length: int, size: int) -> int:
+def readable_length(offset: int, length: int, size: int) -> int:
     """Return how many of the requested bytes exist; 0 or negative if none."""
     return 0 if offset < 0 else min(length, size - offset, LONGEST_READ)
 
@@ -150,11 +150,11 @@ def plain_table(
     """
     found = [*faults, *beyond_end(partitions, reader.size)]
     found += overlaps(item for item in partitions if item.role is not Role.MAP)
-    table = Table(label, sector_size, disk_id=disk_id, faults=thin_out(found))
+    table = Table(label, sector_size, disk_id=disk_id, faults=limit_faults(found))
     return TableReading(table, tuple(partitions))
 
 
-def peek(reader: Reader, offset: int, length: int) -> bytes | None:
+def read_or_none(reader: Reader, offset: int, length: int) -> bytes | None:
     """Return the bytes at `offset`, fewer at the end of the disk, or None if the medium is unreadable."""
     try:
         return reader.read(offset, length)
@@ -162,11 +162,11 @@ def peek(reader: Reader, offset: int, length: int) -> bytes | None:
         return None
 
 
-def unreadable(what: str, at: int) -> TableFault:
+def unreadable_fault(what: str, at: int) -> TableFault:
     return TableFault(Fault.UNREADABLE, f"{what} at byte {at} cannot be read: the medium gives an I/O error", at)
 
 
-def thin_out(faults: list[TableFault]) -> tuple[TableFault, ...]:
+def limit_faults(faults: list[TableFault]) -> tuple[TableFault, ...]:
     """Return at most MOST_FAULTS of each kind; the last one states how many are omitted."""
     kept: list[TableFault] = []
     kinds: dict[Fault, list[TableFault]] = {}
@@ -188,7 +188,7 @@ def thin_out(faults: list[TableFault]) -> tuple[TableFault, ...]:
 HEAD = 68 * KIB  # the last superblock at a fixed offset from the start is btrfs's: 4 KiB at 64 KiB
 TAIL = 132 * KIB  # md 0.90 is up to 128 KiB before the end, the older DDF anchor 257 sectors
 
-DAMAGED = "checksum"  # the first word of the problem of a bad superblock checksum, and of no other problem
+CHECKSUM_PREFIX = "checksum"  # the first word of the problem of a bad superblock checksum, and of no other problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class Area:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Magic:
     """A format that is recognised by a magic and not decoded, except for a label, a UUID and a version."""
 
     kind: str
@@ -283,11 +283,11 @@ def checksum_problem(of: str, stored: int | str, computed: int | str) -> tuple[s
     if stored == computed:
         return ()
     stored, computed = (f"{value:#x}" if isinstance(value, int) else value for value in (stored, computed))
-    return (f"{DAMAGED} of {of} is bad: {stored} is stored, {computed} computed",)
+    return (f"{CHECKSUM_PREFIX} of {of} is bad: {stored} is stored, {computed} computed",)
 
 
 def is_damaged(layer: Layer) -> bool:
-    return any(problem.startswith(DAMAGED) for problem in layer.problems)
+    return any(problem.startswith(CHECKSUM_PREFIX) for problem in layer.problems)
 
 
 # Checksums of superblocks that Python's library lacks.

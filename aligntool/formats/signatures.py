@@ -196,7 +196,7 @@ def zfs_labels(length: int) -> tuple[int, ...]:
     return (0, ZFS_LABEL, end - 2 * ZFS_LABEL, end - ZFS_LABEL)
 
 
-def places(signature: Signature, length: int) -> Iterator[int]:
+def signature_offsets(signature: Signature, length: int) -> Iterator[int]:
     """Yield the offsets of `signature` in a partition of `length` bytes, in libblkid's order."""
     if signature is ZFS_NVLIST:
         yield from (label + 16 * KIB for label in zfs_labels(length))

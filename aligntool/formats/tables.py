@@ -6,18 +6,18 @@ from dataclasses import replace
 
 from aligntool.formats.gpt import (
     SIGNATURE,
+    CheckedCopy,
     Header,
-    JudgedCopy,
+    check_copy,
     entry_faults,
     header_crc_is_good,
-    judge_copy,
     read_entries,
 )
 from aligntool.formats.mbr import MbrSector, hybrid_entries, parse_sector, protective_faults
 from aligntool.formats.numbers import le32, le64
-from aligntool.formats.other_tables import boot_sector, is_partition_table, read_apm, read_mbr, starts_at
+from aligntool.formats.other_tables import boot_sector_kind, is_partition_table, kind_at, read_apm, read_mbr
 from aligntool.formats.parked import parked_in_gpt
-from aligntool.formats.reader import Reader, TableReading, peek, thin_out, unreadable
+from aligntool.formats.reader import Reader, TableReading, limit_faults, read_or_none, unreadable_fault
 from aligntool.formats.unix_tables import read_atari, read_bsd, read_dasd, read_sgi, read_sun
 from aligntool.inventory import (
     BootCode,
@@ -46,11 +46,11 @@ _UNREPORTED_ORDER = (4096, 512, 2048, 1024)
 class GptPair:
     """The copies of a GPT that were found, valid or not."""
 
-    primary: JudgedCopy
-    backup: JudgedCopy
+    primary: CheckedCopy
+    backup: CheckedCopy
 
     @property
-    def believed(self) -> JudgedCopy | None:
+    def believed(self) -> CheckedCopy | None:
         """Return the copy to use: the primary if it is valid, otherwise the backup if it is valid; otherwise the first
         damaged copy with plausible entries: at least one, and none that ends before it starts.
         """
@@ -67,7 +67,7 @@ def find_gpt(reader: Reader, table: MbrSector | None, sector_size: int | None) -
         return None
     guard = table.protective if table else None
     end = guard.end - 1 if guard and 1 < guard.end <= 0xFFFFFFFF else None
-    primary = judge_copy(reader, "primary", 1, size)
+    primary = check_copy(reader, "primary", 1, size)
     return GptPair(primary, _find_backup(reader, primary, end))
 
 
@@ -76,15 +76,15 @@ def _gpt_sector_size(reader: Reader, reported: int | None) -> int | None:
     checksum counts more than a mere signature, the start of the disk more than its end.
     """
     sizes = tuple(dict.fromkeys((reported, *_SECTOR_SIZES))) if reported else _UNREPORTED_ORDER
-    start = peek(reader, 0, 2 * max(sizes)) or b""
+    start = read_or_none(reader, 0, 2 * max(sizes)) or b""
     sectors = [(size, start[size : 2 * size]) for size in sizes]
-    sectors += [(size, peek(reader, (reader.size // size - 1) * size, size) or b"") for size in sizes]
+    sectors += [(size, read_or_none(reader, (reader.size // size - 1) * size, size) or b"") for size in sizes]
     checked = [size for size, sector in sectors if header_crc_is_good(sector)]
     signed = (size for size, sector in sectors if sector.startswith(SIGNATURE))
     return reported if reported in checked else next(iter(checked), None) or next(signed, None)
 
 
-def _find_backup(reader: Reader, primary: JudgedCopy, protective_end: int | None) -> JudgedCopy:
+def _find_backup(reader: Reader, primary: CheckedCopy, protective_end: int | None) -> CheckedCopy:
     """Return the backup from the sector that the primary states, from the last sector or, after a copy to a larger
     disk, from the end of the 0xEE entry.
     """
@@ -93,13 +93,13 @@ def _find_backup(reader: Reader, primary: JudgedCopy, protective_end: int | None
     stated = primary.header.other_lba if primary.header else None
     places = [stated, last] if primary.header_crc_good else [last, stated, protective_end]
     on_disk = [lba for lba in dict.fromkeys(places) if lba is not None and 1 < lba <= last]
-    copies = [judge_copy(reader, "backup", lba, size) for lba in on_disk]
+    copies = [check_copy(reader, "backup", lba, size) for lba in on_disk]
     own = [copy for copy in copies if _same_disk(primary, copy)]
-    last_resort = judge_copy(reader, "backup", max(last, 2), size) if not copies else copies[0]
+    last_resort = check_copy(reader, "backup", max(last, 2), size) if not copies else copies[0]
     return next((copy for copy in own if copy.is_good), next((copy for copy in own if copy.header), last_resort))
 
 
-def _same_disk(primary: JudgedCopy, backup: JudgedCopy) -> bool:
+def _same_disk(primary: CheckedCopy, backup: CheckedCopy) -> bool:
     """Return whether both belong to the same table. A remnant of an older table, in the last sector with another GUID,
     must not serve to repair a good primary.
     """
@@ -130,7 +130,7 @@ def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size
     found = Table(
         TableLabel.GPT, copy.sector_size, str(uuid.UUID(bytes_le=copy.header.disk_guid)), bool(hybrid_entries(table)),
         copy.header.usable(copy.sector_size), (pair.primary.summary(), pair.backup.summary()),
-        faults=thin_out(faults), in_flight=parked_in_gpt(copy, other),
+        faults=limit_faults(faults), in_flight=parked_in_gpt(copy, other),
     )  # fmt: skip
     return TableReading(found, tuple(partitions))
 
@@ -152,7 +152,7 @@ def copy_faults(pair: GptPair, last_lba: int) -> list[TableFault]:
     return faults
 
 
-def _misplaced(primary: JudgedCopy, backup: JudgedCopy, last_lba: int) -> list[TableFault]:
+def _misplaced(primary: CheckedCopy, backup: CheckedCopy, last_lba: int) -> list[TableFault]:
     stated = primary.header.other_lba if primary.header and primary.header_crc_good else backup.lba
     if stated == last_lba and (backup.lba == last_lba or not backup.header):
         return []
@@ -169,7 +169,7 @@ def _misplaced(primary: JudgedCopy, backup: JudgedCopy, last_lba: int) -> list[T
     return [TableFault(Fault.GPT_BACKUP_MISPLACED, detail, stated * primary.sector_size)]
 
 
-def _differences(primary: JudgedCopy, backup: JudgedCopy, one: Header, two: Header) -> list[TableFault]:
+def _differences(primary: CheckedCopy, backup: CheckedCopy, one: Header, two: Header) -> list[TableFault]:
     """Return the differences that compare_gpts() of the kernel warns about."""
     differences = []
     if two.other_lba != primary.lba:
@@ -187,7 +187,7 @@ def _differences(primary: JudgedCopy, backup: JudgedCopy, one: Header, two: Head
     return [TableFault(Fault.GPT_COPIES_DIFFER, detail, backup.at, tuple(numbers))] if differences else []
 
 
-def _differing_numbers(primary: JudgedCopy, backup: JudgedCopy, step: int) -> list[int]:
+def _differing_numbers(primary: CheckedCopy, backup: CheckedCopy, step: int) -> list[int]:
     longest = max(len(primary.entries), len(backup.entries))
     pairs = ((at, primary.entries[at : at + step], backup.entries[at : at + step]) for at in range(0, longest, step))
     return [at // step + 1 for at, one, two in pairs if one != two and (any(one) or any(two))]
@@ -196,7 +196,7 @@ def _differing_numbers(primary: JudgedCopy, backup: JudgedCopy, step: int) -> li
 # Remnants of a GPT: under another table, or at the ends of a drive that became a member of an array.
 
 
-def leftover_gpt(gpt: GptPair | None) -> tuple[TableFault, ...]:
+def old_gpt_faults(gpt: GptPair | None) -> tuple[TableFault, ...]:
     """Return the fault of an old GPT. Only a header with a valid checksum counts: no tool accepts a GPT with less."""
     if gpt is None or not (gpt.primary.header_crc_good or gpt.backup.header_crc_good):
         return ()
@@ -213,7 +213,7 @@ def gpt_headers(reader: Reader, sector_size: int) -> tuple[TableCopy, ...]:
     last = reader.size // sector_size - 1
     if last < 2:
         return ()
-    copies = (judge_copy(reader, name, lba, sector_size) for name, lba in (("primary", 1), ("backup", last)))
+    copies = (check_copy(reader, name, lba, sector_size) for name, lba in (("primary", 1), ("backup", last)))
     states = (TableCopyState.GOOD, TableCopyState.ENTRIES_CRC_BAD)
     return tuple(copy.summary() for copy in copies if copy.header_crc_good and copy.state in states)
 
@@ -230,7 +230,7 @@ def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
 
     Never raises: neither for any content of the disk nor if the medium cannot be read, which becomes a fault.
     """
-    sector = peek(reader, 0, 512)
+    sector = read_or_none(reader, 0, 512)
     if sector is None:
         return _without_sector_0(reader, sector_size)
     checked = read_sgi(reader, sector) or read_sun(reader, sector)
@@ -242,17 +242,17 @@ def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
     if table and table.protective and (announced := listed or _damaged_gpt(reader, sector, table, gpt, sector_size)):
         return announced
     if table and table.used and is_partition_table(reader, sector, table):
-        return read_mbr(reader, table, sector_size=sector_size, more_faults=leftover_gpt(gpt))
-    if gpt and gpt.primary.header_crc_good and listed and not boot_sector(sector):
+        return read_mbr(reader, table, sector_size=sector_size, more_faults=old_gpt_faults(gpt))
+    if gpt and gpt.primary.header_crc_good and listed and not boot_sector_kind(sector):
         return listed  # no 0xEE entry, but a whole primary copy, and no file system overwrote sector 0
     if found := read_apm(reader, sector):
         return found
     if table and is_partition_table(reader, sector, table):
-        return read_mbr(reader, table, sector_size=sector_size, more_faults=leftover_gpt(gpt))
+        return read_mbr(reader, table, sector_size=sector_size, more_faults=old_gpt_faults(gpt))
     found = read_bsd(reader) or read_dasd(reader, sector_size)
-    if not found and sector_size in (None, 512) and not starts_at(reader, 0):
+    if not found and sector_size in (None, 512) and not kind_at(reader, 0):
         found = read_atari(reader, sector)  # it has no magic, so it comes last, and known content takes precedence
-    if not found and gpt and gpt.backup.is_good and not boot_sector(sector) and not starts_at(reader, 0):
+    if not found and gpt and gpt.backup.is_good and not boot_sector_kind(sector) and not kind_at(reader, 0):
         # The disk does not begin with recognised content: its start was overwritten. Otherwise the backup copy is a
         # remnant of an older table; see also `is_backup_alone`.
         found = listed
@@ -268,7 +268,7 @@ def _damaged_gpt(
     size = gpt.primary.sector_size if gpt else sector_size or 512
     last = reader.size // size - 1
     places = {"primary": 1, "backup": max(2, last)}  # if nothing is left of it
-    lost = gpt or GptPair(*(judge_copy(reader, name, lba, size) for name, lba in places.items()))
+    lost = gpt or GptPair(*(check_copy(reader, name, lba, size) for name, lba in places.items()))
     return read_mbr(
         reader, table, sector_size=size, more_faults=tuple(copy_faults(lost, last)),
         copies=(lost.primary.summary(), lost.backup.summary()),
@@ -286,7 +286,7 @@ def is_backup_alone(table: Table) -> bool:
 
 
 def _without_sector_0(reader: Reader, sector_size: int | None) -> TableReading:
-    fault = unreadable("the disk's first sector", 0)
+    fault = unreadable_fault("the disk's first sector", 0)
     gpt = find_gpt(reader, None, sector_size)
     reading = read_gpt(reader, gpt, None, sector_size) if gpt else None
     if reading and reading.table:
@@ -334,7 +334,7 @@ def with_boot_code(reader: Reader, reading: TableReading) -> TableReading:
     """Return the reading, its table with the boot programs outside partitions and the used part of the gap."""
     if reading.table is None:
         return reading
-    head = peek(reader, 0, _HEAD) or b""
+    head = read_or_none(reader, 0, _HEAD) or b""
     by_magic = (BootCode(kind, at) for at, offset, magic, kind in _MAGICS if head.startswith(magic, at + offset))
     found = (*_in_sector_0(head[:_SECTOR]), *by_magic)
     used_to = _gap_used_to(reader, reading.partitions)
@@ -365,7 +365,7 @@ def _gap_used_to(reader: Reader, partitions: Sequence[Partition]) -> int | None:
     end = min(first, GAP_READ, reader.size)
     while end > MIB:
         start = max(MIB, align_down(end - 1, MIB))
-        piece = peek(reader, start, end - start)
+        piece = read_or_none(reader, start, end - start)
         if piece is None or len(piece) < end - start:
             return end
         filled = len(piece.rstrip(b"\0"))

@@ -7,7 +7,7 @@ from operator import xor
 
 from aligntool.formats.numbers import be16, be32, be64, le16, le32, text_at
 from aligntool.formats.part_types import numbered_types
-from aligntool.formats.reader import Reader, TableReading, peek, plain_table, unreadable
+from aligntool.formats.reader import Reader, TableReading, plain_table, read_or_none, unreadable_fault
 from aligntool.inventory import Fault, Partition, Role, TableFault, TableLabel
 from aligntool.units import Extent
 from aligntool.values import dataclass
@@ -94,9 +94,9 @@ def _add_logicals(
             faults.append(TableFault(Fault.EBR_LOOP, detail, at))
             return number
         seen.add(here)
-        raw = peek(reader, at, _SECTOR)
+        raw = read_or_none(reader, at, _SECTOR)
         if raw is None:
-            faults.append(unreadable("an XGM sector", at))
+            faults.append(unreadable_fault("an XGM sector", at))
             return number
         pair = _data_and_link(raw)
         if pair is None:
@@ -149,7 +149,7 @@ def read_slices(reader: Reader, at: int) -> tuple[Partition, ...] | None:
     whatever the disk's sector size (kernel msdos.c, libfdisk bsd.c). An entry without a type is c, the whole disk, or
     unused.
     """
-    raw = peek(reader, at, _HEADER + _MOST * 16) or b""
+    raw = read_or_none(reader, at, _HEADER + _MOST * 16) or b""
     if len(raw) < _HEADER or (le32(raw, 0), le32(raw, 132)) != (_MAGIC, _MAGIC):
         return None
     found = []
@@ -187,7 +187,7 @@ _LARGE_LDL = 0xF2  # ldl_version from which the label states the formatted size
 def read_dasd(reader: Reader, sector_size: int | None) -> TableReading | None:
     sizes = sorted(_BLOCK_SIZES, key=lambda size: size != sector_size)
     for number, block in product((2, 1), sizes):  # ECKD first, then FBA
-        label = peek(reader, number * block, 84 + 8) or b""
+        label = read_or_none(reader, number * block, 84 + 8) or b""
         kind = _ebcdic(label[:4])
         if len(label) == 92 and kind in ("VOL1", "LNX1", "CMS1"):
             at = 8 if kind == "VOL1" else 4
@@ -218,7 +218,7 @@ def _ldl_cms(reader: Reader, label: bytes, number: int, block: int) -> list[Part
 
 def _cdl(reader: Reader, block: int) -> tuple[list[Partition], list[TableFault]]:
     for track in range(3, _MOST_BLOCKS_A_TRACK):
-        record = peek(reader, track * block, 140) or b""
+        record = read_or_none(reader, track * block, 140) or b""
         if record.startswith(_FORMAT_4) and len(record) == 140:
             return _vtoc(reader, block, track, be16(record, 64))
     detail = "this is a DASD volume (CDL), but its VTOC was not found, so its partitions are unknown"
@@ -229,7 +229,7 @@ def _vtoc(reader: Reader, block: int, track: int, heads: int) -> tuple[list[Part
     partitions: list[Partition] = []
     faults: list[TableFault] = []
     for index in range(track + 1, track + 1 + _MOST_LABELS):
-        record = peek(reader, index * block, 140) or b""
+        record = read_or_none(reader, index * block, 140) or b""
         if len(record) < 140 or record[44] not in (*_PARTITION_FORMATS, *_OTHER_FORMATS):
             break
         if record[44] in _OTHER_FORMATS:

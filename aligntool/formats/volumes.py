@@ -37,10 +37,10 @@ class _Unreadable(ValueError):
 
 
 def parse(text: str) -> Section:
-    return parse_whole(text)[0]
+    return parse_metadata(text)[0]
 
 
-def parse_whole(text: str) -> tuple[Section, bool]:
+def parse_metadata(text: str) -> tuple[Section, bool]:
     """Return everything before the first error, and whether that is the whole text."""
     root: Section = {}
     with suppress(_Unreadable):
@@ -206,7 +206,7 @@ def _newest_text(area: Area, places: list[tuple[int, int]], problems: list[str])
 
 
 def _read_group(text: str, uuid: str) -> _Group | None:
-    root, is_whole = parse_whole(text)
+    root, is_whole = parse_metadata(text)
     for name, section in root.items():
         if not isinstance(section, dict) or len(name) > LONGEST_NAME:
             continue

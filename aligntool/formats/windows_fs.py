@@ -98,7 +98,7 @@ OTHERS = (b"JFS     ", b"HPFS    ")  # OS/2 put FAT-like boot sectors in front o
 
 
 @dataclass(frozen=True, slots=True)
-class Boot:
+class FatBootSector:
     """The layout of a FAT volume as stated by its boot sector."""
 
     sector: int  # bytes
@@ -124,7 +124,7 @@ class Boot:
 
 def read_fat(area: Area) -> Layer | None:
     sector = area.head[:512]
-    boot = read_boot(sector)
+    boot = parse_fat_boot_sector(sector)
     if boot is None or (boot.bits == 32 and not _has_plausible_info(area, sector, boot)):
         return None
     extended = 64 if boot.bits == 32 else 36  # offset of drive number, signature, serial and label
@@ -141,7 +141,7 @@ def read_fat(area: Area) -> Layer | None:
     )  # fmt: skip
 
 
-def _fat_unclean(area: Area, sector: bytes, boot: Boot, extended: int) -> str | None:
+def _fat_unclean(area: Area, sector: bytes, boot: FatBootSector, extended: int) -> str | None:
     """Return why the volume is not clean, or None: while it is mounted, Windows clears bits in the entry of cluster 1,
     Linux sets one after the drive number.
     """
@@ -154,7 +154,7 @@ def _fat_unclean(area: Area, sector: bytes, boot: Boot, extended: int) -> str | 
     return "was not unmounted cleanly (dirty flag set)" if sector[extended + 1] & 0x1 else None  # FAT_STATE_DIRTY
 
 
-def read_boot(sector: bytes) -> Boot | None:
+def parse_fat_boot_sector(sector: bytes) -> FatBootSector | None:
     """Return the boot sector, or None if its fields are inconsistent. `sector`: the volume's first 512 bytes."""
     if len(sector) < 512 or not _looks_like_fat(sector):
         return None
@@ -170,7 +170,9 @@ def read_boot(sector: bytes) -> Boot | None:
     most = FAT16_BELOW - 1 if fat16 else MOST_CLUSTERS
     if not fats or not 0 < clusters <= most or (not fat16 and root < 2):
         return None
-    return Boot(size, size * per_cluster, reserved, copies, fats, directory if fat16 else 0, sectors, clusters, root)
+    return FatBootSector(
+        size, size * per_cluster, reserved, copies, fats, directory if fat16 else 0, sectors, clusters, root
+    )
 
 
 def _looks_like_fat(sector: bytes) -> bool:
@@ -178,7 +180,7 @@ def _looks_like_fat(sector: bytes) -> bool:
     return named or (sector[510:512] == b"\x55\xaa" and sector[0x36:0x3E] not in OTHERS)
 
 
-def _has_plausible_info(area: Area, sector: bytes, boot: Boot) -> bool:
+def _has_plausible_info(area: Area, sector: bytes, boot: FatBootSector) -> bool:
     """Return whether FAT32's FSInfo sector has its signatures, or is empty (blkid's rule, from real volumes)."""
     at = le16(sector, 48)
     if at in (0, 0xFFFF):
@@ -187,7 +189,7 @@ def _has_plausible_info(area: Area, sector: bytes, boot: Boot) -> bool:
     return info[:4] in (b"RRaA", b"RRdA", bytes(4)) and info[484:488] in (b"rrAa", bytes(4))
 
 
-def _root_label(area: Area, boot: Boot) -> str | None:
+def _root_label(area: Area, boot: FatBootSector) -> str | None:
     if not boot.root_cluster:
         at = (boot.reserved + boot.fats) * boot.sector
         return _label_in(area.read(at, min(boot.directory, LONGEST_DIRECTORY)))
@@ -250,7 +252,7 @@ Runs = tuple[tuple[int, int], ...]  # (first cluster, or -1 for a hole; clusters
 Attribute = tuple[bytes, Runs]  # of an NTFS file record: the value if resident, the runs if not
 
 
-class Unclear(ValueError):
+class CannotFollow(ValueError):
     """Something exists but cannot be followed; the message follows the name of a file."""
 
 
@@ -258,7 +260,7 @@ _LOST = "cannot be followed in the records of the NTFS"
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class NtfsFiles:
     """The files of an NTFS volume, by the number of their record."""
 
     area: Area
@@ -281,7 +283,7 @@ class Files:
         return b""
 
     def parts(self, number: int, kind: int) -> list[bytes]:
-        """Return the parts of an attribute, one from each record of the file that has a part. Raises Unclear."""
+        """Return the parts of an attribute, one from each record of the file that has a part. Raises CannotFollow."""
         base = self.record(number)
         records = [base]
         for listed in _bodies(base, ATTRIBUTE_LIST):
@@ -292,13 +294,15 @@ class Files:
         """Return a record in use. `of`: for an extension record, the number of the base record. Raises Unclear."""
         record = _with_fixups(self.read(self.table, number * self.record_size, self.record_size), b"FILE")
         if not le16(record, 22) & IN_USE or le64(record, 32) & NUMBER != of:
-            raise Unclear(_LOST)
+            raise CannotFollow(_LOST)
         return record
 
     def _records_of(self, listed: bytes, kind: int) -> Iterator[int]:
-        """Yield the numbers of the records with parts of an attribute, from the attribute list. Raises Unclear."""
+        """Yield the numbers of the records with parts of an attribute, from the attribute list. Raises CannotFollow."""
         entries = (
-            value_of(listed) if not listed[8] else self.read(runs_of([listed]), 0, min(le64(listed, 48), LONGEST_LIST))
+            resident_value(listed)
+            if not listed[8]
+            else self.read(runs_of([listed]), 0, min(le64(listed, 48), LONGEST_LIST))
         )
         at, seen = 0, set[int]()
         while at + 26 <= len(entries) and (length := le16(entries, at + 4)) >= 26:
@@ -308,44 +312,44 @@ class Files:
                 yield number
             at += length
         if at != len(entries):
-            raise Unclear(_LOST)
+            raise CannotFollow(_LOST)
 
 
 def _first_cluster(body: bytes) -> int:
     return le64(body, 16) if body[8] else 0
 
 
-def value_of(body: bytes) -> bytes:
+def resident_value(body: bytes) -> bytes:
     """Return the value of a resident attribute."""
     begin = le16(body, 20)
     return body[begin : begin + le32(body, 16)]
 
 
 def runs_of(parts: Sequence[bytes]) -> Runs:
-    """Return the runs of a nonresident attribute. Raises Unclear if its parts do not cover all of it."""
+    """Return the runs of a nonresident attribute. Raises CannotFollow if its parts do not cover all of it."""
     runs: list[tuple[int, int]] = []
     for body in parts:
         before = sum(count for _, count in runs)
         runs += _decode_runs(body[le16(body, 32) :]) if body[8] else ()
         if not body[8] or (le64(body, 16), le64(body, 24)) != (before, sum(count for _, count in runs) - 1):
-            raise Unclear(_LOST)
+            raise CannotFollow(_LOST)
         if len(runs) > MOST_PIECES:
-            raise Unclear(_LOST)
+            raise CannotFollow(_LOST)
     return tuple(runs)
 
 
-def files_of(area: Area) -> Files:
-    """Return the files of an NTFS volume. Raises Unclear."""
+def open_ntfs(area: Area) -> NtfsFiles:
+    """Return the files of an NTFS volume. Raises CannotFollow."""
     boot = area.head[:512]
-    files = Files(area, _cluster_size(boot), _record_size(boot, _cluster_size(boot)), ())
+    files = NtfsFiles(area, _cluster_size(boot), _record_size(boot, _cluster_size(boot)), ())
     if not files.cluster:
-        raise Unclear(_LOST)
+        raise CannotFollow(_LOST)
     first = replace(files, table=((le64(boot, 48), -(-MFT_RECORD_ROOM // files.cluster)),))
     first = replace(first, table=runs_of([body for body in _bodies(first.record(0), DATA) if not _first_cluster(body)]))
     return replace(first, table=runs_of(first.parts(0, DATA)))
 
 
-def read_state(area: Area, table_start: int, cluster: int, record_size: int) -> str | None:
+def ntfs_unclean(area: Area, table_start: int, cluster: int, record_size: int) -> str | None:
     """Return why the volume is not clean, or None if nothing indicates it. `table_start`: the first cluster of the
     master file table.
     """
@@ -353,10 +357,10 @@ def read_state(area: Area, table_start: int, cluster: int, record_size: int) -> 
     table = next(_attributes(record, DATA), None)
     if table is None:
         return None
-    files = Files(area, cluster, record_size, table[1])
+    files = NtfsFiles(area, cluster, record_size, table[1])
     number = None
-    with suppress(Unclear):
-        number = find(files, ROOT, "HIBERFIL.SYS")
+    with suppress(CannotFollow):
+        number = find_reference(files, ROOT, "HIBERFIL.SYS")
     data = files.attribute(number & NUMBER, DATA) if number else None
     if data and (data[0][:4] or files.read(data[1], 0, 4)) in HIBERNATED:
         return "Windows is hibernated in it, or was shut down by fast startup (hiberfil.sys)"
@@ -395,7 +399,7 @@ def _bodies(record: bytes, kind: int) -> Iterator[bytes]:
 
 def _attributes(record: bytes, kind: int) -> Iterator[Attribute]:
     for body in _bodies(record, kind):
-        yield (b"", _decode_runs(body[le16(body, 32) :])) if body[8] else (value_of(body), ())
+        yield (b"", _decode_runs(body[le16(body, 32) :])) if body[8] else (resident_value(body), ())
 
 
 def _decode_runs(packed: bytes) -> Runs:
@@ -414,7 +418,7 @@ def _decode_runs(packed: bytes) -> Runs:
     return tuple(runs)
 
 
-def _is_log_clean(files: Files, log: Runs) -> bool:
+def _is_log_clean(files: NtfsFiles, log: Runs) -> bool:
     """Return whether the log is clean by the newer of its two restart pages; an emptied log (all ones) has none."""
     page_size = le32(files.read(log, 0, 32), 16)
     pages = [files.read(log, at, 512) for at in (0, page_size if SECTOR <= page_size <= 64 * KIB else 4096)]
@@ -425,11 +429,11 @@ def _is_log_clean(files: Files, log: Runs) -> bool:
     return le16(newest, 12) == 0xFFFF or bool(le16(newest, 14) & 0x2)  # no client, or RESTART_VOLUME_IS_CLEAN
 
 
-def find(files: Files, directory: int, name: str) -> int | None:
+def find_reference(files: NtfsFiles, directory: int, name: str) -> int | None:
     """Return the reference of a file (record number, and in the upper bits its sequence number), or None if the
     directory does not contain it. The index is sorted by name in upper case. Raises Unclear.
     """
-    root = next((value_of(body) for body in files.parts(directory, INDEX_ROOT) if not body[8]), b"")
+    root = next((resident_value(body) for body in files.parts(directory, INDEX_ROOT) if not body[8]), b"")
     block_size = le32(root, 8)
     unit = files.cluster if files.cluster <= block_size else SECTOR
     blocks = runs_of(files.parts(directory, INDEX_ALLOCATION))
@@ -441,7 +445,7 @@ def find(files: Files, directory: int, name: str) -> int | None:
         if not 0 < block_size <= LARGEST_INDEX_BLOCK:
             break
         node = _with_fixups(files.read(blocks, below * unit, block_size), b"INDX")[24:]
-    raise Unclear(_LOST)
+    raise CannotFollow(_LOST)
 
 
 def _search(node: bytes, name: str) -> tuple[int | None, int | None]:
@@ -465,7 +469,7 @@ def _search(node: bytes, name: str) -> tuple[int | None, int | None]:
         if found > name:
             return None, below
         at += length
-    raise Unclear(_LOST)
+    raise CannotFollow(_LOST)
 
 
 # NTFS, ReFS and BitLocker.
@@ -494,7 +498,7 @@ def read_ntfs(area: Area) -> Layer | None:
     name = next(_attributes(record, VOLUME_NAME), None) if record[:4] == b"FILE" else None
     return replace(
         area.layer("ntfs", claims, cluster), label=text_at(name[0], 0, 256, "utf-16-le") if name else None,
-        uuid=f"{serial:016X}", unclean=read_state(area, table, cluster, record_size),
+        uuid=f"{serial:016X}", unclean=ntfs_unclean(area, table, cluster, record_size),
         hidden_sectors=le32(boot, 28), backup_boot=sectors * sector,
     )  # fmt: skip
 

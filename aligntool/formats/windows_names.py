@@ -7,7 +7,18 @@ from itertools import islice
 
 from aligntool.formats.numbers import le16, le32, le64
 from aligntool.formats.reader import Area
-from aligntool.formats.windows_fs import DATA, NUMBER, ROOT, Files, Runs, Unclear, files_of, find, runs_of, value_of
+from aligntool.formats.windows_fs import (
+    DATA,
+    NUMBER,
+    ROOT,
+    CannotFollow,
+    NtfsFiles,
+    Runs,
+    find_reference,
+    open_ntfs,
+    resident_value,
+    runs_of,
+)
 from aligntool.units import KIB, Extent
 from aligntool.values import dataclass
 
@@ -21,7 +32,7 @@ _TRANSFORMED = 0x00FF | 0x4000 | 0x8000  # flags of an attribute: compressed, en
 class File:
     """A file that is stored byte for byte on the volume, or in its record."""
 
-    files: Files
+    files: NtfsFiles
     runs: Runs
     size: int
     resident: bytes | None = None
@@ -35,44 +46,44 @@ class File:
             if start < stop:
                 at = first * cluster + start - before
                 if first < 0 or not 0 <= at <= self.files.area.size - (stop - start):
-                    raise Unclear(_NOT_LOCATED)
+                    raise CannotFollow(_NOT_LOCATED)
                 if found and found[-1].end == at:
                     found[-1] = Extent(found[-1].start, found[-1].length + stop - start)
                 else:
                     found.append(Extent(at, stop - start))
             before += count * cluster
         if offset < 0 or end > self.size or sum(extent.length for extent in found) != length:
-            raise Unclear(_NOT_LOCATED)
+            raise CannotFollow(_NOT_LOCATED)
         return tuple(found)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return exactly these bytes. Raises Unclear, and OSError if the medium cannot be read."""
+        """Return exactly these bytes. Raises CannotFollow, and OSError if the medium cannot be read."""
         if self.resident is not None:
             return self.resident[offset : offset + length]
         found = b"".join(self.files.area.read(extent.start, extent.length) for extent in self.places(offset, length))
         if len(found) != length:
-            raise Unclear(_NOT_LOCATED)
+            raise CannotFollow(_NOT_LOCATED)
         return found
 
 
-def open_file(files: Files, path: str) -> File | None:
-    """Return the file at a path with backslashes, or None if it does not exist. Raises Unclear."""
+def open_file(files: NtfsFiles, path: str) -> File | None:
+    """Return the file at a path with backslashes, or None if it does not exist. Raises CannotFollow."""
     number = ROOT
     for name in path.strip("\\").split("\\"):
-        found = find(files, number, name.upper())
+        found = find_reference(files, number, name.upper())
         if found is None:
             return None
         number = found & NUMBER
         if le16(files.record(number), 16) != found >> 48:
-            raise Unclear(_NOT_LOCATED)
+            raise CannotFollow(_NOT_LOCATED)
     parts = files.parts(number, DATA)
     if not parts:
-        raise Unclear(_NOT_LOCATED)
+        raise CannotFollow(_NOT_LOCATED)
     if not parts[0][8]:
-        value = value_of(parts[0])
+        value = resident_value(parts[0])
         return File(files, (), len(value), value)
     if any(le16(part, 12) & _TRANSFORMED for part in parts):
-        raise Unclear("is stored compressed, encrypted or sparse, so that its bytes are not those on the disk")
+        raise CannotFollow("is stored compressed, encrypted or sparse, so that its bytes are not those on the disk")
     return File(files, runs_of(parts), min(le64(parts[0], 48), le64(parts[0], 56)))
 
 
@@ -115,7 +126,7 @@ class Hive:
             or total != le32(head, 508)
             or (le32(head, 20), le32(head, 28), le32(head, 32)) != (1, 0, 1)
         ):
-            raise Unclear(_DAMAGED)
+            raise CannotFollow(_DAMAGED)
         return self._key(le32(head, 36))
 
     @property
@@ -146,13 +157,13 @@ class Hive:
         numbers = self._cell(le32(key, 40)) if count else b""
         for index in range(count):
             if len(numbers) < 4 * (index + 1):
-                raise Unclear(_DAMAGED)
+                raise CannotFollow(_DAMAGED)
             value = self._cell(le32(numbers, 4 * index), b"vk")
             size = le32(value, 4)
             if not size & _INLINE_DATA and 0 < size <= _LARGEST_CELL // 4:
                 data = self._cell(le32(value, 8))
                 if len(data) < size:
-                    raise Unclear(_DAMAGED)
+                    raise CannotFollow(_DAMAGED)
                 name = _name(value, 20, le16(value, 2), le16(value, 16) & _ASCII_NAME[b"vk"])
                 yield Value(name, data[:size], _HEADER + le32(value, 8) + 4)
 
@@ -162,13 +173,13 @@ class Hive:
     def _cell(self, at: int, magic: bytes = b"") -> bytes:
         """Return the content of a cell, without its length. `at` is relative to the end of the header."""
         if next(self.budget, None) is None:
-            raise Unclear(_DAMAGED)
+            raise CannotFollow(_DAMAGED)
         size = (1 << 32) - le32(self.file.read(_HEADER + at, 4), 0)  # a negative number: the cell is in use
         if at % 8 or not 8 <= size <= (1 << 31):
-            raise Unclear(_DAMAGED)
+            raise CannotFollow(_DAMAGED)
         content = self.file.read(_HEADER + at + 4, min(size, _LARGEST_CELL) - 4)
         if not content.startswith(magic):
-            raise Unclear(_DAMAGED)
+            raise CannotFollow(_DAMAGED)
         return content
 
     def _keys_in_list(self, at: int, depth: int = 0) -> Iterator[int]:
@@ -177,7 +188,7 @@ class Hive:
         kind, count = cell[:2], le16(cell, 2)
         width = {b"lf": 8, b"lh": 8, b"li": 4, b"ri": 4}.get(kind, 0)
         if not width or len(cell) < 4 + width * count or (kind == b"ri" and depth):
-            raise Unclear(_DAMAGED)
+            raise CannotFollow(_DAMAGED)
         for index in range(count):
             listed = le32(cell, 4 + width * index)
             yield from self._keys_in_list(listed, depth + 1) if kind == b"ri" else (listed,)
@@ -196,8 +207,8 @@ def _name(cell: bytes, at: int, length: int, ascii_: int) -> str:
 # offset. Source: BL_DEVICE_DESCRIPTOR in ReactOS, boot/environ/include/bl.h; seen in stores of Windows 7, 8.1 and 10.
 # A mounted device is 12 bytes: the signature and the start offset.
 
-STORES = ("\\Boot\\BCD", "\\EFI\\Microsoft\\Boot\\BCD")
-SYSTEM = "\\Windows\\System32\\config\\SYSTEM"
+BCD_STORES = ("\\Boot\\BCD", "\\EFI\\Microsoft\\Boot\\BCD")
+SYSTEM_HIVE = "\\Windows\\System32\\config\\SYSTEM"
 RECOVERY = "\\Windows\\System32\\Recovery\\ReAgent.xml"
 _DEVICE = re.compile(rb"\x06\0{3}.{4}\x48\0{3}.{4}(?P<start>.{8})\0{8}\0{4}\x01\0{3}(?P<signature>.{4})", re.DOTALL)
 _ELEMENTS = {"11000001": "device", "21000001": "osdevice", "31000003": "ramdisksdidevice"}  # bcdedit's names
@@ -215,7 +226,7 @@ class NamedStart:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class StartNames:
     """The start offsets in the files of one volume."""
 
     files: tuple[str, ...] = ()  # that exist
@@ -225,33 +236,35 @@ class Names:
     recovery: frozenset[int] = frozenset()  # start offsets in the configuration of the recovery environment
 
 
-def read_names(area: Area, signature: bytes) -> Names:
+def read_names(area: Area, signature: bytes) -> StartNames:
     """Return the start offsets in an NTFS volume for the disk with this signature of four bytes. Raises OSError."""
-    found, path = Names(), "$MFT"
+    found, path = StartNames(), "$MFT"
     try:
-        files = files_of(area)
-        for path in (*STORES, SYSTEM):
+        files = open_ntfs(area)
+        for path in (*BCD_STORES, SYSTEM_HIVE):
             if (file := open_file(files, path)) is not None:
                 found = _with_hive(found, path, Hive(file), signature)
         path = RECOVERY
-        if SYSTEM in found.files and (file := open_file(files, path)) is not None:
+        if SYSTEM_HIVE in found.files and (file := open_file(files, path)) is not None:
             text = file.read(0, min(file.size, _LARGEST_CELL))
             starts = frozenset(int(match[1]) for match in _OFFSET.finditer(text.replace(b"\0", b"")))
-            return Names(found.files, found.starts, found.dirty, found.unclear, starts)
-    except Unclear as error:
+            return StartNames(found.files, found.starts, found.dirty, found.unclear, starts)
+    except CannotFollow as error:
         if path == RECOVERY:
             return found  # these offsets are reported and never changed
-        return Names(found.files, found.starts, found.dirty, f"{path} {error}")
+        return StartNames(found.files, found.starts, found.dirty, f"{path} {error}")
     return found
 
 
-def _with_hive(names: Names, path: str, hive: Hive, signature: bytes) -> Names:
-    named = [*islice(_mounted(hive, signature) if path == SYSTEM else _bcd_starts(hive, signature), _MOST_NAMES + 1)]
+def _with_hive(names: StartNames, path: str, hive: Hive, signature: bytes) -> StartNames:
+    named = [
+        *islice(_mounted(hive, signature) if path == SYSTEM_HIVE else _bcd_starts(hive, signature), _MOST_NAMES + 1)
+    ]
     if len(named) > _MOST_NAMES:
-        raise Unclear(_DAMAGED)
+        raise CannotFollow(_DAMAGED)
     starts = tuple(NamedStart(what, start, hive.file.places(at, LENGTH_OF_START)) for what, start, at in named)
     dirty = () if hive.is_clean else (path,)
-    return Names((*names.files, path), (*names.starts, *starts), (*names.dirty, *dirty))
+    return StartNames((*names.files, path), (*names.starts, *starts), (*names.dirty, *dirty))
 
 
 def _bcd_starts(hive: Hive, signature: bytes) -> Iterator[tuple[str, int, int]]:

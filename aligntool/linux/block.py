@@ -73,7 +73,7 @@ def _map_arena() -> list[_Slot]:
     return [(memory, first + offset) for offset in range(0, _ARENA_SIZE, _BUFFER_SIZE)]
 
 
-def same(first: bytes | memoryview, second: bytes | memoryview) -> bool:
+def equal_memory(first: bytes | memoryview, second: bytes | memoryview) -> bool:
     """Return whether both contents are equal, by memcmp.
 
     The == of a memoryview takes a hundred times as long, because it makes an object of each byte and holds the GIL.
@@ -87,7 +87,7 @@ def same(first: bytes | memoryview, second: bytes | memoryview) -> bool:
     return len(first) == 0 or bool(compare(_address(first), _address(second), len(first)) == 0)
 
 
-def starts_on(data: bytes | memoryview, boundary: int) -> bool:
+def is_memory_aligned(data: bytes | memoryview, boundary: int) -> bool:
     """Return whether the data starts at a memory address that is a multiple of `boundary`; False for read-only memory,
     whose address is unknown.
     """
@@ -185,7 +185,7 @@ class DiskDevice:
         length = len(data)
         self._check_range(offset, length, beyond_end=errno.ENOSPC)
         view = memoryview(data)
-        if self._direct_for(offset, length) and not starts_on(view, self.sector_size):
+        if self._direct_for(offset, length) and not is_memory_aligned(view, self.sector_size):
             view = self._buffers.lend(length)
             view[:] = data
         try:
@@ -228,7 +228,7 @@ class DiskDevice:
         workers: list[Future[None]] = []
         try:
             for _ in range(_WORKERS):
-                workers.append(self._pool.submit(queue.work_off))
+                workers.append(self._pool.submit(queue.run_jobs))
             if meanwhile:
                 meanwhile()
             wait(workers, return_when=FIRST_EXCEPTION)
@@ -288,7 +288,7 @@ class _JobQueue:
         self._jobs = iter(jobs)
         self._lock = Lock()
 
-    def work_off(self) -> None:
+    def run_jobs(self) -> None:
         while job := self._next():
             try:
                 job()
@@ -324,7 +324,7 @@ def _open_direct(descriptor: int) -> int | None:
 # must not be able to do harm.
 
 
-class LookOnly:
+class ReadOnlyDevice:
     """A read-only Device: it reads from the medium as far as the page cache can be dropped, at any offset."""
 
     def __init__(self, descriptor: int, sector_size: int = 512) -> None:
@@ -361,7 +361,7 @@ class LookOnly:
 
 
 @contextmanager
-def look_only(path: str) -> Iterator[LookOnly]:
+def open_read_only(path: str) -> Iterator[ReadOnlyDevice]:
     """Open a disk or image for reading. Raises Refused if it is neither, or cannot be opened."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
@@ -372,7 +372,7 @@ def look_only(path: str) -> Iterator[LookOnly]:
         mode = os.fstat(descriptor).st_mode
         if not (stat.S_ISBLK(mode) or stat.S_ISREG(mode)):
             raise Refused(f"{path} is neither a block device nor an image file", hint="lsblk -d")
-        yield LookOnly(descriptor)
+        yield ReadOnlyDevice(descriptor)
     finally:
         os.close(descriptor)
 

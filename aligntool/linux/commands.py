@@ -38,10 +38,10 @@ def identify_device(descriptor: int) -> bytes | None:
 def is_standby(descriptor: int) -> bool | None:
     """Return whether the drive is in standby, or None if it did not report its state."""
     answer = _send(descriptor, _pass_through(_NON_DATA, 0x20, 0, _CHECK_POWER_MODE), 0)  # CK_COND
-    return power_of_sense(answer[1]) if answer else None
+    return standby_in_sense(answer[1]) if answer else None
 
 
-def power_of_sense(sense: bytes) -> bool | None:
+def standby_in_sense(sense: bytes) -> bool | None:
     """Return whether the count register in an ATA Status Return descriptor (SAT-3, 12.2.7), or in fixed sense data,
     reports standby. None: it is in neither.
 
@@ -181,22 +181,22 @@ LIFE_LEFT = (
 ENDURANCE_PAGE, ENDURANCE_OFFSET = (7, 8)  # device statistics, Percentage Used Endurance Indicator (ACS-3, A.11.5)
 
 
-def asked_health(disk: Disk) -> Disk:
+def with_health(disk: Disk) -> Disk:
     """Return the disk with its predicted failure and its health; unchanged if they cannot be read. It takes at most ten
     seconds.
     """
     if disk.kind not in PHYSICAL or os.geteuid() != 0:
         return disk
     words = ("smartctl", "-j", "-H", "-A", "-l", "ssd", disk.path)
-    failing, health = of_report(run_program(*words, only_reads=True, limit_s=PATIENCE_S).output)
+    failing, health = decode_smartctl_report(run_program(*words, only_reads=True, limit_s=PATIENCE_S).output)
     if failing is None and health is None and disk.kind is DiskKind.NVME:
         with suppress(OSError), opened(disk.path) as descriptor:  # smartctl is not installed, or reported nothing
             if log := health_log(descriptor):
-                failing, health = of_health_log(log)
+                failing, health = decode_health_log(log)
     return replace(disk, failing=failing, health=health)
 
 
-def of_health_log(log: bytes) -> tuple[str | None, Health]:
+def decode_health_log(log: bytes) -> tuple[str | None, Health]:
     """Decode log 02h, 512 bytes, into the reported failure and the health (NVMe base specification 2.0, figure 207)."""
     warning, kelvin = log[0], int.from_bytes(log[1:3], "little")
     failures = [what for bit, what in CRITICAL.items() if warning & bit]
@@ -212,7 +212,7 @@ def of_health_log(log: bytes) -> tuple[str | None, Health]:
     return "; ".join(failures) or None, health
 
 
-def of_report(report: str) -> tuple[str | None, Health | None]:
+def decode_smartctl_report(report: str) -> tuple[str | None, Health | None]:
     """Decode the JSON of smartctl (7.0 or newer); return the reported failure and the health, each None if missing."""
     try:
         document: object = json.loads(report)

@@ -13,10 +13,10 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
-from aligntool.formats.fat_files import FIRST, fat_entries
+from aligntool.formats.fat_files import FIRST_CLUSTER, fat_entries
 from aligntool.formats.numbers import be32, be64, le16, le64
 from aligntool.formats.reader import LONGEST_READ, Reader
-from aligntool.formats.windows_fs import Boot, read_boot
+from aligntool.formats.windows_fs import FatBootSector, parse_fat_boot_sector
 from aligntool.inventory import Layer, Sampled
 from aligntool.linux.process import NOT_RUN, Ended, find_program, run_program
 from aligntool.linux.sysfs import opened
@@ -203,7 +203,7 @@ class UsedMap:
         return sum(run.length for run in self.runs)
 
 
-def everything(length: int, why: str) -> UsedMap:
+def whole_partition_map(length: int, why: str) -> UsedMap:
     """Return a map that covers the whole partition of `length` bytes, with the reason."""
     return UsedMap((Extent(0, length),), f"everything: {why}")
 
@@ -285,7 +285,7 @@ def tree_chunks(device: str) -> tuple[Extent, ...]:
 # neither root nor a loop device is required. Clusters of bigalloc are listed by their first block, groups without a
 # bitmap (BLOCK_UNINIT) as the library computes them.
 
-PROGRAM = "dumpe2fs"
+DUMPE2FS = "dumpe2fs"
 MAP_S = 1800.0  # the bitmaps of a full disk of 16 TiB are 512 MiB, all over the disk
 
 _FREE_BLOCKS = "  Free blocks: "
@@ -295,7 +295,7 @@ def read_ext(path: str, start: int, claims: int) -> Iterator[Extent]:
     """Yield the used runs, counted from the file system's start. Raises NoMap."""
     if "?" in path:
         raise NoMap("dumpe2fs does not accept a question mark in the path")
-    with _output_of(PROGRAM, f"{Path(path).absolute()}?offset={start}") as lines:
+    with _output_of(DUMPE2FS, f"{Path(path).absolute()}?offset={start}") as lines:
         yield from used_in_dumpe2fs(lines, claims)
 
 
@@ -321,19 +321,19 @@ def used_in_dumpe2fs(report: Iterable[str], claims: int) -> Iterator[Extent]:
     block, count, expected = (_header_number(header, name) for name in ("Block size", "Block count", "Free blocks"))
     cluster = _header_number(header, "Cluster size", missing=block)
     if count * block != claims or cluster % block:
-        raise NoMap(f"{PROGRAM} counts {count} blocks of {block} bytes, the superblock {claims} bytes")
+        raise NoMap(f"{DUMPE2FS} counts {count} blocks of {block} bytes, the superblock {claims} bytes")
     lists = (line.removeprefix(_FREE_BLOCKS).split(",") for line in lines if line.startswith(_FREE_BLOCKS))
     items = (item.strip().partition("-") for items in lists for item in items)
     runs = (_parse_run(first, last or first, cluster // block) for first, _, last in items if first)
     free = ((first, min(end, count)) for first, end in runs)  # the last cluster may be cut short
-    listed = yield from _used_between(free, count, block, PROGRAM)
+    listed = yield from _used_between(free, count, block, DUMPE2FS)
     if listed != expected:
-        raise NoMap(f"{PROGRAM} lists {listed} free blocks, the superblock counts {expected}")
+        raise NoMap(f"{DUMPE2FS} lists {listed} free blocks, the superblock counts {expected}")
 
 
 def _parse_run(first: str, last: str, ratio: int) -> tuple[int, int]:
     if not (first.isdecimal() and last.isdecimal()) or int(first) > int(last):
-        raise NoMap(f"{PROGRAM} prints {first!r}-{last!r}, which is not a run of blocks")
+        raise NoMap(f"{DUMPE2FS} prints {first!r}-{last!r}, which is not a run of blocks")
     return int(first), int(last) + ratio
 
 
@@ -341,7 +341,7 @@ def _header_number(report: str, name: str, *, missing: int | None = None) -> int
     if found := re.search(rf"^{name}: +(\d+)$", report, re.MULTILINE):
         return int(found[1])
     if missing is None:
-        raise NoMap(f"{PROGRAM} does not print its {name.lower()}")
+        raise NoMap(f"{DUMPE2FS} does not print its {name.lower()}")
     return missing
 
 
@@ -409,12 +409,12 @@ NOT_MIRRORED = 0x80  # in BPB_ExtFlags: only one copy of the table is up to date
 def read_fat(reader: Reader, start: int) -> Iterator[Extent]:
     """Yield the used runs, counted from the file system's start. Raises NoMap, and OSError if a read fails."""
     sector = reader.read(start, 512)
-    boot = read_boot(sector)
+    boot = parse_fat_boot_sector(sector)
     if boot is None:
         raise NoMap("its boot sector makes no sense")
     if boot.bits == 32 and le16(sector, 40) & NOT_MIRRORED:
         raise NoMap("only one copy of its allocation table is kept up to date")
-    length, copy_length = -(-(boot.clusters + FIRST) * boot.bits // 8), boot.fats // boot.copies * boot.sector
+    length, copy_length = -(-(boot.clusters + FIRST_CLUSTER) * boot.bits // 8), boot.fats // boot.copies * boot.sector
     if length > copy_length:
         raise NoMap(f"its allocation table of {copy_length} bytes is too short for {boot.clusters} clusters")
     yield Extent(0, boot.data_start)
@@ -422,14 +422,16 @@ def read_fat(reader: Reader, start: int) -> Iterator[Extent]:
         boot.data_start,
         _read_table(reader, start + boot.reserved * boot.sector, boot, length, copy_length),
     )
-    for used, entries in groupby(islice(fat_entries(boot.bits, table), FIRST, boot.clusters + FIRST), key=bool):
+    for used, entries in groupby(
+        islice(fat_entries(boot.bits, table), FIRST_CLUSTER, boot.clusters + FIRST_CLUSTER), key=bool
+    ):
         run = Extent(position, sum(1 for _ in entries) * boot.cluster)
         if used:
             yield run
         position = run.end
 
 
-def _read_table(reader: Reader, start: int, boot: Boot, length: int, copy_length: int) -> Iterator[bytes]:
+def _read_table(reader: Reader, start: int, boot: FatBootSector, length: int, copy_length: int) -> Iterator[bytes]:
     """Yield the table in pieces. Raises NoMap if it is cut off, or if its copies differ."""
     for done in range(0, length, LONGEST_READ):
         size = min(LONGEST_READ, length - done)
@@ -503,33 +505,33 @@ def used_in_mapfile(text: Iterable[str]) -> Generator[Extent, None, tuple[int, i
 # The used blocks of a partition, so that a move copies no more than those. If a map is in doubt, everything is copied
 # and the reason reported: copying too much costs time, copying too little costs data.
 
-BY = {**dict.fromkeys(EXT, PROGRAM), "vfat": "the allocation table", "xfs": XFS_DB, **PROGRAMS}
+MAP_SOURCES = {**dict.fromkeys(EXT, DUMPE2FS), "vfat": "the allocation table", "xfs": XFS_DB, **PROGRAMS}
 
 
 def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: int) -> UsedMap:
     """Return the runs to copy of the partition at `extent` of the disk or image `path`. `layer`: its content.
 
-    A tool that fails raises nothing: the map is then `everything`. Nothing may write to the partition meanwhile.
+    A tool that fails raises nothing: the map is then `whole_partition_map`. Nothing may write to the partition.
     """
     if layer is None:
-        return everything(extent.length, "its content is unknown")
+        return whole_partition_map(extent.length, "its content is unknown")
     if layer.kind == "swap" and layer.unclean is None:
         return UsedMap((), "swap: header only")
     why = _why_no_map(extent, layer)
     if why:
-        return everything(extent.length, why)
+        return whole_partition_map(extent.length, why)
     try:
         with fresh_reader(path) as reader, closing(_yield_used(path, reader, extent, layer)) as runs:
-            return with_edges(runs, extent.length, sector_size=sector_size, by=BY[layer.kind])
+            return with_edges(runs, extent.length, sector_size=sector_size, by=MAP_SOURCES[layer.kind])
     except (NoMap, NoLoop) as reason:
-        return everything(extent.length, str(reason))
+        return whole_partition_map(extent.length, str(reason))
     except OSError as error:
-        return everything(extent.length, f"it cannot be read: {error.strerror}")
+        return whole_partition_map(extent.length, f"it cannot be read: {error.strerror}")
 
 
 def _why_no_map(extent: Extent, layer: Layer) -> str | None:
     """Return why no map of this content is accepted, or None."""
-    if layer.kind not in BY:
+    if layer.kind not in MAP_SOURCES:
         return f"no map for {layer.kind}"
     if layer.unclean:
         return f"the {layer.kind} is unclean: {layer.unclean}"

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from aligntool.audit.wording import is_node
 from aligntool.formats.layers import WHAT
-from aligntool.formats.reader import clip
+from aligntool.formats.reader import readable_length
 from aligntool.inventory import ArrayFacts, DiskKind, Gap, IoLimits, Unseen
 from aligntool.linux.commands import is_standby
 from aligntool.linux.sysfs import NOTHING, READ_ONLY, Record, Tree
@@ -195,7 +195,7 @@ def suspended(tree: Tree, block: Block) -> bool:
     return tree.text(f"{block.device}/power/runtime_status") == "suspended"
 
 
-def blocked(tree: Tree, block: Block) -> Unseen | None:
+def why_read_blocks(tree: Tree, block: Block) -> Unseen | None:
     """Return why a read would block until the device is resumed, which may be never; None if it would not block."""
     if tree.text(f"{block.path}/dm/suspended") == "1":
         return Unseen(WHAT, "the mapping is suspended", f"sudo dmsetup resume /dev/{block.name}", Gap.DISK)
@@ -229,7 +229,7 @@ class FileReader:
     size: int
 
     def read(self, offset: int, length: int) -> bytes:
-        left = clip(offset, length, self.size)
+        left = readable_length(offset, length, self.size)
         pieces = []
         while left > 0 and (piece := os.pread(self.descriptor, left, offset)):
             pieces.append(piece)
@@ -306,7 +306,7 @@ def names_below(tree: Tree, path: str) -> tuple[str, ...]:
     return _list_names(tree, f"{path}/slaves")
 
 
-def names_at_the_bottom(tree: Tree, path: str) -> tuple[str, ...]:
+def lowest_devices(tree: Tree, path: str) -> tuple[str, ...]:
     """Return the lowest devices of the stack: drives, for a partition its drive; for a loop device its file."""
     found: set[str] = set()
     seen: set[str] = set()

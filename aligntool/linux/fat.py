@@ -14,7 +14,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused
 from aligntool.formats.fat_files import BrokenFatError, copy_files
 from aligntool.formats.reader import Reader
-from aligntool.formats.windows_fs import ENTRY, FAT12_BELOW, FAT16_BELOW, Boot, read_boot
+from aligntool.formats.windows_fs import ENTRY, FAT12_BELOW, FAT16_BELOW, FatBootSector, parse_fat_boot_sector
 from aligntool.inventory import Layer
 from aligntool.linux.content import NoMap, read_fat
 from aligntool.linux.process import Ended, run_program
@@ -71,11 +71,11 @@ def _pieces(reader: Reader, run: Extent) -> Iterator[bytes]:
     return (reader.read(at, min(MIB, run.end - at)) for at in range(run.start, run.end, MIB))
 
 
-def _copy_used(path: str, extent: Extent, old: Path, most: int) -> Boot:
+def _copy_used(path: str, extent: Extent, old: Path, most: int) -> FatBootSector:
     """Copy the used blocks of the old FAT to a file."""
     try:
         with fresh_reader(path) as reader, old.open("xb") as file:
-            boot = read_boot(reader.read(extent.start, 512))
+            boot = parse_fat_boot_sector(reader.read(extent.start, 512))
             runs = tuple(read_fat(reader, extent.start))
             used = sum(run.length for run in runs)
             if used > most:
@@ -93,7 +93,7 @@ def _copy_used(path: str, extent: Extent, old: Path, most: int) -> Boot:
     return boot
 
 
-def _make_new(new: Path, boot: Boot, layer: Layer, start: int, length: int, sector_size: int) -> int:
+def _make_new(new: Path, boot: FatBootSector, layer: Layer, start: int, length: int, sector_size: int) -> int:
     """Make the new FAT, with the same entries if the number of clusters allows it; return the bits of an entry."""
     if layer.label and not layer.label.isascii():
         raise _not_rebuilt(
@@ -119,7 +119,7 @@ def _make_new(new: Path, boot: Boot, layer: Layer, start: int, length: int, sect
             file.truncate(size)
         result = run_program("mkfs.fat", f"-F{bits}", *options, str(new))
         with new.open("rb") as file:
-            made = read_boot(file.read(512))
+            made = parse_fat_boot_sector(file.read(512))
         if result.code == 0 and made and made.bits == bits and made.clusters in _LEGAL_CLUSTERS[bits]:
             return bits
     raise _not_rebuilt(f"no FAT of {format_about(size)} has sectors of {sector_size} bytes: {result.last_words}")

@@ -100,7 +100,7 @@ def forget_partitions(descriptor: int, numbers: Iterable[int]) -> None:
                 raise
 
 
-def tell_partitions(descriptor: int, parts: Iterable[tuple[int, Extent]]) -> None:
+def add_partitions(descriptor: int, parts: Iterable[tuple[int, Extent]]) -> None:
     """Add partitions to the kernel. Raises OSError: EBUSY if one overlaps a partition of the kernel."""
     for number, extent in parts:
         _blkpg(descriptor, _ADD, number, extent)
@@ -142,7 +142,7 @@ class KernelView:
             forget_partitions(self._descriptor, removed)
         except BaseException:
             current = self.extents()
-            tell_partitions(self._descriptor, [entry for entry in removed.items() if entry[0] not in current])
+            add_partitions(self._descriptor, [entry for entry in removed.items() if entry[0] not in current])
             raise
 
     def show(self, parts: Iterable[tuple[int, Extent]]) -> None:
@@ -160,7 +160,7 @@ class KernelView:
             if error.errno != errno.EINVAL:
                 raise
 
-    def tell(self, parts: Iterable[tuple[int, Extent]]) -> None:
+    def add_absent(self, parts: Iterable[tuple[int, Extent]]) -> None:
         """Add those of `parts` that the kernel does not have."""
         if self._has_partitions:
             self._add(parts)
@@ -175,7 +175,7 @@ class KernelView:
             if number not in present:
                 is_container = any(extent.contains(one) for other, one in extents.items() if other != number)
                 shown = Extent(extent.start, max(sector, 1024)) if is_container else extent
-                tell_partitions(self._descriptor, [(number, shown)])
+                add_partitions(self._descriptor, [(number, shown)])
 
 
 def _forget_patiently(descriptor: int, number: int) -> None:
@@ -203,7 +203,7 @@ _HOLD_SHELL = ("sh", "-c", "echo; exec cat")  # prints a line when sleep is inhi
 
 
 @contextmanager
-def awake(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
+def inhibit_sleep(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
     """Inhibit sleep and shutdown within the context. Yield why they are not inhibited, or "".
 
     The child ends when its standard input is closed, so it ends with this program, however that ends. It has a session
@@ -284,19 +284,19 @@ def lock_partition(path: str) -> Iterator[DiskDevice]:
         folder = sysfs_folder(status.st_rdev)
         # A mapping has no other lock than its own.
         disks = [f"/dev/{kernel_name(folder.parent)}"] if (folder / "partition").exists() else []
-        with locked(disks), DiskDevice(descriptor) as device:
+        with lock_against_udev(disks), DiskDevice(descriptor) as device:
             yield device
 
 
 @contextmanager
 def lock_for_others(path: str, why: str) -> Iterator[None]:
     """Lock a disk or partition to which a program that we run writes, and inhibit sleep. Raises Refused."""
-    with _open_and_lock(path, whole=None, and_posix=False), awake(f"{why}: {path}"):
+    with _open_and_lock(path, whole=None, and_posix=False), inhibit_sleep(f"{why}: {path}"):
         yield
 
 
 @contextmanager
-def alone(paths: Iterable[str]) -> Iterator[None]:
+def open_exclusively(paths: Iterable[str]) -> Iterator[None]:
     """Open devices exclusively (open(2), O_EXCL on a block device), for a load on a member, which does not do so
     itself. Raises Refused if one is in use.
     """
@@ -310,7 +310,7 @@ def alone(paths: Iterable[str]) -> Iterator[None]:
 
 
 @contextmanager
-def locked(disks: Iterable[str], *, shared: bool = False) -> Iterator[None]:
+def lock_against_udev(disks: Iterable[str], *, shared: bool = False) -> Iterator[None]:
     """Lock whole disks against udev (systemd, "Locking Block Device Access"), which would read the superblocks of an
     array that has just been stopped, and start it again. Open them only for reading: udev re-reads the table of a whole
     disk when a writer closes it. `shared`: share the lock with other readers. Raises Refused.

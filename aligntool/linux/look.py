@@ -12,13 +12,13 @@ from aligntool.documents import decode, load_object
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats import identify
 from aligntool.formats.layers import NOT_READ, WHAT, Contents, read_contents
-from aligntool.formats.reader import BeatingReader
+from aligntool.formats.reader import HeartbeatReader
 from aligntool.inventory import Disk, DiskKind, Gap, Health, Inventory, IoLimits, LinkHop, NvmeFacts, Unseen
 from aligntool.linux import commands, devices, partitions
 from aligntool.linux.devices import SYSFS_SECTOR, Block, FileReader
 from aligntool.linux.partitions import KernelPartition, Surroundings
 from aligntool.linux.pcie import Topology, find_adapters, find_uplinks
-from aligntool.linux.process import SILENCE_S, SILENT, Pulse, answer_of, answers_of
+from aligntool.linux.process import SILENCE_S, SILENT, Pulse, result_in_child, results_in_children
 from aligntool.linux.sysfs import Record, Tree, UdevDatabase, read_mounts
 from aligntool.linux.system import RECORDS, read_system
 from aligntool.linux.targets import Given, find_target, open_sysroot, override, read_image
@@ -81,7 +81,7 @@ def _captured_pages(tree: Tree, block: Block) -> Pages:
 def captured_health(tree: Tree, block: Block) -> tuple[str | None, Health | None]:
     """Return the predicted failure and the health of a captured drive; no drive is queried."""
     log = None if tree.live else tree.content(f"{CAPTURED_IDENTIFY}/{block.sysname}.health", commands.HEALTH_LENGTH)
-    return commands.of_health_log(log) if log and len(log) == commands.HEALTH_LENGTH else (None, None)
+    return commands.decode_health_log(log) if log and len(log) == commands.HEALTH_LENGTH else (None, None)
 
 
 def read_ata(tree: Tree, block: Block, kind: DiskKind, descriptor: int | None) -> bytes:
@@ -150,10 +150,10 @@ class Looker:
             if devices.spun_down(descriptor, kind, disk.rotational):
                 if not self.wake:
                     return disk, replace(NOT_READ, unseen=(devices.left_asleep(),))
-                pulse.ask_for_patience()
+                pulse.request_more_time()
             if partitioned:
                 devices.forget_cached(descriptor)
-            reader = BeatingReader(FileReader(descriptor, os.lseek(descriptor, 0, os.SEEK_END)), pulse.beat)
+            reader = HeartbeatReader(FileReader(descriptor, os.lseek(descriptor, 0, os.SEEK_END)), pulse.beat)
             return disk, read_contents(reader, sector_size=limits.logical_block_size)
         except OSError as error:
             return disk, replace(NOT_READ, unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}", gap=Gap.DISK),))
@@ -164,12 +164,12 @@ class Looker:
         tree = self.around.tree
         if tree.number(f"{block.path}/size") == 0:
             return Unseen(WHAT, f"{block.name} is empty: no medium in it, or nothing attached", gap=Gap.EMPTY)
-        if reason := devices.blocked(tree, block):
+        if reason := devices.why_read_blocks(tree, block):
             return reason
         if devices.suspended(tree, block):
             if not self.wake:
                 return devices.left_asleep()
-            pulse.ask_for_patience()
+            pulse.request_more_time()
         return devices.open_to_read(f"/dev/{block.name}")
 
     def _describe(self, block: Block, kind: DiskKind, record: Record, limits: IoLimits, descriptor: int | None) -> Disk:
@@ -189,7 +189,7 @@ class Looker:
             read_only=tree.text(f"{path}/ro") == "1",
             numa_node=self._numa_node(block.device),
             slaves=devices.names_below(tree, path),
-            stands_on=devices.names_at_the_bottom(tree, path),
+            stands_on=devices.lowest_devices(tree, path),
             zoned=tree.text(f"{path}/queue/zoned"),
             holders=devices.names_above(tree, path),
         )
@@ -269,7 +269,7 @@ class Looker:
 
 
 def _with_contents(disk: Disk, seen: Contents, kernel: Sequence[KernelPartition], record: Record) -> Disk:
-    table, parts = partitions.bring_together(seen, kernel, record, disk.limits.logical_block_size)
+    table, parts = partitions.merge_with_kernel(seen, kernel, record, disk.limits.logical_block_size)
     return replace(
         disk,
         table=table,
@@ -464,19 +464,19 @@ class _Machine:
         """Return the result, or None after the deadline; a captured tree consists of files, and is read in this
         process.
         """
-        return answer_of(job, silence_s or self.silence_s) if self.tree.live else job(SILENT)
+        return result_in_child(job, silence_s or self.silence_s) if self.tree.live else job(SILENT)
 
     def _all_within_deadline(self, jobs: Sequence[Job[T]]) -> list[T | None]:
         if not self.tree.live:
             return [job(SILENT) for job in jobs]
-        answers = dict(answers_of(jobs, self.silence_s))
+        answers = dict(results_in_children(jobs, self.silence_s))
         return [answers[index] for index in range(len(jobs))]
 
 
 def _arrays_and_below(tree: Tree, blocks: Sequence[Block]) -> frozenset[str]:
     """Return the kernel names of running arrays and of the disks below them."""
     running = _arrays(tree, blocks)
-    below = {name for block in running for name in devices.names_at_the_bottom(tree, block.path)}
+    below = {name for block in running for name in devices.lowest_devices(tree, block.path)}
     return frozenset(below | {block.name for block in running})
 
 

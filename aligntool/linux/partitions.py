@@ -96,7 +96,7 @@ def _as_signed(offset: int | None) -> int | None:
     return offset - (1 << 32) if offset is not None and offset >= 1 << 31 else offset
 
 
-def told_table(record: Record, partitions: Sequence[KernelPartition], sector_size: int | None) -> Table | None:
+def table_from_udev(record: Record, partitions: Sequence[KernelPartition], sector_size: int | None) -> Table | None:
     """Return the table as udev records it; its label is UNKNOWN if only the kernel's partitions show that it exists."""
     schemes = (part.record.get("ID_PART_ENTRY_SCHEME") for part in partitions)
     scheme = record.get("ID_PART_TABLE_TYPE") or next(filter(None, schemes), None)
@@ -109,16 +109,16 @@ def told_table(record: Record, partitions: Sequence[KernelPartition], sector_siz
     return Table(label, sector_size or SYSFS_SECTOR, disk_id=identity)
 
 
-def told_partitions(
+def kernel_only_partitions(
     table: Table | None, partitions: Sequence[KernelPartition], sector_size: int | None
 ) -> tuple[Partition, ...]:
     """Return the kernel's partitions, for a disk whose table could not be read."""
     label = table.label if table is not None else TableLabel.UNKNOWN
     containers = _containers(label, partitions, sector_size or SYSFS_SECTOR)
-    return tuple(told_partition(label, part, containers) for part in partitions)
+    return tuple(kernel_only_partition(label, part, containers) for part in partitions)
 
 
-def told_partition(label: TableLabel, part: KernelPartition, containers: Mapping[int, Extent]) -> Partition:
+def kernel_only_partition(label: TableLabel, part: KernelPartition, containers: Mapping[int, Extent]) -> Partition:
     role = Role.EXTENDED if part.number in containers else Role.PRIMARY
     if part.number > MOST_PRIMARIES and (label is TableLabel.DOS or containers):
         role = Role.LOGICAL
@@ -237,20 +237,20 @@ _KEYS: tuple[Callable[[Partition | KernelPartition], tuple[int, ...]], ...] = (
 )
 
 
-def bring_together(
+def merge_with_kernel(
     seen: Contents, kernel: Sequence[KernelPartition], record: Record, sector_size: int | None
 ) -> tuple[Table | None, tuple[Partition, ...]]:
     """Return the table and the partitions of a disk. If reading the table fails, the kernel and udev still have what
     they read when the sector was good.
     """
     if not seen.table_read:
-        return _as_kernel_reports(told_table(record, kernel, sector_size), kernel, sector_size)
+        return _as_kernel_reports(table_from_udev(record, kernel, sector_size), kernel, sector_size)
     if _are_dynamic_volumes(seen, kernel):
-        return seen.table, told_partitions(None, kernel, sector_size)
+        return seen.table, kernel_only_partitions(None, kernel, sector_size)
     if seen.table is None or seen.table.label is not TableLabel.UNKNOWN or seen.partitions:
         label = seen.table.label if seen.table else TableLabel.UNKNOWN
         return seen.table, merge(label, seen.partitions, kernel)
-    table = told_table(record, kernel, sector_size) or seen.table
+    table = table_from_udev(record, kernel, sector_size) or seen.table
     return _as_kernel_reports(replace(table, faults=seen.table.faults), kernel, sector_size)
 
 
@@ -258,7 +258,7 @@ def _as_kernel_reports(
     table: Table | None, kernel: Sequence[KernelPartition], sector_size: int | None
 ) -> tuple[Table | None, tuple[Partition, ...]]:
     """Return the table and the kernel's partitions; whether a move is in flight follows from their types."""
-    partitions = told_partitions(table, kernel, sector_size)
+    partitions = kernel_only_partitions(table, kernel, sector_size)
     return table and replace(table, in_flight=parked_by_type(partitions)), partitions
 
 
@@ -294,7 +294,7 @@ def merge(
 
 
 def _only_kernel(label: TableLabel, partitions: Sequence[Partition], part: KernelPartition) -> Partition:
-    partition = told_partition(label, part, {})
+    partition = kernel_only_partition(label, part, {})
     others = [other.extent for other in partitions if other.role is not Role.EXTENDED and other.extent != part.extent]
     return replace(
         partition, role=Role.NESTED if any(other.contains(part.extent) for other in others) else Role.PRIMARY

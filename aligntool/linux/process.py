@@ -123,7 +123,7 @@ def run_program(
     with _memory_file(stdin) as source, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
         try:
             child = subprocess.Popen(  # in a session of its own Ctrl-C on the terminal does not reach it
-                (*(end_with_us("KILL") if only_reads else ()), program, *words[1:]),
+                (*(pdeathsig_prefix("KILL") if only_reads else ()), program, *words[1:]),
                 stdin=source, stdout=output or printed, stderr=errors, cwd=folder,
                 pass_fds=pass_fds if only_reads else (*pass_fds, *_inherited),
                 env={**os.environ, "LC_ALL": "C", **(environment or {})}, start_new_session=not only_reads,
@@ -156,7 +156,7 @@ def follow_program(*words: str, stdin: bytes, pass_fds: tuple[int, ...]) -> Iter
         raise Refused(f"{words[0]} is not installed", hint=f"install the package {PACKAGES.get(words[0], words[0])}")
     with _memory_file(stdin) as source, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
         child = subprocess.Popen(
-            (*end_with_us("INT"), program, *words[1:]), stdin=source, stdout=printed, stderr=errors,
+            (*pdeathsig_prefix("INT"), program, *words[1:]), stdin=source, stdout=printed, stderr=errors,
             pass_fds=(*pass_fds, *_inherited), env={**os.environ, "LC_ALL": "C"}, start_new_session=True,
         )  # fmt: skip
         try:
@@ -195,7 +195,7 @@ def export_values(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
-def end_with_us(signal_name: str) -> tuple[str, ...]:
+def pdeathsig_prefix(signal_name: str) -> tuple[str, ...]:
     """Return a prefix for a command that sends it this signal when aligntool is killed, or () if not possible."""
     setpriv = find_program("setpriv")
     return (setpriv, "--pdeathsig", signal_name) if setpriv else ()
@@ -212,14 +212,14 @@ def _wait(child: "subprocess.Popen[bytes]", limit_s: float | None, *, only_reads
     try:
         child.wait(limit_s)
     except BaseException as error:  # Ctrl-C, for one
-        end_or_leave(child) if only_reads else _terminate_group(child)
+        kill_or_abandon(child) if only_reads else _terminate_group(child)
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
         return False
     return True
 
 
-def end_or_leave(child: "subprocess.Popen[bytes]", grace_s: float = _KILL_GRACE_S) -> None:
+def kill_or_abandon(child: "subprocess.Popen[bytes]", grace_s: float = _KILL_GRACE_S) -> None:
     """Kill a program, and abandon it if a dead disk blocks it in the kernel: when the disk responds again, it ends
     without doing anything else.
     """
@@ -237,7 +237,7 @@ def _terminate_group(child: "subprocess.Popen[bytes]") -> None:
         return
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    end_or_leave(child, _TERMINATE_S)
+    kill_or_abandon(child, _TERMINATE_S)
 
 
 # Work on disks that may never respond runs in child processes with a deadline.
@@ -252,7 +252,7 @@ T = TypeVar("T")
 SILENCE_S = 10.0  # a disk that does not respond for this long is abandoned
 IN_ALL = 3  # times SILENCE_S: the limit for a disk that responds, but slowly
 AT_MOST = 30  # times SILENCE_S by the clock: a driver that spins uses processor time, too
-MOVES_S = SILENCE_S + 2  # longer than the limit of optional programs, such as smartctl
+PROGRESS_TIMEOUT_S = SILENCE_S + 2  # longer than the limit of optional programs, such as smartctl
 SPIN_UP_S = 30.0  # the additional time for a sleeping drive (a large SAS drive in a full shelf: 20 s)
 _NEW_CHILD_S = 0.25  # when every child has been busy for this long, the next disk gets one of its own
 _MOST_CHILDREN = 64
@@ -273,7 +273,7 @@ class Pulse:
             self.last = now
             os.write(self.descriptor, _BEAT)
 
-    def ask_for_patience(self) -> None:
+    def request_more_time(self) -> None:
         if self.descriptor >= 0:
             os.write(self.descriptor, _PATIENCE)
 
@@ -301,7 +301,7 @@ class _Child:
         limits = (self.heard + silence_s, self.began + IN_ALL * silence_s, self.started + AT_MOST * silence_s)
         return now > min(limits) + self.spare
 
-    def leave_out_running(self, now: float) -> None:
+    def extend_deadlines(self, now: float) -> None:
         """Extend the deadlines by the time since the last call, if the process ran or was runnable during it."""
         state, ran = _state_of(self.pid)
         if state == "R" or ran != self.ran:
@@ -310,7 +310,7 @@ class _Child:
         self.seen, self.ran = now, ran
 
 
-def answers_of(
+def results_in_children(
     jobs: Sequence[Callable[[Pulse], T]], silence_s: float = SILENCE_S, *, at_once: int = 0
 ) -> Iterator[tuple[int, T | None]]:
     """Yield the number and the result of each job as they end; None for a job that did not end in time.
@@ -328,7 +328,7 @@ def answers_of(
             _receive(children)
             now = time.monotonic()
             for child in list(children):
-                child.leave_out_running(now)
+                child.extend_deadlines(now)
                 answer = _take_answer(child)
                 if answer is None and child.answers >= 0 and not child.late(now, silence_s):
                     continue
@@ -346,25 +346,25 @@ def answers_of(
             _end_child(child, kill=False)
 
 
-def answer_of(job: Callable[[Pulse], T], silence_s: float = SILENCE_S) -> T | None:
+def result_in_child(job: Callable[[Pulse], T], silence_s: float = SILENCE_S) -> T | None:
     """Return the result of the job, or None if it did not end in time."""
-    return next(answer for _, answer in answers_of([job], silence_s))
+    return next(answer for _, answer in results_in_children([job], silence_s))
 
 
-def in_time(job: Callable[[], T], what: str = "a disk", silence_s: float = MOVES_S) -> T:
+def run_while_moving(job: Callable[[], T], what: str = "a disk", silence_s: float = PROGRESS_TIMEOUT_S) -> T:
     """Return the result of a job that may take hours: wait as long as it, or a program that it runs, makes progress.
     `what`: the name to report if the job has nothing open.
 
     Raises what the job raises, and Refused after `silence_s` without progress.
     """
     child = _start_child([lambda _: job()], 0)
-    last_moves, last_move, answer = Moves(), time.monotonic(), None
+    last_moves, last_move, answer = ProcessProgress(), time.monotonic(), None
     try:
         os.write(child.orders, bytes(_LENGTH))
         while not (answer := _take_answer(child)):
             if child.answers < 0:
                 raise Refused("the process that looked at the disk was ended", hint="sudo dmesg")
-            if (now := moves_of(child.pid)) != last_moves or now.runs:
+            if (now := progress_of(child.pid)) != last_moves or now.runs:
                 last_moves, last_move = now, time.monotonic()
             elif time.monotonic() > last_move + silence_s:
                 what = next(waited_for(child.pid, now.programs), what)
@@ -471,7 +471,7 @@ def _state_of(pid: int | str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
+class ProcessProgress:
     """A measure of progress: it changes as long as a process, or a program that it waits for, makes any."""
 
     runs: bool = False  # running or runnable
@@ -479,7 +479,7 @@ class Moves:
     counts: tuple[str, ...] = ()  # processor time, and the number of context switches
 
 
-def moves_of(pid: int) -> Moves:
+def progress_of(pid: int) -> ProcessProgress:
     """Measure the progress of a process whose main thread does the work.
 
     A process that waits for a program wakes up to check whether it has ended, so only the program counts then. Forks
@@ -490,7 +490,7 @@ def moves_of(pid: int) -> Moves:
     states = [_state_of(process) for process in programs or (f"{pid}/task/{pid}",)]
     wakes = (_wakes_of(pid, thread) for pid, thread in ([(process, "*") for process in programs] or [(pid, str(pid))]))
     counts = (*(ran for _, ran in states), *wakes)
-    return Moves(any(state == "R" for state, _ in states), programs, counts)
+    return ProcessProgress(any(state == "R" for state, _ in states), programs, counts)
 
 
 def _is_ours(pid: int) -> bool:
@@ -518,7 +518,7 @@ def _wakes_of(pid: int, threads: str) -> str:
 
 
 def _thread_texts(pid: int, threads: str, name: str) -> Iterator[str]:
-    for file in of_threads(pid, f"{threads}/{name}"):
+    for file in thread_paths(pid, f"{threads}/{name}"):
         with suppress(OSError):
             yield file.read_text()
 
@@ -549,7 +549,7 @@ def _opened_by(pid: int, descriptor: str) -> Iterator[str]:
                 yield path
 
 
-def of_threads(pid: int | str, pattern: str = "*") -> list[Path]:
+def thread_paths(pid: int | str, pattern: str = "*") -> list[Path]:
     """Return the folders or files of a process's threads (proc(5)); [] if it has ended, even during the call."""
     with suppress(OSError):
         return [*Path(f"/proc/{pid}/task").glob(pattern)]

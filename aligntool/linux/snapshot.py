@@ -28,7 +28,7 @@ from aligntool.linux.sysfs import (
 from aligntool.linux.system import CAPTURED as IMAGES
 from aligntool.linux.system import FILES, MDADM_CONFS, image_text, read_images, read_system
 from aligntool.linux.targets import Given
-from aligntool.system import LATE_START_ENABLED, MdadmConf, is_about_arrays, parse_fstab, parse_mdadm_conf
+from aligntool.system import LATE_START_ENABLED, MdadmConf, concerns_arrays, parse_fstab, parse_mdadm_conf
 from aligntool.values import dataclass
 
 # A tree that records everything that is read from it. So a snapshot is always complete: a file that was not read by an
@@ -403,7 +403,7 @@ def mask_system_file(masks: Masks, path: str, text: str) -> str:
     if path == HOSTNAME:
         return masks.name(text.strip()) + "\n"
     if path == "/proc/cmdline":
-        return " ".join(_mask_word(masks, word) for word in text.split() if is_about_arrays(word)) + "\n"
+        return " ".join(_mask_word(masks, word) for word in text.split() if concerns_arrays(word)) + "\n"
     if path.endswith("os-release"):
         return "".join(f"{line}\n" for line in text.splitlines() if line.startswith(("ID=", "ID_LIKE=")))
     if path == LATE_START_ENABLED:

@@ -305,7 +305,7 @@ def read_system(tree: Tree) -> System | None:
         fstab=config_files.parse_fstab(fstab or ""),
         crypttab=config_files.parse_crypttab(_text(tree, "/etc/crypttab") or ""),
         initramfs=tuple(read_images(tree)),
-        command_line=tuple(word for word in words if config_files.is_about_arrays(word)),
+        command_line=tuple(word for word in words if config_files.concerns_arrays(word)),
         unfinished=read_unfinished(tree),
         discards_on_parity={"Y": True, "N": False}.get(tree.text(SAFELY) or ""),
         late_start=tree.content(LATE_START_ENABLED) is not None,
@@ -333,7 +333,7 @@ def read_images(tree: Tree) -> Iterator[Initramfs]:
     if not tree.live and tree.is_directory(CAPTURED):
         for name in tree.names(CAPTURED)[:MOST_IMAGES]:
             if (text := _text(tree, f"{CAPTURED}/{name}")) is not None:
-                yield told_image(text)
+                yield parse_image_text(text)
         return
     for path in list(_image_paths(tree))[:MOST_IMAGES]:
         yield _read_image(tree, path)
@@ -372,7 +372,7 @@ def image_text(image: Initramfs) -> str:
     return "\n".join(lines) + "\n"
 
 
-def told_image(text: str) -> Initramfs:
+def parse_image_text(text: str) -> Initramfs:
     head, inside, conf = text.partition("conf:\n")
     fields = export_values(head)
     asked = (config_files.array_uuid(line[6:]) for line in head.splitlines() if line.startswith("asked="))

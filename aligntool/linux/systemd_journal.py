@@ -5,23 +5,23 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from aligntool.change import Moment
+from aligntool.change import ChangeState
 
 SOCKET = "/run/systemd/journal/socket"
 
 # MESSAGE_ID and priority (syslog.h) of each moment; packaging/systemd/aligntool.catalog explains them.
 KINDS = {
-    Moment.BEGUN: ("0f510bef34cb4c01b2d30c75b88089f9", 5),
-    Moment.RESUMED: ("6872b8afb6874745a04c24fa44a65a60", 5),
-    Moment.UNDOING: ("6ead4c897d13460499ab08de2777ceb2", 5),
-    Moment.DONE: ("d0d5623e3b2c4a0098376155fcad3b19", 5),
-    Moment.UNDONE: ("ac0bca103cae4856bdcf7ccf1b81656d", 5),
-    Moment.STOPPED: ("5b63d306f7904ae682cba40fc58c9a0d", 3),
+    ChangeState.BEGUN: ("0f510bef34cb4c01b2d30c75b88089f9", 5),
+    ChangeState.RESUMED: ("6872b8afb6874745a04c24fa44a65a60", 5),
+    ChangeState.UNDOING: ("6ead4c897d13460499ab08de2777ceb2", 5),
+    ChangeState.DONE: ("d0d5623e3b2c4a0098376155fcad3b19", 5),
+    ChangeState.UNDONE: ("ac0bca103cae4856bdcf7ccf1b81656d", 5),
+    ChangeState.STOPPED: ("5b63d306f7904ae682cba40fc58c9a0d", 3),
 }
 _LONGEST = 4096  # characters of a reason; a datagram is longer
 
 
-def record(operation: str, disks: Sequence[str], moment: Moment, why: str = "", to: str = SOCKET) -> None:
+def record(operation: str, disks: Sequence[str], moment: ChangeState, why: str = "", to: str = SOCKET) -> None:
     """Send an entry. If no journal listens, or it is busy, drop the entry: a change never waits or fails for it."""
     message_id, priority = KINDS[moment]
     reason = f": {why[:_LONGEST]}" if why else ""
@@ -47,10 +47,10 @@ def _field(name: str, value: str) -> bytes:
 @contextmanager
 def recorded(operation: str, disks: Sequence[str]) -> Iterator[None]:
     """Send an entry when the context begins, and one when it ends or fails."""
-    record(operation, disks, Moment.BEGUN)
+    record(operation, disks, ChangeState.BEGUN)
     try:
         yield
     except BaseException as error:
-        record(operation, disks, Moment.STOPPED, str(error) or type(error).__name__)
+        record(operation, disks, ChangeState.STOPPED, str(error) or type(error).__name__)
         raise
-    record(operation, disks, Moment.DONE)
+    record(operation, disks, ChangeState.DONE)

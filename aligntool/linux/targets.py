@@ -17,10 +17,10 @@ from typing import IO, cast
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused
 from aligntool.formats.layers import Contents, read_contents
-from aligntool.formats.reader import BeatingReader, Reader
+from aligntool.formats.reader import HeartbeatReader, Reader
 from aligntool.inventory import Disk, DiskKind, IoLimits
 from aligntool.linux.devices import Block, FileReader, block_of_number, find_block, list_blocks
-from aligntool.linux.process import SILENCE_S, SILENT, Pulse, answer_of
+from aligntool.linux.process import SILENCE_S, SILENT, Pulse, result_in_child
 from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, opened
 from aligntool.values import dataclass
 
@@ -85,7 +85,7 @@ def read_image(path: str, given: Given, pulse: Pulse = SILENT, *, known: bool = 
     descriptor = _open_image(path)
     try:
         size = os.lseek(descriptor, 0, os.SEEK_END)
-        reader = BeatingReader(FileReader(descriptor, size), pulse.beat)
+        reader = HeartbeatReader(FileReader(descriptor, size), pulse.beat)
         refuse_containers(path, reader)
         limits, limits_given = override(IoLimits(), given)
         seen = read_contents(reader, sector_size=given.sector_size)
@@ -163,7 +163,7 @@ def find_virtual(targets: Sequence[str], silence_s: float) -> dict[str, str]:
     def read(_: Pulse) -> dict[str, str]:
         return {target: opener for target in targets if (opener := _opener_of(target)) in QEMU_DRIVERS + UNPACKERS}
 
-    return (answer_of(read, silence_s) if targets else None) or {}
+    return (result_in_child(read, silence_s) if targets else None) or {}
 
 
 def _opener_of(path: str) -> str:
@@ -322,7 +322,7 @@ def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
                 os.pread(descriptor, 4096, 0)
         return True  # an error is an answer, too
 
-    if answer_of(read, silence_s) is None:
+    if result_in_child(read, silence_s) is None:
         raise Refused(f"{path} did not answer within {silence_s:g} s", hint="sudo dmesg")
 
 

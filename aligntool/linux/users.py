@@ -15,7 +15,7 @@ from pathlib import Path
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.devices import FileReader, forget_cached
-from aligntool.linux.process import has_signal, of_threads
+from aligntool.linux.process import has_signal, thread_paths
 from aligntool.linux.sysfs import READ_ONLY, SWAPS, mounts_now, opened, parse_swaps
 from aligntool.units import Extent
 
@@ -38,7 +38,7 @@ def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
     """Return the users of a device: for a whole disk also those of its partitions; for a partition also those of the
     disk as a whole, but not of other partitions; for an image file, the loop devices over it.
     """
-    others = (*killed(_flockers(status)), *loops_over(status))
+    others = (*killed_processes(_flockers(status)), *loops_over(status))
     if not stat.S_ISBLK(status.st_mode):
         return others
     nodes = nodes_of(status)
@@ -137,12 +137,12 @@ def _loop_occupants(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant
                 yield Occupant(f"{name} is attached to {loop}", f"sudo losetup -d {loop}", passing=passing)
 
 
-def killed(processes: Iterable[int | str]) -> Iterator[Occupant]:
+def killed_processes(processes: Iterable[int | str]) -> Iterator[Occupant]:
     """Yield the processes that were killed and have not ended: they end when the disk answers, and until then it may
     still execute a write of theirs.
     """
     for pid in processes:
-        if any(has_signal(task, "SigPnd", signal.SIGKILL) for task in of_threads(pid)):
+        if any(has_signal(task, "SigPnd", signal.SIGKILL) for task in thread_paths(pid)):
             what = f"process {pid} was interrupted, and still waits for a read or write that the disk has not answered"
             end = f"ps {pid}   shows whether it has ended; sudo dmesg, why the disk does not answer"
             yield Occupant(what, end, passing=True)
@@ -293,7 +293,7 @@ _FLOCK_PATIENCE_S = 2.0  # udev and blkid keep theirs for a moment after every c
 _PAUSE_S = 0.05
 
 
-def in_use(path: str) -> tuple[Occupant, ...]:
+def unlisted_users(path: str) -> tuple[Occupant, ...]:
     """Return the users that neither a mount nor a holder in sysfs shows: loop devices over the same bytes, and locks of
     other programs, such as QEMU's on the drives of its machines. For a drive this includes its partitions, for a
     partition its drive.

@@ -18,7 +18,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.documents import load_object
 from aligntool.errors import Refusal, Refused, failing_as
 from aligntool.formats.numbers import be32, be64, le64
-from aligntool.linux.process import PACKAGES, Ended, end_with_us, find_program, run_program
+from aligntool.linux.process import PACKAGES, Ended, find_program, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import READ_ONLY, opened
 from aligntool.linux.targets import QEMU_DRIVERS
 from aligntool.units import GIB, MIB, TIB, format_about
@@ -208,7 +208,7 @@ def _unpack(path: str, descriptor: int, tool: str, say: Callable[[str], object],
     say(f"{path} is unpacked with {tool} into a temporary file in {folder}")
     with failing_as(Refused, f"{folder} cannot hold it unpacked"), tempfile.TemporaryFile(dir=folder) as file:
         with subprocess.Popen(
-            (*end_with_us("KILL"), find_program(tool) or tool, "-dc", *_OPTIONS.get(tool, ())),
+            (*pdeathsig_prefix("KILL"), find_program(tool) or tool, "-dc", *_OPTIONS.get(tool, ())),
             stdin=descriptor, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         ) as child:  # fmt: skip
             try:
@@ -257,8 +257,8 @@ def _serve(images: tuple[_Image, ...], *, writes: bool) -> "subprocess.Popen[byt
     user = _UNSHARE_AS_USER if os.geteuid() else ()
     with tempfile.TemporaryFile() as errors:
         server = subprocess.Popen(  # in a session of its own Ctrl-C on the terminal does not reach it
-            (*_UNSHARE, *user, *end_with_us("TERM"), *_EXIT_IF_ORPHAN, str(os.getpid()), "qemu-storage-daemon", *words,
-             "--chardev", "stdio,id=monitor", "--monitor", "monitor"),
+            (*_UNSHARE, *user, *pdeathsig_prefix("TERM"), *_EXIT_IF_ORPHAN, str(os.getpid()), "qemu-storage-daemon",
+             *words, "--chardev", "stdio,id=monitor", "--monitor", "monitor"),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
             pass_fds=[image.descriptor for image in images], env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip

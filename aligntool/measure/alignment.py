@@ -9,22 +9,22 @@ from statistics import median
 from aligntool.audit.report import CONFIDENT, units_touched
 from aligntool.errors import Refused
 from aligntool.measure.fio import NEAR_A_CORE, Job, Pattern
-from aligntool.measure.results import Conditions, bottom_of, crowded_words
-from aligntool.measure.unit_design import LEAST_RUNS, PROMISED, Dice, holm, loss_p_value, welch_p_value
+from aligntool.measure.results import Conditions, busy_machine_text, lowest_drives
+from aligntool.measure.unit_design import FALSE_LINE_RATE, LEAST_RUNS, RandomSource, holm, loss_p_value, welch_p_value
 from aligntool.units import KIB, MIB, Extent, align_up, format_about, format_size
 
 # How far the cached part of a drive's mapping table reaches: random reads over doubling spans, and the knee
 # beyond which they are slower.
 
 BLOCK = 4 * KIB
-SMALLEST = 64 * MIB
+SMALLEST_SPAN = 64 * MIB
 FALLEN = 0.9  # of the rate over the smaller spans: the cost of a table that is in memory for 9 requests in 10
 FEWEST_BEFORE = 2  # spans that agree with each other; with fewer there is no full rate to fall from
 STEP = 0.7  # of the rate over the smaller spans: a fall by a third, with an allowance for noise
 STEADY = 0.2  # of their median, by which those spans may differ
-ENOUGH = 5 / 4  # times the largest span: a drive that is no larger counts as measured completely
+WHOLE_DRIVE_FACTOR = 5 / 4  # times the largest span: a drive that is no larger counts as measured completely
 RESAMPLES = 200
-MAPPED = 1024  # bytes of the drive for each byte of its mapping table: 4 bytes for each 4 KiB
+BYTES_PER_MAP_BYTE = 1024  # bytes of the drive for each byte of its mapping table: 4 bytes for each 4 KiB
 _FLAT = "no knee"
 
 Curve = Mapping[int, Sequence[float]]
@@ -66,7 +66,7 @@ class Knee:
         return f"perhaps {self.why}" if self.flat and not self.sure else self.why
 
 
-def spans_of(size: int, smallest: int = SMALLEST) -> tuple[int, ...]:
+def spans_of(size: int, smallest: int = SMALLEST_SPAN) -> tuple[int, ...]:
     """Return the spans to measure: doubling from `smallest` on, and last the whole size."""
     spans = []
     span = smallest
@@ -74,12 +74,12 @@ def spans_of(size: int, smallest: int = SMALLEST) -> tuple[int, ...]:
         spans.append(span)
         span *= 2
     whole = size // BLOCK * BLOCK
-    if not spans or whole > spans[-1] * ENOUGH:
+    if not spans or whole > spans[-1] * WHOLE_DRIVE_FACTOR:
         spans.append(whole)
     return tuple(spans)
 
 
-def between(knee: Knee) -> int | None:
+def span_within_knee(knee: Knee) -> int | None:
     """Return the span in bytes at the middle of the knee, to measure next, or None if the knee is narrow enough."""
     if knee.below is None or knee.above is None or knee.above < knee.below * 3 // 2:
         return None
@@ -100,12 +100,12 @@ def jobs_of(
         )  # fmt: skip
 
 
-def knee_of(curve: Curve, cpu: Curve, seen: Conditions, dice: Dice) -> Knee:
-    """Return the knee of a measurement; `cpu` is that of `bound_spans`."""
-    return not_by_the_arm(doubted(find_knee(curve, dice), cpu, seen), seen)
+def knee_of(curve: Curve, cpu: Curve, seen: Conditions, dice: RandomSource) -> Knee:
+    """Return the knee of a measurement; `cpu` is that of `cpu_bound_spans`."""
+    return doubt_rotating(doubt_limited_by_cpu(find_knee(curve, dice), cpu, seen), seen)
 
 
-def find_knee(curve: Curve, dice: Dice, *, resamples: int = RESAMPLES) -> Knee:
+def find_knee(curve: Curve, dice: RandomSource, *, resamples: int = RESAMPLES) -> Knee:
     """Return the knee of a curve; its confidence is the share of resampled curves (bootstrap over the repeats) with the
     same answer.
 
@@ -118,7 +118,7 @@ def find_knee(curve: Curve, dice: Dice, *, resamples: int = RESAMPLES) -> Knee:
     return knee if knee.sure else _find_step(curve, dice, resamples) or knee
 
 
-def _find_fall(curve: Curve, dice: Dice, resamples: int) -> Knee:
+def _find_fall(curve: Curve, dice: RandomSource, resamples: int) -> Knee:
     knee = _knee({span: median(rates) for span, rates in curve.items()})
     if knee.below is not None and knee.above is not None and max(curve[knee.above]) >= min(curve[knee.below]):
         return Knee(share=knee.share, why="can't tell: the repeats before and after the knee overlap")
@@ -129,7 +129,7 @@ def _find_fall(curve: Curve, dice: Dice, resamples: int) -> Knee:
     return Knee(knee.below, knee.above, knee.share, same / resamples, knee.why)
 
 
-def _find_step(curve: Curve, dice: Dice, resamples: int) -> Knee | None:
+def _find_step(curve: Curve, dice: RandomSource, resamples: int) -> Knee | None:
     """Return the knee at the place that best splits the curve into two levels, or None if that is not a step."""
     spans = sorted(curve)
     medians = [median(curve[span]) for span in spans]
@@ -164,22 +164,22 @@ def _squared_error(values: Sequence[float]) -> float:
     return sum((value - mean) ** 2 for value in values)
 
 
-def bound_spans(cpu: Curve) -> tuple[int, ...]:
+def cpu_bound_spans(cpu: Curve) -> tuple[int, ...]:
     """Return the spans over which fio's thread had no time left; `cpu`: percent of a core in each repeat."""
     return tuple(span for span, shares in sorted(cpu.items()) if shares and median(shares) >= NEAR_A_CORE)
 
 
-def doubted(knee: Knee, cpu: Curve, seen: Conditions) -> Knee:
+def doubt_limited_by_cpu(knee: Knee, cpu: Curve, seen: Conditions) -> Knee:
     """Return a flat knee as unknown if the processor or other programs limited the rates: equal rates over every span
     then say nothing about the drive.
     """
-    bound = "CPU-bound, the drive may be faster over small spans" if bound_spans(cpu) else crowded_words(seen)
+    bound = "CPU-bound, the drive may be faster over small spans" if cpu_bound_spans(cpu) else busy_machine_text(seen)
     return replace(knee, confidence=0.0, why=f"can't tell: {bound}") if knee.flat and bound else knee
 
 
-def not_by_the_arm(knee: Knee, seen: Conditions) -> Knee:
+def doubt_rotating(knee: Knee, seen: Conditions) -> Knee:
     """Return the knee of a rotating disk as unknown: its arm moves further over a larger span and takes longer."""
-    rotating = [drive.name for drive in bottom_of(seen.drives) if drive.rotational]
+    rotating = [drive.name for drive in lowest_drives(seen.drives) if drive.rotational]
     if not knee.found or not rotating:
         return knee
     why = f"can't tell: the kernel calls {rotating[0]} a rotating disk, and those are slower over larger spans anyway"
@@ -204,9 +204,9 @@ def _knee(rates: Mapping[int, float]) -> Knee:
     return Knee(why=f"{_FLAT} up to {format_about(spans[-1] if spans else 0)}")
 
 
-def reach(host_memory: int) -> int:
+def mapped_bytes(host_memory: int) -> int:
     """Return how many bytes of the drive the mapping table in a buffer of `host_memory` bytes covers."""
-    return host_memory * MAPPED
+    return host_memory * BYTES_PER_MAP_BYTE
 
 
 # The starts on the disk from which the same load is run, to compare them.
@@ -346,7 +346,7 @@ def runs_of(
 MATTERS = 0.95  # of the aligned rate: a start that keeps more loses too little to be worth a move
 
 
-class Word(StrEnum):
+class AlignmentVerdict(StrEnum):
     """The verdicts on a start, and on all of them."""
 
     MATTERS = "matters here"
@@ -377,7 +377,7 @@ class Row:
     low: float
     high: float
     noise: tuple[float, float]  # lowest and highest ratio of the control, which is as well aligned
-    word: Word
+    word: AlignmentVerdict
     why: str
     cpu: float | None = None  # percent of a core, median of the runs
     aligned_cpu: float | None = None
@@ -403,7 +403,7 @@ def _touched(block: int, residue: int, unit: int) -> float:
     return sum(units_touched(block, unit, residue + index * block) for index in range(period)) / period
 
 
-def verdicts(rates: Sequence[Rate], unit: int) -> tuple[Row, ...]:
+def judge_rates(rates: Sequence[Rate], unit: int) -> tuple[Row, ...]:
     """Return one row for each load and each start except the aligned one."""
     rows: list[tuple[Row, list[float]]] = []
     for load in dict.fromkeys(rate.load for rate in rates):
@@ -418,13 +418,16 @@ def verdicts(rates: Sequence[Rate], unit: int) -> tuple[Row, ...]:
     return _without_chance_losses(rows)
 
 
-def rows_beside_others(rows: Sequence[Row], seen: Conditions) -> tuple[Row, ...]:
+def doubt_rows_of_busy_machine(rows: Sequence[Row], seen: Conditions) -> tuple[Row, ...]:
     """Return the rows, with "does not matter" as "can't tell" if the machine was busy: all starts are equally fast
     then, too.
     """
-    if not (why := crowded_words(seen)):
+    if not (why := busy_machine_text(seen)):
         return tuple(rows)
-    return tuple(replace(row, word=Word.CANNOT_TELL, why=why) if row.word is Word.DOES_NOT else row for row in rows)
+    return tuple(
+        replace(row, word=AlignmentVerdict.CANNOT_TELL, why=why) if row.word is AlignmentVerdict.DOES_NOT else row
+        for row in rows
+    )
 
 
 def _without_chance_losses(rows: Sequence[tuple[Row, Sequence[float]]]) -> tuple[Row, ...]:
@@ -439,12 +442,12 @@ def _without_chance_losses(rows: Sequence[tuple[Row, Sequence[float]]]) -> tuple
     checked = []
     for row, ratios in rows:
         p_value = next(p_values) if len(ratios) >= LEAST_RUNS else 1.0
-        if row.word is Word.MATTERS and p_value > PROMISED:
+        if row.word is AlignmentVerdict.MATTERS and p_value > FALSE_LINE_RATE:
             why = f"slower in every repeat, but among {len(measured)} rows that is chance in {p_value:.0%} of cases"
-            row = replace(row, word=Word.CANNOT_TELL, why=why)
-        elif row.word is Word.MATTERS and (other := _contradiction(row, [listed for listed, _ in rows])):
+            row = replace(row, word=AlignmentVerdict.CANNOT_TELL, why=why)
+        elif row.word is AlignmentVerdict.MATTERS and (other := _contradiction(row, [listed for listed, _ in rows])):
             why = f"the start {other.place.title} is off every boundary that this one is off, and loses nothing"
-            row = replace(row, word=Word.CANNOT_TELL, why=why)
+            row = replace(row, word=AlignmentVerdict.CANNOT_TELL, why=why)
         checked.append(row)
     return tuple(checked)
 
@@ -476,49 +479,49 @@ def _judged_row(
     used = [[rate.cpu for rate in rates if rate.place == start and rate.cpu is not None] for start in (place, aligned)]
     cpu, aligned_cpu = (median(percents) if percents else None for percents in used)
     row = Row(
-        load, place, predicted(load, place.residue, unit), 0.0, 0.0, 0.0, (0.0, 0.0), Word.CANNOT_TELL,
+        load, place, predicted(load, place.residue, unit), 0.0, 0.0, 0.0, (0.0, 0.0), AlignmentVerdict.CANNOT_TELL,
         f"fewer than {LEAST_RUNS} repeats", cpu, aligned_cpu,
     )  # fmt: skip
     if min(len(ratios), len(noise)) < LEAST_RUNS:
         return row, ratios
     word, why = _verdict(ratios, noise)
-    if word is Word.DOES_NOT and row.cpu_bound:
-        word, why = Word.CANNOT_TELL, "CPU-bound: the drive may be faster, and may then differ"
+    if word is AlignmentVerdict.DOES_NOT and row.cpu_bound:
+        word, why = AlignmentVerdict.CANNOT_TELL, "CPU-bound: the drive may be faster, and may then differ"
     ends = (noise[0], noise[-1])
     row = replace(row, ratio=median(ratios), low=ratios[0], high=ratios[-1], noise=ends, word=word, why=why)
     return row, ratios
 
 
-def _verdict(ratios: Sequence[float], noise: Sequence[float]) -> tuple[Word, str]:
+def _verdict(ratios: Sequence[float], noise: Sequence[float]) -> tuple[AlignmentVerdict, str]:
     """Return the verdict on ratios, and its reason. Every repeat must agree, and a loss must be larger than the
     difference among the repeats and than that of two aligned starts.
     """
     lost = 1 - median(ratios)
     scatter = max(noise[-1] - noise[0], ratios[-1] - ratios[0])
     if ratios[-1] < min(MATTERS, noise[0]) and lost > scatter:
-        return Word.MATTERS, f"every repeat is slower, by {lost:.0%}, than two aligned starts differ"
+        return AlignmentVerdict.MATTERS, f"every repeat is slower, by {lost:.0%}, than two aligned starts differ"
     if noise[0] < MATTERS or noise[-1] > 1 / MATTERS:
-        return Word.CANNOT_TELL, f"two aligned starts differ as well, {noise[0]:.2f} to {noise[-1]:.2f}"
+        return AlignmentVerdict.CANNOT_TELL, f"two aligned starts differ as well, {noise[0]:.2f} to {noise[-1]:.2f}"
     if ratios[0] > MATTERS:
-        return Word.DOES_NOT, f"every repeat keeps more than {MATTERS:.0%} of the aligned rate"
-    return Word.CANNOT_TELL, "the repeats do not agree; more of them, or longer ones, might"
+        return AlignmentVerdict.DOES_NOT, f"every repeat keeps more than {MATTERS:.0%} of the aligned rate"
+    return AlignmentVerdict.CANNOT_TELL, "the repeats do not agree; more of them, or longer ones, might"
 
 
-def overall(rows: Sequence[Row]) -> Word:
+def overall_verdict(rows: Sequence[Row]) -> AlignmentVerdict:
     """Return the verdict over all rows: whether any load loses from any start."""
     words = {row.word for row in rows}
-    if Word.MATTERS in words:
-        return Word.MATTERS
-    if words != {Word.DOES_NOT}:
-        return Word.CANNOT_TELL
-    return Word.DOES_NOT if any(row.load.pattern.writes for row in rows) else Word.NOT_FOR_READS
+    if AlignmentVerdict.MATTERS in words:
+        return AlignmentVerdict.MATTERS
+    if words != {AlignmentVerdict.DOES_NOT}:
+        return AlignmentVerdict.CANNOT_TELL
+    return AlignmentVerdict.DOES_NOT if any(row.load.pattern.writes for row in rows) else AlignmentVerdict.NOT_FOR_READS
 
 
 def matters_for(rows: Sequence[Row]) -> tuple[str, ...]:
     """Return the titles of the loads that lose from a start."""
-    return tuple(dict.fromkeys(row.load.title for row in rows if row.word is Word.MATTERS))
+    return tuple(dict.fromkeys(row.load.title for row in rows if row.word is AlignmentVerdict.MATTERS))
 
 
-def said_of_all(rows: Sequence[Row]) -> str:
+def overall_text(rows: Sequence[Row]) -> str:
     """Return the verdict over all rows as text, with the loads for which alignment matters."""
-    return ": ".join(word for word in (overall(rows).value, "; ".join(matters_for(rows))) if word)
+    return ": ".join(word for word in (overall_verdict(rows).value, "; ".join(matters_for(rows))) if word)

@@ -15,7 +15,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import RaidGoal
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.content import sample
-from aligntool.linux.lock import alone, awake, locked, settle
+from aligntool.linux.lock import inhibit_sleep, lock_against_udev, open_exclusively, settle
 from aligntool.linux.process import STOPPING, Ended, export_values, run_program
 from aligntool.linux.users import sysfs_folder
 from aligntool.measure.fio import Job, Pattern, Side, fill_job, run_job
@@ -36,7 +36,7 @@ _RETRY_S = 0.2
 
 
 @contextmanager
-def signals_wait() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """Defer signals while a test array is removed; a Ctrl-C meanwhile takes effect afterwards.
 
     Handlers, not a mask: a mask belongs to one thread, and the kernel would deliver the signal to the thread that draws
@@ -80,7 +80,7 @@ def running_arrays() -> Iterator[tuple[str, dict[str, str]]]:
             yield node, export_values(run_program("mdadm", "--detail", "--export", node).output)
 
 
-def is_test(values: dict[str, str]) -> bool:
+def is_test_array(values: dict[str, str]) -> bool:
     """Return whether both name and UUID, from `mdadm --examine --export` or `--detail --export`, are a test array's."""
     name = values.get("MD_NAME", "").rpartition(":")[2]
     return name == measured.TEST_NAME and values.get("MD_UUID", "").startswith(measured.TEST_UUID)
@@ -91,7 +91,7 @@ def examine(device: str) -> dict[str, str]:
     return export_values(run_program("mdadm", "--examine", "--export", device).output)
 
 
-def take_away(members: Sequence[str]) -> None:
+def remove_test_arrays(members: Sequence[str]) -> None:
     """Stop the test arrays on these members and zero their superblocks. Other arrays are left alone.
 
     Raises Stopped with what is left.
@@ -110,10 +110,10 @@ def _remove_once(members: Sequence[str]) -> list[str]:
     """Try to stop the test arrays and to zero their superblocks once. Return what is left, with mdadm's messages."""
     left = [f"{node}: {ended.last_words}" for node, ended in _stop_test_arrays(members) if ended.code]
     for device in members:
-        if not is_test(examine(device)):
+        if not is_test_array(examine(device)):
             continue
         ended = run_program("mdadm", "--zero-superblock", device)
-        if ended.code or is_test(examine(device)):
+        if ended.code or is_test_array(examine(device)):
             left.append(f"{device}: {ended.last_words}")
     return left
 
@@ -122,7 +122,7 @@ def _stop_test_arrays(members: Sequence[str]) -> Iterator[tuple[str, Ended]]:
     """Stop each test array on one of the members; yield its node and how mdadm ended."""
     holders = {holder for device in members for holder in _holders(device)}
     for node, values in running_arrays():
-        if Path(node).name in holders and is_test(values):
+        if Path(node).name in holders and is_test_array(values):
             yield node, run_program("mdadm", "--stop", node)
 
 
@@ -203,9 +203,8 @@ def plan_sweep(
     runtime_s: float,
     span: int = 0,
 ) -> Sweep:
-    """Return the plan of a sweep. Of `goal` only level, workload, layout, bitmap and partitions are used.
-
-    Raises Refused with every reason.
+    """Return the plan of a sweep. Only level, workload, layout, bitmap and partitions of `goal` are used. Raises
+    Refused with every reason.
     """
     if not LEVELS[goal.level].striped:
         raise Refused(f"{LEVELS[goal.level].title} has no chunk, so there is none to choose")
@@ -265,7 +264,7 @@ def _written_extents(decided: Decided, length: int) -> tuple[Extent, ...]:
 _INTERRUPTED = ("interrupted", "")
 
 
-class Measuring:
+class SweepRun:
     """A running sweep, with what it has measured so far."""
 
     def __init__(self, sweep: Sweep) -> None:
@@ -284,8 +283,8 @@ class Measuring:
         """
         sweep = self._sweep
         disks = [disk.path for disk in sweep.disks]
-        with awake("measuring chunks of an array"), locked(disks), ExitStack() as exclusive:
-            exclusive.enter_context(alone(sweep.members))
+        with inhibit_sleep("measuring chunks of an array"), lock_against_udev(disks), ExitStack() as exclusive:
+            exclusive.enter_context(open_exclusively(sweep.members))
             look_again()
             for device in sweep.members:
                 if values := examine(device):
@@ -342,8 +341,8 @@ def _array_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[int, int, str]
         for load in sweep.loads:
             job = job_of(load, array, sweep.span, sweep)
             yield Cell((number, chunk, load.name), f"{words}: {load.name}", job)
-        with signals_wait():
-            take_away(sweep.members)
+        with defer_signals():
+            remove_test_arrays(sweep.members)
 
 
 def job_of(load: measured.Load, device: str, span: int, sweep: Sweep) -> Job:
@@ -375,8 +374,8 @@ def _members_emptied_afterwards(sweep: Sweep) -> Iterator[None]:
         done = False
         while not done:
             try:
-                with signals_wait():
-                    failures += _attempt(partial(take_away, sweep.members))
+                with defer_signals():
+                    failures += _attempt(partial(remove_test_arrays, sweep.members))
                     for device in sweep.members:
                         failures += _attempt(partial(_empty, device, sweep))
                     done = True

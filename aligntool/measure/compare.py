@@ -9,10 +9,10 @@ from statistics import median
 
 from aligntool.inventory import DiskKind
 from aligntool.measure import results as kept
-from aligntool.measure.results import Conditions, DriveState, Result, Series, Spread, bottom_of
+from aligntool.measure.results import Conditions, DriveState, Result, Series, Spread, lowest_drives
 from aligntool.measure.schedule import DEEP
 from aligntool.measure.trace import ARTICLE, Drive
-from aligntool.measure.unit_design import LEAST_RUNS, PROMISED, holm, welch_p_value
+from aligntool.measure.unit_design import FALSE_LINE_RATE, LEAST_RUNS, holm, welch_p_value
 from aligntool.recipes.goals import BenchTest
 from aligntool.units import KIB, counted, format_about, significant
 
@@ -113,7 +113,7 @@ def _verdict(before: Series, after: Series, p_value: float | None) -> Verdict:
     a, b = before.rate, after.rate
     if p_value is None:
         return Verdict.UNSTEADY if _unsteady(before, after) else Verdict.SINGLE
-    if p_value > PROMISED or (a.low <= b.high and b.low <= a.high):
+    if p_value > FALSE_LINE_RATE or (a.low <= b.high and b.low <= a.high):
         return Verdict.CPU if before.cpu_bound or after.cpu_bound else Verdict.NOISE
     slower = after if b.median < a.median else before
     if slower.cpu_bound:  # its rate without that limit is unknown
@@ -485,7 +485,7 @@ def depth_gains(result: Result) -> Iterator[DepthGain]:
         kind = (one.test.block, one.test.write)
         by_depth = {side.test.depth: side for side in repeated if (side.test.block, side.test.write) == kind}
         deepest = max(by_depth)
-        kinds = frozenset(drive.kind for drive in bottom_of(result.conditions.drives))
+        kinds = frozenset(drive.kind for drive in lowest_drives(result.conditions.drives))
         if one.test.depth == 1 and one.iops.median and deepest >= DEEP:
             yield DepthGain(one, by_depth[deepest], by_depth.get(2), by_depth.get(4), kinds)
 

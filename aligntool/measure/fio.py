@@ -16,7 +16,7 @@ from pathlib import Path
 
 from aligntool.documents import WIRE, decode, load_object
 from aligntool.errors import Refused, Stopped
-from aligntool.linux.process import end_or_leave, find_program
+from aligntool.linux.process import find_program, kill_or_abandon
 from aligntool.units import format_size
 
 # One load on a drive, as options of fio's command line.
@@ -81,7 +81,7 @@ def fill_job(path: str, span: int, *, offset: int = 0, direct: bool = True, loop
     )  # fmt: skip
 
 
-def fio_words(job: Job) -> tuple[str, ...]:
+def fio_options(job: Job) -> tuple[str, ...]:
     """Return the options for fio, without the program name and the output file. Raises Refused if the span is too small
     for the threads.
 
@@ -299,7 +299,7 @@ def _run(program: str, job: Job, tell: Tell) -> tuple[str, str, int, bool]:
     with tempfile.TemporaryDirectory(prefix="aligntool-fio-") as folder, tempfile.TemporaryFile() as errors:
         output = Path(folder, "fio.json")
         words: tuple[str, ...] = (program, "--output-format=json", f"--output={output}", "--eta=always")
-        words += fio_words(_with_plain_path(job, folder))
+        words += fio_options(_with_plain_path(job, folder))
         interrupted = False
         with _started(words, errors.fileno()) as child:
             try:
@@ -343,7 +343,7 @@ def _started(words: tuple[str, ...], errors: int) -> "Iterator[subprocess.Popen[
         if child.stdout:
             child.stdout.close()
         if child.poll() is None:
-            end_or_leave(child)
+            kill_or_abandon(child)
 
 
 def _report_progress(child: "subprocess.Popen[bytes]", job: Job, tell: Tell) -> None:
@@ -374,7 +374,7 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
         child.send_signal(signal.SIGINT)
         child.communicate(timeout=_END_TIMEOUT_S)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        end_or_leave(child)
+        kill_or_abandon(child)
 
 
 _HINTS = {

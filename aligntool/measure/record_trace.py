@@ -18,7 +18,7 @@ from typing import IO
 
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refusal, Refused, refuse, refuse_folder_name
-from aligntool.linux.process import end_with_us, find_program, how_ended, run_program
+from aligntool.linux.process import find_program, how_ended, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import LIVE, mounts_now
 from aligntool.linux.users import block_number, disk_folder, sysfs_folder
 from aligntool.measure.targets import mount_of
@@ -31,7 +31,7 @@ LOG = "log"
 """The name of the text in the folder."""
 
 
-def refuse_name(output: str | None, *, overwrite: bool = False) -> None:
+def refuse_log_name(output: str | None, *, overwrite: bool = False) -> None:
     """Raise Refused, before anything runs, if no new file can have that name."""
     if output is None:
         return
@@ -80,7 +80,7 @@ def _supports_mapping(folder: Path) -> bool:
     return True
 
 
-def keep_log(folder: Path, output: str | None, *, overwrite: bool = False) -> None:
+def save_log(folder: Path, output: str | None, *, overwrite: bool = False) -> None:
     """Move the log to `output`, if a log was recorded and is to be saved. Raises Refused."""
     text = folder / LOG
     if output is None or not text.exists():
@@ -146,7 +146,7 @@ def _tracing(device: str, debugfs: str, folder: Path, recorded: Recorded) -> Ite
     words = (blktrace, "-d", device, "-r", debugfs, "-D", str(folder), "-o", _PREFIX)
     with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as summary:
         child = subprocess.Popen(  # it ends as after Ctrl-C, even if aligntool is killed
-            (*end_with_us("INT"), *words), stdin=subprocess.DEVNULL, stdout=summary, stderr=errors,
+            (*pdeathsig_prefix("INT"), *words), stdin=subprocess.DEVNULL, stdout=summary, stderr=errors,
             start_new_session=True, env=os.environ | {"LC_ALL": "C"},
         )  # fmt: skip
         ready = False

@@ -70,12 +70,12 @@ class Conditions:
         return (self.drives[0].model or self.drives[0].name) if self.drives else ""
 
 
-def bottom_of(drives: Sequence[DriveState]) -> Sequence[DriveState]:
+def lowest_drives(drives: Sequence[DriveState]) -> Sequence[DriveState]:
     """Return the drives below arrays and volumes, or all of `drives` if none of those is known."""
     return [drive for drive in drives if drive.kind not in _STACKED] or drives
 
 
-def crowded_words(seen: Conditions) -> str:
+def busy_machine_text(seen: Conditions) -> str:
     """Return why equal rates prove nothing: other programs were waiting for every core. "" if they were not."""
     if seen.load is None or not seen.cores or seen.load < seen.cores:
         return ""
@@ -383,7 +383,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class HistoryEntry:
     """A file of the history. `when` is None if it is not a result."""
 
     file: str

@@ -65,7 +65,7 @@ def drop_caches() -> bool:
 # Save the results of benchmarks.
 
 
-def keep_in_history(folder: Path, when: str, profile: str, text: str) -> str:
+def save_to_history(folder: Path, when: str, profile: str, text: str) -> str:
     """Save a result in the history and return the name of its file; sorted by name, results are in the order of time.
     Raises Refused.
     """
@@ -95,7 +95,7 @@ SHORTEST_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CpuTicks:
     """Ticks of all cores together since the boot (proc_stat(5)). `passed` includes the idle ticks."""
 
     at_s: float  # on the monotonic clock
@@ -104,7 +104,7 @@ class Look:
     cores: int
 
 
-def busy_cores(looks: Sequence[Look], runtime_s: float) -> float | None:
+def busy_cores(looks: Sequence[CpuTicks], runtime_s: float) -> float | None:
     """Return the average number of busy cores while fio measured. `looks` are in order, the first before the start of
     fio and the last after its end; `runtime_s` is the time that fio measured.
 
@@ -124,7 +124,7 @@ def busy_cores(looks: Sequence[Look], runtime_s: float) -> float | None:
     return round(inside[0].cores * min(max(busy, 0) / passed, 1.0), 2) if passed > 0 else None
 
 
-def _current_ticks() -> tuple[Look, ...]:
+def _current_ticks() -> tuple[CpuTicks, ...]:
     """Return the current ticks; empty if the kernel has no figures."""
     try:
         lines = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line[:3] == "cpu"]
@@ -132,7 +132,7 @@ def _current_ticks() -> tuple[Look, ...]:
     except (OSError, ValueError, IndexError):
         return ()
     idle = sum(ticks[3:5])  # including iowait
-    return (Look(time.monotonic(), sum(ticks) - idle, sum(ticks), len(lines) - 1 or os.cpu_count() or 1),)
+    return (CpuTicks(time.monotonic(), sum(ticks) - idle, sum(ticks), len(lines) - 1 or os.cpu_count() or 1),)
 
 
 # Run fio repeatedly: the tests of a benchmark, starts, spans, the loads on test arrays.
@@ -195,7 +195,7 @@ class Runs:
             self._done += 1
 
     def _run(self, cell: Cell[Key]) -> Finished[Key]:
-        looks: list[Look] = []
+        looks: list[CpuTicks] = []
         each_s = self._each_s(cell.job)
 
         def report(share: float, silence: str) -> None:
@@ -226,7 +226,7 @@ class Runs:
 
 
 @dataclass(slots=True)
-class Ran(Generic[Key]):
+class RunResults(Generic[Key]):
     """The runs that gave figures, in order, and how the sequence ended."""
 
     runs: list[Finished[Key]] = field(default_factory=list)
@@ -271,9 +271,9 @@ class Ran(Generic[Key]):
 
 def run_sweep(
     jobs: Iterable[tuple[Key, str, Job]], total: int, tell: SweepProgress, keep: Keep | None = None
-) -> Ran[Key]:
+) -> RunResults[Key]:
     """Run `total` jobs. Failures of fio and Ctrl-C are recorded in the result, not raised."""
-    ran: Ran[Key] = Ran()
+    ran: RunResults[Key] = RunResults()
     with ran.ended_early():
         cells = (Cell(key, title, job, title, number) for number, (key, title, job) in enumerate(jobs, 1))
         ran.measure(Runs(total, tell, keep), cells)
@@ -284,9 +284,9 @@ Bench = tuple[BenchTest, int]
 """A test of a benchmark, and the number of its repeat, round or pass."""
 
 
-def run_bench(plan: BenchPlan, path: str, *, tell: SweepProgress, keep: Keep) -> Ran[Bench]:
+def run_bench(plan: BenchPlan, path: str, *, tell: SweepProgress, keep: Keep) -> RunResults[Bench]:
     """Run the tests of a benchmark. Failures of fio and Ctrl-C are recorded in the result, not raised."""
-    ran: Ran[Bench] = Ran()
+    ran: RunResults[Bench] = RunResults()
     with ran.ended_early():
         if plan.fills:
             text = "writing everything twice" if plan.fills > 1 else FILLING
@@ -297,7 +297,7 @@ def run_bench(plan: BenchPlan, path: str, *, tell: SweepProgress, keep: Keep) ->
     return ran
 
 
-def series_of(ran: Ran[Bench]) -> tuple[Series, ...]:
+def series_of(ran: RunResults[Bench]) -> tuple[Series, ...]:
     """Return the runs of a benchmark, grouped by test."""
     found: dict[BenchTest, list[Sample]] = {}
     for run in ran.runs:
@@ -308,7 +308,7 @@ def series_of(ran: Ran[Bench]) -> tuple[Series, ...]:
     return tuple(Series(test, tuple(samples)) for test, samples in found.items())
 
 
-def _bench_cells(plan: BenchPlan, path: str, ran: Ran[Bench], keep: Keep) -> Iterator[Cell[Bench]]:
+def _bench_cells(plan: BenchPlan, path: str, ran: RunResults[Bench], keep: Keep) -> Iterator[Cell[Bench]]:
     for number, tests in rounds_of(plan):
         if number == 1 or not plan.settings.passes:
             ran.caches_dropped = drop_caches()

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from aligntool.audit.wording import contents, shell_word, unfit, uses, where
+from aligntool.audit.wording import contents, device_refusals, shell_word, subject_words, use_refusals
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, Partition
 from aligntool.measure.fio import ENGINE, Job, Pattern, fill_job
@@ -18,19 +18,19 @@ from aligntool.units import MIB, align_down, format_about, format_size
 
 def refuse_destruction(disk: Disk, partition: Partition | None) -> None:
     """Raise Refused unless a partition, or a whole disk (None) with all its partitions, is empty and not in use."""
-    unfitness = unfit(disk, partition, where(disk, partition))
+    unfitness = device_refusals(disk, partition, subject_words(disk, partition))
     refuse([*unfitness, *_about_use(disk, partition), *_about_content(disk, partition)])
 
 
 def _about_use(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
-    yield from uses(disk.name, disk.name, disk.mounted_at, disk.holders if partition is None else ())
+    yield from use_refusals(disk.name, disk.name, disk.mounted_at, disk.holders if partition is None else ())
     for part in disk.partitions if partition is None else (partition,):
-        yield from uses(where(disk, part), part.node or disk.name, part.mounted_at, part.holders)
+        yield from use_refusals(subject_words(disk, part), part.node or disk.name, part.mounted_at, part.holders)
 
 
 def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
     look = f"sudo aligntool audit {shell_word(disk.path)}"
-    on, name = partition or disk, where(disk, partition)
+    on, name = partition or disk, subject_words(disk, partition)
     if not on.content_read or (partition is None and not disk.table_read):
         yield Refusal("not-read", name, f"{name} could not be read and may not be empty", look)
     if partition is None:
@@ -80,7 +80,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class BenchOptions:
     """The options given with the profile. None: the profile's value."""
 
     size: int | None = None
@@ -142,7 +142,7 @@ def _pass_s(test: BenchTest, span: int, *, rotational: bool) -> float:
     return transfer_s + (span // test.block * access_s / overlapped if test.random or test.block < MIB else 0.0)
 
 
-def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: Wish) -> BenchPlan:
+def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: BenchOptions) -> BenchPlan:
     """Return the plan of a benchmark. Raises Refused if no test is left, or if the requests do not fit."""
     may_write = target.kind is TargetKind.FOLDER or wish.destructive
     span = _span(goal, target, wish)
@@ -183,7 +183,7 @@ def depths_between(tests: Sequence[BenchTest]) -> tuple[BenchTest, ...]:
     return tuple(BenchTest(True, block, depth, 1, False) for block, depth in missing)
 
 
-def _span(goal: BenchGoal, target: Target, wish: Wish) -> int:
+def _span(goal: BenchGoal, target: Target, wish: BenchOptions) -> int:
     """Return the span in bytes. For a steady state it is the whole device: less would leave the drive free space to
     work with. Raises Refused if the target is smaller than the requested span.
     """

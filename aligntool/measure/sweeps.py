@@ -6,9 +6,17 @@ from math import gcd
 from aligntool.documents import as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
 from aligntool.inventory import NvmeFacts
-from aligntool.measure.alignment import ENOUGH, Knee, Rate, Row, rows_beside_others, said_of_all, verdicts
+from aligntool.measure.alignment import (
+    WHOLE_DRIVE_FACTOR,
+    Knee,
+    Rate,
+    Row,
+    doubt_rows_of_busy_machine,
+    judge_rates,
+    overall_text,
+)
 from aligntool.measure.results import EXPERIMENTS, Conditions, conditions_of, warnings_of
-from aligntool.measure.unit import Probed
+from aligntool.measure.unit import ProbedDisk
 from aligntool.units import format_about, format_size
 
 VERSION = 1
@@ -34,7 +42,7 @@ class Experiment:
 
     conditions: Conditions = field(default_factory=Conditions)
     setting: Setting | None = None  # None: an older file lacks it
-    disk: Probed | None = None  # that was measured
+    disk: ProbedDisk | None = None  # that was measured
     complete: bool = True  # False: interrupted, or fio failed
 
     @property
@@ -71,12 +79,12 @@ class Starts(Experiment):
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        return rows_beside_others(verdicts(self.rates, self.unit), self.conditions)
+        return doubt_rows_of_busy_machine(judge_rates(self.rates, self.unit), self.conditions)
 
     @property
     def summary(self) -> str:
         rows = self.rows
-        said = said_of_all(rows) if rows else "nothing was measured"
+        said = overall_text(rows) if rows else "nothing was measured"
         return f"alignment {said}, unit of {format_size(self.unit)}"
 
 
@@ -107,7 +115,7 @@ class Spans(Experiment):
     @property
     def whole(self) -> bool | None:
         """Whether the spans reach the end of the drive; None if unknown."""
-        return None if self.drive_size is None else self.drive_size <= self.spanned * ENOUGH
+        return None if self.drive_size is None else self.drive_size <= self.spanned * WHOLE_DRIVE_FACTOR
 
     @property
     def summary(self) -> str:
@@ -125,7 +133,7 @@ class Spans(Experiment):
         option = "--size or --to"
         if self.setting is not None:
             options = {"folder": "--size", "device": "name the whole drive"}
-            longer = self.setting.piece > self.spanned * ENOUGH
+            longer = self.setting.piece > self.spanned * WHOLE_DRIVE_FACTOR
             option = "--to" if longer else options.get(self.setting.kind, "name the drive")
         return f"the drive has {format_about(self.drive_size)}: {option} for more"
 

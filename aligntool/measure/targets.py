@@ -10,13 +10,13 @@ from pathlib import Path
 from shlex import quote
 
 from aligntool.errors import Refused
-from aligntool.inventory import Disk, DiskKind, most_of, port_above, runs_below
+from aligntool.inventory import Disk, DiskKind, link_maximum, port_above, runs_below
 from aligntool.linux.content import hole_share
 from aligntool.linux.look import look
 from aligntool.linux.sysfs import LIVE, READ_ONLY, Mount, mounts_now, on_battery, opened
 from aligntool.linux.targets import refuse_ambiguous, refuse_silent
 from aligntool.linux.users import block_number, kernel_name, sysfs_folder
-from aligntool.measure.results import LARGEST, MEMORY, Conditions, DriveState, Kept, Result, from_json
+from aligntool.measure.results import LARGEST, MEMORY, Conditions, DriveState, HistoryEntry, Result, from_json
 from aligntool.measure.schedule import Target, TargetKind
 from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
 from aligntool.units import mb_s
@@ -61,17 +61,17 @@ def read_any(file: str) -> Result | Starts | Spans:
     return experiment_from_json(text, file) or from_json(text, file)
 
 
-def _history_entry(file: str) -> Kept:
+def _history_entry(file: str) -> HistoryEntry:
     found = read_any(file)
     if isinstance(found, Result):
         figure = next((f"{one.test.title} {mb_s(one.rate.median)} MB/s" for one in found.series), "no figures")
         profile, drive = found.settings.profile, found.conditions.drive
-        return Kept(file, None, found.when, profile, found.target, None, drive, found.complete, figure)
+        return HistoryEntry(file, None, found.when, profile, found.target, None, drive, found.complete, figure)
     name = "alignment" if isinstance(found, Starts) else "span"
-    return Kept(file, None, found.when, name, found.target, found.summary, found.drive, found.complete)
+    return HistoryEntry(file, None, found.when, name, found.target, found.summary, found.drive, found.complete)
 
 
-def list_results(folder: Path) -> list[Kept]:
+def list_results(folder: Path) -> list[HistoryEntry]:
     """Return the files of the history, oldest first; empty if there is no history."""
     try:
         names = sorted(path.name for path in folder.iterdir() if path.name.endswith(".json"))
@@ -83,7 +83,7 @@ def list_results(folder: Path) -> list[Kept]:
         try:
             found.append(_history_entry(file))
         except Refused as refusal:
-            found.append(Kept(file, str(refusal)))  # not a result
+            found.append(HistoryEntry(file, str(refusal)))  # not a result
     return found
 
 
@@ -231,7 +231,7 @@ def look_at_conditions(target: Target, span: int) -> Conditions:
     )  # fmt: skip
 
 
-def warmed(before: Conditions) -> Conditions:
+def with_final_temperatures(before: Conditions) -> Conditions:
     """Return the conditions with the current temperatures of the drives as those after the run."""
     drives = tuple(replace(drive, temperature_after_c=temperature_of(drive.name)) for drive in before.drives)
     return replace(before, drives=drives)
@@ -272,7 +272,7 @@ def drive_state(disk: Disk) -> DriveState:
     path = next((path for path in disk.links if path), ())
     hop = path[0] if path else None
     link = f"{hop.speed_gts:g} GT/s x{hop.width}" if hop and hop.speed_gts and hop.width else None
-    most = most_of(hop, port_above(path)) if hop else None
+    most = link_maximum(hop, port_above(path)) if hop else None
     slowed = bool(hop and most and most.both_ends and runs_below(hop, most))
     array, folder = disk.array, f"/sys/class/block/{disk.name.replace('/', '!')}"
     depth = disk.queue_depth  # that the device offers (C3): for ATA the depth of NCQ, otherwise that of the block layer

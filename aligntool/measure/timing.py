@@ -246,7 +246,7 @@ _SAMPLES = 8  # blocks that are read in each window
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class OpenProbeFile:
     target: Target
     disk: str  # kernel name of the disk that has the file
     extents: tuple[Extent, ...]  # of the disk
@@ -266,7 +266,7 @@ def opened_disk(path: str, *, write: bool) -> Iterator[Target]:
 
 
 @contextmanager
-def made_file(folder: str, size: int, tell: Tell) -> Iterator[Made]:
+def made_file(folder: str, size: int, tell: Tell) -> Iterator[OpenProbeFile]:
     """Create a file and remove it when the block ends. It is filled with random bytes, because a drive does not access
     the flash to read unwritten blocks.
 
@@ -285,7 +285,7 @@ def made_file(folder: str, size: int, tell: Tell) -> Iterator[Made]:
         _fill(descriptor, path, size, tell)
         placed = file_extents(descriptor, path)
         target = replace(target, place=_disk_to_file(placed.runs))
-        yield Made(target, placed.disk, tuple(run.disk for run in placed.runs))
+        yield OpenProbeFile(target, placed.disk, tuple(run.disk for run in placed.runs))
 
 
 def _fill(descriptor: int, path: str, size: int, tell: Tell) -> None:

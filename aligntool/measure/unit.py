@@ -10,7 +10,7 @@ from statistics import fmean, median
 from aligntool.audit.report import CONFIDENT, PROBE_SCHEMA, PROBE_VERSION
 from aligntool.documents import as_json, as_object
 from aligntool.measure import unit_design as design
-from aligntool.measure.unit_design import Cells, Dice, Kind, Level, Sample, View
+from aligntool.measure.unit_design import Cells, Kind, Level, RandomSource, Sample, View
 from aligntool.units import Extent, format_size
 
 # Levels of one kind of pairs -> the boundaries that they show, or why none is accepted.
@@ -38,7 +38,7 @@ class Steps:
     why: str = ""
 
 
-def find(kind: Kind, cells: Cells, control: Cells, request_us: float) -> Steps:
+def find_steps(kind: Kind, cells: Cells, control: Cells, request_us: float) -> Steps:
     """Return the boundaries that pairs of one kind show. `request_us`: the time of a request without a penalty.
 
     READ and WRITE: the sizes from which on crossing costs time, and from which on it costs more; the control is in the
@@ -51,16 +51,16 @@ def find(kind: Kind, cells: Cells, control: Cells, request_us: float) -> Steps:
     if kind is Kind.SHIFT:
         return Steps({})
     if kind is Kind.PART:
-        found = [_part_step(design.look(cells, way), design.look(control, way), floor) for way in _WAYS]
+        found = [_part_step(design.level_views(cells, way), design.level_views(control, way), floor) for way in _WAYS]
     else:
-        found = [_crossing_steps(design.look(cells, way), sides, floor) for way in _WAYS]
+        found = [_crossing_steps(design.level_views(cells, way), sides, floor) for way in _WAYS]
     most = max(found, key=lambda steps: len(steps.heights_us))
     if any(steps.heights_us.keys() - most.heights_us for steps in found):  # one way may show more steps, but no others
         return Steps({}, "the typical requests and the fast ones indicate different sizes")
     return most
 
 
-def resampled(cells: Cells, dice: Dice) -> Cells:
+def resampled(cells: Cells, dice: RandomSource) -> Cells:
     """Return each cell resampled with replacement from itself (bootstrap)."""
     return {level: tuple(dice.choices(pairs, k=len(pairs)) for pairs in strata) for level, strata in cells.items()}
 
@@ -97,11 +97,11 @@ def _rises(low: Sequence[Level], level: Level, floor: float) -> bool:
     """
     rise = level.median - _centre(low)
     least = max(floor, level.whole.width)
-    if rise <= max(CERTAIN * hypot(design.together(lower.error for lower in low), level.error), least):
+    if rise <= max(CERTAIN * hypot(design.error_of_mean(lower.error for lower in low), level.error), least):
         return False
     for index, margin in enumerate(level.margins):
         rise = margin.median - _centre(low, index)
-        error = hypot(design.together(lower.margins[index].error for lower in low), margin.error)
+        error = hypot(design.error_of_mean(lower.margins[index].error for lower in low), margin.error)
         if rise <= max(IN_EACH * error, floor):
             return False
     return True
@@ -247,7 +247,7 @@ class Penalty:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class KindResult:
     """The results of one kind of pairs."""
 
     kind: Kind
@@ -263,7 +263,7 @@ class Inference:
 
     boundaries: tuple[Boundary, ...]
     doubtful: tuple[Boundary, ...]
-    looked: tuple[Looked, ...]
+    looked: tuple[KindResult, ...]
 
     @property
     def unit(self) -> int | None:
@@ -281,21 +281,21 @@ class Inference:
         return (*reasons, *(f"{result.kind}: {result.why}" for result in self.looked if result.why))
 
 
-def infer(samples: Iterable[Sample], dice: Dice, *, resamples: int = RESAMPLES) -> Inference:
+def infer(samples: Iterable[Sample], dice: RandomSource, *, resamples: int = RESAMPLES) -> Inference:
     """Return the boundaries that at least one kind of pairs shows with confidence; each kind is evaluated alone."""
     by_kind: dict[Kind, list[Sample]] = defaultdict(list)
     for sample in samples:
         by_kind[sample.kind].append(sample)
     cells = {kind: _cells(kind, of_kind) for kind, of_kind in sorted(by_kind.items())}
-    looked: list[Looked] = []
+    looked: list[KindResult] = []
     evidence: dict[int, list[Evidence]] = defaultdict(list)
     for kind, of_kind in cells.items():
         request_us = median(sample.cheap_us for sample in by_kind[kind])
         control = cells.get(Kind.SHIFT, {}) if kind is Kind.PART else {}
-        steps = find(kind, of_kind, control, request_us)
+        steps = find_steps(kind, of_kind, control, request_us)
         differences = {level: [dear - cheap for dear, cheap in chain(*strata)] for level, strata in of_kind.items()}
-        penalties = [Penalty(level, *design.middle(values)) for level, values in differences.items()]
-        looked.append(Looked(kind, len(by_kind[kind]), request_us, tuple(penalties), steps.why))
+        penalties = [Penalty(level, *design.median_and_error(values)) for level, values in differences.items()]
+        looked.append(KindResult(kind, len(by_kind[kind]), request_us, tuple(penalties), steps.why))
         for size, item in _evidence(kind, (of_kind, control), request_us, steps, dice, resamples):
             evidence[size].append(item)
     ordered = {size: sorted(items, key=lambda item: -item.confidence) for size, items in sorted(evidence.items())}
@@ -315,13 +315,13 @@ def _cells(kind: Kind, samples: Sequence[Sample]) -> Cells:
 
 
 def _evidence(
-    kind: Kind, cells: tuple[Cells, Cells], request_us: float, steps: Steps, dice: Dice, resamples: int
+    kind: Kind, cells: tuple[Cells, Cells], request_us: float, steps: Steps, dice: RandomSource, resamples: int
 ) -> Iterable[tuple[int, Evidence]]:
     """Yield each boundary of `steps` with its evidence. `cells`: those of this kind, and those of its control."""
     heights: dict[int, list[float]] = {level: [] for level in steps.heights_us}
     for _ in range(resamples if heights else 0):
         own, control = (resampled(original, dice) for original in cells)
-        for level, height_us in find(kind, own, control, request_us).heights_us.items():
+        for level, height_us in find_steps(kind, own, control, request_us).heights_us.items():
             heights.setdefault(level, []).append(height_us)
     for level, height_us in steps.heights_us.items():
         ordered = sorted(heights[level]) or [height_us]
@@ -335,7 +335,7 @@ def _evidence(
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class ProbedDisk:
     """The identity of a disk, as it reports it. Size in bytes."""
 
     name: str
@@ -351,7 +351,7 @@ class Probed:
 class ProbeResult:
     """The result of a probe. Sizes in bytes; `regions` are those of the disk."""
 
-    disk: Probed
+    disk: ProbedDisk
     inference: Inference
     sector: int  # the smallest request of direct I/O
     regions: tuple[Extent, Extent]

@@ -29,7 +29,7 @@ FEWEST_POINTS = 12  # of a boundary in each region; a boundary with fewer is not
 T = TypeVar("T")
 
 
-class Dice(Protocol):
+class RandomSource(Protocol):
     """The part of `random.Random` that is used; with a seeded one an experiment can be repeated."""
 
     def randrange(self, start: int, stop: int | None = None, /) -> int: ...
@@ -110,7 +110,7 @@ def windows(size: int) -> tuple[Extent, ...]:
     return tuple(Extent(index * step, REGION) for index in range(count))
 
 
-def fullest(of: Sequence[Extent], shares: Sequence[float]) -> Regions:
+def regions_with_most_data(of: Sequence[Extent], shares: Sequence[float]) -> Regions:
     """Return the two regions with the largest shares of data; among equals, the first and the last one."""
     first = max(range(len(of)), key=lambda index: (shares[index], -index))
     second = max((index for index in range(len(of)) if index != first), key=lambda index: (shares[index], index))
@@ -138,7 +138,7 @@ def _points(region: Extent, level: int, request: int) -> range:
 
 
 def design(
-    parts: Regions, sector: int, kinds: Sequence[Kind], dice: Dice, *, most: int = MOST, rounds: int = ROUNDS
+    parts: Regions, sector: int, kinds: Sequence[Kind], dice: RandomSource, *, most: int = MOST, rounds: int = ROUNDS
 ) -> Iterator[Round]:
     """Yield rounds, each a complete experiment: all levels of all kinds, shuffled, in both regions and on both sides;
     then the same cells in reverse order at other places, with the other request of each pair first. An experiment that
@@ -155,7 +155,7 @@ def design(
         yield tuple(_round(tested, parts, sector, dice))
 
 
-def _round(tested: Sequence[tuple[Kind, int]], parts: Regions, sector: int, dice: Dice) -> Iterator[Pair]:
+def _round(tested: Sequence[tuple[Kind, int]], parts: Regions, sector: int, dice: RandomSource) -> Iterator[Pair]:
     """Yield the pairs of a round. Both regions are shuffled together, so that a short disturbance of the computer does
     not affect one region alone.
     """
@@ -171,7 +171,7 @@ def _round(tested: Sequence[tuple[Kind, int]], parts: Regions, sector: int, dice
         yield _pair(cell, parts, sector, dice, dear_first=not dear_first)
 
 
-def _shuffled(cells: Sequence[_Cell], dice: Dice) -> list[_Cell]:
+def _shuffled(cells: Sequence[_Cell], dice: RandomSource) -> list[_Cell]:
     """Return the cells in random order (Fisher and Yates)."""
     shuffled = list(cells)
     for last in range(len(shuffled) - 1, 0, -1):
@@ -180,7 +180,7 @@ def _shuffled(cells: Sequence[_Cell], dice: Dice) -> list[_Cell]:
     return shuffled
 
 
-def _pair(cell: _Cell, parts: Regions, sector: int, dice: Dice, *, dear_first: bool) -> Pair:
+def _pair(cell: _Cell, parts: Regions, sector: int, dice: RandomSource, *, dear_first: bool) -> Pair:
     """Return a pair at two random places of the same kind; no place is deliberately used twice."""
     kind, level, region, side = cell
     request = level if kind in _WHOLE_UNIT else 2 * sector
@@ -255,7 +255,7 @@ _MARGINS = {
 }
 
 
-def look(cells: Cells, way: Way) -> list[Level]:
+def level_views(cells: Cells, way: Way) -> list[Level]:
     """Return the levels with enough samples in every stratum, ascending."""
     return [
         Level(
@@ -283,7 +283,7 @@ def centred(cells: Cells) -> Cells:
 def _mean_difference(cells: Cells, quarter: int) -> float:
     """Return the mean over all levels of the median difference in this quarter, on both sides of the boundary."""
     levels = (chain(*strata[quarter::QUARTERS]) for strata in cells.values())
-    return fmean(middle([dear - cheap for dear, cheap in pairs])[0] for pairs in levels)
+    return fmean(median_and_error([dear - cheap for dear, cheap in pairs])[0] for pairs in levels)
 
 
 def _without_excess(strata: Sequence[Sequence[TimedPair]], excess: Sequence[float]) -> Iterator[list[TimedPair]]:
@@ -294,7 +294,7 @@ def _without_excess(strata: Sequence[Sequence[TimedPair]], excess: Sequence[floa
 
 def typical(pairs: Sequence[TimedPair]) -> View:
     """Return the median of the differences in µs: robust if most requests are alike, whatever the few others do."""
-    return View(*middle([dear - cheap for dear, cheap in pairs]))
+    return View(*median_and_error([dear - cheap for dear, cheap in pairs]))
 
 
 def fast(pairs: Sequence[TimedPair]) -> View:
@@ -331,7 +331,7 @@ class Sides:
         return self._sorted[size, side]
 
 
-def middle(values: Sequence[float]) -> tuple[float, float]:
+def median_and_error(values: Sequence[float]) -> tuple[float, float]:
     """Return the median and its uncertainty."""
     ordered = sorted(values)
     centre = _quantile(ordered, 0.5)
@@ -340,7 +340,7 @@ def middle(values: Sequence[float]) -> tuple[float, float]:
     return centre, by_ranks if by_ranks > LUMPS * error else error
 
 
-def together(errors: Iterable[float]) -> float:
+def error_of_mean(errors: Iterable[float]) -> float:
     """Return the error of the mean of values with these errors."""
     values = list(errors)
     return hypot(*values) / len(values)
@@ -368,7 +368,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 # Test whether a difference may be noise: Student's t-test, and Holm's correction for multiple comparisons.
 
-PROMISED = 0.05  # of all comparisons of a drive with itself may have a false line
+FALSE_LINE_RATE = 0.05  # of all comparisons of a drive with itself may have a false line
 LEAST_RUNS = 5
 """The spread of fewer runs is unknown: with three runs each, ranges that do not overlap occur by chance once in ten
 times (2 of 20), with five each once in 126 times.

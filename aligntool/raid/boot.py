@@ -57,7 +57,7 @@ def edit(path: str, instead_of: str, *lines: str) -> EditFile:
 # The programs that build initramfs images, and how to list the arrays in an image of each.
 
 
-def own_text(name: str) -> str:
+def system_file_text(name: str) -> str:
     """Return the text of a file in system_files: a script or a unit that aligntool installs."""
     return (get_data("aligntool.raid", f"system_files/{name}") or b"").decode()
 
@@ -77,7 +77,7 @@ class Maker:
 
         The script is joined into one line, as a plan shows it.
         """
-        lines = own_text(f"check-{self.name}.sh").splitlines()
+        lines = system_file_text(f"check-{self.name}.sh").splitlines()
         script = " ".join(line.strip() for line in lines if not line.startswith("#"))
         return self.programs[0], "-c", script, self.programs[0]
 
@@ -94,7 +94,7 @@ MAKERS = {
 
 # How long a mount waits for its device. mdadm-last-resort@.timer starts an array without its missing members 30 s after
 # the first member appeared, and the mount began to wait before that; with nofail nothing waits for the mount.
-PATIENCE = "x-systemd.device-timeout=2min"
+DEVICE_TIMEOUT = "x-systemd.device-timeout=2min"
 
 
 def default_options(filesystem: str) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ def default_options(filesystem: str) -> tuple[str, ...]:
     return ("noatime",) if filesystem in ("xfs", "ext4", "btrfs") else ()
 
 
-def waits_as_asked(options: Sequence[str]) -> bool:
+def sets_device_timeout(options: Sequence[str]) -> bool:
     """Return whether the options set a timeout for the device already: systemd.mount(5)."""
     return any(option.startswith("x-systemd.device-timeout=") for option in options)
 
@@ -112,7 +112,7 @@ def mount_options(goal: RaidGoal) -> tuple[str, ...]:
     missing still boots, and can be repaired over the network.
     """
     given = default_options(goal.filesystem) if goal.mount_options is None else goal.mount_options
-    extra = () if goal.place == "/" else ("nofail", *(() if waits_as_asked(given) else (PATIENCE,)))
+    extra = () if goal.place == "/" else ("nofail", *(() if sets_device_timeout(given) else (DEVICE_TIMEOUT,)))
     return tuple(dict.fromkeys((*given, *extra)))
 
 
@@ -146,7 +146,7 @@ def mount_steps_of_goal(goal: RaidGoal) -> Iterator[EditFile | SystemStep]:
 #
 # A wrong line is worse than none: once Debian's file has its first line, the hook no longer searches for arrays itself.
 
-COUNTED_DOWN = 120  # md numbers arrays without a number of their own from 127 downwards
+LEAST_MD_NUMBER = 120  # md numbers arrays without a number of their own from 127 downwards
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _NUMBER = re.compile(r"md_?d?(\d+)")
 
@@ -179,7 +179,7 @@ def conf_steps(array: RunningArray, system: System) -> Iterator[EditFile]:
         yield from (edit(line.file, line.text, f"# replaced by aligntool: {line.text}") for line in wrong[1:])
 
 
-def lines_from_now_on(inventory: Inventory, system: System, new: str) -> Iterator[EditFile]:
+def lines_for_running_arrays(inventory: Inventory, system: System, new: str) -> Iterator[EditFile]:
     """Yield lines for every running array if Debian's file is about to get its first line: from then on the hook
     searches for no other array. `new`: the device of the array to be created, a name that no other array gets.
     """
@@ -197,7 +197,7 @@ def _conf_lines(arrays: Sequence[RunningArray], new: str = "") -> tuple[str, ...
     """Return a line for each array. An array whose name is used already, or is `new`, gets another name."""
     lines: dict[str, str] = {}
     for array in arrays:
-        device = made_up_name(array) if (device := device_of(array)) in (*lines, new) else device
+        device = unique_array_name(array) if (device := device_of(array)) in (*lines, new) else device
         lines[device] = conf_line(device, array.facts.metadata, array.facts.uuid)
     return tuple(lines.values())
 
@@ -243,10 +243,12 @@ def device_of(array: RunningArray) -> str:
         names.append(f"/dev/md/{name}")
     names.append(array.disk.path)
     in_use = array.nodes_of_others()
-    return next((path for path in names if not _is_numbered_by_md(path) and path not in in_use), made_up_name(array))
+    return next(
+        (path for path in names if not _is_numbered_by_md(path) and path not in in_use), unique_array_name(array)
+    )
 
 
-def made_up_name(array: RunningArray) -> str:
+def unique_array_name(array: RunningArray) -> str:
     """Return a name that no other array has: it ends with the first digits of the UUID."""
     name = short_name(array.disk)
     return f"/dev/md/{name if _NAME.fullmatch(name) else 'array'}-{(array.facts.uuid or '')[:8]}"
@@ -254,14 +256,14 @@ def made_up_name(array: RunningArray) -> str:
 
 def _is_numbered_by_md(device: str) -> bool:
     number = _NUMBER.fullmatch(device.removeprefix("/dev/"))
-    return number is not None and int(number[1]) >= COUNTED_DOWN
+    return number is not None and int(number[1]) >= LEAST_MD_NUMBER
 
 
 def _unit_steps(unit: str, *names: str) -> Iterator[WriteFile | EnableUnit]:
     """Yield the steps that write the files of a unit and enable it."""
     for name in names:
         path = f"/usr/local/lib/{name}" if name.endswith(".sh") else f"/etc/systemd/system/{name}"
-        yield WriteFile(path, tuple(own_text(name).splitlines()), path + BACKUP)
+        yield WriteFile(path, tuple(system_file_text(name).splitlines()), path + BACKUP)
     yield EnableUnit(unit)
 
 
@@ -304,7 +306,7 @@ def boot_copy_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[steps.
         yield from _unit_steps(UNIT, "esp-copies.sh", UNIT)
 
 
-def boot_words(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[str]:
+def esp_notes(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[str]:
     """Yield what the user has to do about the EFI system partitions, a sentence each."""
     if volumes := boot_volumes(goal, placed):
         mount = f"mount one of them (UUID={volumes[0]} /boot/efi vfat umask=0077,nofail 0 2) and put the boot loader"
@@ -325,10 +327,10 @@ def boot_words(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[str]:
 def late_start_steps(goal: RaidGoal, system: System) -> Iterator[WriteFile | EnableUnit]:
     """Yield the late start if the array can run without a drive, and nothing else would start it then."""
     if system.word == LEAVES_INACTIVE and LEVELS[goal.level].redundant:
-        yield from bring_late_start()
+        yield from install_late_start()
 
 
-def bring_late_start() -> Iterator[WriteFile | EnableUnit]:
+def install_late_start() -> Iterator[WriteFile | EnableUnit]:
     """Yield the steps that install the late start, which serves all arrays of mdadm.conf at once."""
     name = LATE_START.removesuffix(".timer")
     yield from _unit_steps(LATE_START, f"{name}.sh", f"{name}.service", LATE_START)

@@ -13,7 +13,7 @@ from aligntool.units import format_rate
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class Bottleneck:
     """The narrowest link on the path to a drive, or the drive itself."""
 
     bandwidth: int
@@ -59,7 +59,7 @@ def ceiling(
     disks: Sequence[Disk], uplinks: Sequence[Uplink], level: Level, layout: str, rates: Rates = _NO_RATES
 ) -> Ceiling:
     """Return the ceiling of an array of these drives. A drive that is listed twice counts as two members."""
-    links = {disk.name: link for disk in disks if (link := narrowest(disk))}
+    links = {disk.name: link for disk in disks if (link := narrowest_link(disk))}
     shared = [uplink for uplink in uplinks if uplink.bandwidth and any(disk.name in uplink.members for disk in disks)]
     reading = dict(_with_drives(links, disks, {name: (one.read, one.by) for name, one in rates.items()}))
     writing = dict(_with_drives(links, disks, {name: (one.write, one.by) for name, one in rates.items()}))
@@ -77,18 +77,20 @@ def ceiling(
 
 
 def _with_drives(
-    links: Mapping[str, Lane], disks: Sequence[Disk], rates: Mapping[str, tuple[int | None, str]]
-) -> Iterator[tuple[str, Lane]]:
+    links: Mapping[str, Bottleneck], disks: Sequence[Disk], rates: Mapping[str, tuple[int | None, str]]
+) -> Iterator[tuple[str, Bottleneck]]:
     """Yield the bottleneck of each drive: its narrowest link, or the drive itself if it is slower."""
     for disk in disks:
         link, (rate, source) = links.get(disk.name), rates.get(disk.name, (None, ""))
         if rate and (link is None or rate < link.bandwidth):
-            yield disk.name, Lane(rate, f"{disk.name} itself ({format_rate(rate)}, {source})")
+            yield disk.name, Bottleneck(rate, f"{disk.name} itself ({format_rate(rate)}, {source})")
         elif link:
             yield disk.name, link
 
 
-def _slowest(links: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequence[Disk]) -> tuple[int | None, str]:
+def _slowest(
+    links: Mapping[str, Bottleneck], shared: Sequence[Uplink], disks: Sequence[Disk]
+) -> tuple[int | None, str]:
     """Return the bandwidth of the slowest member and its bottleneck. A stripe loads all members equally: each gets the
     same share of a common uplink, and the slowest limits all.
     """
@@ -100,7 +102,7 @@ def _slowest(links: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequenc
     return min(limits) if limits else (None, "")
 
 
-def narrowest(disk: Disk) -> Lane | None:
+def narrowest_link(disk: Disk) -> Bottleneck | None:
     """Return the narrowest link to a drive, of several paths on the widest one; links shared with other drives count
     as if unshared.
     """
@@ -109,11 +111,11 @@ def narrowest(disk: Disk) -> Lane | None:
     return max(bottlenecks, key=bandwidth, default=None)
 
 
-def _links(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Lane]:
-    yield from (Lane(hop.bandwidth, hop_words(disk, hop)) for hop in path if hop.bandwidth)
+def _links(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Bottleneck]:
+    yield from (Bottleneck(hop.bandwidth, hop_words(disk, hop)) for hop in path if hop.bandwidth)
     for hop in path:
         if hop.hidden_bandwidth:
-            yield Lane(hop.hidden_bandwidth, f"{hop.hidden_uplink or 'a hidden link'} above {disk.name}")
+            yield Bottleneck(hop.hidden_bandwidth, f"{hop.hidden_uplink or 'a hidden link'} above {disk.name}")
 
 
 def hop_words(disk: Disk, hop: LinkHop) -> str:
@@ -122,7 +124,7 @@ def hop_words(disk: Disk, hop: LinkHop) -> str:
     return f"the link of {disk.name} at {hop.address}{speed}"
 
 
-def _together(links: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequence[Disk]) -> int:
+def _together(links: Mapping[str, Bottleneck], shared: Sequence[Uplink], disks: Sequence[Disk]) -> int:
     """Return the bandwidth of all drives at once; those below an uplink together get no more than it has. Of nested
     uplinks the one with the fewest drives is applied first.
     """

@@ -10,8 +10,8 @@ from aligntool.change import Estimate, Plan
 from aligntool.errors import Refusal, refuse
 from aligntool.formats.volumes import REENCRYPTING
 from aligntool.inventory import Disk, Layer, Partition
+from aligntool.realign.partition_selection import small_sectors
 from aligntool.realign.refusals import disk_reasons, partition_reasons
-from aligntool.realign.wanted import small_sectors
 from aligntool.steps import ReencryptSectors
 from aligntool.units import format_size
 

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from aligntool import steps
-from aligntool.audit.array_boot import places_on
+from aligntool.audit.array_boot import mount_points_of
 from aligntool.audit.arrays import partition_node
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, digest, from_json, to_json
@@ -22,18 +22,18 @@ from aligntool.inventory import Disk
 from aligntool.linux.files import remove_file, replace_file, sync_folder
 from aligntool.linux.lock import partition_problem
 from aligntool.linux.process import find_program, inherited, run_program
-from aligntool.linux.users import killed, openers
+from aligntool.linux.users import killed_processes, openers
 from aligntool.raid import steps_drives, steps_luks, steps_md, steps_system
 from aligntool.raid.boot import FSTAB, LIST_FILE
 from aligntool.raid.commands import purpose_of
 from aligntool.raid.members import array_of, data_area
 from aligntool.raid.planning import Needs, needs_of_plan
-from aligntool.raid.running import other_place
-from aligntool.raid.steps_drives import LockedMembers, is_made, is_same_drive, lock_members, look_around, old_signatures
+from aligntool.raid.running import free_mount_point
+from aligntool.raid.steps_drives import LockedMembers, is_same_drive, lock_members, old_signatures
 from aligntool.raid.steps_luks import NO_KEY, Key
-from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_earlier
+from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_old_arrays
 from aligntool.raid.steps_reformat import apply_member_step, undo_member_step
-from aligntool.raid.steps_system import STATE, Paths, Trace, find_file, is_kept
+from aligntool.raid.steps_system import STATE, Paths, Trace, find_file, has_backup
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Mount, Step
 
 # The record of an array that is being created: its plan, the progress, and what is needed to undo each step.
@@ -78,7 +78,7 @@ def save(record: Record) -> None:
     replace_file(record.file, text.encode(), mode=0o600)
 
 
-def forget(record: Record) -> None:
+def remove_record(record: Record) -> None:
     """Remove the record, because the plan is applied or undone. Raises OSError."""
     remove_file(record.file)
 
@@ -141,7 +141,7 @@ def _checksum(body: Mapping[str, object]) -> str:
 
 
 @contextmanager
-def one_at_a_time(state: Path = STATE) -> Iterator[None]:
+def lock_state(state: Path = STATE) -> Iterator[None]:
     """Lock out every other aligntool that would create or undo an array, for as long as this one or a program that it
     ran lives. Create the state directory. Raises Refused.
     """
@@ -158,7 +158,7 @@ def one_at_a_time(state: Path = STATE) -> Iterator[None]:
         with inherited(descriptor):
             yield
     except BlockingIOError:
-        for user in killed(openers(state / "lock")):
+        for user in killed_processes(openers(state / "lock")):
             raise Refused(user.what, hint=user.end) from None
         raise Refused("another aligntool is making an array", hint="aligntool status") from None
     finally:
@@ -176,7 +176,7 @@ def refuse_impossible(plan: Plan, paths: Paths) -> None:
     """Raise Refused with every reason there is. Writes nothing, but may load the kernel's module for the level."""
     if os.geteuid() != 0:
         raise Refused("arrays are made by root only", hint="type the same after sudo", code="root-only")
-    disks = look_around() if any(isinstance(step, MakeMember) for step in plan.steps) else ()
+    disks = steps_drives.read_all_disks() if any(isinstance(step, MakeMember) for step in plan.steps) else ()
     refuse([*_check_kernel(plan.steps), *preflight(needs_of_plan(plan, here=True), plan.steps, paths, disks)])
 
 
@@ -204,11 +204,11 @@ def preflight(needs: Needs, planned: Sequence[Step], paths: Paths, disks: Sequen
 def _check_kernel(planned: Sequence[Step]) -> Iterator[Refusal]:
     """Refuse a level that the kernel lacks. /proc/mdstat lists the available levels; a missing module is loaded."""
     made, mdstat = array_of(planned), Path("/proc/mdstat")
-    if made and f"[{made.level}]" not in steps_md.text_of(mdstat):
+    if made and f"[{made.level}]" not in steps_md.read_kernel_file(mdstat):
         module = _MODULE.get(made.level, made.level)
         if find_program("modprobe"):
             run_program("modprobe", "-q", "--", module)
-        if f"[{made.level}]" not in steps_md.text_of(mdstat):
+        if f"[{made.level}]" not in steps_md.read_kernel_file(mdstat):
             text = f"this kernel has no md, or not {made.level}"
             yield Refusal("kernel-lacks", made.level, text, f"modprobe {module}; uname -r")
 
@@ -216,7 +216,7 @@ def _check_kernel(planned: Sequence[Step]) -> Iterator[Refusal]:
 def _refuse_other_names(planned: Sequence[Step], disks: Sequence[Disk]) -> Iterator[Refusal]:
     """Refuse a drive that is in use by another name: for the kernel these are two drives, which it locks separately."""
     for other in disks:
-        places = places_on(other)
+        places = mount_points_of(other)
         above = [*other.holders, *(holder for part in other.partitions for holder in part.holders)]
         used = f"mounted at {places[0]}" if places else f"a part of {above[0]}" if above else ""
         for path in [step.disk.path for step in _members(planned) if used and _is_same(other, step.disk)]:
@@ -287,7 +287,7 @@ def _text_of(path: str, paths: Paths) -> str:
 def _hint_for_free_place(place: str, paths: Paths) -> str:
     """Return the option for a mount point that neither exists nor is in fstab."""
     named = {word for line in _text_of(FSTAB, paths).splitlines() for word in line.split()[1:2]}
-    free = other_place(place, lambda path: path in named or os.path.lexists(path))
+    free = free_mount_point(place, lambda path: path in named or os.path.lexists(path))
     return f"--mount {shell_word(free)}"
 
 
@@ -316,7 +316,7 @@ def begin(plan: Plan, paths: Paths) -> Record:
     return record
 
 
-def go_forward(
+def apply_record(
     record: Record, plan: Plan, paths: Paths, locked: LockedMembers | None = None, key: Key = NO_KEY
 ) -> Iterator[Event]:
     """Apply the plan from the position of its record to the end. `plan`: the record's, with the current names of the
@@ -329,7 +329,7 @@ def go_forward(
     yield from _start_array(record, plan)
     pending = plan.steps[max(record.position, 0) :]
     if locked is None:
-        yield from stop_earlier(plan.steps, pending)
+        yield from stop_old_arrays(plan.steps, pending)
     with lock_members(pending) if locked is None else nullcontext(locked) as locked:
         yield from _walk_forward(record, plan, paths, locked, key)
 
@@ -360,14 +360,14 @@ def _walk_forward(record: Record, plan: Plan, paths: Paths, locked: LockedMember
         record = replace(record, position=index + 1, begun=False)
         _save(record)
         yield StepDone(index)
-    yield from steps_system.kept_words(record.plan, record.traces, paths)
+    yield from steps_system.backup_messages(record.plan, record.traces, paths)
     _forget(record)
 
 
-def go_back(record: Record, plan: Plan, paths: Paths) -> Iterator[Event]:
+def undo_record(record: Record, plan: Plan, paths: Paths) -> Iterator[Event]:
     """Undo every step that was begun, in reverse order. The record names a step until it is undone.
 
-    Raises Refused and Stopped like `go_forward`.
+    Raises Refused and Stopped like `apply_record`.
     """
     first = record.position if record.begun else record.position - 1
     steps_luks.refuse_begun(plan)
@@ -419,7 +419,7 @@ def _on_current_node(step: MakeFileSystem, plan: Plan) -> MakeFileSystem:
 
 def _trace(step: steps.ArrayStep, paths: Paths, record: Record) -> Trace:
     if isinstance(step, FileStep):
-        return steps_system.find_file_trace(step, paths, keeps=not is_kept(step, record.plan, record.traces))
+        return steps_system.find_file_trace(step, paths, keeps=not has_backup(step, record.plan, record.traces))
     if isinstance(step, steps.SystemStep):
         return steps_system.find_system_trace(step)
     return {}  # the plan has the former content of a member
@@ -432,7 +432,7 @@ def _apply(step: _OtherStep, plan: Plan, paths: Paths, trace: Trace, *, again: b
     if isinstance(step, MakeArray):
         blank = not steps_md.has_superblocks(step)
         for member in _members(plan.steps):
-            steps_drives.stop_unless_standing(member, data_area(plan.steps), blank=blank)
+            steps_drives.stop_unless_in_place(member, data_area(plan.steps), blank=blank)
         yield from steps_md.make_array(step, plan.disk.size)
     elif isinstance(step, FileStep):
         yield from steps_system.edit_file(step, paths, trace)
@@ -469,7 +469,7 @@ def _undo(step: steps.ArrayStep, index: int, plan: Plan, paths: Paths, record: R
         blank = not any(isinstance(plan.steps[begun], MakeFileSystem) for begun in record.traces)
         yield from steps_drives.remove_member(step, data_area(plan.steps), blank=blank)
     elif isinstance(step, MakeArray):
-        steps_md.take_apart(step)
+        steps_md.remove_array(step)
         yield Said(f"{step.device} is stopped, and its superblocks are zeroed")
     elif isinstance(step, MakeFileSystem):
         yield from steps_md.remove_file_system(_on_current_node(step, plan))
@@ -515,7 +515,7 @@ def _save(record: Record) -> None:
 
 def _forget(record: Record) -> None:
     with failing_as(Stopped, f"all is done, but {record.file} cannot be removed"):
-        forget(record)
+        remove_record(record)
 
 
 # The current names of a plan's drives: kernel names change from boot to boot.
@@ -525,7 +525,7 @@ def _forget(record: Record) -> None:
 _NUMBERS = range(1, 129)
 
 
-def plan_here(plan: Plan, disks: Sequence[Disk]) -> Plan:
+def with_current_names(plan: Plan, disks: Sequence[Disk]) -> Plan:
     """Return the plan with the current names of its drives. Raises Refused if a drive is missing or ambiguous, and
     names every such drive.
     """
@@ -566,7 +566,9 @@ def _find_drives(step: steps.DriveStep, disks: Sequence[Disk]) -> list[Disk]:
     alike = [disk for disk in disks if is_same_drive(disk, step)]
     if step.disk.serial or step.disk.wwn:
         return alike
-    made = [disk for disk in alike if isinstance(step, MakeMember) and step.entries and is_made(disk, step)]
+    made = []
+    if isinstance(step, MakeMember) and step.entries:
+        made = [disk for disk in alike if steps_drives.has_new_table(disk, step)]
     named = [disk for disk in alike if disk.path == step.disk.path]
     return named if not made or (named and named[0] in made) else made
 

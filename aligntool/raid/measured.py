@@ -27,7 +27,7 @@ from aligntool.units import GIB, KIB, MIB, align_down, format_size
 # three rounds, 0.8 % with five.
 
 FEWEST = 3  # rounds needed to compare two ranges
-WORTH = 1.03  # a smaller ratio does not justify another chunk than the recommended one
+LEAST_GAIN = 1.03  # a smaller ratio does not justify another chunk than the recommended one
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def is_apart(faster: Sequence[float], slower: Sequence[float]) -> bool:
     """Return whether the first scores are clearly higher: by more than noise, and by a factor of WORTH at least."""
     if min(len(faster), len(slower)) < FEWEST:
         return False
-    return min(faster) > max(slower) and median(faster) >= WORTH * median(slower)
+    return min(faster) > max(slower) and median(faster) >= LEAST_GAIN * median(slower)
 
 
 # The result file of a sweep, and whether it applies to an array.
@@ -206,7 +206,9 @@ def _check_tuning(tuning: Tuning) -> None:
         raise ValueError("it has one load twice for one array of one round")
 
 
-def why_not_here(tuning: Tuning, disks: Sequence[Disk], goal: RaidGoal, layout: str, bitmap: str) -> tuple[str, ...]:
+def tuning_mismatches(
+    tuning: Tuning, disks: Sequence[Disk], goal: RaidGoal, layout: str, bitmap: str
+) -> tuple[str, ...]:
     """Return every reason why a measurement does not apply to an array; () if it does."""
     conditions = (
         ("level", LEVELS[tuning.level].title, LEVELS[goal.level].title),
@@ -234,7 +236,7 @@ def identity_of(disk: Disk) -> Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredHere:
+class MeasuredAdvice:
     """The advice after a measurement, if there is one; `notes` state its result, or why it is not used."""
 
     advice: ChunkAdvice
@@ -243,23 +245,23 @@ class MeasuredHere:
     used: bool = False
 
 
-def measured_here(
+def apply_measurement(
     goal: RaidGoal, stripes: Stripes, advice: ChunkAdvice, disks: Sequence[Disk], layout: str, bitmap: str
-) -> MeasuredHere:
+) -> MeasuredAdvice:
     """Return the advice after the goal's measurement. Raises Refused if that is not a result of `raid tune`."""
     if not goal.measured:
-        return MeasuredHere(advice)
+        return MeasuredAdvice(advice)
     tuning = parse_tuning(goal.measured)
     rates = _rates(tuning, disks)
     if advice.size is None:
-        return MeasuredHere(advice, ("the measurement says nothing here: this level has no chunk",), rates)
+        return MeasuredAdvice(advice, ("the measurement says nothing here: this level has no chunk",), rates)
     choice = choose(tuning.samples, advice.size)
-    reasons = why_not_here(tuning, disks, goal, layout, bitmap)
+    reasons = tuning_mismatches(tuning, disks, goal, layout, bitmap)
     if reasons or choice.chunk is None:
         why = "; ".join(reasons) or choice.reason
-        return MeasuredHere(advice, (f"the measurement is not used for the chunk: {why}",), rates)
+        return MeasuredAdvice(advice, (f"the measurement is not used for the chunk: {why}",), rates)
     chosen = ChunkAdvice(choice.chunk, choice.reason, Evidence.MEASURED)
-    return MeasuredHere(chosen, tuple(_result_notes(tuning, choice, advice.size)), rates, True)
+    return MeasuredAdvice(chosen, tuple(_result_notes(tuning, choice, advice.size)), rates, True)
 
 
 def _result_notes(tuning: Tuning, choice: Choice, recommended: int) -> Iterator[str]:

@@ -23,7 +23,7 @@ UNEVEN = 20  # per cent between the least and the most worn
 _WITH_HEALTH = (DiskKind.ATA, DiskKind.SCSI, DiskKind.NVME, DiskKind.USB)  # other kinds have no health of their own
 
 
-def unasked(disks: Sequence[Disk]) -> Iterator[str]:
+def unread_health(disks: Sequence[Disk]) -> Iterator[str]:
     """Yield a sentence that names the drives whose health was not read."""
     names = [disk.name for disk in disks if disk.kind in _WITH_HEALTH and disk.health is None and not disk.failing]
     if names:
@@ -45,7 +45,7 @@ def health_words(health: Health) -> str:
     return ", ".join(text for fact, text in words if fact is not None)
 
 
-def wear_of(members: Mapping[str, Health | None]) -> Iterator[str]:
+def wear_warnings(members: Mapping[str, Health | None]) -> Iterator[str]:
     """Yield what needs attention in the health of the members, a sentence each."""
     known = {name: health for name, health in members.items() if health}
     worn = {name: used for name, health in known.items() if (used := health.used_percent) is not None}
@@ -175,7 +175,7 @@ def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
             why = far if title == _NUMA else "the slowest and the smallest sets the pace"
             yield f"the members have different {title}: {listed}; {why}"
     yield from (f"{disk.name} {_ODD[disk.kind]}" for disk in drives if disk.kind in _ODD)
-    yield from wear_of({member.name: member.disk.health for member in members})
+    yield from wear_warnings({member.name: member.disk.health for member in members})
 
 
 # Kinds of disks that are no drives in a slot of this machine, and what can make them disappear.
@@ -368,7 +368,7 @@ def data_area(steps: Sequence[Step]) -> DataArea:
     return made.data if (made := array_of(steps)) else DataArea()
 
 
-def zeroed(disk: Disk, entries: Sequence[NewEntry], taken: Extent | None, area: DataArea) -> tuple[Extent, ...]:
+def ranges_to_zero(disk: Disk, entries: Sequence[NewEntry], taken: Extent | None, area: DataArea) -> tuple[Extent, ...]:
     """Return the ranges of the drive to zero: a MiB at both ends of the drive, of each old and new partition, and of
     the array's data.
 

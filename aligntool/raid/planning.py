@@ -15,7 +15,7 @@ from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.chunks import ChunkAdvice, Stripes, judge_chunk
 from aligntool.raid.commands import ArrayGeometry
 from aligntool.raid.levels import LEVELS, Level, data_members, layouts_of
-from aligntool.raid.measured import MeasuredHere, measured_here
+from aligntool.raid.measured import MeasuredAdvice, apply_measurement
 from aligntool.raid.members import DataOffset, Known, Placed, place_members
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Step, Subject, SystemStep
 from aligntool.units import MIB, format_about, format_size
@@ -33,7 +33,7 @@ class Decided:
     stripes: Stripes
     advice: ChunkAdvice
     geometry: ArrayGeometry
-    measured: MeasuredHere
+    measured: MeasuredAdvice
 
 
 def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str, ...]:
@@ -141,11 +141,11 @@ def attention_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[
 def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
     named = [placed.member for placed in decided.placed]
     for member in named:
-        if refusals.wiped(member, decided.goal):
+        if refusals.is_wiped(member, decided.goal):
             yield from (f"lost: {holding}, on {member.name}" for holding in refusals.member_holdings(member))
     if not decided.geometry.level.redundant:
         yield f"{decided.geometry.level.title}: when one drive fails, everything is lost; keep copies elsewhere"
-    yield from members.unasked([candidate.disk for candidate in named])
+    yield from members.unread_health([candidate.disk for candidate in named])
     yield from members.differences(named, known)
     yield from (line for member in named for line in members.link_sentences(member))
     dramless = [
@@ -191,7 +191,7 @@ def _discards(decided: Decided, inventory: Inventory) -> Iterator[str]:
 
 def _system_attention(decided: Decided) -> Iterator[str]:
     goal = decided.goal
-    yield from boot.boot_words(goal, decided.placed)
+    yield from boot.esp_notes(goal, decided.placed)
     if goal.filesystem not in ("none", "swap") and not goal.place:
         fstab = f"the file system by UUID={goal.filesystem_uuid} in its own fstab"
         yield f"a system that is put on the array needs this ARRAY line in its mdadm.conf and initramfs, and {fstab}"
@@ -293,7 +293,7 @@ def _decide(named: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
     stripes = Stripes(level, data, goal.workload, goal.database_page, units)
     bitmap = goal.bitmap or ("internal" if level.redundant else "none")
     advice = chunks.recommend_chunk(stripes)
-    measured = measured_here(goal, stripes, advice, [member.disk for member in named], layout, bitmap)
+    measured = apply_measurement(goal, stripes, advice, [member.disk for member in named], layout, bitmap)
     advice = measured.advice
     chunk = goal.chunk if goal.chunk is not None else advice.size
     geometry = commands.geometry_of(goal, level, layout, chunk, placed, offset.size)
@@ -320,9 +320,9 @@ def _refuse_small(placed: Sequence[Placed], spare: int, least: int = LEAST_MEMBE
 def _make_member(placed: Placed, goal: RaidGoal, area: steps.DataArea) -> MakeMember:
     disk, part, entries = placed.member.disk, placed.member.partition, placed.entries
     number = part.number if part else None
-    holds = steps.held_by(disk, number) + refusals.unrecognised(placed.member)
-    wipe = refusals.wiped(placed.member, goal)
-    zeroed = members.zeroed(disk, entries, part.extent if part else None, area) if wipe else ()
+    holds = steps.recognised_content(disk, number) + refusals.unrecognised_content(placed.member)
+    wipe = refusals.is_wiped(placed.member, goal)
+    zeroed = members.ranges_to_zero(disk, entries, part.extent if part else None, area) if wipe else ()
     arrays = superblocks_on(disk, number) if wipe else ()
     label = "gpt" if entries else ""
     return MakeMember(steps.subject(disk), placed.device, label, entries, wipe, holds, zeroed, arrays)
@@ -338,7 +338,7 @@ def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
     yield from boot.boot_partition_steps(goal, placed)
     if file_system := commands.file_system_step(goal, geometry):
         yield file_system
-    others = boot.lines_from_now_on(inventory, system, geometry.device)
+    others = boot.lines_for_running_arrays(inventory, system, geometry.device)
     yield from boot.persistence_steps(goal, system, geometry.device, others)
     yield from boot.late_start_steps(goal, system)
     yield from boot.boot_copy_steps(goal, placed)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from aligntool.audit.array_boot import is_native, places_on
+from aligntool.audit.array_boot import is_native, mount_points_of
 from aligntool.audit.arrays import Member, partition_node
-from aligntool.audit.wording import labelled, shell_word, unfit, uses
+from aligntool.audit.wording import device_refusals, labelled, shell_word, use_refusals
 from aligntool.change import Plan
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.gpt import table_sizes
@@ -33,7 +33,7 @@ class ReformatGoal:
 
 
 @dataclass(frozen=True, slots=True)
-class Closer:
+class ArrayDetails:
     """Details of an array and its drives that an inventory lacks. None: not readable."""
 
     states: Mapping[str, str] = field(default_factory=dict)  # md's state of each member, by its kernel name
@@ -54,7 +54,7 @@ class _Array:
     uuid: str
     members: tuple[Member, ...]  # spares first: with a spare no copy is ever missing
     others: tuple[Disk, ...]  # every disk of the machine
-    closer: Closer
+    closer: ArrayDetails
     size: int  # of the new blocks
 
     @property
@@ -77,7 +77,7 @@ class _Array:
 
 
 def plan_reformat(
-    disk: Disk, members: Mapping[str, Member], disks: Sequence[Disk], goal: ReformatGoal, closer: Closer
+    disk: Disk, members: Mapping[str, Member], disks: Sequence[Disk], goal: ReformatGoal, closer: ArrayDetails
 ) -> Plan:
     """Plan a reformat. `members`: every disk or partition that may be one, by kernel name. Raises Refused with every
     reason.
@@ -90,7 +90,9 @@ def plan_reformat(
     found = tuple(members[name] for name in named if name in members)
     array = _Array(disk, facts, facts.uuid, found, tuple(disks), closer, goal.block_size)
     reasons = [*_refuse_array(array), *_refuse_used(array), *_refuse_content(array)]
-    reasons += [reason for candidate in found for reason in unfit(candidate.disk, candidate.partition, candidate.name)]
+    reasons += [
+        reason for candidate in found for reason in device_refusals(candidate.disk, candidate.partition, candidate.name)
+    ]
     refuse([*reasons, *(reason for member in array.to_format for reason in _refuse_member(array, member))])
     steps = tuple(_steps(array))
     about = Subject(array.path, disk.size or 0, disk.limits.logical_block_size or 512, None, array.uuid, *_UNKNOWN)
@@ -200,9 +202,13 @@ def _refuse_used(array: _Array) -> Iterator[Refusal]:
     if not array.grows:
         return
     disk = array.disk
-    used = list(uses(disk.name, disk.name, places_on(disk), disk.holders, "start a live system, and do it from there"))
+    used = list(
+        use_refusals(
+            disk.name, disk.name, mount_points_of(disk), disk.holders, "start a live system, and do it from there"
+        )
+    )
     for part in disk.partitions:
-        used += uses(part.node or disk.name, part.node or disk.name, (), part.holders)
+        used += use_refusals(part.node or disk.name, part.node or disk.name, (), part.holders)
     used += [Refusal("in-use", disk.path, use, end) for use, end in disk.taken]
     if used:
         text = f"the logical blocks of {disk.path} become {array.size} bytes, which must not happen while it is in use"
@@ -265,7 +271,9 @@ def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
     yield from _refuse_formats(array, disk)
     for use, end in disk.taken:
         yield Refusal("in-use", name, use, end)
-    yield from uses(name, name, places_on(disk), [holder for holder in disk.holders if holder != array.disk.name])
+    yield from use_refusals(
+        name, name, mount_points_of(disk), [holder for holder in disk.holders if holder != array.disk.name]
+    )
     for part in disk.partitions:
         if member.partition is None or part.number != member.partition.number:
             text = f"{name} has partition {part.number} beside the member, and a format erases the whole drive"

@@ -4,7 +4,15 @@ import re
 from collections.abc import Iterator, Sequence
 
 from aligntool.audit.arrays import Member
-from aligntool.audit.wording import contents, holdings, next_command, replacing, shell_word, unfit, uses
+from aligntool.audit.wording import (
+    contents,
+    contents_of_disk,
+    device_refusals,
+    next_command,
+    replacement_hint,
+    shell_word,
+    use_refusals,
+)
 from aligntool.change import RAID_WORDS, RaidGoal
 from aligntool.errors import Refusal
 from aligntool.inventory import Disk, DiskKind, LbaFormat
@@ -13,7 +21,7 @@ from aligntool.raid.commands import BLOCK, ArrayGeometry
 from aligntool.raid.levels import LEVELS, copies_of, layouts_of
 from aligntool.raid.measured import has_test_array
 from aligntool.raid.members import Placed, own_length
-from aligntool.steps import held_by
+from aligntool.steps import recognised_content
 from aligntool.units import GIB, KIB, MIB, format_about, format_size, is_power_of_two
 
 # Reasons in the goal, whatever the members are.
@@ -188,7 +196,7 @@ def _may_be_formatted(member: Member, goal: RaidGoal) -> bool:
     """Return whether the member is a whole NVMe drive whose content is known, not in use, and empty or to be wiped."""
     disk = member.disk
     known = member.partition is None and disk.kind is DiskKind.NVME and disk.table_read and disk.content_read
-    return known and not any(_refuse_used(member)) and (wiped(member, goal) or not member_holdings(member))
+    return known and not any(_refuse_used(member)) and (is_wiped(member, goal) or not member_holdings(member))
 
 
 def _refuse_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
@@ -210,7 +218,7 @@ def _refuse_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     if disk.zoned not in (None, "none"):
         text = f"{disk.name} is {disk.zoned} zoned: parts of it must be written in order, which md does not do"
         yield Refusal("zoned", disk.name, text)
-    yield from unfit(disk, member.partition, member.name)
+    yield from device_refusals(disk, member.partition, member.name)
     yield from _refuse_used(member)
     yield from _refuse_content(member, goal)
 
@@ -219,8 +227,8 @@ def _refuse_used(member: Member) -> Iterator[Refusal]:
     disk = member.disk
     for part in (member.partition,) if member.partition else disk.partitions:
         name = Member(member.judged, part).name
-        yield from uses(name, name, part.mounted_at, part.holders)
-    yield from uses(disk.name, disk.name, disk.mounted_at, disk.holders)
+        yield from use_refusals(name, name, part.mounted_at, part.holders)
+    yield from use_refusals(disk.name, disk.name, disk.mounted_at, disk.holders)
     yield from (Refusal("in-use", member.name, text, hint) for text, hint in disk.taken)
 
 
@@ -236,8 +244,8 @@ def _refuse_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
         yield Refusal("test-array", name, f"{name} holds a test array that a sweep over chunks left behind", clear)
     elif disk.sampled and disk.sampled.unreadable:
         text = f"{name} cannot be read at {disk.sampled.unreadable} of {disk.sampled.places} places"
-        yield Refusal("failing", name, text, replacing(disk))
-    elif not wiped(member, goal):
+        yield Refusal("failing", name, text, replacement_hint(disk))
+    elif not is_wiped(member, goal):
         # Hints are pasted without a second thought: none may destroy recognised content.
         look = next_command(disk, "audit")
         hint = look if _has_content(member) else f"--wipe {shell_word(name)} overwrites all of it"
@@ -253,7 +261,7 @@ def _has_content(member: Member) -> bool:
     return bool(disk.partitions or disk.content or disk.content_hint or disk.gpt_headers)
 
 
-def wiped(member: Member, goal: RaidGoal) -> bool:
+def is_wiped(member: Member, goal: RaidGoal) -> bool:
     """Return whether the user named the member with --wipe."""
     return any(_is_named(member, name) for name in goal.wipe)
 
@@ -265,18 +273,18 @@ def _is_named(member: Member, name: str) -> bool:
 def member_holdings(member: Member) -> tuple[str, ...]:
     """Return the content of the drive or partition that would become a member, a phrase each."""
     sampled = member.disk.sampled
-    found = contents(member.partition) if member.partition else holdings(member.disk, "whole drive")
+    found = contents(member.partition) if member.partition else contents_of_disk(member.disk, "whole drive")
     if found or not (sampled and sampled.written):
         return found
     return (f"unrecognised data lies at {sampled.written} of {sampled.places} places that were read",)
 
 
-def unrecognised(member: Member) -> tuple[str, ...]:
+def unrecognised_content(member: Member) -> tuple[str, ...]:
     """Return unrecognised content in a line that changes with its bytes; () if the member is blank, or has recognised
     content, which its kind and UUID identify.
     """
     disk, part = member.disk, member.partition
-    if disk.sampled is None or not disk.sampled.written or held_by(disk, part.number if part else None):
+    if disk.sampled is None or not disk.sampled.written or recognised_content(disk, part.number if part else None):
         return ()
     return (f"unrecognised: SHA-256 of {disk.sampled.places} places {disk.sampled.digest}",)
 

@@ -10,13 +10,13 @@ from aligntool.audit import array_boot
 from aligntool.audit.array_boot import RunningArray, above, base_node, is_native, running_nodes, short_name, uuid_behind
 from aligntool.audit.arrays import Member, members_of, sync_words
 from aligntool.audit.report import Finding, Judged, Report, Severity
-from aligntool.audit.wording import asked_by, layer_name, shell_word
+from aligntool.audit.wording import grid_words, layer_name, shell_word
 from aligntool.change import Plan
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk, Inventory, Layer
 from aligntool.raid import boot
 from aligntool.raid.boot import FSTAB, SYSTEMS, System
-from aligntool.raid.ceilings import Ceiling, Rates, ceiling, narrowest
+from aligntool.raid.ceilings import Ceiling, Rates, ceiling, narrowest_link
 from aligntool.raid.levels import Level, level_of
 from aligntool.raid.members import Known, dramless_words, is_dramless, link_words, shared_words
 from aligntool.steps import CheckInitramfs, EditFile, RebuildInitramfs, ReloadUnits, Step, Subject
@@ -117,7 +117,7 @@ def _member_view(name: str, member: Member | None, offset: int | None, report: R
     if member is None:
         return MemberView(name, "its drive was not read")
     disk, part = member.disk, member.partition
-    bottleneck = narrowest(disk)
+    bottleneck = narrowest_link(disk)
     link = f"{bottleneck.what}, {format_rate(bottleneck.bandwidth)}" if bottleneck else None
     shares = tuple(shared_words(disk, report.inventory.uplinks))
     links = (link_words(disk) or None, link, bottleneck.bandwidth if bottleneck else None, shares)
@@ -133,7 +133,7 @@ def _judge_data(member: Member, start: int | None) -> tuple[bool | None, str]:
     worst = next((grid for grid in member.grids if grid.off_by(start)), None)
     if worst is None:
         return True, f"data at byte {start}, on the grid"
-    past = f"off {format_size(worst.size)} by {format_size(worst.off_by(start))} ({asked_by(worst)})"
+    past = f"off {format_size(worst.size)} by {format_size(worst.off_by(start))} ({grid_words(worst)})"
     return False, f"data at byte {start}, {past}"
 
 
@@ -211,8 +211,8 @@ def _repaired_line(line: TableLine, array: RunningArray) -> str:
     if _is_by_node(line, array):
         text = _with_field(text, 0, f"UUID={uuid_behind(line.spec, array.disk)}")
     if _lacks_nofail(line):
-        waits = line.kind == "swap" or boot.waits_as_asked(line.options)
-        more = ("nofail",) if waits else ("nofail", boot.PATIENCE)
+        waits = line.kind == "swap" or boot.sets_device_timeout(line.options)
+        more = ("nofail",) if waits else ("nofail", boot.DEVICE_TIMEOUT)
         text = _with_field(text, 3, ",".join((*(line.options or ("defaults",)), *more)))
     return text
 
@@ -262,14 +262,14 @@ def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
             yield Refusal("not-read", disk.path, f"the content of {disk.path} could not be read", f"sudo {look}")
     for line in array.system.fstab:
         if line.place == place and line not in lines:
-            free = other_place(place, lambda path: _is_taken(path, array))
+            free = free_mount_point(place, lambda path: _is_taken(path, array))
             text = f"fstab mounts {line.spec} at {place} already"
             yield Refusal("mount-point", place, text, f"--mount {shell_word(free)}")
         elif line in lines and line.place != place:
             yield Refusal("mount-point", line.place, f"fstab mounts it at {line.place} already", "leave --mount out")
 
 
-def other_place(place: str, taken: Callable[[str], bool]) -> str:
+def free_mount_point(place: str, taken: Callable[[str], bool]) -> str:
     """Return a free mount point, /srv/data-2 for /srv/data. If the place is not meant for mounts (hier(7)), the last
     component of its path is used below /srv.
     """
@@ -294,7 +294,7 @@ def mount_steps(array: RunningArray, place: str | None) -> Iterator[Step]:
         return
     layer, line = array.disk.content[0], ""
     if not any(line.place == place for line in array.fstab_lines()):
-        options = (*(boot.default_options(layer.kind) or ("defaults",)), "nofail", boot.PATIENCE)
+        options = (*(boot.default_options(layer.kind) or ("defaults",)), "nofail", boot.DEVICE_TIMEOUT)
         line = boot.mount_line(layer.uuid or "", place, layer.kind, options)
     yield from boot.mount_steps(layer.uuid or "", place, line, mounted=place in array.places())
 
@@ -395,7 +395,7 @@ def _steps(array: RunningArray, system: System, goal: PersistGoal) -> Iterator[S
         if {image.maker for image in array.system.initramfs if not image.unseen} == {system.maker}:
             yield CheckInitramfs(system.maker, array.facts.uuid or "")
     if _is_assembled_early(array) and array.stays_inactive(system.word):
-        yield from boot.bring_late_start()
+        yield from boot.install_late_start()
     tables = tuple(table_steps(array))
     mount = tuple(mount_steps(array, goal.mount_at))
     yield from tables

@@ -15,7 +15,7 @@ from aligntool.linux.content import sample
 from aligntool.linux.lock import LockedDisk, lock_disk, lock_partition, partition_problem, settle, wait_for_partition
 from aligntool.linux.look import look
 from aligntool.linux.process import run_program
-from aligntool.raid.members import zeroed
+from aligntool.raid.members import ranges_to_zero
 from aligntool.realign.layout import libparted_errors, new_table, set_types, zero
 from aligntool.steps import (
     DataArea,
@@ -24,14 +24,14 @@ from aligntool.steps import (
     MakeMember,
     NewEntry,
     Step,
-    held_by,
     is_same_disk,
+    recognised_content,
     subject,
 )
 from aligntool.units import Extent
 
 
-def look_at(path: str) -> Disk:
+def read_disk(path: str) -> Disk:
     """Read the current state of a whole disk. Raises Refused if the path is not one."""
     disk = look((path,), files=False).disk(path)
     if disk is None:
@@ -39,7 +39,7 @@ def look_at(path: str) -> Disk:
     return disk
 
 
-def look_around() -> tuple[Disk, ...]:
+def read_all_disks() -> tuple[Disk, ...]:
     """Read the current state of every disk of the machine."""
     return look((), wake=True, files=False).disks
 
@@ -51,12 +51,12 @@ def look_around() -> tuple[Disk, ...]:
 
 
 def stop_unless_blank(disk: Disk, step: MakeMember, area: DataArea, *, begun: bool) -> None:
-    """Raise Stopped for what `came_onto` reports."""
-    if why := came_onto(disk, step, area, begun=begun):
+    """Raise Stopped for what `unplanned_content` reports."""
+    if why := unplanned_content(disk, step, area, begun=begun):
         raise Stopped(f"{why}; it is not overwritten", hint="sudo aligntool rollback leaves that alone")
 
 
-def came_onto(disk: Disk, step: MakeMember, area: DataArea, *, begun: bool) -> str:
+def unplanned_content(disk: Disk, step: MakeMember, area: DataArea, *, begun: bool) -> str:
     """Return a sentence about unplanned content on the member; "" if it is blank, or is to be overwritten.
 
     `begun`: the table may exist, and superblocks and bitmaps of the array in front of its data; md itself writes
@@ -181,8 +181,8 @@ def make_member(step: MakeMember, members: LockedMembers, *, again: bool, area: 
     through the new array. Raises Refused if the drive cannot be locked, else Stopped. `wait_for_members` checks that
     the new partitions exist, after the unlock lets udev probe them.
     """
-    disk = look_at(step.disk.path)
-    if step.entries and is_made(disk, step) and not _is_to_be_wiped(disk, step, area, again=again):
+    disk = read_disk(step.disk.path)
+    if step.entries and has_new_table(disk, step) and not _is_to_be_wiped(disk, step, area, again=again):
         yield Said(f"{disk.path} has its table already")
         if any(_problem(disk, entry) for entry in step.entries):
             with members.disk(disk.path) as locked:
@@ -201,7 +201,7 @@ def make_member(step: MakeMember, members: LockedMembers, *, again: bool, area: 
 
 def _is_to_be_wiped(disk: Disk, step: MakeMember, area: DataArea, *, again: bool) -> bool:
     """Return whether the member is still to be wiped: the old table may equal the new one, with all its content."""
-    return step.wipe and (not again or bool(held_by(disk)) or any(old_signatures(step, area)))
+    return step.wipe and (not again or bool(recognised_content(disk)) or any(old_signatures(step, area)))
 
 
 def wait_for_members(steps: Sequence[Step]) -> None:
@@ -213,11 +213,11 @@ def wait_for_members(steps: Sequence[Step]) -> None:
                 wait_for_partition(step.disk.path, partition_node(step.disk.path, entry.number), entry.extent)
 
 
-def stop_unless_standing(step: MakeMember, area: DataArea, *, blank: bool) -> None:
+def stop_unless_in_place(step: MakeMember, area: DataArea, *, blank: bool) -> None:
     """Raise Stopped unless a member on which nothing was made yet is at its planned extent and, if `blank`, has no new
     content.
     """
-    disk = look_at(step.disk.path)
+    disk = read_disk(step.disk.path)
     problems = [why for entry in step.entries if (why := _problem(disk, entry))]
     unchanged = bool(step.entries) or is_same_disk(subject(disk), step.disk) or _is_blanked(disk, step)
     if problems or not unchanged or not is_same_drive(disk, step):
@@ -230,7 +230,7 @@ def _problem(disk: Disk, entry: NewEntry) -> str:
     return partition_problem(disk.path, partition_node(disk.path, entry.number), entry.extent)
 
 
-def is_made(disk: Disk, step: MakeMember) -> bool:
+def has_new_table(disk: Disk, step: MakeMember) -> bool:
     """Return whether the planned table is on the drive, with every entry as planned, in both copies."""
     if not is_same_drive(disk, step) or disk.table is None or disk.table.label is not TableLabel.GPT:
         return False
@@ -250,7 +250,7 @@ def is_same_drive(disk: Disk, step: DriveStep) -> bool:
 
 def _planned_disk(step: MakeMember, *, again: bool) -> Disk:
     """Read the drive again, now that it is locked. Raises Stopped."""
-    disk = look_at(step.disk.path)
+    disk = read_disk(step.disk.path)
     _stop_unless_planned(disk, step, again=again)
     return disk
 
@@ -264,7 +264,7 @@ def _stop_unless_planned(disk: Disk, step: MakeMember, *, again: bool) -> None:
     # Without its table a drive shows the superblock of its last partition as its own.
     erased = step.old_arrays if again else ()
     number = None if step.entries else part_number(disk, step)
-    added = set(held_by(disk, number, ignored_arrays=erased)) - set(step.holds)
+    added = set(recognised_content(disk, number, ignored_arrays=erased)) - set(step.holds)
     if added:
         raise Stopped(f"{disk.path} holds what was not there when the plan was made: {', '.join(sorted(added))}")
     if is_same_disk(subject(disk), replace(step.disk, path=disk.path)) or (again and _is_between(disk, step)):
@@ -300,7 +300,7 @@ def _make_table(locked: LockedDisk, disk: Disk, step: MakeMember, area: DataArea
     with new_table(disk.path, step, sector_size) as table:
         try:
             if step.wipe:
-                zero(locked.device, zeroed(disk, step.entries, None, area))
+                zero(locked.device, ranges_to_zero(disk, step.entries, None, area))
             for reason in old_signatures(step, area):  # once a partition exists, udev would start an old array in it
                 raise Stopped(f"{reason.text}; nothing was written over it")
             table.commitToDevice()
@@ -317,7 +317,7 @@ def _wipe_taken(disk: Disk, step: MakeMember, members: LockedMembers, *, again: 
         with members.disk(disk.path) as locked:
             disk = _planned_disk(step, again=again)
             locked.kernel.forget(locked.kernel.numbers())
-            zero(locked.device, zeroed(disk, (), None, area))
+            zero(locked.device, ranges_to_zero(disk, (), None, area))
         return
     extent = next(part.extent for part in disk.partitions if part.number == number)
     if why := partition_problem(disk.path, step.device, extent):
@@ -325,7 +325,7 @@ def _wipe_taken(disk: Disk, step: MakeMember, members: LockedMembers, *, again: 
     with members.partition(step.device) as device:
         disk = _planned_disk(step, again=again)
         with failing_as(Stopped, step.device, "; its old content may be half wiped"):
-            ranges = zeroed(disk, (), extent, area)
+            ranges = ranges_to_zero(disk, (), extent, area)
             zero(device, tuple(Extent(part.start - extent.start, part.length) for part in ranges))
 
 
@@ -349,15 +349,15 @@ def remove_member(step: MakeMember, area: DataArea = _ANYWHERE, *, blank: bool =
         yield Said(f"what lay on {step.device}, which --wipe erased, does not come back")
     if not step.entries:
         return
-    disk = look_at(step.disk.path)
+    disk = read_disk(step.disk.path)
     if not is_same_drive(disk, step):
         raise Refused(f"{disk.path} is another drive than the plan's", hint="attach the drive of the plan")
     refuse_unread(disk)
-    if not _is_ours(disk, step) or held_by(disk):
-        found = ", ".join(held_by(disk)) or "another table"
+    if not _is_ours(disk, step) or recognised_content(disk):
+        found = ", ".join(recognised_content(disk)) or "another table"
         yield Said(f"{disk.path} is left as it is: it holds {found}, which is not of this array")
         return
-    if blank and (why := came_onto(disk, step, area, begun=True)):
+    if blank and (why := unplanned_content(disk, step, area, begun=True)):
         yield Said(f"{disk.path} is left as it is: {why}")
         return
     with LockedMembers().disk(disk.path) as locked:
@@ -366,7 +366,7 @@ def remove_member(step: MakeMember, area: DataArea = _ANYWHERE, *, blank: bool =
             return
         locked.kernel.forget(locked.kernel.numbers())
         with failing_as(Stopped, disk.path, "; its table may be half removed"):
-            zero(locked.device, zeroed(disk, step.entries, None, area))
+            zero(locked.device, ranges_to_zero(disk, step.entries, None, area))
     settle()
 
 

@@ -23,7 +23,7 @@ from aligntool.units import Extent, format_size
 # partition of a locked disk is not open elsewhere.
 
 
-def too_small(reader: Reader, size: int, sector: int) -> Iterator[str]:
+def content_problems(reader: Reader, size: int, sector: int) -> Iterator[str]:
     """Yield why the content in the `size` bytes of the reader may not work on sectors of this size."""
     layers = read_layers(reader, Extent(0, size))
     if len(layers) != 1:
@@ -43,7 +43,7 @@ def look_inside(loop: PartitionLoop, key: bytes, sector: int) -> tuple[str, ...]
     be opened.
     """
     with open_luks(loop.device, key, (loop.descriptor,)) as reader:
-        return tuple(too_small(reader, reader.size, sector))
+        return tuple(content_problems(reader, reader.size, sector))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ SECTOR = 512
 ROUNDING = 64 * KIB  # of a member without a chunk
 
 
-def unlike(step: MakeArray, folder: Path, size: int | None = None) -> Iterator[str]:
+def array_differences(step: MakeArray, folder: Path, size: int | None = None) -> Iterator[str]:
     """Yield how the array differs from the plan. `folder`: /sys/block/md127. `size`: of the array in bytes, or None to
     ignore it.
 
@@ -49,7 +49,7 @@ def unlike(step: MakeArray, folder: Path, size: int | None = None) -> Iterator[s
         yield f"it has {format_size(found)} and not {format_size(size)}"
 
 
-def text_of(file: Path) -> str:
+def read_kernel_file(file: Path) -> str:
     """Return the content of a sysfs or procfs file, or "" if it cannot be read."""
     try:
         return file.read_text().strip()
@@ -58,7 +58,7 @@ def text_of(file: Path) -> str:
 
 
 def _number(file: Path, unit: int = 1) -> int | None:
-    word = text_of(file).partition(" ")[0]
+    word = read_kernel_file(file).partition(" ")[0]
     return int(word) * unit if word.isdigit() else None
 
 
@@ -82,7 +82,7 @@ def is_there(step: MakeFileSystem) -> bool:
     return (found.get("TYPE"), found.get("UUID", "").lower()) == (step.kind, step.uuid.lower())
 
 
-def shown_on(device: str) -> str:
+def recognised_on(device: str) -> str:
     """Return what blkid recognises, including partition tables; "" for nothing. Raises Stopped if it fails."""
     probed = run_program("blkid", "-p", "-o", "value", "-s", "TYPE", "-s", "PTTYPE", device)
     if probed.code == _AMBIVALENT:
@@ -111,7 +111,7 @@ def refuse_foreign(device: str, planned: Sequence[MakeFileSystem]) -> None:
     if kernel_folder(device) is None or any(is_there(step) for step in planned):
         return
     try:
-        shown = shown_on(device)
+        shown = recognised_on(device)
     except Stopped as error:
         raise Refused(str(error)) from error
     if shown:
@@ -166,9 +166,9 @@ def make_array(step: MakeArray, size: int) -> Iterator[Said]:
     if running is not None and slaves(running) == _names(step.members) and not _is_degraded(running):
         yield Said(f"{step.device} runs already")
     else:
-        if running is not None and (shown := shown_on(f"/dev/{running}")):
+        if running is not None and (shown := recognised_on(f"/dev/{running}")):
             raise Stopped(f"/dev/{running} runs without all its members and holds {shown}; it is not made again")
-        take_apart(step)
+        remove_array(step)
         _stop_unless_empty(step.members)
         run_or_stop(*command_of(step))
         settle()
@@ -191,7 +191,7 @@ def start_array(step: MakeArray, *, named: bool) -> Iterator[Said]:
     stop_unless_made(step)
 
 
-def take_apart(step: MakeArray) -> None:
+def remove_array(step: MakeArray) -> None:
     """Stop the array and zero its superblocks. Raises Stopped if a member belongs to another array."""
     _stop_foreign(step)
     _stop_ours(step)
@@ -245,7 +245,7 @@ def stop_unless_made(step: MakeArray, size: int | None = None) -> None:
         raise Stopped(f"{step.device} does not run with all its members: mdadm --detail {step.device}")
     if not _leads_to(step.device, name):
         raise Stopped(f"the array runs as /dev/{name}, and {step.device} does not lead there")
-    if differences := tuple(unlike(step, Path("/sys/block", name), size)):
+    if differences := tuple(array_differences(step, Path("/sys/block", name), size)):
         raise Stopped(f"{step.device} is not what was planned: {'; '.join(differences)}")
 
 
@@ -273,7 +273,7 @@ def _stop_unless_empty(members: Sequence[str]) -> None:
     for member in members:
         if kernel_folder(member) is None:
             raise Stopped(f"{member} is not a block device")
-        if shown := shown_on(member):
+        if shown := recognised_on(member):
             raise Stopped(f"{member} holds {shown}; it is not made a member over that")
 
 
@@ -288,7 +288,7 @@ def slaves(name: str) -> set[str]:
 
 def attribute(name: str, word: str) -> str:
     """Return the content of a file in the array's sysfs folder md, or "" if there is none."""
-    return text_of(Path("/sys/block", name, "md", word))
+    return read_kernel_file(Path("/sys/block", name, "md", word))
 
 
 # Making the file systems of the plan, unless they exist already.
@@ -315,7 +315,7 @@ def make_file_system(step: MakeFileSystem, *, new: bool) -> Iterator[Said]:
             repair = f"it may have been used since, so it is not made again: repair {step.device} with its own tool"
             raise Stopped(f"{problem}; {repair}")
         yield Said(f"made again: {problem}")
-    elif not new and (shown := shown_on(step.device)):
+    elif not new and (shown := recognised_on(step.device)):
         when = "which was not there when the work stopped, or is left over from before; nothing was written over it"
         raise Stopped(f"{step.device} holds {shown}, {when}: sudo blkid -p {step.device}")
     run_or_stop(*command_of(step))
@@ -353,7 +353,7 @@ def _size_unless_used(device: str) -> int:
 # remains are stopped. A complete array is not stopped: it may have been used since.
 
 
-def stop_earlier(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Said]:
+def stop_old_arrays(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Said]:
     """Stop every incomplete array whose members are all wiped by the pending steps, and whose superblocks all belong to
     arrays that the plan erases. `left`: the pending steps.
 

@@ -14,14 +14,14 @@ from aligntool.formats.smallest_units import NOT_READ, Unit, smallest_unit
 from aligntool.inventory import Disk, TableCopyState, array_uuid
 from aligntool.linux.commands import identify_controller, namespace_number, namespaces
 from aligntool.linux.devices import FileReader, read_array
-from aligntool.linux.lock import kernel_folder, lock_disk, locked, settle, wait_for_partition
+from aligntool.linux.lock import kernel_folder, lock_against_udev, lock_disk, settle, wait_for_partition
 from aligntool.linux.process import run_or_stop, run_program
 from aligntool.linux.sysfs import Tree, opened
-from aligntool.linux.users import disk_folder, in_use
+from aligntool.linux.users import disk_folder, unlisted_users
 from aligntool.raid.commands import member_commands, table_script
-from aligntool.raid.reformat import IN_SYNC, RUNS, SPARE, Closer
-from aligntool.raid.steps_drives import is_same_drive, look_at
-from aligntool.raid.steps_md import attribute, shown_on, slaves, superblock_uuid, text_of
+from aligntool.raid.reformat import IN_SYNC, RUNS, SPARE, ArrayDetails
+from aligntool.raid.steps_drives import is_same_drive, read_disk
+from aligntool.raid.steps_md import attribute, read_kernel_file, recognised_on, slaves, superblock_uuid
 from aligntool.steps import CheckArray, FormatMember, MemberStep, PutBackMember, TakeOutMember
 from aligntool.units import Extent
 
@@ -33,7 +33,7 @@ _SECTOR = 512
 _FAULTY, _WANTED = "faulty", "want_replacement"
 
 
-def look_closer(disk: Disk, members: Sequence[Member]) -> Closer:
+def read_array_details(disk: Disk, members: Sequence[Member]) -> ArrayDetails:
     """Read what an inventory lacks. `disk`: the array."""
     names = disk.array.members if disk.array else ()
     states = {name: _state(disk.name, name) for name in names}
@@ -44,7 +44,9 @@ def look_closer(disk: Disk, members: Sequence[Member]) -> Closer:
     numbers = {name: number for name, (_, number) in found.items()}
     fixed = bool(attribute(disk.name, "logical_block_size"))
     clustered = attribute(disk.name, "bitmap/metadata") == "clustered"
-    return Closer(states, _members_with_bad_blocks(disk.name), bitmap, _unit(disk), scopes, numbers, fixed, clustered)
+    return ArrayDetails(
+        states, _members_with_bad_blocks(disk.name), bitmap, _unit(disk), scopes, numbers, fixed, clustered
+    )
 
 
 def _namespace(disk: Disk) -> tuple[str | None, int | None]:
@@ -145,7 +147,7 @@ def _find(uuid: str) -> str | None:
 
 
 def _member_attribute(name: str, member: str, word: str) -> str:
-    return text_of(Path("/sys/block", name, "md", f"dev-{member}", word))
+    return read_kernel_file(Path("/sys/block", name, "md", f"dev-{member}", word))
 
 
 def _state(name: str, device: str) -> str:
@@ -158,7 +160,7 @@ def _states(name: str) -> dict[str, str]:
 
 
 def _block_size(name: str) -> int:
-    return int(text_of(Path("/sys/block", name, "queue/logical_block_size")) or 0)
+    return int(read_kernel_file(Path("/sys/block", name, "queue/logical_block_size")) or 0)
 
 
 def _members_with_bad_blocks(name: str) -> tuple[str, ...]:
@@ -318,7 +320,7 @@ def _stop_unless_redundant(name: str, step: FormatMember) -> None:
 
 def _stop_unless_ours(step: FormatMember) -> Disk:
     """Read the drive, and return it. Raises Stopped unless it is the plan's, not in use, and may be formatted."""
-    disk = look_at(step.disk.path)
+    disk = read_disk(step.disk.path)
     path = disk.path
     if not is_same_drive(disk, step):
         raise Stopped(f"{path} is another drive than the plan's: model, serial number or WWN differ")
@@ -347,11 +349,11 @@ def _wait_for_blocks(step: FormatMember) -> None:
     """
     deadline, file = time.monotonic() + _PATIENCE_S, Path("/sys/block", Path(step.disk.path).name)
     settle()
-    while text_of(file / "queue/logical_block_size") != str(step.block_after):
+    while read_kernel_file(file / "queue/logical_block_size") != str(step.block_after):
         if time.monotonic() > deadline:
             raise Stopped(f"{step.disk.path} does not show logical blocks of {step.block_after} bytes after its format")
         time.sleep(_PAUSE_S)
-    size = int(text_of(file / "size") or 0) * _SECTOR
+    size = int(read_kernel_file(file / "size") or 0) * _SECTOR
     if size < (step.entries[-1].extent.end if step.entries else 0):
         raise Stopped(f"{step.disk.path} has only {size} bytes in this format, too few for its partition")
 
@@ -405,10 +407,13 @@ def _add(name: str, step: PutBackMember) -> None:
     """Add a member. If the array's blocks grow, md changes them at once or at the next assembly, so the array must not
     be in use. Raises Stopped.
     """
-    with _unused(name) if _block_size(name) < step.block_size else nullcontext(), locked(_drives_of([step.device])):
+    with (
+        _unused(name) if _block_size(name) < step.block_size else nullcontext(),
+        lock_against_udev(_drives_of([step.device])),
+    ):
         if superblock_uuid(step.device) == step.array:  # not formatted, or being rebuilt when the power failed
             run_or_stop("mdadm", "--zero-superblock", step.device)
-        elif shown := shown_on(step.device):
+        elif shown := recognised_on(step.device):
             raise Stopped(f"{step.device} holds {shown}, and is not added over that")
         run_or_stop("mdadm", f"/dev/{name}", "--add", step.device)
     settle()
@@ -429,7 +434,7 @@ def _unused(name: str) -> Iterator[None]:
         text = f"/dev/{name} is in use, and its logical blocks must not change under it: {error.strerror}"
         raise Stopped(text, hint=f"lsblk /dev/{name}; unmount it") from error
     try:
-        if users := in_use(f"/dev/{name}"):
+        if users := unlisted_users(f"/dev/{name}"):
             text = f"/dev/{name} is in use, and its logical blocks must not change under it: {users[0].what}"
             raise Stopped(text, hint=users[0].end)
         yield
@@ -441,7 +446,7 @@ def _assemble_again(name: str, step: PutBackMember) -> None:
     """Assemble the array again: only then it takes over the largest logical blocks of its members. Raises Stopped."""
     with _unused(name):
         nodes = [f"/dev/{member}" for member in sorted(slaves(name))]
-    with locked(_drives_of(nodes)):  # otherwise udev would assemble what it finds on them
+    with lock_against_udev(_drives_of(nodes)):  # otherwise udev would assemble what it finds on them
         run_or_stop("mdadm", "--stop", f"/dev/{name}")
         run_or_stop("mdadm", "--assemble", "--run", step.path, f"--uuid={step.array}", *nodes)
     settle()

@@ -430,13 +430,13 @@ def _read(file: Path) -> bytes | None:
 # The backups of the files that a plan changes: one of each file, as it was before the plan.
 
 
-def is_kept(step: FileStep, plan: Plan, traces: Traces) -> bool:
+def has_backup(step: FileStep, plan: Plan, traces: Traces) -> bool:
     """Return whether an earlier step on the same file keeps its former content."""
     others = [(plan.steps[index], trace) for index, trace in traces.items()]
     return any(isinstance(other, FileStep) and other.path == step.path and "after" in trace for other, trace in others)
 
 
-def kept_words(plan: Plan, traces: Traces, paths: Paths) -> Iterator[Said]:
+def backup_messages(plan: Plan, traces: Traces, paths: Paths) -> Iterator[Said]:
     """Yield where the former content of each file is kept."""
     for index, trace in sorted(traces.items()):
         step = plan.steps[index]

@@ -6,38 +6,38 @@ from dataclasses import dataclass
 from functools import partial
 
 from aligntool.audit.wording import command
-from aligntool.change import Event, KernelBehind, Moment, Plan, Progress, StepBegun, Waiting
+from aligntool.change import ChangeState, Event, KernelBehind, Plan, Progress, StepBegun, Waiting
 from aligntool.errors import Refused, Stopped
 from aligntool.steps import CheckArray, CheckContent, DriveStep, ShrinkContent, WriteJournal
 from aligntool.units import format_about
 
 
 @dataclass(frozen=True, slots=True)
-class Applying:
+class ChangeInProgress:
     """A change in progress: consuming its events applies it."""
 
     events: Iterator[Event]
     hint: str  # the commands to continue if it stops part-way, one per line
     on_stop: Callable[[], None] = lambda: None  # called as soon as the user wants it to stop
-    way: Moment = Moment.BEGUN  # or RESUMED, UNDOING
+    way: ChangeState = ChangeState.BEGUN  # or RESUMED, UNDOING
     disk: str = ""  # the present path of the disk, if it differs from the plan's
     unanswered: Callable[[], Waiting | None] | None = None  # see MoveContext; None: requests are not timed
 
 
-def ways_on(disk: str, *words: str) -> str:
+def recovery_commands(disk: str, *words: str) -> str:
     """Return the commands to type if a change stopped part-way, one per line."""
     return "\n".join(command(name, disk, *words) for name in ("resume", "rollback"))
 
 
 _ARRAYS = ("raid", "persist", "reformat", "layers")  # purposes of plans that have a record instead of a journal
 
-Record = Callable[[str, Sequence[str], Moment, str], None]
+Record = Callable[[str, Sequence[str], ChangeState, str], None]
 """Writes an entry to the system's log: the operation, its disks, the moment, why it stopped."""
 
 
 def apply_events(
     plan: Plan,
-    applying: Applying,
+    applying: ChangeInProgress,
     reporting: AbstractContextManager[Callable[[Event], object]],
     record: Record,
     *,
@@ -55,16 +55,16 @@ def apply_events(
     try:
         behind = _apply(plan, applying, reporting, log, in_flight=in_flight)
     except BaseException as error:
-        log.end(Moment.STOPPED, str(error) or type(error).__name__)
+        log.end(ChangeState.STOPPED, str(error) or type(error).__name__)
         raise
-    log.end(Moment.UNDONE if applying.way is Moment.UNDOING else Moment.DONE)
+    log.end(ChangeState.UNDONE if applying.way is ChangeState.UNDOING else ChangeState.DONE)
     return behind
 
 
 class _Log:
     """The log entries of one change. Nothing is logged before something is written."""
 
-    def __init__(self, plan: Plan, applying: Applying, record: Record) -> None:
+    def __init__(self, plan: Plan, applying: ChangeInProgress, record: Record) -> None:
         operation = {"raid": "raid create"}.get(plan.purpose, plan.purpose)
         operation = f"raid {operation}" if operation in ("persist", "reformat") else operation
         members = (step.disk.path for step in plan.steps if isinstance(step, DriveStep))
@@ -78,14 +78,14 @@ class _Log:
             self._begun = True
             self._send(self._way, "")
 
-    def end(self, moment: Moment, why: str = "") -> None:
+    def end(self, moment: ChangeState, why: str = "") -> None:
         if self._begun:
             self._send(moment, why)
 
 
 def _apply(
     plan: Plan,
-    applying: Applying,
+    applying: ChangeInProgress,
     reporting: AbstractContextManager[Callable[[Event], object]],
     log: _Log,
     *,
@@ -179,7 +179,7 @@ def _begins_writing(plan: Plan, event: Event) -> bool:
 
 
 @contextmanager
-def _close_events(applying: Applying) -> Iterator[None]:
+def _close_events(applying: ChangeInProgress) -> Iterator[None]:
     """Close the events' generator when the block ends, so its cleanup runs at once and not at garbage collection."""
     try:
         yield

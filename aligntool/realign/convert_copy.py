@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aligntool import steps
-from aligntool.audit.wording import command, naming
+from aligntool.audit.wording import command, hints_for_disk
 from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.formats.gpt import read_bytes
 from aligntool.inventory import Disk, TableLabel
-from aligntool.linux.block import DiskDevice, limited, look_only
-from aligntool.linux.lock import alone, lock_disk, locked
+from aligntool.linux.block import DiskDevice, limited, open_read_only
+from aligntool.linux.lock import lock_against_udev, lock_disk, open_exclusively
 from aligntool.linux.users import locks_on, occupants
-from aligntool.realign.applying import Applying
-from aligntool.realign.conversion import BLOCK, check_sizes, converted_mbr, new_table, table_groups, table_places
-from aligntool.realign.convert_request import judged_units, rebuilding, rebuilt
-from aligntool.realign.converting import judge, label_of, new_extent, plan_copy, reformatting
-from aligntool.realign.held import put
+from aligntool.realign.applying import ChangeInProgress
+from aligntool.realign.convert_plan import label_of, new_extent, plan_copy, reformatting, refuse_unconvertible
+from aligntool.realign.convert_request import describe_rebuilding, judged_units, recreate_fats
+from aligntool.realign.convert_table import BLOCK, check_sizes, converted_mbr, new_table, table_groups, table_places
+from aligntool.realign.hidden_signatures import write_verified
 from aligntool.realign.refusals import refuse_unfit
-from aligntool.realign.request import Found, Request, look_at, read_map, refuse_part
+from aligntool.realign.request import FoundPlan, Request, look_at, read_map, refuse_part
 from aligntool.realign.table import sound_mbr, sound_pair
-from aligntool.steps import Held, is_same_disk
+from aligntool.steps import SavedRanges, is_same_disk
 from aligntool.units import GIB, MIB, Extent, align_up, merged
 
 _MOST_FAT = GIB
@@ -33,7 +33,7 @@ _GAP = 64 * MIB  # copied at most before the first partition: boot programs
 
 
 @dataclass(frozen=True, slots=True)
-class Copying:
+class CopyRequest:
     """A requested copy of `source` to `output`, with a table for each of `sector_sizes`."""
 
     request: Request
@@ -44,15 +44,15 @@ class Copying:
     def __post_init__(self) -> None:
         check_sizes(self.sector_sizes)
 
-    def find_plan(self) -> tuple[Found, tuple[Extent, ...]]:
+    def find_plan(self) -> tuple[FoundPlan, tuple[Extent, ...]]:
         """Return the plan, the facts it was made from, and the extents to copy. Raises Refused with every reason."""
         judged, units = judged_units(self.source, self.request)
         disk, sizes = judged.disk, self.sector_sizes
         target = _new_image(self.output, disk, sizes) or _empty_disk(self.output, sizes)
-        judge(judged, sizes, units, copied_to=target.size)
-        with naming(disk.path):
-            rebuilds = rebuilt(judged, sizes, units, _MOST_FAT)
-        again = {number: rebuilding(disk.path, number, disk, rebuild) for number, rebuild in rebuilds.items()}
+        refuse_unconvertible(judged, sizes, units, copied_to=target.size)
+        with hints_for_disk(disk.path):
+            rebuilds = recreate_fats(judged, sizes, units, _MOST_FAT)
+        again = {number: describe_rebuilding(disk.path, number, disk, rebuild) for number, rebuild in rebuilds.items()}
         copied = {
             part.number: tuple(_used_extents(disk, part.number))
             for part in disk.partitions
@@ -63,7 +63,7 @@ class Copying:
             _between_head_and_tail(target.size, sizes, disk), BLOCK,
         )  # fmt: skip
         plan = plan_copy(disk, target, sizes, units, again, sum(run.length for run in runs))
-        return Found(plan, judged, {}, {number: rebuild.parts for number, rebuild in rebuilds.items()}), runs
+        return FoundPlan(plan, judged, {}, {number: rebuild.parts for number, rebuild in rebuilds.items()}), runs
 
 
 def _used_extents(disk: Disk, number: int) -> Iterator[Extent]:
@@ -122,18 +122,18 @@ def _empty_disk(output: str, sizes: tuple[int, ...]) -> steps.Subject:
 
 
 @contextmanager
-def locked_copy(plan: Plan, asked: Copying, rate: int | None = None) -> Iterator[Applying]:
+def lock_copy(plan: Plan, asked: CopyRequest, rate: int | None = None) -> Iterator[ChangeInProgress]:
     """Lock the source, check that the plan is still valid, open the target, and yield the change. A new image that is
     not complete is removed. `rate`: bytes per second at most. Raises Refused.
     """
-    with naming(asked.source), _locked_source(asked.source) as source:
+    with hints_for_disk(asked.source), _locked_source(asked.source) as source:
         if not os.path.lexists(asked.output):
-            found, runs = still_same_copy(plan, asked)
+            found, runs = check_same_copy(plan, asked)
             with _created_image(asked.output, plan.disk) as target:
                 yield _applying(found, runs, source, limited(target, rate), asked)
             return
         with lock_disk(asked.output) as target_disk:
-            found, runs = still_same_copy(plan, asked)
+            found, runs = check_same_copy(plan, asked)
             yield _applying(found, runs, source, limited(target_disk.device, rate), asked)
             with suppress(OSError):  # the copy is complete all the same; partprobe makes the kernel read its table
                 target_disk.kernel.show(tuple((place.number, place.after) for place in plan.places))
@@ -145,11 +145,11 @@ def _locked_source(path: str) -> Iterator[Device]:
     found = (*occupants(Path(path).stat()), *locks_on(path))
     refuse(Refusal("in-use", path, f"{path} is in use: {user.what}", user.end) for user in found)
     disks = [path] if Path(path).is_block_device() else []
-    with alone(disks), locked([path], shared=True), look_only(path) as device:
+    with open_exclusively(disks), lock_against_udev([path], shared=True), open_read_only(path) as device:
         yield device
 
 
-def still_same_copy(plan: Plan, asked: Copying) -> tuple[Found, tuple[Extent, ...]]:
+def check_same_copy(plan: Plan, asked: CopyRequest) -> tuple[FoundPlan, tuple[Extent, ...]]:
     """Plan again and return the result. Raises Refused unless the disks and steps are the same."""
     found, runs = asked.find_plan()
     shown, now = plan.disk, found.plan.disk
@@ -159,9 +159,11 @@ def still_same_copy(plan: Plan, asked: Copying) -> tuple[Found, tuple[Extent, ..
     raise Refused(text, hint="type the same again", code="plan-stale", subject=asked.source)
 
 
-def _applying(found: Found, runs: tuple[Extent, ...], source: Device, target: Device, asked: Copying) -> Applying:
+def _applying(
+    found: FoundPlan, runs: tuple[Extent, ...], source: Device, target: Device, asked: CopyRequest
+) -> ChangeInProgress:
     again = command("convert", asked.source, *asked.request.typed)
-    return Applying(_events(found.plan, found.rebuilt, runs, source, target), again)
+    return ChangeInProgress(_events(found.plan, found.rebuilt, runs, source, target), again)
 
 
 @contextmanager
@@ -191,7 +193,7 @@ def _events(
             case steps.CopyDisk():
                 yield from _copy_runs(index, runs, source, target)
             case steps.RebuildContent():
-                put(target, step.extent.start, step.held, made[step.partition])
+                write_verified(target, step.extent.start, step.held, made[step.partition])
             case steps.ConvertTable():
                 _write_table(plan, step, source, target)
         yield StepDone(index)
@@ -240,4 +242,4 @@ def _write_table(plan: Plan, step: steps.ConvertTable, source: Device, target: D
         writing = table_groups(head, tail, content, target.sector_size)
     for group in writing:
         for sectors in group:
-            put(target, sectors.at, Held((Extent(0, len(sectors.data)),)), (sectors.data,))
+            write_verified(target, sectors.at, SavedRanges((Extent(0, len(sectors.data)),)), (sectors.data,))

@@ -4,18 +4,25 @@ import zlib
 from dataclasses import dataclass, replace
 
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import naming
+from aligntool.audit.wording import hints_for_disk
 from aligntool.errors import Refused
 from aligntool.formats.reader import Reader
 from aligntool.formats.smallest_units import Unit, smallest_unit
 from aligntool.inventory import Disk
-from aligntool.linux.block import look_only
-from aligntool.linux.commands import asked_health
+from aligntool.linux.block import open_read_only
+from aligntool.linux.commands import with_health
 from aligntool.linux.fat import NewFat, new_fat
 from aligntool.linux.users import fresh_reader
-from aligntool.realign.conversion import check_sizes, convert_images, table_places
-from aligntool.realign.converting import MOST_HELD, Rebuilding, judge, label_of, new_extent, plan_conversion
-from aligntool.realign.request import Found, Request, look_at, refuse_in_flight, refuse_part, waited
+from aligntool.realign.convert_plan import (
+    MOST_HELD,
+    Rebuilding,
+    label_of,
+    new_extent,
+    plan_conversion,
+    refuse_unconvertible,
+)
+from aligntool.realign.convert_table import check_sizes, convert_images, table_places
+from aligntool.realign.request import FoundPlan, Request, look_at, refuse_in_flight, refuse_part, wait_for_leftovers
 from aligntool.units import MIB, Extent
 
 _LONGEST_GAP = 64 * MIB  # bytes of a gap that are checked for being blank
@@ -31,26 +38,26 @@ class Conversion:
     def __post_init__(self) -> None:
         check_sizes(self.sector_sizes)
 
-    def find_plan(self, target: str, request: Request) -> Found:
+    def find_plan(self, target: str, request: Request) -> FoundPlan:
         """Return the plan, and the data from which it was made. Raises Refused with every reason."""
         judged, units = judged_units(target, request)
         disk, sizes = judged.disk, self.sector_sizes
-        judge(judged, sizes, units)
-        with naming(disk.path):
-            fats = rebuilt(judged, sizes, units, MOST_HELD)
-            rebuilds = {number: rebuilding(disk.path, number, disk, one) for number, one in fats.items()}
+        refuse_unconvertible(judged, sizes, units)
+        with hints_for_disk(disk.path):
+            fats = recreate_fats(judged, sizes, units, MOST_HELD)
+            rebuilds = {number: describe_rebuilding(disk.path, number, disk, one) for number, one in fats.items()}
             with fresh_reader(disk.path) as reader:
                 blank = _gap_is_blank(reader, disk, sizes)
             plan = plan_conversion(judged, request.goal, sizes, units, rebuilds, gap_is_blank=blank)
-            with look_only(disk.path) as device:  # refuse now what the bytes of the table would refuse later
+            with open_read_only(disk.path) as device:  # refuse now what the bytes of the table would refuse later
                 convert_images(device, plan, journal_at=None, journal_id=bytes(16))
-        return Found(plan, judged, {}, {number: fat.parts for number, fat in fats.items()})
+        return FoundPlan(plan, judged, {}, {number: fat.parts for number, fat in fats.items()})
 
 
 def judged_units(target: str, request: Request) -> tuple[Judged, dict[int, Unit]]:
     """Return the disk, judged, and by partition the smallest unit in which its content is read. Raises Refused."""
     judged, _ = look_at(target, request)
-    if waited(judged.disk.path):
+    if wait_for_leftovers(judged.disk.path):
         judged, _ = look_at(target, request)
     disk = judged.disk
     refuse_part(target, disk, "only the table of a whole disk can be converted")
@@ -61,10 +68,10 @@ def judged_units(target: str, request: Request) -> tuple[Judged, dict[int, Unit]
             units = {number: smallest_unit(reader, layer) for number, layer in found.items()}
     except OSError as error:
         raise Refused(f"{disk.path} cannot be read: {error.strerror}") from error
-    return replace(judged, disk=replace(disk, failing=asked_health(disk).failing)), units
+    return replace(judged, disk=replace(disk, failing=with_health(disk).failing)), units
 
 
-def rebuilt(judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit], most: int) -> dict[int, NewFat]:
+def recreate_fats(judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit], most: int) -> dict[int, NewFat]:
     """Return each FAT that must be recreated for sectors of these sizes. `most`: bytes of a FAT at most. Raises
     Refused.
     """
@@ -77,7 +84,7 @@ def rebuilt(judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit], most
     return found
 
 
-def rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> Rebuilding:
+def describe_rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> Rebuilding:
     """Return the facts about a recreated FAT for the plan, with its bytes in the journal beside the present content."""
     start = next(part.extent.start for part in disk.partitions if part.number == number)
     packer, packed = zlib.compressobj(1), 0

@@ -9,7 +9,7 @@ from itertools import product
 
 from aligntool.device import Device
 from aligntool.errors import Refused
-from aligntool.formats.parked import or_nothing
+from aligntool.formats.parked import read_or_empty
 
 # The parts of a journal that fit in one sector: heads and records, each with a checksum, and their places in
 # a copy.
@@ -108,7 +108,7 @@ def read_record(device: Device, at: int, id_: bytes) -> Record | None:
 
 def read_or_nothing(device: Device, at: int, length: int) -> bytes:
     """Return the bytes, or b"" if they are unreadable or reach beyond the end of the device: they count as damaged."""
-    return b"" if at + length > device.size else or_nothing(device, at, length)
+    return b"" if at + length > device.size else read_or_empty(device, at, length)
 
 
 def _used_length(device: Device) -> int:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aligntool.audit.report import Grid, GridKind, Judged, Severity
-from aligntool.audit.wording import asked_by, holdings
-from aligntool.change import Event, LayoutGoal, PartWish, Place, Plan, Said, StepBegun, StepDone
+from aligntool.audit.wording import contents_of_disk, grid_words
+from aligntool.change import Event, LayoutGoal, PartitionRequest, Place, Plan, Said, StepBegun, StepDone
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.formats.gpt import GptCopy, read_copy
@@ -18,7 +18,7 @@ from aligntool.formats.mbr import entries_of, with_entries
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk
 from aligntool.linux.lock import lock_disk
-from aligntool.realign.placing import StartGrid, needed, on_grain
+from aligntool.realign.placing import StartGrid, on_grain, required_grid
 from aligntool.realign.refusals import TABLE_NAMES, goal_refusals, refuse_impossible, refuse_unfit
 from aligntool.steps import MakeMember, MakeTable, NewEntry, Subject, is_same_disk, subject, wiped_ends
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, counted, format_about, format_size, off_by
@@ -83,7 +83,7 @@ _LONGEST_GAP = 64 * MIB
 _SHARE_OF_DISK = 64
 
 
-def layout_lattice(
+def layout_grid(
     grids: Sequence[Grid], grain: int, *, sector_size: int, disk_size: int, count: int
 ) -> tuple[StartGrid, tuple[str, ...]]:
     """Return the grid for starts, and notes on it. `grain` and `disk_size` in bytes; `count`: the number of partitions,
@@ -92,9 +92,9 @@ def layout_lattice(
     errors = [grid for grid in grids if grid.severity is Severity.ERROR]
     warnings = [grid for grid in grids if grid.severity is Severity.WARNING]
     notes: list[str] = []
-    need = needed([*errors, *warnings], sector_size)
+    need = required_grid([*errors, *warnings], sector_size)
     if need is None:
-        need = needed(errors, sector_size) or StartGrid(sector_size)
+        need = required_grid(errors, sector_size) or StartGrid(sector_size)
         warning_names = ", ".join(_grid_name(grid) for grid in warnings)
         notes.append(f"no start can lie on the physical sectors and on {warning_names} at once; the sectors count")
     found = on_grain(need, grain)
@@ -116,7 +116,7 @@ def layout_lattice(
 
 
 def _grid_name(grid: Grid) -> str:
-    return f"{format_size(grid.size)} ({asked_by(grid)})"
+    return f"{format_size(grid.size)} ({grid_words(grid)})"
 
 
 # From a disk without a table and a goal to the plan of a new table.
@@ -149,7 +149,7 @@ def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
 def _plan_new_table(judged: Judged, goal: LayoutGoal) -> Plan:
     disk, sector_size = judged.disk, table_sector(judged.disk)
     size, count = disk.size or 0, len(goal.parts)
-    grid, grid_notes = layout_lattice(judged.grids, goal.grain, sector_size=sector_size, disk_size=size, count=count)
+    grid, grid_notes = layout_grid(judged.grids, goal.grain, sector_size=sector_size, disk_size=size, count=count)
     room = _room(size, goal, sector_size)
     extents = _place_parts(goal, room, grid)
     if goal.label == "dos":
@@ -183,7 +183,7 @@ def layout_subject(disk: Disk) -> Subject:
 
 def layout_attention(disk: Disk, *, wipe: bool) -> tuple[str, ...]:
     """Return what is lost and what remains to do; the same as long as the content of the disk is unchanged."""
-    lost = tuple(f"lost: {content}" for content in holdings(disk)) if wipe else ()
+    lost = tuple(f"lost: {content}" for content in contents_of_disk(disk)) if wipe else ()
     return (*lost, "the partitions are empty: each still needs its file system, array member or swap header")
 
 
@@ -245,7 +245,7 @@ def _entries(goal: LayoutGoal, extents: Sequence[Extent]) -> tuple[NewEntry, ...
     return tuple(NewEntry(at, extent, role.mbr or "", "", role.active) for at, (_, role, extent) in enumerate(parts, 1))
 
 
-def _place(entry: NewEntry, part: PartWish, grid: StartGrid) -> Place:
+def _place(entry: NewEntry, part: PartitionRequest, grid: StartGrid) -> Place:
     title = ROLES[part.role].title
     what = f'{title} "{entry.name}"' if entry.name else title
     return Place(entry.number, None, entry.extent, what, f"on {format_size(grid.size)}")

@@ -7,15 +7,30 @@ from types import MappingProxyType
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone, Waiting
 from aligntool.device import Device
 from aligntool.errors import Refused, Stopped
-from aligntool.formats.parked import ParkedMark, entry_starts, find_parked, is_sound, or_nothing, places_in_torn_entries
+from aligntool.formats.parked import (
+    ParkedMark,
+    find_parked,
+    is_table_intact,
+    journals_in_torn_entries,
+    partition_starts,
+    read_or_empty,
+)
 from aligntool.realign import table, whole_disk
-from aligntool.realign.conversion import conversion_of, convert_images
-from aligntool.realign.held import read_held
+from aligntool.realign.convert_table import conversion_of, convert_images
+from aligntool.realign.disk_state import (
+    MARKER,
+    DiskState,
+    find_disk_state,
+    has_markers,
+    is_complete,
+    journal_place,
+    step_index,
+)
+from aligntool.realign.hidden_signatures import read_saved
 from aligntool.realign.journal import GRID, Contents, Journal, new_id, pack
 from aligntool.realign.journal_format import BODY_AT, SLOT, LostPart, Position, head_or_none, is_head
-from aligntool.realign.standing import MARKER, Standing, has_markers, index_of, is_complete, place_of, standing
 from aligntool.realign.steps import Kernel, Walk, patched, progress
-from aligntool.realign.table import TableState, is_ours, is_readable, table_state, write_table
+from aligntool.realign.table import TableState, is_own_table, is_readable, table_state, write_table
 from aligntool.steps import (
     CloseJournal,
     CopyContent,
@@ -54,9 +69,9 @@ class Status:
     restore_table: bool = False  # another program changed the table
 
 
-def _disk_state(device: Device, journal: Journal) -> Standing:
+def _disk_state(device: Device, journal: Journal) -> DiskState:
     whole = journal.contents.images.of_whole_disk
-    return whole_disk.standing_of(device, journal) if whole else standing(device, journal)
+    return whole_disk.standing_of(device, journal) if whole else find_disk_state(device, journal)
 
 
 def find_journal(device: Device, file: Device | None, *, any_table: bool = False) -> Journal | None:
@@ -78,12 +93,12 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
             refusal = error  # the entry may be torn, and the journal may still be found by the search
         else:
             return _with_newest_record(journal)
-    sound = is_sound(device)
+    sound = is_table_intact(device)
     found = _search_journal(device, entry, sound=sound, any_table=any_table)
     if isinstance(found, Journal):
         return _with_newest_record(found)
     refusal = refusal or found
-    if refusal is None and not sound and None in places_in_torn_entries(device):
+    if refusal is None and not sound and None in journals_in_torn_entries(device):
         refusal = _in_file_elsewhere()
     if refusal is not None and not (entry and entry.only_backup):
         raise refusal
@@ -129,7 +144,7 @@ def _only_begun(journals: list[Journal]) -> Journal:
 
 
 def _is_begun(journal: Journal) -> bool:
-    return journal.position.step > index_of(journal.contents.plan, ParkEntries)
+    return journal.position.step > step_index(journal.contents.plan, ParkEntries)
 
 
 def _is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked: bool, any_table: bool) -> bool:
@@ -138,7 +153,7 @@ def _is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked
     if images.of_whole_disk:
         return is_marked or (any_table and _is_begun(journal)) or whole_disk.is_unsettled(device, journal)
     state = table_state(device, images)
-    if state is not TableState.OTHER or is_ours(device, images):
+    if state is not TableState.OTHER or is_own_table(device, images):
         settled = sound and state in (TableState.BEFORE, TableState.AFTER)
         return is_marked or not settled  # beside a settled table it is a journal whose heads could not be wiped
     return (any_table and _is_begun(journal)) or is_marked or not is_readable(device) or has_markers(device, journal)
@@ -177,7 +192,7 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
         return Status("old", ("nothing is in flight on this disk", *_unsearched_sentences(device)))
     position, plan = journal.position, journal.contents.plan
     state = _disk_state(device, journal)
-    if state is Standing.LEFT:
+    if state is DiskState.LEFT:
         return Status("old", ("the move is complete, and the partition table was changed since",))
     done, total = progress(journal)
     way = "partitions of this disk are being moved" if position.forward else "a move of partitions was being taken back"
@@ -185,15 +200,15 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
         way = "the table is being converted" if position.forward else "a conversion of the table was being taken back"
     stopped = f"{way}; the work stopped on the way"
     unreadable = "the partition table cannot be read; it will be written anew from the journal"
-    on_table = {Standing.UNREADABLE: (unreadable,), Standing.CHANGED: (CHANGED_TABLE,)}.get(state, ())
+    on_table = {DiskState.UNREADABLE: (unreadable,), DiskState.CHANGED: (CHANGED_TABLE,)}.get(state, ())
     sentences = (*_SENTENCES.get(state, (stopped,)), *on_table, *journal.damage)
-    restore = state is Standing.CHANGED
+    restore = state is DiskState.CHANGED
     return Status("in-flight", sentences, plan, position.step, done, total, position.forward, restore)
 
 
 _SENTENCES = {
-    Standing.NOT_BEGUN: ("a move was prepared and not begun: every partition is where it was, and whole",),
-    Standing.COMPLETE: ("every partition is at its new place, and whole; what is left is to close the journal",),
+    DiskState.NOT_BEGUN: ("a move was prepared and not begun: every partition is where it was, and whole",),
+    DiskState.COMPLETE: ("every partition is at its new place, and whole; what is left is to close the journal",),
 }
 
 
@@ -203,7 +218,7 @@ def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bo
     A larger disk fits: a copy (dd) has everything at the same offsets. So does a disk that lacks only the bytes after
     the last whole sector of the old one, which no Device shows.
     """
-    subject, place = journal.contents.plan.disk, place_of(journal.contents.plan)
+    subject, place = journal.contents.plan.disk, journal_place(journal.contents.plan)
     text, hint = "", "give the disk whose partitions are in flight"
     if (place.extent.start, place.file is not None) != (journal.at, in_file):
         text = "this journal was written at another place: it is a copy, or that of a disk image inside this disk"
@@ -234,12 +249,12 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
     move in flight.
     """
     contents, size = journal.contents, device.sector_size
-    if conversion_of(contents.plan) or journal.position.step > index_of(contents.plan, CopyContent):
+    if conversion_of(contents.plan) or journal.position.step > step_index(contents.plan, CopyContent):
         return False
     for step in contents.plan.steps:
         if isinstance(step, HoldContent):
             saved = contents.held[step.partition][0]
-            found = or_nothing(device, step.source.start, len(saved))
+            found = read_or_empty(device, step.source.start, len(saved))
             for at in range(0, len(found), size):
                 marker = MARKER.match(found, at, at + size)
                 if marker and marker[1] != journal.id.hex().encode() and found[at : at + size] != saved[at : at + size]:
@@ -258,11 +273,11 @@ def _unsearched_sentences(device: Device) -> tuple[str, ...]:
 def _candidates(device: Device, *, sound: bool) -> Iterator[tuple[int, bool]]:
     """Yield each byte where a journal may be, and whether a marker names it."""
     if not sound:
-        places = places_in_torn_entries(device)
+        places = journals_in_torn_entries(device)
         yield from ((at, False) for at in places if at is not None and at % GRID == 0)
-    for start in (0, *entry_starts(device)):  # byte 0: content may lie on the whole disk
+    for start in (0, *partition_starts(device)):  # byte 0: content may lie on the whole disk
         if start + 4096 <= device.size:
-            found = MARKER.match(or_nothing(device, start, 4096))
+            found = MARKER.match(read_or_empty(device, start, 4096))
             if found and found[2]:
                 yield int(found[2]), True
     yield from ((at, False) for at in _find_heads(device, NEAR_THE_END if sound else SEARCHED))
@@ -274,7 +289,7 @@ def _find_heads(device: Device, length: int) -> Iterator[int]:
     forwards = range(0, max(min(length, last - length), 0) if length == SEARCHED else 0, GRID)
     for places in (backwards, forwards):
         for at in places:
-            if is_head(or_nothing(device, at, SLOT)):
+            if is_head(read_or_empty(device, at, SLOT)):
                 second = head_or_none(device, at, 1)  # the head of the first copy may be damaged
                 yield at if second is None else at - second.copy_length
 
@@ -316,14 +331,14 @@ def realign(
     `rebuilt`: the bytes that each RebuildContent step writes. Raises Refused while no partition was touched, Stopped
     after that.
     """
-    place = place_of(plan)
+    place = journal_place(plan)
     id_ = new_id()
     at = None if place.file else place.extent.start
-    index = index_of(plan, WriteJournal)
+    index = step_index(plan, WriteJournal)
     try:
         contents = _journal_contents(plan, context, runs, rebuilt, at, id_)
         yield StepBegun(index)
-        first = Position(index_of(plan, ParkEntries))
+        first = Position(step_index(plan, ParkEntries))
         journal = Journal.create(context.journal_on, place, contents, id_, first)
     except OSError as error:
         raise Refused(f"{_move_sentence(error)}; no partition was touched") from error
@@ -367,33 +382,33 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
     device = context.device
     journal = _find_or_refuse(context, any_table=restore_table)
     walk, images, state = _walk(context, journal), journal.contents.images, _disk_state(device, journal)
-    if state is Standing.CHANGED and not restore_table:
+    if state is DiskState.CHANGED and not restore_table:
         hint = f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
         raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=hint, code="table-changed")
     for damage in journal.damage:
         yield Said(damage)
-    if images.of_whole_disk and state in (Standing.NOT_BEGUN, Standing.COMPLETE):
+    if images.of_whole_disk and state in (DiskState.NOT_BEGUN, DiskState.COMPLETE):
         return (yield from _settle(walk, state, back=back))
-    complete = is_complete(journal) or state in (Standing.COMPLETE, Standing.LEFT)
+    complete = is_complete(journal) or state in (DiskState.COMPLETE, DiskState.LEFT)
     match state:
-        case Standing.NOT_BEGUN:
+        case DiskState.NOT_BEGUN:
             write_table(device, images, TableState.BEFORE)
             journal.close()
             yield Said(_NOTHING_BEGUN)
             return
-        case Standing.COMPLETE:
+        case DiskState.COMPLETE:
             write_table(device, images, TableState.AFTER, first=() if is_complete(journal) else None)
-        case Standing.UNREADABLE | Standing.CHANGED:
+        case DiskState.UNREADABLE | DiskState.CHANGED:
             yield Said("the partition table is written anew from the journal")
             journal.restore()
-            others = table.leftovers if state is Standing.CHANGED else table.protective
+            others = table.leftovers if state is DiskState.CHANGED else table.missing_protective_mbr
             goal = TableState.AFTER if complete else TableState.PARKED
             write_table(device, images, goal, first=others(device, images))
-        case Standing.IN_FLIGHT:
+        case DiskState.IN_FLIGHT:
             journal.restore()
-            if journal.position.step > index_of(journal.contents.plan, ParkEntries):
+            if journal.position.step > step_index(journal.contents.plan, ParkEntries):
                 write_table(device, images, TableState.PARKED, first=() if images.of_whole_disk else None)
-    if complete and (back or state is Standing.LEFT):
+    if complete and (back or state is DiskState.LEFT):
         journal.close()
         raise _already_complete(back=back)
     yield from walk.back() if back else walk.forward()
@@ -407,25 +422,25 @@ def _find_or_refuse(context: MoveContext, *, any_table: bool) -> Journal:
     return journal
 
 
-def _settle(walk: Walk, state: Standing, *, back: bool) -> Iterator[Event]:
+def _settle(walk: Walk, state: DiskState, *, back: bool) -> Iterator[Event]:
     """Finish a move by which a table appears or vanishes, if a cut left the disk in its old or its new state."""
     journal = walk.journal
     journal.restore()
-    whole_disk.settle(walk.device, journal, TableState.AFTER if state is Standing.COMPLETE else TableState.BEFORE)
-    if state is Standing.NOT_BEGUN:
+    whole_disk.settle(walk.device, journal, TableState.AFTER if state is DiskState.COMPLETE else TableState.BEFORE)
+    if state is DiskState.NOT_BEGUN:
         journal.close()
         yield Said(_NOTHING_BEGUN)
         return
     if back:
         journal.close()
         raise _already_complete(back=True)
-    journal.record(Position(index_of(journal.contents.plan, CloseJournal)))
+    journal.record(Position(step_index(journal.contents.plan, CloseJournal)))
     yield from walk.forward()
 
 
 def _walk(context: MoveContext, journal: Journal) -> Walk:
     contents = journal.contents
-    place = place_of(contents.plan)
+    place = journal_place(contents.plan)
     sign = whole_disk.sign_of(journal)
     return Walk(context.device, context.journal_on, context.kernel, journal, place, sign)
 
@@ -445,7 +460,7 @@ def _journal_contents(
     if rewrite is None:
         images = convert_images(device, plan, journal_at=at, journal_id=id_)
         state = table_state(device, images)
-    elif whole_disk.appears(plan) is None:
+    elif whole_disk.adds_table(plan) is None:
         images = table.table_images(device, park, rewrite, journal_at=at, journal_id=id_)
         state = table_state(device, images)
     else:
@@ -454,11 +469,11 @@ def _journal_contents(
     if state is not TableState.BEFORE:
         text = "the partition table is not as it was when the plan was made"
         raise Refused(text, hint="make the plan anew", code="plan-stale")
-    held = {step.partition: read_held(device, step.source.start, step.held)
+    held = {step.partition: read_saved(device, step.source.start, step.held)
             for step in plan.steps if isinstance(step, HoldContent)}  # fmt: skip
     for step in plan.steps:
         if isinstance(step, RebuildContent):
-            held[step.partition] = (*read_held(device, step.extent.start, step.held), *rebuilt[step.partition])
+            held[step.partition] = (*read_saved(device, step.extent.start, step.held), *rebuilt[step.partition])
     for step in plan.steps:
         if isinstance(step, ReleaseContent):
             patched(step.held, held[step.partition], step.patches)
@@ -466,7 +481,7 @@ def _journal_contents(
     for gap in _GAPS:
         copied = {step.partition: _without_saved(_with_gaps_filled(runs[step.partition], gap), step) for step in copies}
         contents = Contents(plan, images, copied, held)
-        if BODY_AT + len(pack(contents)) <= place_of(plan).copy_length:
+        if BODY_AT + len(pack(contents)) <= journal_place(plan).copy_length:
             break
     return contents
 

@@ -10,13 +10,27 @@ from aligntool.change import Plan, Used
 from aligntool.errors import Refused
 from aligntool.formats.layers import read_layers
 from aligntool.inventory import Disk, DiskKind, Layer
-from aligntool.linux.block import look_only
-from aligntool.linux.commands import asked_health
+from aligntool.linux.block import open_read_only
+from aligntool.linux.commands import with_health
 from aligntool.linux.content import UsedMap, read_used
 from aligntool.linux.luks import open_luks
 from aligntool.linux.users import NoLoop, read_only_loop
-from aligntool.realign.partitioning import as_long_as, as_partition, plan_partition, plan_unpartition, refuse_unmovable
-from aligntool.realign.request import Found, Request, look_at, names_on, refuse_in_flight, refuse_part, waited
+from aligntool.realign.partition_plan import (
+    as_long_as,
+    as_partition,
+    plan_partition,
+    plan_unpartition,
+    refuse_unmovable,
+)
+from aligntool.realign.request import (
+    FoundPlan,
+    Request,
+    look_at,
+    names_on,
+    refuse_in_flight,
+    refuse_part,
+    wait_for_leftovers,
+)
 from aligntool.realign.whole_disk import other_kinds, table_inside
 from aligntool.steps import CopyContent
 from aligntool.system import TableLine, parse_crypttab, parse_fstab
@@ -33,18 +47,18 @@ class WholeDisk:
     label: str = "gpt"
     undo: bool = False
 
-    def find_plan(self, target: str, request: Request, *, key: bytes | None = None) -> Found:
+    def find_plan(self, target: str, request: Request, *, key: bytes | None = None) -> FoundPlan:
         """Return the plan, and the data from which it was made. `key` opens a LUKS to read its length in use.
 
         Raises Refused with every reason.
         """
         judged, _ = look_at(target, request)
-        if waited(judged.disk.path):
+        if wait_for_leftovers(judged.disk.path):
             judged, _ = look_at(target, request)
         disk = judged.disk
         refuse_part(target, disk, "only a whole disk gets a table or loses it")
         refuse_in_flight(disk.path)
-        judged = replace(judged, disk=replace(disk, failing=asked_health(disk).failing))
+        judged = replace(judged, disk=replace(disk, failing=with_health(disk).failing))
         if key is not None and not self.undo:
             judged = replace(judged, disk=self._with_length(judged, key))
             disk = judged.disk
@@ -57,14 +71,16 @@ class WholeDisk:
             layers = disk.partitions[0].content if self.undo else disk.content
             maps[step.partition] = _used(disk, step.source, layers[0])
         plan = self._plan(judged, request, maps)
-        return Found(replace(plan, attention=(*plan.attention, *named_in_files(disk, undo=self.undo))), judged, maps)
+        return FoundPlan(
+            replace(plan, attention=(*plan.attention, *named_in_files(disk, undo=self.undo))), judged, maps
+        )
 
     def _plan(self, judged: Judged, request: Request, maps: dict[int, UsedMap]) -> Plan:
         used = {number: Used(number, used_map.bytes, used_map.by) for number, used_map in maps.items()}
         disk, inside = judged.disk, None
         if self.undo:
             if len(disk.partitions) == 1:
-                with look_only(disk.path) as device:
+                with open_read_only(disk.path) as device:
                     inside = table_inside(device, disk.partitions[0].extent, disk.sector_size)
             names = next(iter(names_on(disk).values()), None)
             return plan_unpartition(judged, request.goal, used, inside=inside, names=names)
@@ -90,7 +106,7 @@ def _others(disk: Disk) -> tuple[str, ...]:
     """Return the kinds of which a signature is there beside the content."""
     if not disk.content:
         return ()
-    with look_only(disk.path) as device:
+    with open_read_only(disk.path) as device:
         return other_kinds(device, disk.content[0].kind)
 
 

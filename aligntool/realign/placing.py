@@ -8,9 +8,9 @@ from math import gcd, lcm
 
 from aligntool.audit.report import Grid, Severity
 from aligntool.formats.signatures import SIGNATURES, XFS_LOG_SEARCHED, ZFS_LABEL
-from aligntool.formats.windows_names import Names
+from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import BootCode, Disk, Layer, Partition, Role
-from aligntool.steps import Held
+from aligntool.steps import SavedRanges
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged, off_by
 
 # Disks that depend on the position of their partitions: boot media, boards whose boot ROM reads fixed offsets,
@@ -39,7 +39,7 @@ def boot_rom_code(disk: Disk) -> tuple[BootCode, ...]:
     return tuple(code for code in found if code.kind not in _SECTOR_0 and not code.encrypts)
 
 
-def whole_layout(disk: Disk) -> Iterator[str]:
+def fixed_layout_reasons(disk: Disk) -> Iterator[str]:
     """Yield the reasons why no partition of the disk can be moved."""
     if _is_ventoy(disk):
         yield f"{disk.name} is a Ventoy medium: its second partition must directly follow the first"
@@ -48,7 +48,7 @@ def whole_layout(disk: Disk) -> Iterator[str]:
         yield f"{disk.name} holds an ISO 9660 image from its first byte (isohybrid): {inside}"
 
 
-def bound_to_its_place(disk: Disk, part: Partition) -> Iterator[str]:
+def fixed_place_reasons(disk: Disk, part: Partition) -> Iterator[str]:
     """Yield the reasons why this partition cannot be moved, or not by changing its entry alone."""
     why = _LABEL_TYPES.get(part.type_code) or _LABEL_TYPES.get(part.type_code.upper())
     if why and part.role is not Role.NESTED and {layer.kind for layer in part.content} <= _LEAVE_LABEL_FREE:
@@ -92,9 +92,9 @@ def kind_of(partition: Partition) -> str:
     return partition.content[0].kind if partition.content else UNKNOWN
 
 
-def hold(
+def held_ranges(
     partition: Partition, length: int, sector_size: int, more: Iterable[Extent] = (), *, spots_only: bool = False
-) -> Held:
+) -> SavedRanges:
     """Return the held ranges of a partition of `length` bytes that moves. `more`: further ranges to hold. `spots_only`:
     only the sectors in which a signature could lie, for a small journal.
 
@@ -105,7 +105,7 @@ def hold(
     signatures = (signature for signature in SIGNATURES if signature.kind not in _IN_LONG_RANGES)
     signature_ranges = (Extent(at, signature.width) for signature in signatures for at in signature.places(length))
     ends = () if spots_only and not kinds & _IN_LONG_RANGES else _head_and_tail(kinds, length)
-    return Held(merged((*ends, *signature_ranges, *more), Extent(0, length), sector_size))
+    return SavedRanges(merged((*ends, *signature_ranges, *more), Extent(0, length), sector_size))
 
 
 def _kinds(layers: Iterable[Layer]) -> Iterator[str]:
@@ -148,7 +148,7 @@ class StartGrid:
         return align_down(offset, self.size, self.phase)
 
 
-def needed(grids: Iterable[Grid], sector_size: int) -> StartGrid | None:
+def required_grid(grids: Iterable[Grid], sector_size: int) -> StartGrid | None:
     """Return the common offsets of all grids off which a start is an error or a warning; None if there are none.
 
     The common offsets of grids with several sizes and phases follow from the Chinese remainder theorem. The phase is
@@ -243,7 +243,7 @@ class Movable:
     may: Mapping[int, tuple[StartGrid, ...]]  # may move, to make room
     cost: Mapping[int, int]  # bytes to copy
     lengths: Mapping[int, int]  # of the partitions that are shrunk
-    names: Mapping[int, Names] = field(default_factory=dict)  # partition starts recorded in their files
+    names: Mapping[int, StartNames] = field(default_factory=dict)  # partition starts recorded in their files
 
 
 def row_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[RowItem, ...]:
@@ -321,7 +321,7 @@ Cost = tuple[int, int, int]
 """Bytes to copy, partitions that move, halvings of the grain."""
 
 
-class Lean(Enum):
+class PlacePreference(Enum):
     """Which of several equally cheap places to use."""
 
     NEAREST = "the shortest way"
@@ -356,7 +356,7 @@ class _State:
     before: "_State | None"
 
 
-def choose(row: Sequence[RowItem], room: Room) -> Choice | None:
+def choose_moves(row: Sequence[RowItem], room: Room) -> Choice | None:
     """Return the cheapest choice for which there is room; None if there is none."""
     states = [_State((0, 0, 0), room.extent.start, _STAYS, None)]
     keep = _MOST_STATES if len(row) <= EXACT_UP_TO else _STATES_OF_LONG_ROWS
@@ -372,8 +372,8 @@ def choose(row: Sequence[RowItem], room: Room) -> Choice | None:
     return Choice(cost, tuple(reversed(picks)))
 
 
-def place(row: Sequence[RowItem], room: Room, choice: Choice, lean: Lean) -> dict[int, Extent]:
-    """Return the place of every numbered item. `choice` is from `choose`, so there is room."""
+def place_items(row: Sequence[RowItem], room: Room, choice: Choice, lean: PlacePreference) -> dict[int, Extent]:
+    """Return the place of every numbered item. `choice` is from `choose_moves`, so there is room."""
     latest = _latest_starts(row, room, choice)
     places: dict[int, Extent] = {}
     end = room.extent.start
@@ -435,10 +435,10 @@ def _latest_starts(row: Sequence[RowItem], room: Room, choice: Choice) -> list[i
     return latest[::-1]
 
 
-def _chosen_start(item: RowItem, start_grid: StartGrid, first: int, last: int, lean: Lean) -> int:
-    if last <= first or lean is Lean.LEFT:
+def _chosen_start(item: RowItem, start_grid: StartGrid, first: int, last: int, lean: PlacePreference) -> int:
+    if last <= first or lean is PlacePreference.LEFT:
         return first
-    if lean is Lean.RIGHT:
+    if lean is PlacePreference.RIGHT:
         return last
     here = item.extent.start
     near = {min(max(start, first), last) for start in (start_grid.down(here), start_grid.up(here))}

@@ -6,42 +6,42 @@ from enum import Enum
 from math import ceil
 
 from aligntool import steps
-from aligntool.audit.layers import data_places
-from aligntool.audit.report import Answer, Judged, Mend, Report
-from aligntool.audit.wording import holdings, labelled, next_command, next_look, next_realign
+from aligntool.audit.layers import data_starts
+from aligntool.audit.report import Answer, Judged, Repair, Report
+from aligntool.audit.wording import contents_of_disk, labelled, next_command, next_look, next_realign
 from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.formats.windows_names import Names
+from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
-from aligntool.realign.placing import Movable, containers, first_place, hold, kind_of, logicals_of, row_of
+from aligntool.realign.partition_selection import (
+    SHRINKABLE,
+    Patched,
+    Selection,
+    Shrinks,
+    Shrunk,
+    Uses,
+    attention_to,
+    attention_to_shrunk,
+    letters_taken,
+    notes_on,
+    room_by_shrinking,
+    select_partitions,
+    shrink_hint,
+    unpatchable_reasons,
+)
+from aligntool.realign.placing import Movable, containers, first_place, held_ranges, kind_of, logicals_of, row_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons
 from aligntool.realign.schedule import Schedule
 from aligntool.realign.search import (
     SHORT,
-    Found,
+    FoundPlaces,
     Patching,
     boot_floor,
-    named_patches,
+    file_patches,
     needed_for,
     patching,
     room_of,
     search,
-)
-from aligntool.realign.wanted import (
-    SHRINKABLE,
-    Patched,
-    Shrinks,
-    Shrunk,
-    Uses,
-    Wanted,
-    attention_to,
-    attention_to_shrunk,
-    letters_taken,
-    naming_reasons,
-    notes_on,
-    room_by_shrinking,
-    wanted,
-    what_would_help,
 )
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
 
@@ -63,7 +63,7 @@ _SAMPLE = 64 * MIB  # part of a copy whose batches are counted
 
 
 def write_plan(
-    disk: Disk, goal: RealignGoal, selection: Wanted, found: Found | None, used: Uses, shrunk: Shrinks
+    disk: Disk, goal: RealignGoal, selection: Selection, found: FoundPlaces | None, used: Uses, shrunk: Shrinks
 ) -> Plan:
     """Return the plan as a document. `found` None: nothing has to move."""
     changes = _changes(disk, found)
@@ -83,7 +83,7 @@ def write_plan(
     return Plan("realign", steps.subject(disk), _goal_words(goal), places, plan_steps, attention, notes, cost)
 
 
-def _changes(disk: Disk, found: Found | None) -> Changes:
+def _changes(disk: Disk, found: FoundPlaces | None) -> Changes:
     """Return every entry of the table that changes; for a logical partition, its whole chain."""
     if found is None:
         return ()
@@ -107,15 +107,15 @@ def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: Shrinks) ->
     return patching(part, change.after, change.record_after, disk.sector_size)
 
 
-def _with_file_patches(selection: Wanted, found: Found | None, patched: Patched) -> dict[int, Patching]:
+def _with_file_patches(selection: Selection, found: FoundPlaces | None, patched: Patched) -> dict[int, Patching]:
     """Return `patched` with the patches of files that name a start, which may be on partitions that stay."""
     moved = found.moved if found else {}
-    named = {number: patches for number, one in selection.names.items() if (patches := named_patches(one, moved))}
+    named = {number: patches for number, one in selection.names.items() if (patches := file_patches(one, moved))}
     both = {number: patched.get(number, Patching()) for number in sorted(patched.keys() | named.keys())}
     return {number: replace(own, patches=(*own.patches, *named.get(number, ()))) for number, own in both.items()}
 
 
-def _steps(disk: Disk, found: Found, shrunk: Shrinks, changes: Changes, patched: Patched) -> Iterator[steps.Step]:
+def _steps(disk: Disk, found: FoundPlaces, shrunk: Shrinks, changes: Changes, patched: Patched) -> Iterator[steps.Step]:
     """Yield the steps in their order: check, shrink, journal, park, hold, copy, release, commit, close."""
     parts = {part.number: part for part in disk.partitions}
     journal = found.journal
@@ -136,7 +136,7 @@ def _steps(disk: Disk, found: Found, shrunk: Shrinks, changes: Changes, patched:
         yield steps.HoldContent(number, moves[number][0], helds[number])
     for number in found.order:
         source, target = moves[number]
-        lanes = lanes_for(abs(target.start - source.start), journal, disk.sector_size)
+        lanes = copy_strips_for(abs(target.start - source.start), journal, disk.sector_size)
         yield steps.CopyContent(number, kind_of(parts[number]), source, target, helds[number], lanes)
     for number in sorted(moves):
         kind, target = kind_of(parts[number]), moves[number][1]
@@ -145,10 +145,10 @@ def _steps(disk: Disk, found: Found, shrunk: Shrinks, changes: Changes, patched:
     yield steps.CloseJournal(journal)
 
 
-def _held(disk: Disk, part: Partition, found: Found, patched: Patching) -> steps.Held:
+def _held(disk: Disk, part: Partition, found: FoundPlaces, patched: Patching) -> steps.SavedRanges:
     more = (needed_for(patch) for patch in patched.patches)
     length = found.before[part.number].length
-    return hold(part, length, disk.sector_size, more, spots_only=found.spots_only)
+    return held_ranges(part, length, disk.sector_size, more, spots_only=found.spots_only)
 
 
 def _parked(disk: Disk, touched: Collection[int]) -> tuple[int, ...]:
@@ -163,18 +163,18 @@ def _parked(disk: Disk, touched: Collection[int]) -> tuple[int, ...]:
     return tuple(sorted(parked))
 
 
-def lanes_for(distance: int, journal: steps.JournalPlace, sector_size: int) -> steps.Lanes:
+def copy_strips_for(distance: int, journal: steps.JournalPlace, sector_size: int) -> steps.CopyStrips:
     """Return how a copy is divided into copy strips. A window is never longer than the distance; over short distances
     everything goes through the stash.
     """
     stash = journal.stash.length
     if distance < SHORT:
-        return steps.Lanes(min(stash, _LONGEST_STAGED), _BATCH, GIB, stash, staged=True)
+        return steps.CopyStrips(min(stash, _LONGEST_STAGED), _BATCH, GIB, stash, staged=True)
     window = min(distance, _LONGEST_WINDOW)
-    return steps.Lanes(align_down(window, _PAGE if window >= _PAGE else sector_size), _BATCH, GIB, stash)
+    return steps.CopyStrips(align_down(window, _PAGE if window >= _PAGE else sector_size), _BATCH, GIB, stash)
 
 
-def _place(part: Partition, selection: Wanted, after: Extent) -> Place:
+def _place(part: Partition, selection: Selection, after: Extent) -> Place:
     why = selection.must.get(part.number) or selection.stays.get(part.number, "")
     if part.number in selection.may and after.start != part.extent.start:
         why = "on the grid; makes room"
@@ -220,7 +220,7 @@ def plan_realign(
     goal: RealignGoal,
     used: Uses,
     *,
-    names: Mapping[int, Names] | None = None,
+    names: Mapping[int, StartNames] | None = None,
     all_disks: Inventory | None = None,
 ) -> Plan:
     """Return the cheapest plan that aligns every start. `used`: the bytes that a move of each partition copies; a
@@ -232,7 +232,7 @@ def plan_realign(
     disk = judged.disk
     if not disk.partitions:
         refuse((_nothing_there(disk),))
-    selection = replace(wanted(judged, goal), names=names or {})
+    selection = replace(select_partitions(judged, goal), names=names or {})
     if not selection.must and not selection.reasons:
         _refuse_if_not_judged(judged)
         return write_plan(disk, goal, selection, None, used, {})
@@ -244,13 +244,13 @@ def plan_realign(
     if whole and selection.must and (found is None or found.journal is None):
         reasons.append(_no_room(disk, goal, selection, used, found))
     if found is not None:
-        reasons += naming_reasons(disk, selection.names, found, shrunk)
+        reasons += unpatchable_reasons(disk, selection.names, found, shrunk)
     if reasons or found is None:
         raise _refusal(disk, reasons, against)
     return write_plan(disk, goal, selection, found, used, shrunk)
 
 
-def movable(disk: Disk, selection: Wanted, used: Uses, shrunk: Shrinks) -> Movable:
+def movable(disk: Disk, selection: Selection, used: Uses, shrunk: Shrinks) -> Movable:
     against = partition_reasons(disk, parts_of(disk, selection.may))
     may = {number: selection.grids_of(number) for number, reasons in against.items() if not reasons}
     cost = {part.number: used[part.number].bytes for part in disk.partitions if part.number in used}
@@ -260,8 +260,8 @@ def movable(disk: Disk, selection: Wanted, used: Uses, shrunk: Shrinks) -> Movab
 
 
 def _find_places(
-    disk: Disk, goal: RealignGoal, selection: Wanted, used: Uses
-) -> tuple[Found | None, dict[int, Shrunk]]:
+    disk: Disk, goal: RealignGoal, selection: Selection, used: Uses
+) -> tuple[FoundPlaces | None, dict[int, Shrunk]]:
     found = search(disk, movable(disk, selection, used, {}), goal)
     if (found is None or found.journal is None) and goal.shrink:
         shorter = room_by_shrinking(
@@ -280,7 +280,7 @@ def parts_of(disk: Disk, numbers: Collection[int]) -> tuple[Partition, ...]:
 
 def _nothing_there(disk: Disk) -> Refusal:
     text = f"there are no partitions on {disk.name}"
-    held = holdings(disk)
+    held = contents_of_disk(disk)
     if not disk.table_read:
         text = f"the partition table of {disk.name} was not read"
         return Refusal("not-read", disk.name, text, next_command(disk, "plan realign"))
@@ -301,11 +301,11 @@ def _refuse_if_not_judged(judged: Judged) -> None:
         raise Refused(text, hint=hint, code="not-judged", subject=judged.disk.name)
 
 
-def _no_room(disk: Disk, goal: RealignGoal, selection: Wanted, used: Uses, found: Found | None) -> Refusal:
-    def fits(shrunk: Shrinks) -> Found | None:
+def _no_room(disk: Disk, goal: RealignGoal, selection: Selection, used: Uses, found: FoundPlaces | None) -> Refusal:
+    def fits(shrunk: Shrinks) -> FoundPlaces | None:
         return search(disk, movable(disk, selection, used, shrunk), goal)
 
-    helps, hint = what_would_help(disk, used, fits, shrink=goal.shrink)
+    helps, hint = shrink_hint(disk, used, fits, shrink=goal.shrink)
     if found is not None:
         least, room = found.journal_least, found.journal_room
         text = f"there is no room for the journal: it needs {format_about(least)} in one piece, the largest free one"
@@ -349,14 +349,14 @@ class _Room(Enum):
     ENOUGH = "a place and a journal"
 
 
-def mends(judged: Judged) -> tuple[Mend, ...]:
+def find_repairs(judged: Judged) -> tuple[Repair, ...]:
     """Return for each partition whose misalignment matters whether and how it can be repaired."""
     misaligned = (verdict for verdict in judged.verdicts if verdict.answer is Answer.OFF and verdict.matters)
     disk = judged.disk
     off = [verdict.partition for verdict in misaligned if verdict.partition is not None]
-    if not off and not any(data_places(part) for part in disk.partitions):
+    if not off and not any(data_starts(part) for part in disk.partitions):
         return ()
-    selection = wanted(judged, _GOAL)
+    selection = select_partitions(judged, _GOAL)
     off += [number for number in selection.must if number not in off]
     if not off:
         return ()
@@ -366,7 +366,7 @@ def mends(judged: Judged) -> tuple[Mend, ...]:
     return tuple(_repair(disk, number, room.get(number, _Room.NONE), (*disk_wide, *against[number])) for number in off)
 
 
-def point_to_answers(report: Report, mends: Mapping[str, Sequence[Mend]]) -> Report:
+def with_repair_commands(report: Report, mends: Mapping[str, Sequence[Repair]]) -> Report:
     """Return the report with better commands in the findings that recommend a plan.
 
     Such a command settles what must be settled first, has the option without which the plan is refused, or shows why
@@ -385,8 +385,8 @@ def point_to_answers(report: Report, mends: Mapping[str, Sequence[Mend]]) -> Rep
 
 
 def on_captured_machine(
-    report: Report, mends: Mapping[str, Sequence[Mend]]
-) -> tuple[Report, dict[str, tuple[Mend, ...]]]:
+    report: Report, mends: Mapping[str, Sequence[Repair]]
+) -> tuple[Report, dict[str, tuple[Repair, ...]]]:
     """Return report and repairs of a captured machine, with every command on a disk marked to be run there."""
     findings = (replace(finding, next=_there(finding.next)) for finding in report.findings)
     moved = {name: tuple(replace(mend, next=_there(mend.next)) for mend in found) for name, found in mends.items()}
@@ -399,25 +399,25 @@ def _there(command: str) -> str:
     return f"on the captured machine: {command}"
 
 
-def _repair(disk: Disk, number: int, room: _Room, reasons: tuple[Refusal, ...]) -> Mend:
+def _repair(disk: Disk, number: int, room: _Room, reasons: tuple[Refusal, ...]) -> Repair:
     for reason in reasons:
         if reason.lasting:
-            return Mend(number, NOT, reason.text, reason.hint)
+            return Repair(number, NOT, reason.text, reason.hint)
     first = f", once this is settled: {reasons[0].text}" if reasons else ""
     if room is _Room.NO_JOURNAL:
         why = f"there is room beside it, but none on this disk for a journal{first}"
-        return Mend(number, IN_PLACE, why, next_command(disk, "plan realign", "--journal FILE"))
+        return Repair(number, IN_PLACE, why, next_command(disk, "plan realign", "--journal FILE"))
     if room is _Room.ENOUGH:
         command = reasons[0].hint if reasons else next_realign(disk)
-        return Mend(number, IN_PLACE, f"there is room to get onto the grid{first}", command)
+        return Repair(number, IN_PLACE, f"there is room to get onto the grid{first}", command)
     if shorter := [str(part.number) for part in disk.partitions if kind_of(part) in SHRINKABLE]:
         who = f"the file system on partition {' or '.join(shorter[-2:])}"
         why = f"there is not enough room; shrinking {who} may make some{first}"
-        return Mend(number, WITH_SHRINK, why, next_command(disk, "plan realign", "--shrink"))
-    return Mend(number, NOT, "there is not enough room, and no file system here that can be shrunk", next_look(disk))
+        return Repair(number, WITH_SHRINK, why, next_command(disk, "plan realign", "--shrink"))
+    return Repair(number, NOT, "there is not enough room, and no file system here that can be shrunk", next_look(disk))
 
 
-def _room_by_number(judged: Judged, selection: Wanted) -> dict[int, _Room]:
+def _room_by_number(judged: Judged, selection: Selection) -> dict[int, _Room]:
     """Return the room for all misaligned partitions together if there is any, otherwise for each alone, by number.
     Without an entry there is no room.
     """
@@ -429,15 +429,18 @@ def _room_by_number(judged: Judged, selection: Wanted) -> dict[int, _Room]:
     together = _room_for(judged, selection)
     if together is not _Room.NONE:
         return dict.fromkeys(selection.must, together)
-    return {number: _room_for(judged, wanted(judged, RealignGoal(partitions=(number,)))) for number in selection.must}
+    return {
+        number: _room_for(judged, select_partitions(judged, RealignGoal(partitions=(number,))))
+        for number in selection.must
+    }
 
 
-def _room_for(judged: Judged, selection: Wanted) -> _Room:
+def _room_for(judged: Judged, selection: Selection) -> _Room:
     found = search(judged.disk, movable(judged.disk, selection, {}, {}), _GOAL, finer=True)
     return _Room.NONE if found is None else _Room.ENOUGH if found.journal else _Room.NO_JOURNAL
 
 
-def _with_room_beside(disk: Disk, selection: Wanted) -> frozenset[int]:
+def _with_room_beside(disk: Disk, selection: Selection) -> frozenset[int]:
     """Return the partitions with enough free space on either side while all others stay."""
     row, room, found = row_of(disk, movable(disk, selection, {}, {})), room_of(disk, _GOAL), set()
     end = room.extent.start

@@ -4,14 +4,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import as_root, holdings, next_command, next_look, shell_word, uses, where
-from aligntool.change import LayoutGoal, PartWish
+from aligntool.audit.wording import (
+    as_root,
+    contents_of_disk,
+    next_command,
+    next_look,
+    shell_word,
+    subject_words,
+    use_refusals,
+)
+from aligntool.change import LayoutGoal, PartitionRequest
 from aligntool.errors import Refusal, refuse
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.formats.volumes import REENCRYPTING
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, TableLabel
-from aligntool.realign.placing import bound_to_its_place, containers, logicals_of, whole_layout
-from aligntool.realign.search import irregular
+from aligntool.realign.placing import containers, fixed_layout_reasons, fixed_place_reasons, logicals_of
+from aligntool.realign.search import irregular_chain_reason
 from aligntool.units import format_size
 
 # Why a disk gets no new table: because of its content, or because of the request. These checks stand between a typing
@@ -49,14 +57,14 @@ def _disk_refusals(disk: Disk, *, wipe: bool) -> Iterator[Refusal]:
         yield Refusal("read-only", name, f"{name} is read-only")
     if disk.kind is DiskKind.DASD:
         yield Refusal("dasd", name, f"{name} is a DASD, whose tables are made by its own tool", "fdasd")
-    yield from uses(name, name, disk.mounted_at, disk.holders)
+    yield from use_refusals(name, name, disk.mounted_at, disk.holders)
     for part in disk.partitions:
-        yield from uses(where(disk, part), part.node or name, part.mounted_at, part.holders)
+        yield from use_refusals(subject_words(disk, part), part.node or name, part.mounted_at, part.holders)
     if not disk.table_read or not disk.content_read:
         text = f"{name}: content not readable, so it may not be empty"
         yield Refusal("not-read", name, text, next_command(disk, "audit"))
     elif not wipe:
-        for content in holdings(disk):
+        for content in contents_of_disk(disk):
             yield Refusal("not-empty", name, f"{name} is not empty: {content}", _hint_to_keep_content(disk))
 
 
@@ -92,7 +100,7 @@ def _option_refusals(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
         yield Refusal("invalid-option", "--spare-end", "the space left free cannot be negative")
 
 
-def _part_refusals(part: PartWish, label: str) -> Iterator[tuple[str, str]]:
+def _part_refusals(part: PartitionRequest, label: str) -> Iterator[tuple[str, str]]:
     """Yield the reasons against this partition, each with a hint."""
     role = ROLES.get(part.role)
     if role is None:
@@ -120,7 +128,7 @@ _GPT_FAULTS = (Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED, Fault.GPT_CO
 def disk_reasons(judged: Judged, machine: Inventory | None) -> tuple[Refusal, ...]:
     """Return every reason against writing to this disk."""
     disk = judged.disk
-    bound = (Refusal("bound", disk.name, text, next_look(disk)) for text in whole_layout(disk))
+    bound = (Refusal("bound", disk.name, text, next_look(disk)) for text in fixed_layout_reasons(disk))
     return (*_device_reasons(disk), *_table_reasons(disk), *bound, *_use_reasons(disk, machine))
 
 
@@ -184,7 +192,7 @@ def _use_reasons(disk: Disk, machine: Inventory | None) -> Iterator[Refusal]:
         used.append((what, f"/dev/{part.node}" if part.node else what, part.mounted_at, part.holders))
     for what, node, places, holders in used:
         live = "start from another medium, a live system for one, and run it there"
-        yield from (replace(use, lasting=False) for use in uses(what, node, places, (), live))
+        yield from (replace(use, lasting=False) for use in use_refusals(what, node, places, (), live))
         yield from (_holder_refusal(what, holder, machine) for holder in holders)
 
 
@@ -217,7 +225,7 @@ def partition_reasons(disk: Disk, parts: Iterable[Partition]) -> dict[int, tuple
 def _chain_reasons(disk: Disk, part: Partition) -> Iterator[Refusal]:
     for container in containers(disk) if part.role is Role.LOGICAL else ():
         chain = logicals_of(disk, container)
-        why = irregular(container, chain) if part in chain else ""
+        why = irregular_chain_reason(container, chain) if part in chain else ""
         if why:
             what = f"partition {part.number}"
             dump = as_root(disk, f"sfdisk --dump {shell_word(disk.path)}")
@@ -232,7 +240,7 @@ def _position_reasons(disk: Disk, part: Partition, nested: Sequence[Partition]) 
     elif inside:
         text = f"{what} has a label of its own inside, which counts from the start of the disk (partitions {inside})"
         yield Refusal("nested-label", what, text, audit)
-    for text in bound_to_its_place(disk, part):
+    for text in fixed_place_reasons(disk, part):
         yield Refusal("bound", what, text, audit)
 
 

@@ -10,17 +10,17 @@ from functools import partial
 from pathlib import Path
 
 from aligntool.audit.judge import audit
-from aligntool.audit.report import Judged, Wishes
-from aligntool.audit.wording import command, naming, shell_word
+from aligntool.audit.report import AuditOptions, Judged
+from aligntool.audit.wording import command, hints_for_disk, shell_word
 from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, Waiting
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import find_parked
 from aligntool.formats.reader import open_area
-from aligntool.formats.windows_names import Names, read_names
+from aligntool.formats.windows_names import StartNames, read_names
 from aligntool.inventory import Disk, Inventory, Layer, TableLabel
-from aligntool.linux.apart import STALL_S
-from aligntool.linux.block import DiskDevice, Limited, limited, look_only
-from aligntool.linux.commands import asked_health
+from aligntool.linux.block import DiskDevice, Limited, limited, open_read_only
+from aligntool.linux.child_process import STALL_S
+from aligntool.linux.commands import with_health
 from aligntool.linux.content import UsedMap, check_content, read_used
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.look import look
@@ -28,15 +28,15 @@ from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import Given
 from aligntool.linux.users import fresh_reader, loops_over, occupants, remaining_occupants
 from aligntool.realign import move
-from aligntool.realign.apart import apart
-from aligntool.realign.applying import Applying, ways_on
+from aligntool.realign.applying import ChangeInProgress, recovery_commands
+from aligntool.realign.change_process import apply_in_child
 from aligntool.realign.journal import open_journal
 from aligntool.realign.move import MoveContext
+from aligntool.realign.partition_selection import shrinkable
 from aligntool.realign.placing import kind_of
 from aligntool.realign.planning import plan_realign
-from aligntool.realign.shrink import refuse_unable, shrink_content
-from aligntool.realign.wanted import shrinkable
-from aligntool.recipes.drives import known_of
+from aligntool.realign.shrink import refuse_unshrinkable, shrink_content
+from aligntool.recipes.drives import known_geometries
 from aligntool.steps import CheckContent, CopyContent, ShrinkContent, WriteJournal, is_same_disk
 from aligntool.units import Extent
 
@@ -59,7 +59,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPlan:
     """A plan, and the data from which it was made."""
 
     plan: Plan
@@ -77,21 +77,21 @@ def look_at(target: str, request: Request) -> tuple[Judged, Inventory]:
     """Return the disk, judged, and the inventory. Raises Refused if it cannot be read or is not a single disk."""
     given = Given(sector_size=request.sector_size, physical_sector_size=request.physical_sector_size)
     inventory = look((target,), given=given)
-    wishes = Wishes(page_size=request.page_size, grain=request.goal.grain)
-    report = audit(inventory, known_of(inventory), wishes)
+    wishes = AuditOptions(page_size=request.page_size, grain=request.goal.grain)
+    report = audit(inventory, known_geometries(inventory), wishes)
     if len(report.judged) != 1:
         raise Refused(f"{target} is not one disk but {len(report.judged)}", hint="name one disk")
     return report.judged[0], inventory
 
 
-def find_plan(target: str, request: Request) -> Found:
+def find_plan(target: str, request: Request) -> FoundPlan:
     """Return the plan that aligns the partitions of the disk. Raises Refused with every reason."""
     judged, _ = look_at(target, request)
-    if waited(judged.disk.path):
+    if wait_for_leftovers(judged.disk.path):
         judged, _ = look_at(target, request)
     refuse_part(target, judged.disk, "a disk is realigned, all of it or some of its partitions", "--partition")
     refuse_in_flight(judged.disk.path)
-    failing = asked_health(judged.disk).failing
+    failing = with_health(judged.disk).failing
     try:
         return plan_for(replace(judged, disk=replace(judged.disk, failing=failing)), request)
     except Refused as error:
@@ -113,7 +113,7 @@ def refuse_part(target: str, disk: Disk, rule: str, option: str = "") -> None:
     raise Refused(f"{target} is a part of {disk.path}, and {rule}", hint=f"give {disk.path}{more}")
 
 
-def waited(path: str) -> bool:
+def wait_for_leftovers(path: str) -> bool:
     """Wait for programs that a killed aligntool started, and return whether there were any: resize2fs runs to its end,
     and no plan must rely on what was read before it ends. Raises Refused if it takes long.
     """
@@ -151,7 +151,7 @@ def _or_attached(path: str, error: Refused) -> Refused:
 def refuse_in_flight(path: str) -> None:
     """Raise Refused if the disk is in flight: its content must not be treated as complete, or as empty."""
     try:
-        with look_only(path) as device:
+        with open_read_only(path) as device:
             parked = find_parked(device)
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}", hint=command("audit", path)) from error
@@ -160,7 +160,7 @@ def refuse_in_flight(path: str) -> None:
         raise Refused(text, hint=command("status", path), code="in-flight", subject=path)
 
 
-def plan_for(judged: Judged, request: Request) -> Found:
+def plan_for(judged: Judged, request: Request) -> FoundPlan:
     """Return the plan for a judged disk. Raises Refused with every reason.
 
     Maps of used blocks are read only for partitions that move, as reading the map of a large file system takes long. A
@@ -176,12 +176,12 @@ def plan_for(judged: Judged, request: Request) -> Found:
         moves = {step.partition: step for step in plan.steps if isinstance(step, CopyContent)}
         unread = [step for number, step in moves.items() if number not in maps]
         if not unread:
-            return Found(plan, judged, {number: maps[number] for number in moves})
+            return FoundPlan(plan, judged, {number: maps[number] for number in moves})
         for step in unread:
             maps[step.partition] = read_map(disk, step.partition, step.source)
 
 
-def names_on(disk: Disk) -> dict[int, Names]:
+def names_on(disk: Disk) -> dict[int, StartNames]:
     """Return the partition starts recorded in files of Windows, by the number of the partition with the files. Empty
     for a GPT, whose partitions Windows identifies by GUIDs, and for an MBR without a disk signature, which no file can
     name.
@@ -197,7 +197,7 @@ def names_on(disk: Disk) -> dict[int, Names]:
                     area = open_area(reader, part.extent, disk.sector_size, lambda *_: ())
                     found[part.number] = read_names(area, signature.to_bytes(4, "little"))
             except OSError as error:
-                found[part.number] = Names(unclear=f"cannot be read: {error.strerror}")
+                found[part.number] = StartNames(unclear=f"cannot be read: {error.strerror}")
     return found
 
 
@@ -214,7 +214,7 @@ def layer_of(disk: Disk, number: int) -> Layer | None:
     return content[0] if len(content) == 1 else None
 
 
-Finder = Callable[[str, Request], Found]
+Finder = Callable[[str, Request], FoundPlan]
 """Function that plans again: `find_plan`, or its counterpart for another operation."""
 
 
@@ -223,20 +223,20 @@ Finder = Callable[[str, Request], Found]
 
 def locked_realign(
     plan: Plan, request: Request, *, rate: int | None, on_note: Callable[[str], object], find: Finder = find_plan
-) -> AbstractContextManager[Applying]:
+) -> AbstractContextManager[ChangeInProgress]:
     """Lock the disk and check in a child process that the plan is still valid. Raises Refused."""
     path = plan.disk.path
     journal = next((step.journal for step in plan.steps if isinstance(step, WriteJournal)), None)
     file, length = (journal.file, journal.extent.end) if journal else (None, None)
 
     @contextmanager
-    def locked(note: Callable[[str], object]) -> Iterator[Applying]:
+    def locked(note: Callable[[str], object]) -> Iterator[ChangeInProgress]:
         with locked_disk(plan, path, on_note=note, journal_file=file, new_journal=length, rate=rate) as context:
-            events = _events(plan, request, still_true(plan, request, find), context)
-            hint = ways_on(path, *journal_words(file))
-            yield Applying(events, hint, hurrying(context), unanswered=context.unanswered)
+            events = _events(plan, request, verify_plan(plan, request, find), context)
+            hint = recovery_commands(path, *journal_options(file))
+            yield ChangeInProgress(events, hint, hurry_function(context), unanswered=context.unanswered)
 
-    return apart(locked, plan, path, on_note)
+    return apply_in_child(locked, plan, path, on_note)
 
 
 @contextmanager
@@ -256,7 +256,7 @@ def locked_disk(
 
     Raises Refused.
     """
-    with naming(path), lock_disk(path, image_sector_size=plan.disk.sector_size) as locked:
+    with hints_for_disk(path), lock_disk(path, image_sector_size=plan.disk.sector_size) as locked:
         for note in locked.notes:
             on_note(note)
         device = limited(locked.device, rate)
@@ -272,7 +272,7 @@ def _unanswered(devices: Mapping[str, DiskDevice]) -> Waiting | None:
     return Waiting(path, request, int(seconds)) if seconds >= STALL_S else None
 
 
-def hurrying(context: MoveContext) -> Callable[[], None]:
+def hurry_function(context: MoveContext) -> Callable[[], None]:
     """Return the function that makes a device with a limited rate stop waiting."""
     device = context.device
     return device.hurry if isinstance(device, Limited) else lambda: None
@@ -287,7 +287,7 @@ _SUBJECT_WORDS = {
 _PLANNING = dict.fromkeys(("partition", "unpartition"), "plan partition") | {"convert": "plan convert"}
 
 
-def still_true(plan: Plan, request: Request, find: Finder = find_plan) -> Found:
+def verify_plan(plan: Plan, request: Request, find: Finder = find_plan) -> FoundPlan:
     """Plan again, and return the result. Raises Refused with what changed if disk, table or steps differ."""
     found = find(plan.disk.path, request)
     new = found.plan
@@ -301,7 +301,7 @@ def still_true(plan: Plan, request: Request, find: Finder = find_plan) -> Found:
     raise Refused(text, hint=f"make the plan anew: {again}", code="plan-stale")
 
 
-def _events(plan: Plan, request: Request, found: Found, context: MoveContext) -> Iterator[Event]:
+def _events(plan: Plan, request: Request, found: FoundPlan, context: MoveContext) -> Iterator[Event]:
     """Apply the whole plan: checks, shrinking, then the move. Raises Refused or Stopped."""
     shrunk = False
     for index, step in enumerate(plan.steps):
@@ -329,9 +329,9 @@ def _check(plan: Plan, index: int, step: CheckContent) -> Iterator[Event]:
 
 
 def _shrink(plan: Plan, index: int, step: ShrinkContent) -> Iterator[Event]:
-    refuse_unable(plan.disk.path, step)
+    refuse_unshrinkable(plan.disk.path, step)
     yield StepBegun(index)
-    with undisturbed():
+    with defer_interrupts():
         shrink_content(plan.disk.path, step)
     yield StepDone(index)
 
@@ -355,12 +355,12 @@ def _runs_after_shrink(plan: Plan, request: Request) -> dict[int, tuple[Extent, 
     return {step.partition: read_map(judged.disk, step.partition, step.source).runs for step in copies}
 
 
-def journal_words(file: str | None) -> list[str]:
+def journal_options(file: str | None) -> list[str]:
     return [f"--journal {shell_word(file)}"] if file else []
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Defer Ctrl-C for aligntool and for the programs that it runs: another tool may not survive an interruption."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:

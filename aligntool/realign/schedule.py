@@ -9,15 +9,15 @@ rule holds in reverse as well, undoing the copies in reverse order restores ever
 
 Within this rule the batches are made large. The runs are divided into groups, beginning at the far end in the direction
 of the move. If the unused gap between two runs of a group is at least the distance, neither run overwrites the other:
-each is a copy strip of its own (`Lane`). Longer runs are cut into strips by saving the foot of each, the bytes that the
-strip behind it will overwrite, to the stash first. A batch has one window of every strip. docs/crash-safety.md has a
-drawing.
+each is a copy strip of its own (`CopyStrip`). Longer runs are cut into strips by saving the foot of each, the bytes
+that the strip behind it will overwrite, to the stash first. A batch has one window of every strip.
+docs/crash-safety.md has a drawing.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from aligntool.steps import Lanes
+from aligntool.steps import CopyStrips
 from aligntool.units import Extent, align_down, align_up
 
 UNIT = 4096  # cuts are at multiples of this, counted from the partition's start, if the window allows
@@ -40,7 +40,7 @@ Batch = tuple[Copy, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class CopyStrip:
     """A copy strip: runs that are copied side by side with those of other strips."""
 
     runs: tuple[Extent, ...]  # without the foot; ascending
@@ -56,7 +56,7 @@ class Schedule:
 
     runs: tuple[Extent, ...]
     distance: int
-    lanes: Lanes
+    lanes: CopyStrips
     _groups: list[tuple[Extent, ...]] = field(init=False)
     _mirror: int = field(init=False)
 
@@ -120,7 +120,7 @@ def _unit(window: int) -> int:
     return min(UNIT, window & -window)
 
 
-def _groups(runs: Sequence[Extent], lanes: Lanes) -> Iterator[tuple[Extent, ...]]:
+def _groups(runs: Sequence[Extent], lanes: CopyStrips) -> Iterator[tuple[Extent, ...]]:
     """Yield groups from the top down, each of about `lanes.group` bytes, its runs ascending."""
     group: list[Extent] = []
     room = lanes.group
@@ -144,7 +144,7 @@ def _groups(runs: Sequence[Extent], lanes: Lanes) -> Iterator[tuple[Extent, ...]
         yield tuple(reversed(group))
 
 
-def _staged(group: Sequence[Extent], lanes: Lanes) -> Iterator[Batch]:
+def _staged(group: Sequence[Extent], lanes: CopyStrips) -> Iterator[Batch]:
     """Yield two batches for each window: into the stash, and from there to the new place."""
     for window in _windows(group, min(lanes.window, lanes.stash)):
         at, into, out = 0, [], []
@@ -156,7 +156,7 @@ def _staged(group: Sequence[Extent], lanes: Lanes) -> Iterator[Batch]:
         yield tuple(out)
 
 
-def _in_strips(group: Sequence[Extent], distance: int, lanes: Lanes) -> Iterator[Batch]:
+def _in_strips(group: Sequence[Extent], distance: int, lanes: CopyStrips) -> Iterator[Batch]:
     strips = _strips(group, distance, lanes)
     into, out, at = [], [], 0
     for strip in strips:
@@ -181,14 +181,14 @@ def _in_strips(group: Sequence[Extent], distance: int, lanes: Lanes) -> Iterator
         yield tuple(out)
 
 
-def _strips(group: Sequence[Extent], distance: int, lanes: Lanes) -> list[Lane]:
+def _strips(group: Sequence[Extent], distance: int, lanes: CopyStrips) -> list[CopyStrip]:
     """Return the copy strips, highest first. A strip that is followed closely by another has a foot; the size of the
     stash limits the number of feet.
     """
     feet = min(lanes.batch // max(lanes.window, distance), lanes.stash // distance)
     total = sum(run.length for run in group)
     shortest = align_up(max(-(-total // (feet + 1)), lanes.window, distance), lanes.window)
-    found: list[Lane] = []
+    found: list[CopyStrip] = []
     for chain in _chains(group, distance):
         rest = list(chain)
         while feet > 0 and (pieces := _split(rest, shortest, _unit(lanes.window))):
@@ -196,9 +196,9 @@ def _strips(group: Sequence[Extent], distance: int, lanes: Lanes) -> list[Lane]:
             reach = rest[-1].end + distance  # end of what the strip behind will write
             foot = [Extent(run.start, min(run.end, reach) - run.start) for run in strip if run.start < reach]
             body = [Extent(max(run.start, reach), run.end - max(run.start, reach)) for run in strip if run.end > reach]
-            found.append(Lane(tuple(body), tuple(foot)))
+            found.append(CopyStrip(tuple(body), tuple(foot)))
             feet -= 1
-        found.append(Lane(tuple(rest)))
+        found.append(CopyStrip(tuple(rest)))
     return found
 
 

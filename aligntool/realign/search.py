@@ -4,10 +4,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aligntool.change import RealignGoal
-from aligntool.formats.windows_names import LENGTH_OF_START, Names
+from aligntool.formats.windows_names import LENGTH_OF_START, StartNames
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
 from aligntool.realign import placing
-from aligntool.realign.placing import BOOT_LOADERS, Choice, Lean, Movable, Room, RowItem, containers, logicals_of
+from aligntool.realign.placing import (
+    BOOT_LOADERS,
+    Choice,
+    Movable,
+    PlacePreference,
+    Room,
+    RowItem,
+    containers,
+    logicals_of,
+)
 from aligntool.steps import EntryChange, JournalPlace, Patch
 from aligntool.units import KIB, MIB, Extent, align_down, align_up
 
@@ -41,7 +50,7 @@ def chain_changes(disk: Disk, places: Mapping[int, Extent]) -> tuple[EntryChange
     return tuple(changes)
 
 
-def irregular(container: Partition, chain: Sequence[Partition]) -> str:
+def irregular_chain_reason(container: Partition, chain: Sequence[Partition]) -> str:
     """Return why this EBR chain cannot be rebuilt; empty if it can."""
     for part in chain:
         if part.record_at is None:
@@ -90,7 +99,7 @@ _LEAST_STASH = 64 * KIB
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class JournalNeeds:
     """What a journal must have room for, in bytes."""
 
     held: int  # held ranges of all partitions that move
@@ -104,7 +113,7 @@ class Needs:
         return min(self.distances)
 
 
-def sizes(needs: Needs) -> tuple[tuple[int, int], ...]:
+def journal_sizes(needs: JournalNeeds) -> tuple[tuple[int, int], ...]:
     """Return the possible sizes as (bytes of a copy of the journal, bytes of the stash), the preferred first.
 
     With a small stash a move has fewer copy strips or smaller windows, and flushes more often; a small copy of the
@@ -128,12 +137,12 @@ def sizes(needs: Needs) -> tuple[tuple[int, int], ...]:
     return tuple(dict.fromkeys(pairs))
 
 
-def holds_all(place: JournalPlace, needs: Needs) -> bool:
+def holds_all(place: JournalPlace, needs: JournalNeeds) -> bool:
     """Return whether a copy of the journal has room for everything held, and not only for the sectors of signatures."""
     return place.copy_length >= _copy_length(needs)
 
 
-def _copy_length(needs: Needs) -> int:
+def _copy_length(needs: JournalNeeds) -> int:
     return _HEADER + needs.held + 3 * needs.table + needs.partitions * _PLAN
 
 
@@ -148,11 +157,11 @@ def free_runs(taken: Iterable[Extent], room: Extent) -> Iterator[Extent]:
         at = max(at, extent.end)
 
 
-def lay(runs: Iterable[Extent], needs: Needs) -> JournalPlace | None:
+def place_journal(runs: Iterable[Extent], needs: JournalNeeds) -> JournalPlace | None:
     """Return the journal in the last run with room for the preferred sizes, otherwise in the largest run; None if that
     is too small for any sizes.
     """
-    possible = sizes(needs)
+    possible = journal_sizes(needs)
     free = sorted(runs)
     preferred = next((run for run in reversed(free) if run.length >= _total(possible[0])), None)
     run = preferred or max(free, key=lambda free_run: (free_run.length, free_run.start), default=Extent(0, 0))
@@ -163,15 +172,15 @@ def lay(runs: Iterable[Extent], needs: Needs) -> JournalPlace | None:
     return _divided(max(start, run.start), fitting)
 
 
-def in_file(path: str, needs: Needs) -> JournalPlace:
+def in_file(path: str, needs: JournalNeeds) -> JournalPlace:
     """Return the journal in a file, from its first byte on, with the preferred sizes."""
-    place = _divided(0, sizes(needs)[0])
+    place = _divided(0, journal_sizes(needs)[0])
     return JournalPlace(place.extent, place.copy_length, place.stash, path)
 
 
-def least(needs: Needs) -> int:
+def least_journal_length(needs: JournalNeeds) -> int:
     """Return the bytes of the smallest possible journal."""
-    return min(_total(pair) for pair in sizes(needs))
+    return min(_total(pair) for pair in journal_sizes(needs))
 
 
 def _divided(start: int, pair: tuple[int, int]) -> JournalPlace:
@@ -233,7 +242,7 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
     return Patching(_patches(layer, recorded, new) if new != recorded else (), note=note)
 
 
-def named_patches(names: Names, moved: Mapping[int, int]) -> tuple[Patch, ...]:
+def file_patches(names: StartNames, moved: Mapping[int, int]) -> tuple[Patch, ...]:
     """Return the patches of the files of one volume. `moved`: old start -> new start, as bytes of the disk.
 
     A value of eight bytes that lies in two pieces needs two patches.
@@ -300,7 +309,7 @@ _GPT_ENTRIES = 16 * KIB  # 128 entries of 128 bytes, UEFI 5.3.1
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPlaces:
     """The places of all partitions. `before` has the shortened extents of partitions that are shrunk."""
 
     before: Mapping[int, Extent]
@@ -334,13 +343,13 @@ def room_of(disk: Disk, goal: RealignGoal) -> Room:
     return Room(Extent(start, min(usable.end, end) - start), goal.least_start, boot_floor(disk))
 
 
-def search(disk: Disk, movable: Movable, goal: RealignGoal, *, finer: bool = False) -> Found | None:
+def search(disk: Disk, movable: Movable, goal: RealignGoal, *, finer: bool = False) -> FoundPlaces | None:
     """Return the cheapest places beside which a journal fits; None if there is no place for all partitions.
 
     `finer`: if no journal fits beside places on the coarsest possible grain, try finer grains.
     """
     room = room_of(disk, goal)
-    best: Found | None = None
+    best: FoundPlaces | None = None
     for attempt in _finer(movable) if finer else (movable,):
         found = _search(disk, attempt, goal, room)
         if found is None or found.journal is not None or not found.order:
@@ -359,12 +368,12 @@ def _finer(movable: Movable) -> Iterator[Movable]:
         yield replace(movable, must=must)
 
 
-def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> Found | None:
-    best: Found | None = None
+def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> FoundPlaces | None:
+    best: FoundPlaces | None = None
     rows = dict.fromkeys(placing.row_of(disk, movable, roomy=roomy) for roomy in (True, False))
     for row, choice in _choices(rows, room, movable):
-        for lean in Lean:
-            found = _with_journal(disk, row, placing.place(row, room, choice, lean), goal, movable.names)
+        for lean in PlacePreference:
+            found = _with_journal(disk, row, placing.place_items(row, room, choice, lean), goal, movable.names)
             if found is None:
                 continue
             if found.journal is not None:
@@ -379,10 +388,10 @@ def _choices(
     """Yield the cheapest rows with their choices: in the present order, and if that is impossible or moves partitions
     that could stay, also with one partition elsewhere in the order.
     """
-    found = [(row, choice) for row in rows if (choice := placing.choose(row, room))]
+    found = [(row, choice) for row in rows if (choice := placing.choose_moves(row, room))]
     if all(choice.cost[1] > len(movable.must) for _, choice in found):
         reordered = (other for row in rows for other in _with_a_jump(row, room))
-        found += [(row, choice) for row in reordered if (choice := placing.choose(row, room))]
+        found += [(row, choice) for row in reordered if (choice := placing.choose_moves(row, room))]
     yield from sorted(found, key=lambda pair: pair[1].cost)[:_MOST_TRIED]
 
 
@@ -423,8 +432,8 @@ def _in_container(row: Sequence[RowItem]) -> list[bool]:
 
 
 def _with_journal(
-    disk: Disk, row: Sequence[RowItem], places: Mapping[int, Extent], goal: RealignGoal, names: Mapping[int, Names]
-) -> Found | None:
+    disk: Disk, row: Sequence[RowItem], places: Mapping[int, Extent], goal: RealignGoal, names: Mapping[int, StartNames]
+) -> FoundPlaces | None:
     lengths = {item.number: item.extent for item in row if item.number is not None}
     before = {part.number: lengths.get(part.number, part.extent) for part in disk.partitions}
     after = {number: places.get(number, extent) for number, extent in before.items()}
@@ -434,32 +443,35 @@ def _with_journal(
         return None
     chain = chain_changes(disk, after)
     if not moves:
-        return Found(before, after, (), chain, None)
+        return FoundPlaces(before, after, (), chain, None)
     needs = _needs(disk, before, moves, names)
     runs = tuple(free_runs(_occupied(disk, before, after, chain), _journal_room(disk, goal)))
-    journal = in_file(goal.journal_file, needs) if goal.journal_file else lay(runs, needs)
+    journal = in_file(goal.journal_file, needs) if goal.journal_file else place_journal(runs, needs)
     largest = max((run.length for run in runs), default=0)
     spots_only = journal is not None and not holds_all(journal, needs)
-    return Found(before, after, order, chain, journal, least(needs), largest, spots_only)
+    return FoundPlaces(before, after, order, chain, journal, least_journal_length(needs), largest, spots_only)
 
 
 def _needs(
-    disk: Disk, before: Mapping[int, Extent], moves: Mapping[int, tuple[Extent, Extent]], names: Mapping[int, Names]
-) -> Needs:
+    disk: Disk,
+    before: Mapping[int, Extent],
+    moves: Mapping[int, tuple[Extent, Extent]],
+    names: Mapping[int, StartNames],
+) -> JournalNeeds:
     sector = disk.sector_size
     parts = {part.number: part for part in disk.partitions}
     moved = {old.start: new.start for old, new in moves.values()}
-    patches = {number: found for number, one in names.items() if (found := named_patches(one, moved))}
+    patches = {number: found for number, one in names.items() if (found := file_patches(one, moved))}
     held = spots = sum(map(len, patches.values())) * (2 * sector + _PATCH)
     for number in moves.keys() | patches.keys():
-        held += placing.hold(parts[number], before[number].length, sector).length
-        spots += placing.hold(parts[number], before[number].length, sector, spots_only=True).length
+        held += placing.held_ranges(parts[number], before[number].length, sector).length
+        spots += placing.held_ranges(parts[number], before[number].length, sector, spots_only=True).length
     if disk.table and disk.table.label is TableLabel.GPT:
         table = 2 * (_GPT_ENTRIES + sector) + sector
     else:
         table = sector * (1 + 2 * sum(part.role is Role.LOGICAL for part in disk.partitions))
     distances = tuple(abs(new.start - old.start) for old, new in moves.values())
-    return Needs(held, table, len(moves.keys() | patches.keys()), distances, spots)
+    return JournalNeeds(held, table, len(moves.keys() | patches.keys()), distances, spots)
 
 
 def _journal_room(disk: Disk, goal: RealignGoal) -> Extent:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aligntool.audit.wording import shell_word, sudo
+from aligntool.audit.wording import shell_word, sudo_prefix
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.process import Ended, find_program, how_ended, run_program
 from aligntool.linux.users import PartitionLoop, partition_loop
@@ -65,7 +65,7 @@ def _shrink_commands(kind: str, device: str, folder: str, length: int) -> tuple[
             return ("e2fsck", "-f", "-p", device), ("resize2fs", device, f"{length // KIB}K")
 
 
-def refuse_unable(path: str, step: ShrinkContent) -> None:
+def refuse_unshrinkable(path: str, step: ShrinkContent) -> None:
     """Raise Refused if shrinking is not possible: not root, a program is missing, or the file system's tool refuses.
 
     Writes nothing. An image file requires root as well, for a loop device: if given the file itself, resize2fs would
@@ -140,7 +140,7 @@ def _failure(program: str, ended: Ended) -> str:
 
 def _after_failure(path: str, step: ShrinkContent) -> tuple[str, str]:
     """Return what the tool guarantees after an interrupted resize, and the command to run before the next attempt."""
-    root = sudo(path)
+    root = sudo_prefix(path)
     match step.kind:
         case "btrfs":
             name = "realign" if step.extent.start else "partition"  # byte 0: a file system on the whole disk

@@ -12,13 +12,21 @@ from aligntool.device import Device, Jobs
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.reader import rotating_sum
 from aligntool.formats.windows_fs import CHANGING, CHECKED_SECTORS
-from aligntool.linux.block import same
-from aligntool.realign.conversion import conversion_of, rebuilt_halves
-from aligntool.realign.held import View, check_unchanged, clear_free, mark, put, release, take_away
+from aligntool.linux.block import equal_memory
+from aligntool.realign.convert_table import conversion_of, rebuilt_halves
+from aligntool.realign.disk_state import step_index
+from aligntool.realign.hidden_signatures import (
+    View,
+    check_unchanged,
+    hide_in_free_space,
+    restore_content,
+    write_markers,
+    write_markers_despite_errors,
+    write_verified,
+)
 from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import Position
 from aligntool.realign.schedule import Batch, Schedule
-from aligntool.realign.standing import index_of
 from aligntool.realign.table import TableImages, TableState, write_table
 from aligntool.steps import (
     ConvertTable,
@@ -41,7 +49,7 @@ from aligntool.units import MIB, Extent
 # change in use; the sector after them holds only the checksum, repeated.
 
 
-def patched(held: steps.Held, found: Sequence[bytes], patches: Sequence[steps.Patch]) -> tuple[bytes, ...]:
+def patched(held: steps.SavedRanges, found: Sequence[bytes], patches: Sequence[steps.Patch]) -> tuple[bytes, ...]:
     """Return the saved bytes with the patches applied in their order, so checksums come last. `found`: the bytes of
     each of `held.ranges`.
 
@@ -61,7 +69,7 @@ def patched(held: steps.Held, found: Sequence[bytes], patches: Sequence[steps.Pa
     return tuple(bytes(part) for part in parts)
 
 
-def _write_checksum(held: steps.Held, parts: Sequence[bytearray], patch: steps.Patch) -> None:
+def _write_checksum(held: steps.SavedRanges, parts: Sequence[bytearray], patch: steps.Patch) -> None:
     """Write a checksum. `patch.at`: the offset of its sector; `patch.length`: bytes of a sector of the volume."""
     sector = patch.length
     region = Extent(patch.at - CHECKED_SECTORS * sector, (CHECKED_SECTORS + 1) * sector)
@@ -71,11 +79,13 @@ def _write_checksum(held: steps.Held, parts: Sequence[bytearray], patch: steps.P
     part[end - sector : end] = total.to_bytes(4, "little") * (sector // 4)
 
 
-def _find_patch(held: steps.Held, parts: Sequence[bytearray], patch: steps.Patch) -> tuple[bytearray, int]:
+def _find_patch(held: steps.SavedRanges, parts: Sequence[bytearray], patch: steps.Patch) -> tuple[bytearray, int]:
     return _find_extent(held, parts, Extent(patch.at, patch.length), patch.what)
 
 
-def _find_extent(held: steps.Held, parts: Sequence[bytearray], wanted: Extent, what: str) -> tuple[bytearray, int]:
+def _find_extent(
+    held: steps.SavedRanges, parts: Sequence[bytearray], wanted: Extent, what: str
+) -> tuple[bytearray, int]:
     for extent, part in zip(held.ranges, parts, strict=True):
         if extent.contains(wanted):
             return part, wanted.start - extent.start
@@ -84,7 +94,7 @@ def _find_extent(held: steps.Held, parts: Sequence[bytearray], wanted: Extent, w
 
 # Batches: copied, flushed, read back, recorded. Nearly all the time of a move is spent here.
 
-PIECE = MIB  # bytes of one request: long enough for any disk, short enough to have several in progress
+REQUEST_LENGTH = MIB  # bytes of one request: long enough for any disk, short enough to have several in progress
 
 
 Work = tuple[Position, Batch]
@@ -116,8 +126,8 @@ class Places:
             to, target = self._device_and_byte(copy.target, self.new, stash=copy.to_stash)
             if back:
                 from_, source, to, target = to, target, from_, source
-            for at in range(0, copy.length, PIECE):
-                yield Transfer(min(PIECE, copy.length - at), from_, source + at, to, target + at)
+            for at in range(0, copy.length, REQUEST_LENGTH):
+                yield Transfer(min(REQUEST_LENGTH, copy.length - at), from_, source + at, to, target + at)
 
     def _device_and_byte(self, offset: int, start: int, *, stash: bool) -> tuple[Device, int]:
         return (self.stash_on, self.stash + offset) if stash else (self.disk, start + offset)
@@ -155,7 +165,7 @@ class _Load:
 
     def _compare(self, index: int) -> None:
         transfer = self.transfers[index]
-        if not same(transfer.to.read(transfer.target, transfer.length), self.read[index]):
+        if not equal_memory(transfer.to.read(transfer.target, transfer.length), self.read[index]):
             text = f"{transfer.length} bytes written at byte {transfer.target} read back as something else"
             raise Stopped(text, hint="the disk is failing; aligntool rollback DISK takes the move back")
         self.read[index] = b""  # free the memory for the next batch
@@ -239,7 +249,7 @@ class Kernel(Protocol):
 
     def forget(self, numbers: tuple[int, ...]) -> None: ...
 
-    def tell(self, partitions: tuple[tuple[int, Extent], ...]) -> None: ...
+    def add_absent(self, partitions: tuple[tuple[int, Extent], ...]) -> None: ...
 
     def show(self, partitions: tuple[tuple[int, Extent], ...]) -> None: ...
 
@@ -271,7 +281,7 @@ class Walk:
         """Walk from the journal's position to the beginning."""
         position = self.journal.position
         self.kernel.forget(self._moving_numbers())
-        for index in range(position.step, index_of(self.plan, ParkEntries) - 1, -1):
+        for index in range(position.step, step_index(self.plan, ParkEntries) - 1, -1):
             yield StepBegun(index)
             step = self.plan.steps[index]
             if isinstance(step, CopyContent):
@@ -296,11 +306,11 @@ class Walk:
                     found = contents.held[step.partition]
                     check_unchanged(self.device, step.source.start, step.held, found, self.sign)
                 self._hide_at_target(step)
-                mark(self.device, step.source.start, *self._views_at_source(step))
+                write_markers(self.device, step.source.start, *self._views_at_source(step))
             case CopyContent():
                 yield from self._copy(index, step, first_batch)
             case ReleaseContent():
-                release(self.device, step.target.start, *self._views_at_target(step))
+                restore_content(self.device, step.target.start, *self._views_at_target(step))
             case RebuildContent():
                 self._rebuild(index, step)
             case RewriteTable() | ConvertTable():
@@ -320,11 +330,11 @@ class Walk:
             case ParkEntries():
                 write_table(self.device, self._images(TableState.BEFORE), TableState.BEFORE)
             case HoldContent():
-                release(self.device, step.source.start, *self._views_at_source(step))
+                restore_content(self.device, step.source.start, *self._views_at_source(step))
             case ReleaseContent():
-                take_away(self.device, step.target.start, *self._views_at_target(step))
+                write_markers_despite_errors(self.device, step.target.start, *self._views_at_target(step))
             case RebuildContent():
-                put(self.device, step.extent.start, step.held, self._old_and_new_bytes(step)[0])
+                write_verified(self.device, step.extent.start, step.held, self._old_and_new_bytes(step)[0])
             case RewriteTable() | ConvertTable():
                 write_table(self.device, self._images(TableState.AFTER), TableState.PARKED)
             case steps.CloseJournal():
@@ -344,7 +354,7 @@ class Walk:
         if self.journal.position == Position(index):
             check_unchanged(self.device, step.extent.start, step.held, before, self.sign)
             self.journal.record(Position(index, 1))
-        put(self.device, step.extent.start, step.held, after)
+        write_verified(self.device, step.extent.start, step.held, after)
 
     def _old_and_new_bytes(self, step: RebuildContent) -> tuple[Sequence[bytes], Sequence[bytes]]:
         return rebuilt_halves(step, self.journal.contents.held[step.partition])
@@ -396,7 +406,9 @@ class Walk:
         occupied += [Extent(sectors.at, len(sectors.data)) for sectors in images.sectors]
         if self.place.file is None:
             occupied.append(self.place.extent)
-        clear_free(self.device, self._both_places(step.partition)[1].start, self._views_at_source(step)[0], occupied)
+        hide_in_free_space(
+            self.device, self._both_places(step.partition)[1].start, self._views_at_source(step)[0], occupied
+        )
 
     def _both_places(self, partition: int) -> tuple[Extent, Extent]:
         ends = [step for step in self.plan.steps if isinstance(step, HoldContent | ReleaseContent)]
@@ -421,7 +433,7 @@ class Walk:
             if conversion or self.journal.contents.images.of_whole_disk:
                 self.kernel.show(tuple(entry for entry in entries if entry[1].start))
             else:
-                self.kernel.tell(entries)
+                self.kernel.add_absent(entries)
         except OSError as error:
             why = error.strerror
             yield KernelBehind(f"the disk is done; only the running kernel does not show its partitions yet: {why}")

@@ -9,8 +9,8 @@ from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused, Stopped
 from aligntool.formats import mbr as mbrs
 from aligntool.formats.gpt import GptCopy, read_bytes, read_copy
-from aligntool.formats.mbr import NO_ENTRY, Geometry, MbrEntry, entries_of, moved_entry, with_entries
-from aligntool.formats.parked import copies_of, parked_gpt_entry, parked_mbr_entry
+from aligntool.formats.mbr import EMPTY_ENTRY, Geometry, MbrEntry, entries_of, moved_entry, with_entries
+from aligntool.formats.parked import parked_gpt_entry, parked_mbr_entry, valid_copies
 from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.steps import EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
@@ -20,11 +20,11 @@ from aligntool.units import Extent
 _ANEW = "make the plan anew: aligntool plan realign DISK -o plan.json"
 
 
-def refused(reason: str) -> Refused:
+def stale_plan(reason: str) -> Refused:
     return Refused(reason, hint=_ANEW, code="plan-stale")
 
 
-def unsound(reason: str) -> Refused:
+def unsound_table(reason: str) -> Refused:
     return Refused(f"the partition table is not sound: {reason}", hint="aligntool audit DISK", code="table-damaged")
 
 
@@ -32,15 +32,15 @@ def check_before(found: Mapping[int, Extent], changes: Mapping[int, EntryChange]
     """Raise Refused unless the table is the one that the plan was made for."""
     for number, change in changes.items():
         if found.get(number) != change.before:
-            here, planned = where(found.get(number)), where(change.before)
-            raise refused(f"partition {number} is {here}, and the plan was made for one {planned}")
+            here, planned = describe_extent(found.get(number)), describe_extent(change.before)
+            raise stale_plan(f"partition {number} is {here}, and the plan was made for one {planned}")
 
 
 def check_parked(park: ParkEntries, moving: Set[int]) -> None:
     """Raise Refused unless the plan parks every entry of `moving`, which must be hidden in flight."""
     unparked = sorted(moving - set(park.parked))
     if unparked:
-        raise refused(f"the plan moves partition {unparked[0]} and does not park its entry")
+        raise stale_plan(f"the plan moves partition {unparked[0]} and does not park its entry")
 
 
 def check_after(after: Mapping[int, Extent], changed: Set[int], *, room: Extent, sector_size: int) -> None:
@@ -48,15 +48,18 @@ def check_after(after: Mapping[int, Extent], changed: Set[int], *, room: Extent,
     for number in changed:
         place = after[number]
         if place.start % sector_size or place.length % sector_size or place.length <= 0:
-            raise refused(f"partition {number} would be {where(place)}: no whole sectors of {sector_size} bytes")
+            raise stale_plan(
+                f"partition {number} would be {describe_extent(place)}: no whole sectors of {sector_size} bytes"
+            )
         if not room.contains(place):
-            raise refused(f"partition {number} would be {where(place)}, but partitions may only be {where(room)}")
+            there, allowed = describe_extent(place), describe_extent(room)
+            raise stale_plan(f"partition {number} would be {there}, but partitions may only be {allowed}")
         for other, taken in after.items():
             if other != number and taken.overlaps(place):
-                raise refused(f"partition {number} would be {where(place)}, on partition {other}")
+                raise stale_plan(f"partition {number} would be {describe_extent(place)}, on partition {other}")
 
 
-def where(extent: Extent | None) -> str:
+def describe_extent(extent: Extent | None) -> str:
     return "not there" if extent is None else f"at bytes {extent.start} to {extent.end - 1}"
 
 
@@ -105,12 +108,12 @@ def read_chain(
     sectors: dict[int, bytes] = {}
     logicals: list[Logical] = []
     size = sector_size or device.sector_size
-    at, link = container.start, NO_ENTRY
+    at, link = container.start, EMPTY_ENTRY
     while True:
         if not container.contains(Extent(at, size)) or at + size > device.size:
-            raise unsound(f"the chain of EBRs in partition {slot} leads out of it, to byte {at}")
+            raise unsound_table(f"the chain of EBRs in partition {slot} leads out of it, to byte {at}")
         if at in sectors or len(sectors) >= _MOST_EBRS:
-            raise unsound(f"the chain of EBRs in partition {slot} has no end")
+            raise unsound_table(f"the chain of EBRs in partition {slot} has no end")
         sectors[at] = read_bytes(device, at, size) or b""
         data, following = _partition_and_link(sectors[at], slot, at)
         if data.sectors:
@@ -118,7 +121,7 @@ def read_chain(
             number = first_number + len(logicals)
             logicals.append(Logical(number, at, sectors[at], extent, link))
             if number > mbrs.LAST_NUMBER or not data.start or not container.contains(extent):
-                raise unsound(f"logical partition {number} is {where(extent)}, where none may be")
+                raise unsound_table(f"logical partition {number} is {describe_extent(extent)}, where none may be")
         if not following.sectors:
             return Chain(slot, container, sectors, tuple(logicals))
         at, link = container.start + following.start * size, following
@@ -128,11 +131,11 @@ def _partition_and_link(sector: bytes, slot: int, at: int) -> tuple[MbrEntry, Mb
     """Return the entries of the partition and of the link. Raises Refused if the EBR has anything else."""
     entries = entries_of(sector)
     if entries is None:
-        raise unsound(f"the EBR at byte {at}, in partition {slot}, does not end in 55 AA")
+        raise unsound_table(f"the EBR at byte {at}, in partition {slot}, does not end in 55 AA")
     data, link, *rest = entries
     odd = (data.sectors and data.is_extended) or (link.sectors and not link.is_extended)
     if odd or any(entry.sectors for entry in rest):
-        raise unsound(f"the EBR at byte {at}, in partition {slot}, has entries in an unusual order")
+        raise unsound_table(f"the EBR at byte {at}, in partition {slot}, has entries in an unusual order")
     return data, link
 
 
@@ -162,7 +165,7 @@ def new_chain(
                 counted_from=container.start, sector_size=sector_size, new_size=new_size, geometry=geometry,
             )  # fmt: skip
         elif link.sectors:
-            link = NO_ENTRY  # the old link led to EBRs without a partition
+            link = EMPTY_ENTRY  # the old link led to EBRs without a partition
         yield Sectors(place.at, with_entries(logical.sector, {1: data, 2: link}))
 
 
@@ -176,7 +179,7 @@ def _new_place(logical: Logical, change: EntryChange | None) -> _Place:
         return _Place(logical, logical.at, logical.extent)
     if change.record_before not in (None, logical.at):
         planned = f"the plan was made for one at byte {change.record_before}"
-        raise refused(f"the EBR of partition {logical.number} is at byte {logical.at}, and {planned}")
+        raise stale_plan(f"the EBR of partition {logical.number} is at byte {logical.at}, and {planned}")
     at = logical.at if change.record_after is None else change.record_after
     return _Place(logical, at, change.after)
 
@@ -184,18 +187,18 @@ def _new_place(logical: Logical, change: EntryChange | None) -> _Place:
 def _check_places(places: list[_Place], container: Extent, slot: int, sector_size: int) -> None:
     """Raise Refused unless Linux reads the chain as planned and no EBR overlaps a partition."""
     if places and places[0].at != container.start:
-        raise refused(f"the first EBR of partition {slot} would not be at its start, byte {container.start}")
+        raise stale_plan(f"the first EBR of partition {slot} would not be at its start, byte {container.start}")
     records = [Extent(place.at, sector_size) for place in places]
     for place, record in zip(places, records, strict=True):
         number = place.logical.number
         if not container.contains(record) or not container.contains(place.extent):
-            raise refused(f"logical partition {number} or its EBR would be outside of partition {slot}")
+            raise stale_plan(f"logical partition {number} or its EBR would be outside of partition {slot}")
         if record.start % sector_size or record.end > place.extent.start:
-            raise refused(f"the EBR at byte {record.start} would not be a sector before partition {number}")
+            raise stale_plan(f"the EBR at byte {record.start} would not be a sector before partition {number}")
         if any(record.overlaps(other.extent) for other in places):
-            raise refused(f"the EBR of partition {number}, at byte {record.start}, would be inside a partition")
+            raise stale_plan(f"the EBR of partition {number}, at byte {record.start}, would be inside a partition")
     if len(set(records)) < len(records):
-        raise refused(f"two EBRs of partition {slot} would be at one place")
+        raise stale_plan(f"two EBRs of partition {slot} would be at one place")
 
 
 # The three tables of a move, which of them a disk has, and the writes that lead from one to the next.
@@ -267,7 +270,7 @@ def table_state(device: Device, images: TableImages) -> TableState:
     return found
 
 
-def way_to(device: Device, images: TableImages, goal: TableState) -> Writing:
+def groups_leading_to(device: Device, images: TableImages, goal: TableState) -> Writing:
     """Return the groups to write, in order, to bring the table from its state after a cut to `goal`, readable at every
     moment.
 
@@ -343,7 +346,7 @@ def mbr_images(device: Device, park: ParkEntries, rewrite: RewriteTable, *, jour
     _check_mbr(mbr, park, changes, device.size)
     unknown = sorted(set(park.parked) - set(mbr.entries))
     if unknown:
-        raise refused(f"the plan parks entry {unknown[0]}, which the MBR does not have")
+        raise stale_plan(f"the plan parks entry {unknown[0]}, which the MBR does not have")
     parked = {number: parked_mbr_entry(mbr.entries[number], journal_at) for number in park.parked}
     geometry, size, moved = mbr.geometry, mbr.sector_size, {}
     for number, entry in mbr.entries.items():
@@ -364,7 +367,7 @@ def is_readable(device: Device) -> bool:
 
     A protective MBR alone is not a table, unless it also lists another partition. Raises OSError.
     """
-    if any(copy.sound for copy in copies_of(device)):
+    if any(copy.sound for copy in valid_copies(device)):
         return True
     kinds = {entry.code for entry in entries_of(bytes(device.read(0, device.sector_size))) or () if entry.sectors}
     if GPT_PROTECTIVE in kinds:
@@ -388,9 +391,9 @@ def sound_mbr(device: Device, *, with_chains: bool, sector_size: int | None = No
     sector = read_bytes(device, 0, size) or b""
     found = entries_of(sector)
     if found is None:
-        raise unsound("sector 0 does not end in 55 AA")
+        raise unsound_table("sector 0 does not end in 55 AA")
     if any(entry.code == GPT_PROTECTIVE for entry in found):
-        raise unsound("this MBR stands before a GPT")
+        raise unsound_table("this MBR stands before a GPT")
     entries = {entry.slot: entry for entry in found if entry.sectors}
     chains: list[Chain] = []
     number = _FIRST_LOGICAL
@@ -414,7 +417,7 @@ def _check_mbr(mbr: Mbr, park: ParkEntries, changes: Changes, disk_size: int) ->
     for number, entry in mbr.entries.items():
         if entry.is_extended:
             if primaries[number].start != mbr.primaries[number].start:
-                raise refused(f"extended partition {number} would begin elsewhere; it may only become longer")
+                raise stale_plan(f"extended partition {number} would begin elsewhere; it may only become longer")
             del partitions[number]
     check_after(primaries, moving & set(primaries), room=room, sector_size=size)
     check_after(partitions, moving & set(partitions), room=room, sector_size=size)
@@ -442,7 +445,7 @@ def gpt_images(
     check_after(after, moving, room=pair[0].usable, sector_size=sector_size)
     unknown = sorted(set(park.parked) - set(old))
     if unknown:
-        raise refused(f"the plan parks partition {unknown[0]}, which is not there")
+        raise stale_plan(f"the plan parks partition {unknown[0]}, which is not there")
     parked = {number: parked_gpt_entry(old[number], journal_at, journal_id) for number in park.parked}
     moved = {}
     for number, change in changes.items():
@@ -463,17 +466,18 @@ def sound_pair(device: Device, sector_size: int | None = None) -> tuple[GptCopy,
     _check_protective(entries_of(read_bytes(device, 0, sector_size) or b""))
     primary = read_copy(device, _PRIMARY_LBA, sector_size)
     if primary is None or not primary.sound:
-        raise unsound(f"the primary GPT for sectors of {sector_size} bytes is damaged or missing")
+        raise unsound_table(f"the primary GPT for sectors of {sector_size} bytes is damaged or missing")
     backup = read_copy(device, primary.header.other_lba, sector_size)
     if backup is None or not backup.sound:
-        raise unsound(f"the backup GPT, which should be at sector {primary.header.other_lba}, is damaged or missing")
+        at = primary.header.other_lba
+        raise unsound_table(f"the backup GPT, which should be at sector {at}, is damaged or missing")
     if not _agree(primary, backup):
-        raise unsound("the two copies of the GPT are valid, and they disagree")
+        raise unsound_table("the two copies of the GPT are valid, and they disagree")
     places = [Extent(0, sector_size), primary.usable]
     for copy in (primary, backup):
         places += [copy.header_extent, copy.entries_extent]
     if any(place.overlaps(other) for place, other in combinations(places, 2)):
-        raise unsound("the GPT lies on itself, or where partitions may lie")
+        raise unsound_table("the GPT lies on itself, or where partitions may lie")
     return primary, backup
 
 
@@ -491,9 +495,9 @@ def _check_protective(entries: tuple[MbrEntry, ...] | None) -> None:
     """
     used = [entry for entry in entries or () if entry.sectors or entry.code]
     if all(entry.code != GPT_PROTECTIVE for entry in used):
-        raise unsound("no protective MBR stands before the GPT, so Linux does not use it")
+        raise unsound_table("no protective MBR stands before the GPT, so Linux does not use it")
     if len(used) > 1:
-        raise unsound("a hybrid MBR stands before the GPT and lists partitions of its own")
+        raise unsound_table("a hybrid MBR stands before the GPT and lists partitions of its own")
 
 
 def table_images(
@@ -522,12 +526,12 @@ CHS_FIRST, CHS_BEYOND = b"\x00\x02\x00", b"\xff\xff\xff"  # UEFI specification 2
 def leftovers(device: Device, images: TableImages) -> Writing:
     """Return the groups to write before the table: zeros over the headers of other GPTs, and a protective MBR."""
     own = {sectors.at for group in images.parked for sectors in group}
-    foreign = {copy.header_extent.start: len(copy.sector) for copy in copies_of(device)}
+    foreign = {copy.header_extent.start: len(copy.sector) for copy in valid_copies(device)}
     erased = tuple(Sectors(at, bytes(length)) for at, length in foreign.items() if at not in own)
-    return (*((erased,) if erased else ()), *protective(device, images))
+    return (*((erased,) if erased else ()), *missing_protective_mbr(device, images))
 
 
-def is_shown(device: Device, images: TableImages) -> bool | None:
+def shows_table(device: Device, images: TableImages) -> bool | None:
     """Return whether sector 0 lets a reader see the table of a move: False if another program's MBR stands before the
     GPT, None if there is no MBR.
     """
@@ -537,7 +541,7 @@ def is_shown(device: Device, images: TableImages) -> bool | None:
     return None if entries is None else any(entry.code == GPT_PROTECTIVE for entry in entries)
 
 
-def protective(device: Device, images: TableImages) -> Writing:
+def missing_protective_mbr(device: Device, images: TableImages) -> Writing:
     """Return the protective MBR to write, if the table is a GPT and has none. Boot code is kept."""
     if any(sectors.at == 0 for group in images.parked for sectors in group):
         return ()
@@ -546,7 +550,7 @@ def protective(device: Device, images: TableImages) -> Writing:
         return ()
     count = min(device.size // device.sector_size - 1, 2**32 - 1)
     covering = MbrEntry(0, CHS_FIRST, GPT_PROTECTIVE, CHS_BEYOND, 1, count)
-    new_sector = with_entries(sector, {1: covering, 2: NO_ENTRY, 3: NO_ENTRY, 4: NO_ENTRY})
+    new_sector = with_entries(sector, {1: covering, 2: EMPTY_ENTRY, 3: EMPTY_ENTRY, 4: EMPTY_ENTRY})
     return ((Sectors(0, new_sector),),)
 
 
@@ -560,7 +564,7 @@ def write_table(device: Device, images: TableImages, goal: TableState, *, first:
     differently, or, if `first` is None, if the table is another program's.
     """
     is_rewrite = first is not None or _is_torn(device, images)
-    writing = (*(first or ()), *(images.of(goal) if is_rewrite else way_to(device, images, goal)))
+    writing = (*(first or ()), *(images.of(goal) if is_rewrite else groups_leading_to(device, images, goal)))
     for group in writing:
         for sectors in group:
             device.write(sectors.at, sectors.data)
@@ -572,10 +576,10 @@ def write_table(device: Device, images: TableImages, goal: TableState, *, first:
 
 
 def _is_torn(device: Device, images: TableImages) -> bool:
-    return table_state(device, images) is TableState.OTHER and is_ours(device, images)
+    return table_state(device, images) is TableState.OTHER and is_own_table(device, images)
 
 
-def is_ours(device: Device, images: TableImages) -> bool:
+def is_own_table(device: Device, images: TableImages) -> bool:
     """Return whether every byte of the table's sectors is that of one of its three states: a torn mix of them, and not
     another program's table.
 

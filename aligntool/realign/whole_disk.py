@@ -8,17 +8,24 @@ from aligntool import steps
 from aligntool.change import Plan
 from aligntool.device import Device, Sectors, Writing
 from aligntool.formats.gpt import GptCopy, new_pair, table_sizes
-from aligntool.formats.mbr import NO_ENTRY, USUAL, MbrEntry, entries_of, with_entries
-from aligntool.formats.parked import or_nothing, parked_gpt_entry
+from aligntool.formats.mbr import EMPTY_ENTRY, USUAL_GEOMETRY, MbrEntry, entries_of, with_entries
+from aligntool.formats.parked import parked_gpt_entry, read_or_empty
 from aligntool.formats.part_types import GPT_PROTECTIVE, ROLES, PartRole
 from aligntool.formats.reader import MappedReader, Reader
 from aligntool.formats.signatures import FILE_SYSTEM_SIGNATURES, OWNER_SIGNATURES
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition
-from aligntool.realign.held import View, first_sign, is_there, marker, read_held, signs_of
+from aligntool.realign.disk_state import DiskState, is_complete, journal_place, step_index
+from aligntool.realign.hidden_signatures import (
+    View,
+    first_vital_byte,
+    has_signature,
+    marker,
+    read_saved,
+    signature_bytes,
+)
 from aligntool.realign.journal import Journal
-from aligntool.realign.placing import hold
-from aligntool.realign.standing import Standing, index_of, is_complete, place_of
+from aligntool.realign.placing import held_ranges
 from aligntool.realign.steps import patched
 from aligntool.realign.table import (
     CHS_BEYOND,
@@ -26,11 +33,11 @@ from aligntool.realign.table import (
     TableImages,
     TableState,
     check_before,
-    is_ours,
-    refused,
+    is_own_table,
     sound_pair,
+    stale_plan,
     table_state,
-    unsound,
+    unsound_table,
     write_table,
 )
 from aligntool.units import Extent, align_down
@@ -60,15 +67,15 @@ def other_kinds(device: Device, kind: str) -> tuple[str, ...]:
     decides what is free, may be that of an older file system. Short signatures are ignored as coincidence.
     """
     size = device.sector_size
-    held = hold(Partition(NUMBER, Extent(0, device.size)), device.size, size, spots_only=True)
-    view = View(held, read_held(device, 0, held), device.size, bytes(size))
+    held = held_ranges(Partition(NUMBER, Extent(0, device.size)), device.size, size, spots_only=True)
+    view = View(held, read_saved(device, 0, held), device.size, bytes(size))
     family = "ext" if kind.startswith("ext") else kind
     present = (
         signature
         for signature in (*OWNER_SIGNATURES, *FILE_SYSTEM_SIGNATURES)
         if signature.width >= _LONG and signature.kind != family
     )
-    return tuple(dict.fromkeys(signature.kind for signature in present if is_there(view, signature)))
+    return tuple(dict.fromkeys(signature.kind for signature in present if has_signature(view, signature)))
 
 
 def table_inside(reader: Reader, extent: Extent, sector_size: int) -> str | None:
@@ -78,7 +85,7 @@ def table_inside(reader: Reader, extent: Extent, sector_size: int) -> str | None
     return table.label if table else None
 
 
-def appears(plan: Plan) -> bool | None:
+def adds_table(plan: Plan) -> bool | None:
     """Return whether the plan makes a table: False if it removes one, None if it moves partitions."""
     changes = next((step.changes for step in plan.steps if isinstance(step, steps.RewriteTable)), ())
     at_start = [(change.before.start == 0, change.after.start == 0) for change in changes]
@@ -112,7 +119,7 @@ def whole_images(device: Device, plan: Plan, *, journal_at: int | None, journal_
         (Sectors(0, sign),),
         (Sectors(size, sign * (head.length // size - 1)),),
     )
-    if appears(plan):
+    if adds_table(plan):
         return TableImages(
             ((tail_before,),), hidden, _new_table(device, plan.disk.size, rewrite.label, change.after, kind)
         )
@@ -145,11 +152,11 @@ def _new_table(device: Device, disk_size: int, label: str, extent: Extent, kind:
         rest, end, sector = primary.sector + primary.entries, _backup_bytes(backup), bytes(size)
     else:
         first, count = extent.start // size, extent.length // size
-        chs = USUAL.nearest(first), USUAL.nearest(first + count - 1)
+        chs = USUAL_GEOMETRY.nearest(first), USUAL_GEOMETRY.nearest(first + count - 1)
         entry = MbrEntry(0, chs[0], int(role.mbr or "0", 16), chs[1], first, count)
         rest, end, sector = bytes(head.length - size), bytes(tail.length), bytes(size)
         sector = sector[:440] + secrets.token_bytes(4) + sector[444:]
-    mbr = with_entries(sector, {1: entry, 2: NO_ENTRY, 3: NO_ENTRY, 4: NO_ENTRY})
+    mbr = with_entries(sector, {1: entry, 2: EMPTY_ENTRY, 3: EMPTY_ENTRY, 4: EMPTY_ENTRY})
     return (Sectors(tail.start, end),), (Sectors(size, rest),), (Sectors(0, mbr),)
 
 
@@ -162,57 +169,57 @@ def _refuse_other_table(device: Device, plan: Plan, rewrite: steps.RewriteTable)
         primary, backup = sound_pair(device)
         found = {entry.number: entry.extent(size) for entry in primary.used_entries()}
         if primary.entries_extent != Extent(2 * size, head.end - 2 * size) or backup.entries_extent.start != tail.start:
-            raise unsound("its copies are not in the usual places, the first and the last sectors of the disk")
+            raise unsound_table("its copies are not in the usual places, the first and the last sectors of the disk")
     else:
         entries = entries_of(bytes(device.read(0, size))) or ()
         found = {entry.slot: entry.extent(size) for entry in entries if entry.sectors}
     check_before(found, changes)
     if len(found) > 1:
-        raise refused("there is another partition now")
+        raise stale_plan("there is another partition now")
 
 
 # The state of the disk. What is recognised at the start of the disk decides: a system may have used the disk after an
 # interruption, so bytes from the journal are never written over content that is recognised.
 
 
-def standing_of(device: Device, journal: Journal) -> Standing:
+def standing_of(device: Device, journal: Journal) -> DiskState:
     """Return the state of a disk whose table is made or removed. Raises OSError."""
     plan, images, step = journal.contents.plan, journal.contents.images, journal.position.step
     visible, table = _is_visible(device, journal), table_state(device, images)
-    prepared = step <= index_of(plan, steps.HoldContent)
-    if appears(plan):
+    prepared = step <= step_index(plan, steps.HoldContent)
+    if adds_table(plan):
         if prepared and visible:
-            return Standing.NOT_BEGUN
-        if table is TableState.AFTER and step >= index_of(plan, steps.RewriteTable):
-            return Standing.COMPLETE
+            return DiskState.NOT_BEGUN
+        if table is TableState.AFTER and step >= step_index(plan, steps.RewriteTable):
+            return DiskState.COMPLETE
         if is_complete(journal):
-            return Standing.LEFT
+            return DiskState.LEFT
         released = False
     else:
-        if table is TableState.BEFORE and step <= index_of(plan, steps.ParkEntries):
-            return Standing.NOT_BEGUN
-        released = step >= index_of(plan, steps.ReleaseContent)
+        if table is TableState.BEFORE and step <= step_index(plan, steps.ParkEntries):
+            return DiskState.NOT_BEGUN
+        released = step >= step_index(plan, steps.ReleaseContent)
         if is_complete(journal) or (released and visible):
-            return Standing.COMPLETE
+            return DiskState.COMPLETE
     if _has_only_our_bytes(device, journal):
-        return Standing.IN_FLIGHT
+        return DiskState.IN_FLIGHT
     if not _is_hidden(device, journal):  # not hidden yet, or not any more: the disk was used since
         if released:
-            return Standing.LEFT
-        if prepared and appears(plan):
-            return Standing.NOT_BEGUN
-    return Standing.CHANGED
+            return DiskState.LEFT
+        if prepared and adds_table(plan):
+            return DiskState.NOT_BEGUN
+    return DiskState.CHANGED
 
 
 def is_unsettled(device: Device, journal: Journal) -> bool:
     """Return whether this journal, which no entry of the table names, still has work to do."""
     standing = standing_of(device, journal)
-    goal = {Standing.NOT_BEGUN: TableState.BEFORE, Standing.COMPLETE: TableState.AFTER}.get(standing)
+    goal = {DiskState.NOT_BEGUN: TableState.BEFORE, DiskState.COMPLETE: TableState.AFTER}.get(standing)
     if goal is None:
-        return standing is Standing.IN_FLIGHT
+        return standing is DiskState.IN_FLIGHT
     beside = journal.contents.images.beside(goal)
     state = table_state(device, beside)
-    return state is TableState.PARKED or (state is TableState.OTHER and is_ours(device, beside))
+    return state is TableState.PARKED or (state is TableState.OTHER and is_own_table(device, beside))
 
 
 def settle(device: Device, journal: Journal, goal: TableState) -> None:
@@ -221,17 +228,17 @@ def settle(device: Device, journal: Journal, goal: TableState) -> None:
     """
     images = journal.contents.images
     if not images.has_table(goal) and _is_visible(device, journal):
-        unveil(device, 0, view_at_start(journal))
+        restore_signatures(device, 0, view_at_start(journal))
     beside = images.beside(goal)
-    if table_state(device, beside) is not TableState.OTHER or is_ours(device, beside):
+    if table_state(device, beside) is not TableState.OTHER or is_own_table(device, beside):
         write_table(device, beside, goal)
 
 
-def unveil(device: Device, start: int, view: View) -> None:
+def restore_signatures(device: Device, start: int, view: View) -> None:
     """Restore signatures that are still hidden although the content is recognised: redundant signatures, and bytes in
     the sector of the decisive signature, if the write of that sector was torn.
     """
-    size, signs = len(view.sign), signs_of(view)
+    size, signs = len(view.sign), signature_bytes(view)
     for at in sorted(signs.redundant):
         if bytes(device.read(start + at, size)) == view.sign:
             device.write(start + at, view.read(at, size))
@@ -247,7 +254,7 @@ def unveil(device: Device, start: int, view: View) -> None:
 def sign_of(journal: Journal) -> bytes:
     """Return the marker of a move."""
     plan = journal.contents.plan
-    place = place_of(plan)
+    place = journal_place(plan)
     return marker(plan.disk.sector_size, None if place.file else place.extent.start, journal.id)
 
 
@@ -267,13 +274,13 @@ def _is_visible(device: Device, journal: Journal) -> bool:
     """Return whether the decisive signature is at the start of the disk."""
     view = view_at_start(journal)
     on_disk = replace(view, content=[_read(device, extent) for extent in view.held.ranges])
-    decisive = first_sign(view)
-    return decisive is not None and first_sign(on_disk) == decisive
+    decisive = first_vital_byte(view)
+    return decisive is not None and first_vital_byte(on_disk) == decisive
 
 
 def _read(device: Device, extent: Extent) -> bytes:
     """Return the bytes of an extent, or zeros if it is unreadable, in which nothing is recognised."""
-    return or_nothing(device, extent.start, extent.length) or bytes(extent.length)
+    return read_or_empty(device, extent.start, extent.length) or bytes(extent.length)
 
 
 def _is_hidden(device: Device, journal: Journal) -> bool:

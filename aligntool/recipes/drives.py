@@ -339,7 +339,7 @@ def _in_class(row: DriveRow, disk: Disk, model: str) -> bool:
     return row.rotational in (None, disk.rotational) and row.fits_kind(disk)
 
 
-def known_of(inventory: Inventory) -> dict[str, tuple[KnownGeometry, ...]]:
+def known_geometries(inventory: Inventory) -> dict[str, tuple[KnownGeometry, ...]]:
     """Return the rows of the drive database for each disk, by the disk's name."""
     database = load_drives(models=any(disk.model for disk in inventory.disks))
     return {disk.name: database.known(disk) for disk in inventory.disks}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from aligntool.change import RAID_WORDS, LayoutGoal, PartWish, RaidGoal, RealignGoal
+from aligntool.change import RAID_WORDS, LayoutGoal, PartitionRequest, RaidGoal, RealignGoal
 from aligntool.errors import Refused
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.recipes.schema import Entry, read_recipes, read_tables
@@ -228,7 +228,7 @@ def parse_recipe(file: str, content: str) -> Recipe:
     )  # fmt: skip
 
 
-def parse_part(text: str) -> PartWish:
+def parse_part(text: str) -> PartitionRequest:
     """Return the partition of "512MiB:esp", "rest:linux" or "64GiB:linux:root": size, role, name. Raises ValueError."""
     size, _, rest = text.partition(":")
     role, _, name = rest.partition(":")
@@ -237,7 +237,7 @@ def parse_part(text: str) -> PartWish:
     length = None if size == REST else parse_size(size)
     if length is not None and length <= 0:
         raise ValueError(f"{text!r}: a partition needs a size")
-    return PartWish(length, role, name)
+    return PartitionRequest(length, role, name)
 
 
 def _realign_goal(top: Entry) -> RealignGoal:
@@ -258,14 +258,14 @@ def _layout_goal(top: Entry, parts: tuple[Entry, ...]) -> LayoutGoal:
     return LayoutGoal(requested, label, _grain(top) or MIB, top.size("spare_end") or 0)
 
 
-def _part(entry: Entry) -> PartWish:
+def _part(entry: Entry) -> PartitionRequest:
     entry.allow(*_PART_KEYS)
     size = None if entry.required("size") == REST else entry.size("size")
     if size == 0:
         raise entry.refusal("a partition needs a size")
     entry.required("role")
     role = entry.choice("role", tuple(ROLES))
-    return PartWish(size, role or "", entry.text("name") or "")
+    return PartitionRequest(size, role or "", entry.text("name") or "")
 
 
 def _grain(top: Entry) -> int | None:

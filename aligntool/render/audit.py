@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from aligntool.audit.drives import unjudged
-from aligntool.audit.report import Answer, Check, Code, Finding, Judged, Mend, Report, Severity, Verdict, explanations
+from aligntool.audit.drives import targets_not_judged
+from aligntool.audit.report import Answer, Check, Code, Finding, Judged, Repair, Report, Severity, Verdict, explanations
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
 from aligntool.render.lines import (
     EMPTY,
@@ -30,7 +30,7 @@ def dim_lines(text: str, width: int, indent: str = "    ") -> Iterator[Line]:
     return paragraph(text, width, indent, Style.DIM)
 
 
-def facts_of(disk: Disk) -> Facts:
+def reported_facts(disk: Disk) -> Facts:
     """Yield the facts that the drive reports, and its links up to the processor."""
     limits = disk.limits
     yield from _facts_known("drive", (
@@ -146,7 +146,7 @@ def _group_lines(findings: Sequence[Finding], *, width: int, verbose: bool, alon
     severity, code = findings[0].severity, findings[0].code
     yield ((f"{_MARKS[severity]} {code} {severity.value}", _STYLES[severity]),
            (f"  {explanations()[code].title}", Style.TITLE))  # fmt: skip
-    merged = alike_of(findings, alone=alone)
+    merged = merged_findings(findings, alone=alone)
     most = len(merged) if verbose else MOST_OF_A_KIND
     for finding, summary in merged[:most]:
         yield from paragraph(f"  - {summary}", width)
@@ -164,7 +164,7 @@ def _group_lines(findings: Sequence[Finding], *, width: int, verbose: bool, alon
     yield EMPTY
 
 
-def alike_of(findings: Sequence[Finding], *, alone: str | None) -> list[tuple[Finding, str]]:
+def merged_findings(findings: Sequence[Finding], *, alone: str | None) -> list[tuple[Finding, str]]:
     """Merge findings that have the same words on several disks. `alone`: a disk that need not be named."""
     groups: dict[tuple[str, tuple[str, ...], str | None], list[Finding]] = {}
     for finding in findings:
@@ -198,7 +198,7 @@ def cost_rows(findings: Sequence[Finding]) -> list[tuple[str, str]]:
 
 # Possible repairs of misaligned partitions, below the table of an audit.
 
-Mends = Mapping[str, Sequence[Mend]]
+Repairs = Mapping[str, Sequence[Repair]]
 """The possible repairs, by disk name."""
 
 MOST_ANSWERS = 12
@@ -211,7 +211,7 @@ _WORDS = {
 }
 
 
-def mend_lines(mends: Sequence[Mend], *, width: int) -> Iterator[Line]:
+def repair_lines(mends: Sequence[Repair], *, width: int) -> Iterator[Line]:
     """Yield each answer with its reason and command, once for all partitions that share it."""
     groups: dict[tuple[str, str, str], list[int]] = {}
     for repair in mends:
@@ -233,13 +233,13 @@ def mend_lines(mends: Sequence[Mend], *, width: int) -> Iterator[Line]:
 FEW_DISKS = 4
 """Most disks that get a table each; if there are more, each gets a line."""
 
-NO_MENDS: Mends = {}
+NO_REPAIRS: Repairs = {}
 
 _ANSWERS = {Answer.ON: Style.GOOD, Answer.OFF: Style.BAD, Answer.UNKNOWN: Style.DOUBT}
 
 
 def audit_lines(
-    report: Report, *, width: int, verbose: bool, quiet: bool, mends: Mends = NO_MENDS, maps: Iterable[Line] = ()
+    report: Report, *, width: int, verbose: bool, quiet: bool, mends: Repairs = NO_REPAIRS, maps: Iterable[Line] = ()
 ) -> Iterator[Line]:
     """Yield the whole audit. `mends`: possible repairs by disk name; `maps`: pictures of the disks."""
     if report.judged and not quiet:
@@ -255,9 +255,9 @@ def audit_lines(
         yield from _brief_lines(report, disks, width)
     for judged in () if brief else disks:
         yield from disk_lines(judged, width=width)
-        yield from mend_lines(mends.get(judged.disk.name, ()), width=width)
+        yield from repair_lines(mends.get(judged.disk.name, ()), width=width)
         if verbose:
-            for word, text in facts_of(judged.disk):
+            for word, text in reported_facts(judged.disk):
                 yield from dim_lines(f"  {word}: {text}", width)
         yield EMPTY
     if images:
@@ -295,7 +295,7 @@ def _squashfs_images(report: Report) -> Sequence[Judged]:
 
 def _brief_lines(report: Report, disks: Sequence[Judged], width: int) -> Iterator[Line]:
     """Yield a line for each disk: name, verdict, description."""
-    moving = in_flight(report)
+    moving = disks_in_flight(report)
     verdicts = [_disk_verdict(judged, moving=judged.disk.name in moving) for judged in disks]
     names = max(cell_width(harmless(judged.disk.name)) for judged in disks)
     words = max(cell_width(harmless(text)) for text, _ in verdicts)
@@ -323,7 +323,7 @@ def _disk_verdict(judged: Judged, *, moving: bool) -> Piece:
     return (f"{len(answers)} on the grid", Style.GOOD) if answers else ("no partitions", Style.DIM)
 
 
-def in_flight(report: Report) -> list[str]:
+def disks_in_flight(report: Report) -> list[str]:
     """Return the names of the disks with a move in flight."""
     return list(dict.fromkeys(found.disk for found in report.findings if found.code is Code.IN_FLIGHT and found.disk))
 
@@ -385,7 +385,7 @@ def geometry_words(judged: Judged) -> str:
     return " · ".join(words)
 
 
-def names_of(partition: Partition) -> str:
+def partition_names(partition: Partition) -> str:
     """Return the name in the table and the labels of file systems, if any: `"root", label "rootfs"`."""
     labels = (f'label "{layer.label}"' for layer in partition.content if layer.label)
     return ", ".join([*([f'"{partition.name}"'] if partition.name else []), *labels])
@@ -393,7 +393,7 @@ def names_of(partition: Partition) -> str:
 
 def _name_lines(disk: Disk, width: int) -> Iterator[Line]:
     whole = ", ".join(f'label "{layer.label}"' for layer in disk.content if layer.label)
-    words = [f"{part.number} {names}" for part in disk.partitions if (names := names_of(part))]
+    words = [f"{part.number} {names}" for part in disk.partitions if (names := partition_names(part))]
     words = [whole] if whole and not disk.partitions else words
     if words:
         yield from dim_lines(f"  names: {' · '.join(words)}", width)
@@ -457,7 +457,7 @@ def verdict_words(verdict: Verdict | None) -> Line:
         return (("–", Style.DIM),)
     if not verdict.matters and verdict.answer is not Answer.ON:
         return (("not judged" if verdict.answer is Answer.UNKNOWN else "does not matter", Style.DIM),)
-    worst = worst_of(verdict)
+    worst = worst_failed_check(verdict)
     if verdict.answer is not Answer.OFF or worst is None:
         return ((verdict.answer.value, _ANSWERS[verdict.answer]),)
     style = Style.BAD if worst.grid.severity is Severity.ERROR else Style.DOUBT
@@ -469,7 +469,7 @@ def verdict_text(verdict: Verdict | None) -> str:
     return "".join(text for text, _ in verdict_words(verdict))
 
 
-def worst_of(verdict: Verdict) -> Check | None:
+def worst_failed_check(verdict: Verdict) -> Check | None:
     """Return the worst check that the start fails, or None if it fails none."""
     failed = [check for check in verdict.checks if not check.on]
     return min(failed, key=lambda check: check.grid.severity.rank, default=None)
@@ -479,7 +479,7 @@ def verdict_line(report: Report) -> Line:
     """Return the verdict on all disks in words."""
     disks, errors = report.judged, report.count(Severity.ERROR)
     off = [disk for disk in disks if any(start.matters and start.answer is Answer.OFF for start in disk.verdicts)]
-    if moving := in_flight(report):
+    if moving := disks_in_flight(report):
         names = ", ".join(moving[:MOST_OF_A_KIND]) + (" ..." if len(moving) > MOST_OF_A_KIND else "")
         return ((f"A move is in flight on {names}: finish it or undo it first", Style.BAD),)
     if off and len(disks) == 1:
@@ -487,7 +487,7 @@ def verdict_line(report: Report) -> Line:
         return ((f"{starts.count(Answer.OFF)} of {counted(len(starts), 'partition')} misaligned", Style.BAD),)
     if off:
         return ((misaligned_words(len(off), counted(len(disks), "disk")), Style.BAD),)
-    if report.count_answers(Answer.UNKNOWN) or unjudged(report):
+    if report.count_answers(Answer.UNKNOWN) or targets_not_judged(report):
         return (("No partition is known to be misaligned; not all could be judged", Style.DOUBT),)
     if errors:
         return ((f"No partition is misaligned; {counted(errors, 'error')} of another kind", Style.BAD),)

@@ -7,8 +7,18 @@ from shlex import quote
 
 from aligntool.measure import compare
 from aligntool.measure.compare import Verdict
-from aligntool.measure.fio import fio_words
-from aligntool.measure.results import Conditions, Data, DriveState, Kept, Result, Series, Settings, Spread, warnings_of
+from aligntool.measure.fio import fio_options
+from aligntool.measure.results import (
+    Conditions,
+    Data,
+    DriveState,
+    HistoryEntry,
+    Result,
+    Series,
+    Settings,
+    Spread,
+    warnings_of,
+)
 from aligntool.measure.schedule import BenchPlan, filling, job_of, warm_up
 from aligntool.measure.unit_design import LEAST_RUNS
 from aligntool.render.json import Value, document_text, dumps
@@ -24,7 +34,7 @@ _LATENCIES = slice(4, 7)  # in a row that begins with its title
 LEAST_BAR, MOST_BAR = 1e5, 2e10  # bytes per second at the ends of a bar: random I/O on a hard disk, above PCIe 5.0 x4
 
 
-def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Line]:
+def bench_plan_lines(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Line]:
     """Yield what is going to be run, and the warnings known so far."""
     settings, target = plan.settings, plan.target
     where = f"a file of {format_size(plan.room)} in {target.path}" if plan.makes_file else target.path
@@ -63,7 +73,7 @@ def command_lines(plan: BenchPlan) -> Iterator[Line]:
     jobs += [warm_up(plan, path)] if plan.settings.passes else []
     jobs += [job_of(plan, test, path) for test in plan.measured]
     for job in jobs:
-        yield ((" ".join(("fio", *map(quote, fio_words(job)))), Style.TYPE),)
+        yield ((" ".join(("fio", *map(quote, fio_options(job)))), Style.TYPE),)
 
 
 def result_lines(result: Result, *, width: int) -> Iterator[Line]:
@@ -280,7 +290,7 @@ def _spread_values(spread: Spread) -> Value:
     return {"median": spread.median, "low": spread.low, "high": spread.high, "runs": spread.count}
 
 
-def list_lines(kept: Sequence[Kept], *, width: int) -> Iterator[Line]:
+def list_lines(kept: Sequence[HistoryEntry], *, width: int) -> Iterator[Line]:
     """Yield a line for each stored result: date, profile, target, drive, first figure; below it the file name."""
     if not kept:
         yield plain("nothing was measured yet")
@@ -297,7 +307,7 @@ def list_lines(kept: Sequence[Kept], *, width: int) -> Iterator[Line]:
         yield ((f"  {result.file}", Style.DIM),)
 
 
-def list_json(kept: Sequence[Kept]) -> str:
+def list_json(kept: Sequence[HistoryEntry]) -> str:
     rows = [asdict(result) | {"file": escaped(result.file)} for result in kept]
     for row in rows:
         del row["figure"]

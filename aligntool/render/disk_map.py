@@ -9,7 +9,7 @@ from aligntool.audit.report import Answer, Check, Grid, GridKind, Judged, Report
 from aligntool.audit.wording import layer_name
 from aligntool.change import Place, Plan
 from aligntool.inventory import Disk, Partition, Role
-from aligntool.render.audit import verdict_words, worst_of
+from aligntool.render.audit import verdict_words, worst_failed_check
 from aligntool.render.lines import EMPTY, Line, Piece, Style, cell_width, fit, harmless, paragraph, plain, wrapped
 from aligntool.steps import JournalPlace, WriteJournal
 from aligntool.units import Extent, format_about, format_size
@@ -73,7 +73,7 @@ def _gap(start: int, end: int, disk: Disk) -> Iterator[Stretch]:
         yield Stretch(start, end - start, what="free")
 
 
-def strip_lines(judged: Judged, *, width: int) -> Iterator[Line]:
+def disk_bar_lines(judged: Judged, *, width: int) -> Iterator[Line]:
     """Yield the whole disk to scale in one line, and below it the content of the partitions; ^ marks a start off the
     grid. Yield nothing if there are more partitions than columns.
     """
@@ -117,7 +117,7 @@ USUAL_BLOCK = 4096
 def map_lines(report: Report, *, width: int) -> Iterator[Line]:
     """Yield for each disk its map, then the picture of every start."""
     for judged in report.judged:
-        yield from strip_lines(judged, width=width)
+        yield from disk_bar_lines(judged, width=width)
         for verdict in judged.verdicts:
             yield from boundary_lines(judged, verdict, width=width)
 
@@ -129,7 +129,7 @@ def boundary_lines(judged: Judged, verdict: Verdict, *, width: int) -> Iterator[
     name = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
     sector_size = judged.disk.sector_size
     sector = f"sector {verdict.start // sector_size}, " if verdict.start % sector_size == 0 else ""
-    title = f" starts at {sector}byte {verdict.start}: {judgement(verdict, check)}"
+    title = f" starts at {sector}byte {verdict.start}: {position_words(verdict, check)}"
     room = max(width - cell_width(harmless(name)), MOST_UNITS)
     first, *rest = wrapped(title.strip(), room - 1, "")
     yield ((name, Style.TITLE), (f" {first}", Style.PLAIN))
@@ -142,11 +142,11 @@ def boundary_lines(judged: Judged, verdict: Verdict, *, width: int) -> Iterator[
 
 def check_drawn(verdict: Verdict) -> Check | None:
     """Return the worst check that the start fails, else the first one, or None if no boundary was checked."""
-    worst = worst_of(verdict) if verdict.answer is not Answer.ON else None
+    worst = worst_failed_check(verdict) if verdict.answer is not Answer.ON else None
     return worst or (verdict.checks[0] if verdict.checks else None)
 
 
-def judgement(verdict: Verdict, check: Check | None) -> str:
+def position_words(verdict: Verdict, check: Check | None) -> str:
     """Describe the position of a start relative to the checked boundary."""
     if verdict.answer is Answer.UNKNOWN or check is None:
         return f"unknown, {verdict.why}"
@@ -216,7 +216,7 @@ def _blocks(begin: int, cells: int, length: float) -> str:
 
 # The disk before and after, as two bars with the same columns, in which even the smallest part and gap get a cell.
 
-HEAD = 10
+LABEL_COLUMNS = 10
 
 Bar = tuple[tuple[Extent, str, Style], ...]
 """The parts in drawing order: later parts cover earlier ones."""
@@ -228,13 +228,13 @@ def plan_map_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     if bars["before"] == bars["after"]:
         del bars["after"]
     parts = [extent for bar in bars.values() for extent, _, _ in bar]
-    columns = _columns(parts, plan.disk.size, width - HEAD - 2)
+    columns = _columns(parts, plan.disk.size, width - LABEL_COLUMNS - 2)
     if not columns:
         return
     end = format_about(plan.disk.size)
-    yield ((" " * HEAD + "0" + end.rjust(columns[plan.disk.size] - 1), Style.DIM),)
+    yield ((" " * LABEL_COLUMNS + "0" + end.rjust(columns[plan.disk.size] - 1), Style.DIM),)
     for name, bar in bars.items():
-        yield ((f"  {fit(name, HEAD - 2)}", Style.PLAIN), *_bar_pieces(bar, columns, plan.disk.size))
+        yield ((f"  {fit(name, LABEL_COLUMNS - 2)}", Style.PLAIN), *_bar_pieces(bar, columns, plan.disk.size))
 
 
 def journal_of(plan: Plan) -> JournalPlace | None:

@@ -7,10 +7,19 @@ from statistics import median
 from aligntool import __version__
 from aligntool.documents import as_object
 from aligntool.inventory import Disk, NvmeFacts
-from aligntool.measure.alignment import Knee, Row, Word, bound_spans, matters_for, overall, reach, said_of_all
+from aligntool.measure.alignment import (
+    AlignmentVerdict,
+    Knee,
+    Row,
+    cpu_bound_spans,
+    mapped_bytes,
+    matters_for,
+    overall_text,
+    overall_verdict,
+)
 from aligntool.measure.fio import NEAR_A_CORE
 from aligntool.measure.sweeps import Setting, Spans, Starts
-from aligntool.measure.unit import Boundary, Looked, ProbeResult, document
+from aligntool.measure.unit import Boundary, KindResult, ProbeResult, document
 from aligntool.measure.unit_design import Kind
 from aligntool.render.bench import machine_lines, note_lines
 from aligntool.render.json import document_text
@@ -20,7 +29,8 @@ from aligntool.units import format_about, format_size, significant
 # Results of `aligntool bench alignment` and `aligntool bench span`, as text and as JSON.
 
 _STYLES = {
-    Word.MATTERS: Style.BAD, Word.DOES_NOT: Style.GOOD, Word.NOT_FOR_READS: Style.GOOD, Word.CANNOT_TELL: Style.DOUBT,
+    AlignmentVerdict.MATTERS: Style.BAD, AlignmentVerdict.DOES_NOT: Style.GOOD,
+    AlignmentVerdict.NOT_FOR_READS: Style.GOOD, AlignmentVerdict.CANNOT_TELL: Style.DOUBT,
 }  # fmt: skip
 _BESIDE_BAR = 65  # columns of a span, its rates, the CPU and a note
 
@@ -30,9 +40,9 @@ def alignment_lines(found: Starts, rows: Sequence[Row], *, width: int) -> Iterat
     if not rows:
         yield plain("nothing was measured")
         return
-    for place, line in enumerate(wrapped(f"alignment {said_of_all(rows)}", width, "  ")):
+    for place, line in enumerate(wrapped(f"alignment {overall_text(rows)}", width, "  ")):
         before, _, rest = line.partition(" ") if place == 0 else ("", "", line)
-        yield ((f"{before} " if before else "", Style.PLAIN), (rest, _STYLES[overall(rows)]))
+        yield ((f"{before} " if before else "", Style.PLAIN), (rest, _STYLES[overall_verdict(rows)]))
     for load in dict.fromkeys(row.load for row in rows):
         of_load = [row for row in rows if row.load == load]
         aligned = [rate.iops for rate in found.rates if rate.load == load and not rate.place.residue]
@@ -45,7 +55,7 @@ def alignment_lines(found: Starts, rows: Sequence[Row], *, width: int) -> Iterat
         last_reason = ""
         for row in of_load:
             yield _start_line(row)
-            if row.word is not Word.DOES_NOT and row.why != last_reason:
+            if row.word is not AlignmentVerdict.DOES_NOT and row.why != last_reason:
                 last_reason = row.why
                 yield from paragraph(f"      {row.why}", width, "      ", Style.DIM)
     yield EMPTY
@@ -97,7 +107,7 @@ def alignment_json(found: Starts, rows: Sequence[Row]) -> str:
     """Return JSON: bytes, requests per second, CPU in percent of a core, ratios as shares of the aligned rate."""
     values = {
         "when": found.when, "target": found.target, "unit": found.unit, "unit_by": found.unit_by,
-        "verdict": overall(rows).value if rows else None, "matters_for": matters_for(rows),
+        "verdict": overall_verdict(rows).value if rows else None, "matters_for": matters_for(rows),
         "rows": [as_object(row) | {"cpu_bound": row.cpu_bound} for row in rows],
         "rates": [as_object(rate) for rate in found.rates], **_common_fields(found),
     }  # fmt: skip
@@ -162,12 +172,12 @@ def host_memory_words(nvme: NvmeFacts | None) -> Iterator[str]:
         yield f"{requested}, none granted"
     else:
         granted = nvme.hmb_granted
-        yield f"{requested}, {format_about(granted)} granted, which maps about {format_about(reach(granted))}"
+        yield f"{requested}, {format_about(granted)} granted, which maps about {format_about(mapped_bytes(granted))}"
 
 
 def span_json(found: Spans, disk: Disk | None) -> str:
     """Return JSON: spans in bytes, rates in requests per second, CPU in percent of a core."""
-    nvme, bound = disk.nvme if disk else None, bound_spans(found.cpu)
+    nvme, bound = disk.nvme if disk else None, cpu_bound_spans(found.cpu)
     names = ("preferred", "minimum", "granted", "enabled")
     memory = {name: getattr(nvme, f"hmb_{name}") for name in names} if nvme else None
     values = {
@@ -243,7 +253,7 @@ def _zeros_warning(result: ProbeResult) -> Iterator[str]:
         yield f"{result.zeros:.0%} of what was read is zeros: {why}"
 
 
-def _curve(looked: Looked) -> Iterator[Line]:
+def _curve(looked: KindResult) -> Iterator[Line]:
     """Yield the penalty of each size with its uncertainty and a bar."""
     alone = f"  {significant(looked.request_us, 4)} µs without a penalty"
     yield ((_TITLES[looked.kind], Style.TITLE), (alone, Style.DIM))

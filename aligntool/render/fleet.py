@@ -11,10 +11,10 @@ from aligntool.render.json import Value, as_value, dumps
 from aligntool.render.lines import EMPTY, Line, Style, columns, fit, paragraph, plain
 from aligntool.units import counted, format_about
 
-SHOWN = 20  # most rows of a list on a terminal
+ROWS_SHOWN = 20  # most rows of a list on a terminal
 DISKS = ("machine", "disk", "off", "cost", "written", "extra", "model")
 GROUPS = ("model", "drives", "misaligned", "firmware")
-MEANING = (
+COLUMN_MEANINGS = (
     "off: misaligned partitions; cost, predicted: how many times as long a random write of 4 KiB takes; written: a "
     "day, to these partitions, on average since the machine started; extra: written × (cost − 1)"
 )
@@ -40,7 +40,7 @@ def facts_of(fleet: Fleet) -> Iterator[str]:
     """Yield the other facts about all machines, a phrase each."""
     if fleet.not_audited:
         yield f"{counted(fleet.not_audited, 'snapshot')} could not be audited"
-    if looks := len(fleet.looks):
+    if looks := len(fleet.needing_attention):
         yield f"{counted(looks, 'drive')} {'needs' if looks == 1 else 'need'} firmware or a look"
     yield f"{counted(fleet.errors, 'error')}, {counted(fleet.warnings, 'warning')}"
     if fleet.dates:
@@ -70,7 +70,7 @@ def refused_words(machine: Machine) -> str:
 
 
 def fleet_lines(fleet: Fleet, *, width: int) -> Iterator[Line]:
-    """Yield the report as text, with lists cut to SHOWN rows."""
+    """Yield the report as text, with lists cut to ROWS_SHOWN rows."""
     text, style = verdict_of(fleet)
     yield ((text, style),)
     yield from paragraph("; ".join(facts_of(fleet)), width, "")
@@ -78,17 +78,21 @@ def fleet_lines(fleet: Fleet, *, width: int) -> Iterator[Line]:
         rows = [disk_cells(row) for row in fleet.ranking]
         yield from _table("Misaligned disks, most extra work first", DISKS, rows, (0, 1, 6), width)
         yield from _more(fleet.misaligned_disks)
-        yield from paragraph(MEANING, width, "", Style.DIM)
+        yield from paragraph(COLUMN_MEANINGS, width, "", Style.DIM)
     if fleet.groups:
         yield from _table("Drives of one model", GROUPS, [group_cells(each) for each in fleet.groups], (0, 3), width)
         yield from _more(len(fleet.groups))
     for title, texts, number in (
-        ("Drives that need firmware or a look", [look_words(row) for row in fleet.looks], len(fleet.looks)),
+        (
+            "Drives that need firmware or a look",
+            [look_words(row) for row in fleet.needing_attention],
+            len(fleet.needing_attention),
+        ),
         ("Not audited", [refused_words(each) for each in fleet.refused], fleet.not_audited),
     ):
         if texts:
             yield from _title(title)
-        for each in texts[:SHOWN]:
+        for each in texts[:ROWS_SHOWN]:
             yield from paragraph(f"  {each}", width)
         yield from _more(number)
     first = next(iter(fleet.ranking), None)
@@ -106,15 +110,15 @@ def _table(
     title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int], width: int
 ) -> Iterator[Line]:
     yield from _title(title)
-    names = [(fit(cells[0], 22).rstrip(), *cells[1:]) for cells in rows[:SHOWN]]
+    names = [(fit(cells[0], 22).rstrip(), *cells[1:]) for cells in rows[:ROWS_SHOWN]]
     head, *lines = columns([heads, *names], left=left, wide=width - 2)
     yield ((f"  {head}".rstrip(), Style.DIM),)
     yield from (plain(f"  {line}") for line in lines)
 
 
 def _more(number: int) -> Iterator[Line]:
-    if number > SHOWN:
-        yield ((f"  … and {number - SHOWN} more; --json lists every machine", Style.DIM),)
+    if number > ROWS_SHOWN:
+        yield ((f"  … and {number - ROWS_SHOWN} more; --json lists every machine", Style.DIM),)
 
 
 # The document in pieces: each machine was written as soon as it was audited.
@@ -136,7 +140,7 @@ def fleet_json(fleet: Fleet, machines: Iterable[str], date: str) -> Iterator[str
     yield dumps(head)[:-1] + f',\n"summary": {dumps(summary)}'
     yield from _list("ranking", (dumps(as_value(_row(row))) for row in fleet.ranking))
     yield from _list("models", (dumps(as_value(_model(each))) for each in fleet.groups))
-    yield from _list("look", (dumps(as_value(_row(row))) for row in fleet.looks))
+    yield from _list("look", (dumps(as_value(_row(row))) for row in fleet.needing_attention))
     yield from _list("machines", machines)
     yield "}\n"
 

@@ -7,11 +7,11 @@ from dataclasses import asdict, is_dataclass
 from enum import Enum
 
 from aligntool import __version__
-from aligntool.audit.drives import unjudged
-from aligntool.audit.report import Answer, Finding, Judged, Mend, Report, Severity, Verdict
+from aligntool.audit.drives import targets_not_judged
+from aligntool.audit.report import Answer, Finding, Judged, Repair, Report, Severity, Verdict
 from aligntool.documents import wire_names
 from aligntool.inventory import Partition
-from aligntool.render.audit import NO_MENDS, Mends
+from aligntool.render.audit import NO_REPAIRS, Repairs
 from aligntool.units import Extent
 
 # An audit as JSON: versioned, described by audit.schema.json, every size an integer of bytes.
@@ -28,7 +28,7 @@ Value = None | bool | int | float | str | Sequence["Value"] | Mapping[str, "Valu
 _ELSEWHERE = frozenset({"partitions", "kernel_partitions", "sampled", "taken"})  # the last two belong to plans only
 
 
-def audit_json(report: Report, mends: Mends = NO_MENDS) -> Iterator[str]:
+def audit_json(report: Report, mends: Repairs = NO_REPAIRS) -> Iterator[str]:
     """Yield the document in pieces, in order. `mends`: possible repairs of misaligned partitions, by disk name."""
     when = _fields(report.inventory.manifest, leave=frozenset({"aligntool"}))
     head: Value = {"schema": SCHEMA, "version": VERSION, "aligntool": __version__, **when, "summary": _summary(report)}
@@ -37,7 +37,7 @@ def audit_json(report: Report, mends: Mends = NO_MENDS) -> Iterator[str]:
         yield ("," if index else "") + "\n" + dumps(_disk(judged, mends.get(judged.disk.name, ())))
     yield '\n],\n"uplinks": ' + dumps(as_value(report.inventory.uplinks))
     yield ',\n"adapters": ' + dumps(as_value(report.inventory.adapters))
-    yield ',\n"unseen": ' + dumps(as_value(tuple(unjudged(report))))
+    yield ',\n"unseen": ' + dumps(as_value(tuple(targets_not_judged(report))))
     yield ',\n"findings": ['
     for index, finding in enumerate(report.findings):
         yield ("," if index else "") + "\n" + dumps(_finding(finding))
@@ -62,7 +62,7 @@ def _summary(report: Report) -> Value:
     }  # fmt: skip
 
 
-def _disk(judged: Judged, mends: Sequence[Mend]) -> Value:
+def _disk(judged: Judged, mends: Sequence[Repair]) -> Value:
     disk = judged.disk
     repairs = {repair.partition: repair for repair in mends}
     verdicts = {verdict.partition: verdict for verdict in judged.verdicts}
@@ -78,7 +78,7 @@ def _disk(judged: Judged, mends: Sequence[Mend]) -> Value:
     return document
 
 
-def _partition(partition: Partition, verdict: Verdict | None, repair: Mend | None, sector_size: int) -> Value:
+def _partition(partition: Partition, verdict: Verdict | None, repair: Repair | None, sector_size: int) -> Value:
     document = _fields(partition, leave=frozenset({"extent"}))
     document |= _place(partition.extent.start, sector_size)
     document["length"] = partition.extent.length

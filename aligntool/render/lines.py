@@ -95,7 +95,7 @@ def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
     return environment.get("TERM") != "dumb" and stream.isatty()
 
 
-def redraws(stream: TextIO, environment: Mapping[str, str]) -> bool:
+def can_redraw(stream: TextIO, environment: Mapping[str, str]) -> bool:
     """Return whether a bar can be redrawn on the stream."""
     return stream.isatty() and environment.get("TERM") != "dumb" and wants_color(stream, environment)
 

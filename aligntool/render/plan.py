@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from aligntool import steps
 from aligntool.audit.wording import shell_word
@@ -23,9 +23,6 @@ from aligntool.render.json import document_text
 from aligntool.render.lines import EMPTY, Line, Style, columns, paragraph, plain
 from aligntool.steps import DriveStep, MakeMember
 from aligntool.units import Extent, counted, format_about, format_size, format_start
-
-if TYPE_CHECKING:  # loading it takes a quarter of the time of `plan realign`
-    pass
 
 # The steps of array plans in words.
 
@@ -76,14 +73,14 @@ def array_details(step: steps.ArrayStep) -> Iterator[str]:
             known = identity_words(("", disk.model), ("serial ", disk.serial), ("WWN ", disk.wwn))
             yield known or "no identity is known"
             if step.zeroed:
-                ranges = ", ".join(map(span, step.zeroed))
+                ranges = ", ".join(map(byte_range, step.zeroed))
                 yield f"zeroed first, so that no old signature comes back: bytes {ranges}"
             yield from (_entry(entry, disk.sector_size) for entry in step.entries)
         case steps.EditFile():
             yield f"in place of a line with {step.instead_of}, else at the end:"
             yield from step.lines
         case steps.ReencryptSectors():
-            yield f"bytes {span(step.extent)}, UUID {step.uuid}"
+            yield f"bytes {byte_range(step.extent)}, UUID {step.uuid}"
             yield f"$ {shell_line(reencrypt_command(step))} DEVICE"
         case steps.WriteFile():
             yield "the whole file:"
@@ -116,7 +113,7 @@ def shell_line(words: Sequence[str]) -> str:
 LABELS = {"gpt": "GPT", "dos": "MBR"}
 
 
-def span(extent: Extent) -> str:
+def byte_range(extent: Extent) -> str:
     """Return an extent as text: its first byte, and the first byte after it."""
     return f"{extent.start}..{extent.end}"
 
@@ -188,16 +185,17 @@ def step_details(step: steps.Step, *, sector_size: int) -> Iterator[str]:
 def _content_details(step: ContentStep) -> Iterator[str]:
     match step:
         case steps.CheckContent():
-            yield f"bytes {span(step.extent)}"
+            yield f"bytes {byte_range(step.extent)}"
         case steps.ShrinkContent():
-            yield f"bytes {span(step.extent)}; the last {size_words(step.extent.length - step.length)} become free"
+            freed = size_words(step.extent.length - step.length)
+            yield f"bytes {byte_range(step.extent)}; the last {freed} become free"
             yield "by its own tool: a power cut while that runs is not covered by the journal"
         case steps.HoldContent():
             yield _saved_ranges(step.held, step.source.start)
         case steps.CopyContent():
             lanes = step.lanes
             how = "all through the stash" if lanes.staged else f"at most {format_size(lanes.window)} at once"
-            yield f"bytes {span(step.source)} to {span(step.target)}, used blocks only where they are known"
+            yield f"bytes {byte_range(step.source)} to {byte_range(step.target)}, used blocks only where they are known"
             yield f"{how}; flushed, read back and recorded every {format_size(lanes.batch)}"
         case steps.ReleaseContent():
             yield _saved_ranges(step.held, step.target.start)
@@ -211,7 +209,7 @@ def _table_details(step: TableStep, sector_size: int) -> Iterator[str]:
         case steps.WriteJournal():
             yield from _journal(step.journal)
         case steps.CloseJournal():
-            yield f"bytes {_in_file(step.journal)}{span(step.journal.extent)} are free again"
+            yield f"bytes {_in_file(step.journal)}{byte_range(step.journal.extent)} are free again"
         case steps.ParkEntries():
             hidden = [number for number in step.partitions if number not in step.parked]
             if hidden:
@@ -244,20 +242,21 @@ def sector_words(start: int, sector_size: int) -> str:
 def _journal(place: steps.JournalPlace) -> Iterator[str]:
     start, length = place.extent.start, place.copy_length
     where = _in_file(place)
-    yield f"bytes {where}{span(Extent(start, length))} and {span(Extent(start + length, length))}: the same twice"
-    yield f"bytes {where}{span(place.stash.moved_to(start + place.stash.start))}: the stash"
+    first, second = Extent(start, length), Extent(start + length, length)
+    yield f"bytes {where}{byte_range(first)} and {byte_range(second)}: the same twice"
+    yield f"bytes {where}{byte_range(place.stash.moved_to(start + place.stash.start))}: the stash"
 
 
 def _in_file(place: steps.JournalPlace) -> str:
     return f"of {place.file}, " if place.file else ""
 
 
-def _saved_ranges(held: steps.Held, start: int) -> str:
-    return "bytes " + ", ".join(span(run.moved_to(start + run.start)) for run in held.ranges)
+def _saved_ranges(held: steps.SavedRanges, start: int) -> str:
+    return "bytes " + ", ".join(byte_range(run.moved_to(start + run.start)) for run in held.ranges)
 
 
 def _patch(patch: steps.Patch, start: int) -> str:
-    where = f"bytes {span(Extent(start + patch.at, patch.length))}"
+    where = f"bytes {byte_range(Extent(start + patch.at, patch.length))}"
     if patch.before is None or patch.after is None:
         return f"{patch.what}, {where}: computed anew"
     return f"{patch.what}, {where}: {patch.before} → {patch.after}"
@@ -266,7 +265,7 @@ def _patch(patch: steps.Patch, start: int) -> str:
 def _change(change: steps.EntryChange, sector_size: int) -> Iterator[str]:
     before, after = change.before, change.after
     sectors = f"sector {sector_words(before.start, sector_size)} → {sector_words(after.start, sector_size)}"
-    yield f"entry {change.number}: {sectors}, bytes {span(before)} → {span(after)}"
+    yield f"entry {change.number}: {sectors}, bytes {byte_range(before)} → {byte_range(after)}"
     if change.record_after is not None:
         old = "–" if change.record_before is None else change.record_before
         yield f"its extended boot record: byte {old} → {change.record_after}"
@@ -276,7 +275,9 @@ def _entry(entry: steps.NewEntry, sector_size: int) -> str:
     name = f" {entry.name}" if entry.name else ""
     boot = ", active" if entry.active else ""
     sector = sector_words(entry.extent.start, sector_size)
-    return f"entry {entry.number}{name}: sector {sector}, bytes {span(entry.extent)}, type {entry.type_code}{boot}"
+    return (
+        f"entry {entry.number}{name}: sector {sector}, bytes {byte_range(entry.extent)}, type {entry.type_code}{boot}"
+    )
 
 
 def _partitions(numbers: Sequence[int]) -> str:
@@ -438,7 +439,9 @@ def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
             by = used.by if used.by.startswith("everything") else f"says {used.by}"
             yield from paragraph(f"  partition {used.partition}: {size_words(used.bytes)}, {by}", width)
     if journal := journal_of(plan):
-        where = f"in {journal.file}" if journal.file else f"in free space of this disk, bytes {span(journal.extent)}"
+        where = (
+            f"in {journal.file}" if journal.file else f"in free space of this disk, bytes {byte_range(journal.extent)}"
+        )
         text = f"Journal (J): {size_words(journal.extent.length)} {where}"
         yield from paragraph(text, width, "  ")
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 # Progress of a benchmark or a resynchronisation: a bar on a terminal, occasional lines elsewhere.
 
-Tell = Callable[[str, float, float | None], None]
+ReportProgress = Callable[[str, float, float | None], None]
 
 
-def words_bar(stream: TextIO, *, transient: bool = False, still: bool = False) -> "rich.progress.Progress":
+def bar_with_text(stream: TextIO, *, transient: bool = False, still: bool = False) -> "rich.progress.Progress":
     """Return a bar followed by text. Its tasks have a field `words`, shown without markup.
 
     `transient`: clear the bar when it ends. `still`: redraw it at each update, not from a thread.
@@ -39,7 +39,7 @@ def words_bar(stream: TextIO, *, transient: bool = False, still: bool = False) -
 
 
 @contextmanager
-def bench_lines(stream: TextIO, *, tenths: bool = False) -> Iterator[Tell]:
+def bench_progress_lines(stream: TextIO, *, tenths: bool = False) -> Iterator[ReportProgress]:
     """Write a line at each new run, or with `tenths` at each completed tenth of the whole."""
     last_key: object = None
 
@@ -55,9 +55,9 @@ def bench_lines(stream: TextIO, *, tenths: bool = False) -> Iterator[Tell]:
 
 
 @contextmanager
-def bench_bar(stream: TextIO, *, still: bool = False) -> Iterator[Tell]:
+def bench_progress_bar(stream: TextIO, *, still: bool = False) -> Iterator[ReportProgress]:
     """Draw a bar. `still`: redraw it at each call, not from a thread."""
-    with words_bar(stream, transient=True, still=still) as bar:
+    with bar_with_text(stream, transient=True, still=still) as bar:
         task = bar.add_task("", total=1.0, words="")
 
         def report(text: str, share: float, left_s: float | None) -> None:
@@ -84,7 +84,7 @@ SCHEMA = "aligntool.events"
 VERSION = 1
 
 
-def begin_json(plan: Plan) -> str:
+def plan_event_json(plan: Plan) -> str:
     """Return the first line: the plan and the number of its steps."""
     return _line({
         "event": "plan", "schema": SCHEMA, "version": VERSION, "digest": digest(plan), "disk": plan.disk.path,
@@ -165,7 +165,7 @@ class Pace:
 
 @contextmanager
 def progress_json(plan: Plan, stream: TextIO) -> Iterator[OnEvent]:
-    stream.write(begin_json(plan))
+    stream.write(plan_event_json(plan))
     stream.flush()
 
     def report(event: Event) -> None:
@@ -199,7 +199,7 @@ def progress_bar(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent]:
     """Draw one bar for all bytes of the plan; steps and messages scroll above it."""
     from rich.text import Text
 
-    with words_bar(stream) as bar:
+    with bar_with_text(stream) as bar:
         task = bar.add_task("", total=None, words="")
 
         def show_copied(event: Progress, words: str) -> None:
@@ -305,7 +305,7 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
         yield (("  → ", Style.DIM), (command, Style.TYPE))
 
 
-def steps_left(found: Status, *, back: bool) -> Iterator[Line]:
+def remaining_step_lines(found: Status, *, back: bool) -> Iterator[Line]:
     """Yield the steps that a resume or a rollback will run, in order, numbered as in the plan."""
     plan = found.plan
     if plan is None:

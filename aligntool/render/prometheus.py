@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 from aligntool import __version__
-from aligntool.audit.drives import gap_of
+from aligntool.audit.drives import worst_gap
 from aligntool.audit.report import Answer, Report
-from aligntool.inventory import ArrayFacts, Disk, Gap, LinkHop, most_of, port_above
-from aligntool.render.audit import worst_of
+from aligntool.inventory import ArrayFacts, Disk, Gap, LinkHop, link_maximum, port_above
+from aligntool.render.audit import worst_failed_check
 from aligntool.render.lines import escaped
 
 # The text exposition format 0.0.4. An unknown value has no sample. The identity of a disk is in one series; all others
@@ -114,7 +114,7 @@ def _array_samples(device: dict[str, str | None], facts: ArrayFacts) -> Iterator
 
 def _link_samples(device: dict[str, str | None], path: tuple[LinkHop, ...]) -> Iterator[_Sample]:
     for drive in path[:1]:
-        most, labels = most_of(drive, port_above(path)), device | {"address": drive.address}
+        most, labels = link_maximum(drive, port_above(path)), device | {"address": drive.address}
         yield "aligntool_link_transfers_per_second", labels, _per_second(drive.speed_gts)
         yield "aligntool_link_max_transfers_per_second", labels, _per_second(most.speed_gts)
         yield "aligntool_link_width", labels, drive.width
@@ -128,7 +128,7 @@ def _per_second(gigatransfers: float | None) -> int | None:
 def _unseen_disks(report: Report) -> Iterator[_Sample]:
     """Yield a sample for each disk, and for each target that could not be read as a disk."""
     for disk in report.inventory.disks:
-        yield "aligntool_disk_unseen", {"device": disk.name}, int(gap_of(disk) is not None)
+        yield "aligntool_disk_unseen", {"device": disk.name}, int(worst_gap(disk) is not None)
     for target in report.inventory.unseen:
         if target.gap in (Gap.DISK, Gap.NO_ANSWER):
             yield "aligntool_disk_unseen", {"device": target.what}, 1
@@ -139,7 +139,7 @@ def _partition_samples(report: Report) -> Iterator[_Sample]:
         labels: dict[str, str | None] = {"device": verdict.disk, "partition": str(verdict.partition or "")}
         yield "aligntool_partition_start_bytes", labels, verdict.start
         if verdict.answer is not Answer.UNKNOWN:
-            worst = worst_of(verdict) if verdict.answer is Answer.OFF else None
+            worst = worst_failed_check(verdict) if verdict.answer is Answer.OFF else None
             yield "aligntool_partition_aligned", labels, int(verdict.answer is Answer.ON)
             yield "aligntool_partition_off_bytes", labels, worst.off_by if worst else 0
 

@@ -20,7 +20,7 @@ _SIZES = (
 )  # fmt: skip
 
 
-def row_lines(rows: Sequence[KnownGeometry]) -> Iterator[Line]:
+def drive_summary_lines(rows: Sequence[KnownGeometry]) -> Iterator[Line]:
     """Yield a line for each row: its name and the facts in it."""
     for row in rows:
         facts = [f"{name} {format_size(value)}" for name, field in _SIZES if (value := getattr(row, field))]
@@ -88,7 +88,7 @@ class Run:
     answered: int
 
 
-def runs(depth: int, count: int) -> tuple[Run, ...]:
+def simulate_commands(depth: int, count: int) -> tuple[Run, ...]:
     """Return `count` commands with `depth` in flight. Each spends its last BUSY_US in the shared controller and link,
     one command at a time."""
     free_at = [0] * depth
@@ -122,7 +122,7 @@ def timeline_lines(*, width: int) -> Iterator[Line]:
     cells = max(min(width - 14, 64), 32)
     span = 8 * LATENCY_US
     for depth in (1, COMMANDS):
-        commands = runs(depth, 8)
+        commands = simulate_commands(depth, 8)
         end = max(run.answered for run in commands)
         for row in range(depth):
             head = f"  QD{depth}" if row == 0 else ""

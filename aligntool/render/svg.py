@@ -7,7 +7,7 @@ from importlib.resources import files
 from xml.etree.ElementTree import Element, tostring
 
 from aligntool.render.lines import cell_width, harmless, wrapped
-from aligntool.render.recipes import BUSY_US, COMMANDS, LATENCY_US, TOPIC, Run, runs
+from aligntool.render.recipes import BUSY_US, COMMANDS, LATENCY_US, TOPIC, Run, simulate_commands
 
 # SVG as values, written by an XML writer. Text in a picture may come from a disk: it is made harmless and escaped here.
 
@@ -76,7 +76,7 @@ def words_width(text: str, size: Number) -> float:
     return cell_width(harmless(text)) * LETTER * size
 
 
-def fitting(text: str, width: float, size: Number) -> str:
+def cut_to_width(text: str, width: float, size: Number) -> str:
     """Return the text, cut with an ellipsis if it is too wide, or "" if not even one letter fits."""
     text = harmless(text)[:LONGEST_WORDS]
     if words_width(text, size) <= width:
@@ -111,8 +111,8 @@ def svg_text(picture: Picture, *, alone: bool) -> str:
 def _title_elements(picture: Picture) -> tuple[int, list[Element]]:
     """Return the y at which the picture begins, and the title and text above it."""
     width = picture.width
-    lines = [(text, "strong", 13.0) for text in folded(picture.title, width * 0.95, 13)]
-    lines += [(text, "small dim", 11.5) for about in picture.about for text in folded(about, width, 11.5)]
+    lines = [(text, "strong", 13.0) for text in fold_text(picture.title, width * 0.95, 13)]
+    lines += [(text, "small dim", 11.5) for about in picture.about for text in fold_text(about, width, 11.5)]
     y, elements = MARGIN, []
     for text, style, size in lines:
         y += round(size * 1.4)
@@ -120,12 +120,12 @@ def _title_elements(picture: Picture) -> tuple[int, list[Element]]:
     return y + 8, elements
 
 
-def folded(text: str, width: float, size: Number) -> list[str]:
+def fold_text(text: str, width: float, size: Number) -> list[str]:
     """Fold a text into at most MOST_LINES lines of `width` pixels; the last ends with an ellipsis if necessary."""
     rest = " ".join(harmless(text)[: MOST_LINES * LONGEST_WORDS].split())
     lines = list(wrapped(rest, int(width / LETTER / size), "")) if rest else []
     lines[MOST_LINES - 1 :] = [" ".join(lines[MOST_LINES - 1 :])] if lines[MOST_LINES - 1 :] else []
-    return [fitting(row, width, size) for row in lines]
+    return [cut_to_width(row, width, size) for row in lines]
 
 
 def style_sheet(name: str) -> str:
@@ -298,7 +298,7 @@ def bar_picture(chart: BarChart) -> Picture:
             anchor = {0: "start", most * 4: "end"}.get(quarter, "middle")
             elements.append(words(LEFT + quarter / 4 * scale, top + 12, f"{quarter / 4:g}", "small dim", anchor=anchor))
         top += 16
-    elements.append(words(LEFT, top + 14, fitting(chart.unit, RIGHT - LEFT, 11.5), "small dim"))
+    elements.append(words(LEFT, top + 14, cut_to_width(chart.unit, RIGHT - LEFT, 11.5), "small dim"))
     return Picture(chart.name, chart.title, alternative_of(chart), WIDTH, top + 20, tuple(elements))
 
 
@@ -330,7 +330,7 @@ def ratio_picture(chart: RatioChart) -> Picture:
     elements.append(words(LEFT, bottom + 30, "← slower", "small dim"))
     elements.append(words(RIGHT, bottom + 30, "faster →", "small dim end"))
     for index, text in enumerate((f"{chart.second} over", chart.first)):
-        text = fitting(text, RIGHT - LEFT - 130, 11.5)
+        text = cut_to_width(text, RIGHT - LEFT - 130, 11.5)
         elements.append(words(middle, bottom + 30 + 15 * index, text, "small dim", anchor="middle"))
     return Picture(chart.name, chart.title, alternative_of(chart), WIDTH, bottom + 52, tuple(elements))
 
@@ -347,9 +347,9 @@ def picture_of(chart: Chart) -> Picture:
 
 def _bar_words(bar: Bar, top: int) -> Iterator[Element]:
     text = f"{bar.text} · {bar.note}" if bar.note else bar.text
-    text = fitting(text, (RIGHT - LEFT) * 0.7, 13)
+    text = cut_to_width(text, (RIGHT - LEFT) * 0.7, 13)
     room = RIGHT - LEFT - words_width(text, 13) - 10
-    yield words(LEFT, top + 14, fitting(bar.label, room, 13), "strong")
+    yield words(LEFT, top + 14, cut_to_width(bar.label, room, 13), "strong")
     yield words(RIGHT, top + 14, text, "end")
 
 
@@ -388,9 +388,9 @@ def curve_picture(chart: CurveChart) -> Picture:
     points = [point for curve in series for point in curve.points]
     places = _x_positions(points, doubling=chart.doubling)
     scale = _y_scale(points, decades=chart.decades)
-    elements = [words(2, 14, fitting(chart.y_title, WIDTH, 11.5), "small dim")]
+    elements = [words(2, 14, cut_to_width(chart.y_title, WIDTH, 11.5), "small dim")]
     elements += [*_y_axis(scale), *_x_axis(points, places)]
-    elements.append(words(CURVES_RIGHT, BOTTOM + 32, fitting(chart.x_title, WIDTH, 11.5), "small dim end"))
+    elements.append(words(CURVES_RIGHT, BOTTOM + 32, cut_to_width(chart.x_title, WIDTH, 11.5), "small dim end"))
     if chart.mark is not None and chart.mark.x in places:
         elements += _mark(places[chart.mark.x], chart.mark.text)
     for letter, curve in _lettered(series):
@@ -414,16 +414,16 @@ def _x_positions(points: Sequence[Point], *, doubling: bool) -> dict[float, floa
     return {x: CURVES_LEFT + 10 + (value - low) / (high - low) * inner for x, value in zip(xs, positions, strict=True)}
 
 
-ROUND = ((1, 4), (2, 4), (2.5, 5), (4, 4), (5, 5), (8, 4), (10, 5))
+ROUND_ENDS = ((1, 4), (2, 4), (2.5, 5), (4, 4), (5, 5), (8, 4), (10, 5))
 """Ends of an axis, and the number of steps that gives round labels."""
 
 
 def _round_up(most: float) -> tuple[float, int]:
-    """Return the next of ROUND times a power of ten, and its number of steps."""
+    """Return the next of ROUND_ENDS times a power of ten, and its number of steps."""
     if most <= 0:
         return 1, 4
     power = 10.0 ** math.floor(math.log10(most))
-    return next(((end * power, steps) for end, steps in ROUND if end * power >= most * 0.9999), (most, 4))
+    return next(((end * power, steps) for end, steps in ROUND_ENDS if end * power >= most * 0.9999), (most, 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,7 +482,7 @@ def _x_axis(points: Sequence[Point], places: dict[float, float]) -> Iterator[Ele
         at = places[x]
         yield line(at, BOTTOM, at, BOTTOM + 4, "axis")
         if at - last >= max(LEAST_STEP, words_width(texts[x], 11.5)):
-            yield words(at, BOTTOM + 17, fitting(texts[x], 80, 11.5), "small dim", anchor="middle")
+            yield words(at, BOTTOM + 17, cut_to_width(texts[x], 80, 11.5), "small dim", anchor="middle")
             last = at
 
 
@@ -492,7 +492,7 @@ def _mark(at: float, text: str) -> Iterator[Element]:
     left = at < (CURVES_LEFT + CURVES_RIGHT) / 2
     room = CURVES_RIGHT - at - 8 if left else at - CURVES_LEFT - 8
     place = (at + 5, "small strong") if left else (at - 5, "small strong end")
-    yield words(place[0], TOP - 5, fitting(text, room, 12.5), place[1])
+    yield words(place[0], TOP - 5, cut_to_width(text, room, 12.5), place[1])
 
 
 def _curve(series: Series, letter: str, places: dict[float, float], scale: _Scale) -> Iterator[Element]:
@@ -525,7 +525,7 @@ def _legend(series: Sequence[Series]) -> Iterator[Element]:
     for index, (letter, curve) in enumerate(_lettered(series)):
         y = BOTTOM + 52 + 20 * index
         dash = path([(CURVES_LEFT, y), (CURVES_LEFT + 34, y)], f"series-{letter} curve")
-        label = words(CURVES_LEFT + 42, y + 4, fitting(curve.label, CURVES_RIGHT - CURVES_LEFT - 42, 13))
+        label = words(CURVES_LEFT + 42, y + 4, cut_to_width(curve.label, CURVES_RIGHT - CURVES_LEFT - 42, 13))
         yield element("g", "", (dash, _point(CURVES_LEFT + 17, y, letter), label))
 
 
@@ -534,14 +534,14 @@ def _legend(series: Sequence[Series]) -> Iterator[Element]:
 QUEUE_LEFT, QUEUE_RIGHT = 2, 418
 READS = 8
 SPAN = READS * LATENCY_US
-LANE = 20
+QUEUE_ROW = 20
 
 
 def queue_picture() -> Picture:
     """Draw eight reads, one at a time and four at a time, on the same time axis."""
-    single, parallel = runs(1, READS), runs(COMMANDS, READS)
+    single, parallel = simulate_commands(1, READS), simulate_commands(COMMANDS, READS)
     ends = [max(run.answered for run in group) for group in (single, parallel)]
-    bottom = 66 + 22 + COMMANDS * LANE
+    bottom = 66 + 22 + COMMANDS * QUEUE_ROW
     blocks = [*_block("QD1: each read waits for the one before it", single, 0)]
     blocks += _block("QD4: four reads wait at the same time", parallel, 66)
     elements = (*blocks, *_axis(bottom + 34), *_key(bottom + 66))
@@ -558,13 +558,13 @@ def _block(title: str, done: tuple[Run, ...], top: int) -> Iterator[Element]:
     rows = max(run.row for run in done) + 1
     yield words(QUEUE_LEFT, top + 13, title, "strong")
     for number, run in enumerate(done, 1):
-        y = top + 20 + run.row * LANE
+        y = top + 20 + run.row * QUEUE_ROW
         waiting = run.answered - BUSY_US
-        yield box(_x(run.sent), y, _x(waiting) - _x(run.sent), LANE - 5, "read")
-        yield box(_x(waiting), y, _x(run.answered) - _x(waiting), LANE - 5, "doubt")
+        yield box(_x(run.sent), y, _x(waiting) - _x(run.sent), QUEUE_ROW - 5, "read")
+        yield box(_x(waiting), y, _x(run.answered) - _x(waiting), QUEUE_ROW - 5, "doubt")
         yield words(_x(run.sent) + 4, y + 12, str(number), "small")
     result = f"{READS} reads in {end} µs: {READS * 1_000_000 // end:,} a second"
-    yield words(QUEUE_RIGHT, top + 20 + rows * LANE + 12, result, "end")
+    yield words(QUEUE_RIGHT, top + 20 + rows * QUEUE_ROW + 12, result, "end")
 
 
 def _axis(y: int) -> Iterator[Element]:

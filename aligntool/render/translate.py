@@ -35,7 +35,7 @@ _NAMES = 4
 """Number of first words of a longer text after which it may be split: they name its subject."""
 LONGEST = 2000
 """Most characters of a text to translate; longer texts are not messages of aligntool."""
-LEAST = 7
+LEAST_LITERALS = 7
 """Fewest literal characters of a sentence to try before lists; "{0} of {1}", for example, is tried after them."""
 LANGUAGES = ("ja",)
 
@@ -104,7 +104,7 @@ class Catalogue:
         fitting = [(template, holes) for word in words for template in self._templates.get(word, ())
                    if (holes := template.holes_in(core)) is not None]  # fmt: skip
         fitting.sort(key=lambda match: (len(match[1][0][0]), -match[0].size))
-        first = [match for match in fitting if match[0].size >= LEAST and not match[0].reaches_far(match[1])]
+        first = [match for match in fitting if match[0].size >= LEAST_LITERALS and not match[0].reaches_far(match[1])]
         yield from ((holes, template.filled) for template, holes in first)
         for separator in _SEPARATORS:
             if found := re.search(separator, core):

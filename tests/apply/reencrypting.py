@@ -19,16 +19,16 @@ from aligntool.realign.request import Request
 
 def main(word: str, image: str, state: str, key_file: str) -> None:
     paths, key = Paths(state=Path(state)), Key(Path(key_file).read_bytes(), lambda *_: ())
-    with make.one_at_a_time(paths.state):
+    with make.lock_state(paths.state):
         if word == "begin":
             record = make.begin(Layers(image, Request()).make_plan(), paths)
         else:
             (record,) = make.find_records(paths.state)
-        plan = make.plan_here(record.plan, ())
+        plan = make.with_current_names(record.plan, ())
         if word == "begin":
             refuse_unfit(plan, key)
         back = word == "back"
-        for event in make.go_back(record, plan, paths) if back else make.go_forward(record, plan, paths, key=key):
+        for event in make.undo_record(record, plan, paths) if back else make.apply_record(record, plan, paths, key=key):
             name = f"{type(event).__name__} {event.done}" if isinstance(event, Progress) else type(event).__name__
             print(name, flush=True)
 

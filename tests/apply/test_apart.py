@@ -12,10 +12,10 @@ import pytest
 
 from aligntool.change import Event, Plan, StepBegun, Waiting
 from aligntool.errors import Refused
-from aligntool.linux.apart import Killed, answer_apart
+from aligntool.linux.child_process import Killed, run_in_child
 from aligntool.linux.process import run_program
-from aligntool.realign.apart import apart
-from aligntool.realign.applying import Applying, apply_events
+from aligntool.realign.applying import ChangeInProgress, apply_events
+from aligntool.realign.change_process import apply_in_child
 from aligntool.steps import MakeTable, Subject
 
 PLAN = Plan("layout", Subject("disk", 1, 512, None, None, None, None, None, ""), "", (), (MakeTable("gpt", (), False),))
@@ -23,14 +23,14 @@ PLAN = Plan("layout", Subject("disk", 1, 512, None, None, None, None, None, ""),
 
 def test_a_bug_after_the_first_write_says_once_what_to_type(tmp_path: Path) -> None:
     @contextmanager
-    def locked(_: Callable[[str], object]) -> Iterator[Applying]:
+    def locked(_: Callable[[str], object]) -> Iterator[ChangeInProgress]:
         def events() -> Iterator[Event]:
             yield StepBegun(0)
             raise ZeroDivisionError
 
-        yield Applying(events(), "aligntool resume disk")
+        yield ChangeInProgress(events(), "aligntool resume disk")
 
-    with pytest.raises(ZeroDivisionError) as bug, apart(locked, PLAN, str(tmp_path), print) as applying:
+    with pytest.raises(ZeroDivisionError) as bug, apply_in_child(locked, PLAN, str(tmp_path), print) as applying:
         apply_events(PLAN, applying, nullcontext(print), lambda *_: None)
     said = "".join(traceback.format_exception(bug.value))
     assert said.count("→ aligntool resume disk") == 1 and "in events" in said
@@ -46,13 +46,13 @@ def test_a_disk_that_is_silent_before_anything_is_written_is_named_and_ends_at_a
         raise KeyboardInterrupt
 
     @contextmanager
-    def locked(_: Callable[[str], object]) -> Iterator[Applying]:
+    def locked(_: Callable[[str], object]) -> Iterator[ChangeInProgress]:
         os.read(os.open(fifo, os.O_RDWR), 1)
         raise Refused("nobody writes to it")
         yield
 
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), apart(locked, PLAN, str(fifo), tell, stall_s=0.3):
+    with pytest.raises(KeyboardInterrupt), apply_in_child(locked, PLAN, str(fifo), tell, stall_s=0.3):
         raise AssertionError
     assert notes[0].startswith(f"{fifo} has not answered for 0 s. It is waited for") and time.monotonic() - began < 10
 
@@ -73,7 +73,7 @@ def test_ctrl_c_before_a_disk_is_known_to_be_silent_is_enough(tmp_path: Path) ->
     before, began = signal.signal(signal.SIGALRM, typed), time.monotonic()
     try:
         with pytest.raises(KeyboardInterrupt):
-            answer_apart(job, str(fifo), lambda _: signal.setitimer(signal.ITIMER_REAL, 0.1), notes.append, stall_s=0.5)
+            run_in_child(job, str(fifo), lambda _: signal.setitimer(signal.ITIMER_REAL, 0.1), notes.append, stall_s=0.5)
     finally:
         signal.signal(signal.SIGALRM, before)
     assert time.monotonic() - began < 10 and ["waits for that" in note for note in notes] == [True]
@@ -92,7 +92,7 @@ def test_what_was_found_until_ctrl_c_is_returned() -> None:
         if number == 3:
             raise KeyboardInterrupt
 
-    assert answer_apart(job, "disk", tell, print) == [0, 1, 2]
+    assert run_in_child(job, "disk", tell, print) == [0, 1, 2]
 
 
 def test_a_child_that_is_killed_is_no_interruption_and_one_that_is_told_to_end_is() -> None:
@@ -101,9 +101,9 @@ def test_a_child_that_is_killed_is_no_interruption_and_one_that_is_told_to_end_i
         time.sleep(60)
 
     with pytest.raises(Killed, match="was ended by SIGKILL"):
-        answer_apart(job, "disk", lambda pid: os.kill(pid, signal.SIGKILL), print)
+        run_in_child(job, "disk", lambda pid: os.kill(pid, signal.SIGKILL), print)
     with pytest.raises(KeyboardInterrupt):
-        answer_apart(job, "disk", lambda pid: os.kill(pid, signal.SIGTERM), print)
+        run_in_child(job, "disk", lambda pid: os.kill(pid, signal.SIGTERM), print)
 
 
 def test_of_a_long_silence_there_are_ever_fewer_notes(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_of_a_long_silence_there_are_ever_fewer_notes(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        answer_apart(job, str(fifo), lambda: None, tell, stall_s=0.4)
+        run_in_child(job, str(fifo), lambda: None, tell, stall_s=0.4)
     seconds = [int(note.split(" for ")[1].split()[0]) for note in notes if "not answered for" in note]
     assert seconds[-3:] == [1, 2, 4]
 
@@ -129,15 +129,15 @@ def test_a_program_that_gets_nowhere_is_reported_and_killed_with_what_waits_for_
     number = tmp_path / "number"
 
     @contextmanager
-    def locked(_: Callable[[str], object]) -> Iterator[Applying]:
+    def locked(_: Callable[[str], object]) -> Iterator[ChangeInProgress]:
         def events() -> Iterator[Event]:
             yield StepBegun(0)
             run_program("sh", "-c", f"trap '' TERM; echo $$ > {number}; exec sleep 600")
 
-        yield Applying(events(), "aligntool resume disk")
+        yield ChangeInProgress(events(), "aligntool resume disk")
 
     notes: list[str] = []
-    with apart(locked, PLAN, "disk", notes.append, stall_s=0.3) as applying:
+    with apply_in_child(locked, PLAN, "disk", notes.append, stall_s=0.3) as applying:
         first = next(event for event in applying.events if isinstance(event, Waiting))
     assert (first.disk, first.request) == ("disk", "any")
     program = int(number.read_text())

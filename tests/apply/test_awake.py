@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.linux.lock import awake
+from aligntool.linux.lock import inhibit_sleep
 from aligntool.linux.sysfs import on_battery
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -31,7 +31,7 @@ def process(inhibitor: Path) -> Path:
 
 
 def test_sleep_is_inhibited_inside_and_no_longer_afterwards(inhibitor: Path) -> None:
-    with awake("moving /dev/sda1", program=str(inhibitor)) as note:
+    with inhibit_sleep("moving /dev/sda1", program=str(inhibitor)) as note:
         assert note == ""
         deadline = time.monotonic() + 10  # the shell has spoken and becomes cat
         while (process(inhibitor) / "cmdline").read_bytes() != b"cat\0" and time.monotonic() < deadline:
@@ -60,13 +60,13 @@ def test_the_inhibition_ends_with_a_program_that_is_killed(inhibitor: Path) -> N
 
 
 def test_ctrl_c_on_the_terminal_does_not_reach_it(inhibitor: Path) -> None:
-    with awake("why", program=str(inhibitor)):
+    with inhibit_sleep("why", program=str(inhibitor)):
         assert os.getsid(int(process(inhibitor).name)) != os.getsid(0)
 
 
 @pytest.mark.parametrize(("program", "reason"), [("/nowhere/inhibit", "not found"), ("false", "was refused")])
 def test_a_machine_that_cannot_inhibit_is_told_and_works_on(program: str, reason: str) -> None:
-    with awake("why", program=program) as note:
+    with inhibit_sleep("why", program=program) as note:
         assert note.startswith("sleep and shutdown are not inhibited") and reason in note
 
 

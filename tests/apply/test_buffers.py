@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.linux.block import Buffers, same, starts_on
+from aligntool.linux.block import Buffers, equal_memory, is_memory_aligned
 from aligntool.units import KIB, MIB
 from tests.apply.test_disk_device import opened
 
@@ -36,8 +36,8 @@ def test_buffers_come_back_and_are_lent_again() -> None:
     seen = set()
     for _ in range(50):
         view = buffers.lend(MIB)
-        assert starts_on(view, 4096) and len(view) == MIB
-        assert not starts_on(view[8:], 4096)
+        assert is_memory_aligned(view, 4096) and len(view) == MIB
+        assert not is_memory_aligned(view[8:], 4096)
         view[:4] = b"used"
         seen.add(hex(id(view.obj)))
         del view
@@ -68,10 +68,10 @@ def test_memory_stays_small_however_much_is_read(sparse: Make) -> None:
 def test_memory_is_the_same_when_every_byte_is(kind: Callable[[bytes], bytes]) -> None:
     view = Buffers().lend(MIB)
     view[:] = noise(MIB)
-    assert same(view, kind(noise(MIB))) and same(kind(noise(MIB)), view)
-    assert same(view[512:], kind(noise(MIB)[512:])) and same(view[:0], kind(b""))
-    assert not same(view, kind(noise(MIB)[:-1]))
+    assert equal_memory(view, kind(noise(MIB))) and equal_memory(kind(noise(MIB)), view)
+    assert equal_memory(view[512:], kind(noise(MIB)[512:])) and equal_memory(view[:0], kind(b""))
+    assert not equal_memory(view, kind(noise(MIB)[:-1]))
     for at in (0, 12345, MIB - 1):
         other = bytearray(noise(MIB))
         other[at] ^= 1
-        assert not same(view, kind(bytes(other)))
+        assert not equal_memory(view, kind(bytes(other)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.linux.lock import KernelView, forget_partitions, tell_partitions
+from aligntool.linux.lock import KernelView, add_partitions, forget_partitions
 from aligntool.units import MIB, Extent
 from tests.conftest import remove_partitions, run
 
@@ -60,7 +60,7 @@ def test_a_partition_goes_and_comes_back_elsewhere_while_the_others_stay(parted_
         forget_partitions(descriptor, [5])
         assert shown(parted_disk) == {key: before[key] for key in before if not key.endswith("p5")}
         forget_partitions(descriptor, [5, 9])
-        tell_partitions(descriptor, [(5, Extent(3 * MIB + 512, 1 * MIB))])
+        add_partitions(descriptor, [(5, Extent(3 * MIB + 512, 1 * MIB))])
         assert shown(parted_disk) == before | {name(parted_disk, 5): (3 * MIB + 512, MIB)}
 
 
@@ -82,7 +82,7 @@ def test_what_was_forgotten_is_told_again_and_nothing_else(parted_disk: Path) ->
         view = KernelView(descriptor)
         view.forget({2, 5, 7})
         assert shown(parted_disk) == {name(parted_disk, 1): before[name(parted_disk, 1)]}
-        view.tell([(1, Extent(8 * MIB, MIB)), (2, Extent(2 * MIB, 1024)), (5, Extent(3 * MIB, MIB))])
+        view.add_absent([(1, Extent(8 * MIB, MIB)), (2, Extent(2 * MIB, 1024)), (5, Extent(3 * MIB, MIB))])
         assert shown(parted_disk) == {
             name(parted_disk, 1): before[name(parted_disk, 1)],
             name(parted_disk, 2): (2 * MIB, 1024),
@@ -112,7 +112,7 @@ def test_a_disk_of_which_the_kernel_shows_nothing_is_left_so(sparse: Make, loop:
         with disk(node) as descriptor:
             view = KernelView(descriptor)
             view.forget([1, 2, 5])
-            view.tell([(1, Extent(MIB, MIB))])
+            view.add_absent([(1, Extent(MIB, MIB))])
         assert shown(node) == {}
     finally:
         remove_partitions(node)
@@ -123,11 +123,11 @@ def test_of_an_image_file_the_kernel_knows_nothing(sparse: Make) -> None:
         view = KernelView(descriptor)
         assert view.numbers() == ()
         view.forget([1])
-        view.tell([(1, Extent(4096, 4096))])
+        view.add_absent([(1, Extent(4096, 4096))])
 
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("sfdisk", "partx", "lsblk")
 def test_a_partition_over_another_is_an_error_of_the_kernel(parted_disk: Path) -> None:
     with disk(parted_disk) as descriptor, pytest.raises(OSError, match="busy"):
-        tell_partitions(descriptor, [(6, Extent(MIB, MIB))])
+        add_partitions(descriptor, [(6, Extent(MIB, MIB))])

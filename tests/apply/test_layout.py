@@ -11,7 +11,7 @@ import pytest
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged
-from aligntool.change import Event, LayoutGoal, PartWish, Plan, StepBegun, StepDone
+from aligntool.change import Event, LayoutGoal, PartitionRequest, Plan, StepBegun, StepDone
 from aligntool.device import Job, Jobs
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.part_types import ROLES
@@ -26,7 +26,13 @@ from tests.conftest import remove_partitions, run
 MakeImage = Callable[..., Path]
 Attach = Callable[..., Path]
 
-GOAL = LayoutGoal((PartWish(32 * MIB, "esp", "EFI"), PartWish(None, "linux-raid", "Größe"), PartWish(8 * MIB, "swap")))
+GOAL = LayoutGoal(
+    (
+        PartitionRequest(32 * MIB, "esp", "EFI"),
+        PartitionRequest(None, "linux-raid", "Größe"),
+        PartitionRequest(8 * MIB, "swap"),
+    )
+)
 
 
 def seen(path: Path, sector_size: int | None = None) -> Judged:
@@ -93,7 +99,10 @@ def test_the_backup_of_a_new_gpt_says_the_same_as_its_primary(sparse: MakeImage)
 @pytest.mark.needs_tools("sfdisk")
 def test_sfdisk_reads_a_new_mbr_with_its_types_and_its_active_entry(sparse: MakeImage) -> None:
     image = sparse(256 * MIB)
-    goal = LayoutGoal((PartWish(32 * MIB, "boot"), PartWish(64 * MIB, "lvm"), PartWish(None, "windows")), label="dos")
+    goal = LayoutGoal(
+        (PartitionRequest(32 * MIB, "boot"), PartitionRequest(64 * MIB, "lvm"), PartitionRequest(None, "windows")),
+        label="dos",
+    )
     plan, _ = made(image, goal)
     table = by_sfdisk(image)
     entries: list[dict[str, object]] = table["partitions"]  # type: ignore[assignment]
@@ -121,7 +130,7 @@ def test_wiping_leaves_no_signature_where_the_old_or_the_new_partitions_are(spar
     run("mkfs.ext4", "-q", "-F", "-E", f"offset={MIB}", image, "64M")
     old = seen(image).disk.partitions
     assert [[layer.kind for layer in part.content] for part in old] == [["ext4"], []]
-    plan, _ = made(image, LayoutGoal((PartWish(None, "linux"),), label="dos", wipe=True))
+    plan, _ = made(image, LayoutGoal((PartitionRequest(None, "linux"),), label="dos", wipe=True))
     assert any("ext4" in sentence for sentence in plan.attention)
     for place in (*(part.extent.start for part in old), plan.places[0].after.start):
         assert run("blkid", "-p", "-O", str(place), image, fails=True) == ""
@@ -134,7 +143,7 @@ def test_without_wiping_nothing_is_written_but_the_table(sparse: MakeImage) -> N
     image = sparse(64 * MIB)
     run("mkfs.ext4", "-q", "-F", "-E", f"offset={MIB}", image, "32M")
     before = image.read_bytes()
-    made(image, LayoutGoal((PartWish(32 * MIB, "linux"),)))
+    made(image, LayoutGoal((PartitionRequest(32 * MIB, "linux"),)))
     after = image.read_bytes()
     assert after[MIB : 33 * MIB] == before[MIB : 33 * MIB]
     assert [layer.kind for layer in seen(image).disk.partitions[0].content] == ["ext4"]
@@ -142,12 +151,12 @@ def test_without_wiping_nothing_is_written_but_the_table(sparse: MakeImage) -> N
 
 def test_a_second_run_has_nothing_to_do_and_an_old_plan_is_refused(sparse: MakeImage) -> None:
     image = sparse(64 * MIB)
-    plan, disk = planned(image, LayoutGoal((PartWish(None, "linux"),)))
+    plan, disk = planned(image, LayoutGoal((PartitionRequest(None, "linux"),)))
     list(make_layout(plan, disk))
     before = hashed(image)
-    assert planned(image, LayoutGoal((PartWish(None, "linux"),)))[0].steps == ()
+    assert planned(image, LayoutGoal((PartitionRequest(None, "linux"),)))[0].steps == ()
     with pytest.raises(Refused, match="not empty"):
-        planned(image, LayoutGoal((PartWish(8 * MIB, "linux"),)))
+        planned(image, LayoutGoal((PartitionRequest(8 * MIB, "linux"),)))
     with pytest.raises(Refused, match="not the disk that this plan was made for"):
         list(make_layout(plan, seen(image).disk))
     assert hashed(image) == before
@@ -159,7 +168,7 @@ def test_a_plan_is_refused_once_a_file_system_was_made_where_it_saw_none(sparse:
     image = sparse(64 * MIB)
     if wipe:
         run("sfdisk", "-q", image, stdin="label: gpt\nstart=2048, size=65536\n")
-    plan, _ = planned(image, LayoutGoal((PartWish(None, "linux"),), wipe=wipe))
+    plan, _ = planned(image, LayoutGoal((PartitionRequest(None, "linux"),), wipe=wipe))
     run("mkfs.ext4", "-q", "-F", *(["-E", f"offset={MIB}"] if wipe else []), image, "32M")
     before = hashed(image)
     with pytest.raises(Refused, match="other things lie on" if wipe else "not empty: ext4 on the whole disk"):
@@ -168,7 +177,7 @@ def test_a_plan_is_refused_once_a_file_system_was_made_where_it_saw_none(sparse:
 
 
 def test_another_image_of_the_same_name_is_told_by_its_size(sparse: MakeImage) -> None:
-    plan, _ = planned(sparse(64 * MIB), LayoutGoal((PartWish(None, "linux"),)))
+    plan, _ = planned(sparse(64 * MIB), LayoutGoal((PartitionRequest(None, "linux"),)))
     image = sparse(65 * MIB)
     with pytest.raises(Refused, match="not the disk"):
         list(make_layout(plan, seen(image).disk))
@@ -212,7 +221,7 @@ class Written:
 @pytest.mark.needs_tools("sfdisk")
 def test_cut_between_any_two_writes_of_the_types_the_table_is_whole(sparse: MakeImage) -> None:
     image = sparse(64 * MIB)
-    plan, _ = made(image, LayoutGoal((PartWish(16 * MIB, "linux"), PartWish(None, "linux"))))
+    plan, _ = made(image, LayoutGoal((PartitionRequest(16 * MIB, "linux"), PartitionRequest(None, "linux"))))
     before = image.read_bytes()
     step = plan.steps[0]
     assert isinstance(step, MakeTable)
@@ -270,8 +279,8 @@ def test_a_disk_of_which_a_partition_is_mounted_is_refused_and_stays_as_it_is(
 ) -> None:
     image = sparse(64 * MIB)
     device = loop(image)
-    made(device, LayoutGoal((PartWish(32 * MIB, "linux"),)))
-    goal = LayoutGoal((PartWish(None, "swap"),), wipe=True)
+    made(device, LayoutGoal((PartitionRequest(32 * MIB, "linux"),)))
+    goal = LayoutGoal((PartitionRequest(None, "swap"),), wipe=True)
     plan, disk = planned(device, goal)
     partition = Path(f"{device}p1")
     try:
@@ -295,7 +304,7 @@ def test_a_disk_of_which_a_partition_is_mounted_is_refused_and_stays_as_it_is(
 
 def test_an_image_that_another_program_has_locked_is_refused(sparse: MakeImage) -> None:
     image = sparse(64 * MIB)
-    plan, disk = planned(image, LayoutGoal((PartWish(None, "linux"),)))
+    plan, disk = planned(image, LayoutGoal((PartitionRequest(None, "linux"),)))
     with image.open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_SH)
         with pytest.raises(Refused, match="locked"):

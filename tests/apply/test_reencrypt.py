@@ -19,7 +19,7 @@ from aligntool.errors import Refused
 from aligntool.inventory import Layer
 from aligntool.raid import make
 from aligntool.raid.encrypted import plan_layers
-from aligntool.raid.steps_luks import too_small
+from aligntool.raid.steps_luks import content_problems
 from aligntool.steps import ReencryptSectors
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.made import judge, made_disk, with_content
@@ -306,5 +306,5 @@ def test_only_what_works_on_larger_sectors_is_let_through(words: tuple[str, ...]
     run(*words, content)
     with content.open("rb") as file:
         head = file.read(320 * MIB)
-    reasons = list(too_small(BytesReader(head), len(head), 4 * KIB))
+    reasons = list(content_problems(BytesReader(head), len(head), 4 * KIB))
     assert (not why and not reasons) or any(why in reason for reason in reasons if why), reasons

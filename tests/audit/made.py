@@ -6,7 +6,7 @@ made_disk("63+40 ext4; 2048+200; 5e 300+100")     starts and lengths in sectors 
 from dataclasses import replace
 
 from aligntool.audit.judge import audit
-from aligntool.audit.report import Report, Wishes
+from aligntool.audit.report import AuditOptions, Report
 from aligntool.inventory import (
     Disk,
     DiskKind,
@@ -68,7 +68,7 @@ def with_content(disk: Disk, *layers: Layer) -> Disk:
     return replace(disk, partitions=(first, *disk.partitions[1:]))
 
 
-def judge(*disks: Disk, known: tuple[KnownGeometry, ...] = (), wishes: Wishes | None = None) -> Report:
+def judge(*disks: Disk, known: tuple[KnownGeometry, ...] = (), wishes: AuditOptions | None = None) -> Report:
     return audit(Inventory(disks), {disk.name: known for disk in disks}, wishes)
 
 

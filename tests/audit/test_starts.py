@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit.report import Answer, GridKind, Severity, Wishes
+from aligntool.audit.report import Answer, AuditOptions, GridKind, Severity
 from aligntool.inventory import DiskKind, KnownGeometry, Partition, Role, Source, TableLabel
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
 from tests.audit.made import codes, judge, made_disk
@@ -154,7 +154,7 @@ def test_a_start_off_the_page_alone_is_a_warning_and_off_the_mib_alone_a_note() 
 
 def test_the_users_page_size_comes_before_the_databases() -> None:
     known = KnownGeometry(Source.KNOWN, "row", "…", "high", page_size=16 * KIB)
-    report = judge(made_disk("64+1000", physical=4096), known=(known,), wishes=Wishes(page_size=64 * KIB))
+    report = judge(made_disk("64+1000", physical=4096), known=(known,), wishes=AuditOptions(page_size=64 * KIB))
     assert report.findings[0].grid and report.findings[0].grid.source is Source.GIVEN
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aligntool.change import RaidGoal
 from aligntool.cli.arrays import look_at_members
-from aligntool.measure.arrays import Measuring, Sweep, plan_sweep
+from aligntool.measure.arrays import Sweep, SweepRun, plan_sweep
 from aligntool.raid.levels import WORKLOADS
 from aligntool.raid.measured import DEFAULT_CHUNK, TEST_UUID, loads_of, tuning_text
 
@@ -21,7 +21,7 @@ def main() -> None:
     repeats, runtime_s, span = int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5])
     for level in levels:
         sweep, recommended = _sweep(level, repeats, runtime_s, span)
-        measuring = Measuring(sweep)
+        measuring = SweepRun(sweep)
         measuring.run(_tell, lambda: None)
         (folder / f"{level}.json").write_text(tuning_text(measuring.tuning(complete=True)))
         (folder / f"{level}.recommended").write_text("".join(f"{name}={size}\n" for name, size in recommended.items()))

@@ -17,7 +17,7 @@ from aligntool.device import Device, Job, Jobs
 from aligntool.linux.content import check_content
 from aligntool.linux.lock import lock_disk
 from aligntool.realign.move import MoveContext, realign
-from aligntool.realign.request import Request, look_at, still_true
+from aligntool.realign.request import Request, look_at, verify_plan
 from aligntool.steps import CheckContent
 
 SHORTEST = 1 << 16  # shorter writes are table, journal and markers, not the content
@@ -63,7 +63,7 @@ def main(path: str) -> None:
     plan = operation.make_plan()
     show_plan(operation, plan, sys.stdout)
     with lock_disk(path, image_sector_size=plan.disk.sector_size) as locked:
-        found = still_true(plan, asked)
+        found = verify_plan(plan, asked)
         for step in plan.steps:
             if isinstance(step, CheckContent):
                 check_content(path, step.extent, step.kind)

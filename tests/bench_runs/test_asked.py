@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 from aligntool.change import Progress
 from aligntool.cli.app import app
 from aligntool.measure.results import Conditions, DriveState
-from aligntool.measure.schedule import Wish
+from aligntool.measure.schedule import BenchOptions
 from aligntool.measure.targets import find_target
-from aligntool.render.bench import plan_words
+from aligntool.render.bench import bench_plan_lines
 from aligntool.render.lines import text_of
-from aligntool.render.progress import Pace, bench_lines
+from aligntool.render.progress import Pace, bench_progress_lines
 from aligntool.units import MIB
 from tests.bench_runs.test_profiles import plan_of
 
@@ -36,14 +36,14 @@ def test_a_measurement_of_hours_is_asked_about(tmp_path: Path, words: tuple[str,
 
 def test_the_time_that_passes_take_is_shown_and_grows_with_them() -> None:
     """An article's hard disk takes two minutes for 64 MiB at random, one request at a time."""
-    plan = plan_of("boot", wish=Wish(passes=(1, 5)))
+    plan = plan_of("boot", wish=BenchOptions(passes=(1, 5)))
     assert 9 * 120 <= plan.seconds(rotational=True) <= 11 * 140
     assert plan.seconds(rotational=False) < 60
-    many = plan_of("crystaldiskmark", wish=Wish(passes=(1, 500)))
+    many = plan_of("crystaldiskmark", wish=BenchOptions(passes=(1, 500)))
     assert 3600 < many.seconds(rotational=False) < 4 * 3600 < many.seconds(rotational=True)
     for turns, word in ((True, "hard disk"), (False, "SSD")):
         seen = Conditions(drives=(DriveState("sda", rotational=turns),))
-        assert word in "".join(text_of(plan_words(many, seen, width=200)))
+        assert word in "".join(text_of(bench_plan_lines(many, seen, width=200)))
 
 
 def test_a_result_keeps_the_whole_path_of_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_a_result_keeps_the_whole_path_of_what_was_measured(tmp_path: Path, monk
 
 def test_progress_never_ends_on_a_second_that_is_left() -> None:
     stream = io.StringIO()
-    with bench_lines(stream) as tell:
+    with bench_progress_lines(stream) as tell:
         for text, left_s in (("a", 90.0), ("b", 1.2), ("c", 0.3), ("d", 0.0)):
             tell(text, 0.5, left_s)
     assert [" left" in line for line in stream.getvalue().splitlines()] == [True, True, False, False]

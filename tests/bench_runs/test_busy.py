@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.measure.results import Conditions, Result, Series
-from aligntool.measure.run import Look, busy_cores, run_bench, series_of
-from aligntool.measure.schedule import Target, TargetKind, Wish, plan_bench
+from aligntool.measure.run import CpuTicks, busy_cores, run_bench, series_of
+from aligntool.measure.schedule import BenchOptions, Target, TargetKind, plan_bench
 from aligntool.recipes.goals import BenchGoal, BenchTest
 from aligntool.units import KIB, MIB
 from tests.inference.right_or_unknown import Answer, right_or_unknown
@@ -20,13 +20,13 @@ from tests.inference.right_or_unknown import Answer, right_or_unknown
 CORES = os.cpu_count() or 1
 
 
-def looks(*busy: float, every_s: float = 0.1, cores: int = 2) -> list[Look]:
+def looks(*busy: float, every_s: float = 0.1, cores: int = 2) -> list[CpuTicks]:
     """`busy`: cores in each step. A core has a hundred ticks a second."""
-    made = [Look(50.0, 7000, 9000, cores)]
+    made = [CpuTicks(50.0, 7000, 9000, cores)]
     for number, each in enumerate(busy, 1):
         before, ticks = made[-1], 100 * every_s
         at_s = 50.0 + number * every_s
-        made.append(Look(at_s, before.busy + round(ticks * each), before.passed + round(ticks * cores), cores))
+        made.append(CpuTicks(at_s, before.busy + round(ticks * each), before.passed + round(ticks * cores), cores))
     return made
 
 
@@ -52,14 +52,14 @@ def test_only_what_is_certainly_inside_the_run_counts(
 
 def test_a_machine_that_counts_nothing_is_not_called_full() -> None:
     """As some containers show it."""
-    assert busy_cores([Look(at / 10, 0, 0, 2) for at in range(20)], 1.5) is None
+    assert busy_cores([CpuTicks(at / 10, 0, 0, 2) for at in range(20)], 1.5) is None
 
 
 def measured(file: Path, threads: int) -> Series:
     """1.5 seconds of reads."""
     goal = BenchGoal(tests=(BenchTest(True, 4 * KIB, 1, threads, False),), size=8 * MIB, repeats=1)
     target = Target(str(file), TargetKind.FILE, str(file), size=8 * MIB, direct=False)
-    plan = plan_bench("made", goal, target, Wish(runtime_s=1.5))
+    plan = plan_bench("made", goal, target, BenchOptions(runtime_s=1.5))
     ran = run_bench(plan, str(file), tell=lambda *_: None, keep=lambda *_: None)
     assert ran.complete
     seen = Conditions(cores=CORES)

@@ -9,12 +9,12 @@ import pytest
 
 from aligntool.measure.compare import Ratio, Verdict, compare, compare_all, unmatched
 from aligntool.measure.results import Result
-from aligntool.measure.unit_design import PROMISED
+from aligntool.measure.unit_design import FALSE_LINE_RATE
 from aligntool.recipes.goals import BenchGoal, recipe
 from aligntool.render.bench import bar, compare_json, compare_lines, picture
 from aligntool.render.lines import text_of
 from aligntool.render.report.disks import Measured
-from aligntool.render.report.page import measured_of
+from aligntool.render.report.page import show_measurements
 from aligntool.render.svg import Bar, RatioChart
 from tests.bench_runs.made import result, series
 
@@ -103,7 +103,7 @@ def test_a_drive_beside_itself_has_a_false_line_in_at_most_the_promised_share(
         one, other = (measured_again(profile, 2 * seed + side, noise) for side in (0, 1))
         assert len(one.series[0].samples) == 5
         false += any(each.verdict is not Verdict.NOISE for each in compare(one, other))
-    assert false <= PROMISED * 200
+    assert false <= FALSE_LINE_RATE * 200
 
 
 @pytest.mark.parametrize("noise", [gauss, skewed])
@@ -117,7 +117,7 @@ def test_a_drive_beside_itself_many_times_has_a_false_line_in_at_most_the_promis
         found = compare_all([(first, other) for other in others])
         assert [len(ratios) for ratios in found] == [4] * 10
         false += any(each.verdict is not Verdict.NOISE for ratios in found for each in ratios)
-    assert false <= PROMISED * 200
+    assert false <= FALSE_LINE_RATE * 200
 
 
 def test_a_difference_is_still_found_among_the_42_lines_of_a_sweep() -> None:
@@ -164,7 +164,7 @@ def test_every_pair_of_a_command_and_of_a_page_is_reckoned_with() -> None:
     assert (first["tests"][0]["chance"], first["tests"][0]["verdict"]) == (among.chance, among.verdict.value)
     told = " ".join(" ".join(text_of(compare_lines(files, names, width=90))).split())
     assert "(40 in all)" in told and "1.09 faster" not in told and "1.09 noise" in told
-    beside = measured_of(files)[41:]
+    beside = show_measurements(files)[41:]
     assert all(any("for 40 lines" in note for note in shown.notes) for shown in beside)
     assert [bar.note for bar in bars_of(beside[0])] == [among.verdict.value]
 

@@ -10,7 +10,7 @@ from aligntool.measure.compare import Verdict, compare, differences, doubts
 from aligntool.measure.results import Conditions, Result
 from aligntool.render.bench import compare_json, compare_lines
 from aligntool.render.lines import text_of
-from aligntool.render.report.page import measured_of
+from aligntool.render.report.page import show_measurements
 from tests.bench_runs.made import result, series
 
 
@@ -22,7 +22,7 @@ def around(rate: float) -> tuple[float, ...]:
 def everywhere(before: Result, after: Result) -> tuple[str, dict[str, Any], str]:
     """What the terminal, the JSON and the page say of the two."""
     told = " ".join(" ".join(text_of(compare_lines([before, after], ["a", "b"], width=70))).split())
-    page = " | ".join(measured_of([before, after])[2].notes)
+    page = " | ".join(show_measurements([before, after])[2].notes)
     return told, json.loads(compare_json([before, after], ["a", "b"])), page
 
 

@@ -14,7 +14,7 @@ from aligntool.measure.fio import Job, Pattern
 from aligntool.measure.results import Conditions
 from aligntool.measure.run import run_sweep
 from aligntool.measure.sweeps import Setting, Spans, Starts, piece_words
-from aligntool.render.report.page import experiment_shown
+from aligntool.render.report.page import show_experiment
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.bench_runs.test_runs import bench, interrupted
 from tests.conftest import run
@@ -130,7 +130,7 @@ def test_the_report_says_what_was_so_and_whether_it_is_whole(complete: bool) -> 
     knee = Knee(None, None, 1.0, 1.0, "no knee up to 1MiB")
     spans = Spans("", "/srv", False, knee, {MIB: [1.0]}, None, conditions=seen, setting=setting, complete=complete)
     for found in (starts, spans):
-        shown = experiment_shown(found, 1)
+        shown = show_experiment(found, 1)
         assert ("not complete" in shown.summary) is not complete
         assert any("120MiB of 256MiB lie in one piece" in note for note in shown.notes)
         assert any("governor is powersave" in note for note in shown.notes)

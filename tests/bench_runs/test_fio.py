@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused, Stopped
-from aligntool.measure.fio import Job, Pattern, fill_job, fio_words, is_plain, read_fio, run_job
+from aligntool.measure.fio import Job, Pattern, fill_job, fio_options, is_plain, read_fio, run_job
 from aligntool.units import KIB, MIB
 from tests.conftest import run
 
@@ -89,7 +89,7 @@ def test_reads_and_writes_of_a_mixed_job_together_are_those_that_fio_counts_apar
 def test_threads_that_go_on_each_have_a_part_of_the_span(tmp_path: Path, sparse: Callable[..., Path]) -> None:
     """fio's own iolog says where each of them was."""
     path, log = sparse(SIZE), tmp_path / "log"
-    words = fio_words(job(path, pattern=Pattern.READ, threads=2, block=64 * KIB, offset=4 * KIB, span=SIZE - MIB))
+    words = fio_options(job(path, pattern=Pattern.READ, threads=2, block=64 * KIB, offset=4 * KIB, span=SIZE - MIB))
     words = tuple(word for word in words if not word.startswith(("--time_based", "--runtime")))
     run("fio", *words, f"--write_iolog={log}")
     found = sorted(
@@ -130,7 +130,7 @@ def test_a_failure_of_fio_is_one_sentence_and_says_whether_something_was_written
 @fio
 def test_a_job_that_reads_lets_fio_write_nothing(sparse: Callable[..., Path]) -> None:
     path = sparse(SIZE)
-    words = [word for word in fio_words(job(path)) if not word.startswith("--rw=")]
+    words = [word for word in fio_options(job(path)) if not word.startswith("--rw=")]
     done = subprocess.run(["fio", *words, "--rw=randwrite"], capture_output=True, text=True, check=False)
     assert done.returncode and "read-only mode" in done.stdout + done.stderr
     assert path.stat().st_blocks == 0

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.measure.fio import fio_words
+from aligntool.measure.fio import fio_options
 from aligntool.measure.results import Data
 from aligntool.measure.schedule import (
     SPAN_OF_PASSES,
+    BenchOptions,
     BenchPlan,
     Target,
     TargetKind,
-    Wish,
     filling,
     job_of,
     plan_bench,
@@ -36,8 +36,8 @@ def goal_of(name: str) -> BenchGoal:
     return goal
 
 
-def plan_of(name: str, target: Target = FOLDER, wish: Wish | None = None) -> BenchPlan:
-    return plan_bench(name, goal_of(name), target, wish or Wish())
+def plan_of(name: str, target: Target = FOLDER, wish: BenchOptions | None = None) -> BenchPlan:
+    return plan_bench(name, goal_of(name), target, wish or BenchOptions())
 
 
 # As the makers and the articles describe them: SEQ or RND, bytes, depth, threads; what is not both read and written
@@ -84,7 +84,7 @@ def test_fio_reads_the_profiles_as_it_reads_options_written_by_hand() -> None:
     for name in PUBLISHED:
         plan = plan_of(name)
         for test in plan.tests:
-            ours += [word for word in fio_words(job_of(plan, test, "/nowhere")) if word != "--readonly"]
+            ours += [word for word in fio_options(job_of(plan, test, "/nowhere")) if word != "--readonly"]
     hand = by_hand()
     found = understood([word for job in hand for word in job])
     assert len(found) == len(hand) == 98
@@ -119,10 +119,10 @@ def test_a_run_asks_the_drive_for_the_same_as_one_that_was_written_by_hand(
     """fio's own log of the requests of both: reads or writes, sizes, places, and the span that they cover."""
     path = tmp_path / "file"
     path.write_bytes(bytes(32 * MIB))
-    plan = plan_of(profile, replace(FOLDER, direct=False), Wish(size=32 * MIB, runtime_s=0.4))
+    plan = plan_of(profile, replace(FOLDER, direct=False), BenchOptions(size=32 * MIB, runtime_s=0.4))
     (test,) = (test for test in plan.tests if test.title == title)
     common = (f"--filename={path}", "--ioengine=libaio", "--direct=0", "--time_based", "--runtime=0.4", "--size=32m")
-    ours = requests(tmp_path / "ours", fio_words(job_of(plan, test, str(path))))
+    ours = requests(tmp_path / "ours", fio_options(job_of(plan, test, str(path))))
     theirs = requests(tmp_path / "hand", ("--name=hand", "--thread", "--end_fsync=1", *common, *hand.split()))
     assert {(do, length) for do, _, length in ours} == {(do, length) for do, _, length in theirs}
     assert {(do, length) for do, _, length in ours} == {("write" if test.write else "read", test.block)}
@@ -200,39 +200,39 @@ def test_every_profile_says_where_it_comes_from_and_can_be_planned() -> None:
 def test_a_device_is_only_read_unless_it_was_given_up() -> None:
     plan = plan_of("crystaldiskmark", DISK)
     assert not plan.writes and plan.fills == 0 and len(plan.tests) == 4 and len(plan.skipped) == 4
-    assert all("--readonly" in fio_words(job_of(plan, test, "/dev/sdx")) for test in plan.tests)
-    given = plan_of("crystaldiskmark", DISK, Wish(destructive=True))
+    assert all("--readonly" in fio_options(job_of(plan, test, "/dev/sdx")) for test in plan.tests)
+    given = plan_of("crystaldiskmark", DISK, BenchOptions(destructive=True))
     assert given.writes and len(given.tests) == 8 and not given.skipped
 
 
 def test_mixed_tests_stand_beside_the_others_and_write() -> None:
     """CrystalDiskMark's mix is 70 % reads and 30 % writes."""
-    plan = plan_of("crystaldiskmark", wish=Wish(mix=70))
+    plan = plan_of("crystaldiskmark", wish=BenchOptions(mix=70))
     mixed = [test for test in plan.tests if test.reads is not None]
     assert [test.title for test in mixed] == [
         "SEQ1M Q8T1 mix70", "SEQ1M Q1T1 mix70", "RND4K Q32T1 mix70", "RND4K Q1T1 mix70",
     ]  # fmt: skip
     assert plan.tests[:-4] == plan_of("crystaldiskmark").tests
-    words = [fio_words(job_of(plan, test, "/srv/x")) for test in mixed]
+    words = [fio_options(job_of(plan, test, "/srv/x")) for test in mixed]
     assert all({"--rwmixread=70", "--unified_rw_reporting=1"} <= set(each) for each in words)
     patterns = [word for each in words for word in each if word.startswith("--rw=")]
     assert patterns == ["--rw=rw"] * 2 + ["--rw=randrw"] * 2
     assert all("--readonly" not in each for each in words)
-    read_only = plan_of("crystaldiskmark", DISK, Wish(mix=70))
+    read_only = plan_of("crystaldiskmark", DISK, BenchOptions(mix=70))
     assert not any(test.reads for test in read_only.tests) and any("mix70" in each for each in read_only.skipped)
 
 
 def test_zeros_are_written_where_they_were_asked_for_and_nowhere_else() -> None:
     for data in Data:
-        plan = plan_of("crystaldiskmark", wish=Wish(data=data))
+        plan = plan_of("crystaldiskmark", wish=BenchOptions(data=data))
         jobs = [filling(plan, "/srv/x"), *(job_of(plan, test, "/srv/x") for test in plan.tests)]
         for job in jobs:
-            assert ("--zero_buffers=1" in fio_words(job)) is (data is Data.ZERO and job.writes)
-            assert ("--readonly" in fio_words(job)) is not job.writes
+            assert ("--zero_buffers=1" in fio_options(job)) is (data is Data.ZERO and job.writes)
+            assert ("--readonly" in fio_options(job)) is not job.writes
 
 
 def test_pauses_are_in_the_time_that_is_announced() -> None:
-    plain, paused = (plan_of("real-world", wish=Wish(pause_s=pause)) for pause in (0, 5))
+    plain, paused = (plan_of("real-world", wish=BenchOptions(pause_s=pause)) for pause in (0, 5))
     runs = plain.rounds * len(plain.measured)
     assert paused.seconds(rotational=False) - plain.seconds(rotational=False) == pytest.approx(5 * runs)
 
@@ -242,10 +242,10 @@ def test_a_file_that_is_there_is_only_read() -> None:
 
 
 def test_steady_state_takes_the_whole_device_and_overwrites_it_twice() -> None:
-    plan = plan_of("steady", DISK, Wish(destructive=True))
+    plan = plan_of("steady", DISK, BenchOptions(destructive=True))
     assert plan.settings.span == 64 * GIB and plan.fills == 2 and plan.settings.prepare == "twice"
     assert plan_of("steady").settings.span == 16 * GIB
-    assert plan_of("crystaldiskmark", DISK, Wish(destructive=True)).settings.span == GIB
+    assert plan_of("crystaldiskmark", DISK, BenchOptions(destructive=True)).settings.span == GIB
 
 
 def test_a_device_with_blocks_of_4_kib_gets_no_smaller_requests() -> None:
@@ -259,29 +259,29 @@ def test_a_device_with_blocks_of_4_kib_gets_no_smaller_requests() -> None:
 @pytest.mark.parametrize(
     ("name", "target", "wish", "why"),
     [
-        ("boot", replace(DISK, size=GIB), Wish(size=2 * GIB), "has 1GiB, and --span says 2GiB"),
-        ("boot", replace(FOLDER), Wish(size=512), "do not fit into 512B"),
-        ("peak", Target("x", TargetKind.FILE, "x", size=100), Wish(), "do not fit"),
+        ("boot", replace(DISK, size=GIB), BenchOptions(size=2 * GIB), "has 1GiB, and --span says 2GiB"),
+        ("boot", replace(FOLDER), BenchOptions(size=512), "do not fit into 512B"),
+        ("peak", Target("x", TargetKind.FILE, "x", size=100), BenchOptions(), "do not fit"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(name: str, target: Target, wish: Wish, why: str) -> None:
+def test_what_cannot_be_measured_is_refused(name: str, target: Target, wish: BenchOptions, why: str) -> None:
     with pytest.raises(Refused, match=why):
         plan_of(name, target, wish)
 
 
 def test_tests_take_turns_and_every_other_round_goes_backwards() -> None:
-    plan = plan_of("real-world", wish=Wish(repeats=3))
+    plan = plan_of("real-world", wish=BenchOptions(repeats=3))
     rounds = list(rounds_of(plan))
     assert [number for number, _ in rounds] == [1, 2, 3]
     assert rounds[0][1] == plan.tests == rounds[2][1] and rounds[1][1] == plan.tests[::-1]
 
 
 def test_passes_follow_one_another_in_the_same_order_over_the_same_data() -> None:
-    plan = plan_of("real-world", wish=Wish(passes=(1, 5)))
+    plan = plan_of("real-world", wish=BenchOptions(passes=(1, 5)))
     rounds = list(rounds_of(plan))
     assert [number for number, _ in rounds] == [1, 2, 3, 4, 5] * 4
     assert all(tests == (plan.tests[place // 5],) for place, (_, tests) in enumerate(rounds))
-    words = fio_words(job_of(plan, BenchTest(True, 4 * KIB, 1, 1, False), "/srv/x"))
+    words = fio_options(job_of(plan, BenchTest(True, 4 * KIB, 1, 1, False), "/srv/x"))
     assert f"--size={SPAN_OF_PASSES}" in words and not any(word.startswith("--time_based") for word in words)
     assert "--randrepeat=1" in words and any(word.startswith("--randseed=") for word in words)
 
@@ -289,7 +289,7 @@ def test_passes_follow_one_another_in_the_same_order_over_the_same_data() -> Non
 @pytest.mark.parametrize("target", [FOLDER, replace(DISK, size=GIB)])
 def test_no_other_test_has_read_what_a_first_pass_reads(target: Target) -> None:
     """Each has 64 MiB of its own, one after the other, and what wakes the drive lies beyond all of them."""
-    plan = plan_of("real-world", target, Wish(passes=(1, 5), destructive=target is not FOLDER))
+    plan = plan_of("real-world", target, BenchOptions(passes=(1, 5), destructive=target is not FOLDER))
     jobs = [job_of(plan, test, "/srv/x") for test in plan.tests]
     assert [(job.offset, job.span) for job in jobs] == [(64 * MIB * at, 64 * MIB) for at in range(4)]
     warm = warm_up(plan, "/srv/x")
@@ -301,14 +301,14 @@ def test_no_other_test_has_read_what_a_first_pass_reads(target: Target) -> None:
 def test_passes_share_what_a_device_or_a_file_has() -> None:
     """A disk of 9 MiB: 1 MiB to wake it, 4 MiB for each of two tests, and all 8 MiB where one is left."""
     disk = replace(DISK, size=9 * MIB)
-    both = plan_of("boot", disk, Wish(passes=(5,), destructive=True))
-    only = plan_of("boot", disk, Wish(passes=(5,)))
+    both = plan_of("boot", disk, BenchOptions(passes=(5,), destructive=True))
+    only = plan_of("boot", disk, BenchOptions(passes=(5,)))
     assert (both.settings.span, both.room) == (4 * MIB, 9 * MIB)
     assert (only.settings.span, only.room) == (8 * MIB, 9 * MIB)
     with pytest.raises(Refused, match="has 9MiB, 4MiB for each test, and --span says 5MiB"):
-        plan_of("boot", disk, Wish(size=5 * MIB, passes=(5,), destructive=True))
+        plan_of("boot", disk, BenchOptions(size=5 * MIB, passes=(5,), destructive=True))
     with pytest.raises(Refused, match="do not fit"):
-        plan_of("boot", replace(disk, size=MIB), Wish(passes=(5,)))
+        plan_of("boot", replace(disk, size=MIB), BenchOptions(passes=(5,)))
 
 
 @pytest.mark.needs_tools("fio")
@@ -316,10 +316,10 @@ def test_a_pass_touches_every_block_once_and_always_in_one_order(tmp_path: Path)
     """fio's own iolog is the witness."""
     path, orders = tmp_path / "file", []
     path.write_bytes(b"x" * MIB)
-    plan = plan_of("boot", replace(FOLDER, direct=False), Wish(size=MIB, passes=(1, 2)))
+    plan = plan_of("boot", replace(FOLDER, direct=False), BenchOptions(size=MIB, passes=(1, 2)))
     for number in range(2):
         log = tmp_path / f"log{number}"
-        run("fio", *fio_words(job_of(plan, plan.tests[0], str(path))), f"--write_iolog={log}")
+        run("fio", *fio_options(job_of(plan, plan.tests[0], str(path))), f"--write_iolog={log}")
         orders.append([int(line.split()[-2]) for line in log.read_text().splitlines() if " read " in line])
     assert orders[0] == orders[1] != sorted(orders[0])
     assert sorted(orders[0]) == list(range(0, MIB, 4 * KIB))

@@ -13,7 +13,7 @@ import pytest
 
 from aligntool.measure.compare import Gain, depth_gains
 from aligntool.measure.results import DriveState, Series
-from aligntool.measure.schedule import Target, TargetKind, Wish, depths_between, plan_bench
+from aligntool.measure.schedule import BenchOptions, Target, TargetKind, depths_between, plan_bench
 from aligntool.recipes.goals import BenchGoal, BenchTest
 from aligntool.units import KIB
 from tests.bench_runs.made import result, series
@@ -158,11 +158,11 @@ def test_depths_two_and_four_are_measured_where_one_and_many_are() -> None:
     assert plan_of("crystaldiskmark").added == between == plan_of("amorphousdiskmark").added
     for name in ("crystaldiskmark-nvme", "boot", "as-ssd", "threads", "steady", "iometer"):
         assert plan_of(name).added == ()
-    for wish in (Wish(passes=(1, 5)), Wish(repeats=3)):
+    for wish in (BenchOptions(passes=(1, 5)), BenchOptions(repeats=3)):
         assert plan_of("crystaldiskmark", wish=wish).added == ()
     buffered = Target("/srv", TargetKind.FOLDER, "/srv", free=1 << 40, direct=False)
-    assert plan_bench("x", goal_of("crystaldiskmark"), buffered, Wish()).added == ()
+    assert plan_bench("x", goal_of("crystaldiskmark"), buffered, BenchOptions()).added == ()
     own = tuple(BenchTest(True, 4 * KIB, depth, 1, False) for depth in (1, 2, 16))
     assert depths_between(own) == between[1:]
-    whole = plan_bench("x", BenchGoal(own), Target("/srv", TargetKind.FOLDER, "/srv", free=1 << 40), Wish())
+    whole = plan_bench("x", BenchGoal(own), Target("/srv", TargetKind.FOLDER, "/srv", free=1 << 40), BenchOptions())
     assert whole.measured == own + between[1:]

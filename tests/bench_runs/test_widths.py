@@ -8,10 +8,18 @@ import pytest
 from aligntool.measure.alignment import Load, Rate, places_of
 from aligntool.measure.compare import compare
 from aligntool.measure.fio import Pattern
-from aligntool.measure.results import Conditions, DriveState, Kept, Result, Sample, Series
+from aligntool.measure.results import Conditions, DriveState, HistoryEntry, Result, Sample, Series
 from aligntool.measure.sweeps import Spans, Starts
 from aligntool.recipes.goals import BenchTest
-from aligntool.render.bench import LEAST_BAR, MOST_BAR, figure_lines, list_lines, picture, plan_words, result_lines
+from aligntool.render.bench import (
+    LEAST_BAR,
+    MOST_BAR,
+    bench_plan_lines,
+    figure_lines,
+    list_lines,
+    picture,
+    result_lines,
+)
 from aligntool.render.experiments import alignment_lines, span_lines
 from aligntool.render.lines import Style, text_of
 from aligntool.units import GIB, KIB, MIB, Extent
@@ -80,7 +88,7 @@ def test_a_table_with_mixed_tests_fits_80_columns() -> None:
 
 @pytest.mark.parametrize("profile", ["crystaldiskmark", "steady", "atto"])
 def test_no_line_of_a_plan_is_wider_than_the_terminal(profile: str) -> None:
-    lines = text_of(plan_words(plan_of(profile), made(1e9).conditions, width=80))
+    lines = text_of(bench_plan_lines(plan_of(profile), made(1e9).conditions, width=80))
     assert [line for line in lines if len(line.rstrip("\n")) > 80] == []
 
 
@@ -116,7 +124,10 @@ def test_the_rows_of_an_alignment_and_the_list_fit_the_terminal(cpu: float) -> N
         conditions=made(1e9).conditions, complete=False,
     )  # fmt: skip
     facts = (found.when, "alignment", found.target, found.summary, "A Drive With A Name 1 TB", False)
-    kept = [Kept("a.json", None, *facts), Kept("b.json", None, *facts[:3], None, *facts[4:], "seq r 1.00 GB/s")]
+    kept = [
+        HistoryEntry("a.json", None, *facts),
+        HistoryEntry("b.json", None, *facts[:3], None, *facts[4:], "seq r 1.00 GB/s"),
+    ]
     lines = [*text_of(alignment_lines(found, found.rows, width=80)), *text_of(list_lines(kept, width=80))]
     assert len(lines) > 20
     assert [line for line in lines if len(line.rstrip("\n")) > 80] == []

@@ -46,7 +46,7 @@ def test_a_missing_folder_is_a_refusal(
 def test_an_archive_and_a_file_of_a_plan_are_not_named_like_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aligntool.cli.options import Kept
+    from aligntool.cli.options import ResultFile
     from aligntool.errors import Refused
     from aligntool.linux.files import write_pages, write_snapshot
 
@@ -56,5 +56,5 @@ def test_an_archive_and_a_file_of_a_plan_are_not_named_like_folders(
     with pytest.raises(Refused):
         write_pages([("page.html/", b"")])
     with pytest.raises(Refused):
-        Kept("plan.json/").write("{}")
+        ResultFile("plan.json/").write("{}")
     assert not list(tmp_path.iterdir())

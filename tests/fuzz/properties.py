@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from aligntool.audit.judge import Known, audit
-from aligntool.audit.report import Wishes
+from aligntool.audit.report import AuditOptions
 from aligntool.documents import schema_texts
 from aligntool.inventory import Inventory, KnownGeometry, Source
 from aligntool.render.audit import audit_lines
@@ -37,7 +37,7 @@ _ROWS = (
         ),
     ),
 )  # fmt: skip
-_WISHES = (Wishes(), Wishes(page_size=16 * KIB, grain=512))
+_WISHES = (AuditOptions(), AuditOptions(page_size=16 * KIB, grain=512))
 
 
 class Broken(AssertionError):

@@ -9,14 +9,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from aligntool.change import LayoutGoal, PartWish, Plan, RaidGoal, RealignGoal, Wanted, to_json, with_asked
+from aligntool.change import (
+    ArrayRequest,
+    LayoutGoal,
+    PartitionRequest,
+    Plan,
+    RaidGoal,
+    RealignGoal,
+    plan_with_request,
+    to_json,
+)
 from aligntool.measure import results
 from aligntool.measure.alignment import Knee, Load, Rate
 from aligntool.measure.alignment import Place as At
 from aligntool.measure.fio import Pattern
 from aligntool.measure.results import Conditions, DriveState
 from aligntool.measure.sweeps import Setting, Spans, Starts
-from aligntool.measure.unit import Boundary, Evidence, Inference, Looked, Penalty, Probed, ProbeResult, document
+from aligntool.measure.unit import Boundary, Evidence, Inference, KindResult, Penalty, ProbedDisk, ProbeResult, document
 from aligntool.measure.unit_design import Kind
 from aligntool.raid.ceilings import Ceiling
 from aligntool.raid.make import Record, save
@@ -47,14 +56,17 @@ RAID_GOAL = RaidGoal(
 DRIVES = ("/dev/a", "/dev/b")
 
 PLANS: dict[str, tuple[Plan, Callable[[Plan], str]]] = {
-    "plan-realign": (replace(PLAN, steps=PLAN.steps[2:]), lambda plan: with_asked(plan, "asked", Request()) + "\n"),
-    "plan-realign-shrink": (PLAN, lambda plan: with_asked(plan, "asked", ASKED) + "\n"),
+    "plan-realign": (
+        replace(PLAN, steps=PLAN.steps[2:]),
+        lambda plan: plan_with_request(plan, "asked", Request()) + "\n",
+    ),
+    "plan-realign-shrink": (PLAN, lambda plan: plan_with_request(plan, "asked", ASKED) + "\n"),
     "plan-layout": (LAYOUT, to_json),
-    "plan-layers": (LAYERS, lambda plan: with_asked(plan, "asked", Request()) + "\n"),
-    "plan-raid": (ARRAY, lambda plan: with_asked(plan, "wanted", Wanted(DRIVES, RAID_GOAL))),
-    "plan-reformat": (REFORMAT, lambda plan: with_asked(plan, "reformat", ReformatGoal(4096)) + "\n"),
-    "plan-convert": (CONVERT, lambda plan: with_asked(plan, "convert", Conversion(Request(), (4096,))) + "\n"),
-    "plan-persist": (PERSIST, lambda plan: with_asked(plan, "persist", PERSIST_GOAL) + "\n"),
+    "plan-layers": (LAYERS, lambda plan: plan_with_request(plan, "asked", Request()) + "\n"),
+    "plan-raid": (ARRAY, lambda plan: plan_with_request(plan, "wanted", ArrayRequest(DRIVES, RAID_GOAL))),
+    "plan-reformat": (REFORMAT, lambda plan: plan_with_request(plan, "reformat", ReformatGoal(4096)) + "\n"),
+    "plan-convert": (CONVERT, lambda plan: plan_with_request(plan, "convert", Conversion(Request(), (4096,))) + "\n"),
+    "plan-persist": (PERSIST, lambda plan: plan_with_request(plan, "persist", PERSIST_GOAL) + "\n"),
 }
 """Every plan, and how the command that makes one writes it into a file."""
 
@@ -73,7 +85,7 @@ SEEN = Conditions(
                 "idle", True, 30.0, 40.0),),
 )  # fmt: skip
 SETTING = Setting("file", 1 << 30, 1 << 29, 1.5, 5, True, "libaio")
-DRIVE = Probed("sda", "/dev/sda", 1 << 40, "M", "S", "W", "1.0")
+DRIVE = ProbedDisk("sda", "/dev/sda", 1 << 40, "M", "S", "W", "1.0")
 STARTS = Starts(
     "2026-01-02T03:04:05Z", "/dev/sda", 4096, "reported",
     tuple(
@@ -94,7 +106,7 @@ PROBED = ProbeResult(
     Inference(
         (Boundary(4096, (Evidence(Kind.READ, 40.0, (30.0, 50.0), 0.5, 0.99),)),),
         (Boundary(65536, (Evidence(Kind.SHIFT, 4.0, (3.0, 5.0), 0.9, 0.5),)),),
-        (Looked(Kind.READ, 100, 80.0, (Penalty(4096, 40.0, 1.0),), "too few"),),
+        (KindResult(Kind.READ, 100, 80.0, (Penalty(4096, 40.0, 1.0),), "too few"),),
     ),
     512, (Extent(0, MIB), Extent(MIB, 2 * MIB)), 7, 8, 9, 0.25, 10.5, 11, True, "/srv/file",
 )  # fmt: skip
@@ -115,7 +127,8 @@ SHOWN = ArrayView(
 RECIPES = (
     Recipe("name0", "file0", "summary", "note", "source", RealignGoal((1,), MIB, True, False, None, 512)),
     Recipe("name1", "file1", "summary", None, "source",
-           LayoutGoal((PartWish(MIB, "esp", "boot"), PartWish(None, "linux")), "gpt", MIB, 2 * MIB, True)),
+           LayoutGoal((PartitionRequest(MIB, "esp", "boot"), PartitionRequest(None, "linux")), "gpt", MIB, 2 * MIB,
+                      True)),
     Recipe("name2", "file2", "summary", None, "source", RAID_GOAL),
     Recipe("name3", "file3", "summary", None, "source",
            BenchGoal((BenchTest(True, 4 * KIB, 32, 2, True),), 1 << 30, 5.5, 6, "twice", True, "as-ssd")),

@@ -21,15 +21,15 @@ from aligntool.realign.move import MoveContext, realign, rollback
 from aligntool.steps import (
     CloseJournal,
     CopyContent,
+    CopyStrips,
     EntryChange,
-    Held,
     HoldContent,
     JournalPlace,
-    Lanes,
     ParkEntries,
     Patch,
     ReleaseContent,
     RewriteTable,
+    SavedRanges,
     Step,
     Subject,
     WriteJournal,
@@ -53,7 +53,7 @@ from tests.golden.journals import (
 from tests.moving.simulated import SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel
 
-HELD = Held((Extent(0, 2 * SECTOR), Extent(9 * SECTOR, SECTOR)))
+HELD = SavedRanges((Extent(0, 2 * SECTOR), Extent(9 * SECTOR, SECTOR)))
 BACK_FROM = 0.7  # of the stages of a move, from where on it is taken back
 
 
@@ -118,7 +118,7 @@ def _extent(part: Moved, start: int) -> Extent:
 def _copy(case: Case, part: Moved) -> CopyContent:
     distance = abs(part.after - part.before)
     window = (8 if distance < 8 else min(distance, 16)) * SECTOR
-    lanes = Lanes(window, 16 * SECTOR, 40 * SECTOR, case.journal[2] * 1024, case.staged and distance < 8)
+    lanes = CopyStrips(window, 16 * SECTOR, 40 * SECTOR, case.journal[2] * 1024, case.staged and distance < 8)
     return CopyContent(part.number, "unknown", _extent(part, part.before), _extent(part, part.after), HELD, lanes)
 
 

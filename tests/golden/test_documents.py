@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from aligntool.audit.report import read_measured
-from aligntool.change import STEPS, StepBegun, Wanted, asked_of, from_json
+from aligntool.change import STEPS, ArrayRequest, StepBegun, from_json, request_in_document
 from aligntool.documents import WIRE, as_object, by_field, wire_names
 from aligntool.measure import results
 from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
@@ -60,9 +60,9 @@ def test_a_plan_is_read_and_written_again_the_same(name: str) -> None:
 
 
 def test_what_was_asked_for_is_read_from_a_plan() -> None:
-    assert asked_of(kept("plan-realign-shrink"), "asked", Request) == ASKED
-    assert asked_of(kept("plan-raid"), "wanted", Wanted) == Wanted(DRIVES, RAID_GOAL)
-    assert asked_of(kept("plan-persist"), "persist", PersistGoal) == PERSIST_GOAL
+    assert request_in_document(kept("plan-realign-shrink"), "asked", Request) == ASKED
+    assert request_in_document(kept("plan-raid"), "wanted", ArrayRequest) == ArrayRequest(DRIVES, RAID_GOAL)
+    assert request_in_document(kept("plan-persist"), "persist", PersistGoal) == PERSIST_GOAL
 
 
 def test_every_kind_of_step_is_kept_and_events_call_it_by_the_name_in_plans() -> None:

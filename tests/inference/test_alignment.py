@@ -11,25 +11,25 @@ from aligntool.audit.report import predict
 from aligntool.errors import Refused
 from aligntool.measure.alignment import (
     OLD_START,
+    AlignmentVerdict,
     Load,
     Place,
     Rate,
     Row,
-    Word,
+    judge_rates,
     loads_of,
     matters_for,
-    overall,
+    overall_text,
+    overall_verdict,
     places_of,
     predicted,
     runs_of,
-    said_of_all,
-    verdicts,
 )
 from aligntool.measure.fio import Pattern
 from aligntool.measure.results import Conditions
 from aligntool.measure.run import run_sweep
 from aligntool.measure.sweeps import Starts
-from aligntool.measure.unit_design import PROMISED
+from aligntool.measure.unit_design import FALSE_LINE_RATE
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.inference.slow_drives import device_over, needs_nbdkit, slow_drive
 from tests.thorough import when_thorough
@@ -73,45 +73,53 @@ def _of_63(rows: Sequence[Row]) -> Row:
 @pytest.mark.parametrize("unit", [4 * KIB, 16 * KIB, 32 * KIB])
 def test_a_drive_that_does_as_predicted_shows_that_alignment_matters(unit: int) -> None:
     rates = _rates(lambda place: predicted(WRITES, place.residue, unit), unit=unit, noise=0.005)
-    row = _of_63(verdicts(rates, unit))
-    assert row.word is Word.MATTERS
+    row = _of_63(judge_rates(rates, unit))
+    assert row.word is AlignmentVerdict.MATTERS
     assert row.ratio == pytest.approx(ARTICLE[unit], abs=0.02)
     assert row.low <= row.ratio <= row.high
 
 
 def test_a_drive_that_loses_nothing_shows_that_it_does_not() -> None:
-    rows = verdicts(_rates(lambda place: 1.0, unit=4096, noise=0.005), 4096)
-    assert {row.word for row in rows} == {Word.DOES_NOT}
-    assert overall(rows) is Word.DOES_NOT
+    rows = judge_rates(_rates(lambda place: 1.0, unit=4096, noise=0.005), 4096)
+    assert {row.word for row in rows} == {AlignmentVerdict.DOES_NOT}
+    assert overall_verdict(rows) is AlignmentVerdict.DOES_NOT
 
 
 def test_a_drive_that_is_noisier_than_the_loss_cannot_be_told() -> None:
-    rows = verdicts(_rates(lambda place: 0.9 if place.residue else 1.0, unit=4096, noise=0.3), 4096)
-    assert overall(rows) is Word.CANNOT_TELL
+    rows = judge_rates(_rates(lambda place: 0.9 if place.residue else 1.0, unit=4096, noise=0.3), 4096)
+    assert overall_verdict(rows) is AlignmentVerdict.CANNOT_TELL
     assert all(row.why for row in rows)
 
 
-@pytest.mark.parametrize(("cpu", "word"), [(94.9, Word.DOES_NOT), (95.0, Word.CANNOT_TELL)])
-def test_two_rates_of_one_processor_say_nothing_of_the_drive(cpu: float, word: Word) -> None:
+@pytest.mark.parametrize(("cpu", "word"), [(94.9, AlignmentVerdict.DOES_NOT), (95.0, AlignmentVerdict.CANNOT_TELL)])
+def test_two_rates_of_one_processor_say_nothing_of_the_drive(cpu: float, word: AlignmentVerdict) -> None:
     """From the share of a core on from which `bench` says CPU-bound."""
     rates = [replace(rate, cpu=cpu) for rate in _rates(lambda place: 1.0, unit=4096, noise=0.005)]
-    rows = verdicts(rates, 4096)
+    rows = judge_rates(rates, 4096)
     assert {(row.word, row.cpu, row.cpu_bound) for row in rows} == {(word, cpu, cpu >= 95)}
     slower = _rates(lambda place: 0.5 if place.residue else 1.0, unit=4096, noise=0.005)
-    assert {row.word for row in verdicts([replace(rate, cpu=cpu) for rate in slower], 4096)} == {Word.MATTERS}
+    assert {row.word for row in judge_rates([replace(rate, cpu=cpu) for rate in slower], 4096)} == {
+        AlignmentVerdict.MATTERS
+    }
 
 
 @pytest.mark.parametrize(
-    ("load", "word"), [(None, Word.DOES_NOT), (3.9, Word.DOES_NOT), (4.0, Word.CANNOT_TELL), (18.0, Word.CANNOT_TELL)]
+    ("load", "word"),
+    [
+        (None, AlignmentVerdict.DOES_NOT),
+        (3.9, AlignmentVerdict.DOES_NOT),
+        (4.0, AlignmentVerdict.CANNOT_TELL),
+        (18.0, AlignmentVerdict.CANNOT_TELL),
+    ],
 )
-def test_as_fast_from_every_start_is_what_a_busy_machine_shows_too(load: float | None, word: Word) -> None:
+def test_as_fast_from_every_start_is_what_a_busy_machine_shows_too(load: float | None, word: AlignmentVerdict) -> None:
     def found(share: float) -> Starts:
         rates = _rates(lambda place: share if place.residue else 1.0, unit=4096, noise=0.005)
         return Starts("", "/srv", 4096, "--unit", tuple(rates), conditions=Conditions(cores=4, load=load))
 
     assert {row.word for row in found(1.0).rows} == {word}
-    assert ("can't tell" in found(1.0).summary) is (word is Word.CANNOT_TELL)
-    assert {row.word for row in found(0.5).rows} == {Word.MATTERS}
+    assert ("can't tell" in found(1.0).summary) is (word is AlignmentVerdict.CANNOT_TELL)
+    assert {row.word for row in found(0.5).rows} == {AlignmentVerdict.MATTERS}
 
 
 def gauss(scatter: float) -> Noise:
@@ -135,7 +143,7 @@ def whole(
 ) -> tuple[Row, ...]:
     """The whole experiment: all loads from all starts, on a drive that loses what is predicted, or nothing."""
     dice = random.Random(seed)
-    return verdicts(
+    return judge_rates(
         [
             Rate(load, place, repeat, 1000 * noise(dice) * (predicted(load, place.residue, unit) if costs else 1))
             for repeat in range(repeats)
@@ -160,14 +168,16 @@ def test_noise_alone_makes_alignment_matter_in_at_most_the_promised_share(noise:
     for seed in range(300):
         rows = whole(NOISES[noise], repeats=repeats, seed=seed)
         assert len(rows) == 32
-        false += overall(rows) is Word.MATTERS
-    assert false <= PROMISED * 300
+        false += overall_verdict(rows) is AlignmentVerdict.MATTERS
+    assert false <= FALSE_LINE_RATE * 300
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 3, 4])
 def test_fewer_than_five_repeats_tell_nothing(repeats: int) -> None:
     rows = whole(gauss(0.001), repeats=repeats, seed=1, costs=True)
-    assert {row.word for row in rows} == {Word.CANNOT_TELL} and overall(rows) is Word.CANNOT_TELL
+    assert {row.word for row in rows} == {AlignmentVerdict.CANNOT_TELL} and overall_verdict(
+        rows
+    ) is AlignmentVerdict.CANNOT_TELL
     assert {row.why for row in rows} == {"fewer than 5 repeats"}
 
 
@@ -180,7 +190,7 @@ def test_the_article_s_losses_are_found_among_all_rows(unit: int) -> None:
         row = next(
             row for row in rows if row.load.pattern is Pattern.RANDOM_WRITE and row.place.title == "as sector 63"
         )
-        found += row.word is Word.MATTERS and overall(rows) is Word.MATTERS
+        found += row.word is AlignmentVerdict.MATTERS and overall_verdict(rows) is AlignmentVerdict.MATTERS
         assert row.ratio == pytest.approx(ARTICLE[unit], abs=0.05)
     assert found >= {4 * KIB: 50, 16 * KIB: 50, 32 * KIB: 40}[unit]
 
@@ -195,34 +205,34 @@ def test_the_same_loss_is_one_alone_and_chance_among_many() -> None:
             for repeat in range(5) for load in loads for place in places
         ]  # fmt: skip
 
-    alone = verdicts(rates(places_of(ROOM, 16 * KIB, 512, OLD_START), [WRITES]), 16 * KIB)
-    assert [row.word for row in alone] == [Word.MATTERS]
-    many = _of_63(verdicts(rates(places_of(ROOM, 16 * KIB, 512), [WRITES]), 16 * KIB))
-    assert many.word is Word.MATTERS  # of eight rows still
+    alone = judge_rates(rates(places_of(ROOM, 16 * KIB, 512, OLD_START), [WRITES]), 16 * KIB)
+    assert [row.word for row in alone] == [AlignmentVerdict.MATTERS]
+    many = _of_63(judge_rates(rates(places_of(ROOM, 16 * KIB, 512), [WRITES]), 16 * KIB))
+    assert many.word is AlignmentVerdict.MATTERS  # of eight rows still
     every = [WRITES, *(Load(Pattern.RANDOM_WRITE, 4 * KIB, depth) for depth in (2, 4, 8, 16, 32))]
-    among = verdicts(
+    among = judge_rates(
         [
             each if each.load == WRITES else Rate(each.load, each.place, each.repeat, 1000)
             for each in rates(places_of(ROOM, 16 * KIB, 512), every)
         ],
         16 * KIB,
     )
-    assert _of_63(among).word is Word.CANNOT_TELL and "chance" in _of_63(among).why
+    assert _of_63(among).word is AlignmentVerdict.CANNOT_TELL and "chance" in _of_63(among).why
 
 
 def test_the_headline_names_the_loads_that_it_matters_for() -> None:
     rows = whole(gauss(0.002), repeats=5, seed=1, unit=4 * KIB, costs=True)
     only = tuple(row for row in rows if row.load.pattern is not Pattern.READ)
     assert matters_for(only) == ("random read, 4KiB QD1", "random write, 4KiB QD1")
-    assert said_of_all(only) == "matters here: random read, 4KiB QD1; random write, 4KiB QD1"
+    assert overall_text(only) == "matters here: random read, 4KiB QD1; random write, 4KiB QD1"
 
 
 def test_of_a_drive_that_was_only_read_nothing_is_said_of_writes() -> None:
     rows = whole(gauss(0.002), repeats=5, seed=1, writes=False)
-    assert {row.word for row in rows} == {Word.DOES_NOT}
-    assert said_of_all(rows) == "does not matter for reads; writes were not measured"
+    assert {row.word for row in rows} == {AlignmentVerdict.DOES_NOT}
+    assert overall_text(rows) == "does not matter for reads; writes were not measured"
     written = whole(gauss(0.002), repeats=5, seed=1)
-    assert said_of_all(written) == "does not matter here"
+    assert overall_text(written) == "does not matter here"
 
 
 def test_one_start_that_loses_where_those_further_off_do_not_is_no_boundary() -> None:
@@ -231,10 +241,10 @@ def test_one_start_that_loses_where_those_further_off_do_not_is_no_boundary() ->
     def share(place: Place) -> float:
         return 0.5 if place.residue == 8 * KIB else 1
 
-    rows = verdicts(_rates(share, unit=16 * KIB, noise=0.002), 16 * KIB)
+    rows = judge_rates(_rates(share, unit=16 * KIB, noise=0.002), 16 * KIB)
     lost = next(row for row in rows if row.place.residue == 8 * KIB)
-    assert lost.ratio < 0.52 and lost.word is Word.CANNOT_TELL
-    assert "loses nothing" in lost.why and overall(rows) is Word.CANNOT_TELL
+    assert lost.ratio < 0.52 and lost.word is AlignmentVerdict.CANNOT_TELL
+    assert "loses nothing" in lost.why and overall_verdict(rows) is AlignmentVerdict.CANNOT_TELL
 
 
 def test_the_starts_are_those_of_the_article_and_every_residue() -> None:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.audit.report import GridKind, MeasuredDisk, MeasuredUnit, Severity, Wishes, read_measured
+from aligntool.audit.report import AuditOptions, GridKind, MeasuredDisk, MeasuredUnit, Severity, read_measured
 from aligntool.cli.audit import measured_on
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Gap, Inventory, Source, Unseen
-from aligntool.measure.unit import Probed, ProbeResult, document, infer
+from aligntool.measure.unit import ProbedDisk, ProbeResult, document, infer
 from aligntool.measure.unit_design import Kind, design, regions
 from aligntool.render.experiments import probe_lines
 from aligntool.units import GIB, KIB, MIB, Extent
@@ -36,7 +36,7 @@ def disk(kind: DiskKind = DiskKind.NVME, serial: str | None = "S1") -> Disk:
 
 
 def test_a_partition_off_a_measured_unit_is_a_warning_that_says_measured() -> None:
-    report = judge(disk(), wishes=Wishes(measured=(measured(16 * KIB),)))
+    report = judge(disk(), wishes=AuditOptions(measured=(measured(16 * KIB),)))
     (grid,) = [grid for grid in report.judged[0].grids if grid.source is Source.MEASURED]
     assert (grid.kind, grid.size, grid.severity) == (GridKind.UNIT, 16 * KIB, Severity.WARNING)
     assert "99%" in grid.by
@@ -49,7 +49,7 @@ def test_a_partition_off_a_measured_unit_is_a_warning_that_says_measured() -> No
     [(DiskKind.SD, Severity.WARNING), (DiskKind.EMMC, Severity.WARNING), (DiskKind.NVME, Severity.INFO)],
 )
 def test_a_measured_boundary_of_megabytes_matters_on_cards(kind: DiskKind, severity: Severity) -> None:
-    report = judge(disk(kind), wishes=Wishes(measured=(measured(4 * MIB),)))
+    report = judge(disk(kind), wishes=AuditOptions(measured=(measured(4 * MIB),)))
     found = [grid for grid in report.judged[0].grids if grid.source is Source.MEASURED]
     assert [(grid.kind, grid.severity) for grid in found] == [(GridKind.ALLOCATION, severity)]
 
@@ -69,10 +69,10 @@ def test_a_measured_boundary_of_megabytes_matters_on_cards(kind: DiskKind, sever
 )
 def test_a_measurement_counts_for_the_disk_that_it_was_made_on(of: MeasuredDisk, mine: Disk, is_it: bool) -> None:
     assert of.is_of(mine) is is_it
-    report = judge(mine, wishes=Wishes(measured=(of,)))
+    report = judge(mine, wishes=AuditOptions(measured=(of,)))
     assert any(grid.source is Source.MEASURED for grid in report.judged[0].grids) is False  # 4096 is the sector itself
     larger = replace(of, units=(MeasuredUnit(64 * KIB, 1.0),))
-    grids = judge(mine, wishes=Wishes(measured=(larger,))).judged[0].grids
+    grids = judge(mine, wishes=AuditOptions(measured=(larger,))).judged[0].grids
     assert any(grid.source is Source.MEASURED for grid in grids) is is_it
 
 
@@ -81,7 +81,7 @@ def _probed(drive: Simulated | None = None) -> ProbeResult:
     parts = regions(Extent(0, drive.size))
     samples = drive.samples(design(parts, 512, drive.kinds, dice, rounds=3, most=MIB))
     return ProbeResult(
-        Probed("sda", "/dev/sda", SIZE, serial="S1"), infer(samples, dice, resamples=30), 512, parts, 3, 1, 0, 0.0,
+        ProbedDisk("sda", "/dev/sda", SIZE, serial="S1"), infer(samples, dice, resamples=30), 512, parts, 3, 1, 0, 0.0,
         1.0, 1, False, None,
     )  # fmt: skip
 
@@ -115,7 +115,7 @@ def test_an_audit_takes_nothing_from_a_drive_that_only_looks_as_if_it_had_a_unit
 ) -> None:
     kept = read_measured(json.dumps(_kept(kind(seed))), "file")
     assert kept.is_of(disk())
-    report = judge(disk(), wishes=Wishes(measured=(kept,)))
+    report = judge(disk(), wishes=AuditOptions(measured=(kept,)))
     assert "AT102" not in codes(report)
     assert not any(grid.source is Source.MEASURED for grid in report.judged[0].grids)
 

@@ -9,7 +9,7 @@ import pytest
 
 from aligntool.audit.report import CONFIDENT
 from aligntool.measure.unit import infer
-from aligntool.measure.unit_design import ROUNDS, Dice, Kind, Pair, design, levels, regions
+from aligntool.measure.unit_design import ROUNDS, Kind, Pair, RandomSource, design, levels, regions
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.inference.drives import LOUD, QUIET, USUAL, Drive, population
 from tests.inference.study import Outcome, judge, probe_simulated
@@ -169,5 +169,5 @@ def test_small_disks_are_asked_for_small_boundaries_only() -> None:
 
 
 def test_dice_of_python_are_dice() -> None:
-    dice: Dice = random.Random(ROUNDS)
+    dice: RandomSource = random.Random(ROUNDS)
     assert dice.choices([1.0], k=2) == [1.0, 1.0]

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from aligntool.measure.alignment import Knee, between, doubted, find_knee, jobs_of, knee_of, reach, spans_of
+from aligntool.measure.alignment import (
+    Knee,
+    doubt_limited_by_cpu,
+    find_knee,
+    jobs_of,
+    knee_of,
+    mapped_bytes,
+    span_within_knee,
+    spans_of,
+)
 from aligntool.measure.results import Conditions, DriveState
 from aligntool.measure.sweeps import Setting, Spans
 from aligntool.render.experiments import span_json, span_lines
@@ -48,7 +57,7 @@ def test_the_knee_of_the_bg4_lies_where_it_was_published(cached: int, bracket: t
 
 def test_the_middle_of_the_knee_is_measured_as_well() -> None:
     made = curve(spans(64), 48 * GIB, miss_us=180)
-    middle = between(find_knee(made, random.Random(1)))
+    middle = span_within_knee(find_knee(made, random.Random(1)))
     assert middle == 48 * GIB
     made |= curve([middle], 48 * GIB, miss_us=180)
     knee = find_knee(made, random.Random(1))
@@ -156,17 +165,17 @@ def test_every_second_repeat_goes_down() -> None:
 
 
 def test_a_mebibyte_of_host_memory_maps_a_gibibyte() -> None:
-    assert reach(64 * MIB) == 64 * GIB
+    assert mapped_bytes(64 * MIB) == 64 * GIB
 
 
 def test_as_fast_everywhere_is_what_a_processor_shows_too() -> None:
     """95 % of a core, as `bench` has it; a fall is one, whatever held the small spans back."""
     flat = find_knee(curve(spans(64), 1 << 50), random.Random(1))
     busy: dict[int, list[float]] = {span: [99.0, 96.0, 95.0] for span in spans(64)}
-    assert doubted(flat, {span: [94.9] * 3 for span in spans(64)}, Conditions()) == flat
-    assert doubted(flat, busy, Conditions()).why.startswith("can't tell: CPU-bound")
+    assert doubt_limited_by_cpu(flat, {span: [94.9] * 3 for span in spans(64)}, Conditions()) == flat
+    assert doubt_limited_by_cpu(flat, busy, Conditions()).why.startswith("can't tell: CPU-bound")
     bent = find_knee(curve(spans(64), GIB, miss_us=180), random.Random(1))
-    assert doubted(bent, busy, Conditions()) == bent
+    assert doubt_limited_by_cpu(bent, busy, Conditions()) == bent
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from aligntool.change import StepDone, from_json
-from aligntool.raid.make import begin, go_forward, one_at_a_time
+from aligntool.raid.make import apply_record, begin, lock_state
 from aligntool.raid.steps_drives import lock_members
 from aligntool.raid.steps_system import Paths
 from tests.lab.in_guest import OUT, drive, ended, start
@@ -128,8 +128,8 @@ def cut(*words: str, done: int = 1) -> str:
     child = os.fork()
     if child == 0:
         paths, plan = Paths(), from_json(Path("/run/plan.json").read_text())
-        with one_at_a_time(paths.state), lock_members(plan.steps) as locked:
-            for event in go_forward(begin(plan, paths), plan, paths, locked):
+        with lock_state(paths.state), lock_members(plan.steps) as locked:
+            for event in apply_record(begin(plan, paths), plan, paths, locked):
                 done -= isinstance(event, StepDone)
                 if not done:
                     os._exit(0)

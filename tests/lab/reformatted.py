@@ -16,7 +16,7 @@ from typing import Any
 
 from aligntool.change import Event, StepBegun, StepDone, from_json
 from aligntool.raid.commands import member_commands
-from aligntool.raid.make import begin, go_forward, one_at_a_time
+from aligntool.raid.make import apply_record, begin, lock_state
 from aligntool.raid.steps_system import Paths
 from aligntool.steps import TakeOutMember
 from tests.lab.in_guest import OUT, by_serial, ended, start
@@ -128,8 +128,8 @@ def taken_back(case: Case, last: Event) -> dict[str, object]:
     child = os.fork()
     if child == 0:
         paths, plan = Paths(), from_json(Path("/run/plan.json").read_text())
-        with one_at_a_time(paths.state):
-            for event in go_forward(begin(plan, paths), plan, paths):
+        with lock_state(paths.state):
+            for event in apply_record(begin(plan, paths), plan, paths):
                 if event == last:
                     step = plan.steps[last.index] if isinstance(last, StepBegun) else None
                     if isinstance(step, TakeOutMember):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.raid.boot import own_text
+from aligntool.raid.boot import system_file_text
 from aligntool.units import MIB
 from tests.lab.conftest import Lab
 from tests.lab.drives import Nvme
@@ -55,7 +55,7 @@ mkdir -p /etc/mdadm/mdadm.conf.d
 echo HOMEHOST any > /etc/mdadm/mdadm.conf
 {MAKE}
 cat > /lab/late.sh << 'END'
-{own_text("mdadm-late-start.sh")}END
+{system_file_text("mdadm-late-start.sh")}END
 /bin/sh /lab/late.sh > /lab/said 2>&1
 echo $? > /lab/code
 {SAY}

@@ -125,10 +125,10 @@ def test_the_plan_takes_the_drives_own_rates_from_the_result_and_says_why_there_
 
 def test_health_is_what_nvme_cli_says(said: Path) -> None:
     """nvme-cli tells the temperature in kelvin."""
-    from aligntool.linux.commands import of_report
+    from aligntool.linux.commands import decode_smartctl_report
 
     log = json.loads(read(said, "smart-log.json"))
-    _, found = of_report(read(said, "smartctl.json"))
+    _, found = decode_smartctl_report(read(said, "smartctl.json"))
     assert found is not None
     assert found.temperature_c == log["temperature"] - 273
     assert (found.spare_percent, found.spare_threshold) == (log["avail_spare"], log["spare_thresh"])

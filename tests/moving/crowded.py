@@ -12,15 +12,15 @@ from aligntool.change import Place, Plan
 from aligntool.steps import (
     CloseJournal,
     CopyContent,
+    CopyStrips,
     EntryChange,
-    Held,
     HoldContent,
     JournalPlace,
-    Lanes,
     ParkEntries,
     Patch,
     ReleaseContent,
     RewriteTable,
+    SavedRanges,
     Step,
     Subject,
     WriteJournal,
@@ -40,7 +40,7 @@ class Part:
     old: Extent
     new: Extent
     runs: tuple[Extent, ...]
-    held: Held
+    held: SavedRanges
     signs: tuple[tuple[int, bytes], ...]  # by which it is recognised, the one that libblkid believes first
     record_old: int | None = None
     record_new: int | None = None
@@ -67,7 +67,7 @@ class Crowd:
         return tuple(_unpatched(platter[start + it.start : start + it.end], it.start, part.held) for it in wanted)
 
 
-def _unpatched(raw: bytes, start: int, held: Held) -> bytes:
+def _unpatched(raw: bytes, start: int, held: SavedRanges) -> bytes:
     """Without the field that says where the partition begins, which every made-up partition has at byte 28."""
     if start == 0 and held.ranges[0].start == 0:
         return raw[:PATCH_AT] + bytes(4) + raw[PATCH_AT + 4 :]
@@ -155,7 +155,7 @@ def _part(
         Extent(old[0] * SECTOR, length * SECTOR),
         Extent(new[0] * SECTOR, length * SECTOR),
         tuple(runs),
-        Held(tuple(ranges)),
+        SavedRanges(tuple(ranges)),
         tuple(sorted(luck.sample(signs, luck.randint(1, len(signs))), key=signs.index)),
         None if record_old is None else record_old * SECTOR,
         None if record_new is None else record_new * SECTOR,
@@ -248,12 +248,12 @@ def _plan(
     return Plan("realign", disk, "anywhere", places, tuple(steps))
 
 
-def _lanes(luck: random.Random, part: Part, place: JournalPlace) -> Lanes:
+def _lanes(luck: random.Random, part: Part, place: JournalPlace) -> CopyStrips:
     distance = abs(part.new.start - part.old.start)
     staged = distance <= 2 * SECTOR
     window = luck.randint(1, 30) * SECTOR if staged else luck.randint(1, distance // SECTOR) * SECTOR
     batch, group = luck.randint(1, 40) * SECTOR, luck.randint(1, 60) * SECTOR
-    return Lanes(window, batch, group, luck.choice((place.stash.length, 30 * SECTOR)), staged)
+    return CopyStrips(window, batch, group, luck.choice((place.stash.length, 30 * SECTOR)), staged)
 
 
 def _patches(part: Part) -> tuple[Patch, ...]:

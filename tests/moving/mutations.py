@@ -57,14 +57,14 @@ MUTATIONS = (
         "test_damaged_records.py::test_a_record_that_a_cut_left_in_one_copy_is_made_whole_before_the_work_goes_on[0]",
     ),
     Mutation(
-        "a complete move is parked again", "aligntool/realign/standing.py",
+        "a complete move is parked again", "aligntool/realign/disk_state.py",
         "        if complete or (table", "        if (table",
         "the journal is closed beside a parked table, and nothing leads back",
         "test_lost_tables.py::test_a_complete_move_is_never_parked_again",
     ),
     Mutation(
         "another program's table is overwritten without --restore-table", "aligntool/realign/move.py",
-        "    if state is Standing.CHANGED and not restore_table:\n", "    if False:\n",
+        "    if state is DiskState.CHANGED and not restore_table:\n", "    if False:\n",
         "partitions that were made meanwhile are gone",
         "test_lost_tables.py::test_a_larger_clone_whose_backup_gpt_was_moved_gets_the_table_of_the_journal[resume]",
     ),
@@ -83,7 +83,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the foot of a copy strip is not stashed", "aligntool/realign/schedule.py",
-        "found.append(Lane(tuple(body), tuple(foot)))", "found.append(Lane(tuple(strip), ()))",
+        "found.append(CopyStrip(tuple(body), tuple(foot)))", "found.append(CopyStrip(tuple(strip), ()))",
         "the lane behind writes over it",
         f"{EVERY_CUT}[gpt-0]",
     ),
@@ -118,28 +118,28 @@ MUTATIONS = (
         f"{EVERY_CUT}[gpt-2]",
     ),
     Mutation(
-        "signatures are hidden last", "aligntool/realign/held.py",
-        "    _hide(device, start, view, signs_of(view, *others))\n"
+        "signatures are hidden last", "aligntool/realign/hidden_signatures.py",
+        "    _hide(device, start, view, signature_bytes(view, *others))\n"
         "    _write_ranges(device, start, view.held, _markers(view.held, view.sign))\n    device.flush()\n",
         "    _write_ranges(device, start, view.held, _markers(view.held, view.sign))\n    device.flush()\n"
-        "    _hide(device, start, view, signs_of(view, *others))\n",
+        "    _hide(device, start, view, signature_bytes(view, *others))\n",
         "blkid recognises a file system that has lost its head",
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
-        "hiding is not flushed before the rest is overwritten", "aligntool/realign/held.py",
+        "hiding is not flushed before the rest is overwritten", "aligntool/realign/hidden_signatures.py",
         "    device.flush()\n    if _is_still_readable", "    if _is_still_readable",
         "the markers land and the hiding does not",
         f"{EVERY_CUT}[gpt-2]",
     ),
     Mutation(
-        "hiding is not verified", "aligntool/realign/held.py",
+        "hiding is not verified", "aligntool/realign/hidden_signatures.py",
         "    if _is_still_readable(device, start, view, vital):\n", "    if False:\n",
         "a write that the drive lost leaves something to recognise",
         "test_simulated_losses.py::test_a_lost_write_is_noticed_before_anything_is_recognised[gpt-0]",
     ),
     Mutation(
-        "redundant signatures are not hidden before the deciding one", "aligntool/realign/held.py",
+        "redundant signatures are not hidden before the deciding one", "aligntool/realign/hidden_signatures.py",
         "    if signs.redundant:\n"
         "        _write_sectors(device, start, view, _markers(view.held, view.sign), signs.redundant)\n"
         "        _check_hidden(device, start, view, signs.vital - frozenset().union(*signs.last))\n",
@@ -148,22 +148,23 @@ MUTATIONS = (
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
-        "all signatures are restored together with the rest", "aligntool/realign/held.py",
-        "    _write_ranges(device, start, view.held, veiled(view, signs.redundant, hidden))\n"
-        "    _check_written(device, start, view.held, veiled(view, signs.redundant, hidden))\n",
-        "    _write_ranges(device, start, view.held, veiled(view, signs.redundant, hidden))\n",
+        "all signatures are restored together with the rest", "aligntool/realign/hidden_signatures.py",
+        "    _write_ranges(device, start, view.held, with_markers(view, signs.redundant, hidden))\n"
+        "    _check_written(device, start, view.held, with_markers(view, signs.redundant, hidden))\n",
+        "    _write_ranges(device, start, view.held, with_markers(view, signs.redundant, hidden))\n",
         "blkid recognises a file system that has no head yet",
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
-        "redundant signatures are restored together with the rest", "aligntool/realign/held.py",
-        "    signs = signs_of(view, *others)\n    hidden",
-        "    signs = signs_of(view, *others)\n    signs = Signs(frozenset(), signs.last, signs.vital)\n    hidden",
+        "redundant signatures are restored together with the rest", "aligntool/realign/hidden_signatures.py",
+        "    signs = signature_bytes(view, *others)\n    hidden",
+        "    signs = signature_bytes(view, *others)\n"
+        "    signs = SignatureBytes(frozenset(), signs.last, signs.vital)\n    hidden",
         "blkid recognises what was left over from before",
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
-        "a whole sector is changed instead of one byte", "aligntool/realign/held.py",
+        "a whole sector is changed instead of one byte", "aligntool/realign/hidden_signatures.py",
         "                changed[at - extent.start] = view.sign[at % size]\n",
         "                here = (at - extent.start) // size * size\n"
         "                changed[here : here + size] = view.sign\n",
@@ -171,8 +172,8 @@ MUTATIONS = (
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
-        "restored content is not read back before it can be recognised", "aligntool/realign/held.py",
-        "    if read_held(device, start, held) != tuple(content):\n", "    if False:\n",
+        "restored content is not read back before it can be recognised", "aligntool/realign/hidden_signatures.py",
+        "    if read_saved(device, start, held) != tuple(content):\n", "    if False:\n",
         "blkid recognises a file system of which the drive lost a write",
         "test_simulated_losses.py::test_a_lost_write_is_noticed_before_anything_is_recognised[gpt-0]",
     ),
@@ -186,9 +187,9 @@ MUTATIONS = (
     ),
     Mutation(
         "the table is rewritten before the content is restored", "aligntool/realign/steps.py",
-        "                release(self.device, step.target.start, *self._views_at_target(step))\n",
+        "                restore_content(self.device, step.target.start, *self._views_at_target(step))\n",
         "                write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)\n"
-        "                release(self.device, step.target.start, *self._views_at_target(step))\n",
+        "                restore_content(self.device, step.target.start, *self._views_at_target(step))\n",
         "a kernel offers a partition without its head",
         f"{EVERY_CUT}[gpt-0]",
     ),

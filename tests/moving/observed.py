@@ -16,8 +16,8 @@ from aligntool.change import Place, Plan
 from aligntool.formats.layers import read_layers
 from aligntool.inventory import Partition
 from aligntool.realign.move import MoveContext, realign, rollback
-from aligntool.realign.placing import hold
-from aligntool.realign.planning import lanes_for
+from aligntool.realign.placing import held_ranges
+from aligntool.realign.planning import copy_strips_for
 from aligntool.steps import (
     CloseJournal,
     CopyContent,
@@ -88,13 +88,13 @@ def make_trip(specimen: Specimen, shift: Shift, *, stale: bytes = b"") -> Trip:
         platter[old.start + where : old.start + where + len(raw)] = raw
     platter[:SECTOR] = _table(old, len(platter))
     layers = read_layers(BytesReader(bytes(platter)), old)
-    held = hold(Partition(1, old, content=layers), old.length, SECTOR)
+    held = held_ranges(Partition(1, old, content=layers), old.length, SECTOR)
     runs = tuple(_runs(pieces_of(specimen), old.length))
     steps = (
         WriteJournal(place),
         ParkEntries((1,), (1,)),
         HoldContent(1, old, held),
-        CopyContent(1, "unknown", old, new, held, lanes_for(abs(new.start - old.start), place, SECTOR)),
+        CopyContent(1, "unknown", old, new, held, copy_strips_for(abs(new.start - old.start), place, SECTOR)),
         ReleaseContent(1, "unknown", new, held, ()),
         RewriteTable("dos", (EntryChange(1, old, new, None, None),)),
         CloseJournal(place),

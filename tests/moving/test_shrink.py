@@ -15,7 +15,7 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.users import partition_loop
-from aligntool.realign.shrink import refuse_unable
+from aligntool.realign.shrink import refuse_unshrinkable
 from aligntool.steps import ShrinkContent
 from aligntool.units import MIB, Extent
 from tests.conftest import find_tool, run
@@ -141,7 +141,7 @@ def test_a_length_that_resize2fs_finds_too_short_is_refused(make: MakeDisk) -> N
     disk = full(make, "dos", Row(NAMED["ext4"], 63))
     before, place = disk.image.read_bytes(), disk.extents()[1]
     with pytest.raises(Refused, match=r"needs .* at least, says resize2fs"):
-        refuse_unable(str(disk.image), ShrinkContent(1, place, "ext4", MIB))
+        refuse_unshrinkable(str(disk.image), ShrinkContent(1, place, "ext4", MIB))
     assert disk.image.read_bytes() == before
 
 
@@ -149,7 +149,7 @@ def test_a_length_that_ntfsresize_finds_too_short_is_refused(make: MakeDisk) -> 
     disk = full(make, "dos", Row(NAMED["ntfs"], 63))
     before, place = disk.image.read_bytes(), disk.extents()[1]
     with pytest.raises(Refused, match="ntfsresize failed"):
-        refuse_unable(str(disk.image), ShrinkContent(1, place, "ntfs", MIB))
+        refuse_unshrinkable(str(disk.image), ShrinkContent(1, place, "ntfs", MIB))
     assert disk.image.read_bytes() == before
 
 
@@ -160,7 +160,7 @@ def test_a_btrfs_of_several_devices_is_refused(sparse: Sparse, loop: Loop) -> No
     run("mkfs.btrfs", "-q", "-d", "single", "-m", "single", loop(first), loop(second))
     for number, image in enumerate((first, second), 1):
         with pytest.raises(Refused, match=f"device {number} of a btrfs of 2"):
-            refuse_unable(str(image), ShrinkContent(1, Extent(0, 300 * MIB), "btrfs", 280 * MIB))
+            refuse_unshrinkable(str(image), ShrinkContent(1, Extent(0, 300 * MIB), "btrfs", 280 * MIB))
 
 
 def test_xfs_is_refused_with_the_reason(make: MakeDisk) -> None:

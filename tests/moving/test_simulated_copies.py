@@ -7,7 +7,7 @@ import pytest
 from aligntool.realign.journal_format import Position
 from aligntool.realign.schedule import Schedule
 from aligntool.realign.steps import Places, copy_batches
-from aligntool.steps import Lanes
+from aligntool.steps import CopyStrips
 from aligntool.units import Extent
 from tests.moving.simulated import SECTOR, PowerCut, SimulatedDisk
 
@@ -28,7 +28,7 @@ class Case:
             at += length
         distance = luck.randint(1, 12) * SECTOR
         window = luck.randint(1, distance // SECTOR) * SECTOR
-        lanes = Lanes(window, luck.randint(1, 12) * SECTOR, 200 * SECTOR, luck.choice((0, STASH)))
+        lanes = CopyStrips(window, luck.randint(1, 12) * SECTOR, 200 * SECTOR, luck.choice((0, STASH)))
         self.schedule = Schedule(tuple(runs), distance * luck.choice((1, -1)), lanes)
         self.platter = bytearray(2 * ROOM + at * SECTOR + STASH)
         self.old = ROOM
@@ -86,7 +86,7 @@ def test_whatever_is_recorded_can_be_gone_on_from(seed: int) -> None:
 
 def test_holes_stay_holes() -> None:
     """Nothing is written where nothing is stored."""
-    schedule = Schedule((Extent(0, 40 * SECTOR),), 10 * SECTOR, Lanes(10 * SECTOR, 1 << 20, 1 << 20, 0))
+    schedule = Schedule((Extent(0, 40 * SECTOR),), 10 * SECTOR, CopyStrips(10 * SECTOR, 1 << 20, 1 << 20, 0))
     disk = SimulatedDisk(bytes(100 * SECTOR))
     work = ((Position(0, number), batch) for number, batch in enumerate(schedule.batches(), 1))
     recorded: list[Position] = []

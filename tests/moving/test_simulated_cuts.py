@@ -27,7 +27,7 @@ class NoKernel:
     def forget(self, numbers: tuple[int, ...]) -> None:
         pass
 
-    def tell(self, partitions: tuple[tuple[int, Extent], ...]) -> None:
+    def add_absent(self, partitions: tuple[tuple[int, Extent], ...]) -> None:
         pass
 
     def show(self, partitions: tuple[tuple[int, Extent], ...]) -> None:

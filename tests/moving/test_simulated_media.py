@@ -180,7 +180,7 @@ def test_without_the_file_the_user_is_told_to_name_it() -> None:
 
 def test_a_kernel_that_does_not_listen_is_told_apart_from_a_disk_that_is_not_done() -> None:
     class Deaf(NoKernel):
-        def tell(self, partitions: tuple[tuple[int, Extent], ...]) -> None:
+        def add_absent(self, partitions: tuple[tuple[int, Extent], ...]) -> None:
             raise OSError(16, "Device or resource busy")
 
         def show(self, partitions: tuple[tuple[int, Extent], ...]) -> None:

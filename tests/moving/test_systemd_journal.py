@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Moment
+from aligntool.change import ChangeState
 from aligntool.errors import Refused
 from aligntool.linux.systemd_journal import KINDS, record
-from aligntool.realign.applying import Applying, apply_events
+from aligntool.realign.applying import ChangeInProgress, apply_events
 from aligntool.realign.request import Request, find_plan, locked_realign
 from tests.conftest import run
 
@@ -83,7 +83,7 @@ def test_a_move_sends_where_it_began_and_that_it_is_complete(image: Path, tmp_pa
         apply(image, tmp_path / "socket")
         found = entries(server)
     assert [entry["ALIGNTOOL_RESULT"] for entry in found] == ["begun", "done"]
-    for entry, moment in zip(found, (Moment.BEGUN, Moment.DONE), strict=True):
+    for entry, moment in zip(found, (ChangeState.BEGUN, ChangeState.DONE), strict=True):
         assert entry.pop("MESSAGE").startswith(f"realign of {image} ")
         assert entry.pop("MESSAGE_ID") == KINDS[moment][0]
         assert entry == {
@@ -105,17 +105,17 @@ def test_a_journal_that_does_not_read_holds_nothing_up(tmp_path: Path) -> None:
     """The kernel keeps a few datagrams for it (net.unix.max_dgram_qlen); a send that waits would hang this test."""
     with listening(tmp_path / "socket") as server:
         for _ in range(5000):
-            record("realign", ["/dev/sda"], Moment.DONE, to=str(tmp_path / "socket"))
+            record("realign", ["/dev/sda"], ChangeState.DONE, to=str(tmp_path / "socket"))
         assert 0 < len(entries(server)) < 5000
 
 
 def test_a_field_may_hold_anything(tmp_path: Path) -> None:
     with listening(tmp_path / "socket") as server:
         disks = ["a\nMESSAGE_ID=forged\n", "\udcff=", ""]
-        record("realign", disks, Moment.STOPPED, "why\n\nnot", to=str(tmp_path / "socket"))
+        record("realign", disks, ChangeState.STOPPED, "why\n\nnot", to=str(tmp_path / "socket"))
         found = fields(server.recv(1 << 20))
     assert [value for name, value in found if name == "ALIGNTOOL_DISK"] == disks
-    assert [value for name, value in found if name == "MESSAGE_ID"] == [KINDS[Moment.STOPPED][0]]
+    assert [value for name, value in found if name == "MESSAGE_ID"] == [KINDS[ChangeState.STOPPED][0]]
     assert dict(found)["PRIORITY"] == "3"
 
 
@@ -129,7 +129,7 @@ def test_a_refusal_before_the_first_write_leaves_no_entry(image: Path, tmp_path:
     with listening(tmp_path / "socket") as server:
         to = partial(record, to=str(tmp_path / "socket"))
         with pytest.raises(Refused):
-            apply_events(plan, Applying(refusing(), ""), nullcontext(lambda _: None), to)  # type: ignore[arg-type]
+            apply_events(plan, ChangeInProgress(refusing(), ""), nullcontext(lambda _: None), to)  # type: ignore[arg-type]
         assert entries(server) == []
 
 

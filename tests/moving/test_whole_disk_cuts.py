@@ -12,8 +12,8 @@ from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Layer
 from aligntool.realign.move import find_journal
+from aligntool.realign.partition_plan import as_long_as, plan_partition
 from aligntool.realign.partition_request import WholeDisk
-from aligntool.realign.partitioning import as_long_as, plan_partition
 from aligntool.realign.request import Request, look_at
 from aligntool.units import KIB, MIB, Extent, align_up
 from tests.conftest import run

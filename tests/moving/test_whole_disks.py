@@ -14,8 +14,8 @@ import pytest
 
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, IoLimits, Layer, Partition
+from aligntool.realign.partition_plan import as_long_as
 from aligntool.realign.partition_request import named_in_files
-from aligntool.realign.partitioning import as_long_as
 from aligntool.units import KIB, MIB, Extent, align_up
 from tests.conftest import run
 from tests.moving.containers import CONTAINERS, LVM, every_byte, lvm_on

@@ -322,7 +322,7 @@ class Seen(NoKernel):
     def forget(self, numbers: tuple[int, ...]) -> None:
         self.forgotten = numbers
 
-    def tell(self, partitions: tuple[tuple[int, Extent], ...]) -> None:
+    def add_absent(self, partitions: tuple[tuple[int, Extent], ...]) -> None:
         self.shown = dict(partitions)
 
 

@@ -6,17 +6,17 @@ import pytest
 
 from aligntool.change import Place, Plan, from_json, to_json
 from aligntool.errors import Refused
-from aligntool.steps import CloseJournal, CopyContent, Held, JournalPlace, Lanes, Subject
+from aligntool.steps import CloseJournal, CopyContent, CopyStrips, JournalPlace, SavedRanges, Subject
 from aligntool.units import MIB, Extent
 
-HELD = Held((Extent(0, 131072),))
+HELD = SavedRanges((Extent(0, 131072),))
 PLACE = JournalPlace(Extent(900 * MIB, 4 * MIB), MIB, Extent(2 * MIB, 2 * MIB))
 PLAN = Plan(
     "realign",
     Subject("disk.img", 1 << 30, 512, "gpt", "ABC", None, None, None, "00"),
     "every start on 1MiB",
     (Place(1, Extent(32256, 4096), Extent(MIB, 4096), 'ext4 "root"'),),
-    (CopyContent(1, "ext4", Extent(32256, 4096), Extent(MIB, 4096), HELD, Lanes(1, 2, 3, 4)), CloseJournal(PLACE)),
+    (CopyContent(1, "ext4", Extent(32256, 4096), Extent(MIB, 4096), HELD, CopyStrips(1, 2, 3, 4)), CloseJournal(PLACE)),
 )
 
 

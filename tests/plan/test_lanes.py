@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aligntool.realign.schedule import Batch, Schedule
-from aligntool.steps import Lanes
+from aligntool.steps import CopyStrips
 from aligntool.units import Extent
 from tests.thorough import examples
 
@@ -26,7 +26,7 @@ def schedules(draw: st.DrawFn) -> tuple[Schedule, int]:
     staged = draw(st.booleans())
     stash = draw(st.integers(1 if staged else 0, 100)) * SECTOR
     window = draw(st.integers(1, 60)) * SECTOR if staged else draw(st.integers(1, distance // SECTOR)) * SECTOR
-    lanes = Lanes(window, draw(st.integers(1, 100)) * SECTOR, draw(st.integers(1, 200)) * SECTOR, stash, staged)
+    lanes = CopyStrips(window, draw(st.integers(1, 100)) * SECTOR, draw(st.integers(1, 200)) * SECTOR, stash, staged)
     return Schedule(tuple(runs), distance * draw(st.sampled_from((1, -1))), lanes), at * SECTOR
 
 
@@ -110,7 +110,7 @@ def test_bounds_are_kept(made: tuple[Schedule, int]) -> None:
 def test_a_dense_run_moves_in_batches_of_many_windows() -> None:
     """4 GiB by about 1 MiB, as a 63-sector partition: a flush for every 32 MiB, not for every window."""
     mib = 1 << 20
-    schedule = Schedule((Extent(0, 4096 * mib),), 1985 * 512, Lanes(1015808, 32 * mib, 1024 * mib, 40 * mib))
+    schedule = Schedule((Extent(0, 4096 * mib),), 1985 * 512, CopyStrips(1015808, 32 * mib, 1024 * mib, 40 * mib))
     batches = list(schedule.batches())
     assert len(batches) < 200
     stashed = sum(copy.length for batch in batches for copy in batch if copy.to_stash)
@@ -120,5 +120,5 @@ def test_a_dense_run_moves_in_batches_of_many_windows() -> None:
 def test_runs_far_apart_need_no_stash() -> None:
     mib = 1 << 20
     runs = tuple(Extent(4 * mib * index, mib) for index in range(64))
-    schedule = Schedule(runs, mib, Lanes(mib, 32 * mib, 1024 * mib, 0))
+    schedule = Schedule(runs, mib, CopyStrips(mib, 32 * mib, 1024 * mib, 0))
     assert [len(batch) for batch in schedule.batches()] == [32, 32]

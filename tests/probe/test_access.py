@@ -14,7 +14,7 @@ from aligntool.inventory import DiskKind, Fault, Inventory, Role, TableLabel, Un
 from aligntool.linux import devices
 from aligntool.linux.devices import find_block
 from aligntool.linux.look import look
-from aligntool.linux.partitions import KernelPartition, bring_together
+from aligntool.linux.partitions import KernelPartition, merge_with_kernel
 from aligntool.linux.sysfs import Record, Tree
 from aligntool.units import GIB, MIB, Extent
 from tests.conftest import run
@@ -82,14 +82,14 @@ class TestSleepers:
     def test_a_disk_that_the_kernel_gave_up_is_not_opened(self, tmp_path: Path, state: str, stuck: bool) -> None:
         tree, _ = self.block(tmp_path, state=state)
         block = find_block(tree, "sda")
-        assert block is not None and (devices.blocked(tree, block) is not None) is stuck
+        assert block is not None and (devices.why_read_blocks(tree, block) is not None) is stuck
 
     def test_a_suspended_mapping_would_let_a_reader_wait_for_ever(self, tmp_path: Path) -> None:
         disk = MadeDisk("dm-0", GIB, attributes={"dm/suspended": "1", "dm/name": "x"})
         tree = Tree(str(make_tree(tmp_path, [disk])))
         block = find_block(tree, "dm-0")
         assert block is not None
-        unseen = devices.blocked(tree, block)
+        unseen = devices.why_read_blocks(tree, block)
         assert unseen is not None and "suspended" in unseen.why
 
 
@@ -147,12 +147,12 @@ class TestBadSectors:
             for number, start, size, said in ((1, 63, 1000, udev[0]), (2, 4104, 2, udev[1]), (5, 4167, 9, udev[0]))
         ]
         disk = Record({"ID_PART_TABLE_TYPE": "dos", "ID_PART_TABLE_UUID": "1a2b3c4d"})
-        table, partitions = bring_together(seen, kernel, disk, 512)
+        table, partitions = merge_with_kernel(seen, kernel, disk, 512)
         assert table is not None and table.label is TableLabel.DOS
         assert [fault.fault for fault in table.faults] == [Fault.UNREADABLE]
         roles = [(part.number, part.role, part.extent.start // 512) for part in partitions]
         assert roles == [(1, Role.PRIMARY, 63), (2, Role.EXTENDED, 4104), (5, Role.LOGICAL, 4167)]
-        bare = bring_together(seen, (), Record({}), 512)
+        bare = merge_with_kernel(seen, (), Record({}), 512)
         assert bare == (seen.table, ())
 
     def test_a_disk_that_cannot_be_read_at_all_is_no_crash(self, good: BytesReader) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aligntool.formats.identify import decode_identify, decode_names, identify_in_vpd
 from aligntool.inventory import DiskKind
-from aligntool.linux.commands import power_of_sense
+from aligntool.linux.commands import standby_in_sense
 from aligntool.linux.look import look
 from aligntool.units import GIB
 from tests.conftest import run
@@ -113,7 +113,7 @@ def test_any_bytes_decode_to_something_sane(data: bytes) -> None:
         assert 0 <= (facts.alignment_offset or 0) < (facts.physical_sector_size or 0)
         assert 1 <= (facts.queue_depth or 0) <= 32
     identify_in_vpd(data)
-    power_of_sense(data)
+    standby_in_sense(data)
 
 
 def vpd_page(data: bytes, command: int = 0xEC) -> bytes:
@@ -143,13 +143,13 @@ def test_the_page_of_an_optical_drive_or_another_page_holds_no_disk() -> None:
 def test_the_power_mode_is_in_the_registers_that_come_back(count: int, standby: bool) -> None:
     """SAT-3, 12.2.7: descriptor 09h, its count at byte 5 of the descriptor."""
     sense = bytes([0x72, 1, 0, 0x1D, 0, 0, 0, 14, 0x09, 0x0C, 0, 0, 0, count, 0, 0, 0, 0, 0, 0, 0x40, 0x50])
-    assert power_of_sense(sense) is standby
+    assert standby_in_sense(sense) is standby
     fixed = bytes([0x70, 0, 1, 0, 0x50, 0x40, count, 10, 0, 0, 0, 0, 0x00, 0x1D, 0, 0, 0, 0])
-    assert power_of_sense(fixed) is standby
+    assert standby_in_sense(fixed) is standby
 
 
 def test_a_drive_that_did_not_say_is_not_taken_for_asleep() -> None:
-    assert power_of_sense(bytes(32)) is None
+    assert standby_in_sense(bytes(32)) is None
     older_linux = bytes([0x70, 0, 1, 0, 0, 0, 0, 10, 0, 0x50, 0x40, 0xFF, 0x00, 0x1D, 0, 0, 0, 0])
-    assert power_of_sense(older_linux) is None
-    assert power_of_sense(b"") is None
+    assert standby_in_sense(older_linux) is None
+    assert standby_in_sense(b"") is None

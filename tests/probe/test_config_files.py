@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.system import array_uuid, is_about_arrays, merge_confs, parse_crypttab, parse_fstab, parse_mdadm_conf
+from aligntool.system import array_uuid, concerns_arrays, merge_confs, parse_crypttab, parse_fstab, parse_mdadm_conf
 from tests.conftest import run
 
 UUID = "01234567:89abcdef:01234567:89abcdef"
@@ -85,7 +85,7 @@ def test_crypttab_names_what_lies_below() -> None:
     [("root=/dev/md0", True), ("rd.md.uuid=1", True), ("resume=x", True), ("password=secret", False), ("quiet", False)],
 )
 def test_of_the_command_line_only_what_is_about_arrays_is_kept(word: str, kept: bool) -> None:
-    assert is_about_arrays(word) == kept
+    assert concerns_arrays(word) == kept
 
 
 @pytest.mark.parametrize("text", [UUID, UUID.replace(":", ""), "01234567-89ab-cdef-0123-456789abcdef", UUID.upper()])

@@ -18,7 +18,7 @@ from aligntool.cli.arrays import refuse_unready
 from aligntool.errors import Refused
 from aligntool.inventory import Gap
 from aligntool.linux.look import look
-from aligntool.linux.process import NOT_RUN, Pulse, answer_of, answers_of, in_time, run_program
+from aligntool.linux.process import NOT_RUN, Pulse, result_in_child, results_in_children, run_program, run_while_moving
 from aligntool.raid.planning import Needs
 from aligntool.units import MIB
 from tests.apply.arrays.made import member_step, paths_in
@@ -60,7 +60,7 @@ def dies(_: Pulse) -> int:
 def test_every_job_is_answered_and_those_that_never_return_are_not() -> None:
     jobs: list[Callable[[Pulse], int]] = [partial(number, value) for value in range(300)]
     jobs[7], jobs[100], jobs[200] = never, dies, never
-    answers = dict(answers_of(jobs, 1.0))
+    answers = dict(results_in_children(jobs, 1.0))
     assert answers == {value: None if value in (7, 100, 200) else value for value in range(300)}
 
 
@@ -71,8 +71,8 @@ def test_a_job_that_reports_answers_is_given_more_time_but_not_for_ever() -> Non
             pulse.beat()
         return beats
 
-    assert answer_of(partial(works, 5), 1.0) == 5
-    assert answer_of(partial(works, 100), 1.0) is None
+    assert result_in_child(partial(works, 5), 1.0) == 5
+    assert result_in_child(partial(works, 100), 1.0) is None
 
 
 def computes(seconds: float, _: Pulse) -> int:
@@ -83,8 +83,8 @@ def computes(seconds: float, _: Pulse) -> int:
 
 
 def test_time_in_which_a_job_computes_is_not_the_disks_but_no_job_computes_for_ever() -> None:
-    assert answer_of(partial(computes, 0.6), 0.5) == 1
-    assert answer_of(partial(computes, 600.0), 0.1) is None
+    assert result_in_child(partial(computes, 0.6), 0.5) == 1
+    assert result_in_child(partial(computes, 600.0), 0.1) is None
 
 
 def test_what_a_job_raises_is_raised_here_and_the_child_holds_nothing_open(tmp_path: Path) -> None:
@@ -92,10 +92,10 @@ def test_what_a_job_raises_is_raised_here_and_the_child_holds_nothing_open(tmp_p
         raise Refused("no", hint="yes")
 
     with pytest.raises(Refused) as refusal:
-        answer_of(fails)
+        result_in_child(fails)
     assert refusal.value.hint == "yes"
     with (tmp_path / "lock").open("w"):
-        there = answer_of(lambda _: [str(link.resolve()) for link in Path("/proc/self/fd").iterdir()])
+        there = result_in_child(lambda _: [str(link.resolve()) for link in Path("/proc/self/fd").iterdir()])
     assert there is not None and not [name for name in there if name.startswith(str(tmp_path))]
 
 
@@ -114,7 +114,7 @@ def test_who_waits_longer_than_a_disk_may_take_is_left_and_the_disk_named(tmp_pa
     for job, named in ((waits, fifo), (program_waits, tmp_path / "other")):
         began = time.monotonic()
         with pytest.raises(Refused, match=f"^{named} did not answer within 0.4 s$") as refusal:
-            in_time(job, "-", 0.4)
+            run_while_moving(job, "-", 0.4)
         assert time.monotonic() - began < 5 and refusal.value.refusals[0].code == "no-answer"
 
 
@@ -129,16 +129,16 @@ def test_who_gets_on_is_waited_for_and_so_are_programs_that_do(tmp_path: Path) -
     def fails() -> int:
         raise Refused("no", hint="yes")
 
-    assert in_time(lambda: run_program(*words, only_reads=True).output, silence_s=0.6) == "done\n"
-    assert in_time(naps, silence_s=0.6) == 5
+    assert run_while_moving(lambda: run_program(*words, only_reads=True).output, silence_s=0.6) == "done\n"
+    assert run_while_moving(naps, silence_s=0.6) == 5
     with pytest.raises(Refused, match="no"):
-        in_time(fails)
+        run_while_moving(fails)
     with pytest.raises(Refused, match="was ended"):
-        in_time(lambda: os._exit(9))
+        run_while_moving(lambda: os._exit(9))
 
 
 def test_no_child_is_left_where_all_have_answered() -> None:
-    pid = answer_of(lambda _: os.getpid())
+    pid = result_in_child(lambda _: os.getpid())
     assert pid is not None
     with pytest.raises(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.inventory import Disk, DiskKind, Health, IoLimits
-from aligntool.linux.commands import asked_health, of_health_log, of_report
+from aligntool.linux.commands import decode_health_log, decode_smartctl_report, with_health
 
 
 def failing_of(report: str) -> str | None:
-    return of_report(report)[0]
+    return decode_smartctl_report(report)[0]
 
 
 def health_of(report: str) -> Health | None:
-    return of_report(report)[1]
+    return decode_smartctl_report(report)[1]
 
 
 JSON = st.recursive(
@@ -88,7 +88,7 @@ def test_no_json_makes_it_raise(document: object) -> None:
 def test_what_is_no_drive_is_not_asked(tmp_path: Path, kind: DiskKind) -> None:
     image = str(tmp_path / "disk.img")
     disk = Disk(image, image, kind, 512, IoLimits())
-    assert asked_health(disk) == disk
+    assert with_health(disk) == disk
 
 
 def nvme_log(**fields: int) -> str:
@@ -155,7 +155,7 @@ def log(warning: int = 0, used: int = 3, errors: int = 0) -> bytes:
 def test_the_log_itself_says_what_smartctls_json_of_it_says() -> None:
     for warning, used, errors in ((0, 3, 0), (0x02, 130, 2), (0x0C, 255, 1 << 70)):
         report = nvme_log(critical_warning=warning, percentage_used=used, media_errors=errors)
-        failing, health = of_health_log(log(warning, used, errors))
+        failing, health = decode_health_log(log(warning, used, errors))
         assert failing == failing_of(report)
         assert replace(health, passed=None) == health_of(report)
         assert health.passed is (failing is None)

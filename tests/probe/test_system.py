@@ -11,7 +11,7 @@ from aligntool.linux.look import look
 from aligntool.linux.snapshot import collect
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.system import find_distribution
-from aligntool.raid.boot import own_text
+from aligntool.raid.boot import system_file_text
 from aligntool.system import System
 from aligntool.units import GIB, MIB
 from tests.audit.made_arrays import told
@@ -210,7 +210,7 @@ def test_a_late_start_that_systemctl_enabled_is_seen_here_and_in_a_snapshot(tmp_
     assert not seen(root).late_start and not kept_system(root, tmp_path / "without.tar.gz").late_start
     units = root / "etc/systemd/system"
     units.mkdir(parents=True)
-    (units / "mdadm-late-start.timer").write_text(own_text("mdadm-late-start.timer"))
+    (units / "mdadm-late-start.timer").write_text(system_file_text("mdadm-late-start.timer"))
     assert not seen(root).late_start  # there, and not enabled
     run("systemctl", f"--root={root}", "enable", "mdadm-late-start.timer")
     assert seen(root).late_start and kept_system(root, tmp_path / "with.tar.gz").late_start

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from aligntool.raid.boot import own_text
+from aligntool.raid.boot import system_file_text
 from aligntool.units import MIB
 from tests.conftest import run
 from tests.moving.attached import mounted
@@ -34,7 +34,7 @@ class Pair:
     def copy(self, *words: str, on: int | None = 0) -> subprocess.CompletedProcess[str]:
         """Run the script while that one is mounted, or none."""
         script, listed = self.folder / "esp-copies.sh", self.folder / "list"
-        script.write_text(own_text("esp-copies.sh"))
+        script.write_text(system_file_text("esp-copies.sh"))
         listed.write_text(f'ESP_COPIES="{" ".join(self.uuids)}"\n')
         with ExitStack() as stack:
             if on is not None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import RaidGoal, Wanted, asked_of, to_json, with_asked
-from aligntool.cli.raid import carried_out
+from aligntool.change import ArrayRequest, RaidGoal, plan_with_request, request_in_document, to_json
+from aligntool.cli.raid import apply_command
 from aligntool.units import GIB, MIB
 from tests.conftest import remove_partitions, run
 from tests.raid.golden_plans import RECIPES, golden_plan
@@ -30,9 +30,9 @@ def test_a_plan_that_does_not_say_what_was_asked_for_is_not_applied(tmp_path: Pa
 def test_a_kept_plan_whose_drives_are_not_here_is_not_applied(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     plan = golden_plan(RECIPES[0])
-    file.write_text(with_asked(plan, "wanted", Wanted(("/nowhere/a", "/nowhere/b"), RaidGoal("raid1"))))
-    wanted = asked_of(file.read_text(), "wanted", Wanted)
-    assert wanted == Wanted(("/nowhere/a", "/nowhere/b"), RaidGoal("raid1"))
+    file.write_text(plan_with_request(plan, "wanted", ArrayRequest(("/nowhere/a", "/nowhere/b"), RaidGoal("raid1"))))
+    wanted = request_in_document(file.read_text(), "wanted", ArrayRequest)
+    assert wanted == ArrayRequest(("/nowhere/a", "/nowhere/b"), RaidGoal("raid1"))
     done = run_aligntool("apply", "--yes", file)
     assert done.returncode == 3 and "/nowhere/a: No such file" in done.stderr
     check(json.loads(file.read_text()))
@@ -76,7 +76,7 @@ def test_arrays_of_a_captured_machine_are_shown_as_json() -> None:
 def test_what_carries_out_a_plan_has_every_word_of_it_but_the_one_that_held_it_back() -> None:
     words = ["/dev/md127", "--mount", "/srv/my data", "--dry-run", "--system", "debian"]
     said = "sudo aligntool raid persist /dev/md127 --mount '/srv/my data' --system debian"
-    assert carried_out("raid persist", words) == said
+    assert apply_command("raid persist", words) == said
 
 
 def test_what_arrays_of_a_captured_machine_say_to_type_is_for_that_machine(tmp_path: Path) -> None:

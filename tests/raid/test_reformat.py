@@ -13,8 +13,8 @@ from aligntool.errors import Refused
 from aligntool.formats.smallest_units import Unit
 from aligntool.inventory import Disk, Inventory, Layer, LbaFormat, NvmeFacts, Partition, Segment, Table, TableLabel
 from aligntool.raid.commands import member_commands, table_script
-from aligntool.raid.make import plan_here
-from aligntool.raid.reformat import Closer, ReformatGoal, plan_reformat
+from aligntool.raid.make import with_current_names
+from aligntool.raid.reformat import ArrayDetails, ReformatGoal, plan_reformat
 from aligntool.raid.steps_reformat import backwards
 from aligntool.steps import CheckArray, FormatMember, PutBackMember, TakeOutMember
 from aligntool.units import MIB, Extent
@@ -36,7 +36,9 @@ def member(number: int, *, logical: int = 512) -> Disk:
     )
 
 
-def machine(level: str = "raid1", count: int = 2, *, spare: bool = False, **facts: Any) -> tuple[Inventory, Closer]:
+def machine(
+    level: str = "raid1", count: int = 2, *, spare: bool = False, **facts: Any
+) -> tuple[Inventory, ArrayDetails]:
     drives = [member(number) for number in range(count)]
     made = replace(array(drives, level, **{"each": SIZE - 256 * MIB} | facts), content=(EXT4,))
     states = {f"nvme{number}n1p1": "in_sync" for number in range(count)}
@@ -45,7 +47,7 @@ def machine(level: str = "raid1", count: int = 2, *, spare: bool = False, **fact
         assert made.array
         made = replace(made, array=replace(made.array, devices=count - 1))
     scopes = dict.fromkeys((disk.name for disk in drives), "namespace")
-    return Inventory((*drives, made)), Closer(
+    return Inventory((*drives, made)), ArrayDetails(
         states,
         bitmap_at=4096,
         unit=Unit(4096, "counts in 4096 bytes"),
@@ -54,7 +56,7 @@ def machine(level: str = "raid1", count: int = 2, *, spare: bool = False, **fact
     )
 
 
-def planned(inventory: Inventory, closer: Closer, size: int = 4096) -> Plan:
+def planned(inventory: Inventory, closer: ArrayDetails, size: int = 4096) -> Plan:
     judged = audit(inventory, {}).judged
     return plan_reformat(inventory.disks[-1], members_of(judged), inventory.disks, ReformatGoal(size), closer)
 
@@ -295,10 +297,10 @@ def test_after_a_reboot_the_drives_are_found_by_identity_though_a_format_changed
     plan = planned(*machine())
     now = [replace(member(1 - number), name=f"nvme{number}n1", path=f"/dev/nvme{number}n1") for number in range(2)]
     now[0] = replace(now[0], size=SIZE - 4096)
-    there = plan_here(plan, now)
+    there = with_current_names(plan, now)
     first, second = (step for step in there.steps if isinstance(step, FormatMember))
     assert (first.disk.path, first.device) == ("/dev/nvme1n1", "/dev/nvme1n1p1")
     assert (second.disk.path, second.device) == ("/dev/nvme0n1", "/dev/nvme0n1p1")
     assert [step.device for step in there.steps if isinstance(step, PutBackMember)] == [first.device, second.device]
     with pytest.raises(Refused, match="is not there"):
-        plan_here(plan, now[:1])
+        with_current_names(plan, now[:1])

@@ -14,8 +14,8 @@ from aligntool.change import RaidGoal
 from aligntool.cli.arrays import look_at_members
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Layer
-from aligntool.measure.arrays import Measuring, Sweep, job_of, plan_sweep
-from aligntool.measure.fio import fio_words
+from aligntool.measure.arrays import Sweep, SweepRun, job_of, plan_sweep
+from aligntool.measure.fio import fio_options
 from aligntool.raid.commands import command_of, tuning_command
 from aligntool.raid.levels import WORKLOADS
 from aligntool.raid.measured import TEST_UUID, Load, has_test_array, loads_of
@@ -129,7 +129,7 @@ def test_fio_understands_every_load_as_it_is_meant(workload: str, sparse: Callab
         job = replace(job_of(shape, str(image), 16 * MIB, made), direct=False)
         output = tmp_path / f"{number}.json"
         # So many requests instead of some tenths of a second, in which a busy machine gets too few of one kind done.
-        words = [word for word in fio_words(job) if not word.startswith(("--time_based", "--runtime", "--ramp_time"))]
+        words = [word for word in fio_options(job) if not word.startswith(("--time_based", "--runtime", "--ramp_time"))]
         run("fio", "--output-format=json", f"--output={output}", *words, "--number_ios=400")
         document = json.loads(output.read_text())
         told = document["jobs"][0]
@@ -258,7 +258,7 @@ def test_a_member_that_somebody_has_taken_meanwhile_is_not_written_to(
     taken = os.open(names[1], os.O_RDONLY | os.O_EXCL)
     try:
         with pytest.raises(Refused, match="opened exclusively"):
-            Measuring(found).run(lambda *told: None, lambda: None)
+            SweepRun(found).run(lambda *told: None, lambda: None)
     finally:
         os.close(taken)
     for name in names:
@@ -279,7 +279,7 @@ def test_members_are_blank_again_also_where_md_kept_its_bitmap(
         file.seek(8 * KIB)
         file.write(b"bitm")
     with suppress(Stopped):  # a kernel without md gets as far as the drives themselves, which are filled
-        Measuring(found).run(lambda *told: None, lambda: None)
+        SweepRun(found).run(lambda *told: None, lambda: None)
     for name in names:
         assert run("cmp", "-n", str(GIB), name, "/dev/zero", fails=True) == ""
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.cli.app import Output
+from aligntool.cli.app import StandardOutput
 from aligntool.cli.arrays import look_at_members
-from aligntool.cli.options import Kept
-from aligntool.cli.raid import keep_and_tell
+from aligntool.cli.options import ResultFile
+from aligntool.cli.raid import save_and_report
 from aligntool.errors import Refused, Stopped
-from aligntool.measure.arrays import Measuring, Sweep, plan_sweep, signals_wait
+from aligntool.measure.arrays import Sweep, SweepRun, defer_signals, plan_sweep
 from aligntool.raid.measured import parse_tuning
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import find_tool, run
@@ -84,7 +84,7 @@ def test_a_member_that_vanishes_keeps_no_other_from_being_emptied_and_is_named(
         if words.startswith(f"{other} alone: filled" if at == "filled" else f"{gone} alone: read"):
             Path(gone).unlink()
 
-    measuring = Measuring(sweep_of_links)
+    measuring = SweepRun(sweep_of_links)
     with pytest.raises(Stopped, match=r"pulled is not empty again .*No such file") as stopped:
         measuring.run(vanish, lambda: None)
     assert "nothing was written" not in str(stopped.value) and other not in stopped.value.hint
@@ -107,7 +107,7 @@ def test_members_are_looked_at_again_when_nobody_else_can_take_them(two: list[st
         raise Refused("they have changed; nothing was written")
 
     with pytest.raises(Refused, match="have changed"):
-        Measuring(small(two)).run(lambda *told: None, changed)
+        SweepRun(small(two)).run(lambda *told: None, changed)
     assert found == [True, True]
     assert all(is_empty(each) and not taken(each) for each in two)
 
@@ -183,9 +183,9 @@ def test_a_result_is_kept_before_it_is_shown_to_somebody_who_is_gone(
     swept = plan_sweep(
         judged(*drives(4, size=20 * GIB)), replace(goal("raid0"), array_uuid=UUID), repeats=5, runtime_s=5.0
     )
-    with monkeypatch.context() as patched, Output(os.fdopen(writing, "wb"), "utf-8") as output:
+    with monkeypatch.context() as patched, StandardOutput(os.fdopen(writing, "wb"), "utf-8") as output:
         patched.setattr(sys, "stdout", output)
-        said = keep_and_tell(measured, swept, goal("raid0"), Kept(str(tmp_path / "out.json")), [])
+        said = save_and_report(measured, swept, goal("raid0"), ResultFile(str(tmp_path / "out.json")), [])
     assert said == ["standard output cannot be written: Broken pipe", f"what was measured is in {tmp_path}/out.json"]
     assert parse_tuning((tmp_path / "out.json").read_text()) == measured
 
@@ -203,7 +203,7 @@ def test_a_signal_waits_until_it_is_cleaned_up_whichever_thread_it_reaches(numbe
     drawing = threading.Thread(target=ended.wait)
     drawing.start()
     try:
-        with pytest.raises(KeyboardInterrupt), signals_wait():
+        with pytest.raises(KeyboardInterrupt), defer_signals():
             os.kill(os.getpid(), number)
             run("sleep", "0.1")
             cleaned = True

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from aligntool.audit.report import Judged
 from aligntool.change import Plan, RealignGoal, Used
-from aligntool.formats.windows_names import Names
+from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Partition, Role, TableLabel
 from aligntool.realign.planning import plan_realign
 from aligntool.units import MIB, Extent
@@ -66,7 +66,7 @@ def plan_for(
     disk: Disk,
     goal: RealignGoal | None = None,
     used: dict[int, Used] | None = None,
-    names: dict[int, Names] | None = None,
+    names: dict[int, StartNames] | None = None,
 ) -> Plan:
     return plan_realign(judged(disk), goal or RealignGoal(), used or {}, names=names)
 

@@ -7,9 +7,9 @@ import pytest
 
 from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused
-from aligntool.formats.windows_names import STORES, SYSTEM, NamedStart, Names
+from aligntool.formats.windows_names import BCD_STORES, SYSTEM_HIVE, NamedStart, StartNames
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
-from aligntool.realign.placing import hold
+from aligntool.realign.placing import held_ranges
 from aligntool.realign.search import needed_for, patching
 from aligntool.steps import Patch, ReleaseContent, ShrinkContent
 from aligntool.units import MIB, Extent
@@ -86,17 +86,17 @@ def test_other_kinds_have_no_such_field() -> None:
 def test_what_is_patched_is_held_even_where_the_volume_is_shorter_than_its_partition() -> None:
     middle = 20 * MIB - 512
     part = boot("ntfs", 63, middle)
-    held = hold(part, OLD.length, 512, map(needed_for, patched(part)))
+    held = held_ranges(part, OLD.length, 512, map(needed_for, patched(part)))
     for one in patched(part):
         assert any(run.contains(Extent(one.at, one.length)) for run in held.ranges)
-    assert not any(run.contains(Extent(middle, 512)) for run in hold(part, OLD.length, 512).ranges)
+    assert not any(run.contains(Extent(middle, 512)) for run in held_ranges(part, OLD.length, 512).ranges)
 
 
 @pytest.mark.parametrize("sector", [512, 4096])
 @pytest.mark.parametrize("spots_only", [False, True])
 def test_of_exfat_everything_that_its_checksums_are_made_from_is_held(*, sector: int, spots_only: bool) -> None:
     part = boot("exfat", 63, 12 * sector)
-    held = hold(part, OLD.length, 512, map(needed_for, patched(part)), spots_only=spots_only)
+    held = held_ranges(part, OLD.length, 512, map(needed_for, patched(part)), spots_only=spots_only)
     assert any(run.contains(Extent(0, 12 * sector)) for run in held.ranges)
     assert any(run.contains(Extent(12 * sector, 12 * sector)) for run in held.ranges)
 
@@ -153,31 +153,31 @@ def test_a_windows_on_gpt_goes_by_guids_and_needs_nothing() -> None:
 # What files of Windows name
 
 
-BOTH = Names(files=(STORES[0], SYSTEM))
-WINDOWS: list[tuple[str, Names, str, bool]] = [
+BOTH = StartNames(files=(BCD_STORES[0], SYSTEM_HIVE))
+WINDOWS: list[tuple[str, StartNames, str, bool]] = [
     ("63+100000 ntfs", BOTH, "bootrec", False),
     ("63+100000 ntfs", BOTH, "another letter", False),
-    ("63+100000 ntfs", Names(files=(SYSTEM,)), "bootrec", True),  # its boot store is elsewhere
-    ("63+100000 ntfs", Names(files=STORES[:1]), "another letter", True),
+    ("63+100000 ntfs", StartNames(files=(SYSTEM_HIVE,)), "bootrec", True),  # its boot store is elsewhere
+    ("63+100000 ntfs", StartNames(files=BCD_STORES[:1]), "another letter", True),
     ("63+100000 ntfs", replace(BOTH, recovery=frozenset({63 * 512})), "reagentc /disable", True),
     ("63+100000 ntfs", replace(BOTH, recovery=frozenset({64 * 512})), "reagentc /disable", False),
 ]
 
 
 @pytest.mark.parametrize(("text", "names", "words", "is_said"), WINDOWS)
-def test_what_a_move_changes_itself_needs_nobody(text: str, names: Names, words: str, is_said: bool) -> None:
+def test_what_a_move_changes_itself_needs_nobody(text: str, names: StartNames, words: str, is_said: bool) -> None:
     disk = first(movable_disk(text, label=TableLabel.DOS), flags=("active",))
     assert (words in said(plan_for(disk, names={1: names}))) == is_said
 
 
 def test_a_boot_store_on_fat_is_left_to_windows() -> None:
     disk = first(movable_disk("63+100000 vfat; 204800+100000 ntfs", label=TableLabel.DOS), flags=("active",))
-    assert "bootrec" in said(plan_for(disk, names={2: Names(files=(SYSTEM,))}))
-    assert "bootrec" not in said(plan_for(disk, names={2: Names()}))
+    assert "bootrec" in said(plan_for(disk, names={2: StartNames(files=(SYSTEM_HIVE,))}))
+    assert "bootrec" not in said(plan_for(disk, names={2: StartNames()}))
 
 
 def test_a_file_that_cannot_be_followed_stands_against_moves_that_matter_to_windows() -> None:
-    names = {1: Names(unclear="\\Boot\\BCD is damaged")}
+    names = {1: StartNames(unclear="\\Boot\\BCD is damaged")}
     plan_for(movable_disk("2048+100000 ntfs; 204801+100000 ext4", label=TableLabel.DOS), names=names)
     with pytest.raises(Refused, match="BCD is damaged; it may name"):
         plan_for(movable_disk("2048+100000 ntfs; 204801+100000 ntfs", label=TableLabel.DOS), names=names)
@@ -189,7 +189,7 @@ def test_a_shrink_that_would_move_the_file_is_refused() -> None:
     size = 460063 * 512 + 64 * 512
     goal = RealignGoal(shrink=True)
     for at, is_refused in ((MIB, False), (400000 * 512 - 4096, True)):
-        names = {2: Names((SYSTEM,), (NamedStart("MountedDevices C:", 60063 * 512, (Extent(at, 8),)),))}
+        names = {2: StartNames((SYSTEM_HIVE,), (NamedStart("MountedDevices C:", 60063 * 512, (Extent(at, 8),)),))}
         disk = movable_disk(tight, label=TableLabel.DOS, size=size)
         if is_refused:
             with pytest.raises(Refused, match="shrinking it would move a file"):

@@ -15,7 +15,7 @@ from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused
 from aligntool.linux.look import look
 from aligntool.linux.targets import Given
-from aligntool.realign.planning import mends, plan_realign
+from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.steps import CopyContent, WriteJournal
 from aligntool.units import KIB, MIB
 from tests.conftest import run
@@ -90,7 +90,7 @@ def test_a_ventoy_stick_keeps_its_second_partition_behind_the_first(
     image = ventoy(sparse(256 * MIB), label, **marks)  # type: ignore[arg-type]
     for goal in (None, TO_1MIB, ANY_JOURNAL):
         assert "Ventoy" in refusal(image, goal)
-    (mend,) = mends(judged(image))
+    (mend,) = find_repairs(judged(image))
     assert (mend.partition, mend.answer) == (2, "not") and "Ventoy" in mend.why
 
 
@@ -133,7 +133,7 @@ def test_the_partitions_of_an_isohybrid_image_stay_in_it(tmp_path: Path, covered
     cover = [(0x17, covered_from, sectors - covered_from, 0x80)] if covered_from is not None else []
     put(image, 0, mbr(*cover, inside, rest, signature=7))
     assert "isohybrid" in refusal(image)
-    assert {mend.answer for mend in mends(judged(image))} == {"not"}
+    assert {mend.answer for mend in find_repairs(judged(image))} == {"not"}
 
 
 @pytest.mark.needs_tools("genisoimage")

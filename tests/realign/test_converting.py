@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from aligntool.inventory import Disk, DiskKind, IoLimits, LbaFormat, NvmeFacts
-from aligntool.realign.converting import reformatting
+from aligntool.realign.convert_plan import reformatting
 from aligntool.units import GIB
 
 NVME = Disk("nvme0n1", "/dev/nvme0n1", DiskKind.NVME, GIB, IoLimits(logical_block_size=512))

@@ -7,8 +7,8 @@ import pytest
 
 from aligntool.inventory import Layer, Partition
 from aligntool.linux.look import look
-from aligntool.realign.held import View, marker, signs_of
-from aligntool.realign.placing import hold
+from aligntool.realign.hidden_signatures import View, marker, signature_bytes
+from aligntool.realign.placing import held_ranges
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.moving.containers import CONTAINERS
@@ -67,13 +67,13 @@ def without(image: Path, runs: Iterable[Extent]) -> str:
 
 def assert_held_is_enough(image: Path) -> None:
     part = as_partition(image)
-    held = hold(part, part.extent.length, 512)
+    held = held_ranges(part, part.extent.length, 512)
     before = seen(image)
     assert before, "blkid must see something at first"
     assert without(image, held.ranges) == ""
     raw = image.read_bytes()
     content = tuple(raw[one.start : one.end] for one in held.ranges)
-    signs = signs_of(View(held, content, part.extent.length, SIGN))
+    signs = signature_bytes(View(held, content, part.extent.length, SIGN))
     assert signs.vital
     assert without(image, (Extent(at, 1) for at in signs.vital)) == ""
     assert seen(image) == before
@@ -122,14 +122,14 @@ def test_a_mirror_hides_no_file_system_that_comes_to_light_when_its_superblock_g
 
 def test_a_tiny_partition_is_held_whole() -> None:
     part = Partition(1, Extent(63 * 512, 100 * KIB), content=(Layer("vfat", Extent(63 * 512, 100 * KIB)),))
-    assert hold(part, part.extent.length, 512).ranges == (Extent(0, 100 * KIB),)
+    assert held_ranges(part, part.extent.length, 512).ranges == (Extent(0, 100 * KIB),)
 
 
 @pytest.mark.parametrize("sector", [512, 4096])
 @pytest.mark.parametrize("kind", ["ext4", "crypto_LUKS", "zfs_member", "something new"])
 def test_ranges_are_whole_sectors_in_order_and_apart(kind: str, sector: int) -> None:
     length = 40 * MIB + 3 * sector
-    held = hold(Partition(1, Extent(0, length), content=(Layer(kind, Extent(0, length)),)), length, sector)
+    held = held_ranges(Partition(1, Extent(0, length), content=(Layer(kind, Extent(0, length)),)), length, sector)
     ends = [0]
     for one in held.ranges:
         assert one.start % sector == one.length % sector == 0

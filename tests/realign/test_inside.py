@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.audit.report import Judged, Wishes
+from aligntool.audit.report import AuditOptions, Judged
 from aligntool.change import Plan, RealignGoal
 from aligntool.inventory import Layer, Segment
-from aligntool.realign.planning import mends, plan_realign
+from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.made import judge, made_disk, with_content
 from tests.conftest import run
@@ -24,7 +24,7 @@ PAGE = 16 * KIB
 
 def judged(*layers: Layer, start: int = START) -> Judged:
     disk = made_disk(f"{start // 512}+{SIZE // 512}", physical=4096)
-    return judge(with_content(replace(disk, size=GIB), *layers), wishes=Wishes(page_size=PAGE)).judged[0]
+    return judge(with_content(replace(disk, size=GIB), *layers), wishes=AuditOptions(page_size=PAGE)).judged[0]
 
 
 def planned(*layers: Layer, start: int = START, goal: RealignGoal | None = None) -> Plan:
@@ -114,9 +114,9 @@ def test_a_grain_that_is_asked_for_counts_for_the_data() -> None:
 
 
 def test_the_audit_says_that_a_move_mends_it() -> None:
-    found = mends(judged(luks(4040 * 512)))
+    found = find_repairs(judged(luks(4040 * 512)))
     assert [(one.partition, one.answer) for one in found] == [(1, "in-place")]
-    assert mends(judged(luks(16 * MIB))) == ()
+    assert find_repairs(judged(luks(16 * MIB))) == ()
 
 
 @pytest.mark.needs_tools("cryptsetup", "sfdisk")

@@ -7,13 +7,13 @@ import pytest
 from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused
 from aligntool.inventory import TableLabel
-from aligntool.realign.search import Needs, free_runs, holds_all, lay, least
+from aligntool.realign.search import JournalNeeds, free_runs, holds_all, least_journal_length, place_journal
 from aligntool.steps import JournalPlace, RewriteTable, WriteJournal
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.realign.made_moves import movable_disk, plan_for
 
-ONE = Needs(held=256 * KIB, table=33 * KIB, partitions=1, distances=(992 * KIB,))
-SHORT = Needs(held=256 * KIB, table=33 * KIB, partitions=1, distances=(512,))
+ONE = JournalNeeds(held=256 * KIB, table=33 * KIB, partitions=1, distances=(992 * KIB,))
+SHORT = JournalNeeds(held=256 * KIB, table=33 * KIB, partitions=1, distances=(512,))
 
 
 def journal_of(plan: Plan) -> JournalPlace:
@@ -22,25 +22,25 @@ def journal_of(plan: Plan) -> JournalPlace:
 
 
 def test_with_room_it_has_all_it_likes_near_the_end_of_the_disk() -> None:
-    place = lay([Extent(MIB, GIB), Extent(3 * GIB, GIB), Extent(5 * GIB, MIB)], ONE)
+    place = place_journal([Extent(MIB, GIB), Extent(3 * GIB, GIB), Extent(5 * GIB, MIB)], ONE)
     assert place is not None
     assert (place.copy_length, place.stash) == (4 * MIB, Extent(8 * MIB, 40 * MIB))
     assert place.extent == Extent(4 * GIB - 48 * MIB, 48 * MIB)
 
 
 def test_a_short_way_has_a_stash_of_32_mib_for_everything_goes_through_it() -> None:
-    place = lay([Extent(MIB, GIB)], SHORT)
+    place = place_journal([Extent(MIB, GIB)], SHORT)
     assert place is not None
     assert place.stash.length == 32 * MIB
 
 
 @pytest.mark.parametrize("needs", [ONE, SHORT])
-def test_in_less_room_it_is_smaller_down_to_a_least(needs: Needs) -> None:
-    lengths = [needed for needed in range(0, 20 * MIB, 64 * KIB) if lay([Extent(MIB, needed)], needs)]
-    assert lengths[0] == least(needs)
-    assert lengths == list(range(least(needs), 20 * MIB, 64 * KIB))
+def test_in_less_room_it_is_smaller_down_to_a_least(needs: JournalNeeds) -> None:
+    lengths = [needed for needed in range(0, 20 * MIB, 64 * KIB) if place_journal([Extent(MIB, needed)], needs)]
+    assert lengths[0] == least_journal_length(needs)
+    assert lengths == list(range(least_journal_length(needs), 20 * MIB, 64 * KIB))
     for length in lengths:
-        place = lay([Extent(MIB, length)], needs)
+        place = place_journal([Extent(MIB, length)], needs)
         assert place is not None and Extent(MIB, length).contains(place.extent)
         assert place.stash.length >= 64 * KIB
         if length >= 2 * MIB:
@@ -51,8 +51,8 @@ def test_in_less_room_it_is_smaller_down_to_a_least(needs: Needs) -> None:
 
 def test_192_kib_are_enough_for_one_partition_of_which_the_sectors_of_signatures_are_held() -> None:
     needs = replace(ONE, spots=26 * KIB)
-    assert least(needs) == 192 * KIB
-    place = lay([Extent(MIB, 256 * KIB)], needs)
+    assert least_journal_length(needs) == 192 * KIB
+    place = place_journal([Extent(MIB, 256 * KIB)], needs)
     assert place is not None and (place.copy_length, holds_all(place, needs)) == (64 * KIB, False)
 
 

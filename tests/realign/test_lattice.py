@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from aligntool.audit.report import Grid, GridKind, Severity
 from aligntool.inventory import Source
-from aligntool.realign.placing import StartGrid, choices, needed
+from aligntool.realign.placing import StartGrid, choices, required_grid
 from aligntool.units import KIB, MIB
 
 SIZES = st.sampled_from([512, 1024, 1536, 4096, 12288, 16384, 65536])
@@ -19,16 +19,16 @@ def grid(size: int, phase: int = 0, severity: Severity = Severity.ERROR) -> Grid
 def test_the_meeting_points_are_those_that_trying_finds(asked: list[tuple[int, int]]) -> None:
     grids = [grid(size, phase * 512 % size) for size, phase in asked]
     tried = [at for at in range(0, 2 * MIB, 512) if all(one.off_by(at) == 0 for one in grids)]
-    lattice = needed(grids, 512)
+    lattice = required_grid(grids, 512)
     assert tried == ([at for at in range(0, 2 * MIB, 512) if lattice.has(at)] if lattice else [])
 
 
 def test_what_is_only_for_information_is_not_needed() -> None:
-    assert needed([grid(4096), grid(3 * MIB, severity=Severity.INFO)], 512) == StartGrid(4096)
+    assert required_grid([grid(4096), grid(3 * MIB, severity=Severity.INFO)], 512) == StartGrid(4096)
 
 
 def test_an_alignment_offset_of_3584_shifts_the_grain_as_well() -> None:
-    need = needed([grid(4096, 3584)], 512)
+    need = required_grid([grid(4096, 3584)], 512)
     assert need == StartGrid(4096, 3584)
     first = choices(need, MIB, only_grain=False)[0]
     assert [first.up(1), first.up(MIB)] == [3584, MIB + 3584]

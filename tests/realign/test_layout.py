@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.audit.report import Judged
-from aligntool.change import LayoutGoal, PartWish, Plan, from_json, to_json
+from aligntool.change import LayoutGoal, PartitionRequest, Plan, from_json, to_json
 from aligntool.errors import Refused
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk, DiskKind, KnownGeometry, Layer, Partition, Source, Table, TableLabel
@@ -18,8 +18,8 @@ from aligntool.units import GIB, KIB, MIB, TIB, Extent
 from tests.audit.made import judge, made_disk
 from tests.conftest import run
 
-ESP = PartWish(512 * MIB, "esp")
-REST = PartWish(None, "linux")
+ESP = PartitionRequest(512 * MIB, "esp")
+REST = PartitionRequest(None, "linux")
 
 
 def judged(disk: Disk, *known: KnownGeometry) -> Judged:
@@ -54,7 +54,7 @@ def refusal(disk: Judged, goal: LayoutGoal) -> Refused:
 
 
 def test_the_rest_in_the_middle_takes_all_that_the_others_leave() -> None:
-    plan = plan_layout(empty(size=500 * GIB), LayoutGoal((ESP, REST, PartWish(8 * GIB, "swap"))))
+    plan = plan_layout(empty(size=500 * GIB), LayoutGoal((ESP, REST, PartitionRequest(8 * GIB, "swap"))))
     esp, rest, swap = extents(plan)
     assert esp == Extent(MIB, 512 * MIB)
     assert rest.start == esp.end and swap.start == rest.end and swap.length == 8 * GIB
@@ -112,13 +112,13 @@ def test_an_optimal_size_that_no_device_has_is_not_obeyed() -> None:
 
 def test_a_unit_that_deserves_a_warning_counts_however_small_the_grain() -> None:
     disk = empty(known(indirection_unit=64 * KIB), rotational=False)
-    goal = LayoutGoal((PartWish(100 * KIB, "linux"), REST), grain=4096)
+    goal = LayoutGoal((PartitionRequest(100 * KIB, "linux"), REST), grain=4096)
     first, second = extents(plan_layout(disk, goal))
     assert first.length == 100 * KIB and second.start == MIB + 128 * KIB
 
 
 def test_a_size_off_the_grain_is_rounded_up_and_that_is_said() -> None:
-    plan = plan_layout(empty(), LayoutGoal((PartWish(1000 * KIB, "linux"), REST)))
+    plan = plan_layout(empty(), LayoutGoal((PartitionRequest(1000 * KIB, "linux"), REST)))
     assert extents(plan)[0].length == MIB
     assert any("partition 1 is 1MiB, not 1000KiB" in note for note in plan.notes)
 
@@ -161,7 +161,7 @@ def test_every_start_is_on_every_grid_and_nothing_overlaps(
     rows = (known(indirection_unit=unit),) if unit else ()
     disk = empty(*rows, sector=logical, physical=physical, offset=phase, size=size, rotational=False)
     sizes: list[int | None] = [*before, None, *after]
-    goal = LayoutGoal(tuple(PartWish(one, "linux") for one in sizes)[:4], label=label, grain=grain)
+    goal = LayoutGoal(tuple(PartitionRequest(one, "linux") for one in sizes)[:4], label=label, grain=grain)
     placed = extents(plan_layout(disk, goal))
     for extent, part in zip(placed, goal.parts, strict=True):
         assert all(grid.off_by(extent.start) == 0 for grid in disk.grids if grid.severity != "info")
@@ -186,7 +186,7 @@ def test_every_type_code_is_one_that_sfdisk_knows(label: str) -> None:
 
 
 def test_only_the_boot_partition_of_an_mbr_is_active() -> None:
-    parts = (PartWish(GIB, "boot"), REST)
+    parts = (PartitionRequest(GIB, "boot"), REST)
     dos = table(plan_layout(empty(), LayoutGoal(parts, label="dos")))
     assert [(entry.type_code, entry.active) for entry in dos.entries] == [("0x83", True), ("0x83", False)]
     assert not any(entry.active for entry in table(plan_layout(empty(), LayoutGoal(parts))).entries)
@@ -197,7 +197,7 @@ def test_only_the_boot_partition_of_an_mbr_is_active() -> None:
 
 def test_all_reasons_are_given_at_once_with_a_hint_for_each() -> None:
     disk = judged(replace(made_disk("2048+4096 ext4"), read_only=True, mounted_at=("/srv",)))
-    goal = LayoutGoal((REST, PartWish(None, "efi")), label="gpt")
+    goal = LayoutGoal((REST, PartitionRequest(None, "efi")), label="gpt")
     said = refusal(disk, goal)
     codes = [one.code for one in said.refusals]
     assert codes == ["read-only", "mounted", "not-empty", "invalid-option", "invalid-option"]
@@ -256,7 +256,7 @@ def test_a_file_system_on_the_whole_disk_is_not_overlooked() -> None:
 
 
 def test_a_disk_that_is_too_small_says_by_how_much() -> None:
-    said = refusal(empty(size=GIB), LayoutGoal((PartWish(GIB, "linux"),)))
+    said = refusal(empty(size=GIB), LayoutGoal((PartitionRequest(GIB, "linux"),)))
     # 1 MiB before it, and the last MiB has the backup GPT in it.
     assert f"too small by 2MiB ({2 * MIB}B)" in str(said)
     assert f"({GIB - MIB - 33 * 512}B) for partitions" in str(said)
@@ -278,11 +278,16 @@ def test_an_mbr_that_would_have_to_reach_too_far_is_refused_for_a_gpt(sector: in
         (LayoutGoal(()), "--part", "", "--part"),
         (LayoutGoal((REST,), label="mbr"), "--table", "'mbr'", "--table dos"),
         (LayoutGoal((ESP,) * 5, label="dos"), "--part", "5 partitions", "--table gpt"),
-        (LayoutGoal((PartWish(MIB, "bios-boot"), REST), label="dos"), "partition 1", "BIOS boot", "--table gpt"),
-        (LayoutGoal((PartWish(0, "linux"),)), "partition 1", "size", ""),
+        (
+            LayoutGoal((PartitionRequest(MIB, "bios-boot"), REST), label="dos"),
+            "partition 1",
+            "BIOS boot",
+            "--table gpt",
+        ),
+        (LayoutGoal((PartitionRequest(0, "linux"),)), "partition 1", "size", ""),
         (LayoutGoal((REST,), grain=1000), "--grain", "512-byte", "--grain 1MiB"),
-        (LayoutGoal((PartWish(MIB, "linux", "x" * 37),)), "partition 1", "36", ""),
-        (LayoutGoal((PartWish(MIB, "linux", "a\nb"),)), "partition 1", "printed", ""),
+        (LayoutGoal((PartitionRequest(MIB, "linux", "x" * 37),)), "partition 1", "36", ""),
+        (LayoutGoal((PartitionRequest(MIB, "linux", "a\nb"),)), "partition 1", "printed", ""),
     ],
 )
 def test_a_goal_that_no_disk_could_satisfy_is_refused(goal: LayoutGoal, subject: str, evidence: str, hint: str) -> None:
@@ -296,7 +301,7 @@ def test_a_goal_that_no_disk_could_satisfy_is_refused(goal: LayoutGoal, subject:
 
 def test_what_is_wiped_covers_both_ends_of_everything_old_and_new_and_nothing_between() -> None:
     disk = judged(made_disk("63+409600 ext4; 500000+1000000", size=GIB)).disk
-    plan = plan_layout(judged(disk), LayoutGoal((PartWish(100 * MIB, "linux"), REST), wipe=True))
+    plan = plan_layout(judged(disk), LayoutGoal((PartitionRequest(100 * MIB, "linux"), REST), wipe=True))
     ranges = wiped_ranges(disk, table(plan))
     for extent in [Extent(0, GIB), *(part.extent for part in disk.partitions), *extents(plan)]:
         for edge in (Extent(extent.start, 5 * MIB), Extent(extent.end - 2 * MIB, 2 * MIB)):

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit.report import Wishes
+from aligntool.audit.report import AuditOptions
 from aligntool.change import RealignGoal, Used
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, TableLabel
-from aligntool.realign.planning import mends, plan_realign
+from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.steps import CopyContent, ReleaseContent, RewriteTable, ShrinkContent, WriteJournal
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.made import judge
@@ -102,7 +102,7 @@ def test_a_grain_that_is_given_is_kept_or_refused() -> None:
 def test_nothing_begins_before_the_least_start() -> None:
     disk = movable_disk("2048+100000 vfat")
     goal = RealignGoal(grain=4 * MIB, grain_given=True, least_start=4 * MIB)
-    report = judge(disk, wishes=Wishes(grain=4 * MIB))
+    report = judge(disk, wishes=AuditOptions(grain=4 * MIB))
     assert starts(plan_realign(report.judged[0], goal, {})) == [8192]
 
 
@@ -150,7 +150,7 @@ def test_a_full_disk_is_refused_with_what_would_help() -> None:
     with pytest.raises(Refused, match=r"ext4 on partition 2 were shrunk by \d+MiB") as refusal:
         plan_for(disk)
     assert refusal.value.hint.endswith("--shrink")
-    assert {mend.answer for mend in mends(judged(disk))} == {"with-shrink"}
+    assert {mend.answer for mend in find_repairs(judged(disk))} == {"with-shrink"}
 
 
 def test_the_last_file_system_is_shrunk_by_as_little_as_it_takes() -> None:
@@ -180,7 +180,7 @@ def test_xfs_cannot_be_shrunk_and_that_is_said() -> None:
     disk = movable_disk("34+102400 xfs; 102434+400000 xfs", size=(502434 + 33) * 512)
     with pytest.raises(Refused, match="XFS cannot be shrunk"):
         plan_for(disk, RealignGoal(shrink=True))
-    assert {mend.answer for mend in mends(judged(disk))} == {"not"}
+    assert {mend.answer for mend in find_repairs(judged(disk))} == {"not"}
 
 
 def test_a_file_system_that_is_full_is_not_shrunk() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.realign.placing import Lean, Room, RowItem, StartGrid, choose, place
+from aligntool.realign.placing import PlacePreference, Room, RowItem, StartGrid, choose_moves, place_items
 from aligntool.units import Extent
 
 LATTICES = (StartGrid(16), StartGrid(8))
@@ -27,14 +27,14 @@ def rows(draw: st.DrawFn) -> tuple[RowItem, ...]:
     return tuple(things)
 
 
-@given(rows(), st.sampled_from(Lean))
+@given(rows(), st.sampled_from(PlacePreference))
 def test_places_keep_their_leads_and_stay_in_the_room_whichever_way_they_lean(
-    row: tuple[RowItem, ...], lean: Lean
+    row: tuple[RowItem, ...], lean: PlacePreference
 ) -> None:
-    choice = choose(row, ROOM)
+    choice = choose_moves(row, ROOM)
     if choice is None:
         return
-    places = place(row, ROOM, choice, lean)
+    places = place_items(row, ROOM, choice, lean)
     for one, other in pairwise(row):
         assert places[one.number or 0].end + other.lead <= places[other.number or 0].start
     assert all(ROOM.extent.contains(extent) for extent in places.values())
@@ -46,7 +46,7 @@ def test_places_keep_their_leads_and_stay_in_the_room_whichever_way_they_lean(
 @given(rows())
 def test_there_is_no_way_that_costs_less(row: tuple[RowItem, ...]) -> None:
     """Compared with trying every place for every thing that could move."""
-    choice = choose(row, ROOM)
+    choice = choose_moves(row, ROOM)
     tried = [
         sum(
             thing.cost
@@ -79,9 +79,9 @@ def test_a_long_row_finds_a_way_where_there_is_one(count: int) -> None:
     """Everybody has to go right by one step of the lattice, and there is just room for it."""
     row = tuple(RowItem(Extent(1 + 16 * index, 16), index + 1, (StartGrid(16),), False, 16) for index in range(count))
     exact = Room(Extent(0, 16 * (count + 1)))
-    choice = choose(row, exact)
+    choice = choose_moves(row, exact)
     assert choice is not None
-    assert [extent.start for extent in place(row, exact, choice, Lean.NEAREST).values()] == [
+    assert [extent.start for extent in place_items(row, exact, choice, PlacePreference.NEAREST).values()] == [
         16 * (index + 1) for index in range(count)
     ]
-    assert choose(row, Room(Extent(0, 16 * (count + 1) - 1))) is None
+    assert choose_moves(row, Room(Extent(0, 16 * (count + 1) - 1))) is None

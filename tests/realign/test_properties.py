@@ -11,7 +11,7 @@ from aligntool.audit.report import Answer, Severity
 from aligntool.change import Plan, RealignGoal, Used, from_json, to_json
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Role, TableLabel
-from aligntool.realign.planning import mends, plan_realign
+from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.steps import CopyContent, EntryChange, JournalPlace, RewriteTable, WriteJournal
 from aligntool.units import MIB, Extent
 from tests.realign.made_moves import judged, movable_disk
@@ -182,7 +182,7 @@ def _shortened(disk: Disk, lengths: dict[int, int]) -> Disk:
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(disks())
 def test_who_is_said_to_be_mended_in_place_is_mended_together_or_alone(disk: Disk) -> None:
-    told = mends(judged(disk))
+    told = find_repairs(judged(disk))
     off = [verdict.partition for verdict in judged(disk).verdicts if verdict.answer is Answer.OFF]
     assert [mend.partition for mend in told] == off
     together = planned(disk, RealignGoal(journal_file="journal.bin")) is not None

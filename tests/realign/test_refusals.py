@@ -9,7 +9,7 @@ from aligntool.audit.judge import audit
 from aligntool.change import RealignGoal
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, Table, TableFault, TableLabel
-from aligntool.realign.planning import mends, plan_realign
+from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.units import MIB, Extent
 from tests.realign.made_moves import judged, movable_disk, plan_for
 
@@ -173,7 +173,7 @@ def test_what_lies_on_md_can_be_moved() -> None:
 
 
 def test_the_audit_says_where_a_journal_needs_a_file() -> None:
-    (mend,) = mends(judged(movable_disk("2049+100000 ext4; 102400+300000 xfs", size=(402400 + 33) * 512)))
+    (mend,) = find_repairs(judged(movable_disk("2049+100000 ext4; 102400+300000 xfs", size=(402400 + 33) * 512)))
     assert (mend.answer, mend.next) == ("in-place", "sudo aligntool plan realign /dev/sda --journal FILE")
 
 
@@ -188,7 +188,7 @@ def test_the_audit_says_where_a_journal_needs_a_file() -> None:
     ],
 )
 def test_the_audit_says_whether_it_can_be_mended(change: Change, answer: str, words: str) -> None:
-    (mend,) = mends(judged(change(movable_disk(OFF))))
+    (mend,) = find_repairs(judged(change(movable_disk(OFF))))
     assert (mend.partition, mend.answer) == (1, answer)
     assert words in mend.why
     assert mend.next

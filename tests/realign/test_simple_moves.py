@@ -4,7 +4,7 @@ import pytest
 
 from aligntool.change import from_json, to_json
 from aligntool.inventory import TableLabel
-from aligntool.realign.planning import mends
+from aligntool.realign.planning import find_repairs
 from tests.realign.made_moves import judged, movable_disk, plan_for, starts
 
 
@@ -34,4 +34,4 @@ def test_a_start_off_the_grid_goes_to_the_nearest_whole_mebibyte(
 def test_an_aligned_disk_needs_no_step() -> None:
     disk = movable_disk("2048+100000 ext4; 200000+4 ext4")
     assert plan_for(disk).steps == ()
-    assert mends(judged(disk)) == ()
+    assert find_repairs(judged(disk)) == ()

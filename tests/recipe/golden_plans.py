@@ -6,7 +6,7 @@ In: the packaged recipes. Out: the plans of tests/recipe/golden/. Alone because 
 from dataclasses import replace
 from pathlib import Path
 
-from aligntool.audit.report import Judged, Wishes
+from aligntool.audit.report import AuditOptions, Judged
 from aligntool.change import LayoutGoal, Plan, RaidGoal, RealignGoal, Used, to_json
 from aligntool.inventory import Disk, DiskKind, TableLabel
 from aligntool.realign.layout import plan_layout
@@ -64,7 +64,7 @@ def goal_of(recipe: Recipe) -> RealignGoal | LayoutGoal:
 
 def golden_plan(recipe: Recipe) -> tuple[Plan, Judged]:
     goal = goal_of(recipe)
-    judged = judge(DISKS[key(recipe)], wishes=Wishes(grain=goal.grain)).judged[0]
+    judged = judge(DISKS[key(recipe)], wishes=AuditOptions(grain=goal.grain)).judged[0]
     if isinstance(goal, LayoutGoal):
         return plan_layout(judged, goal), judged
     half = {part.number: Used(part.number, part.extent.length // 2, "half of it") for part in judged.disk.partitions}

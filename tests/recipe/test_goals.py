@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import LayoutGoal, PartWish, RealignGoal, to_json
+from aligntool.change import LayoutGoal, PartitionRequest, RealignGoal, to_json
 from aligntool.errors import Refused
 from aligntool.formats.part_types import ROLES
 from aligntool.recipes.goals import Recipe, load_recipes, parse_part, parse_recipe, recipe
@@ -93,7 +93,7 @@ source = "made up"
 def test_the_recipes_that_the_mistakes_are_made_in_are_good_themselves() -> None:
     assert parse_recipe("dir/one.toml", LAYOUT) == Recipe(
         "one", "dir/one.toml", "one of each", None, "made up",
-        LayoutGoal((PartWish(512 * MIB, "esp", "EFI"), PartWish(None, "linux")), "dos", 4 * MIB, GIB),
+        LayoutGoal((PartitionRequest(512 * MIB, "esp", "EFI"), PartitionRequest(None, "linux")), "dos", 4 * MIB, GIB),
     )  # fmt: skip
     assert parse_recipe("two.toml", REALIGN).goal == RealignGoal(grain=4 * MIB, grain_given=True, least_start=8 * MIB)
     free = parse_recipe("two.toml", REALIGN.replace('grain = "4MiB"', "")).goal
@@ -147,13 +147,13 @@ def test_a_layout_without_partitions_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "wish"),
     [
-        ("512MiB:esp", PartWish(512 * MIB, "esp")),
-        ("rest:linux-raid", PartWish(None, "linux-raid")),
-        ("1GiB:linux:my root", PartWish(GIB, "linux", "my root")),
-        ("4096:swap:a:b", PartWish(4096, "swap", "a:b")),
+        ("512MiB:esp", PartitionRequest(512 * MIB, "esp")),
+        ("rest:linux-raid", PartitionRequest(None, "linux-raid")),
+        ("1GiB:linux:my root", PartitionRequest(GIB, "linux", "my root")),
+        ("4096:swap:a:b", PartitionRequest(4096, "swap", "a:b")),
     ],
 )
-def test_a_wish_is_size_role_and_name(text: str, wish: PartWish) -> None:
+def test_a_wish_is_size_role_and_name(text: str, wish: PartitionRequest) -> None:
     assert parse_part(text) == wish
 
 

@@ -9,15 +9,14 @@ from aligntool.steps import (
     ConvertTable,
     CopyContent,
     CopyDisk,
+    CopyStrips,
     DataArea,
     EditFile,
     EnableUnit,
     EntryChange,
     FormatMember,
-    Held,
     HoldContent,
     JournalPlace,
-    Lanes,
     MakeArray,
     MakeDirectory,
     MakeFileSystem,
@@ -34,6 +33,7 @@ from aligntool.steps import (
     ReleaseContent,
     ReloadUnits,
     RewriteTable,
+    SavedRanges,
     SetPartitionType,
     ShrinkContent,
     Subject,
@@ -49,7 +49,7 @@ OLD, NEW = Extent(32256, 400 * MIB), Extent(MIB, 400 * MIB)
 STAYS = Extent(402 * MIB, 200 * MIB)
 CONTAINER = Extent(700 * MIB, 200 * MIB)
 LOGICAL_OLD, LOGICAL_NEW = Extent(700 * MIB + 32256, 198 * MIB), Extent(701 * MIB, 198 * MIB)
-HELD = Held((Extent(0, 131072), Extent(400 * MIB - 131072, 131072)))
+HELD = SavedRanges((Extent(0, 131072), Extent(400 * MIB - 131072, 131072)))
 JOURNAL = JournalPlace(Extent(980 * MIB, 44 * MIB), 4 * MIB, Extent(8 * MIB, 36 * MIB))
 
 PLACES = (
@@ -65,7 +65,7 @@ STEPS = (
     WriteJournal(JOURNAL),
     ParkEntries((1, 5), (1, 3)),
     HoldContent(1, OLD, HELD),
-    CopyContent(1, "ntfs", OLD, NEW, HELD, Lanes(MIB // 2, 32 * MIB, GIB, 36 * MIB)),
+    CopyContent(1, "ntfs", OLD, NEW, HELD, CopyStrips(MIB // 2, 32 * MIB, GIB, 36 * MIB)),
     ReleaseContent(
         1, "ntfs", NEW, HELD, (Patch("NTFS hidden sectors", 28, 4, 63, 2048), Patch("exFAT boot checksum", 5632, 512))
     ),

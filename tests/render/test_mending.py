@@ -5,23 +5,23 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit.report import Mend, Report
+from aligntool.audit.report import Repair, Report
 from aligntool.change import RealignGoal
 from aligntool.errors import Refused
-from aligntool.realign.planning import mends, plan_realign, point_to_answers
-from aligntool.render.audit import MOST_ANSWERS, audit_lines, mend_lines
+from aligntool.realign.planning import find_repairs, plan_realign, with_repair_commands
+from aligntool.render.audit import MOST_ANSWERS, audit_lines, repair_lines
 from aligntool.render.json import audit_json
 from aligntool.render.lines import cell_width, text_of
 from tests.audit.made import judge, made_disk
 from tests.schemas import check
 
 
-def answers(report: Report) -> dict[str, tuple[Mend, ...]]:
-    return {judged.disk.name: mends(judged) for judged in report.judged}
+def answers(report: Report) -> dict[str, tuple[Repair, ...]]:
+    return {judged.disk.name: find_repairs(judged) for judged in report.judged}
 
 
-def text(*found: Mend) -> str:
-    return "".join(text_of(mend_lines(found, width=80)))
+def text(*found: Repair) -> str:
+    return "".join(text_of(repair_lines(found, width=80)))
 
 
 def test_the_audit_says_of_each_misaligned_partition_whether_and_how_it_can_be_mended() -> None:
@@ -57,7 +57,7 @@ def test_a_finding_points_to_a_plan_only_where_there_is_one(
     if hybrid and disk.table:
         disk = replace(disk, table=replace(disk.table, hybrid=True))
     report = judge(disk)
-    told = point_to_answers(report, answers(report))
+    told = with_repair_commands(report, answers(report))
     (before,) = {one.next for one in report.findings if one.code == "AT101"}
     (after,) = {one.next for one in told.findings if one.code == "AT101"}
     assert before == "sudo aligntool plan realign /dev/sda"
@@ -74,23 +74,23 @@ def test_a_mounted_partition_is_told_with_its_reason() -> None:
     disk = made_disk("63+80000 ext4", physical=4096)
     disk = replace(disk, partitions=(replace(disk.partitions[0], mounted_at=("/srv",)),))
     report = judge(disk)
-    assert "/srv" in "".join(text_of(mend_lines(mends(report.judged[0]), width=200)))
+    assert "/srv" in "".join(text_of(repair_lines(find_repairs(report.judged[0]), width=200)))
 
 
 def test_partitions_with_the_same_answer_are_told_in_one_breath() -> None:
-    said = text(*(Mend(number, "not", "it is mounted", "umount /srv") for number in (1, 2, 5)))
+    said = text(*(Repair(number, "not", "it is mounted", "umount /srv") for number in (1, 2, 5)))
     assert said.startswith("  partitions 1, 2, 5 cannot be realigned: it is mounted\n")
     assert said.count("umount /srv") == 1
 
 
 def test_a_table_with_a_thousand_troubles_stays_readable() -> None:
-    said = text(*(Mend(number, "not", f"reason {number}", "") for number in range(1000)))
+    said = text(*(Repair(number, "not", f"reason {number}", "") for number in range(1000)))
     assert len(said.splitlines()) <= 2 * MOST_ANSWERS + 1 and "988 more" in said
-    alike = text(*(Mend(number, "not", "all alike", "") for number in range(1000)))
+    alike = text(*(Repair(number, "not", "all alike", "") for number in range(1000)))
     assert len(alike.splitlines()) <= 4 and "988 more" in alike
 
 
 def test_what_a_disk_says_stays_harmless_and_in_80_columns() -> None:
-    said = text(Mend(1, "with-shrink", "the label \x1b[31m is " + "long " * 40, "\x1b]0;"))
+    said = text(Repair(1, "with-shrink", "the label \x1b[31m is " + "long " * 40, "\x1b]0;"))
     assert "\x1b" not in said
     assert max(cell_width(line) for line in said.splitlines()) <= 80

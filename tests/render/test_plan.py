@@ -19,9 +19,9 @@ from aligntool.render.lines import cell_width, text_of
 from aligntool.render.plan import distance_words, plan_lines, sector_words, time_words
 from aligntool.render.progress import (
     Pace,
-    begin_json,
     end_json,
     event_json,
+    plan_event_json,
     progress_bar,
     progress_json,
     progress_lines,
@@ -148,7 +148,7 @@ def test_more_parts_than_columns_are_no_bar_and_no_error() -> None:
 
 
 def test_every_event_is_a_line_of_json_that_names_the_step_and_its_partition() -> None:
-    begin = json.loads(begin_json(PLAN))
+    begin = json.loads(plan_event_json(PLAN))
     assert (begin["event"], begin["digest"], begin["steps"]) == ("plan", digest(PLAN), len(PLAN.steps))
     lines = [
         json.loads(event_json(PLAN, event)) for event in (StepBegun(5), Progress(5, 10, 20), StepDone(5), Said("so"))
@@ -163,7 +163,7 @@ def test_every_event_is_a_line_of_json_that_names_the_step_and_its_partition() -
 def test_every_field_of_an_event_and_of_a_status_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
     documents = [json.loads(line) for line in (
-        begin_json(PLAN), event_json(PLAN, Progress(5, 10, 20)), event_json(PLAN, StepBegun(0)),
+        plan_event_json(PLAN), event_json(PLAN, Progress(5, 10, 20)), event_json(PLAN, StepBegun(0)),
         event_json(PLAN, StepDone(0)), event_json(PLAN, Said("so")), event_json(PLAN, Waiting("/dev/sdb", "read", 5)),
         end_json(state="new", changed=True, sentences=(), hint=""),
         status_json("x.img", Standing("in-flight")),

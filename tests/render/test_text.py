@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aligntool.audit.report import Answer, Report
 from aligntool.inventory import DiskKind, InFlight, Layer, TableLabel
 from aligntool.render.audit import audit_lines
-from aligntool.render.disk_map import _part, map_lines, strip_lines
+from aligntool.render.disk_map import _part, disk_bar_lines, map_lines
 from aligntool.render.lines import cell_width, fit, harmless, show, text_of, wants_color, wrapped
 from aligntool.render.prometheus import Run, audit_prometheus
 from aligntool.units import Extent, format_start
@@ -169,7 +169,7 @@ def test_the_map_of_a_start_that_was_checked_against_nothing_has_a_title_and_no_
 def test_the_map_begins_with_the_whole_disk_to_scale(width: int) -> None:
     parts = "63+419361; 419840+1677720; 2098000+64"  # of 4,194,304 sectors: 10 %, 40 %, and next to nothing
     (judged,) = judge(made_disk(parts, size=2 << 30, physical=4096)).judged
-    head, strip, labels, *_ = "".join(text_of(strip_lines(judged, width=width))).splitlines()
+    head, strip, labels, *_ = "".join(text_of(disk_bar_lines(judged, width=width))).splitlines()
     assert head.startswith(judged.disk.name) and head.endswith("2GiB") and len(head) == len(strip) == width
     first, second, third = (match.start() for match in re.finditer(r"\[", strip))
     assert strip[first:].startswith("[1=") and strip[third:].startswith("[3]")
@@ -181,7 +181,7 @@ def test_the_map_begins_with_the_whole_disk_to_scale(width: int) -> None:
 
 def test_there_is_no_strip_of_more_partitions_than_columns() -> None:
     (judged,) = judge(made_disk("; ".join(f"{2048 * at}+8" for at in range(1, 91)), physical=4096)).judged
-    assert list(strip_lines(judged, width=80)) == []
+    assert list(disk_bar_lines(judged, width=80)) == []
 
 
 def test_wide_characters_are_measured_as_terminals_do() -> None:

@@ -18,7 +18,7 @@ from aligntool.formats.layers import read_contents
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits
 from aligntool.linux.devices import FileReader
 from aligntool.linux.look import look
-from aligntool.linux.partitions import KernelPartition, bring_together
+from aligntool.linux.partitions import KernelPartition, merge_with_kernel
 from aligntool.linux.sysfs import NOTHING
 from aligntool.units import Extent
 from tests.conftest import run
@@ -174,7 +174,7 @@ def test_the_kernels_volumes_of_a_dynamic_disk_are_judged_in_place_of_its_table(
     volumes = [Extent(2048 * 512, 20480000 * 512), Extent(20482048 * 512, 21458944 * 512)]
     kernel = [KernelPartition(number, extent, f"sda{number}", 0, 0, (), (), NOTHING)
               for number, extent in enumerate(volumes, 1)]  # fmt: skip
-    table, partitions = bring_together(seen, kernel, NOTHING, 512)
+    table, partitions = merge_with_kernel(seen, kernel, NOTHING, 512)
     disk = Disk("sda", "/dev/sda", DiskKind.ATA, 41943040 * 512, IoLimits(512, 4096, 4096, 0, 0), table=table,
                 table_read=True, partitions=partitions, kernel_partitions=tuple(enumerate(volumes, 1)))  # fmt: skip
     report = audit(Inventory((disk,)), {})

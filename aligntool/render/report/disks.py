@@ -17,8 +17,8 @@ from aligntool.audit.report import (
     Severity,
     explanations,
 )
-from aligntool.inventory import Disk, DiskKind, LinkHop, Port, most_of, runs_below
-from aligntool.raid.ceilings import Rates, hop_words, narrowest
+from aligntool.inventory import Disk, DiskKind, LinkHop, Port, link_maximum, runs_below
+from aligntool.raid.ceilings import Rates, hop_words, narrowest_link
 from aligntool.raid.running import ArrayView
 from aligntool.render import audit, svg
 from aligntool.render.disk_map import check_drawn
@@ -127,7 +127,7 @@ def groups_of(report: Report, losses: Sequence[Loss] = ()) -> list[dict[str, obj
     groups: list[dict[str, object]] = []
     for findings in audit.by_code(report):
         text = explanations()[findings[0].code]
-        merged = audit.alike_of(findings, alone=audit.only_disk(report))
+        merged = audit.merged_findings(findings, alone=audit.only_disk(report))
         groups.append({
             "id": group_id(findings[0]), "code": findings[0].code.value, "severity": findings[0].severity.value,
             "title": text.title, "count": len(findings), "next": any(map(_has_command, findings)),
@@ -154,7 +154,7 @@ def _has_command(finding: Finding) -> bool:
     return bool(finding.next) and not finding.next.startswith("aligntool explain ")
 
 
-def commands_of(report: Report, mends: audit.Mends) -> list[tuple[str, str, str, list[str]]]:
+def commands_of(report: Report, mends: audit.Repairs) -> list[tuple[str, str, str, list[str]]]:
     """Return the commands to type next, worst findings first: the id of the findings, their code and title, and their
     commands. A command appears only under the first findings that have it.
     """
@@ -241,7 +241,7 @@ def _possible_speed(hop: LinkHop, above: LinkHop | None) -> str:
     """Return the speed that both ends of a drive's link support if it runs below that, by the audit's rule (AT501)."""
     if hop.port is not Port.ENDPOINT:
         return ""
-    most = most_of(hop, above if above is not None and above.port is not Port.VMD else None)
+    most = link_maximum(hop, above if above is not None and above.port is not Port.VMD else None)
     if not most.both_ends or not runs_below(hop, most):
         return ""
     return f"{most.speed_gts:g} GT/s x{most.width}" + (f", {format_rate(most.bandwidth)}" if most.bandwidth else "")
@@ -254,16 +254,16 @@ def _arrays_limited_by(node: _Node, arrays: Sequence[ArrayView], report: Report)
     names = {f"{node.hidden} above {disk.name}" if node.hidden else hop_words(disk, node.hop) for disk in disks}
     name = node.hidden or node.hop.address
     shared = any(uplink.name == name for uplink in report.inventory.uplinks)
-    return tuple(array.name for array in arrays if names & binding_of(array) or (shared and _binds(name, array)))
+    return tuple(array.name for array in arrays if names & bottlenecks_of(array) or (shared and _binds(name, array)))
 
 
-def binding_of(array: ArrayView) -> frozenset[str]:
+def bottlenecks_of(array: ArrayView) -> frozenset[str]:
     """Return the bottlenecks of the array, for reading and for writing."""
     return frozenset({array.ceiling.binds, array.ceiling.binds_write}) - {""}
 
 
 def _binds(name: str, array: ArrayView) -> bool:
-    return any(what.startswith(f"{name} (") for what in binding_of(array))
+    return any(what.startswith(f"{name} (") for what in bottlenecks_of(array))
 
 
 def _disks_below(node: _Node) -> list[Disk]:
@@ -297,8 +297,8 @@ def _rate_bars(array: ArrayView, report: Report, rates: Rates) -> Iterator[svg.B
     drives = {judged.disk.name: judged.disk for judged in report.judged}
     for member in array.members:
         disk = drives.get(member.drive or "")
-        if lane := narrowest(disk) if disk else None:
-            yield _rate_bar(member.name, lane.bandwidth, "its own link", binds=lane.what in binding_of(array))
+        if lane := narrowest_link(disk) if disk else None:
+            yield _rate_bar(member.name, lane.bandwidth, "its own link", binds=lane.what in bottlenecks_of(array))
     ceiling = array.ceiling
     for drive in [member.drive for member in array.members if member.drive in rates]:
         known = rates[drive or ""]
@@ -324,7 +324,7 @@ class Content:
 
     report: Report
     arrays: tuple[ArrayView, ...] = ()
-    mends: audit.Mends = field(default_factory=dict)
+    mends: audit.Repairs = field(default_factory=dict)
     measured: tuple[Measured, ...] = ()
     made: str = ""
     rates: Rates = field(default_factory=dict)
@@ -383,7 +383,7 @@ def disk_views(content: Content) -> Iterator[dict[str, object]]:
     drawn: set[object] = set()
     for judged in sorted(report.judged, key=lambda judged: judged.disk.name not in bad)[:MOST_DISKS]:
         disk, name = judged.disk, names[judged.disk.name]
-        lines = audit.mend_lines(content.mends.get(disk.name, ()), width=10_000)
+        lines = audit.repair_lines(content.mends.get(disk.name, ()), width=10_000)
         yield {
             "id": name, "name": disk.name, "facts": " · ".join(_facts(disk, content.temperatures)),
             "geometry": audit.geometry_words(judged),
@@ -391,7 +391,7 @@ def disk_views(content: Content) -> Iterator[dict[str, object]]:
             "starts": [] if _drawn_before(judged, drawn) else list(start_pictures(judged, name)),
             "rows": list(_rows(judged)), "more_rows": max(len(disk.partitions) - MOST_ROWS, 0),
             "answers": ["".join(text for text, _ in line).strip().replace(_ON_CAPTURED, "") for line in lines],
-            "details": list(audit.facts_of(disk)), "unseen": disk.unseen, "verdict": _verdict(judged),
+            "details": list(audit.reported_facts(disk)), "unseen": disk.unseen, "verdict": _verdict(judged),
             "codes": [(group_id(first), first) for first in groups if group_id(first) in codes.get(disk.name, {})],
             "fold": disk.name not in bad and len(report.judged) > 1,
             "loop": disk.kind is DiskKind.LOOP and not disk.partitions and disk.name not in bad,
@@ -430,6 +430,6 @@ def _drawn_before(judged: Judged, drawn: set[object]) -> bool:
 def _rows(judged: Judged) -> Iterator[tuple[str, ...]]:
     disk = judged.disk
     for row, part in zip(audit.table_rows(judged)[:MOST_ROWS], disk.partitions or (None,), strict=False):
-        content = " ".join(word for word in (row[5], audit.names_of(part) if part else "") if word)
+        content = " ".join(word for word in (row[5], audit.partition_names(part) if part else "") if word)
         mounted = part.mounted_at if part else disk.mounted_at
         yield (*row[:5], content, audit.verdict_text(row[6]), ", ".join(mounted))

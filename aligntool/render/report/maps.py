@@ -7,9 +7,17 @@ from xml.etree.ElementTree import Element
 from aligntool.audit.report import Answer, Judged, Verdict
 from aligntool.inventory import Disk
 from aligntool.render import audit, svg
-from aligntool.render.disk_map import Stretch, block_of, check_drawn, containers_of, crossings, judgement, stretches_of
+from aligntool.render.disk_map import (
+    Stretch,
+    block_of,
+    check_drawn,
+    containers_of,
+    crossings,
+    position_words,
+    stretches_of,
+)
 from aligntool.render.lines import Style, escaped
-from aligntool.render.svg import box, element, fitting, frame, line, path, percent, words, words_width
+from aligntool.render.svg import box, cut_to_width, element, frame, line, path, percent, words, words_width
 from aligntool.units import format_about, format_size
 
 # A disk as a picture: its partitions to scale, with sizes, an axis, and the alignment of each start.
@@ -33,7 +41,7 @@ def disk_picture(judged: Judged, name: str) -> svg.Picture | None:
     if not drawn:
         return None
     lengths = [max(stretch.length, 0) for stretch in drawn]
-    widths = shares(lengths, LEAST_SHARE)
+    widths = row_shares(lengths, LEAST_SHARE)
     starts = list(accumulate(widths, initial=0.0))
     elements: list[Element] = []
     for stretch, at, share in zip(drawn, starts, widths, strict=False):
@@ -52,12 +60,12 @@ def disk_picture(judged: Judged, name: str) -> svg.Picture | None:
     note = f"drawn wider than to scale: {', '.join(wider)}" if wider else ""
     note += f"{'; ' if note else ''}… and {omitted} more, which the table has" if omitted > 0 else ""
     if note:
-        elements.append(words("100%", y + 44, fitting(note, PHONE, 11.5), "small dim end"))
+        elements.append(words("100%", y + 44, cut_to_width(note, PHONE, 11.5), "small dim end"))
     title, height = f"Map of {judged.disk.name}", y + (50 if note else 30)
     return svg.Picture(name, title, _alternative(stretches), WIDTH, height, tuple(elements), fluid=True)
 
 
-def shares(lengths: Sequence[int], least: float) -> list[float]:
+def row_shares(lengths: Sequence[int], least: float) -> list[float]:
     """Return shares of the row that add up to 1: proportional, but none below `least`. Needs least × pieces < 1."""
     small: set[int] = set()
     while True:
@@ -144,7 +152,7 @@ def _label(text: str, style: str, at: float, share: float, y: int) -> Iterator[E
     room = share * PHONE - 8
     if words_width(text, size) <= room:
         yield frame(left, y - 16, width, 22, [words(5, 16, text[:200], style)])
-    elif len(short := fitting(text, share * WIDTH - 8, size)) > 2:
+    elif len(short := cut_to_width(text, share * WIDTH - 8, size)) > 2:
         yield frame(left, y - 16, width, 22, [words(5, 16, short, f"{style} wide")])
 
 
@@ -183,7 +191,7 @@ def start_picture(judged: Judged, verdict: Verdict, name: str) -> svg.Picture | 
     subject = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
     block, grid, past = block_of(partition), check.grid.size, check.off_by
     request = block if block * 16 >= grid else grid
-    alternative = f"{subject} starts at byte {verdict.start}: {judgement(verdict, check)}"
+    alternative = f"{subject} starts at byte {verdict.start}: {position_words(verdict, check)}"
     alternative += "" if check.on else f"; {crossings(check, request)}"
     width = (svg.RIGHT - svg.LEFT) / UNITS
     scale = width / grid

@@ -13,10 +13,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from aligntool import __version__
-from aligntool.audit.drives import unjudged
+from aligntool.audit.drives import targets_not_judged
 from aligntool.audit.report import MeasuredDisk
 from aligntool.measure import compare
-from aligntool.measure.alignment import Row, Word
+from aligntool.measure.alignment import AlignmentVerdict, Row
 from aligntool.measure.fio import Pattern
 from aligntool.measure.results import Conditions, Data, Result, warnings_of
 from aligntool.measure.results import Series as Figures
@@ -55,10 +55,14 @@ def condition_rows(seen: Conditions) -> Iterator[tuple[str, str]]:
 
 MOST_STARTS = 40
 """Most bars that are drawn; the table has every start."""
-_EXPERIMENT_KINDS = {Word.MATTERS: "bad", Word.DOES_NOT: "good", Word.CANNOT_TELL: "unknown"}
+_EXPERIMENT_KINDS = {
+    AlignmentVerdict.MATTERS: "bad",
+    AlignmentVerdict.DOES_NOT: "good",
+    AlignmentVerdict.CANNOT_TELL: "unknown",
+}
 
 
-def experiment_shown(experiment: Starts | Spans, number: int) -> Measured:
+def show_experiment(experiment: Starts | Spans, number: int) -> Measured:
     """Return an experiment as the page shows it. `number`: its number on the page."""
     shown = _alignment(experiment, number) if isinstance(experiment, Starts) else _span(experiment, number)
     name = "alignment" if isinstance(experiment, Starts) else "span"
@@ -170,7 +174,7 @@ def _span(found: Spans, number: int) -> Measured:
 # Results of benchmarks as charts: rates as bars; sweeps, threads, passes and rounds as curves; two results as
 # ratios.
 
-ENOUGH = 3  # fewest points of a curve
+LEAST_CURVE_POINTS = 3  # fewest points of a curve
 _HEADS = {"range": "range of MB/s", "CPU": "CPU of a core", "busy": "cores busy"}
 _NOTES = {compare.Verdict.SINGLE: "too few runs", compare.Verdict.CPU: "CPU-bound"}
 _RESULT_KINDS = {compare.Verdict.FASTER: "good", compare.Verdict.SLOWER: "bad", compare.Verdict.CPU: "doubt"}
@@ -179,10 +183,10 @@ Numbered = tuple[int, Result]
 Groups = dict[tuple[object, ...], list[Figures]]
 
 
-def measured_of(results: Sequence[Result | Starts | Spans]) -> tuple[Measured, ...]:
+def show_measurements(results: Sequence[Result | Starts | Spans]) -> tuple[Measured, ...]:
     """Return each result, then each later one compared with the first of its profile."""
     shown = [
-        _result_shown(result, number) if isinstance(result, Result) else experiment_shown(result, number)
+        _result_shown(result, number) if isinstance(result, Result) else show_experiment(result, number)
         for number, result in enumerate(results, 1)
     ]
     pairs: list[tuple[Numbered, Numbered]] = []
@@ -269,7 +273,9 @@ def _groups(
         if series.test.reads is None:
             groups.setdefault(key_of(series.test), []).append(series)
     return {
-        key: group for key, group in groups.items() if len({swept_value(series.test) for series in group}) >= ENOUGH
+        key: group
+        for key, group in groups.items()
+        if len({swept_value(series.test) for series in group}) >= LEAST_CURVE_POINTS
     }
 
 
@@ -375,7 +381,7 @@ def page_html(content: disks.Content) -> str:
             version=__version__, styles=Markup(styles), policy=_policy(styles), content=content, report=report,
             headline=disks.headline(report), tiles=list(disks.tiles_of(report)), disks=list(disks.disk_views(content)),
             groups=disks.groups_of(report, [loss for measured in content.measured for loss in measured.losses]),
-            unseen=unjudged(report), tree=disks.tree_of(report, content.arrays), measured=content.measured,
+            unseen=targets_not_judged(report), tree=disks.tree_of(report, content.arrays), measured=content.measured,
             arrays=[
                 (array, ceiling_words(array.ceiling), disks.ceiling_chart(array, report, number, content.rates))
                 for number, array in enumerate(content.arrays, 1)
@@ -414,7 +420,7 @@ def _policy(styles: str) -> str:
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def styled(template: str, **values: object) -> str:
+def render_page(template: str, **values: object) -> str:
     """Render another page from its template, in the style of this one."""
     styles = svg.style_sheet("page.css")
     page = _environment().get_template(template)

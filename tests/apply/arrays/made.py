@@ -6,9 +6,19 @@ from pathlib import Path
 from aligntool.change import Plan
 from aligntool.formats.part_types import ROLES
 from aligntool.linux.lock import forget_partitions
-from aligntool.raid.steps_drives import LockedMembers, look_at, make_member, wait_for_members
+from aligntool.raid.steps_drives import LockedMembers, make_member, read_disk, wait_for_members
 from aligntool.raid.steps_system import Paths
-from aligntool.steps import DataArea, EditFile, MakeFileSystem, MakeMember, NewEntry, Step, Subject, held_by, subject
+from aligntool.steps import (
+    DataArea,
+    EditFile,
+    MakeFileSystem,
+    MakeMember,
+    NewEntry,
+    Step,
+    Subject,
+    recognised_content,
+    subject,
+)
 from aligntool.units import MIB, Extent
 
 ANYWHERE = DataArea()
@@ -24,13 +34,13 @@ def paths_in(folder: Path) -> Paths:
 
 def member_step(paths: Paths, disk: Path, *, wipe: bool = False, esp: bool = False) -> MakeMember:
     """A table with a member that reaches to 8 MiB before the end, after an EFI system partition if asked for."""
-    looked = look_at(str(disk))
+    looked = read_disk(str(disk))
     end = (looked.size or 0) // MIB * MIB - 8 * MIB
     entries = [NewEntry(1, Extent(MIB, 40 * MIB), ROLES["esp"].gpt, "EFI")] if esp else []
     start = entries[-1].extent.end if entries else MIB
     entries.append(NewEntry(len(entries) + 1, Extent(start, end - start), ROLES["linux-raid"].gpt, "data"))
     device = f"{disk}p{len(entries)}"
-    return MakeMember(subject(looked), device, "gpt", tuple(entries), wipe, held_by(looked))
+    return MakeMember(subject(looked), device, "gpt", tuple(entries), wipe, recognised_content(looked))
 
 
 def file_system_step(device: Path | str) -> MakeFileSystem:

@@ -11,7 +11,7 @@ from aligntool.audit.arrays import Member
 from aligntool.errors import Stopped
 from aligntool.inventory import Disk
 from aligntool.raid.members import Placed, type_steps
-from aligntool.raid.steps_drives import look_at
+from aligntool.raid.steps_drives import read_disk
 from aligntool.raid.steps_system import apply_system, find_system_trace, undo_system
 from aligntool.steps import Mount, SetPartitionType
 from aligntool.units import MIB, Extent
@@ -49,12 +49,12 @@ def test_a_partition_that_is_taken_gets_the_type_of_a_member_and_its_own_back(
     held = os.open(f"{disk}p2", os.O_RDONLY | os.O_EXCL)  # as a mount holds it
     try:
         before = run("sfdisk", "--dump", disk)
-        looked = look_at(str(disk))
+        looked = read_disk(str(disk))
         (step,) = steps(looked)
         trace = find_system_trace(step)
         list(apply_system(step))
         assert types(disk) == [will, other]
-        assert steps(look_at(str(disk))) == ()
+        assert steps(read_disk(str(disk))) == ()
         list(apply_system(step))  # once more, after a cut
         list(undo_system(step, trace))
         assert run("sfdisk", "--dump", disk) == before
@@ -79,7 +79,7 @@ def test_a_type_that_somebody_else_gave_stays(
         disk,
         stdin=f"label: gpt\nstart=2048, size=40960, type={HOME}\n",
     )
-    (step,) = steps(look_at(str(disk)))
+    (step,) = steps(read_disk(str(disk)))
     trace = find_system_trace(step)
     list(apply_system(step))
     run("sfdisk", "-q", "--no-tell-kernel", "--part-type", disk, "1", SWAP)

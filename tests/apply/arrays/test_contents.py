@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused, Stopped
-from aligntool.raid.make import Record, go_back
+from aligntool.raid.make import Record, undo_record
 from aligntool.raid.steps_md import make_file_system, refuse_foreign, refuse_used, was_never_mounted
 from aligntool.raid.steps_system import Paths
 from aligntool.steps import DataArea, MakeArray, MakeFileSystem
@@ -139,7 +139,7 @@ def test_files_are_not_taken_back_with_the_array_though_nothing_is_mounted(
     put_a_file_on(device, folder)
     record = Record(paths.state / "arrays/x.json", plan_of([step]), 1)
     with pytest.raises(Refused, match=r"letter\.txt"):
-        list(go_back(record, record.plan, paths))
+        list(undo_record(record, record.plan, paths))
     assert read_it_back(device, folder) == WORD
 
 
@@ -151,7 +151,7 @@ def test_an_empty_file_system_is_taken_back_also_where_it_was_mounted(device: Pa
     refuse_used(step)
     (paths.state / "arrays").mkdir(parents=True)
     record = Record(paths.state / "arrays/x.json", plan_of([step]), 1)
-    list(go_back(record, record.plan, paths))
+    list(undo_record(record, record.plan, paths))
     assert run("wipefs", "--no-act", "--parsable", device) == ""
 
 
@@ -180,8 +180,8 @@ def test_an_array_that_cannot_be_started_is_not_taken_apart_once_it_may_hold_fil
     (paths.state / "arrays").mkdir(parents=True)
     record = Record(paths.state / "arrays/x.json", plan_of([array, file_system]), 1, True, traces={0: {}, 1: {}})
     with pytest.raises(Refused, match="cannot be started"):
-        list(go_back(record, record.plan, paths))
+        list(undo_record(record, record.plan, paths))
     for each in members:
         assert uuid in run("mdadm", "--examine", each)
     run("mdadm", "--zero-superblock", *members)
-    list(go_back(record, record.plan, paths))
+    list(undo_record(record, record.plan, paths))

@@ -10,8 +10,8 @@ from aligntool.errors import Refused
 from aligntool.raid.commands import command_of
 from aligntool.raid.make import refuse_impossible
 from aligntool.raid.members import data_area
-from aligntool.raid.steps_drives import look_at, old_signatures
-from aligntool.steps import DataArea, MakeArray, MakeMember, Step, held_by
+from aligntool.raid.steps_drives import old_signatures, read_disk
+from aligntool.steps import DataArea, MakeArray, MakeMember, Step, recognised_content
 from aligntool.units import KIB, MIB, Extent
 from tests.apply.arrays.made import made_member, member_step, paths_in, plan_of
 from tests.conftest import remove_partitions, run
@@ -38,9 +38,9 @@ def drive(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[Pa
 
 def taken(folder: Path, drive: Path, *, wipe: bool) -> MakeMember:
     """The first partition as it is."""
-    looked = look_at(str(drive))
+    looked = read_disk(str(drive))
     step = member_step(paths_in(folder), drive, wipe=wipe)
-    return replace(step, device=f"{drive}p1", label="", entries=(), holds=held_by(looked, 1))
+    return replace(step, device=f"{drive}p1", label="", entries=(), holds=recognised_content(looked, 1))
 
 
 def array(level: str) -> MakeArray:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.raid.steps_md import unlike
+from aligntool.raid.steps_md import array_differences
 from aligntool.steps import MakeArray
 from aligntool.units import MIB
 from tests.raid.made import drives, goal, planned
@@ -31,9 +31,9 @@ def sysfs(folder: Path, *, size: int = SIZE, chunk: int = 262144, offset: int = 
 
 
 def test_an_array_as_planned_differs_in_nothing(tmp_path: Path) -> None:
-    assert list(unlike(made(), sysfs(tmp_path), SIZE)) == []
-    assert list(unlike(made(), sysfs(tmp_path / "rounded", size=SIZE - 262144), SIZE)) == []
-    assert list(unlike(made(), tmp_path / "nowhere", SIZE)) == []
+    assert list(array_differences(made(), sysfs(tmp_path), SIZE)) == []
+    assert list(array_differences(made(), sysfs(tmp_path / "rounded", size=SIZE - 262144), SIZE)) == []
+    assert list(array_differences(made(), tmp_path / "nowhere", SIZE)) == []
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_an_array_as_planned_differs_in_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_what_was_made_otherwise_is_told(tmp_path: Path, other: dict[str, int], said: str) -> None:
-    (found,) = unlike(made(), sysfs(tmp_path, **other), SIZE)
+    (found,) = array_differences(made(), sysfs(tmp_path, **other), SIZE)
     assert said in found
 
 
 def test_another_chunk_than_the_step_s_is_told(tmp_path: Path) -> None:
-    (found,) = unlike(replace(made(), chunk=4096), sysfs(tmp_path), SIZE)
+    (found,) = array_differences(replace(made(), chunk=4096), sysfs(tmp_path), SIZE)
     assert "its chunk is 256KiB and not 4KiB" in found
 
 
 def test_the_size_counts_only_where_it_is_known(tmp_path: Path) -> None:
-    assert list(unlike(made(), sysfs(tmp_path, size=SIZE * 2))) == []
+    assert list(array_differences(made(), sysfs(tmp_path, size=SIZE * 2))) == []

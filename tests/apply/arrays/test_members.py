@@ -12,12 +12,12 @@ from aligntool.errors import Refused, Stopped
 from aligntool.linux.lock import forget_partitions
 from aligntool.raid.steps_drives import (
     LockedMembers,
-    look_at,
     make_member,
     old_signatures,
+    read_disk,
     refuse_unread,
     remove_member,
-    stop_unless_standing,
+    stop_unless_in_place,
 )
 from aligntool.raid.steps_system import Paths
 from aligntool.steps import DataArea, MakeMember
@@ -176,7 +176,7 @@ def test_a_member_with_something_on_it_keeps_its_table(drive: Path, paths: Paths
 
 
 def test_a_table_stays_while_what_lies_below_it_cannot_be_read(drive: Path, paths: Paths) -> None:
-    looked = look_at(str(drive))
+    looked = read_disk(str(drive))
     refuse_unread(looked)
     with pytest.raises(Refused, match="could not be read"):
         refuse_unread(replace(looked, content_read=False))
@@ -208,11 +208,11 @@ def test_a_member_that_was_reused_is_neither_made_part_of_the_array_nor_taken_ba
     data, area = step.entries[-1].extent, DataArea(offset=4 * MIB)
     try:
         list(make_member(step, LockedMembers(), again=False, area=area))
-        stop_unless_standing(step, area, blank=True)
+        stop_unless_in_place(step, area, blank=True)
         holds = unrecognised(drive, data.start)[: data.end]
-        stop_unless_standing(step, area, blank=False)  # an array's data are there by then
+        stop_unless_in_place(step, area, blank=False)  # an array's data are there by then
         with pytest.raises(Stopped, match="holds what was not there when the plan was made"):
-            stop_unless_standing(step, area, blank=True)
+            stop_unless_in_place(step, area, blank=True)
         said = [each.text for each in remove_member(step, area, blank=True)]
         assert any("is left as it is" in each for each in said), said
         assert drive.read_bytes()[: data.end] == holds

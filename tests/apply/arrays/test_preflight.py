@@ -10,7 +10,7 @@ from aligntool.change import Plan
 from aligntool.errors import Refused
 from aligntool.raid.make import preflight, refuse_impossible
 from aligntool.raid.planning import Needs, needs_of_plan
-from aligntool.raid.steps_drives import look_at
+from aligntool.raid.steps_drives import read_disk
 from aligntool.raid.steps_system import refuse_hooks
 from aligntool.steps import CheckInitramfs, EditFile, Mount, RebuildInitramfs, Step
 from aligntool.units import MIB
@@ -60,7 +60,7 @@ def test_a_drive_that_is_in_use_by_its_other_name_is_left_alone(
     paths = paths_in(tmp_path)
     step = member_step(paths, drive)
     step = replace(step, disk=replace(step.disk, wwn="naa.5000c500a1b2c3d4"))
-    twin = replace(look_at(str(drive)), path="/dev/sdx", wwn="naa.5000c500a1b2c3d4", mounted_at=("/srv",))
+    twin = replace(read_disk(str(drive)), path="/dev/sdx", wwn="naa.5000c500a1b2c3d4", mounted_at=("/srv",))
     plan = plan_of([step])
     for other, said in ((twin, ["same-drive"]), (replace(twin, mounted_at=()), [])):
         found = preflight(needs_of_plan(plan, here=True), plan.steps, paths, (other,))

@@ -12,7 +12,7 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.linux.process import run_program
 from aligntool.linux.users import openers
-from aligntool.raid.make import Record, find_records, forget, one_at_a_time, read_record, save
+from aligntool.raid.make import Record, find_records, lock_state, read_record, remove_record, save
 from tests.apply.arrays.made import fstab_step, plan_of
 
 PLAN = plan_of([fstab_step()])
@@ -32,7 +32,7 @@ def test_what_was_written_is_read_again_and_root_alone_may_read_it(record: Recor
     save(replace(record, position=1, begun=False))
     assert read_record(record.file).position == 1
     assert [each.name for each in record.file.parent.iterdir()] == ["x.json"]
-    forget(record)
+    remove_record(record)
     assert find_records(tmp_path) == ()
 
 
@@ -70,16 +70,16 @@ def test_another_version_is_named(record: Record) -> None:
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    with one_at_a_time(state), pytest.raises(Refused, match="another aligntool"), one_at_a_time(state):
+    with lock_state(state), pytest.raises(Refused, match="another aligntool"), lock_state(state):
         pytest.fail("two at once")
-    with one_at_a_time(state):
+    with lock_state(state):
         assert (state / "arrays").is_dir()
 
 
 def test_a_program_that_outlives_aligntool_keeps_others_away_until_it_ends(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
-        with one_at_a_time(tmp_path):
+        with lock_state(tmp_path):
             run_program("sh", "-c", f"echo $$ > {tmp_path}/number; exec sleep 600")
     number = tmp_path / "number"
     deadline = time.monotonic() + 60
@@ -88,12 +88,12 @@ def test_a_program_that_outlives_aligntool_keeps_others_away_until_it_ends(tmp_p
         time.sleep(0.02)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    with pytest.raises(Refused, match="another aligntool"), one_at_a_time(tmp_path):
+    with pytest.raises(Refused, match="another aligntool"), lock_state(tmp_path):
         pass
     assert [*openers(tmp_path / "lock")] == [int(number.read_text())]
     os.kill(int(number.read_text()), signal.SIGKILL)
     while [*openers(tmp_path / "lock")]:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    with one_at_a_time(tmp_path):
+    with lock_state(tmp_path):
         pass

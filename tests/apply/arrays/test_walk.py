@@ -18,8 +18,17 @@ from aligntool.errors import Refused, Stopped
 from aligntool.linux.lock import forget_partitions
 from aligntool.linux.process import find_program
 from aligntool.raid.boot import MAKERS
-from aligntool.raid.make import Record, begin, find_records, go_back, go_forward, one_at_a_time, plan_here, save
-from aligntool.raid.steps_drives import look_at
+from aligntool.raid.make import (
+    Record,
+    apply_record,
+    begin,
+    find_records,
+    lock_state,
+    save,
+    undo_record,
+    with_current_names,
+)
+from aligntool.raid.steps_drives import read_disk
 from aligntool.raid.steps_system import Paths
 from aligntool.steps import CheckInitramfs, MakeDirectory, Mount, RebuildInitramfs, ReloadUnits
 from aligntool.units import MIB
@@ -36,7 +45,7 @@ Fake = Callable[[str, str], None]
 def paths(tmp_path: Path) -> Paths:
     paths = paths_in(tmp_path)
     (tmp_path / "root/etc/fstab").write_text(OLD)
-    with one_at_a_time(paths.state):
+    with lock_state(paths.state):
         pass
     return paths
 
@@ -58,7 +67,7 @@ def whole_plan(paths: Paths, drive: Path, folder: Path) -> Plan:
 
 def cut_after(plan: Plan, paths: Paths, events: int) -> bool:
     """Whether there was anything left to do."""
-    walk = go_forward(begin(plan, paths), plan, paths)
+    walk = apply_record(begin(plan, paths), plan, paths)
     taken = len(list(islice(walk, events)))
     walk.close()  # type: ignore[attr-defined]
     return taken == events and bool(find_records(paths.state))
@@ -95,7 +104,7 @@ def empty_again(plan: Plan, paths: Paths, drive: Path) -> None:
     done = Record(paths.state / "arrays/x.json", plan, len(plan.steps))
     traces: dict[int, dict[str, str]] = {index: {} for index in range(len(plan.steps))}
     save(replace(done, traces=traces))
-    list(go_back(left_over(paths), plan, paths))
+    list(undo_record(left_over(paths), plan, paths))
     run("blkdiscard", "--zeroout", drive)
 
 
@@ -105,7 +114,7 @@ def test_cut_after_any_event_and_taken_back_everything_is_as_it_was(paths: Paths
     plan = whole_plan(paths, drive, tmp_path)
     events = 0
     while cut_after(plan, paths, events):
-        list(go_back(left_over(paths), plan, paths))
+        list(undo_record(left_over(paths), plan, paths))
         run("wipefs", "--all", "--quiet", drive)
         run("blkdiscard", "--zeroout", "-o", str(MIB), "-l", str(56 * MIB), drive)  # what mkfs wrote inside
         assert is_untouched(paths, drive, tmp_path), f"cut after {events} events"
@@ -120,7 +129,7 @@ def test_cut_after_any_event_and_gone_on_with_it_is_finished(paths: Paths, drive
     events = 0
     while cut_after(plan, paths, events):
         record = left_over(paths)
-        list(go_forward(record, plan_here(record.plan, [look_at(str(drive))]), paths))
+        list(apply_record(record, with_current_names(record.plan, [read_disk(str(drive))]), paths))
         assert is_finished(paths, drive, tmp_path), f"cut after {events} events"
         empty_again(plan, paths, drive)
         (tmp_path / "root/etc/fstab").write_text(OLD)
@@ -136,7 +145,7 @@ def test_a_way_back_that_is_cut_itself_ends_where_it_should(paths: Paths, drive:
     plan = whole_plan(paths, drive, tmp_path)
     assert cut_after(plan, paths, 2 * len(plan.steps))
     while find_records(paths.state):
-        walk = go_back(left_over(paths), plan, paths)
+        walk = undo_record(left_over(paths), plan, paths)
         with suppress(StopIteration):
             next(event for event in walk if isinstance(event, StepDone))
         walk.close()  # type: ignore[attr-defined]
@@ -161,10 +170,10 @@ def test_a_command_that_fails_stops_with_its_words_and_may_be_done_again(
     fake("dracut", f"echo not yet >&2; test -e {allowed}")
     plan = plan_of([fstab_step(), RebuildInitramfs("dracut")])
     with pytest.raises(Stopped, match="not yet"):
-        list(go_forward(begin(plan, paths), plan, paths))
+        list(apply_record(begin(plan, paths), plan, paths))
     assert left_over(paths).position == 1
     allowed.touch()
-    list(go_forward(left_over(paths), plan, paths))
+    list(apply_record(left_over(paths), plan, paths))
     assert find_records(paths.state) == ()
 
 
@@ -178,9 +187,9 @@ def test_an_initramfs_that_was_looked_into_is_rebuilt_before_it_is_looked_into_a
     shown.write_text("nothing\n")
     plan = plan_of([RebuildInitramfs("mkinitcpio"), CheckInitramfs("mkinitcpio", FS_UUID)])
     with pytest.raises(Stopped, match=f"{FS_UUID} was not found; printed: nothing"):
-        list(go_forward(begin(plan, paths), plan, paths))
+        list(apply_record(begin(plan, paths), plan, paths))
     shown.write_text(f"{FS_UUID}\n")
-    list(go_forward(left_over(paths), plan, paths))
+    list(apply_record(left_over(paths), plan, paths))
     assert built.read_text() == "built\n" * 2
     assert find_records(paths.state) == ()
 
@@ -191,12 +200,12 @@ def test_a_program_that_is_missing_names_its_package(paths: Paths) -> None:
         pytest.skip("every maker of an initramfs is installed here")
     plan = plan_of([RebuildInitramfs(missing[0])])
     with pytest.raises(Refused, match="not installed"):
-        list(go_forward(begin(plan, paths), plan, paths))
+        list(apply_record(begin(plan, paths), plan, paths))
 
 
 def test_a_file_that_is_restored_is_read_again_by_systemd(paths: Paths) -> None:
     plan = plan_of([fstab_step(), ReloadUnits()])
-    list(go_forward(begin(plan, paths), plan, paths))
+    list(apply_record(begin(plan, paths), plan, paths))
     said = taken_back(plan, paths, traces={0: {"after": "changed by somebody"}, 1: {}})
     assert any("systemctl daemon-reload" in text for text in said)
     said = taken_back(plan, paths, traces={0: {"after": "changed by somebody"}})  # it was never begun
@@ -217,8 +226,8 @@ def test_an_image_that_cannot_be_rebuilt_stops_no_way_back(paths: Paths, tmp_pat
     fake("dracut", "echo no room left >&2; exit 1")
     plan = plan_of([fstab_step(), RebuildInitramfs("dracut")])
     with pytest.raises(Stopped, match="no room left"):
-        list(go_forward(begin(plan, paths), plan, paths))
-    said = [getattr(event, "text", "") for event in go_back(left_over(paths), plan, paths)]
+        list(apply_record(begin(plan, paths), plan, paths))
+    said = [getattr(event, "text", "") for event in undo_record(left_over(paths), plan, paths)]
     assert any("run dracut -f --regenerate-all again later" in text for text in said)
     assert fstab.read_text() == OLD and find_records(paths.state) == ()
 
@@ -227,7 +236,7 @@ def taken_back(plan: Plan, paths: Paths, traces: dict[int, dict[str, str]]) -> l
     """What is said when a plan that was carried out goes back."""
     (paths.of("/etc/fstab")).write_text(f"{LINE}\nother\n")
     save(Record(paths.state / "arrays/x.json", plan, len(plan.steps), traces=traces))
-    return [getattr(event, "text", "") for event in go_back(left_over(paths), plan, paths)]
+    return [getattr(event, "text", "") for event in undo_record(left_over(paths), plan, paths)]
 
 
 @pytest.mark.needs_root
@@ -247,8 +256,8 @@ def test_a_drive_that_was_reused_meanwhile_is_neither_gone_on_with_nor_taken_bac
             os.fsync(file.fileno())
         if events == 1:
             with pytest.raises(Stopped, match="holds what was not there when the plan was made"):
-                list(go_forward(left_over(paths), plan, paths))
-        list(go_back(left_over(paths), plan, paths))
+                list(apply_record(left_over(paths), plan, paths))
+        list(undo_record(left_over(paths), plan, paths))
         assert drive.read_bytes()[start:] == holds and find_records(paths.state) == ()
         run("blkdiscard", "--zeroout", drive)
         with drive.open("rb") as file:
@@ -264,12 +273,12 @@ def test_what_a_start_of_the_machine_mounted_meanwhile_is_unmounted_on_the_way_b
     place = tmp_path / "srv/data"
     whole = whole_plan(paths, drive, tmp_path)
     plan = plan_of([*whole.steps, Mount(str(place))])
-    walk = go_forward(begin(plan, paths), plan, paths)
+    walk = apply_record(begin(plan, paths), plan, paths)
     next(event for event in walk if event == StepDone(2))
     walk.close()  # type: ignore[attr-defined]
     place.mkdir(parents=True)
     run("mount", f"{drive}p1", place)
-    said = [getattr(event, "text", "") for event in go_back(left_over(paths), plan, paths)]
+    said = [getattr(event, "text", "") for event in undo_record(left_over(paths), plan, paths)]
     assert f"{place} is unmounted" in said
     assert run("findmnt", "--mountpoint", place, fails=True) == "" and find_records(paths.state) == ()
     assert (tmp_path / "root/etc/fstab").read_text() == OLD

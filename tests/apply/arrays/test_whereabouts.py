@@ -8,7 +8,7 @@ from aligntool.change import Plan
 from aligntool.errors import Refused
 from aligntool.inventory import Disk
 from aligntool.raid.commands import command_of
-from aligntool.raid.make import plan_here
+from aligntool.raid.make import with_current_names
 from aligntool.steps import MakeArray, MakeFileSystem, MakeMember, SetPartitionType
 from tests.raid.made import drive, goal, planned
 
@@ -34,13 +34,13 @@ def devices(plan: Plan) -> list[str]:
 
 
 def test_drives_that_keep_their_names_keep_the_plan() -> None:
-    assert plan_here(PLAN, DRIVES) == PLAN
+    assert with_current_names(PLAN, DRIVES) == PLAN
 
 
 def test_drives_that_swapped_their_names_are_told_apart_by_serial_number() -> None:
     swapped = (named(DRIVES[0], "nvme1n1"), named(DRIVES[1], "nvme0n1"))
     exchanged = {"0": "1", "1": "0"}
-    before, now = devices(PLAN), devices(plan_here(PLAN, swapped))
+    before, now = devices(PLAN), devices(with_current_names(PLAN, swapped))
     assert now == [f"/dev/nvme{exchanged[each[9]]}{each[10:]}" for each in before]
     assert len(before) == 12 and {each[:9] for each in before} == {"/dev/nvme"}
 
@@ -48,7 +48,7 @@ def test_drives_that_swapped_their_names_are_told_apart_by_serial_number() -> No
 def test_types_are_given_to_the_drives_by_the_names_that_they_have_now() -> None:
     disks = tuple(drive(number, parts="2048+40000000") for number in range(2))
     plan = planned(goal(partitions=(1, 1)), *disks)
-    moved = plan_here(plan, (named(disks[0], "nvme1n1"), named(disks[1], "nvme0n1")))
+    moved = with_current_names(plan, (named(disks[0], "nvme1n1"), named(disks[1], "nvme0n1")))
 
     def paths(some: Plan) -> list[str]:
         return [step.disk for step in some.steps if isinstance(step, SetPartitionType)]
@@ -58,7 +58,7 @@ def test_types_are_given_to_the_drives_by_the_names_that_they_have_now() -> None
 
 def test_another_drive_that_got_a_name_of_the_plan_is_left_alone() -> None:
     other = replace(named(drive(7), "nvme0n1"), serial="FOREIGN", wwn="eui.7")
-    moved = plan_here(PLAN, (other, named(DRIVES[0], "nvme5n1"), DRIVES[1]))
+    moved = with_current_names(PLAN, (other, named(DRIVES[0], "nvme5n1"), DRIVES[1]))
     assert not any(each.startswith("/dev/nvme0n1") for each in devices(moved))
 
 
@@ -73,5 +73,5 @@ def test_another_drive_that_got_a_name_of_the_plan_is_left_alone() -> None:
 )
 def test_a_drive_that_is_missing_or_there_twice_is_named(disks: tuple[Disk, ...], why: str) -> None:
     with pytest.raises(Refused, match=why) as caught:
-        plan_here(PLAN, disks)
+        with_current_names(PLAN, disks)
     assert "S0001" in str(caught.value)

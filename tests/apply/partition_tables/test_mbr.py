@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.formats.mbr import USUAL, moved_address
+from aligntool.formats.mbr import USUAL_GEOMETRY, moved_address
 from aligntool.formats.parked import ParkedMark, find_parked
 from aligntool.realign.table import TableState, table_state
 from aligntool.steps import EntryChange
@@ -124,8 +124,8 @@ def test_chs_addresses_that_say_nothing_go_on_saying_nothing(sparse: Sparse, dum
 
 def test_an_address_beyond_1023_cylinders_keeps_its_way_of_saying_so() -> None:
     for chs in (b"\xfe\xff\xff", b"\xff\xff\xff", b"\x0f\xff\xff"):
-        assert moved_address(chs, 40000001, 40001536, USUAL) == chs
-    assert moved_address(USUAL.address(63), 63, 40001536, USUAL) == b"\xfe\xff\xff"
+        assert moved_address(chs, 40000001, 40001536, USUAL_GEOMETRY) == chs
+    assert moved_address(USUAL_GEOMETRY.address(63), 63, 40001536, USUAL_GEOMETRY) == b"\xfe\xff\xff"
 
 
 @pytest.mark.needs_tools("sfdisk", "partx")

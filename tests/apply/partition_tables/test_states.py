@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aligntool.errors import Stopped
 from aligntool.formats.parked import find_parked
-from aligntool.realign.table import TableImages, TableState, table_state, way_to
+from aligntool.realign.table import TableImages, TableState, groups_leading_to, table_state
 from aligntool.steps import EntryChange
 from aligntool.units import MIB, Extent
 from tests.apply.partition_tables.disks import JOURNAL_AT, MemoryDevice, images_for
@@ -65,7 +65,7 @@ NEIGHBOURS = {BEFORE: (PARKED,), PARKED: (BEFORE, AFTER), AFTER: (PARKED,)}
 
 
 def cut(device: MemoryDevice, images: TableImages, goal: TableState, draw: st.DataObject) -> None:
-    way = way_to(device, images, goal)
+    way = groups_leading_to(device, images, goal)
     group = draw.draw(st.integers(0, len(way) - 1), label="group")
     device.put_until_cut(way, group, draw.draw(SURVIVORS, label="sectors that were written"))
 
@@ -110,14 +110,14 @@ def test_cuts_in_a_row_leave_a_table_that_can_be_brought_to_its_goal(case: Case,
     now = table_state(device, case.images)
     for goal in (now, *NEIGHBOURS[now]):
         again = MemoryDevice(bytearray(device.content))
-        again.put(way_to(again, case.images, goal))
+        again.put(groups_leading_to(again, case.images, goal))
         assert table_state(again, case.images) is goal
         assert all(bytes(again.read(part.at, len(part.data))) == part.data
                    for group in case.images.of(goal) for part in group)  # fmt: skip
 
 
 def test_a_torn_primary_copy_would_be_lost_with_the_backup_if_that_were_written_first() -> None:
-    """Why `way_to` begins with the group that counts."""
+    """Why `groups_leading_to` begins with the group that counts."""
     device = GPT.device()
     device.put(GPT.images.before)
     device.put_until_cut(GPT.images.parked, 1, [0])
@@ -125,7 +125,7 @@ def test_a_torn_primary_copy_would_be_lost_with_the_backup_if_that_were_written_
     torn = bytes(device.content)
     device.put_until_cut(GPT.images.before, 0, [0])
     assert table_state(device, GPT.images) is OTHER
-    way = way_to(MemoryDevice(bytearray(torn)), GPT.images, BEFORE)
+    way = groups_leading_to(MemoryDevice(bytearray(torn)), GPT.images, BEFORE)
     for group in range(len(way)):
         again = MemoryDevice(bytearray(torn))
         again.put_until_cut(way, group, [0])
@@ -143,7 +143,7 @@ def test_a_table_that_somebody_else_wrote_is_another(case: Case) -> None:
     device.content[: 34 * SECTOR] = other[: 34 * SECTOR]
     assert table_state(device, case.images) is OTHER
     with pytest.raises(Stopped, match="another program"):
-        way_to(device, case.images, PARKED)
+        groups_leading_to(device, case.images, PARKED)
 
 
 def test_a_chain_that_somebody_else_changed_is_another_table() -> None:
@@ -157,7 +157,7 @@ def test_a_chain_that_somebody_else_changed_is_another_table() -> None:
 def test_there_is_no_way_past_the_parked_table(case: Case) -> None:
     device = case.device()
     with pytest.raises(Stopped, match="cannot become"):
-        way_to(device, case.images, AFTER)
+        groups_leading_to(device, case.images, AFTER)
 
 
 def test_the_backup_is_whole_before_the_primary_is_touched() -> None:

@@ -235,7 +235,7 @@ def test_the_text_parser_gives_up_quietly() -> None:
     assert depth == volumes.DEEPEST
     assert volumes.parse("}") == {}
     for text, whole in (("a = 1", True), ("a { b = 1 } c = 2", True), ("a = 1 } b = 2", False), ("a = 1 b = @", False)):
-        assert volumes.parse_whole(text)[1] == whole, text
+        assert volumes.parse_metadata(text)[1] == whole, text
     assert volumes.parse("a = " + "9" * 5000) == {}
 
 

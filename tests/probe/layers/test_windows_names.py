@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aligntool.formats.reader import Area, open_area
-from aligntool.formats.windows_names import Names, read_names
+from aligntool.formats.windows_names import StartNames, read_names
 from aligntool.units import MIB, Extent
 from tests.in_memory import BytesReader
 from tests.moving import windows
@@ -68,6 +68,6 @@ def test_no_changed_bytes_make_it_raise_or_grow(volume: bytes, seed: int, many: 
         at = luck.choice(places) + luck.randrange(8 * luck.choice((8, 64, 500)))
         content[at : at + 4] = luck.choice((luck.randbytes(4), b"\xff" * 4, bytes(4), b"\x00\x00\x00\x80"))
     found = read_names(area_of(bytes(content)), SIGNATURE)
-    assert isinstance(found, Names)
+    assert isinstance(found, StartNames)
     assert len(found.starts) <= 2000
     assert all(place.end <= len(content) <= 4 * MIB for one in found.starts for place in one.places)

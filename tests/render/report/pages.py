@@ -6,7 +6,7 @@ from functools import cache
 from aligntool.audit.judge import audit
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, IoLimits, Layer, Source, Uplink
 from aligntool.raid.running import arrays_of
-from aligntool.realign.planning import mends
+from aligntool.realign.planning import find_repairs
 from aligntool.render.report.disks import Content, Measured
 from aligntool.render.report.page import page_html
 from aligntool.render.svg import Bar, BarChart, Chart, CurveChart, Mark, Point, RatioChart, Series
@@ -59,7 +59,7 @@ def charts() -> tuple[Chart, ...]:
 
 def content_of(inventory: Inventory, measured: tuple[Measured, ...] = ()) -> Content:
     found = audit(inventory, {})
-    answers = {judged.disk.name: mends(judged) for judged in found.judged}
+    answers = {judged.disk.name: find_repairs(judged) for judged in found.judged}
     return Content(found, arrays_of(found), answers, measured, "2026-11-21 20:00 UTC")
 
 
@@ -96,7 +96,7 @@ def array_page() -> str:
 @cache
 def captured_page(machine: str) -> str:
     found = report(machine)
-    answers = {judged.disk.name: mends(judged) for judged in found.judged}
+    answers = {judged.disk.name: find_repairs(judged) for judged in found.judged}
     return page_html(Content(found, arrays_of(found), answers))
 
 

@@ -12,7 +12,7 @@ from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
 from aligntool.render.experiments import alignment_lines, span_lines
 from aligntool.render.lines import text_of
 from aligntool.render.report.disks import Measured
-from aligntool.render.report.page import experiment_shown, page_html
+from aligntool.render.report.page import page_html, show_experiment
 from aligntool.render.svg import BarChart, CurveChart, picture_of, svg_text, table_of
 from aligntool.units import GIB
 from tests.render.report.pages import HOSTILE, array_machine, content_of
@@ -69,7 +69,7 @@ def read(document: Document) -> Starts | Spans:
 
 
 def drawn(document: Document) -> Measured:
-    return experiment_shown(read(document), 1)
+    return show_experiment(read(document), 1)
 
 
 def test_the_prediction_stands_beside_the_measurement() -> None:
@@ -100,7 +100,7 @@ def test_a_prediction_is_a_tick_on_a_scale_from_0_to_1() -> None:
 def test_the_page_says_what_bench_show_says_and_not_what_the_rows_of_a_file_say() -> None:
     found = read(alignment())
     assert isinstance(found, Starts)
-    page = words_of(parsed(page_html(content_of(array_machine(), (experiment_shown(found, 1),)))))
+    page = words_of(parsed(page_html(content_of(array_machine(), (show_experiment(found, 1),)))))
     (row,) = found_rows(found)
     told = " ".join(text_of(alignment_lines(found, (row,), width=80)))
     assert "matters here" in told and "does not matter here" not in told
@@ -173,7 +173,7 @@ def test_what_is_less_sure_is_perhaps_so_on_the_page_too_and_has_no_mark(confide
     knee = {"below": GIB, "above": 2 * GIB, "share": 0.4, "confidence": confidence, "why": ""}
     found = read(span() | {"knee": knee})
     assert isinstance(found, Spans)
-    shown = experiment_shown(found, 1)
+    shown = show_experiment(found, 1)
     page = words_of(parsed(page_html(content_of(array_machine(), (shown,)))))
     words = f"{before and 'perhaps a '}knee between 1GiB and 2GiB"
     assert shown.summary.startswith(f"{words}; there 40%") and words in page

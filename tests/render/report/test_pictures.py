@@ -17,10 +17,10 @@ from aligntool.linux.files import png_of
 from aligntool.linux.look import look
 from aligntool.measure.results import DriveState
 from aligntool.render.lines import harmless, text_of
-from aligntool.render.recipes import BUSY_US, LATENCY_US, explain_topic, runs
+from aligntool.render.recipes import BUSY_US, LATENCY_US, explain_topic, simulate_commands
 from aligntool.render.report.disks import chart_picture, pictures_of
-from aligntool.render.report.maps import LEAST_SHARE, disk_picture, shares
-from aligntool.render.report.page import measured_of
+from aligntool.render.report.maps import LEAST_SHARE, disk_picture, row_shares
+from aligntool.render.report.page import show_measurements
 from aligntool.render.svg import (
     MOST_LINES,
     Bar,
@@ -28,7 +28,7 @@ from aligntool.render.svg import (
     CurveChart,
     Picture,
     RatioChart,
-    folded,
+    fold_text,
     queue_picture,
     svg_text,
     table_of,
@@ -71,7 +71,7 @@ def test_a_picture_of_its_own_says_what_was_measured_on_what() -> None:
     fast = replace(
         result(series(*(9e7 + step for step in range(5))), drive=DriveState("nvme0n1", "Other 2")), target="/home"
     )
-    content = content_of(array_machine(), measured_of((slow, fast)))
+    content = content_of(array_machine(), show_measurements((slow, fast)))
     made = {picture.name: drawn_words(picture) for picture in pictures_of(content)}
     for said in ("Random, IOPS", "made-up on /srv", "Made Up 1", "RND4K Q1T1 read", "2026-01-02 03:04 UTC", "IOPS"):
         assert said in made["bench-1-random"], said
@@ -83,7 +83,7 @@ def test_a_picture_of_its_own_says_what_was_measured_on_what() -> None:
 
 @given(st.text(st.characters(), max_size=900), st.integers(20, 800))
 def test_folded_lines_are_few_and_fit(text: str, width: int) -> None:
-    lines = folded(text, width, 13)
+    lines = fold_text(text, width, 13)
     assert len(lines) <= MOST_LINES
     assert all(words_width(line, 13) <= width for line in lines)
     if len(harmless(text)) * 13 <= width:
@@ -154,7 +154,7 @@ def test_a_small_partition_is_as_wide_as_it_is_or_named_as_wider(tmp_path: Path)
 
 @given(st.lists(st.integers(1, 1 << 50), min_size=1, max_size=10))
 def test_shares_fill_the_row_and_none_is_too_small(lengths: list[int]) -> None:
-    found = shares(lengths, LEAST_SHARE)
+    found = row_shares(lengths, LEAST_SHARE)
     assert sum(found) == pytest.approx(1)
     assert min(found) >= LEAST_SHARE - 1e-9
     large = [(length, share) for length, share in zip(lengths, found, strict=True) if share > LEAST_SHARE + 1e-9]
@@ -186,7 +186,7 @@ def test_a_chart_and_its_table_have_the_same_words() -> None:
 
 @given(st.integers(1, 8), st.integers(1, 60))
 def test_a_queue_keeps_littles_law_and_shares_its_way(depth: int, count: int) -> None:
-    done = runs(depth, count)
+    done = simulate_commands(depth, count)
     end = max(run.answered for run in done)
     in_flight = Fraction(sum(run.answered - run.sent for run in done), end)
     mean = Fraction(sum(run.answered - run.sent for run in done), count)

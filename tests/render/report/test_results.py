@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from aligntool.measure.results import DriveState, Result
-from aligntool.render.report.page import measured_of, page_html
+from aligntool.render.report.page import page_html, show_measurements
 from aligntool.render.svg import BarChart, Chart, CurveChart, RatioChart, table_of
 from aligntool.units import KIB, MIB, mb_s
 from tests.bench_runs.made import result, series
@@ -20,7 +20,7 @@ from tests.run_aligntool import run_aligntool
 
 
 def charts_of(*results: Result) -> list[Chart]:
-    made = measured_of(results)
+    made = show_measurements(results)
     return [chart for one in made for chart in one.charts]
 
 
@@ -87,7 +87,7 @@ def test_a_cpu_bound_figure_is_marked_in_words() -> None:
     (chart,) = charts_of(result(series(5e6, 5e6, 5e6, cpu=99)))
     assert isinstance(chart, BarChart)
     assert chart.bars[0].note == "CPU-bound"
-    (shown,) = measured_of((result(series(5e6, 5e6, 5e6, cpu=99)),))
+    (shown,) = show_measurements((result(series(5e6, 5e6, 5e6, cpu=99)),))
     assert shown.figures[0][-1] == "note" and shown.figures[1][-1] == "CPU-bound"
 
 
@@ -116,7 +116,7 @@ def test_two_results_of_a_profile_are_put_side_by_side_as_log10() -> None:
 def test_a_hostile_result_is_text_and_nothing_else(word: str) -> None:
     drive = DriveState(word, word, word, link=word, scheduler=word, kind=word)
     made = replace(result(series(1e6, 2e6, 3e6), drive=drive), target=word, when=word, skipped=(word,))
-    page = page_html(content_of(array_machine(), measured_of((made, made))))
+    page = page_html(content_of(array_machine(), show_measurements((made, made))))
     tree = parsed(page)
     assert not [element for element in tree.iter() if element.tag in ("script", "img", "iframe")]
     for picture in tree.iter("{http://www.w3.org/2000/svg}svg"):

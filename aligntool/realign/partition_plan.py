@@ -9,24 +9,24 @@ from aligntool.audit.wording import as_root, labelled, layer_name, next_command,
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.mbr import MOST_SECTORS
-from aligntool.formats.windows_names import Names
+from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role
-from aligntool.realign.placing import hold, needed, on_grain
-from aligntool.realign.planning import CHECKED, estimate, lanes_for
+from aligntool.realign.partition_selection import REPAIR, SHRINKABLE, Uses, most_shrinkable
+from aligntool.realign.placing import held_ranges, on_grain, required_grid
+from aligntool.realign.planning import CHECKED, copy_strips_for, estimate
 from aligntool.realign.refusals import TABLE_NAMES, content_reasons, disk_reasons, partition_reasons
 from aligntool.realign.search import (
-    Needs,
+    JournalNeeds,
     Patching,
     free_runs,
     holds_all,
     in_file,
-    lay,
-    least,
+    journal_sizes,
+    least_journal_length,
     needed_for,
     patching,
-    sizes,
+    place_journal,
 )
-from aligntool.realign.wanted import REPAIR, SHRINKABLE, Uses, most_shrinkable
 from aligntool.realign.whole_disk import NUMBER, places, role_of
 from aligntool.steps import EntryChange, JournalPlace
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, format_size
@@ -46,7 +46,7 @@ class _Move:
     part: Partition  # as it is, or will be after the shrink
     target: Extent
     journal: JournalPlace
-    needs: Needs
+    needs: JournalNeeds
     shrunk_from: Extent | None = None
 
 
@@ -59,7 +59,7 @@ def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *,
     refuse_unmovable(judged, others)
     disk = judged.disk
     part, size = as_partition(disk), disk.sector_size
-    need = needed(judged.grids, size)
+    need = required_grid(judged.grids, size)
     if need is None:
         text, hint = "no place is on all the grids at once", next_command(disk, "audit")
         raise Refused(text, hint=hint, code="grids-exclude", subject=disk.name)
@@ -76,7 +76,7 @@ def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *,
 
 
 def plan_unpartition(
-    judged: Judged, goal: RealignGoal, used: Uses, *, inside: str | None = None, names: Names | None = None
+    judged: Judged, goal: RealignGoal, used: Uses, *, inside: str | None = None, names: StartNames | None = None
 ) -> Plan:
     """Return the plan that moves the only partition of a disk to byte 0 and removes the table. `inside`: the kind of
     the table in the first sectors of the partition. `names`: the starts recorded in files of Windows in it.
@@ -92,7 +92,8 @@ def plan_unpartition(
     journal = _journal(goal, needs, (part.extent, target), room)
     if journal is None:
         most = max((run.length for run in free_runs((part.extent, target), room)), default=0)
-        room_words = f"it needs {format_about(least(needs))} behind the partition, and there are {format_about(most)}"
+        least = format_about(least_journal_length(needs))
+        room_words = f"it needs {least} behind the partition, and there are {format_about(most)}"
         text = f"there is no room for the journal: {room_words}; a file on another disk does as well"
         hint = next_command(disk, "partition", "--undo --journal FILE")
         raise Refused(text, hint=hint, code="no-journal-room", subject=disk.name)
@@ -156,7 +157,7 @@ def _content_refusals(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
                 yield Refusal("array-member", name, text, next_command(disk, "audit"))
 
 
-def _table_refusals(disk: Disk, inside: str | None, names: Names | None) -> Iterator[Refusal]:
+def _table_refusals(disk: Disk, inside: str | None, names: StartNames | None) -> Iterator[Refusal]:
     """Yield the reasons why the table cannot be removed."""
     name, table = disk.name, disk.table
     if table is None:
@@ -185,7 +186,7 @@ def _table_refusals(disk: Disk, inside: str | None, names: Names | None) -> Iter
         yield Refusal("no-room", what, text, next_command(disk, "audit"))
 
 
-def _windows_refusals(part: Partition, what: str, names: Names) -> Iterator[Refusal]:
+def _windows_refusals(part: Partition, what: str, names: StartNames) -> Iterator[Refusal]:
     """Yield the reasons why Windows would not find its partition, however its files were changed: the disk signature
     and the start that they name are removed with the table.
     """
@@ -208,17 +209,18 @@ def _unsupported(disk: Disk, layer: Layer, what: str) -> Refusal:
 # The length that the content may have.
 
 
-def _needs(disk: Disk, part: Partition, distance: int) -> Needs:
+def _needs(disk: Disk, part: Partition, distance: int) -> JournalNeeds:
     size = disk.sector_size
     head, tail = places(disk.size or 0, size)
     held, spots = (
-        hold(part, part.extent.length, size, (head,), spots_only=spots_only).length for spots_only in (False, True)
+        held_ranges(part, part.extent.length, size, (head,), spots_only=spots_only).length
+        for spots_only in (False, True)
     )
-    return Needs(held, head.length + tail.length, 1, (distance,), spots)
+    return JournalNeeds(held, head.length + tail.length, 1, (distance,), spots)
 
 
-def _journal(goal: RealignGoal, needs: Needs, taken: tuple[Extent, ...], room: Extent) -> JournalPlace | None:
-    return in_file(goal.journal_file, needs) if goal.journal_file else lay(free_runs(taken, room), needs)
+def _journal(goal: RealignGoal, needs: JournalNeeds, taken: tuple[Extent, ...], room: Extent) -> JournalPlace | None:
+    return in_file(goal.journal_file, needs) if goal.journal_file else place_journal(free_runs(taken, room), needs)
 
 
 def _fitting(disk: Disk, part: Partition, goal: RealignGoal, start: int, length: int) -> _Move | None:
@@ -242,7 +244,7 @@ def _shortened(disk: Disk, part: Partition, goal: RealignGoal, start: int, used:
     if part.content[0].kind not in SHRINKABLE:
         return None
     least_length = part.extent.length - most_shrinkable(part, used)
-    for pair in sizes(_needs(disk, part, start)):
+    for pair in journal_sizes(_needs(disk, part, start)):
         length = _longest(disk, part, goal, start, 2 * pair[0] + pair[1])
         if length >= least_length and (move := _fitting(disk, part, goal, start, length)):
             return replace(move, shrunk_from=part.extent)
@@ -252,7 +254,7 @@ def _shortened(disk: Disk, part: Partition, goal: RealignGoal, start: int, used:
 def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: Uses) -> Refused:
     """Return the refusal that states by how much the content is too long, and the command that shrinks it."""
     name, layer = disk.name, part.content[0]
-    most = _longest(disk, part, goal, start, least(_needs(disk, part, start)))
+    most = _longest(disk, part, goal, start, least_journal_length(_needs(disk, part, start)))
     length, what = part.extent.length, layer_name(layer)
     beside = "beside the table" if goal.journal_file else "beside the table and the journal"
     text = f"the {what} on {name} takes {length} bytes, and {beside} there is room for {most}, {length - most} fewer"
@@ -343,7 +345,7 @@ def _plan_steps(move: _Move, part: Partition, label: str, patched: Patching) -> 
     disk, number, kind, target = move.disk, part.number, part.content[0].kind, move.target
     source, journal, size = part.extent, move.journal, disk.sector_size
     more = (places(disk.size or 0, size)[0], *(needed_for(patch) for patch in patched.patches))
-    held = hold(part, source.length, size, more, spots_only=not holds_all(journal, move.needs))
+    held = held_ranges(part, source.length, size, more, spots_only=not holds_all(journal, move.needs))
     if kind in CHECKED:
         yield steps.CheckContent(number, move.shrunk_from or source, kind)
     if move.shrunk_from:
@@ -351,7 +353,7 @@ def _plan_steps(move: _Move, part: Partition, label: str, patched: Patching) -> 
     yield steps.WriteJournal(journal)
     yield steps.ParkEntries((number,), (number,))
     yield steps.HoldContent(number, source, held)
-    lanes = lanes_for(abs(target.start - source.start), journal, size)
+    lanes = copy_strips_for(abs(target.start - source.start), journal, size)
     yield steps.CopyContent(number, kind, source, target, held, lanes)
     yield steps.ReleaseContent(number, kind, target, held, patched.patches)
     yield steps.RewriteTable(label, (EntryChange(number, source, target),))

@@ -10,9 +10,9 @@ from itertools import islice
 from aligntool.device import Device
 from aligntool.errors import Stopped
 from aligntool.formats import signatures
-from aligntool.formats.parked import or_nothing
-from aligntool.formats.signatures import SIGNATURES, ZFS_LABEL, ZFS_NVLIST, ZFS_UBERBLOCK, Signature, places
-from aligntool.steps import Held
+from aligntool.formats.parked import read_or_empty
+from aligntool.formats.signatures import SIGNATURES, ZFS_LABEL, ZFS_NVLIST, ZFS_UBERBLOCK, Signature, signature_offsets
+from aligntool.steps import SavedRanges
 from aligntool.units import KIB, Extent, align_down
 
 # The bytes that recognition depends on, and the order in which they are hidden and restored.
@@ -27,7 +27,7 @@ Bytes = frozenset[int]  # offsets in a partition
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class SignatureBytes:
     """The signatures in saved bytes. `redundant`: sectors, hidden first. `last`: bytes in levels, each level hidden
     after the one before it. No sector is in two of these sets.
     """
@@ -45,7 +45,7 @@ class View:
     overlap.
     """
 
-    held: Held
+    held: SavedRanges
     content: Sequence[bytes]
     length: int
     sign: bytes  # the marker, a sector long
@@ -59,7 +59,7 @@ class View:
         return b""
 
 
-def signs_of(view: View, *others: View) -> Signs:
+def signature_bytes(view: View, *others: View) -> SignatureBytes:
     """Return the signatures in the view. `others`: the same bytes as seen from other places; a signature recognised
     from there counts as redundant, unless it shares a sector with one that is hidden last.
     """
@@ -71,20 +71,20 @@ def signs_of(view: View, *others: View) -> Signs:
     # A sector with bytes of two levels goes with the later one.
     levels = [sectors.difference(*levels[number:]) for number, sectors in enumerate(levels, start=1)]
     last = tuple(frozenset(at for at in vital if align_down(at, size) in sectors) for sectors in levels if sectors)
-    return Signs(sectors_of(vital, size).difference(*levels), last, vital)
+    return SignatureBytes(sectors_of(vital, size).difference(*levels), last, vital)
 
 
-def first_sign(view: View) -> int | None:
+def first_vital_byte(view: View) -> int | None:
     """Return the vital byte of the signature that blkid reports, or None if nothing is recognised."""
     return next((at for _, at in _find_signatures(view)), None)
 
 
-def is_there(view: View, signature: Signature) -> bool:
+def has_signature(view: View, signature: Signature) -> bool:
     """Return whether a signature is in the view."""
     return any(found is signature for found, _ in _find_signatures(view))
 
 
-def veiled(view: View, sectors: Bytes, hidden: Bytes) -> tuple[bytes, ...]:
+def with_markers(view: View, sectors: Bytes, hidden: Bytes) -> tuple[bytes, ...]:
     """Return the saved bytes with these sectors and these single bytes replaced by the marker's."""
     size = len(view.sign)
     parts = []
@@ -153,7 +153,9 @@ def _signature_places(length: int) -> tuple[tuple[Signature, re.Pattern[bytes], 
 
     Cached: a move calls this a thousand times, and there are some 800 places.
     """
-    found = ((signature, signature.pattern, at) for signature in SIGNATURES for at in places(signature, length))
+    found = (
+        (signature, signature.pattern, at) for signature in SIGNATURES for at in signature_offsets(signature, length)
+    )
     return tuple((signature, pattern, at, at + signature.width) for signature, pattern, at in found)
 
 
@@ -176,28 +178,28 @@ def marker(sector_size: int, journal_at: int | None, id_: bytes) -> bytes:
     return text.encode().ljust(sector_size, b"\0")
 
 
-def read_held(device: Device, start: int, held: Held) -> tuple[bytes, ...]:
+def read_saved(device: Device, start: int, held: SavedRanges) -> tuple[bytes, ...]:
     return tuple(bytes(device.read(start + extent.start, extent.length)) for extent in held.ranges)
 
 
-def mark(device: Device, start: int, view: View, *others: View) -> None:
+def write_markers(device: Device, start: int, view: View, *others: View) -> None:
     """Write markers over all saved bytes of the partition at `start`: the signatures, flush, then the rest, flush.
 
     Raises Stopped if a signature can still be read after the first flush: nothing else was written then.
     """
-    _hide(device, start, view, signs_of(view, *others))
+    _hide(device, start, view, signature_bytes(view, *others))
     _write_ranges(device, start, view.held, _markers(view.held, view.sign))
     device.flush()
 
 
-def _hide(device: Device, start: int, view: View, signs: Signs) -> None:
+def _hide(device: Device, start: int, view: View, signs: SignatureBytes) -> None:
     if signs.redundant:
         _write_sectors(device, start, view, _markers(view.held, view.sign), signs.redundant)
         _check_hidden(device, start, view, signs.vital - frozenset().union(*signs.last))
     hidden: Bytes = frozenset()
     for level in signs.last:
         hidden |= level
-        _write_sectors(device, start, view, veiled(view, signs.redundant, hidden), _sectors(view, level))
+        _write_sectors(device, start, view, with_markers(view, signs.redundant, hidden), _sectors(view, level))
         _check_hidden(device, start, view, level)
 
 
@@ -207,20 +209,20 @@ def _check_hidden(device: Device, start: int, view: View, vital: Bytes) -> None:
         raise Stopped(f"what was written at byte {start} reads back as something else: the disk is failing")
 
 
-def take_away(device: Device, start: int, view: View, *others: View) -> None:
-    """Write the markers as `mark` does, for a rollback, which an unwritable sector must not stop.
+def write_markers_despite_errors(device: Device, start: int, view: View, *others: View) -> None:
+    """Write the markers as `write_markers` does, for a rollback, which an unwritable sector must not stop.
 
     Raises OSError only if a signature can still be read there.
     """
     try:
-        mark(device, start, view, *others)
+        write_markers(device, start, view, *others)
     except OSError:
         for extent in view.held.ranges:
             for at in range(extent.start, extent.end, len(view.sign)):
                 with suppress(OSError):
                     device.write(start + at, view.sign)
         device.flush()
-        if _is_still_readable(device, start, view, signs_of(view, *others).vital):
+        if _is_still_readable(device, start, view, signature_bytes(view, *others).vital):
             raise
 
 
@@ -234,40 +236,40 @@ def _is_still_readable(device: Device, start: int, view: View, vital: Bytes) -> 
     return False
 
 
-def release(device: Device, start: int, view: View, *others: View) -> None:
+def restore_content(device: Device, start: int, view: View, *others: View) -> None:
     """Restore the content at `start`: all but its signatures, then the signatures, each flushed and read back.
 
     An old file system that is still recognised at that place is hidden first. Raises Stopped if the data reads back
     differently; until the signatures are written, nothing is recognised.
     """
     _hide_recognised(device, start, view, lambda _: True)
-    signs = signs_of(view, *others)
+    signs = signature_bytes(view, *others)
     hidden: Bytes = frozenset().union(*signs.last)
-    _write_ranges(device, start, view.held, veiled(view, signs.redundant, hidden))
-    _check_written(device, start, view.held, veiled(view, signs.redundant, hidden))
+    _write_ranges(device, start, view.held, with_markers(view, signs.redundant, hidden))
+    _check_written(device, start, view.held, with_markers(view, signs.redundant, hidden))
     for level in reversed(signs.last):
         hidden -= level
-        _write_sectors(device, start, view, veiled(view, signs.redundant, hidden), _sectors(view, level))
-        _check_written(device, start, view.held, veiled(view, signs.redundant, hidden))
+        _write_sectors(device, start, view, with_markers(view, signs.redundant, hidden), _sectors(view, level))
+        _check_written(device, start, view.held, with_markers(view, signs.redundant, hidden))
     if signs.redundant:
         _write_sectors(device, start, view, view.content, signs.redundant)
         _check_written(device, start, view.held, view.content)
 
 
-def put(device: Device, start: int, held: Held, content: Sequence[bytes]) -> None:
+def write_verified(device: Device, start: int, held: SavedRanges, content: Sequence[bytes]) -> None:
     """Write bytes of a partition that no table shows, flush and read back. Raises Stopped if they differ."""
     _write_ranges(device, start, held, content)
     _check_written(device, start, held, content)
 
 
-def _check_written(device: Device, start: int, held: Held, content: Sequence[bytes]) -> None:
+def _check_written(device: Device, start: int, held: SavedRanges, content: Sequence[bytes]) -> None:
     """Flush and verify what was written: no other write may follow one that was lost."""
     device.flush()
-    if read_held(device, start, held) != tuple(content):
+    if read_saved(device, start, held) != tuple(content):
         raise Stopped(f"what was put at byte {start} reads back as something else: the disk is failing")
 
 
-def clear_free(device: Device, start: int, view: View, occupied: Sequence[Extent]) -> None:
+def hide_in_free_space(device: Device, start: int, view: View, occupied: Sequence[Extent]) -> None:
     """Hide what is recognised at the place at `start`, except in sectors that belong to an extent of `occupied`.
 
     The remains of an old file system would otherwise be recognised there until the move is complete.
@@ -281,24 +283,24 @@ def clear_free(device: Device, start: int, view: View, occupied: Sequence[Extent
 def _hide_recognised(device: Device, start: int, view: View, is_allowed: Callable[[int], bool]) -> None:
     places = ((start + extent.start, extent.length) for extent in view.held.ranges)
     # Unreadable bytes are not recognised, and will be overwritten.
-    content = tuple(or_nothing(device, at, length) or bytes(length) for at, length in places)
+    content = tuple(read_or_empty(device, at, length) or bytes(length) for at, length in places)
     found = View(view.held, content, view.length, view.sign)
-    signs = signs_of(found)
+    signs = signature_bytes(found)
     hidden: Bytes = frozenset()
     for level in (frozenset(), *signs.last):
         hidden |= level
         allowed = frozenset(filter(is_allowed, _sectors(view, level) if level else signs.redundant))
         if allowed:
-            _write_sectors(device, start, view, veiled(found, signs.redundant, hidden), allowed)
+            _write_sectors(device, start, view, with_markers(found, signs.redundant, hidden), allowed)
             device.flush()
 
 
-def check_unchanged(device: Device, start: int, held: Held, content: Sequence[bytes], sign: bytes) -> None:
+def check_unchanged(device: Device, start: int, held: SavedRanges, content: Sequence[bytes], sign: bytes) -> None:
     """Raise Stopped if another program wrote to the partition since the journal was written.
 
     Markers that a cut left there, also torn ones, count as unchanged.
     """
-    for extent, saved, found in zip(held.ranges, content, read_held(device, start, held), strict=True):
+    for extent, saved, found in zip(held.ranges, content, read_saved(device, start, held), strict=True):
         if saved == found:
             continue
         size = len(sign)
@@ -313,11 +315,11 @@ def _is_torn_mix(found: bytes, before: bytes, after: bytes) -> bool:
     return all(byte in pair for byte, *pair in zip(found, before, after, strict=True))
 
 
-def _markers(held: Held, sign: bytes) -> list[bytes]:
+def _markers(held: SavedRanges, sign: bytes) -> list[bytes]:
     return [sign * (extent.length // len(sign)) for extent in held.ranges]
 
 
-def _write_ranges(device: Device, start: int, held: Held, content: Sequence[bytes]) -> None:
+def _write_ranges(device: Device, start: int, held: SavedRanges, content: Sequence[bytes]) -> None:
     for extent, part in zip(held.ranges, content, strict=True):
         for at in range(0, extent.length, _PIECE):
             device.write(start + extent.start + at, part[at : at + _PIECE])

@@ -9,7 +9,7 @@ from types import UnionType
 from aligntool import steps
 from aligntool.change import Plan
 from aligntool.device import Device, Sectors
-from aligntool.formats.parked import or_nothing
+from aligntool.formats.parked import read_or_empty
 from aligntool.realign import table as tables
 from aligntool.realign.journal import Journal
 from aligntool.realign.table import TableImages, TableState, all_sectors, is_readable, table_state
@@ -24,7 +24,7 @@ MARKER = re.compile(rb"aligntool: .*\njournal ([0-9a-f]{32}) (?:at byte ([0-9]+)
 _MOST_FLIPPED = 16  # bytes that may differ in a sector that is damaged, but still recognised as that sector
 
 
-class Standing(Enum):
+class DiskState(Enum):
     NOT_BEGUN = auto()  # every partition is at its old place, and whole
     IN_FLIGHT = auto()
     COMPLETE = auto()  # every partition is at its new place, and whole
@@ -33,31 +33,31 @@ class Standing(Enum):
     CHANGED = auto()  # in flight; there is another table, or no table and no evidence of the journal's move
 
 
-def standing(device: Device, journal: Journal) -> Standing:
+def find_disk_state(device: Device, journal: Journal) -> DiskState:
     """Return the state of the disk according to its table and the journal. Raises OSError."""
     plan, images, step = journal.contents.plan, journal.contents.images, journal.position.step
     table = table_state(device, images)
     complete = is_complete(journal)
-    shown = tables.is_shown(device, images)
-    if shown and (table is not TableState.OTHER or tables.is_ours(device, images)):
-        if table is TableState.BEFORE and step <= index_of(plan, steps.ParkEntries):
-            return Standing.NOT_BEGUN
+    shown = tables.shows_table(device, images)
+    if shown and (table is not TableState.OTHER or tables.is_own_table(device, images)):
+        if table is TableState.BEFORE and step <= step_index(plan, steps.ParkEntries):
+            return DiskState.NOT_BEGUN
         if table is TableState.OTHER and complete and is_readable(device):
-            return Standing.LEFT  # the MBR is unchanged, the chain of EBRs is not
-        if complete or (table is TableState.AFTER and step >= index_of(plan, steps.Commit)):
-            return Standing.COMPLETE
-        return Standing.IN_FLIGHT
+            return DiskState.LEFT  # the MBR is unchanged, the chain of EBRs is not
+        if complete or (table is TableState.AFTER and step >= step_index(plan, steps.Commit)):
+            return DiskState.COMPLETE
+        return DiskState.IN_FLIGHT
     if shown is False or (shown and is_readable(device)):
-        return Standing.LEFT if complete else Standing.CHANGED
-    return Standing.UNREADABLE if _has_evidence(device, journal) else Standing.CHANGED
+        return DiskState.LEFT if complete else DiskState.CHANGED
+    return DiskState.UNREADABLE if _has_evidence(device, journal) else DiskState.CHANGED
 
 
 def is_complete(journal: Journal) -> bool:
     """Return whether the new table was made durable, and was not rolled back since."""
-    return journal.position.step > index_of(journal.contents.plan, steps.Commit)
+    return journal.position.step > step_index(journal.contents.plan, steps.Commit)
 
 
-def place_of(plan: Plan) -> steps.JournalPlace:
+def journal_place(plan: Plan) -> steps.JournalPlace:
     """Return the place of the journal according to the plan."""
     return next(step.journal for step in plan.steps if isinstance(step, steps.WriteJournal))
 
@@ -68,7 +68,7 @@ def has_markers(device: Device, journal: Journal) -> bool:
         if isinstance(step, steps.HoldContent | steps.ReleaseContent):
             start = (step.source if isinstance(step, steps.HoldContent) else step.target).start
             for extent in step.held.ranges:
-                found = or_nothing(device, start + extent.start, extent.length)
+                found = read_or_empty(device, start + extent.start, extent.length)
                 for at in range(0, len(found), device.sector_size):
                     marker = MARKER.match(found, at, at + device.sector_size)
                     if marker and marker[1] == journal.id.hex().encode():
@@ -76,7 +76,7 @@ def has_markers(device: Device, journal: Journal) -> bool:
     return False
 
 
-def index_of(plan: Plan, kind: type[steps.Step] | UnionType) -> int:
+def step_index(plan: Plan, kind: type[steps.Step] | UnionType) -> int:
     """Return the index of the plan's first step of this kind."""
     return next(index for index, step in enumerate(plan.steps) if isinstance(step, kind))
 
@@ -96,7 +96,7 @@ def _table_sectors(images: TableImages, size: int) -> Iterator[Sectors]:
 
 
 def _is_nearly_intact(device: Device, sector: Sectors) -> bool:
-    found = or_nothing(device, sector.at, len(sector.data))
+    found = read_or_empty(device, sector.at, len(sector.data))
     differing = sum(one != other for one, other in zip(found, sector.data, strict=False))
     return len(found) == len(sector.data) and any(found) and differing <= _MOST_FLIPPED
 
@@ -107,7 +107,7 @@ def _is_nearly_intact(device: Device, sector: Sectors) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class OverlaidDisk:
     """A reader of a disk that replaces some sectors."""
 
     device: Device
@@ -131,11 +131,11 @@ class Laid:
         return bytes(content[offset - first : end - first])
 
 
-def overlay(device: Device, journal: Journal) -> Laid:
+def overlay(device: Device, journal: Journal) -> OverlaidDisk:
     """Return a reader of the disk as it would be once a resume has written the journal's table."""
     images = journal.contents.images
     writing = images.of(TableState.AFTER if is_complete(journal) else TableState.PARKED)
-    return Laid(device, (*all_sectors(tables.leftovers(device, images)), *all_sectors(writing)))
+    return OverlaidDisk(device, (*all_sectors(tables.leftovers(device, images)), *all_sectors(writing)))
 
 
 def places_in_use(plan: Plan, *, with_journal: bool = True) -> tuple[Extent, ...]:

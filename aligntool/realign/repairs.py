@@ -1,17 +1,18 @@
 """Find which misaligned partitions of a report can be repaired, for the audit of the command line and of the API."""
 
-from aligntool.audit.report import Answer, Mend, Report
-from aligntool.formats.parked import seems_in_flight
+from aligntool.audit.report import Answer, Repair, Report
+from aligntool.formats.parked import is_marked_in_flight
 from aligntool.realign import planning
 
 
-def with_mends(report: Report) -> tuple[Report, dict[str, tuple[Mend, ...]]]:
+def with_repairs(report: Report) -> tuple[Report, dict[str, tuple[Repair, ...]]]:
     """Return the report, and the possible repairs by the name of the disk; none on a disk in flight."""
     any_off = any(verdict.answer is Answer.OFF for judged in report.judged for verdict in judged.verdicts)
     if not any_off and not report.inventory.captured:
         return report, {}  # the planner, which cli/app.py loads late, is not needed
     found = {
-        judged.disk.name: () if seems_in_flight(judged.disk) else planning.mends(judged) for judged in report.judged
+        judged.disk.name: () if is_marked_in_flight(judged.disk) else planning.find_repairs(judged)
+        for judged in report.judged
     }
-    report = planning.point_to_answers(report, found)
+    report = planning.with_repair_commands(report, found)
     return planning.on_captured_machine(report, found) if report.inventory.captured else (report, found)

@@ -8,11 +8,11 @@ from aligntool.change import Plan
 from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused
 from aligntool.formats.gpt import MOST_ENTRIES, GptCopy, GptEntry, new_copy, read_bytes, table_sizes
-from aligntool.formats.mbr import NO_ENTRY, MbrEntry, moved_entry, with_entries
+from aligntool.formats.mbr import EMPTY_ENTRY, MbrEntry, moved_entry, with_entries
 from aligntool.formats.parked import parked_gpt_entry, parked_mbr_entry
 from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.inventory import TableLabel
-from aligntool.realign.held import marker
+from aligntool.realign.hidden_signatures import marker
 from aligntool.realign.table import (
     CHS_BEYOND,
     CHS_FIRST,
@@ -23,10 +23,10 @@ from aligntool.realign.table import (
     check_parked,
     mbr_writing,
     new_chain,
-    refused,
     sound_mbr,
     sound_pair,
-    unsound,
+    stale_plan,
+    unsound_table,
 )
 from aligntool.units import Extent, align_down, align_up
 
@@ -80,7 +80,7 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
         raise _other_partition()
     head, tail = table_places(rewrite.label, size, rewrite.sector_sizes)
     before = bytes(device.read(head.start, head.length)), bytes(device.read(tail.start, tail.length))
-    refuse_foreign(pair, (head, tail), before)
+    refuse_other_content(pair, (head, tail), before)
     parked = [parked_gpt_entry(entry, journal_at, journal_id) for entry in pair[0].used_entries()]
     last, array = size // old_size - 1, align_up(_ARRAY, old_size) // old_size
     mark = new_copy(old_size, last, 1, last - array, pair[0].usable, pair[0].header.disk_guid, parked)
@@ -91,7 +91,7 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
 
 
 def _other_partition() -> Refused:
-    return refused("there is another partition now")
+    return stale_plan("there is another partition now")
 
 
 def _mbr_images(device: Device, plan: Plan, rewrite: steps.ConvertTable, journal_at: int | None) -> TableImages:
@@ -142,7 +142,7 @@ def new_table(
     count = 2**32 - 1 if len(rewrite.sector_sizes) > 1 else min(size // rewrite.sector_sizes[0] - 1, 2**32 - 1)
     whole = MbrEntry(0, CHS_FIRST, GPT_PROTECTIVE, CHS_BEYOND, 1, count)
     sector = sector_0[:_BOOT_CODE] + bytes(512 - _BOOT_CODE)
-    first[:512] = with_entries(sector, {1: whole, 2: NO_ENTRY, 3: NO_ENTRY, 4: NO_ENTRY})
+    first[:512] = with_entries(sector, {1: whole, 2: EMPTY_ENTRY, 3: EMPTY_ENTRY, 4: EMPTY_ENTRY})
     return bytes(first), last
 
 
@@ -186,12 +186,14 @@ def _copies_at(place: Extent, copies: Sequence[GptCopy]) -> bytes:
     return bytes(made)
 
 
-def refuse_foreign(pair: Sequence[GptCopy], places: Sequence[Extent], found: Sequence[bytes]) -> None:
+def refuse_other_content(pair: Sequence[GptCopy], places: Sequence[Extent], found: Sequence[bytes]) -> None:
     """Raise Refused if the place of a table contains bytes of anything else, or the table has an unusual form."""
     primary = pair[0]
     header = primary.header
     if header.entry_size != MOST_ENTRIES or any(entry.number > MOST_ENTRIES for entry in primary.used_entries()):
-        raise unsound(f"it has {header.entry_count} entries of {header.entry_size} bytes; a usual one has 128 of 128")
+        raise unsound_table(
+            f"it has {header.entry_count} entries of {header.entry_size} bytes; a usual one has 128 of 128"
+        )
     known = [Extent(0, 512), *(extent for copy in pair for extent in (copy.header_extent, copy.entries_extent))]
     usual = Extent(places[1].end - primary.sector_size - len(primary.entries), len(primary.entries))
     for place, content in zip(places, found, strict=True):

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from aligntool.audit.layers import data_places
+from aligntool.audit.layers import data_starts
 from aligntool.audit.report import Answer, GridKind, Judged, Verdict
 from aligntool.audit.wording import layer_name, next_command, shell_word
 from aligntool.change import RealignGoal, Used
 from aligntool.errors import Refusal
 from aligntool.formats.part_types import EFI_SYSTEM
-from aligntool.formats.windows_names import STORES, SYSTEM, Names
+from aligntool.formats.windows_names import BCD_STORES, SYSTEM_HIVE, StartNames
 from aligntool.inventory import Disk, Fault, Layer, Partition, Role, TableLabel
-from aligntool.realign.placing import StartGrid, choices, kind_of, needed, on_grain
+from aligntool.realign.placing import StartGrid, choices, kind_of, on_grain, required_grid
 from aligntool.realign.refusals import SHUT_DOWN, content_reasons, partition_reasons
-from aligntool.realign.search import Found, Patching, named_patches
+from aligntool.realign.search import FoundPlaces, Patching, file_patches
 from aligntool.units import KIB, MIB, align_down, align_up, format_about, format_size, off_by
 
 # Which file system to shrink, and by how little, so that everything fits. Only shrinking changes more than positions.
@@ -38,10 +38,10 @@ class Shrunk:
 Uses = Mapping[int, Used]
 Shrinks = Mapping[int, Shrunk]
 Patched = Mapping[int, Patching]
-Fits = Callable[[Shrinks], Found | None]
+Fits = Callable[[Shrinks], FoundPlaces | None]
 
 
-def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[Found, dict[int, Shrunk]] | None:
+def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[FoundPlaces, dict[int, Shrunk]] | None:
     """Return the places after shrinking the last file system that can make enough room, by as few MiB as possible."""
     for part in shrinkable(disk):
         most = most_shrinkable(part, used)
@@ -60,7 +60,7 @@ def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[Found, dict[i
     return None
 
 
-def what_would_help(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[str, str]:
+def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[str, str]:
     """Return the end of a sentence and the next command; both empty if nothing would help."""
     if shrink:
         kinds = {kind_of(part) for part in disk.partitions if part.role is not Role.EXTENDED}
@@ -104,7 +104,7 @@ def most_shrinkable(part: Partition, used: Uses) -> int:
     return align_down(part.extent.length - stays, MIB)
 
 
-def _try(part: Partition, by: int, fits: Fits) -> Found | None:
+def _try(part: Partition, by: int, fits: Fits) -> FoundPlaces | None:
     found = fits({part.number: _shrunk(part, by)})
     return found if found is not None and found.journal is not None else None
 
@@ -118,7 +118,7 @@ def _shrunk(part: Partition, by: int) -> Shrunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Selection:
     """Which partitions must move, may move and stay, and why."""
 
     start_grids: tuple[StartGrid, ...]  # best first
@@ -127,7 +127,7 @@ class Wanted:
     stays: dict[int, str]  # number -> why it stays
     reasons: list[Refusal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    names: Mapping[int, Names] = field(default_factory=dict)  # starts recorded in files on a partition
+    names: Mapping[int, StartNames] = field(default_factory=dict)  # starts recorded in files on a partition
     inside: dict[int, int] = field(default_factory=dict)  # number -> bytes from its start to the data to be aligned
 
     def grids_of(self, number: int) -> tuple[StartGrid, ...]:
@@ -139,12 +139,12 @@ def _shifted_down(grid: StartGrid, distance: int) -> StartGrid:
     return StartGrid(grid.size, (grid.phase - distance) % grid.size)
 
 
-def _data_offset(selection: "Wanted", judged: Judged, part: Partition, need: StartGrid) -> int:
+def _data_offset(selection: "Selection", judged: Judged, part: Partition, need: StartGrid) -> int:
     """Return the bytes from the start of a partition to the data of its outermost container, if the data must be on the
     grids instead of the start; 0 if that makes no difference or is impossible.
     """
     start, sector_size = part.extent.start, judged.disk.sector_size
-    offsets = [place - start for place in data_places(part)]
+    offsets = [place - start for place in data_starts(part)]
     if not any(place % need.size for place in offsets):
         return 0
     name, first = layer_name(part.content[0]), offsets[0]
@@ -207,17 +207,17 @@ def _pvmove_notes(part: Partition, need: StartGrid) -> list[str]:
     ]
 
 
-def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
+def select_partitions(judged: Judged, goal: RealignGoal) -> Selection:
     """Return which partitions must move, may move and stay. A partition off the grid moves; one on the grid stays
     unless the user names it or requires a grain.
     """
     disk = judged.disk
-    need, audit = needed(judged.grids, disk.sector_size), next_command(disk, "audit")
+    need, audit = required_grid(judged.grids, disk.sector_size), next_command(disk, "audit")
     if need is None:
         sizes = ", ".join(f"{grid.kind} {format_size(grid.size)} + {format_size(grid.phase)}" for grid in judged.grids)
         text = f"no place is on all the grids at once: {sizes}"
-        return Wanted((), {}, [], {}, [Refusal("grids-exclude", disk.name, text, audit)])
-    selection = Wanted(choices(need, goal.grain, only_grain=goal.grain_given), {}, [], {})
+        return Selection((), {}, [], {}, [Refusal("grids-exclude", disk.name, text, audit)])
+    selection = Selection(choices(need, goal.grain, only_grain=goal.grain_given), {}, [], {})
     selection.reasons.extend(_unknown_partitions(judged, goal))
     verdicts = judged.by_partition()
     for part in disk.partitions:
@@ -252,7 +252,7 @@ _Grids = tuple[StartGrid, StartGrid]
 
 
 def _sort_partition(
-    selection: Wanted, part: Partition, verdict: Verdict, goal: RealignGoal, grids: _Grids, audit: str
+    selection: Selection, part: Partition, verdict: Verdict, goal: RealignGoal, grids: _Grids, audit: str
 ) -> None:
     number, named, what = part.number, part.number in goal.partitions, f"partition {part.number}"
     chosen = named or not goal.partitions
@@ -275,7 +275,7 @@ def _sort_partition(
         _sort_by_start(selection, part, verdict, goal, grids)
 
 
-def _sort_by_start(selection: Wanted, part: Partition, verdict: Verdict, goal: RealignGoal, grids: _Grids) -> None:
+def _sort_by_start(selection: Selection, part: Partition, verdict: Verdict, goal: RealignGoal, grids: _Grids) -> None:
     number, named = part.number, part.number in goal.partitions
     (need, grain), inside = grids, selection.inside.get(number, 0)
     past = off_by(part.extent.start + inside, grain.size, grain.phase)
@@ -307,9 +307,11 @@ _OF_WINDOWS = ("ntfs", "vfat", "exfat", "ReFS", "BitLocker")
 _EXTLINUX = ("ext2", "ext3", "ext4", "btrfs", "xfs")  # file systems on which extlinux and LILO install themselves
 
 
-def attention_to(disk: Disk, moving: Collection[int], patched: Patched, names: Mapping[int, Names]) -> Iterator[str]:
+def attention_to(
+    disk: Disk, moving: Collection[int], patched: Patched, names: Mapping[int, StartNames]
+) -> Iterator[str]:
     """Yield what the user may have to do after the move."""
-    with_windows = any(SYSTEM in volume.files for volume in names.values())
+    with_windows = any(SYSTEM_HIVE in volume.files for volume in names.values())
     dos = disk.table is not None and disk.table.label is TableLabel.DOS
     yield from _boot_code_attention(disk, moving)
     for part in disk.partitions:
@@ -351,19 +353,19 @@ def _may_start_from(disk: Disk, part: Partition) -> bool:
     return kind_of(part) == "vfat" or (kind_of(part) in _EXTLINUX and not grub)
 
 
-def _windows_attention(disk: Disk, part: Partition, names: Mapping[int, Names]) -> Iterator[str]:
+def _windows_attention(disk: Disk, part: Partition, names: Mapping[int, StartNames]) -> Iterator[str]:
     """Yield what to do for a Windows whose files are not on this disk and so are not changed with the move: a data
     partition can only lose its drive letter, another may no longer boot.
     """
     files = {file for volume in names.values() for file in volume.files}
     active = _is_active(part) or any(_is_active(other) and kind_of(other) == "ntfs" for other in disk.partitions)
-    if (active or SYSTEM in files) and not files & set(STORES):
+    if (active or SYSTEM_HIVE in files) and not files & set(BCD_STORES):
         yield (
             f"partition {part.number} may hold a Windows that starts by the MBR: its boot entries (BCD) name the disk's"
             " signature and the old start. If it does not start, start Windows' repair medium and type:"
             " bootrec /rebuildbcd, then bcdboot C:\\Windows /s C:"
         )
-    elif SYSTEM not in files:
+    elif SYSTEM_HIVE not in files:
         where = "by the disk's signature and the partition's start"
         letter = "it may get another letter, which Disk Management changes back"
         yield f"partition {part.number}: Windows remembers drive letters {where}; {letter}"
@@ -372,7 +374,7 @@ def _windows_attention(disk: Disk, part: Partition, names: Mapping[int, Names]) 
         yield f"partition {part.number} has Windows' recovery environment, whose list names the old start; {again}"
 
 
-def letters_taken(disk: Disk, names: Mapping[int, Names], found: Found | None) -> Iterator[str]:
+def letters_taken(disk: Disk, names: Mapping[int, StartNames], found: FoundPlaces | None) -> Iterator[str]:
     """Yield a warning for each drive letter that Windows remembers for an unused start where a partition will begin."""
     present = {part.extent.start for part in disk.partitions}
     new_numbers = {found.after[number].start: number for number in found.order} if found else {}
@@ -382,7 +384,9 @@ def letters_taken(disk: Disk, names: Mapping[int, Names], found: Found | None) -
             yield f"partition {new_numbers[letter.start]}: {by}; Windows may give it that letter"
 
 
-def naming_reasons(disk: Disk, names: Mapping[int, Names], found: Found, shrunk: Shrinks) -> Iterator[Refusal]:
+def unpatchable_reasons(
+    disk: Disk, names: Mapping[int, StartNames], found: FoundPlaces, shrunk: Shrinks
+) -> Iterator[Refusal]:
     """Yield the reasons why files that name a start cannot be changed with the move."""
     parts = {part.number: part for part in disk.partitions}
     windows = any(kind_of(parts[number]) in _OF_WINDOWS for number in found.order)
@@ -391,7 +395,7 @@ def naming_reasons(disk: Disk, names: Mapping[int, Names], found: Found, shrunk:
         if volume.unclear and windows:
             text = f"{what}: {volume.unclear}; it may name a partition that moves"
             yield Refusal("content-damaged", what, text, REPAIR)
-        if not (patches := named_patches(volume, found.moved)):
+        if not (patches := file_patches(volume, found.moved)):
             continue
         for file in volume.dirty:
             text = f"{what}: {file} names a partition that moves, and has changes that are in its log only"
@@ -407,7 +411,9 @@ def _is_active(part: Partition) -> bool:
     return any(flag in _ACTIVE for flag in part.flags)
 
 
-def notes_on(disk: Disk, selection: Wanted, found: Found | None, shrunk: Shrinks, patched: Patched) -> Iterator[str]:
+def notes_on(
+    disk: Disk, selection: Selection, found: FoundPlaces | None, shrunk: Shrinks, patched: Patched
+) -> Iterator[str]:
     """Yield notes on the decisions and their reasons."""
     if found is None:
         return
@@ -430,7 +436,7 @@ def notes_on(disk: Disk, selection: Wanted, found: Found | None, shrunk: Shrinks
     yield from _table_notes(disk, found)
 
 
-def _windows_notes(disk: Disk, selection: Wanted, found: Found) -> Iterator[str]:
+def _windows_notes(disk: Disk, selection: Selection, found: FoundPlaces) -> Iterator[str]:
     if disk.table and disk.table.label is TableLabel.GPT:
         if any(kind_of(part) == "ntfs" for part in disk.partitions if part.number in found.order):
             yield "Windows finds the partitions of a GPT by their GUIDs: its boot entries and drive letters stay valid"
@@ -443,7 +449,7 @@ def _windows_notes(disk: Disk, selection: Wanted, found: Found) -> Iterator[str]
                 yield f"partition {number}: {named}; values changed: {count}"
 
 
-def _placement_notes(selection: Wanted, found: Found, number: int) -> Iterator[str]:
+def _placement_notes(selection: Selection, found: FoundPlaces, number: int) -> Iterator[str]:
     start = found.after[number].start
     if number not in selection.must:
         yield f"partition {number} is on the grid and moves all the same: there is no room without"
@@ -456,14 +462,14 @@ def _placement_notes(selection: Wanted, found: Found, number: int) -> Iterator[s
         yield f"partition {number}: {room}; {got} is the coarsest that fits and satisfies the disk"
 
 
-def _same_order(disk: Disk, found: Found) -> bool:
+def _same_order(disk: Disk, found: FoundPlaces) -> bool:
     numbers = [part.number for part in disk.partitions if part.number in found.after]
     return sorted(numbers, key=lambda number: found.before[number]) == sorted(
         numbers, key=lambda number: found.after[number]
     )
 
 
-def _table_notes(disk: Disk, found: Found) -> Iterator[str]:
+def _table_notes(disk: Disk, found: FoundPlaces) -> Iterator[str]:
     table = disk.table
     if table is None:
         return

@@ -22,7 +22,7 @@ from typing import NoReturn, TypeVar, cast
 
 from aligntool.change import Waiting, waiting_words
 from aligntool.errors import Refused
-from aligntool.linux.process import STOPPING, Moves, has_signal, how_ended, keep_only, moves_of, waited_for
+from aligntool.linux.process import STOPPING, ProcessProgress, has_signal, how_ended, keep_only, progress_of, waited_for
 
 STALL_S = 5.0  # a request that takes longer is reported, repeatedly
 _GRACE_S = 9.0  # for requests in progress when the work is stopped
@@ -39,7 +39,7 @@ class Killed(Refused):
 
 
 @contextmanager
-def working(work: Work, path: str, on_note: OnNote, *, stall_s: float = STALL_S) -> Iterator["Child"]:
+def child_process(work: Work, path: str, on_note: OnNote, *, stall_s: float = STALL_S) -> Iterator["Child"]:
     """Yield a child process that does this work and sends its result or exception as its last message.
 
     SIGTERM interrupts the child as Ctrl-C does. When the block ends, the child has ended or is left behind. `path`: of
@@ -60,7 +60,7 @@ def working(work: Work, path: str, on_note: OnNote, *, stall_s: float = STALL_S)
         child.end()
 
 
-def answer_apart(
+def run_in_child(
     job: Callable[[Callable[..., None]], T],
     path: str,
     tell: Callable[..., object],
@@ -74,7 +74,7 @@ def answer_apart(
     if the disk is silent, it is not waited for any longer. Raises the exceptions of the job, and Killed.
     """
 
-    with working(partial(_run_job, job), path, on_note, stall_s=stall_s) as child:
+    with child_process(partial(_run_job, job), path, on_note, stall_s=stall_s) as child:
         noted = latest = 0  # seconds of silence: when last reported, and at the last message
         while True:
             try:
@@ -92,7 +92,7 @@ def answer_apart(
                 else:
                     noted = 0
                     tell(*cast(tuple[object, ...], message))
-                    child.go_on()
+                    child.acknowledge()
             except KeyboardInterrupt:
                 if child.stopped or child.silent:
                     raise
@@ -118,7 +118,7 @@ class Child:
     stall_s: float
     stopped: bool = False
     silent: bool = False  # a disk has not answered for some time
-    seen: Moves = field(default_factory=Moves)  # the child's progress when last read
+    seen: ProcessProgress = field(default_factory=ProcessProgress)  # the child's progress when last read
     since: float = 0.0  # when it last changed
     came: list[object] = field(default_factory=list)  # a received message that Ctrl-C kept from being returned
 
@@ -127,11 +127,11 @@ class Child:
         waits for a disk it holds Python's global interpreter lock, so no thread of the child runs.
         """
         while not self.came and not self.connection.poll(self.stall_s):
-            if (now := moves_of(self.pid)) == self.seen and not now.runs:
+            if (now := progress_of(self.pid)) == self.seen and not now.runs:
                 disk = next(waited_for(self.pid, now.programs), self.path)
                 return Waiting(disk, "any", int(time.monotonic() - self.since))
             self.seen, self.since, self.silent = now, time.monotonic(), False
-        self.seen = Moves()
+        self.seen = ProcessProgress()
         if not self.came:
             before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
             try:
@@ -148,7 +148,7 @@ class Child:
             raise message
         return message
 
-    def go_on(self) -> None:
+    def acknowledge(self) -> None:
         """Send the answer to a message for which the child waits."""
         with suppress(ConnectionError):  # the child has ended, which `receive` detects
             self.connection.send(None)
@@ -185,7 +185,7 @@ class Child:
         return 0
 
     def _leave_behind(self) -> None:
-        programs = moves_of(self.pid).programs
+        programs = progress_of(self.pid).programs
         disk = next(waited_for(self.pid, programs), self.path)
         pids = (self.pid, *programs)  # programs would go on by themselves
         for pid in pids:

@@ -16,35 +16,37 @@ from threading import Lock, Thread
 from types import FrameType
 from typing import cast
 
-from aligntool.change import Event, Moment, Plan, Said, Waiting, waiting_words
-from aligntool.linux.apart import STALL_S, Child, OnNote, working
-from aligntool.linux.lock import awake
+from aligntool.change import ChangeState, Event, Plan, Said, Waiting, waiting_words
+from aligntool.linux.child_process import STALL_S, Child, OnNote, child_process
+from aligntool.linux.lock import inhibit_sleep
 from aligntool.linux.process import STOPPING
-from aligntool.realign.applying import Applying, apply_events
+from aligntool.realign.applying import ChangeInProgress, apply_events
 from aligntool.steps import DriveStep
 
-Locked = Callable[[OnNote], AbstractContextManager[Applying]]
-_Begun = tuple[str, Moment, str]  # the fields of Applying that can be sent: hint, way, disk
+Locked = Callable[[OnNote], AbstractContextManager[ChangeInProgress]]
+_Begun = tuple[str, ChangeState, str]  # the fields of Applying that can be sent: hint, way, disk
 
 
 @contextmanager
-def apart(locked: Locked, plan: Plan, path: str, on_note: OnNote, *, stall_s: float = STALL_S) -> Iterator[Applying]:
+def apply_in_child(
+    locked: Locked, plan: Plan, path: str, on_note: OnNote, *, stall_s: float = STALL_S
+) -> Iterator[ChangeInProgress]:
     """Yield the Applying of `locked`, whose events happen in a child process. The child waits until each event is
     consumed, so it stops if no more are consumed. Sleep and shutdown are inhibited while this process waits for it.
 
     Raises the exceptions of the child, and Killed.
     """
     drives = Path(path).is_block_device() or any(isinstance(step, DriveStep) for step in plan.steps)
-    with awake(f"changing {path}") if drives else nullcontext("") as note:
+    with inhibit_sleep(f"changing {path}") if drives else nullcontext("") as note:
         if note:
             on_note(note)
 
         def work(connection: Connection) -> None:
             _ChildSide(connection, stall_s).act(locked, plan)
 
-        with working(work, path, on_note, stall_s=stall_s) as child:
+        with child_process(work, path, on_note, stall_s=stall_s) as child:
             hint, way, disk = _first_message(child)
-            yield Applying(_events(child), hint, child.stop, way, disk)
+            yield ChangeInProgress(_events(child), hint, child.stop, way, disk)
 
 
 def _first_message(child: Child) -> _Begun:
@@ -66,7 +68,7 @@ def _events(child: Child) -> Iterator[Event]:
             if isinstance(event, Event):
                 yield event
             if not child.silent:
-                child.go_on()
+                child.acknowledge()
     finally:
         child.end()
 
@@ -78,7 +80,7 @@ class _ChildSide:
     connection: Connection
     stall_s: float
     sending: Lock = field(default_factory=Lock)
-    applying: Applying | None = None
+    applying: ChangeInProgress | None = None
     over: Flag = field(default_factory=Flag)
 
     def act(self, locked: Locked, plan: Plan) -> None:
@@ -89,7 +91,7 @@ class _ChildSide:
                 self._send((applying.hint, applying.way, applying.disk))
                 self.applying = applying
                 # The cleanup of `locked` must know whether something was written.
-                in_flight = applying.way is not Moment.BEGUN
+                in_flight = applying.way is not ChangeState.BEGUN
                 apply_events(plan, applying, nullcontext(self._send_and_wait), lambda *_: None, in_flight=in_flight)
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # SIGTERM would interrupt the last message

@@ -11,7 +11,7 @@ from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.mbr import MOST_SECTORS
 from aligntool.formats.smallest_units import Unit
 from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, Role, TableLabel
-from aligntool.realign.conversion import BLOCK, table_places
+from aligntool.realign.convert_table import BLOCK, table_places
 from aligntool.realign.placing import containers, kind_of, logicals_of
 from aligntool.realign.refusals import content_reasons, disk_reasons, typed_on
 from aligntool.realign.search import STEP, boot_floor, free_runs
@@ -38,7 +38,9 @@ class Rebuilding:
     files: int
 
 
-def judge(judged: Judged, sizes: tuple[int, ...], units: Mapping[int, Unit], *, copied_to: int | None = None) -> None:
+def refuse_unconvertible(
+    judged: Judged, sizes: tuple[int, ...], units: Mapping[int, Unit], *, copied_to: int | None = None
+) -> None:
     """Raise Refused with every reason why this disk cannot get a table for sectors of these sizes. `copied_to`: the
     bytes of the target, if a copy of the disk gets the table instead.
     """
@@ -114,7 +116,7 @@ def _part_refusals(
     if end > tail.start:
         there = "the disk ends there" if end > size else "the new table has its backup there"
         text = f"{what} ends {end - tail.start} bytes too late: {there}"
-        yield Refusal("no-room", what, text, next_command(disk, "convert", *words_of(sizes), "-o NEW"))
+        yield Refusal("no-room", what, text, next_command(disk, "convert", *sector_size_options(sizes), "-o NEW"))
     if part.role is Role.EXTENDED:
         return
     yield from content_reasons(disk, part, what)
@@ -129,7 +131,7 @@ def _part_refusals(
         yield Refusal("no-content", what, text, unneeded)
 
 
-def words_of(sizes: tuple[int, ...]) -> tuple[str, ...]:
+def sector_size_options(sizes: tuple[int, ...]) -> tuple[str, ...]:
     """Return the options of the command line for these sizes."""
     return ("--both",) if len(sizes) > 1 else (f"--sector-size {sizes[0]}",)
 
@@ -217,7 +219,7 @@ def plan_conversion(
     *,
     gap_is_blank: bool,
 ) -> Plan:
-    """Return the plan for a disk that passed `judge`. Raises Refused if there is no room for the journal."""
+    """Return the plan for a disk that passed `refuse_unconvertible`. Raises Refused without room for the journal."""
     disk = judged.disk
     journal = _journal(disk, goal, sizes, rebuilding, gap_is_blank=gap_is_blank)
     places = _places(disk, units, rebuilding)
@@ -234,7 +236,7 @@ def plan_copy(
     rebuilding: Mapping[int, Rebuilding],
     used: int,
 ) -> Plan:
-    """Return the plan that copies a disk that passed `judge` to `target`. `used`: the bytes to copy."""
+    """Return the plan that copies a disk that passed `refuse_unconvertible` to `target`. `used`: the bytes to copy."""
     copying = steps.CopyDisk(steps.subject(disk), used)
     plan_steps = (copying, *_rewrite_steps(disk, sizes, rebuilding))
     words = f"a copy of {disk.path} with {_goal(sizes)}"
@@ -277,7 +279,7 @@ def _rewrite_steps(
 ) -> Iterator[steps.RebuildContent | steps.ConvertTable]:
     for part in disk.partitions:
         if part.number in rebuilding:
-            held = steps.Held(rebuilding[part.number].runs)
+            held = steps.SavedRanges(rebuilding[part.number].runs)
             yield steps.RebuildContent(part.number, kind_of(part), new_extent(part), max(sizes), held)
     changes = tuple(
         steps.EntryChange(part.number, part.extent, new_extent(part), part.record_at, new_record(disk, part))
@@ -310,7 +312,7 @@ def _journal(
     if place is None or copy > _LONGEST_COPY:
         most = max((run.length for run in runs), default=0)
         text = f"there is no room for the journal: it needs {format_about(total)}, and {format_about(most)} are free"
-        hint = f"{next_command(disk, 'convert', *words_of(sizes), '--journal FILE')}, on another disk"
+        hint = f"{next_command(disk, 'convert', *sector_size_options(sizes), '--journal FILE')}, on another disk"
         raise Refused(text, hint=hint, code="no-journal-room", subject=disk.name)
     return steps.JournalPlace(Extent(align_down(place.end - total, STEP), total), copy, stash)
 
