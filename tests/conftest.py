@@ -78,14 +78,14 @@ def run(*command: str | Path, stdin: str | None = None, fails: bool = False, lim
     return done.stdout
 
 
-def unmount(folder: Path, device: Path, limit_s: float = 60) -> None:
+def unmount(folder: Path, device: Path | None = None, limit_s: float = 60) -> None:
     """Unmount, and wait until nothing has the device mounted: a mount namespace that another program of this machine
     began meanwhile has it mounted until that program ends, and until then the file system is not clean.
     """
     end = time.monotonic() + limit_s
     while os.path.ismount(folder):
         run("umount", folder, fails=time.monotonic() < end)  # busy while a program looks at each mount
-    while True:
+    while device:
         try:
             return os.close(os.open(device, os.O_RDONLY | os.O_EXCL))  # as a mount holds it
         except OSError as error:

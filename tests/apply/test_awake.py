@@ -48,8 +48,8 @@ def test_sleep_is_inhibited_inside_and_no_longer_afterwards(inhibitor: Path) -> 
 
 def test_the_inhibition_ends_with_a_program_that_is_killed(inhibitor: Path) -> None:
     code = (
-        "import os\nfrom aligntool.linux.lock import awake\n"
-        f"with awake('why', program={str(inhibitor)!r}): os.kill(os.getpid(), 9)\n"
+        "import os\nfrom aligntool.linux.lock import inhibit_sleep\n"
+        f"with inhibit_sleep('why', program={str(inhibitor)!r}): os.kill(os.getpid(), 9)\n"
     )
     killed = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False)
     assert killed.returncode == -9

@@ -16,7 +16,7 @@ import pytest
 
 from aligntool.linux.block import DiskDevice
 from aligntool.units import KIB, MIB
-from tests.conftest import run
+from tests.conftest import run, unmount
 
 Attach = Callable[..., Path]
 Make = Callable[..., Path]
@@ -101,7 +101,7 @@ def coarse_folder(sparse: Make, loop: Attach, tmp_path: Path) -> Iterator[tuple[
     folder.mkdir()
     run("mount", node, folder)
     yield folder, node
-    run("umount", folder)
+    unmount(folder)
 
 
 @pytest.mark.needs_root
@@ -153,7 +153,7 @@ def test_a_file_system_in_memory_serves_an_image_too(tmp_path: Path) -> None:
             scribble(device, model, seed=4)
         assert image.read_bytes() == model
     finally:
-        run("umount", folder)
+        unmount(folder)
 
 
 @pytest.mark.needs_root

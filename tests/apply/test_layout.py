@@ -21,7 +21,7 @@ from aligntool.linux.targets import Given
 from aligntool.realign.layout import make_layout, plan_layout, set_types
 from aligntool.steps import MakeTable
 from aligntool.units import MIB
-from tests.conftest import remove_partitions, run
+from tests.conftest import remove_partitions, run, unmount
 
 MakeImage = Callable[..., Path]
 Attach = Callable[..., Path]
@@ -297,7 +297,7 @@ def test_a_disk_of_which_a_partition_is_mounted_is_refused_and_stays_as_it_is(
                 list(make_layout(plan, disk))  # seen before it was mounted
             assert hashed(image) == before
         finally:
-            run("umount", place)
+            unmount(place)
     finally:
         remove_partitions(device)
 

@@ -15,7 +15,7 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.linux.lock import lock_disk
 from aligntool.units import MIB
-from tests.conftest import detach, find_tool, remove_partitions, run
+from tests.conftest import detach, find_tool, remove_partitions, run, unmount
 
 Attach = Callable[..., Path]
 Make = Callable[..., Path]
@@ -87,7 +87,7 @@ def test_a_held_disk_is_given_to_nobody_else_and_then_given_back(parted_disk: Pa
         locked.device.write(0, locked.device.read(0, 4096))
     assert lockable(parted_disk)
     subprocess.run(mount, check=True)
-    run("umount", tmp_path)
+    unmount(tmp_path)
 
 
 @root

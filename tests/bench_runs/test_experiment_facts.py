@@ -17,7 +17,7 @@ from aligntool.measure.sweeps import Setting, Spans, Starts, piece_words
 from aligntool.render.report.page import show_experiment
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.bench_runs.test_runs import bench, interrupted
-from tests.conftest import run
+from tests.conftest import run, unmount
 from tests.schemas import check
 from tests.thorough import when_thorough
 
@@ -170,7 +170,7 @@ def test_the_piece_that_is_worked_on_is_the_longest_that_filefrag_shows(place: P
         )  # fmt: skip
         found = valid((place / "kept.json").read_text())
     finally:
-        run("umount", folder)
+        unmount(folder)
     assert found["settings"]["size"] == 30 * MIB
     assert found["settings"]["piece"] == longest_piece(shown[0]) < 30 * MIB
     assert "of 30MiB lie in one piece" in found["warnings"][0]

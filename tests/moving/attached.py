@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conftest import detach, remove_partitions, run
+from tests.conftest import detach, remove_partitions, run, unmount
 
 
 @contextmanager
@@ -45,4 +45,4 @@ def mounted(content: Path, *mount: str) -> Iterator[Path]:
         try:
             yield folder
         finally:
-            run("umount", folder)
+            unmount(folder)

@@ -14,7 +14,7 @@ from aligntool.errors import Refused
 from aligntool.measure.record_trace import Traceable, find_traceable, lies_on
 from aligntool.units import MIB
 from tests.cli.old_disks import ROOT
-from tests.conftest import run
+from tests.conftest import run, unmount
 from tests.inference.slow_drives import aligntool
 
 TOOL = ROOT / ".venv/bin/aligntool"
@@ -135,6 +135,6 @@ def test_a_log_on_the_traced_disk_is_known_through_loop_devices(
             assert lies_on(str(place), traced) and lies_on(str(inside), traced)
             assert not lies_on(str(tmp_path), traced)
         finally:
-            run("umount", inside)
+            unmount(inside)
     finally:
-        run("umount", place)
+        unmount(place)

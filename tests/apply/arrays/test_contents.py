@@ -12,7 +12,7 @@ from aligntool.raid.steps_system import Paths
 from aligntool.steps import DataArea, MakeArray, MakeFileSystem
 from aligntool.units import MIB
 from tests.apply.arrays.made import FS_UUID, file_system_step, paths_in, plan_of
-from tests.conftest import run
+from tests.conftest import run, unmount
 from tests.probe.layers.test_md import member, superblock_1
 
 pytestmark = [
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     place.mkdir()
     yield place
     if run("mountpoint", "-q", place, fails=True) == "" and place.is_mount():
-        run("umount", place)
+        unmount(place)
 
 
 def step_of(kind: str, device: Path) -> MakeFileSystem:
@@ -56,13 +56,13 @@ def make(step: MakeFileSystem, *, new: bool = False) -> list[str]:
 def put_a_file_on(device: Path, folder: Path) -> None:
     run("mount", device, folder)
     (folder / "letter.txt").write_text(WORD)
-    run("umount", folder)
+    unmount(folder)
 
 
 def read_it_back(device: Path, folder: Path) -> str:
     run("mount", "-o", "ro", device, folder)
     word = (folder / "letter.txt").read_text()
-    run("umount", folder)
+    unmount(folder)
     return word
 
 
@@ -108,7 +108,7 @@ def test_whether_a_file_system_was_ever_mounted_is_in_its_superblock(device: Pat
     make(step_of("ext4", device), new=True)
     assert was_never_mounted(str(device), "ext4")
     run("mount", device, folder)
-    run("umount", folder)
+    unmount(folder)
     assert "Mount count:              1" in run("dumpe2fs", "-h", device)
     assert not was_never_mounted(str(device), "ext4")
 
@@ -147,7 +147,7 @@ def test_an_empty_file_system_is_taken_back_also_where_it_was_mounted(device: Pa
     step = step_of("ext4", device)
     make(step, new=True)
     run("mount", device, folder)
-    run("umount", folder)
+    unmount(folder)
     refuse_used(step)
     (paths.state / "arrays").mkdir(parents=True)
     record = Record(paths.state / "arrays/x.json", plan_of([step]), 1)
@@ -162,7 +162,7 @@ def test_one_that_is_mounted_elsewhere_is_looked_at_there(device: Path, paths: P
     (folder / "letter.txt").write_text(WORD)
     with pytest.raises(Refused, match=r"letter\.txt"):
         refuse_used(step)
-    run("umount", folder)
+    unmount(folder)
 
 
 @pytest.mark.needs_tools("mdadm")

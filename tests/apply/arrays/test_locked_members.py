@@ -13,7 +13,7 @@ from aligntool.steps import MakeMember
 from aligntool.units import GIB, MIB
 from tests.apply.arrays.made import made_member, member_step, paths_in
 from tests.apply.test_lock import another_program
-from tests.conftest import detach, remove_partitions, run
+from tests.conftest import detach, remove_partitions, run, unmount
 from tests.run_aligntool import run_aligntool
 
 pytestmark = [
@@ -74,7 +74,7 @@ def test_what_is_mounted_through_a_loop_over_a_member_is_seen(drives: list[Path]
                 made_member(step)
             assert "ext4" in run("blkid", "-p", f"{drives[0]}p1")
         finally:
-            run("umount", tmp_path / "mnt")
+            unmount(tmp_path / "mnt")
 
 
 def test_a_loop_over_a_whole_drive_is_over_its_partitions(drives: list[Path], tmp_path: Path) -> None:
@@ -120,4 +120,4 @@ def test_a_neighbour_that_is_mounted_is_in_nobodys_way(drives: list[Path], tmp_p
         assert f" {5 * MIB + 1}, line" in head, "the head is wiped, and only that"
         run("ls", tmp_path / "mnt" / "lost+found")
     finally:
-        run("umount", tmp_path / "mnt")
+        unmount(tmp_path / "mnt")

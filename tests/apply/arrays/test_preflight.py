@@ -15,7 +15,7 @@ from aligntool.raid.steps_system import refuse_hooks
 from aligntool.steps import CheckInitramfs, EditFile, Mount, RebuildInitramfs, Step
 from aligntool.units import MIB
 from tests.apply.arrays.made import LINE, fstab_step, member_step, paths_in, plan_of
-from tests.conftest import run
+from tests.conftest import run, unmount
 
 pytestmark = pytest.mark.needs_root
 UUID = "01234567:89abcdef:01234567:89abcdef"
@@ -84,7 +84,7 @@ def test_a_file_that_nobody_may_replace_is_told_beforehand(
         run("mount", "-o", "remount,ro", root)
         assert "/etc cannot be written" in reasons(plan_of([fstab_step()]), tmp_path)
     finally:
-        run("umount", root)
+        unmount(root)
 
 
 def test_a_line_that_cannot_be_written_is_told_beforehand(tmp_path: Path) -> None:

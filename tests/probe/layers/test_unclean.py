@@ -233,7 +233,7 @@ def test_a_hibernated_windows_is_found_among_any_number_of_files(
             (folder / f"{'aghiz'[at % 5]} name that is somewhat longer {at}").touch()
         (folder / "hiberfil.sys").write_bytes(bytes(9000))
     finally:
-        run("umount", folder)
+        unmount(folder)
     assert exit_code("ntfs-3g.probe", "--readwrite", image) == 0
     assert layer_of(image).unclean is None
 
@@ -241,7 +241,7 @@ def test_a_hibernated_windows_is_found_among_any_number_of_files(
     try:
         (folder / "hiberfil.sys").write_bytes(b"HIBR" + bytes(9000))
     finally:
-        run("umount", folder)
+        unmount(folder)
     assert exit_code("ntfs-3g.probe", "--readwrite", image) == 14  # NTFS_VOLUME_HIBERNATED
     assert "hiberfil.sys" in unclean(image)
 
