@@ -33,19 +33,19 @@ fuzz: .venv/.ready-test ## feed damaged disks to every parser, guided by coverag
 lab: .venv/.ready-test ## enter an emulated PC with NVMe drives behind PCIe ports and a switch (docs/contributing.md)
 	@.venv/bin/python -m tests.lab.enter $(ARGS)
 
-picture: .venv/.ready-demo ## draw docs/pictures/audit.svg anew
+picture: .venv/.ready-demo ## redraw docs/pictures/audit.svg
 	@mkdir -p docs/pictures
 	@folder=$$(mktemp -d) && cd "$$folder" && '$(CURDIR)/$(ALIGNTOOL)' demo old-disk.img \
 		--picture '$(CURDIR)/docs/pictures/audit.svg' >/dev/null; status=$$?; rm -r "$$folder"; exit $$status
 	@sed -i '/@font-face {/,/}/d' docs/pictures/audit.svg # rich's style fetches a font from elsewhere
 
-transcript: .venv/.ready-demo ## record the demo anew: docs/pictures/demo.cast for asciinema, and demo.svg
+transcript: .venv/.ready-demo ## record the demo again: docs/pictures/demo.cast for asciinema, and demo.svg
 	@.venv/bin/python .ci/transcript.py
 
 messages: .venv/.ready-test ## bring the catalogues of translations in po/ up to date with the sources
 	@.venv/bin/python .ci/messages.py
 
-man: .venv/.ready-test ## write the manual pages anew from docs/cli.md, and the completion files from the options
+man: .venv/.ready-test ## rewrite the manual pages from docs/cli.md, and the completion files from the options
 	@.venv/bin/python .ci/man.py
 	@.venv/bin/python .ci/completion.py
 

@@ -135,7 +135,7 @@ _ASSUMED_BECAUSE = {
 def grids_of(
     disk: Disk,
     known: Sequence[KnownGeometry],
-    wishes: AuditOptions,
+    options: AuditOptions,
     sectors: Mapping[str, Sized],
     shifts: Mapping[str, int],
 ) -> tuple[Grid, ...]:
@@ -152,17 +152,17 @@ def grids_of(
     grids = [Grid(GridKind.PHYSICAL, size, shift, source, by, Severity.ERROR)]
     wider = (
         *_minimum_io_grids(disk, known),
-        *_page_grids(disk, known, wishes),
+        *_page_grids(disk, known, options),
         *_unit_grids(disk, known),
-        *_measured_grids(disk, wishes),
+        *_measured_grids(disk, options),
     )
     more = (*_allocation_grids(disk, known), *_informational_grids(disk, known))
     for kind, (wide, its_source, its_by), severity in (*wider, *more):
         if wide > size:
             grids.append(Grid(kind, wide, phase % wide, its_source, its_by, severity))
-    if wishes.grain > size:
-        source = Source.ASSUMED if wishes.grain == MIB else Source.GIVEN
-        grids.append(Grid(GridKind.GRAIN, wishes.grain, phase % wishes.grain, source, "good practice", Severity.INFO))
+    if options.grain > size:
+        source = Source.ASSUMED if options.grain == MIB else Source.GIVEN
+        grids.append(Grid(GridKind.GRAIN, options.grain, phase % options.grain, source, "good practice", Severity.INFO))
     return tuple(grids)
 
 
@@ -244,9 +244,9 @@ def _known_size(known: Sequence[KnownGeometry], field: str) -> Sized | None:
     return next(((size, row.source, row.row) for row in known if (size := getattr(row, field))), None)
 
 
-def _page_grids(disk: Disk, known: Sequence[KnownGeometry], wishes: AuditOptions) -> Iterator[Wide]:
-    if wishes.page_size:
-        yield GridKind.PAGE, (wishes.page_size, Source.GIVEN, "--page-size"), Severity.WARNING
+def _page_grids(disk: Disk, known: Sequence[KnownGeometry], options: AuditOptions) -> Iterator[Wide]:
+    if options.page_size:
+        yield GridKind.PAGE, (options.page_size, Source.GIVEN, "--page-size"), Severity.WARNING
     elif disk.kind not in STACKED and (sized := _known_size(known, "page_size")):
         yield GridKind.PAGE, sized, Severity.WARNING
 
@@ -260,11 +260,11 @@ def _unit_grids(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
         yield GridKind.UNIT, sized, Severity.WARNING
 
 
-def _measured_grids(disk: Disk, wishes: AuditOptions) -> Iterator[Wide]:
+def _measured_grids(disk: Disk, options: AuditOptions) -> Iterator[Wide]:
     """Yield the measured grids. A boundary of 1 MiB or more matters on cards and sticks, which manage their flash in
     such units; elsewhere it may result from the distribution of data over the flash.
     """
-    for measured in wishes.measured:
+    for measured in options.measured:
         for unit in measured.units if measured.is_of(disk) else ():
             by = f"aligntool probe, confidence {unit.confidence:.0%}"
             sized: Sized = (unit.size, Source.MEASURED, by)

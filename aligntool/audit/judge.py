@@ -54,9 +54,9 @@ PARKED = "parked by a move in flight"
 LOST = "both copies of the GPT are damaged, and Linux reads none of its entries"
 
 
-def audit(inventory: Inventory, known: Known, wishes: AuditOptions | None = None) -> Report:
+def audit(inventory: Inventory, known: Known, options: AuditOptions | None = None) -> Report:
     """Return the report on every disk. `known`: the rows of the drive database; a disk may have none."""
-    wishes = wishes or AuditOptions()
+    options = options or AuditOptions()
     inventory = with_members(inventory)
     sectors = _settle_sectors(inventory, known)
     shifts = shifted_arrays(inventory, sectors)
@@ -65,7 +65,7 @@ def audit(inventory: Inventory, known: Known, wishes: AuditOptions | None = None
     findings: list[Finding] = []
     for disk in inventory.disks:
         rows = known.get(disk.name, ())
-        grids = grids_of(disk, rows, wishes, sectors, shifts)
+        grids = grids_of(disk, rows, options, sectors, shifts)
         above = array_above(disk, by_name)
         judged_disk = Judged(disk, grids, tuple(unknown_if_no_answer(disk, _verdicts(disk, grids, above))))
         judged.append(judged_disk)

@@ -186,9 +186,9 @@ def _with_host(inventory: Inventory) -> Inventory:
 
 def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterable[Line]:
     width = terminal_width()
-    report, mends = with_repairs(report)
+    report, repairs = with_repairs(report)
     maps = disk_map.map_lines(report, width=width) if map_ else ()
-    return audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=mends, maps=maps)
+    return audit_lines(report, width=width, verbose=verbose, quiet=quiet, repairs=repairs, maps=maps)
 
 
 def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCode:

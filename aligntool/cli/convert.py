@@ -75,7 +75,7 @@ def convert(
     """Give a disk or image a table for sectors of another size.
 
     For a disk that was copied to one with sectors of 4096 bytes, or back: partitions and files stay, a FAT such as the
-    EFI system partition is made anew with its files, and what cannot work on such sectors is refused.
+    EFI system partition is recreated with its files, and what cannot work on such sectors is refused.
 
     The plan is shown and confirmed first. It may be interrupted at any moment, as a realign may.
 
@@ -97,7 +97,7 @@ def plan_convert(
 ) -> None:
     """Plan a table for sectors of another size.
 
-    It shows what is kept, what is made anew, and every byte range.
+    It shows what is kept, what is recreated, and every byte range.
 
     Example: sudo aligntool plan convert /dev/sdb --sector-size 4096
 

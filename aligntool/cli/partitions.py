@@ -314,7 +314,7 @@ def _comment(words: str) -> None:
 def _lines(report: Report, width: int) -> Iterator[Line]:
     """Yield the audit, and a picture of the first misaligned partition of each disk."""
     found = {judged.disk.name: find_repairs(judged) for judged in report.judged}
-    yield from audit_lines(report, width=width, verbose=False, quiet=False, mends=found)
+    yield from audit_lines(report, width=width, verbose=False, quiet=False, repairs=found)
     yield ()
     for judged in report.judged:
         off = next((verdict for verdict in judged.verdicts if verdict.answer is Answer.OFF), None)

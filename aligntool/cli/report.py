@@ -97,12 +97,12 @@ def _check_options(output: str | None, chart: str | None, svg: str | None, png: 
         raise typer.BadParameter("two files of the same name were asked for")
 
 
-def _content(inventory: Inventory, wishes: AuditOptions, measured: tuple[Measured, ...]) -> Content:
+def _content(inventory: Inventory, audit_options: AuditOptions, measured: tuple[Measured, ...]) -> Content:
     known = known_geometries(inventory)
     rates = known_rates(known)
-    found, mends = with_repairs(audit(inventory, known, wishes))
+    found, repairs = with_repairs(audit(inventory, known, audit_options))
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return Content(found, arrays_of(found, (), rates), mends, measured, made, rates)
+    return Content(found, arrays_of(found, (), rates), repairs, measured, made, rates)
 
 
 def _with_name(content: Content, targets: list[str] | None, sysroot: str | None) -> Content:

@@ -142,11 +142,11 @@ def _pass_s(test: BenchTest, span: int, *, rotational: bool) -> float:
     return transfer_s + (span // test.block * access_s / overlapped if test.random or test.block < MIB else 0.0)
 
 
-def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: BenchOptions) -> BenchPlan:
+def plan_bench(profile: str, goal: BenchGoal, target: Target, options: BenchOptions) -> BenchPlan:
     """Return the plan of a benchmark. Raises Refused if no test is left, or if the requests do not fit."""
-    may_write = target.kind is TargetKind.FOLDER or wish.destructive
-    span = _span(goal, target, wish)
-    tests, skipped = _runnable((*goal.tests, *_mixed(goal.tests, wish.mix)), target, span, may_write=may_write)
+    may_write = target.kind is TargetKind.FOLDER or options.destructive
+    span = _span(goal, target, options)
+    tests, skipped = _runnable((*goal.tests, *_mixed(goal.tests, options.mix)), target, span, may_write=may_write)
     if not tests:
         hint = "a larger --span"
         if target.kind is not TargetKind.FOLDER:
@@ -156,10 +156,11 @@ def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: BenchOptions
     if goal.prepare == "twice" and not may_write:
         skipped = (*skipped, "overwriting everything twice before: nothing may be written here")
     settings = Settings(
-        profile=profile, span=span, runtime_s=goal.runtime_s if wish.runtime_s is None else wish.runtime_s,
-        repeats=wish.repeats or goal.repeats, direct=target.direct, engine=ENGINE,
-        prepare={0: "none", 1: "file", 2: "twice"}[fills], passes=wish.passes,
-        until_steady=goal.until_steady and not wish.passes, score=goal.score, data=wish.data, pause_s=wish.pause_s,
+        profile=profile, span=span, runtime_s=goal.runtime_s if options.runtime_s is None else options.runtime_s,
+        repeats=options.repeats or goal.repeats, direct=target.direct, engine=ENGINE,
+        prepare={0: "none", 1: "file", 2: "twice"}[fills], passes=options.passes,
+        until_steady=goal.until_steady and not options.passes, score=goal.score, data=options.data,
+        pause_s=options.pause_s,
     )  # fmt: skip
     judges_depth = settings.direct and settings.course is Course.REPEATS and settings.repeats >= LEAST_RUNS
     added = depths_between(tests) if judges_depth and not settings.score else ()
@@ -183,25 +184,25 @@ def depths_between(tests: Sequence[BenchTest]) -> tuple[BenchTest, ...]:
     return tuple(BenchTest(True, block, depth, 1, False) for block, depth in missing)
 
 
-def _span(goal: BenchGoal, target: Target, wish: BenchOptions) -> int:
+def _span(goal: BenchGoal, target: Target, options: BenchOptions) -> int:
     """Return the span in bytes. For a steady state it is the whole device: less would leave the drive free space to
     work with. Raises Refused if the target is smaller than the requested span.
     """
-    usual = SPAN_OF_PASSES if wish.passes else goal.size
+    usual = SPAN_OF_PASSES if options.passes else goal.size
     if target.kind is TargetKind.FOLDER:
-        span = wish.size or usual
+        span = options.size or usual
         return align_down(span, max(target.logical_block, 4096)) or span
     size = target.size or 0
-    if wish.passes:
-        tests = (*goal.tests, *_mixed(goal.tests, wish.mix))
-        count = sum(wish.destructive or not test.write for test in tests)
+    if options.passes:
+        tests = (*goal.tests, *_mixed(goal.tests, options.mix))
+        count = sum(options.destructive or not test.write for test in tests)
         size = max(size - WARM_UP_SPAN, 0) // max(count, 1)
-    if wish.size is not None and wish.size > size:
-        per_test = f", {format_about(size)} for each test" if wish.passes else ""
+    if options.size is not None and options.size > size:
+        per_test = f", {format_about(size)} for each test" if options.passes else ""
         has = f"{target.named} has {format_size(target.size or 0)}{per_test}"
-        raise Refused(f"{has}, and --span says {format_size(wish.size)}")
-    whole = goal.prepare == "twice" and wish.destructive and not wish.passes
-    span = wish.size or (size if whole else min(usual, size))
+        raise Refused(f"{has}, and --span says {format_size(options.size)}")
+    whole = goal.prepare == "twice" and options.destructive and not options.passes
+    span = options.size or (size if whole else min(usual, size))
     return align_down(span, max(target.logical_block, 4096)) or align_down(span, target.logical_block)
 
 

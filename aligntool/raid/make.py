@@ -36,9 +36,8 @@ from aligntool.raid.steps_reformat import apply_member_step, undo_member_step
 from aligntool.raid.steps_system import STATE, Paths, Trace, find_file, has_backup
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Mount, Step
 
-# The record of an array that is being created: its plan, the progress, and what is needed to undo each step.
-#
-# A resume knows nothing else: a record has to be durable before the step that it describes begins.
+# The record of an array that is being created: its plan, the progress, and what is needed to undo each step. A resume
+# knows nothing else: a record has to be durable before the step that it describes begins.
 #
 # Each record is a JSON file `arrays/UUID.json`. A new version is written beside the old one, which it replaces by a
 # rename. If that folder does not survive a reboot (a live system), the user is warned; only rollback is lost.
@@ -553,8 +552,8 @@ def _subject_here(was: steps.Subject, disks: Sequence[Disk]) -> steps.Subject:
     """
     found = [disk.path for disk in disks if steps.is_same_disk(steps.subject(disk), was)]
     if len(found) != 1:
-        names = ", ".join(found)
-        text = f"cannot be told from others: {names}" if found else "is not there, or has another table"
+        others = f"cannot be distinguished from others: {', '.join(found)}"
+        text = others if found else "is not there, or has another table"
         raise Refused(f"{was.path} {text}", hint="lsblk -o NAME,MODEL,SERIAL,SIZE")
     return replace(was, path=found[0])
 
@@ -575,7 +574,8 @@ def _find_drives(step: steps.DriveStep, disks: Sequence[Disk]) -> list[Disk]:
 
 def _not_found_text(step: steps.DriveStep, found: Sequence[Disk]) -> str:
     serial = f", serial {step.disk.serial}" if step.disk.serial else ""
-    others = f"cannot be told from others: {', '.join(disk.path for disk in found)}" if found else "is not there"
+    names = ", ".join(disk.path for disk in found)
+    others = f"cannot be distinguished from others: {names}" if found else "is not there"
     return f"{step.disk.model or 'a drive'}{serial}, which was {step.disk.path}, {others}"
 
 

@@ -266,7 +266,7 @@ def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
     if alike or not (disk.wwn or disk.serial):
         text = f"{name} has neither a serial number nor a WWN, so it could be taken for another drive later"
         if alike:
-            text = f"{name} cannot be told from {', '.join(alike)}, by model, serial number and WWN"
+            text = f"{name} cannot be distinguished from {', '.join(alike)}, by model, serial number and WWN"
         yield Refusal("lba-format", name, text, "lsblk -o NAME,MODEL,SERIAL,WWN")
     yield from _refuse_formats(array, disk)
     for use, end in disk.taken:

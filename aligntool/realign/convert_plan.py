@@ -192,7 +192,7 @@ def _content_hint(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
     if layer.kind == "LVM2_member":
         return "make a volume group on a disk with such sectors, and copy the files of each volume into it"
     if layer.kind in _MAKE_COMMANDS:
-        return f"make it anew with {_MAKE_COMMANDS[layer.kind].format(size)} and copy its files into it"
+        return f"recreate it with {_MAKE_COMMANDS[layer.kind].format(size)} and copy its files into it"
     return next_command(disk, "audit")
 
 
@@ -323,7 +323,7 @@ def _content_name(part: Partition) -> str:
 
 def _outcome(part: Partition, units: Mapping[int, Unit], rebuilding: Mapping[int, Rebuilding]) -> str:
     if fat := rebuilding.get(part.number):
-        return f"made anew as a {fat.version} with {counted(fat.files, 'file')}"
+        return f"recreated as a {fat.version} with {counted(fat.files, 'file')}"
     unit = units.get(part.number)
     return f"stays as it is, counts in {format_size(unit.size)}" if unit and unit.size else "stays as it is"
 

@@ -308,7 +308,7 @@ def check_unchanged(device: Device, start: int, held: SavedRanges, content: Sequ
             sector = found[at : at + size]
             if sector not in (saved[at : at + size], sign) and not _is_torn_mix(sector, saved[at : at + size], sign):
                 text = f"byte {start + extent.start + at} was changed by another program since the journal was written"
-                raise Stopped(text, hint="aligntool rollback DISK, then check the file system and begin anew")
+                raise Stopped(text, hint="aligntool rollback DISK, then check the file system and start again")
 
 
 def _is_torn_mix(found: bytes, before: bytes, after: bytes) -> bool:

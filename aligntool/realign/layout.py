@@ -316,7 +316,7 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
 
 
 def _stale(reason: str) -> Refused:
-    return Refused(reason, hint="make the plan anew: aligntool plan layout DISK", code="plan-stale")
+    return Refused(reason, hint="make a new plan: aligntool plan layout DISK", code="plan-stale")
 
 
 def zero(device: Device, ranges: tuple[Extent, ...]) -> None:

@@ -199,7 +199,7 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     if conversion_of(plan):
         way = "the table is being converted" if position.forward else "a conversion of the table was being taken back"
     stopped = f"{way}; the work stopped on the way"
-    unreadable = "the partition table cannot be read; it will be written anew from the journal"
+    unreadable = "the partition table cannot be read; it will be rewritten from the journal"
     on_table = {DiskState.UNREADABLE: (unreadable,), DiskState.CHANGED: (CHANGED_TABLE,)}.get(state, ())
     sentences = (*_SENTENCES.get(state, (stopped,)), *on_table, *journal.damage)
     restore = state is DiskState.CHANGED
@@ -399,7 +399,7 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
         case DiskState.COMPLETE:
             write_table(device, images, TableState.AFTER, first=() if is_complete(journal) else None)
         case DiskState.UNREADABLE | DiskState.CHANGED:
-            yield Said("the partition table is written anew from the journal")
+            yield Said("the partition table is rewritten from the journal")
             journal.restore()
             others = table.leftovers if state is DiskState.CHANGED else table.missing_protective_mbr
             goal = TableState.AFTER if complete else TableState.PARKED
@@ -468,7 +468,7 @@ def _journal_contents(
         state = table_state(device, images.beside(TableState.BEFORE))
     if state is not TableState.BEFORE:
         text = "the partition table is not as it was when the plan was made"
-        raise Refused(text, hint="make the plan anew", code="plan-stale")
+        raise Refused(text, hint="make a new plan", code="plan-stale")
     held = {step.partition: read_saved(device, step.source.start, step.held)
             for step in plan.steps if isinstance(step, HoldContent)}  # fmt: skip
     for step in plan.steps:

@@ -325,7 +325,7 @@ def attention_to(
         if dos and (kind_of(part) == "ntfs" or (with_windows and _is_active(part) and kind_of(part) == "vfat")):
             yield from _windows_attention(disk, part, names)
         if dos and _is_active(part) and _may_start_from(disk, part):
-            lists = "syslinux, extlinux, LILO or GRUB4DOS start from it, their lists of sectors must be written anew"
+            lists = "syslinux, extlinux, LILO or GRUB4DOS start from it, their lists of sectors must be rewritten"
             name = layer_name(part.content[0])
             yield f"partition {part.number} is the active one, with {name}: if {lists} (extlinux --install, lilo)"
 
@@ -426,7 +426,7 @@ def notes_on(
             more = format_size(change.after.length - change.before.length)
             yield f"the extended partition {change.number} grows by {more} into free space behind it"
     if found.chain:
-        yield "the whole chain of EBRs is written anew; the numbers of the logical partitions stay"
+        yield "the whole chain of EBRs is rewritten; the numbers of the logical partitions stay"
     for part in disk.partitions:
         if shrink := shrunk.get(part.number):
             by = format_size(part.extent.length - shrink.length)

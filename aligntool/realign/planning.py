@@ -366,17 +366,17 @@ def find_repairs(judged: Judged) -> tuple[Repair, ...]:
     return tuple(_repair(disk, number, room.get(number, _Room.NONE), (*disk_wide, *against[number])) for number in off)
 
 
-def with_repair_commands(report: Report, mends: Mapping[str, Sequence[Repair]]) -> Report:
+def with_repair_commands(report: Report, repairs: Mapping[str, Sequence[Repair]]) -> Report:
     """Return the report with better commands in the findings that recommend a plan.
 
     Such a command settles what must be settled first, has the option without which the plan is refused, or shows why
     it is refused.
     """
     answers: dict[tuple[str | None, int | None, str], str] = {
-        (judged.disk.name, mend.partition, next_realign(judged.disk)): mend.next
+        (judged.disk.name, repair.partition, next_realign(judged.disk)): repair.next
         for judged in report.judged
-        for mend in mends.get(judged.disk.name, ())
-        if mend.next
+        for repair in repairs.get(judged.disk.name, ())
+        if repair.next
     }
     found = ((finding, (finding.disk, finding.partition, finding.next)) for finding in report.findings)
     return replace(
@@ -385,11 +385,13 @@ def with_repair_commands(report: Report, mends: Mapping[str, Sequence[Repair]]) 
 
 
 def on_captured_machine(
-    report: Report, mends: Mapping[str, Sequence[Repair]]
+    report: Report, repairs: Mapping[str, Sequence[Repair]]
 ) -> tuple[Report, dict[str, tuple[Repair, ...]]]:
     """Return report and repairs of a captured machine, with every command on a disk marked to be run there."""
     findings = (replace(finding, next=_there(finding.next)) for finding in report.findings)
-    moved = {name: tuple(replace(mend, next=_there(mend.next)) for mend in found) for name, found in mends.items()}
+    moved = {
+        name: tuple(replace(repair, next=_there(repair.next)) for repair in found) for name, found in repairs.items()
+    }
     return replace(report, findings=tuple(findings)), moved
 
 

@@ -77,8 +77,8 @@ def look_at(target: str, request: Request) -> tuple[Judged, Inventory]:
     """Return the disk, judged, and the inventory. Raises Refused if it cannot be read or is not a single disk."""
     given = Given(sector_size=request.sector_size, physical_sector_size=request.physical_sector_size)
     inventory = look((target,), given=given)
-    wishes = AuditOptions(page_size=request.page_size, grain=request.goal.grain)
-    report = audit(inventory, known_geometries(inventory), wishes)
+    audit_options = AuditOptions(page_size=request.page_size, grain=request.goal.grain)
+    report = audit(inventory, known_geometries(inventory), audit_options)
     if len(report.judged) != 1:
         raise Refused(f"{target} is not one disk but {len(report.judged)}", hint="name one disk")
     return report.judged[0], inventory
@@ -298,7 +298,7 @@ def verify_plan(plan: Plan, request: Request, find: Finder = find_plan) -> Found
         changed = [word for name, word in _SUBJECT_WORDS.items() if getattr(plan.disk, name) != getattr(new.disk, name)]
         text = f"{plan.disk.path} is not as it was when the plan was made: another {', '.join(changed)}"
     again = command(_PLANNING.get(plan.purpose, "plan realign"), plan.disk.path, *request.typed)
-    raise Refused(text, hint=f"make the plan anew: {again}", code="plan-stale")
+    raise Refused(text, hint=f"make a new plan: {again}", code="plan-stale")
 
 
 def _events(plan: Plan, request: Request, found: FoundPlan, context: MoveContext) -> Iterator[Event]:

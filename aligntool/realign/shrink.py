@@ -22,7 +22,7 @@ from aligntool.units import KIB, format_size
 
 _EXT = ("ext2", "ext3", "ext4")
 _REPAIRED = {"e2fsck": 1}  # e2fsck(8): errors were corrected
-_DELETE_FILES = "delete files on it, and plan anew"
+_DELETE_FILES = "delete files on it, and plan again"
 
 Words = tuple[str, ...]
 
@@ -148,8 +148,8 @@ def _after_failure(path: str, step: ShrinkContent) -> tuple[str, str]:
             return "the btrfs is whole: it never writes over what counts", again
         case "ntfs":
             promise = "if ntfsresize ended in the middle, only chkdsk can tell what is left"
-            return promise, "start Windows and type there: chkdsk /f; then plan anew"
-    check = f"{root}e2fsck -f {shell_word(f'{path}?offset={step.extent.start}')}; then plan anew"
+            return promise, "start Windows and type there: chkdsk /f; then plan again"
+    check = f"{root}e2fsck -f {shell_word(f'{path}?offset={step.extent.start}')}; then plan again"
     return "if resize2fs ended in the middle, e2fsck repairs what can be repaired", check
 
 

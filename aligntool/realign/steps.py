@@ -64,7 +64,7 @@ def patched(held: steps.SavedRanges, found: Sequence[bytes], patches: Sequence[s
         value = int.from_bytes(part[at : at + patch.length], "little")
         if value not in (patch.before, patch.after):
             raise Refused(f"{patch.what} at byte {patch.at} of the partition is {value}, not {patch.before}:"
-                          " it changed since the plan was made", hint="make the plan anew")  # fmt: skip
+                          " it changed since the plan was made", hint="make a new plan")  # fmt: skip
         part[at : at + patch.length] = patch.after.to_bytes(patch.length, "little")
     return tuple(bytes(part) for part in parts)
 

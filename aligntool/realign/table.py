@@ -17,7 +17,7 @@ from aligntool.units import Extent
 
 # Conditions on a table and on the changes to it, for every kind of table.
 
-_ANEW = "make the plan anew: aligntool plan realign DISK -o plan.json"
+_ANEW = "make a new plan: aligntool plan realign DISK -o plan.json"
 
 
 def stale_plan(reason: str) -> Refused:

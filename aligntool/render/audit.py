@@ -211,10 +211,10 @@ _WORDS = {
 }
 
 
-def repair_lines(mends: Sequence[Repair], *, width: int) -> Iterator[Line]:
+def repair_lines(repairs: Sequence[Repair], *, width: int) -> Iterator[Line]:
     """Yield each answer with its reason and command, once for all partitions that share it."""
     groups: dict[tuple[str, str, str], list[int]] = {}
-    for repair in mends:
+    for repair in repairs:
         groups.setdefault((repair.answer, repair.why, repair.next), []).append(repair.partition)
     for (answer, why, command), numbers in list(groups.items())[:MOST_ANSWERS]:
         words, style = _WORDS[answer]
@@ -239,9 +239,9 @@ _ANSWERS = {Answer.ON: Style.GOOD, Answer.OFF: Style.BAD, Answer.UNKNOWN: Style.
 
 
 def audit_lines(
-    report: Report, *, width: int, verbose: bool, quiet: bool, mends: Repairs = NO_REPAIRS, maps: Iterable[Line] = ()
+    report: Report, *, width: int, verbose: bool, quiet: bool, repairs: Repairs = NO_REPAIRS, maps: Iterable[Line] = ()
 ) -> Iterator[Line]:
-    """Yield the whole audit. `mends`: possible repairs by disk name; `maps`: pictures of the disks."""
+    """Yield the whole audit. `repairs`: possible repairs by disk name; `maps`: pictures of the disks."""
     if report.judged and not quiet:
         yield from (verdict_line(report), EMPTY)
     yield from maps
@@ -255,7 +255,7 @@ def audit_lines(
         yield from _brief_lines(report, disks, width)
     for judged in () if brief else disks:
         yield from disk_lines(judged, width=width)
-        yield from repair_lines(mends.get(judged.disk.name, ()), width=width)
+        yield from repair_lines(repairs.get(judged.disk.name, ()), width=width)
         if verbose:
             for word, text in reported_facts(judged.disk):
                 yield from dim_lines(f"  {word}: {text}", width)

@@ -28,13 +28,13 @@ Value = None | bool | int | float | str | Sequence["Value"] | Mapping[str, "Valu
 _ELSEWHERE = frozenset({"partitions", "kernel_partitions", "sampled", "taken"})  # the last two belong to plans only
 
 
-def audit_json(report: Report, mends: Repairs = NO_REPAIRS) -> Iterator[str]:
-    """Yield the document in pieces, in order. `mends`: possible repairs of misaligned partitions, by disk name."""
+def audit_json(report: Report, repairs: Repairs = NO_REPAIRS) -> Iterator[str]:
+    """Yield the document in pieces, in order. `repairs`: possible repairs of misaligned partitions, by disk name."""
     when = _fields(report.inventory.manifest, leave=frozenset({"aligntool"}))
     head: Value = {"schema": SCHEMA, "version": VERSION, "aligntool": __version__, **when, "summary": _summary(report)}
     yield dumps(head)[:-1] + ',\n"disks": ['
     for index, judged in enumerate(report.judged):
-        yield ("," if index else "") + "\n" + dumps(_disk(judged, mends.get(judged.disk.name, ())))
+        yield ("," if index else "") + "\n" + dumps(_disk(judged, repairs.get(judged.disk.name, ())))
     yield '\n],\n"uplinks": ' + dumps(as_value(report.inventory.uplinks))
     yield ',\n"adapters": ' + dumps(as_value(report.inventory.adapters))
     yield ',\n"unseen": ' + dumps(as_value(tuple(targets_not_judged(report))))
@@ -62,16 +62,16 @@ def _summary(report: Report) -> Value:
     }  # fmt: skip
 
 
-def _disk(judged: Judged, mends: Sequence[Repair]) -> Value:
+def _disk(judged: Judged, repairs: Sequence[Repair]) -> Value:
     disk = judged.disk
-    repairs = {repair.partition: repair for repair in mends}
+    by_number = {repair.partition: repair for repair in repairs}
     verdicts = {verdict.partition: verdict for verdict in judged.verdicts}
     document = _fields(disk, leave=_ELSEWHERE)
     sector_size = disk.sector_size
     document["grids"] = as_value(judged.grids)
     document["verdict"] = _verdict(verdicts.get(None))
     document["partitions"] = [
-        _partition(partition, verdicts.get(partition.number), repairs.get(partition.number), sector_size)
+        _partition(partition, verdicts.get(partition.number), by_number.get(partition.number), sector_size)
         for partition in disk.partitions
     ]
     document["kernel_partitions"] = [{"number": number, **asdict(extent)} for number, extent in disk.kernel_partitions]

@@ -45,7 +45,7 @@ def array_title(step: steps.ArrayStep) -> str:
             return f"edit {step.path}; what it was is kept as {step.backup}, numbered after the first"
         case steps.ReencryptSectors():
             sizes = f"from sectors of {format_size(step.before)} to {format_size(step.after)}"
-            return f"encrypt the LUKS2 on partition {step.partition} anew, {sizes}"
+            return f"re-encrypt the LUKS2 on partition {step.partition}, {sizes}"
         case steps.WriteFile():
             return f"write {step.path}; other text in it is kept as {step.backup}, numbered after the first"
         case steps.CheckArray():
@@ -157,7 +157,7 @@ def _write_title(step: steps.Commit | steps.RebuildContent | steps.CopyDisk) -> 
     if isinstance(step, steps.CopyDisk):
         return f"copy {size_words(step.bytes)} of {step.source.path}, each byte to its own place"
     if isinstance(step, steps.RebuildContent):
-        return f"write the {step.kind} of partition {step.partition} anew, for sectors of {step.sector_size} bytes"
+        return f"rewrite the {step.kind} of partition {step.partition} for sectors of {step.sector_size} bytes"
     label = LABELS.get(step.label, step.label)
     if step.changes and step.changes[0].after.start == 0:
         return f"clear what is left of the {label} at the end of the disk"
@@ -258,7 +258,7 @@ def _saved_ranges(held: steps.SavedRanges, start: int) -> str:
 def _patch(patch: steps.Patch, start: int) -> str:
     where = f"bytes {byte_range(Extent(start + patch.at, patch.length))}"
     if patch.before is None or patch.after is None:
-        return f"{patch.what}, {where}: computed anew"
+        return f"{patch.what}, {where}: recomputed"
     return f"{patch.what}, {where}: {patch.before} → {patch.after}"
 
 
@@ -344,9 +344,9 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
             )
         case "convert":
             rebuilt = sum(isinstance(step, steps.RebuildContent) for step in plan.steps)
-            yield f"{counted(len(plan.places), 'partition')} in a new table, {rebuilt} made anew in its place."
+            yield f"{counted(len(plan.places), 'partition')} in a new table, {rebuilt} recreated in its place."
             yield (
-                "At risk: the table and what is made anew, if the drive fails or the journal is lost meanwhile. Ctrl-C "
+                "At risk: the table and what is recreated, if the drive fails or the journal is lost meanwhile. Ctrl-C "
                 "or a power cut loses nothing: resume or rollback goes on from there."
             )
         case "layout" | "convert-copy":

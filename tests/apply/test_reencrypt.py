@@ -211,7 +211,7 @@ def _repair(encrypted: Encrypted) -> None:
 
 
 def _wait_for(process: "subprocess.Popen[str]", encrypted: Encrypted, enough: int | None) -> None:
-    """Return once so many bytes are encrypted anew; None: once the step began."""
+    """Return once so many bytes are re-encrypted; None: once the step began."""
     if enough is None:
         assert process.stdout
         assert any(line.startswith("StepBegun") for line in process.stdout)

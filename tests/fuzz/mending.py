@@ -1,6 +1,6 @@
 """Right checksums on wrong contents.
 
-In: a disk that a fuzzer has damaged. Out: the same, with the checksums of every structure found on it computed anew, so
+In: a disk that a fuzzer has damaged. Out: the same, with the checksums of every structure found on it recomputed, so
 that the damage is not turned away at the first gate. It finds structures by their magic, wherever they lie.
 """
 

@@ -258,7 +258,7 @@ class CachedUnits(Paged):
 
 
 class Shingled(Hostile):
-    """A media cache; when it is full, bands are written anew."""
+    """A media cache; when it is full, bands are rewritten."""
 
     def setup(self) -> None:
         self.held, self.most = 0, self.dice.choice((50, 500, 2000))

@@ -23,7 +23,7 @@ PYTHONPATH=/opt/aligntool/python exec python3 -m aligntool "$@"
 
 
 def image(folder: Path) -> Path:
-    """The squashfs, made anew in `folder` (some seconds)."""
+    """The squashfs, recreated in `folder` (some seconds)."""
     tree = folder / "tool"
     python = tree / "python"
     ignore = shutil.ignore_patterns("__pycache__")

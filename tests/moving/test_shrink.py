@@ -172,7 +172,7 @@ def test_xfs_is_refused_with_the_reason(make: MakeDisk) -> None:
 
 @pytest.mark.on_disk  # below /dev, what it tells to type would need root
 def test_a_tool_that_is_killed_in_the_middle_is_told_with_what_to_type(make: MakeDisk, programs: Path) -> None:
-    """And what is to be typed is true: e2fsck mends it, and then it is shrunk and moved."""
+    """And what is to be typed is true: e2fsck repairs it, and then it is shrunk and moved."""
     disk = full(make, "dos", Row(NAMED["ext4"], 63))
     before = seen(disk)
     stand_in(programs, "resize2fs", f'[ "$1" = -P ] && exec {find_tool("resize2fs")} "$@"', "kill -9 $$")

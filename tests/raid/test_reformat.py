@@ -268,7 +268,7 @@ def test_active_volumes_are_refused_with_what_deactivates_them() -> None:
 def test_a_drive_that_cannot_be_told_from_another_is_refused() -> None:
     inventory, closer = machine()
     path = replace(member(0), name="nvme7n1", path="/dev/nvme7n1", partitions=(), table=None)  # multipath without a map
-    with pytest.raises(Refused, match="nvme0n1 cannot be told from nvme7n1"):
+    with pytest.raises(Refused, match="nvme0n1 cannot be distinguished from nvme7n1"):
         planned(Inventory((*inventory.disks[:-1], path, inventory.disks[-1])), closer)
 
 

@@ -1,4 +1,4 @@
-"""A FAT made anew has the same entries byte for byte, as Linux, Windows and firmware write them."""
+"""A FAT recreated has the same entries byte for byte, as Linux, Windows and firmware write them."""
 
 import re
 import struct

@@ -26,7 +26,7 @@ def text(*found: Repair) -> str:
 
 def test_the_audit_says_of_each_misaligned_partition_whether_and_how_it_can_be_mended() -> None:
     report = judge(made_disk("63+80000 ntfs; 2097152+90000 ext4", physical=4096))
-    said = "".join(text_of(audit_lines(report, width=80, verbose=False, quiet=False, mends=answers(report))))
+    said = "".join(text_of(audit_lines(report, width=80, verbose=False, quiet=False, repairs=answers(report))))
     assert "partition 1 can be realigned in place" in said
     assert "partition 2" not in said.split("AT101")[0]
 

@@ -154,7 +154,7 @@ def _has_command(finding: Finding) -> bool:
     return bool(finding.next) and not finding.next.startswith("aligntool explain ")
 
 
-def commands_of(report: Report, mends: audit.Repairs) -> list[tuple[str, str, str, list[str]]]:
+def commands_of(report: Report, repairs: audit.Repairs) -> list[tuple[str, str, str, list[str]]]:
     """Return the commands to type next, worst findings first: the id of the findings, their code and title, and their
     commands. A command appears only under the first findings that have it.
     """
@@ -166,7 +166,9 @@ def commands_of(report: Report, mends: audit.Repairs) -> list[tuple[str, str, st
             title = explanations()[findings[0].code].title
             sections.append((group_id(findings[0]), findings[0].code.value, title, commands[:MOST_NEXT]))
             seen.update(commands)
-    shrinks = (each.next.removeprefix(_ON_CAPTURED) for each in chain(*mends.values()) if each.answer == "with-shrink")
+    shrinks = (
+        each.next.removeprefix(_ON_CAPTURED) for each in chain(*repairs.values()) if each.answer == "with-shrink"
+    )
     if more := [command for command in dict.fromkeys(shrinks) if command and command not in seen]:
         sections.append(("", "", "A shrink makes room", more[:MOST_NEXT]))
     return sections
@@ -324,7 +326,7 @@ class Content:
 
     report: Report
     arrays: tuple[ArrayView, ...] = ()
-    mends: audit.Repairs = field(default_factory=dict)
+    repairs: audit.Repairs = field(default_factory=dict)
     measured: tuple[Measured, ...] = ()
     made: str = ""
     rates: Rates = field(default_factory=dict)
@@ -383,7 +385,7 @@ def disk_views(content: Content) -> Iterator[dict[str, object]]:
     drawn: set[object] = set()
     for judged in sorted(report.judged, key=lambda judged: judged.disk.name not in bad)[:MOST_DISKS]:
         disk, name = judged.disk, names[judged.disk.name]
-        lines = audit.repair_lines(content.mends.get(disk.name, ()), width=10_000)
+        lines = audit.repair_lines(content.repairs.get(disk.name, ()), width=10_000)
         yield {
             "id": name, "name": disk.name, "facts": " · ".join(_facts(disk, content.temperatures)),
             "geometry": audit.geometry_words(judged),

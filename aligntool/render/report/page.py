@@ -386,7 +386,7 @@ def page_html(content: disks.Content) -> str:
                 (array, ceiling_words(array.ceiling), disks.ceiling_chart(array, report, number, content.rates))
                 for number, array in enumerate(content.arrays, 1)
             ],
-            commands=disks.commands_of(report, content.mends), queue=svg.queue_picture(),
+            commands=disks.commands_of(report, content.repairs), queue=svg.queue_picture(),
         )
     )  # fmt: skip
 

@@ -123,7 +123,7 @@ def test_what_is_given_up_leaves_no_signature_before_the_new_partition_is_there(
 
 
 def test_the_same_table_as_before_is_emptied_all_the_same(drive: Path, paths: Paths) -> None:
-    """An array is made anew of the drives that it was on before, with --wipe."""
+    """An array is recreated of the drives that it was on before, with --wipe."""
     first = member_step(paths, drive)
     made_member(first)
     run("mkfs.ext4", "-q", "-F", "-E", f"offset={MIB}", drive, "32M")

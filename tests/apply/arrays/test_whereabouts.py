@@ -66,7 +66,7 @@ def test_another_drive_that_got_a_name_of_the_plan_is_left_alone() -> None:
     ("disks", "why"),
     [
         (DRIVES[:1], "is not there"),
-        ((*DRIVES, named(DRIVES[1], "nvme2n1")), "cannot be told from others"),
+        ((*DRIVES, named(DRIVES[1], "nvme2n1")), "cannot be distinguished from others"),
         ((DRIVES[0], replace(DRIVES[1], size=1 << 30)), "is not there"),
     ],
     ids=["missing", "twice", "of another size"],
