@@ -4,16 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from aligntool.audit import drives, wording
 from aligntool.audit.array_boot import array_number_findings, late_start_findings, system_findings
 from aligntool.audit.arrays import array_findings, members_of, whole_member_findings, with_members
-from aligntool.audit.drives import (
-    device_findings,
-    drive_findings,
-    machine_findings,
-    unknown_if_no_answer,
-    whole_disk_gap,
-    worst_gap,
-)
 from aligntool.audit.grids import Sized, grids_of, physical_sector, shifted_arrays
 from aligntool.audit.layers import CONTAINERS, data_starts, layer_findings
 from aligntool.audit.report import (
@@ -32,15 +25,6 @@ from aligntool.audit.report import (
     predict,
 )
 from aligntool.audit.tables import array_above, gpt_is_lost, table_findings
-from aligntool.audit.wording import (
-    grid_words,
-    layer_name,
-    next_command,
-    next_look,
-    next_realign,
-    offset_words,
-    subject_words,
-)
 from aligntool.formats.parked import parked_numbers
 from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, Layer, Partition, Role, TableLabel
@@ -67,10 +51,10 @@ def audit(inventory: Inventory, known: Known, options: AuditOptions | None = Non
         rows = known.get(disk.name, ())
         grids = grids_of(disk, rows, options, sectors, shifts)
         above = array_above(disk, by_name)
-        judged_disk = Judged(disk, grids, tuple(unknown_if_no_answer(disk, _verdicts(disk, grids, above))))
+        judged_disk = Judged(disk, grids, tuple(drives.unknown_if_no_answer(disk, _verdicts(disk, grids, above))))
         judged.append(judged_disk)
         findings += _findings(judged_disk, rows, above)
-    findings += machine_findings(inventory)
+    findings += drives.machine_findings(inventory)
     members = members_of(judged)
     for judged_disk in judged:
         findings += array_findings(judged_disk.disk, members, inventory.system)
@@ -117,7 +101,7 @@ def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict
         doubt = data_start_doubt(partition) or sector_size_doubt(disk)
         verdict = judge_start(disk, partition.number, partition.extent.start, grids, excuse=excuse, doubt=doubt)
         yield replace(verdict, answer=Answer.UNKNOWN, matters=False, why=above) if above else verdict
-    if gap := whole_disk_gap(disk):
+    if gap := drives.whole_disk_gap(disk):
         checks = judge_start(disk, None, 0, grids).checks
         yield Verdict(disk.name, None, 0, Answer.UNKNOWN, checks, why=f"{gap.what}: {gap.why}")
     elif not disk.partitions and (disk.content or disk.mounted_at or disk.content_hint):
@@ -132,7 +116,7 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
     parts: dict[int | None, Partition] = {partition.number: partition for partition in disk.partitions}
     # The data of a whole-disk member are judged like those of a member partition.
     if not above or (not disk.partitions and any(layer.kind == "linux_raid_member" for layer in disk.content)):
-        reported = worst_gap(disk)  # has one finding for the disk, not one for each partition
+        reported = drives.worst_gap(disk)  # has one finding for the disk, not one for each partition
         for verdict in judged.verdicts[:MOST_FINDINGS_A_PARTITION_TABLE]:
             if verdict.partition in parked or verdict.why == LOST or (reported and verdict.answer is Answer.UNKNOWN):
                 continue  # AT317 and AT319 cover all of them
@@ -141,8 +125,8 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
             if partition and verdict.matters and (end := end_finding(disk, partition, grids[0], sector_size)):
                 yield end
         yield from layer_findings(judged, sector_size)
-    yield from device_findings(disk, grids, rows)
-    yield from drive_findings(disk, rows)
+    yield from drives.device_findings(disk, grids, rows)
+    yield from drives.drive_findings(disk, rows)
 
 
 # The probable cause of an odd start sector.
@@ -320,8 +304,12 @@ def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, se
         Finding, disk=disk.name, partition=verdict.partition, start=verdict.start, sector_size=sector_size
     )
     if verdict.answer is Answer.UNKNOWN:
-        text = f"{subject_words(disk, partition)}: alignment cannot be judged: {verdict.why}"
-        look = next_command(disk, "audit", "--sector-size 4096") if sector_size_doubt(disk) else next_look(disk)
+        text = f"{wording.subject_words(disk, partition)}: alignment cannot be judged: {verdict.why}"
+        look = (
+            wording.next_command(disk, "audit", "--sector-size 4096")
+            if sector_size_doubt(disk)
+            else wording.next_look(disk)
+        )
         yield finding(Code.UNKNOWN_ALIGNMENT, Severity.WARNING, text, next=look)
         return
     failed = [check for check in verdict.checks if not check.on]
@@ -330,8 +318,9 @@ def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, se
         return
     grid, severity = worst.grid, worst.grid.severity
     finding = partial(finding, grid=grid, off_by=worst.off_by)
-    boundary = f"{format_size(worst.off_by)} past a boundary of {format_size(grid.size)} ({grid_words(grid)})"
-    text = f"{subject_words(disk, partition)} starts at {offset_words(verdict.start, sector_size)}, {boundary}"
+    boundary = f"{format_size(worst.off_by)} past a boundary of {format_size(grid.size)} ({wording.grid_words(grid)})"
+    subject, start = wording.subject_words(disk, partition), wording.offset_words(verdict.start, sector_size)
+    text = f"{subject} starts at {start}, {boundary}"
     if not verdict.matters:
         text, explain = f"{text}, which does not matter: {verdict.why}", f"aligntool explain {Code.NOT_JUDGED}"
         if severity is not Severity.INFO:
@@ -348,7 +337,7 @@ def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, se
         cause=likely_cause(partition, sector_size, disk.partitions, grid) if partition else None,
         cost=predict(grid.size) if severity is not Severity.INFO and not compensating else None,
         evidence=tuple(_evidence(partition, verdict, worst)),
-        next=next_realign(disk) if severity is not Severity.INFO else f"aligntool explain {code}",
+        next=wording.next_realign(disk) if severity is not Severity.INFO else f"aligntool explain {code}",
     )  # fmt: skip
 
 
@@ -357,9 +346,10 @@ def end_finding(disk: Disk, partition: Partition, physical: Grid, sector_size: i
     past = physical.off_by(partition.extent.end)
     if not past or (disk.size is not None and partition.extent.end >= disk.size - physical.size):
         return None
+    subject = wording.subject_words(disk, partition)
     return Finding(
         Code.END_UNALIGNED, Severity.INFO,
-        f"{subject_words(disk, partition)} ends {format_size(past)} past a boundary of {format_size(physical.size)}",
+        f"{subject} ends {format_size(past)} past a boundary of {format_size(physical.size)}",
         disk=disk.name, partition=partition.number, start=partition.extent.start, sector_size=sector_size,
         grid=physical, off_by=past, next=f"aligntool explain {Code.END_UNALIGNED}",
     )  # fmt: skip
@@ -375,7 +365,7 @@ def _evidence(partition: Partition | None, verdict: Verdict, worst: Check) -> It
     if (partition.kernel_alignment_offset or 0) > 0:
         yield f"the kernel agrees: the partition's alignment_offset is {partition.kernel_alignment_offset}"
     for layer in _data_on_the_grid(partition, worst.grid, _FILE_SYSTEMS | CONTAINERS):
-        yield f"the data of {layer_name(layer)} inside begin on the boundary all the same"
+        yield f"the data of {wording.layer_name(layer)} inside begin on the boundary all the same"
 
 
 _FILE_SYSTEMS = frozenset({"vfat", "exfat"})
@@ -393,7 +383,7 @@ def aligned_data_exemption(partition: Partition, grids: Sequence[Grid]) -> str:
         return ""
     if partition.content[0].kind == "linux_raid_member" and any(grid.kind is GridKind.PHYSICAL for grid in missed):
         return ""
-    return f"the data of {layer_name(partition.content[0])} inside begin on the boundary"
+    return f"the data of {wording.layer_name(partition.content[0])} inside begin on the boundary"
 
 
 def _data_on_the_grid(partition: Partition | None, grid: Grid, kinds: frozenset[str]) -> tuple[Layer, ...]:

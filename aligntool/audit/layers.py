@@ -3,19 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from aligntool.audit import wording
 from aligntool.audit.grids import STACKED, believed_minimum_io
 from aligntool.audit.report import Answer, Code, Finding, Grid, GridKind, Judged, Severity, Verdict, predict
-from aligntool.audit.wording import (
-    as_root,
-    grid_words,
-    layer_name,
-    next_command,
-    next_look,
-    next_realign,
-    offset_words,
-    shell_word,
-    subject_words,
-)
 from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.inventory import COEXISTING_KINDS, Disk, Layer, Partition, missing_bytes
 from aligntool.units import format_size
@@ -114,7 +104,7 @@ class _Walk:
     sector_size: int
 
     def finding(self, code: Code, severity: Severity, text: str, name: str | None, start: int | None) -> Finding:
-        sentence = f"{subject_words(self.disk, self.partition)}: {text}"
+        sentence = f"{wording.subject_words(self.disk, self.partition)}: {text}"
         return Finding(
             code, severity, sentence, disk=self.disk.name, partition=self.number, layer=name, start=start,
             sector_size=self.sector_size, next=f"aligntool explain {code}",
@@ -123,10 +113,10 @@ class _Walk:
     def contents(self, layers: Sequence[Layer]) -> Iterator[Finding]:
         part = self.partition
         if len(layers) > 1 and not all(layer.kind in COEXISTING_KINDS for layer in layers):
-            text = f"{', '.join(map(layer_name, layers))} are all recognised here"
+            text = f"{', '.join(map(wording.layer_name, layers))} are all recognised here"
             found = self.finding(Code.AMBIGUOUS_CONTENT, Severity.WARNING, text, None, None)
             node = f"/dev/{part.node}" if part and part.node else self.disk.path
-            look = as_root(self.disk, f"wipefs --no-act {shell_word(node)}")
+            look = wording.as_root(self.disk, f"wipefs --no-act {wording.shell_word(node)}")
             yield replace(found, next=look) if part is None or part.node else found
         for layer in layers:
             yield from self.layer(layer, None, 0)
@@ -149,7 +139,7 @@ class _Walk:
         if chunk == 0 and layer.stripe_unit <= (self.disk.limits.physical_block_size or 0):
             return  # mke2fs writes a stride of one sector if its blocks are smaller than the physical sector
         if sentence := _stripe_mismatch(layer, level, chunk, stripe):
-            name = layer_name(layer)
+            name = wording.layer_name(layer)
             text = f"{name} {sentence}"
             yield self.finding(Code.STRIPE_MISMATCH, Severity.WARNING, text, name, layer.extent.start)
 
@@ -159,11 +149,11 @@ class _Walk:
         if grid is None:
             return
         if layer.kind not in ("vfat", "exfat"):
-            yield self._off(_code_of(grid), grid.severity, layer_name(layer), "data start", start, grid)
+            yield self._off(_code_of(grid), grid.severity, wording.layer_name(layer), "data start", start, grid)
         elif grid.kind in (GridKind.PHYSICAL, GridKind.MINIMUM_IO):  # an EFI system partition is rarely written
             boot = self.partition is not None and self.partition.type_code in EFI_SYSTEM
             severity = Severity.INFO if boot else Severity.WARNING
-            yield self._off(Code.CLUSTERS_OFF, severity, layer_name(layer), "first cluster", start, grid)
+            yield self._off(Code.CLUSTERS_OFF, severity, wording.layer_name(layer), "first cluster", start, grid)
 
     def _segments(self, layer: Layer) -> Iterator[Finding]:
         """Yield findings on the segments of every logical volume. An offset that pe_start explains is not repeated."""
@@ -187,11 +177,11 @@ class _Walk:
 
     def _off(self, code: Code, severity: Severity, name: str, what: str, start: int, grid: Grid) -> Finding:
         past = grid.off_by(start)
-        boundary = f"{format_size(past)} past a boundary of {format_size(grid.size)} ({grid_words(grid)})"
-        text = f"{what} of {name} is at {offset_words(start, self.sector_size)} of the disk, {boundary}"
+        boundary = f"{format_size(past)} past a boundary of {format_size(grid.size)} ({wording.grid_words(grid)})"
+        text = f"{what} of {name} is at {wording.offset_words(start, self.sector_size)} of the disk, {boundary}"
         found = self.finding(code, severity, text, name, start)
         moves = self.partition is not None and start in data_starts(self.partition)
-        next_ = next_realign(self.disk) if moves else next_look(self.disk)
+        next_ = wording.next_realign(self.disk) if moves else wording.next_look(self.disk)
         return replace(found, grid=grid, off_by=past, cost=predict(grid.size), next=next_)
 
     def _size(self, layer: Layer) -> Iterator[Finding]:
@@ -199,7 +189,7 @@ class _Walk:
         claims, reported = layer.claims_size or 0, None
         end = self.partition.extent.end if self.partition else self.disk.size or 0
         room = end - layer.extent.start
-        name, start = layer_name(layer), layer.extent.start
+        name, start = wording.layer_name(layer), layer.extent.start
         if not layer.segments and 0 < room < claims:
             text = f"{name} claims {format_size(claims)}, but its container has {format_size(room)}"
             few = f"{text}: {format_size(claims - room)} too few"
@@ -214,12 +204,12 @@ class _Walk:
         unit = layer.data_unit or 0
         if physical is None or not 0 < unit < physical.size or layer.kind in ("swap", "iso9660", "squashfs", "erofs"):
             return
-        name = layer_name(layer)
+        name = wording.layer_name(layer)
         sector = f"the physical sector of {format_size(physical.size)} ({physical.source})"
         text = f"{name} works in units of {format_size(unit)}, smaller than {sector}"
         found = self.finding(Code.SMALL_BLOCKS, Severity.INFO, text, name, layer.extent.start)
         if layer.version == "LUKS2" and self.partition is not None:
-            found = replace(found, next=next_command(self.disk, "plan realign", "--layers"))
+            found = replace(found, next=wording.next_command(self.disk, "plan realign", "--layers"))
         yield replace(found, grid=physical, cost=predict(physical.size, request=unit))
 
 

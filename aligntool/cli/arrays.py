@@ -14,15 +14,8 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged, Report
 from aligntool.audit.wording import shell_word
 from aligntool.change import ChangeState, Plan, RaidGoal
+from aligntool.cli import run_change
 from aligntool.cli.options import command, remark, say, terminal_width
-from aligntool.cli.run_change import (
-    ChangeInProgress,
-    apply_and_report,
-    end_change,
-    locked_apart,
-    recovery_commands,
-    write_end,
-)
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk
 from aligntool.linux.commands import with_health
@@ -79,7 +72,7 @@ def array_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
 
 def locked_array(
     plan: Plan, plan_again: Callable[[], Plan], key: Key = NO_KEY, check: Callable[[], None] = lambda: None
-) -> AbstractContextManager[ChangeInProgress]:
+) -> AbstractContextManager[run_change.ChangeInProgress]:
     """Lock the drives, plan again, refuse what cannot be done, and begin a record, in a child process.
 
     Also for plans that only edit files, or change layers: `key` opens the layers, and `check` raises Refused if their
@@ -89,7 +82,7 @@ def locked_array(
     """
 
     @contextmanager
-    def locked(on_note: Callable[[str], object]) -> Iterator[ChangeInProgress]:
+    def locked(on_note: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
         paths = Paths()
         with make.lock_state(paths.state):
             _refuse_unfinished(plan, paths)
@@ -102,14 +95,15 @@ def locked_array(
                     on_note(f"{paths.state} is a {kind}: a power cut would lose the record, and {again}")
                 record = make.begin(plan, paths)
                 try:
-                    yield ChangeInProgress(
-                        make.apply_record(record, plan, paths, members, key), recovery_commands(plan.disk.path)
+                    yield run_change.ChangeInProgress(
+                        make.apply_record(record, plan, paths, members, key),
+                        run_change.recovery_commands(plan.disk.path),
                     )
                 except (Refused, KeyboardInterrupt):
                     make.remove_record(record)  # nothing was written yet
                     raise
 
-    return locked_apart(locked, plan, plan.disk.path)
+    return run_change.locked_apart(locked, plan, plan.disk.path)
 
 
 def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan:
@@ -117,23 +111,27 @@ def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY
     plan = run_while_moving(lambda: _current_plan(record))
 
     @contextmanager
-    def locked(on_note: Callable[[str], object]) -> Iterator[ChangeInProgress]:
+    def locked(on_note: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
         paths = Paths()
         with make.lock_state(paths.state):
             current = make.read_record(record.file)  # again, under the lock
             if _current_plan(current) != plan:
                 raise Refused(
-                    "a drive got another name meanwhile", hint=recovery_commands(plan.disk.path), code="plan-stale"
+                    "a drive got another name meanwhile",
+                    hint=run_change.recovery_commands(plan.disk.path),
+                    code="plan-stale",
                 )
             events = (
                 make.undo_record(current, plan, paths) if back else make.apply_record(current, plan, paths, key=key)
             )
-            yield ChangeInProgress(
-                events, recovery_commands(plan.disk.path), way=ChangeState.UNDOING if back else ChangeState.RESUMED
+            yield run_change.ChangeInProgress(
+                events,
+                run_change.recovery_commands(plan.disk.path),
+                way=ChangeState.UNDOING if back else ChangeState.RESUMED,
             )
 
-    with locked_apart(locked, plan, plan.disk.path) as applying:
-        apply_and_report(plan, applying, json_=json_, in_flight=True)
+    with run_change.locked_apart(locked, plan, plan.disk.path) as applying:
+        run_change.apply_and_report(plan, applying, json_=json_, in_flight=True)
     return plan
 
 
@@ -155,7 +153,7 @@ def report_array(plan: Plan, *, json_: bool) -> None:
     def look_again() -> Iterable[Line]:
         return array_lines(look_at_arrays(names), width=terminal_width()) if names else ()
 
-    end_change(plan, look_again, again=f"aligntool raid show {device}", json_=json_)
+    run_change.end_change(plan, look_again, again=f"aligntool raid show {device}", json_=json_)
 
 
 def refuse_changed(plan: Plan, current: Plan) -> None:
@@ -197,7 +195,7 @@ def _refuse_unfinished(plan: Plan, paths: Paths) -> None:
         if drives & set(map(_drive_key, drives_of(record.plan))) or record.plan.disk.path == plan.disk.path:
             path = record.plan.disk.path
             text = f"{path} is unfinished, and has the same drives or the same name"
-            raise Refused(text, hint=recovery_commands(path), code="in-flight", subject=path)
+            raise Refused(text, hint=run_change.recovery_commands(path), code="in-flight", subject=path)
 
 
 def _drive_key(step: DriveStep) -> tuple[str | None, ...]:
@@ -375,7 +373,7 @@ def recover_array(record: Record, *, json_: bool, back: bool) -> None:
     if not back:
         report_array(record.plan, json_=json_)
     elif json_:
-        write_end("old", changed=True)
+        run_change.write_end("old", changed=True)
     else:
         remark(f"{record.plan.disk.path} is rolled back")
 

@@ -4,15 +4,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from aligntool.formats.gpt import (
-    SIGNATURE,
-    CheckedCopy,
-    Header,
-    check_copy,
-    entry_faults,
-    header_crc_is_good,
-    read_entries,
-)
+from aligntool.formats import gpt as gpts
 from aligntool.formats.mbr import MbrSector, hybrid_entries, parse_sector, protective_faults
 from aligntool.formats.numbers import le32, le64
 from aligntool.formats.other_tables import boot_sector_kind, is_partition_table, kind_at, read_apm, read_mbr
@@ -46,16 +38,16 @@ _UNREPORTED_ORDER = (4096, 512, 2048, 1024)
 class GptPair:
     """The copies of a GPT that were found, valid or not."""
 
-    primary: CheckedCopy
-    backup: CheckedCopy
+    primary: gpts.CheckedCopy
+    backup: gpts.CheckedCopy
 
     @property
-    def believed(self) -> CheckedCopy | None:
+    def believed(self) -> gpts.CheckedCopy | None:
         """Return the copy to use: the primary if it is valid, otherwise the backup if it is valid; otherwise the first
         damaged copy with plausible entries: at least one, and none that ends before it starts.
         """
         pair = (self.primary, self.backup)
-        read = ((copy, *read_entries(copy)) for copy in pair)
+        read = ((copy, *gpts.read_entries(copy)) for copy in pair)
         plausible = (copy for copy, partitions, faults in read if partitions and not faults)
         return next((copy for copy in pair if copy.is_good), None) or next(plausible, None)
 
@@ -67,7 +59,7 @@ def find_gpt(reader: Reader, table: MbrSector | None, sector_size: int | None) -
         return None
     guard = table.protective if table else None
     end = guard.end - 1 if guard and 1 < guard.end <= 0xFFFFFFFF else None
-    primary = check_copy(reader, "primary", 1, size)
+    primary = gpts.check_copy(reader, "primary", 1, size)
     return GptPair(primary, _find_backup(reader, primary, end))
 
 
@@ -79,12 +71,12 @@ def _gpt_sector_size(reader: Reader, reported: int | None) -> int | None:
     start = read_or_none(reader, 0, 2 * max(sizes)) or b""
     sectors = [(size, start[size : 2 * size]) for size in sizes]
     sectors += [(size, read_or_none(reader, (reader.size // size - 1) * size, size) or b"") for size in sizes]
-    checked = [size for size, sector in sectors if header_crc_is_good(sector)]
-    signed = (size for size, sector in sectors if sector.startswith(SIGNATURE))
+    checked = [size for size, sector in sectors if gpts.header_crc_is_good(sector)]
+    signed = (size for size, sector in sectors if sector.startswith(gpts.SIGNATURE))
     return reported if reported in checked else next(iter(checked), None) or next(signed, None)
 
 
-def _find_backup(reader: Reader, primary: CheckedCopy, protective_end: int | None) -> CheckedCopy:
+def _find_backup(reader: Reader, primary: gpts.CheckedCopy, protective_end: int | None) -> gpts.CheckedCopy:
     """Return the backup from the sector that the primary states, from the last sector or, after a copy to a larger
     disk, from the end of the 0xEE entry.
     """
@@ -93,13 +85,13 @@ def _find_backup(reader: Reader, primary: CheckedCopy, protective_end: int | Non
     stated = primary.header.other_lba if primary.header else None
     places = [stated, last] if primary.header_crc_good else [last, stated, protective_end]
     on_disk = [lba for lba in dict.fromkeys(places) if lba is not None and 1 < lba <= last]
-    copies = [check_copy(reader, "backup", lba, size) for lba in on_disk]
+    copies = [gpts.check_copy(reader, "backup", lba, size) for lba in on_disk]
     own = [copy for copy in copies if _same_disk(primary, copy)]
-    last_resort = check_copy(reader, "backup", max(last, 2), size) if not copies else copies[0]
+    last_resort = gpts.check_copy(reader, "backup", max(last, 2), size) if not copies else copies[0]
     return next((copy for copy in own if copy.is_good), next((copy for copy in own if copy.header), last_resort))
 
 
-def _same_disk(primary: CheckedCopy, backup: CheckedCopy) -> bool:
+def _same_disk(primary: gpts.CheckedCopy, backup: gpts.CheckedCopy) -> bool:
     """Return whether both belong to the same table. A remnant of an older table, in the last sector with another GUID,
     must not serve to repair a good primary.
     """
@@ -114,7 +106,7 @@ def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size
     if copy is None or copy.header is None:
         return None
     other = pair.backup if copy is pair.primary else pair.primary
-    partitions, faults = read_entries(copy)
+    partitions, faults = gpts.read_entries(copy)
     size_faults = []
     if sector_size not in (None, copy.sector_size):
         written = f"this GPT was written for sectors of {copy.sector_size} bytes, but the disk has sectors of"
@@ -125,7 +117,7 @@ def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size
         *copy_faults(pair, reader.size // copy.sector_size - 1),
         *protective_faults(table, partitions, sector_size=copy.sector_size, disk_size=reader.size),
         *faults,
-        *entry_faults(copy, other, partitions, reader.size),
+        *gpts.entry_faults(copy, other, partitions, reader.size),
     ]
     found = Table(
         TableLabel.GPT, copy.sector_size, str(uuid.UUID(bytes_le=copy.header.disk_guid)), bool(hybrid_entries(table)),
@@ -152,7 +144,7 @@ def copy_faults(pair: GptPair, last_lba: int) -> list[TableFault]:
     return faults
 
 
-def _misplaced(primary: CheckedCopy, backup: CheckedCopy, last_lba: int) -> list[TableFault]:
+def _misplaced(primary: gpts.CheckedCopy, backup: gpts.CheckedCopy, last_lba: int) -> list[TableFault]:
     stated = primary.header.other_lba if primary.header and primary.header_crc_good else backup.lba
     if stated == last_lba and (backup.lba == last_lba or not backup.header):
         return []
@@ -169,7 +161,9 @@ def _misplaced(primary: CheckedCopy, backup: CheckedCopy, last_lba: int) -> list
     return [TableFault(Fault.GPT_BACKUP_MISPLACED, detail, stated * primary.sector_size)]
 
 
-def _differences(primary: CheckedCopy, backup: CheckedCopy, one: Header, two: Header) -> list[TableFault]:
+def _differences(
+    primary: gpts.CheckedCopy, backup: gpts.CheckedCopy, one: gpts.Header, two: gpts.Header
+) -> list[TableFault]:
     """Return the differences that compare_gpts() of the kernel warns about."""
     differences = []
     if two.other_lba != primary.lba:
@@ -187,7 +181,7 @@ def _differences(primary: CheckedCopy, backup: CheckedCopy, one: Header, two: He
     return [TableFault(Fault.GPT_COPIES_DIFFER, detail, backup.at, tuple(numbers))] if differences else []
 
 
-def _differing_numbers(primary: CheckedCopy, backup: CheckedCopy, step: int) -> list[int]:
+def _differing_numbers(primary: gpts.CheckedCopy, backup: gpts.CheckedCopy, step: int) -> list[int]:
     longest = max(len(primary.entries), len(backup.entries))
     pairs = ((at, primary.entries[at : at + step], backup.entries[at : at + step]) for at in range(0, longest, step))
     return [at // step + 1 for at, one, two in pairs if one != two and (any(one) or any(two))]
@@ -213,7 +207,7 @@ def gpt_headers(reader: Reader, sector_size: int) -> tuple[TableCopy, ...]:
     last = reader.size // sector_size - 1
     if last < 2:
         return ()
-    copies = (check_copy(reader, name, lba, sector_size) for name, lba in (("primary", 1), ("backup", last)))
+    copies = (gpts.check_copy(reader, name, lba, sector_size) for name, lba in (("primary", 1), ("backup", last)))
     states = (TableCopyState.GOOD, TableCopyState.ENTRIES_CRC_BAD)
     return tuple(copy.summary() for copy in copies if copy.header_crc_good and copy.state in states)
 
@@ -268,7 +262,7 @@ def _damaged_gpt(
     size = gpt.primary.sector_size if gpt else sector_size or 512
     last = reader.size // size - 1
     places = {"primary": 1, "backup": max(2, last)}  # if nothing is left of it
-    lost = gpt or GptPair(*(check_copy(reader, name, lba, size) for name, lba in places.items()))
+    lost = gpt or GptPair(*(gpts.check_copy(reader, name, lba, size) for name, lba in places.items()))
     return read_mbr(
         reader, table, sector_size=size, more_faults=tuple(copy_faults(lost, last)),
         copies=(lost.primary.summary(), lost.backup.summary()),

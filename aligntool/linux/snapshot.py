@@ -9,22 +9,11 @@ from typing import NamedTuple
 
 from aligntool import __version__
 from aligntool.inventory import Disk, DiskKind
+from aligntool.linux import sysfs
 from aligntool.linux.commands import get_host_memory_buffer, health_log, identify_controller, identify_namespace
 from aligntool.linux.devices import Block, list_blocks, suspended
 from aligntool.linux.look import CAPTURED_IDENTIFY, MANIFEST, Looker, now
 from aligntool.linux.pcie import find_adapters
-from aligntool.linux.sysfs import (
-    DISKSTATS,
-    LIVE,
-    LONGEST_CONTENT,
-    MOUNTS,
-    SWAPS,
-    UPTIME,
-    Tree,
-    opened,
-    parse_mounts,
-    stripped,
-)
 from aligntool.linux.system import CAPTURED as IMAGES
 from aligntool.linux.system import FILES, MDADM_CONFS, image_text, read_images, read_system
 from aligntool.linux.targets import Given
@@ -49,13 +38,13 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Recorder(Tree):
+class Recorder(sysfs.Tree):
     """A tree that records what is read of this machine, and claims to be a captured one, so that no disk is opened."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
-    source: Tree = LIVE
+    source: sysfs.Tree = sysfs.LIVE
 
     @property
     def live(self) -> bool:
@@ -63,9 +52,9 @@ class Recorder(Tree):
 
     def text(self, path: str) -> str | None:
         content = self.content(path, 4096)
-        return None if content is None else stripped(content)
+        return None if content is None else sysfs.stripped(content)
 
-    def content(self, path: str, limit: int = LONGEST_CONTENT) -> bytes | None:
+    def content(self, path: str, limit: int = sysfs.LONGEST_CONTENT) -> bytes | None:
         if not path.startswith(_RECORDED):
             return None
         content = self.source.content(path, limit)
@@ -138,7 +127,7 @@ class Recorder(Tree):
 # Folders of a block device of which all attributes are recorded, except those that change constantly.
 _FOLDERS = ("", "/queue", "/md", "/md/bitmap", "/dm", "/loop", "/bcache", "/integrity")
 _VOLATILE = frozenset(("stat", "inflight", "trace", "events", "io_poll_delay"))
-_ALSO_RECORDED = ("/proc/sys/kernel/osrelease", "/proc/mdstat", DISKSTATS, UPTIME)
+_ALSO_RECORDED = ("/proc/sys/kernel/osrelease", "/proc/mdstat", sysfs.DISKSTATS, sysfs.UPTIME)
 _DEVICE_ATTRIBUTES = (
     "type", "state", "transport", "cntlid", "subsystype", "queue_type", "timeout", "vpd_pg89", "vpd_pgb0", "vpd_pgb1",
     "vpd_pgb2", "cmdq_en",
@@ -146,7 +135,7 @@ _DEVICE_ATTRIBUTES = (
 _MOST_ATTRIBUTES = 400  # in one folder
 
 
-def collect(tree: Tree, *, serials: bool, host: bool = False) -> Iterator[Entry]:
+def collect(tree: sysfs.Tree, *, serials: bool, host: bool = False) -> Iterator[Entry]:
     """Yield the entries. Without `serials`, placeholders replace all identities; only with `host` the manifest has the
     name of the machine. It opens NVMe namespaces for Identify and their health, no other device, and nothing for
     writing.
@@ -188,12 +177,12 @@ def _record_attributes(recorder: Recorder, block: Block) -> None:
         recorder.content(f"{block.device}/{name}", 4096)
 
 
-def _identify_pages(tree: Tree, block: Block) -> Iterator[tuple[str, bytes]]:
+def _identify_pages(tree: sysfs.Tree, block: Block) -> Iterator[tuple[str, bytes]]:
     if not tree.live or suspended(tree, block):
         return
     place = f"{CAPTURED_IDENTIFY}/{block.sysname}"
     try:
-        with opened(f"/dev/{block.name}") as descriptor:
+        with sysfs.opened(f"/dev/{block.name}") as descriptor:
             controller = identify_controller(descriptor)
             namespace = identify_namespace(descriptor, tree.number(f"{block.path}/nsid"))
             buffer = get_host_memory_buffer(descriptor)
@@ -362,11 +351,11 @@ def mask_file(masks: Masks, path: str, content: bytes) -> bytes | None:
 def _mask_text(masks: Masks, path: str, name: str, text: str) -> str:
     if path.startswith("/run/udev/data/"):
         return "".join(f"{kept}\n" for line in text.splitlines() if (kept := _mask_udev_line(masks, line)))
-    if path == MOUNTS:
-        mounts = [mount for mount in parse_mounts(text.encode()) if mount.source.startswith("/dev/")]
+    if path == sysfs.MOUNTS:
+        mounts = [mount for mount in sysfs.parse_mounts(text.encode()) if mount.source.startswith("/dev/")]
         rows = [(mount.number, masks.place(mount.place), mount.kind, masks.node(mount.source)) for mount in mounts]
         return "".join(f"1 1 {number} / {place} rw - {kind} {node} rw\n" for number, place, kind, node in rows)
-    if path == SWAPS:
+    if path == sysfs.SWAPS:
         return "".join(_mask_swap_line(masks, line) for line in text.splitlines())
     if name == "uevent":
         return "".join(f"{line}\n" for line in text.splitlines() if _KEPT_UEVENT.fullmatch(line))

@@ -6,15 +6,7 @@ from math import gcd
 from aligntool.documents import as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
 from aligntool.inventory import NvmeFacts
-from aligntool.measure.alignment import (
-    WHOLE_DRIVE_FACTOR,
-    Knee,
-    Rate,
-    Row,
-    doubt_rows_of_busy_machine,
-    judge_rates,
-    overall_text,
-)
+from aligntool.measure import alignment
 from aligntool.measure.results import EXPERIMENTS, Conditions, conditions_of, warnings_of
 from aligntool.measure.unit import ProbedDisk
 from aligntool.units import format_about, format_size
@@ -75,16 +67,16 @@ class Starts(Experiment):
     target: str
     unit: int
     unit_by: str
-    rates: tuple[Rate, ...]
+    rates: tuple[alignment.Rate, ...]
 
     @property
-    def rows(self) -> tuple[Row, ...]:
-        return doubt_rows_of_busy_machine(judge_rates(self.rates, self.unit), self.conditions)
+    def rows(self) -> tuple[alignment.Row, ...]:
+        return alignment.doubt_rows_of_busy_machine(alignment.judge_rates(self.rates, self.unit), self.conditions)
 
     @property
     def summary(self) -> str:
         rows = self.rows
-        said = overall_text(rows) if rows else "nothing was measured"
+        said = alignment.overall_text(rows) if rows else "nothing was measured"
         return f"alignment {said}, unit of {format_size(self.unit)}"
 
 
@@ -95,7 +87,7 @@ class Spans(Experiment):
     when: str
     target: str
     write: bool
-    knee: Knee
+    knee: alignment.Knee
     curve: dict[int, list[float]]
     nvme: NvmeFacts | None  # its Host Memory Buffer
     cpu: dict[int, list[float]] = field(default_factory=dict)  # percent of a core in each repeat
@@ -115,7 +107,7 @@ class Spans(Experiment):
     @property
     def whole(self) -> bool | None:
         """Whether the spans reach the end of the drive; None if unknown."""
-        return None if self.drive_size is None else self.drive_size <= self.spanned * WHOLE_DRIVE_FACTOR
+        return None if self.drive_size is None else self.drive_size <= self.spanned * alignment.WHOLE_DRIVE_FACTOR
 
     @property
     def summary(self) -> str:
@@ -133,7 +125,7 @@ class Spans(Experiment):
         option = "--size or --to"
         if self.setting is not None:
             options = {"folder": "--size", "device": "name the whole drive"}
-            longer = self.setting.piece > self.spanned * WHOLE_DRIVE_FACTOR
+            longer = self.setting.piece > self.spanned * alignment.WHOLE_DRIVE_FACTOR
             option = "--to" if longer else options.get(self.setting.kind, "name the drive")
         return f"the drive has {format_about(self.drive_size)}: {option} for more"
 

@@ -3,16 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from aligntool.audit import wording
 from aligntool.audit.arrays import Member
-from aligntool.audit.wording import (
-    contents,
-    contents_of_disk,
-    device_refusals,
-    next_command,
-    replacement_hint,
-    shell_word,
-    use_refusals,
-)
 from aligntool.change import RAID_WORDS, RaidGoal
 from aligntool.errors import Refusal
 from aligntool.inventory import Disk, DiskKind, LbaFormat
@@ -169,7 +161,7 @@ def _hints_for_equal_blocks(members: Sequence[Member], goal: RaidGoal) -> Iterat
     options = [formats for size in sorted(sizes, reverse=True) if (formats := _formats_for(members, goal, size))]
     for member, form in min(options, key=len, default=[]):
         erased = f"this erases {member.name} and gives it blocks of {form.data_size}"
-        yield f"{erased}: sudo nvme format --lbaf={form.index} {shell_word(member.disk.path)}"
+        yield f"{erased}: sudo nvme format --lbaf={form.index} {wording.shell_word(member.disk.path)}"
     if not options:
         yield "name members with blocks of one size; nvme format changes those of an NVMe drive, and erases it"
 
@@ -210,7 +202,7 @@ def _refuse_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]
 def _refuse_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     disk = member.disk
     if disk.kind is DiskKind.IMAGE:
-        hint = f"losetup -f --show {shell_word(disk.path)}"
+        hint = f"losetup -f --show {wording.shell_word(disk.path)}"
         yield Refusal("file", disk.path, f"{disk.path} is a file; md works on block devices", hint)
         return
     if not disk.size:
@@ -218,7 +210,7 @@ def _refuse_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     if disk.zoned not in (None, "none"):
         text = f"{disk.name} is {disk.zoned} zoned: parts of it must be written in order, which md does not do"
         yield Refusal("zoned", disk.name, text)
-    yield from device_refusals(disk, member.partition, member.name)
+    yield from wording.device_refusals(disk, member.partition, member.name)
     yield from _refuse_used(member)
     yield from _refuse_content(member, goal)
 
@@ -227,8 +219,8 @@ def _refuse_used(member: Member) -> Iterator[Refusal]:
     disk = member.disk
     for part in (member.partition,) if member.partition else disk.partitions:
         name = Member(member.judged, part).name
-        yield from use_refusals(name, name, part.mounted_at, part.holders)
-    yield from use_refusals(disk.name, disk.name, disk.mounted_at, disk.holders)
+        yield from wording.use_refusals(name, name, part.mounted_at, part.holders)
+    yield from wording.use_refusals(disk.name, disk.name, disk.mounted_at, disk.holders)
     yield from (Refusal("in-use", member.name, text, hint) for text, hint in disk.taken)
 
 
@@ -237,18 +229,18 @@ def _refuse_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     read = part.content_read if part else disk.table_read and disk.content_read
     if not read:
         needs_root = any(unseen.why.startswith("needs root") for unseen in disk.unseen)
-        look = "type the same after sudo" if needs_root else f"sudo aligntool audit {shell_word(disk.path)}"
+        look = "type the same after sudo" if needs_root else f"sudo aligntool audit {wording.shell_word(disk.path)}"
         yield Refusal("not-read", name, f"{name} could not be read, so it may not be empty", look)
     elif has_test_array(disk):
-        clear = f"sudo aligntool raid tune --clear {shell_word(f'/dev/{name}')}"
+        clear = f"sudo aligntool raid tune --clear {wording.shell_word(f'/dev/{name}')}"
         yield Refusal("test-array", name, f"{name} holds a test array that a sweep over chunks left behind", clear)
     elif disk.sampled and disk.sampled.unreadable:
         text = f"{name} cannot be read at {disk.sampled.unreadable} of {disk.sampled.places} places"
-        yield Refusal("failing", name, text, replacement_hint(disk))
+        yield Refusal("failing", name, text, wording.replacement_hint(disk))
     elif not is_wiped(member, goal):
         # Hints are pasted without a second thought: none may destroy recognised content.
-        look = next_command(disk, "audit")
-        hint = look if _has_content(member) else f"--wipe {shell_word(name)} overwrites all of it"
+        look = wording.next_command(disk, "audit")
+        hint = look if _has_content(member) else f"--wipe {wording.shell_word(name)} overwrites all of it"
         for holding in member_holdings(member):
             yield Refusal("not-empty", name, f"{name} is not empty: {holding}", hint)
 
@@ -273,7 +265,9 @@ def _is_named(member: Member, name: str) -> bool:
 def member_holdings(member: Member) -> tuple[str, ...]:
     """Return the content of the drive or partition that would become a member, a phrase each."""
     sampled = member.disk.sampled
-    found = contents(member.partition) if member.partition else contents_of_disk(member.disk, "whole drive")
+    found = (
+        wording.contents(member.partition) if member.partition else wording.contents_of_disk(member.disk, "whole drive")
+    )
     if found or not (sampled and sampled.written):
         return found
     return (f"unrecognised data lies at {sampled.written} of {sampled.places} places that were read",)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 
+from aligntool import steps as plan_steps
 from aligntool.audit.arrays import partition_node
 from aligntool.audit.wording import shell_word
 from aligntool.change import Said
@@ -17,17 +18,6 @@ from aligntool.linux.look import look
 from aligntool.linux.process import run_program
 from aligntool.raid.members import ranges_to_zero
 from aligntool.realign.layout import libparted_errors, new_table, set_types, zero
-from aligntool.steps import (
-    DataArea,
-    DriveStep,
-    FormatMember,
-    MakeMember,
-    NewEntry,
-    Step,
-    is_same_disk,
-    recognised_content,
-    subject,
-)
 from aligntool.units import Extent
 
 
@@ -50,13 +40,13 @@ def read_all_disks() -> tuple[Disk, ...]:
 # look at its bytes finds.
 
 
-def stop_unless_blank(disk: Disk, step: MakeMember, area: DataArea, *, begun: bool) -> None:
+def stop_unless_blank(disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea, *, begun: bool) -> None:
     """Raise Stopped for what `unplanned_content` reports."""
     if why := unplanned_content(disk, step, area, begun=begun):
         raise Stopped(f"{why}; it is not overwritten", hint="sudo aligntool rollback leaves that alone")
 
 
-def unplanned_content(disk: Disk, step: MakeMember, area: DataArea, *, begun: bool) -> str:
+def unplanned_content(disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea, *, begun: bool) -> str:
     """Return a sentence about unplanned content on the member; "" if it is blank, or is to be overwritten.
 
     `begun`: the table may exist, and superblocks and bitmaps of the array in front of its data; md itself writes
@@ -83,7 +73,7 @@ def unplanned_content(disk: Disk, step: MakeMember, area: DataArea, *, begun: bo
 # and keeps the new array in use before a file system is made on it.
 
 
-def old_signatures(step: MakeMember, area: DataArea) -> Iterator[Refusal]:
+def old_signatures(step: plan_steps.MakeMember, area: plan_steps.DataArea) -> Iterator[Refusal]:
     """Yield a reason for each signature that blkid finds at the start of a new partition or of the array's data though
     no table shows it: of a lost partition, an old member, the content of an earlier array.
     """
@@ -125,7 +115,7 @@ class LockedMembers:
         self._disks: dict[str, LockedDisk] = {}
         self._partitions: dict[str, DiskDevice] = {}
 
-    def lock(self, step: MakeMember) -> None:
+    def lock(self, step: plan_steps.MakeMember) -> None:
         """Lock a whole drive by `lock_disk`, or only the existing partition that becomes the member. Raises Refused."""
         path = step.disk.path
         if step.entries or step.device == path:
@@ -149,14 +139,14 @@ class LockedMembers:
 
 
 @contextmanager
-def lock_members(steps: Sequence[Step]) -> Iterator[LockedMembers]:
+def lock_members(steps: Sequence[plan_steps.Step]) -> Iterator[LockedMembers]:
     """Lock the members of these steps. Raises Refused with the reasons of all members."""
     found: list[Refused] = []
     members = LockedMembers()
     try:
         for step in steps:
             try:
-                if isinstance(step, MakeMember):
+                if isinstance(step, plan_steps.MakeMember):
                     members.lock(step)
             except Refused as refusal:
                 found.append(refusal)
@@ -171,10 +161,12 @@ def lock_members(steps: Sequence[Step]) -> Iterator[LockedMembers]:
 # This is where the content of a drive is overwritten: nothing is written to a drive that differs from the plan's in its
 # identity or in anything that is recognised on it. It is read for this while it is locked.
 
-_ANYWHERE = DataArea()
+_ANYWHERE = plan_steps.DataArea()
 
 
-def make_member(step: MakeMember, members: LockedMembers, *, again: bool, area: DataArea = _ANYWHERE) -> Iterator[Said]:
+def make_member(
+    step: plan_steps.MakeMember, members: LockedMembers, *, again: bool, area: plan_steps.DataArea = _ANYWHERE
+) -> Iterator[Said]:
     """Prepare a member. `again`: the step was begun before, so the drive may be in any state between old and new.
 
     `area`: the array's data on the member; with `wipe` both its ends are zeroed too, so that no old signature shows
@@ -199,38 +191,40 @@ def make_member(step: MakeMember, members: LockedMembers, *, again: bool, area: 
             _wipe_taken(disk, step, members, again=again, area=area)
 
 
-def _is_to_be_wiped(disk: Disk, step: MakeMember, area: DataArea, *, again: bool) -> bool:
+def _is_to_be_wiped(disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea, *, again: bool) -> bool:
     """Return whether the member is still to be wiped: the old table may equal the new one, with all its content."""
-    return step.wipe and (not again or bool(recognised_content(disk)) or any(old_signatures(step, area)))
+    return step.wipe and (not again or bool(plan_steps.recognised_content(disk)) or any(old_signatures(step, area)))
 
 
-def wait_for_members(steps: Sequence[Step]) -> None:
+def wait_for_members(steps: Sequence[plan_steps.Step]) -> None:
     """Return once udev has processed all members and each new partition exists. Raises Stopped."""
     settle()
     for step in steps:
-        if isinstance(step, MakeMember):
+        if isinstance(step, plan_steps.MakeMember):
             for entry in step.entries:
                 wait_for_partition(step.disk.path, partition_node(step.disk.path, entry.number), entry.extent)
 
 
-def stop_unless_in_place(step: MakeMember, area: DataArea, *, blank: bool) -> None:
+def stop_unless_in_place(step: plan_steps.MakeMember, area: plan_steps.DataArea, *, blank: bool) -> None:
     """Raise Stopped unless a member on which nothing was made yet is at its planned extent and, if `blank`, has no new
     content.
     """
     disk = read_disk(step.disk.path)
     problems = [why for entry in step.entries if (why := _problem(disk, entry))]
-    unchanged = bool(step.entries) or is_same_disk(subject(disk), step.disk) or _is_blanked(disk, step)
+    unchanged = (
+        bool(step.entries) or plan_steps.is_same_disk(plan_steps.subject(disk), step.disk) or _is_blanked(disk, step)
+    )
     if problems or not unchanged or not is_same_drive(disk, step):
         raise Stopped(f"{step.device} is not as it was made: {'; '.join(problems) or 'its drive has changed'}")
     if blank:
         stop_unless_blank(disk, step, area, begun=True)
 
 
-def _problem(disk: Disk, entry: NewEntry) -> str:
+def _problem(disk: Disk, entry: plan_steps.NewEntry) -> str:
     return partition_problem(disk.path, partition_node(disk.path, entry.number), entry.extent)
 
 
-def has_new_table(disk: Disk, step: MakeMember) -> bool:
+def has_new_table(disk: Disk, step: plan_steps.MakeMember) -> bool:
     """Return whether the planned table is on the drive, with every entry as planned, in both copies."""
     if not is_same_drive(disk, step) or disk.table is None or disk.table.label is not TableLabel.GPT:
         return False
@@ -240,22 +234,22 @@ def has_new_table(disk: Disk, step: MakeMember) -> bool:
     return found == wanted and not damaged
 
 
-def is_same_drive(disk: Disk, step: DriveStep) -> bool:
+def is_same_drive(disk: Disk, step: plan_steps.DriveStep) -> bool:
     """Compare what does not depend on the table: model, serial number, WWN, and size, which a format may change."""
     planned = step.disk
-    if isinstance(step, FormatMember):
+    if isinstance(step, plan_steps.FormatMember):
         return (disk.model, disk.serial, disk.wwn) == (planned.model, planned.serial, planned.wwn)
     return (disk.model, disk.serial, disk.wwn, disk.size) == (planned.model, planned.serial, planned.wwn, planned.size)
 
 
-def _planned_disk(step: MakeMember, *, again: bool) -> Disk:
+def _planned_disk(step: plan_steps.MakeMember, *, again: bool) -> Disk:
     """Read the drive again, now that it is locked. Raises Stopped."""
     disk = read_disk(step.disk.path)
     _stop_unless_planned(disk, step, again=again)
     return disk
 
 
-def _stop_unless_planned(disk: Disk, step: MakeMember, *, again: bool) -> None:
+def _stop_unless_planned(disk: Disk, step: plan_steps.MakeMember, *, again: bool) -> None:
     """Raise Stopped if it is another drive, or has another table or recognised content that the plan does not have."""
     if not is_same_drive(disk, step):
         raise Stopped(f"{disk.path} is another drive than the plan's: model, serial number, WWN or size differ")
@@ -264,26 +258,28 @@ def _stop_unless_planned(disk: Disk, step: MakeMember, *, again: bool) -> None:
     # Without its table a drive shows the superblock of its last partition as its own.
     erased = step.old_arrays if again else ()
     number = None if step.entries else part_number(disk, step)
-    added = set(recognised_content(disk, number, ignored_arrays=erased)) - set(step.holds)
+    added = set(plan_steps.recognised_content(disk, number, ignored_arrays=erased)) - set(step.holds)
     if added:
         raise Stopped(f"{disk.path} holds what was not there when the plan was made: {', '.join(sorted(added))}")
-    if is_same_disk(subject(disk), replace(step.disk, path=disk.path)) or (again and _is_between(disk, step)):
+    if plan_steps.is_same_disk(plan_steps.subject(disk), replace(step.disk, path=disk.path)) or (
+        again and _is_between(disk, step)
+    ):
         return
     raise Stopped(f"{disk.path} has another partition table than when the plan was made")
 
 
-def _is_between(disk: Disk, step: MakeMember) -> bool:
+def _is_between(disk: Disk, step: plan_steps.MakeMember) -> bool:
     """Return whether this step, interrupted, may have left the table so: none, half of the old or half of the new."""
-    old = step.wipe and subject(disk).table_digest == step.disk.table_digest
+    old = step.wipe and plan_steps.subject(disk).table_digest == step.disk.table_digest
     return old or _is_ours(disk, step) or _is_blanked(disk, step)
 
 
-def _is_blanked(disk: Disk, step: MakeMember) -> bool:
+def _is_blanked(disk: Disk, step: plan_steps.MakeMember) -> bool:
     """Return whether the member is a whole drive whose old table was erased."""
     return step.wipe and step.device == step.disk.path and not step.entries and disk.table is None
 
 
-def _is_ours(disk: Disk, step: MakeMember) -> bool:
+def _is_ours(disk: Disk, step: plan_steps.MakeMember) -> bool:
     """Return whether all partitions are the step's, whatever their types: those are set after libparted has written the
     table.
     """
@@ -293,7 +289,7 @@ def _is_ours(disk: Disk, step: MakeMember) -> bool:
     return bool(step.entries) and {part.extent for part in disk.partitions} <= {entry.extent for entry in step.entries}
 
 
-def _make_table(locked: LockedDisk, disk: Disk, step: MakeMember, area: DataArea) -> None:
+def _make_table(locked: LockedDisk, disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea) -> None:
     sector_size = locked.device.sector_size
     failures: tuple[type[Exception], ...] = (OSError, *libparted_errors())
     locked.kernel.forget(locked.kernel.numbers())
@@ -310,7 +306,9 @@ def _make_table(locked: LockedDisk, disk: Disk, step: MakeMember, area: DataArea
             raise Stopped(f"{disk.path}: {error}; its new table may be unfinished") from error
 
 
-def _wipe_taken(disk: Disk, step: MakeMember, members: LockedMembers, *, again: bool, area: DataArea) -> None:
+def _wipe_taken(
+    disk: Disk, step: plan_steps.MakeMember, members: LockedMembers, *, again: bool, area: plan_steps.DataArea
+) -> None:
     """Wipe an existing partition or a whole drive: its two ends and those of the array's data, nothing beside it."""
     number = part_number(disk, step)
     if number is None:
@@ -329,7 +327,7 @@ def _wipe_taken(disk: Disk, step: MakeMember, members: LockedMembers, *, again: 
             zero(device, tuple(Extent(part.start - extent.start, part.length) for part in ranges))
 
 
-def part_number(disk: Disk, step: MakeMember) -> int | None:
+def part_number(disk: Disk, step: plan_steps.MakeMember) -> int | None:
     """Return the number of the partition that becomes the member, or None for a whole drive. Raises Stopped."""
     for part in disk.partitions:
         if step.device in (f"/dev/{part.node}", partition_node(disk.path, part.number)):
@@ -339,7 +337,9 @@ def part_number(disk: Disk, step: MakeMember) -> int | None:
     return None
 
 
-def remove_member(step: MakeMember, area: DataArea = _ANYWHERE, *, blank: bool = False) -> Iterator[Said]:
+def remove_member(
+    step: plan_steps.MakeMember, area: plan_steps.DataArea = _ANYWHERE, *, blank: bool = False
+) -> Iterator[Said]:
     """Remove the new table, if the step has entries. `blank`: nothing of the plan was written into the member yet, so
     any content there is foreign.
 
@@ -353,8 +353,8 @@ def remove_member(step: MakeMember, area: DataArea = _ANYWHERE, *, blank: bool =
     if not is_same_drive(disk, step):
         raise Refused(f"{disk.path} is another drive than the plan's", hint="attach the drive of the plan")
     refuse_unread(disk)
-    if not _is_ours(disk, step) or recognised_content(disk):
-        found = ", ".join(recognised_content(disk)) or "another table"
+    if not _is_ours(disk, step) or plan_steps.recognised_content(disk):
+        found = ", ".join(plan_steps.recognised_content(disk)) or "another table"
         yield Said(f"{disk.path} is left as it is: it holds {found}, which is not of this array")
         return
     if blank and (why := unplanned_content(disk, step, area, begun=True)):

@@ -13,14 +13,7 @@ from aligntool.linux.block import open_read_only
 from aligntool.linux.commands import with_health
 from aligntool.linux.fat import NewFat, new_fat
 from aligntool.linux.users import fresh_reader
-from aligntool.realign.convert_plan import (
-    MOST_HELD,
-    Rebuilding,
-    label_of,
-    new_extent,
-    plan_conversion,
-    refuse_unconvertible,
-)
+from aligntool.realign import convert_plan
 from aligntool.realign.convert_table import check_sizes, convert_images, table_places
 from aligntool.realign.request import FoundPlan, Request, look_at, refuse_in_flight, refuse_part, wait_for_leftovers
 from aligntool.units import MIB, Extent
@@ -42,13 +35,13 @@ class Conversion:
         """Return the plan, and the data from which it was made. Raises Refused with every reason."""
         judged, units = judged_units(target, request)
         disk, sizes = judged.disk, self.sector_sizes
-        refuse_unconvertible(judged, sizes, units)
+        convert_plan.refuse_unconvertible(judged, sizes, units)
         with hints_for_disk(disk.path):
-            fats = recreate_fats(judged, sizes, units, MOST_HELD)
+            fats = recreate_fats(judged, sizes, units, convert_plan.MOST_HELD)
             rebuilds = {number: describe_rebuilding(disk.path, number, disk, one) for number, one in fats.items()}
             with fresh_reader(disk.path) as reader:
                 blank = _gap_is_blank(reader, disk, sizes)
-            plan = plan_conversion(judged, request.goal, sizes, units, rebuilds, gap_is_blank=blank)
+            plan = convert_plan.plan_conversion(judged, request.goal, sizes, units, rebuilds, gap_is_blank=blank)
             with open_read_only(disk.path) as device:  # refuse now what the bytes of the table would refuse later
                 convert_images(device, plan, journal_at=None, journal_id=bytes(16))
         return FoundPlan(plan, judged, {}, {number: fat.parts for number, fat in fats.items()})
@@ -79,12 +72,12 @@ def recreate_fats(judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit]
     found = {}
     for part in disk.partitions:
         if part.content and part.content[0].kind == "vfat" and not units[part.number].fits(size):
-            length = new_extent(part).length
+            length = convert_plan.new_extent(part).length
             found[part.number] = new_fat(disk.path, part.extent, part.content[0], length, size, most)
     return found
 
 
-def describe_rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> Rebuilding:
+def describe_rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> convert_plan.Rebuilding:
     """Return the facts about a recreated FAT for the plan, with its bytes in the journal beside the present content."""
     start = next(part.extent.start for part in disk.partitions if part.number == number)
     packer, packed = zlib.compressobj(1), 0
@@ -93,12 +86,12 @@ def describe_rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> Reb
             for at in range(0, run.length, MIB):
                 old = reader.read(start + run.start + at, min(MIB, run.length - at))
                 packed += len(packer.compress(old)) + len(packer.compress(part[at : at + MIB]))
-    return Rebuilding(made.runs, packed + len(packer.flush()), made.version, made.files)
+    return convert_plan.Rebuilding(made.runs, packed + len(packer.flush()), made.version, made.files)
 
 
 def _gap_is_blank(reader: Reader, disk: Disk, sizes: tuple[int, ...]) -> bool:
     """Return whether the gap between the table and the first partition is blank, without unrecognised boot programs."""
-    start = table_places(label_of(disk), disk.size or 0, sizes)[0].end
+    start = table_places(convert_plan.label_of(disk), disk.size or 0, sizes)[0].end
     end = min((part.extent.start for part in disk.partitions), default=start)
     gap = Extent(start, max(min(end, start + _LONGEST_GAP) - start, 0))
     return not any(any(reader.read(at, min(MIB, gap.end - at))) for at in range(gap.start, gap.end, MIB))

@@ -12,22 +12,8 @@ from aligntool.formats.mbr import EMPTY_ENTRY, MbrEntry, moved_entry, with_entri
 from aligntool.formats.parked import parked_gpt_entry, parked_mbr_entry
 from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.inventory import TableLabel
+from aligntool.realign import table as tables
 from aligntool.realign.hidden_signatures import marker
-from aligntool.realign.table import (
-    CHS_BEYOND,
-    CHS_FIRST,
-    Mbr,
-    TableImages,
-    all_sectors,
-    check_before,
-    check_parked,
-    mbr_writing,
-    new_chain,
-    sound_mbr,
-    sound_pair,
-    stale_plan,
-    unsound_table,
-)
 from aligntool.units import Extent, align_down, align_up
 
 # The old GPT and the new one overlap, so in flight there is none: markers cover both, and a backup GPT with parked
@@ -63,7 +49,7 @@ def table_places(label: str, size: int, sector_sizes: Sequence[int]) -> tuple[Ex
     return Extent(0, head + more), Extent(end - tail - more, tail + more)
 
 
-def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journal_id: bytes) -> TableImages:
+def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journal_id: bytes) -> tables.TableImages:
     """Return the images of the table for a conversion. Writes nothing.
 
     Raises Refused if the table is not the one for which the plan was made, or its place contains anything else.
@@ -72,10 +58,10 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
     if rewrite.label == TableLabel.DOS:
         return _mbr_images(device, plan, rewrite, journal_at)
     size, old_size, unit = plan.disk.size, plan.disk.sector_size, device.sector_size
-    pair = sound_pair(device, old_size)
+    pair = tables.sound_pair(device, old_size)
     changes = {change.number: change for change in rewrite.changes}
     found = {entry.number: entry.extent(old_size) for entry in pair[0].used_entries()}
-    check_before(found, changes)
+    tables.check_before(found, changes)
     if set(found) != set(changes):
         raise _other_partition()
     head, tail = table_places(rewrite.label, size, rewrite.sector_sizes)
@@ -87,32 +73,32 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
     sign = marker(unit, journal_at, journal_id)
     hidden = sign * (head.length // unit), _copies_at(tail, [mark])
     after = new_table(pair[0], before[0], size, rewrite, (head, tail))
-    return TableImages(*(table_groups(head, tail, content, unit) for content in (before, hidden, after)))
+    return tables.TableImages(*(table_groups(head, tail, content, unit) for content in (before, hidden, after)))
 
 
 def _other_partition() -> Refused:
-    return stale_plan("there is another partition now")
+    return tables.stale_plan("there is another partition now")
 
 
-def _mbr_images(device: Device, plan: Plan, rewrite: steps.ConvertTable, journal_at: int | None) -> TableImages:
+def _mbr_images(device: Device, plan: Plan, rewrite: steps.ConvertTable, journal_at: int | None) -> tables.TableImages:
     unit = device.sector_size
-    mbr = sound_mbr(device, with_chains=True, sector_size=plan.disk.sector_size)
+    mbr = tables.sound_mbr(device, with_chains=True, sector_size=plan.disk.sector_size)
     changes = {change.number: change for change in rewrite.changes}
     found = mbr.primaries | mbr.logicals
-    check_before(found, changes)
+    tables.check_before(found, changes)
     if set(found) != set(changes):
         raise _other_partition()
     park = next(step for step in plan.steps if isinstance(step, steps.ParkEntries))
-    check_parked(park, set(mbr.entries))
+    tables.check_parked(park, set(mbr.entries))
     sector, after = _unit_at(device, 0, unit), converted_mbr(device, mbr, rewrite, unit)
     parked = with_entries(sector, {number: parked_mbr_entry(mbr.entries[number], journal_at) for number in park.parked})
     places = {align_down(at, unit) for chain in mbr.chains for at in chain.sectors}
-    places |= {sectors.at for sectors in all_sectors(after[:-1])}
+    places |= {sectors.at for sectors in tables.all_sectors(after[:-1])}
     ebrs = tuple(Sectors(at, _unit_at(device, at, unit)) for at in sorted(places))
-    return TableImages(mbr_writing(ebrs, sector), mbr_writing((), parked), after)
+    return tables.TableImages(tables.mbr_writing(ebrs, sector), tables.mbr_writing((), parked), after)
 
 
-def converted_mbr(device: Device, mbr: Mbr, rewrite: steps.ConvertTable, unit: int) -> Writing:
+def converted_mbr(device: Device, mbr: tables.Mbr, rewrite: steps.ConvertTable, unit: int) -> Writing:
     """Return the MBR of a disk and its EBRs for another sector size, as sectors of `unit` bytes. Boot code, signature
     and flags stay, and so do the bytes behind the first 512 of a sector.
     """
@@ -123,9 +109,9 @@ def converted_mbr(device: Device, mbr: Mbr, rewrite: steps.ConvertTable, unit: i
                             sector_size=old, new_size=new, geometry=mbr.geometry)
         for number, entry in mbr.entries.items()
     }  # fmt: skip
-    ebrs = (ebr for chain in mbr.chains for ebr in new_chain(chain, changes, old, mbr.geometry, new))
+    ebrs = (ebr for chain in mbr.chains for ebr in tables.new_chain(chain, changes, old, mbr.geometry, new))
     sectors = tuple(Sectors(ebr.at, ebr.data[:512] + _unit_at(device, ebr.at, unit)[512:]) for ebr in ebrs)
-    return mbr_writing(sectors, with_entries(_unit_at(device, 0, unit), moved))
+    return tables.mbr_writing(sectors, with_entries(_unit_at(device, 0, unit), moved))
 
 
 def _unit_at(device: Device, at: int, unit: int) -> bytes:
@@ -140,7 +126,7 @@ def new_table(
     copies = [copy for unit in rewrite.sector_sizes for copy in _gpt_copies(primary, size, unit, rewrite, places)]
     first, last = bytearray(_copies_at(head, copies)), _copies_at(tail, copies)
     count = 2**32 - 1 if len(rewrite.sector_sizes) > 1 else min(size // rewrite.sector_sizes[0] - 1, 2**32 - 1)
-    whole = MbrEntry(0, CHS_FIRST, GPT_PROTECTIVE, CHS_BEYOND, 1, count)
+    whole = MbrEntry(0, tables.CHS_FIRST, GPT_PROTECTIVE, tables.CHS_BEYOND, 1, count)
     sector = sector_0[:_BOOT_CODE] + bytes(512 - _BOOT_CODE)
     first[:512] = with_entries(sector, {1: whole, 2: EMPTY_ENTRY, 3: EMPTY_ENTRY, 4: EMPTY_ENTRY})
     return bytes(first), last
@@ -191,7 +177,7 @@ def refuse_other_content(pair: Sequence[GptCopy], places: Sequence[Extent], foun
     primary = pair[0]
     header = primary.header
     if header.entry_size != MOST_ENTRIES or any(entry.number > MOST_ENTRIES for entry in primary.used_entries()):
-        raise unsound_table(
+        raise tables.unsound_table(
             f"it has {header.entry_count} entries of {header.entry_size} bytes; a usual one has 128 of 128"
         )
     known = [Extent(0, 512), *(extent for copy in pair for extent in (copy.header_extent, copy.entries_extent))]

@@ -4,43 +4,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from aligntool import steps
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone, Waiting
 from aligntool.device import Device
 from aligntool.errors import Refused, Stopped
-from aligntool.formats.parked import (
-    ParkedMark,
-    find_parked,
-    is_table_intact,
-    journals_in_torn_entries,
-    partition_starts,
-    read_or_empty,
-)
-from aligntool.realign import table, whole_disk
+from aligntool.formats import parked
+from aligntool.realign import disk_state, table, whole_disk
 from aligntool.realign.convert_table import conversion_of, convert_images
-from aligntool.realign.disk_state import (
-    MARKER,
-    DiskState,
-    find_disk_state,
-    has_markers,
-    is_complete,
-    journal_place,
-    step_index,
-)
 from aligntool.realign.hidden_signatures import read_saved
 from aligntool.realign.journal import GRID, Contents, Journal, new_id, pack
 from aligntool.realign.journal_format import BODY_AT, SLOT, LostPart, Position, head_or_none, is_head
 from aligntool.realign.steps import Kernel, Walk, patched, progress
 from aligntool.realign.table import TableState, is_own_table, is_readable, table_state, write_table
-from aligntool.steps import (
-    CloseJournal,
-    CopyContent,
-    HoldContent,
-    ParkEntries,
-    RebuildContent,
-    ReleaseContent,
-    RewriteTable,
-    WriteJournal,
-)
 from aligntool.units import GIB, KIB, Extent, align_down
 
 # Finding the journal and the state of a disk from the disk alone.
@@ -69,9 +44,9 @@ class Status:
     restore_table: bool = False  # another program changed the table
 
 
-def _disk_state(device: Device, journal: Journal) -> DiskState:
+def _disk_state(device: Device, journal: Journal) -> disk_state.DiskState:
     whole = journal.contents.images.of_whole_disk
-    return whole_disk.standing_of(device, journal) if whole else find_disk_state(device, journal)
+    return whole_disk.standing_of(device, journal) if whole else disk_state.find_disk_state(device, journal)
 
 
 def find_journal(device: Device, file: Device | None, *, any_table: bool = False) -> Journal | None:
@@ -81,7 +56,7 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
 
     Raises Refused if a move is in flight and its journal is not available.
     """
-    entry = find_parked(device)
+    entry = parked.find_parked(device)
     id_ = None if entry is None else entry.journal_id
     if file is not None:
         return _with_newest_record(_checked(Journal.open(file, 0), device, id_, in_file=True))
@@ -93,12 +68,12 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
             refusal = error  # the entry may be torn, and the journal may still be found by the search
         else:
             return _with_newest_record(journal)
-    sound = is_table_intact(device)
+    sound = parked.is_table_intact(device)
     found = _search_journal(device, entry, sound=sound, any_table=any_table)
     if isinstance(found, Journal):
         return _with_newest_record(found)
     refusal = refusal or found
-    if refusal is None and not sound and None in journals_in_torn_entries(device):
+    if refusal is None and not sound and None in parked.journals_in_torn_entries(device):
         refusal = _in_file_elsewhere()
     if refusal is not None and not (entry and entry.only_backup):
         raise refusal
@@ -106,7 +81,7 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
 
 
 def _search_journal(
-    device: Device, entry: ParkedMark | None, *, sound: bool, any_table: bool
+    device: Device, entry: parked.ParkedMark | None, *, sound: bool, any_table: bool
 ) -> Journal | LostPart | None:
     """Return the journal that a search of the disk finds, or LostPart if a journal there has lost a part.
 
@@ -124,7 +99,7 @@ def _search_journal(
         except Refused:
             continue
         if _is_of_this_move(device, journal, sound=sound, is_marked=is_marked, any_table=any_table):
-            if is_marked or has_markers(device, journal):
+            if is_marked or disk_state.has_markers(device, journal):
                 return journal
             unmarked[journal.at] = journal
     return lost or (_only_begun(list(unmarked.values())) if unmarked else None)
@@ -144,7 +119,7 @@ def _only_begun(journals: list[Journal]) -> Journal:
 
 
 def _is_begun(journal: Journal) -> bool:
-    return journal.position.step > step_index(journal.contents.plan, ParkEntries)
+    return journal.position.step > disk_state.step_index(journal.contents.plan, steps.ParkEntries)
 
 
 def _is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked: bool, any_table: bool) -> bool:
@@ -156,7 +131,12 @@ def _is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked
     if state is not TableState.OTHER or is_own_table(device, images):
         settled = sound and state in (TableState.BEFORE, TableState.AFTER)
         return is_marked or not settled  # beside a settled table it is a journal whose heads could not be wiped
-    return (any_table and _is_begun(journal)) or is_marked or not is_readable(device) or has_markers(device, journal)
+    return (
+        (any_table and _is_begun(journal))
+        or is_marked
+        or not is_readable(device)
+        or disk_state.has_markers(device, journal)
+    )
 
 
 def _with_newest_record(journal: Journal) -> Journal:
@@ -172,7 +152,7 @@ def _with_newest_record(journal: Journal) -> Journal:
     return journal
 
 
-def _named_by_entry(device: Device, entry: ParkedMark) -> Journal:
+def _named_by_entry(device: Device, entry: parked.ParkedMark) -> Journal:
     if entry.journal_at is None:
         raise _in_file_elsewhere()
     if entry.journal_at % GRID or entry.journal_at >= device.size:
@@ -192,7 +172,7 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
         return Status("old", ("nothing is in flight on this disk", *_unsearched_sentences(device)))
     position, plan = journal.position, journal.contents.plan
     state = _disk_state(device, journal)
-    if state is DiskState.LEFT:
+    if state is disk_state.DiskState.LEFT:
         return Status("old", ("the move is complete, and the partition table was changed since",))
     done, total = progress(journal)
     way = "partitions of this disk are being moved" if position.forward else "a move of partitions was being taken back"
@@ -200,15 +180,19 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
         way = "the table is being converted" if position.forward else "a conversion of the table was being taken back"
     stopped = f"{way}; the work stopped on the way"
     unreadable = "the partition table cannot be read; it will be rewritten from the journal"
-    on_table = {DiskState.UNREADABLE: (unreadable,), DiskState.CHANGED: (CHANGED_TABLE,)}.get(state, ())
+    on_table = {disk_state.DiskState.UNREADABLE: (unreadable,), disk_state.DiskState.CHANGED: (CHANGED_TABLE,)}.get(
+        state, ()
+    )
     sentences = (*_SENTENCES.get(state, (stopped,)), *on_table, *journal.damage)
-    restore = state is DiskState.CHANGED
+    restore = state is disk_state.DiskState.CHANGED
     return Status("in-flight", sentences, plan, position.step, done, total, position.forward, restore)
 
 
 _SENTENCES = {
-    DiskState.NOT_BEGUN: ("a move was prepared and not begun: every partition is where it was, and whole",),
-    DiskState.COMPLETE: ("every partition is at its new place, and whole; what is left is to close the journal",),
+    disk_state.DiskState.NOT_BEGUN: ("a move was prepared and not begun: every partition is where it was, and whole",),
+    disk_state.DiskState.COMPLETE: (
+        "every partition is at its new place, and whole; what is left is to close the journal",
+    ),
 }
 
 
@@ -218,7 +202,7 @@ def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bo
     A larger disk fits: a copy (dd) has everything at the same offsets. So does a disk that lacks only the bytes after
     the last whole sector of the old one, which no Device shows.
     """
-    subject, place = journal.contents.plan.disk, journal_place(journal.contents.plan)
+    subject, place = journal.contents.plan.disk, disk_state.journal_place(journal.contents.plan)
     text, hint = "", "give the disk whose partitions are in flight"
     if (place.extent.start, place.file is not None) != (journal.at, in_file):
         text = "this journal was written at another place: it is a copy, or that of a disk image inside this disk"
@@ -249,14 +233,14 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
     move in flight.
     """
     contents, size = journal.contents, device.sector_size
-    if conversion_of(contents.plan) or journal.position.step > step_index(contents.plan, CopyContent):
+    if conversion_of(contents.plan) or journal.position.step > disk_state.step_index(contents.plan, steps.CopyContent):
         return False
     for step in contents.plan.steps:
-        if isinstance(step, HoldContent):
+        if isinstance(step, steps.HoldContent):
             saved = contents.held[step.partition][0]
-            found = read_or_empty(device, step.source.start, len(saved))
+            found = parked.read_or_empty(device, step.source.start, len(saved))
             for at in range(0, len(found), size):
-                marker = MARKER.match(found, at, at + size)
+                marker = disk_state.MARKER.match(found, at, at + size)
                 if marker and marker[1] != journal.id.hex().encode() and found[at : at + size] != saved[at : at + size]:
                     return True
     return False
@@ -273,11 +257,11 @@ def _unsearched_sentences(device: Device) -> tuple[str, ...]:
 def _candidates(device: Device, *, sound: bool) -> Iterator[tuple[int, bool]]:
     """Yield each byte where a journal may be, and whether a marker names it."""
     if not sound:
-        places = journals_in_torn_entries(device)
+        places = parked.journals_in_torn_entries(device)
         yield from ((at, False) for at in places if at is not None and at % GRID == 0)
-    for start in (0, *partition_starts(device)):  # byte 0: content may lie on the whole disk
+    for start in (0, *parked.partition_starts(device)):  # byte 0: content may lie on the whole disk
         if start + 4096 <= device.size:
-            found = MARKER.match(read_or_empty(device, start, 4096))
+            found = disk_state.MARKER.match(parked.read_or_empty(device, start, 4096))
             if found and found[2]:
                 yield int(found[2]), True
     yield from ((at, False) for at in _find_heads(device, NEAR_THE_END if sound else SEARCHED))
@@ -289,7 +273,7 @@ def _find_heads(device: Device, length: int) -> Iterator[int]:
     forwards = range(0, max(min(length, last - length), 0) if length == SEARCHED else 0, GRID)
     for places in (backwards, forwards):
         for at in places:
-            if is_head(read_or_empty(device, at, SLOT)):
+            if is_head(parked.read_or_empty(device, at, SLOT)):
                 second = head_or_none(device, at, 1)  # the head of the first copy may be damaged
                 yield at if second is None else at - second.copy_length
 
@@ -331,14 +315,14 @@ def realign(
     `rebuilt`: the bytes that each RebuildContent step writes. Raises Refused while no partition was touched, Stopped
     after that.
     """
-    place = journal_place(plan)
+    place = disk_state.journal_place(plan)
     id_ = new_id()
     at = None if place.file else place.extent.start
-    index = step_index(plan, WriteJournal)
+    index = disk_state.step_index(plan, steps.WriteJournal)
     try:
         contents = _journal_contents(plan, context, runs, rebuilt, at, id_)
         yield StepBegun(index)
-        first = Position(step_index(plan, ParkEntries))
+        first = Position(disk_state.step_index(plan, steps.ParkEntries))
         journal = Journal.create(context.journal_on, place, contents, id_, first)
     except OSError as error:
         raise Refused(f"{_move_sentence(error)}; no partition was touched") from error
@@ -382,33 +366,33 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
     device = context.device
     journal = _find_or_refuse(context, any_table=restore_table)
     walk, images, state = _walk(context, journal), journal.contents.images, _disk_state(device, journal)
-    if state is DiskState.CHANGED and not restore_table:
+    if state is disk_state.DiskState.CHANGED and not restore_table:
         hint = f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
         raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=hint, code="table-changed")
     for damage in journal.damage:
         yield Said(damage)
-    if images.of_whole_disk and state in (DiskState.NOT_BEGUN, DiskState.COMPLETE):
+    if images.of_whole_disk and state in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE):
         return (yield from _settle(walk, state, back=back))
-    complete = is_complete(journal) or state in (DiskState.COMPLETE, DiskState.LEFT)
+    complete = disk_state.is_complete(journal) or state in (disk_state.DiskState.COMPLETE, disk_state.DiskState.LEFT)
     match state:
-        case DiskState.NOT_BEGUN:
+        case disk_state.DiskState.NOT_BEGUN:
             write_table(device, images, TableState.BEFORE)
             journal.close()
             yield Said(_NOTHING_BEGUN)
             return
-        case DiskState.COMPLETE:
-            write_table(device, images, TableState.AFTER, first=() if is_complete(journal) else None)
-        case DiskState.UNREADABLE | DiskState.CHANGED:
+        case disk_state.DiskState.COMPLETE:
+            write_table(device, images, TableState.AFTER, first=() if disk_state.is_complete(journal) else None)
+        case disk_state.DiskState.UNREADABLE | disk_state.DiskState.CHANGED:
             yield Said("the partition table is rewritten from the journal")
             journal.restore()
-            others = table.leftovers if state is DiskState.CHANGED else table.missing_protective_mbr
+            others = table.leftovers if state is disk_state.DiskState.CHANGED else table.missing_protective_mbr
             goal = TableState.AFTER if complete else TableState.PARKED
             write_table(device, images, goal, first=others(device, images))
-        case DiskState.IN_FLIGHT:
+        case disk_state.DiskState.IN_FLIGHT:
             journal.restore()
-            if journal.position.step > step_index(journal.contents.plan, ParkEntries):
+            if journal.position.step > disk_state.step_index(journal.contents.plan, steps.ParkEntries):
                 write_table(device, images, TableState.PARKED, first=() if images.of_whole_disk else None)
-    if complete and (back or state is DiskState.LEFT):
+    if complete and (back or state is disk_state.DiskState.LEFT):
         journal.close()
         raise _already_complete(back=back)
     yield from walk.back() if back else walk.forward()
@@ -422,25 +406,27 @@ def _find_or_refuse(context: MoveContext, *, any_table: bool) -> Journal:
     return journal
 
 
-def _settle(walk: Walk, state: DiskState, *, back: bool) -> Iterator[Event]:
+def _settle(walk: Walk, state: disk_state.DiskState, *, back: bool) -> Iterator[Event]:
     """Finish a move by which a table appears or vanishes, if a cut left the disk in its old or its new state."""
     journal = walk.journal
     journal.restore()
-    whole_disk.settle(walk.device, journal, TableState.AFTER if state is DiskState.COMPLETE else TableState.BEFORE)
-    if state is DiskState.NOT_BEGUN:
+    whole_disk.settle(
+        walk.device, journal, TableState.AFTER if state is disk_state.DiskState.COMPLETE else TableState.BEFORE
+    )
+    if state is disk_state.DiskState.NOT_BEGUN:
         journal.close()
         yield Said(_NOTHING_BEGUN)
         return
     if back:
         journal.close()
         raise _already_complete(back=True)
-    journal.record(Position(step_index(journal.contents.plan, CloseJournal)))
+    journal.record(Position(disk_state.step_index(journal.contents.plan, steps.CloseJournal)))
     yield from walk.forward()
 
 
 def _walk(context: MoveContext, journal: Journal) -> Walk:
     contents = journal.contents
-    place = journal_place(contents.plan)
+    place = disk_state.journal_place(contents.plan)
     sign = whole_disk.sign_of(journal)
     return Walk(context.device, context.journal_on, context.kernel, journal, place, sign)
 
@@ -455,8 +441,8 @@ def _journal_contents(
 ) -> Contents:
     """Return the contents of the journal, checked as far as possible before the first write."""
     device = context.device
-    park = next(step for step in plan.steps if isinstance(step, ParkEntries))
-    rewrite = next((step for step in plan.steps if isinstance(step, RewriteTable)), None)
+    park = next(step for step in plan.steps if isinstance(step, steps.ParkEntries))
+    rewrite = next((step for step in plan.steps if isinstance(step, steps.RewriteTable)), None)
     if rewrite is None:
         images = convert_images(device, plan, journal_at=at, journal_id=id_)
         state = table_state(device, images)
@@ -470,18 +456,18 @@ def _journal_contents(
         text = "the partition table is not as it was when the plan was made"
         raise Refused(text, hint="make a new plan", code="plan-stale")
     held = {step.partition: read_saved(device, step.source.start, step.held)
-            for step in plan.steps if isinstance(step, HoldContent)}  # fmt: skip
+            for step in plan.steps if isinstance(step, steps.HoldContent)}  # fmt: skip
     for step in plan.steps:
-        if isinstance(step, RebuildContent):
+        if isinstance(step, steps.RebuildContent):
             held[step.partition] = (*read_saved(device, step.extent.start, step.held), *rebuilt[step.partition])
     for step in plan.steps:
-        if isinstance(step, ReleaseContent):
+        if isinstance(step, steps.ReleaseContent):
             patched(step.held, held[step.partition], step.patches)
-    copies = [step for step in plan.steps if isinstance(step, CopyContent)]
+    copies = [step for step in plan.steps if isinstance(step, steps.CopyContent)]
     for gap in _GAPS:
         copied = {step.partition: _without_saved(_with_gaps_filled(runs[step.partition], gap), step) for step in copies}
         contents = Contents(plan, images, copied, held)
-        if BODY_AT + len(pack(contents)) <= journal_place(plan).copy_length:
+        if BODY_AT + len(pack(contents)) <= disk_state.journal_place(plan).copy_length:
             break
     return contents
 
@@ -497,7 +483,7 @@ def _with_gaps_filled(runs: tuple[Extent, ...], gap: int) -> tuple[Extent, ...]:
     return tuple(filled)
 
 
-def _without_saved(runs: tuple[Extent, ...], step: CopyContent) -> tuple[Extent, ...]:
+def _without_saved(runs: tuple[Extent, ...], step: steps.CopyContent) -> tuple[Extent, ...]:
     """Return the runs without the bytes that the journal has saved, which are not copied."""
     left = []
     for run in runs:

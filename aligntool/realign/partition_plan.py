@@ -11,22 +11,11 @@ from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.mbr import MOST_SECTORS
 from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role
+from aligntool.realign import search
 from aligntool.realign.partition_selection import REPAIR, SHRINKABLE, Uses, most_shrinkable
 from aligntool.realign.placing import held_ranges, on_grain, required_grid
 from aligntool.realign.planning import CHECKED, copy_strips_for, estimate
 from aligntool.realign.refusals import TABLE_NAMES, content_reasons, disk_reasons, partition_reasons
-from aligntool.realign.search import (
-    JournalNeeds,
-    Patching,
-    free_runs,
-    holds_all,
-    in_file,
-    journal_sizes,
-    least_journal_length,
-    needed_for,
-    patching,
-    place_journal,
-)
 from aligntool.realign.whole_disk import NUMBER, places, role_of
 from aligntool.steps import EntryChange, JournalPlace
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, format_size
@@ -46,7 +35,7 @@ class _Move:
     part: Partition  # as it is, or will be after the shrink
     target: Extent
     journal: JournalPlace
-    needs: JournalNeeds
+    needs: search.JournalNeeds
     shrunk_from: Extent | None = None
 
 
@@ -91,8 +80,8 @@ def plan_unpartition(
     room = Extent(0, places(disk.size or 0, size)[1].start)
     journal = _journal(goal, needs, (part.extent, target), room)
     if journal is None:
-        most = max((run.length for run in free_runs((part.extent, target), room)), default=0)
-        least = format_about(least_journal_length(needs))
+        most = max((run.length for run in search.free_runs((part.extent, target), room)), default=0)
+        least = format_about(search.least_journal_length(needs))
         room_words = f"it needs {least} behind the partition, and there are {format_about(most)}"
         text = f"there is no room for the journal: {room_words}; a file on another disk does as well"
         hint = next_command(disk, "partition", "--undo --journal FILE")
@@ -209,18 +198,24 @@ def _unsupported(disk: Disk, layer: Layer, what: str) -> Refusal:
 # The length that the content may have.
 
 
-def _needs(disk: Disk, part: Partition, distance: int) -> JournalNeeds:
+def _needs(disk: Disk, part: Partition, distance: int) -> search.JournalNeeds:
     size = disk.sector_size
     head, tail = places(disk.size or 0, size)
     held, spots = (
         held_ranges(part, part.extent.length, size, (head,), spots_only=spots_only).length
         for spots_only in (False, True)
     )
-    return JournalNeeds(held, head.length + tail.length, 1, (distance,), spots)
+    return search.JournalNeeds(held, head.length + tail.length, 1, (distance,), spots)
 
 
-def _journal(goal: RealignGoal, needs: JournalNeeds, taken: tuple[Extent, ...], room: Extent) -> JournalPlace | None:
-    return in_file(goal.journal_file, needs) if goal.journal_file else place_journal(free_runs(taken, room), needs)
+def _journal(
+    goal: RealignGoal, needs: search.JournalNeeds, taken: tuple[Extent, ...], room: Extent
+) -> JournalPlace | None:
+    return (
+        search.in_file(goal.journal_file, needs)
+        if goal.journal_file
+        else search.place_journal(search.free_runs(taken, room), needs)
+    )
 
 
 def _fitting(disk: Disk, part: Partition, goal: RealignGoal, start: int, length: int) -> _Move | None:
@@ -244,7 +239,7 @@ def _shortened(disk: Disk, part: Partition, goal: RealignGoal, start: int, used:
     if part.content[0].kind not in SHRINKABLE:
         return None
     least_length = part.extent.length - most_shrinkable(part, used)
-    for pair in journal_sizes(_needs(disk, part, start)):
+    for pair in search.journal_sizes(_needs(disk, part, start)):
         length = _longest(disk, part, goal, start, 2 * pair[0] + pair[1])
         if length >= least_length and (move := _fitting(disk, part, goal, start, length)):
             return replace(move, shrunk_from=part.extent)
@@ -254,7 +249,7 @@ def _shortened(disk: Disk, part: Partition, goal: RealignGoal, start: int, used:
 def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: Uses) -> Refused:
     """Return the refusal that states by how much the content is too long, and the command that shrinks it."""
     name, layer = disk.name, part.content[0]
-    most = _longest(disk, part, goal, start, least_journal_length(_needs(disk, part, start)))
+    most = _longest(disk, part, goal, start, search.least_journal_length(_needs(disk, part, start)))
     length, what = part.extent.length, layer_name(layer)
     beside = "beside the table" if goal.journal_file else "beside the table and the journal"
     text = f"the {what} on {name} takes {length} bytes, and {beside} there is room for {most}, {length - most} fewer"
@@ -319,7 +314,7 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
         last = part.extent.length - disk.sector_size  # where ntfsresize puts the copy of the boot sector
         content = tuple(replace(layer, backup_boot=layer.backup_boot and last) for layer in part.content)
         part = replace(part, content=content)
-    patched = patching(part, move.target, None, disk.sector_size)
+    patched = search.patching(part, move.target, None, disk.sector_size)
     before = move.shrunk_from or part.extent
     why = "becomes the whole disk" if back else f"gets a partition of the type {role_of(part.content[0].kind).title}"
     place = Place(part.number, before, move.target, labelled(part.content[0]), why)
@@ -341,11 +336,11 @@ def _boot_code_attention(disk: Disk) -> Iterator[str]:
         yield f"{code.kind} goes with the table (found at byte {code.at}), and nothing starts from this disk; {before}"
 
 
-def _plan_steps(move: _Move, part: Partition, label: str, patched: Patching) -> Iterator[steps.Step]:
+def _plan_steps(move: _Move, part: Partition, label: str, patched: search.Patching) -> Iterator[steps.Step]:
     disk, number, kind, target = move.disk, part.number, part.content[0].kind, move.target
     source, journal, size = part.extent, move.journal, disk.sector_size
-    more = (places(disk.size or 0, size)[0], *(needed_for(patch) for patch in patched.patches))
-    held = held_ranges(part, source.length, size, more, spots_only=not holds_all(journal, move.needs))
+    more = (places(disk.size or 0, size)[0], *(search.needed_for(patch) for patch in patched.patches))
+    held = held_ranges(part, source.length, size, more, spots_only=not search.holds_all(journal, move.needs))
     if kind in CHECKED:
         yield steps.CheckContent(number, move.shrunk_from or source, kind)
     if move.shrunk_from:
@@ -376,7 +371,7 @@ def _notes(move: _Move) -> Iterator[str]:
     if journal.file is None:
         size, start = format_about(journal.extent.length), format_size(journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until all is done"
-        if not holds_all(journal, move.needs):
+        if not search.holds_all(journal, move.needs):
             yield "the journal is small: it holds only the sectors of signatures; more flushes are slower, and as safe"
     free = places(disk.size or 0, disk.sector_size)[1].start - target.end
     if not back and free >= MIB:

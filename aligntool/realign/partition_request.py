@@ -15,13 +15,7 @@ from aligntool.linux.commands import with_health
 from aligntool.linux.content import UsedMap, read_used
 from aligntool.linux.luks import open_luks
 from aligntool.linux.users import NoLoop, read_only_loop
-from aligntool.realign.partition_plan import (
-    as_long_as,
-    as_partition,
-    plan_partition,
-    plan_unpartition,
-    refuse_unmovable,
-)
+from aligntool.realign import partition_plan
 from aligntool.realign.request import (
     FoundPlan,
     Request,
@@ -64,7 +58,7 @@ class WholeDisk:
             disk = judged.disk
         maps: dict[int, UsedMap] = {}
         if request.goal.shrink and not self.undo and disk.table is None and len(disk.content) == 1:
-            part = as_partition(disk)
+            part = partition_plan.as_partition(disk)
             maps[part.number] = _used(disk, part.extent, part.content[0])
         step = next(step for step in self._plan(judged, request, maps).steps if isinstance(step, CopyContent))
         if step.partition not in maps:
@@ -83,15 +77,15 @@ class WholeDisk:
                 with open_read_only(disk.path) as device:
                     inside = table_inside(device, disk.partitions[0].extent, disk.sector_size)
             names = next(iter(names_on(disk).values()), None)
-            return plan_unpartition(judged, request.goal, used, inside=inside, names=names)
-        return plan_partition(judged, request.goal, self.label, used, others=_others(disk))
+            return partition_plan.plan_unpartition(judged, request.goal, used, inside=inside, names=names)
+        return partition_plan.plan_partition(judged, request.goal, self.label, used, others=_others(disk))
 
     def _with_length(self, judged: Judged, key: bytes) -> Disk:
         """Return the disk, its LUKS as long as what lies inside needs. Raises Refused, as for any other content."""
         disk = judged.disk
         if [(layer.kind, layer.claims_size) for layer in disk.content] != [("crypto_LUKS", None)]:
             return disk
-        refuse_unmovable(judged, _others(disk))
+        partition_plan.refuse_unmovable(judged, _others(disk))
         (luks,) = disk.content
         try:
             with read_only_loop(disk.path, Extent(0, disk.size or 0)) as loop, open_luks(loop, key) as reader:
@@ -99,7 +93,7 @@ class WholeDisk:
         except NoLoop as reason:
             text = f"the LUKS on {disk.name} cannot be opened to look inside: {reason}"
             raise Refused(text, hint="type the same after sudo", code="root-only", subject=disk.name) from reason
-        return replace(disk, content=(as_long_as(luks, inside, size, disk),))
+        return replace(disk, content=(partition_plan.as_long_as(luks, inside, size, disk),))
 
 
 def _others(disk: Disk) -> tuple[str, ...]:

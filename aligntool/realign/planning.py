@@ -13,22 +13,7 @@ from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
-from aligntool.realign.partition_selection import (
-    SHRINKABLE,
-    Patched,
-    Selection,
-    Shrinks,
-    Shrunk,
-    Uses,
-    attention_to,
-    attention_to_shrunk,
-    letters_taken,
-    notes_on,
-    room_by_shrinking,
-    select_partitions,
-    shrink_hint,
-    unpatchable_reasons,
-)
+from aligntool.realign import partition_selection
 from aligntool.realign.placing import Movable, containers, first_place, held_ranges, kind_of, logicals_of, row_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons
 from aligntool.realign.schedule import Schedule
@@ -63,7 +48,12 @@ _SAMPLE = 64 * MIB  # part of a copy whose batches are counted
 
 
 def write_plan(
-    disk: Disk, goal: RealignGoal, selection: Selection, found: FoundPlaces | None, used: Uses, shrunk: Shrinks
+    disk: Disk,
+    goal: RealignGoal,
+    selection: partition_selection.Selection,
+    found: FoundPlaces | None,
+    used: partition_selection.Uses,
+    shrunk: partition_selection.Shrinks,
 ) -> Plan:
     """Return the plan as a document. `found` None: nothing has to move."""
     changes = _changes(disk, found)
@@ -74,11 +64,11 @@ def write_plan(
     plan_steps = tuple(_steps(disk, found, shrunk, changes, patched)) if found and found.journal else ()
     places = tuple(_place(part, selection, after.get(part.number, part.extent)) for part in disk.partitions)
     attention = (
-        *attention_to(disk, moving, patched, selection.names),
-        *letters_taken(disk, selection.names, found),
-        *attention_to_shrunk(shrunk),
+        *partition_selection.attention_to(disk, moving, patched, selection.names),
+        *partition_selection.letters_taken(disk, selection.names, found),
+        *partition_selection.attention_to_shrunk(shrunk),
     )
-    notes = (*selection.notes, *notes_on(disk, selection, found, shrunk, patched))
+    notes = (*selection.notes, *partition_selection.notes_on(disk, selection, found, shrunk, patched))
     cost = estimate(disk, moving, used, plan_steps) if moving else Estimate(0, 0)
     return Plan("realign", steps.subject(disk), _goal_words(goal), places, plan_steps, attention, notes, cost)
 
@@ -95,7 +85,7 @@ def _changes(disk: Disk, found: FoundPlaces | None) -> Changes:
     return tuple(changes[number] for number in sorted(changes))
 
 
-def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: Shrinks) -> Patching:
+def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: partition_selection.Shrinks) -> Patching:
     """Return the patches of a partition. After a shrink the copy of an NTFS boot sector is in the last sector of the
     requested length, where ntfsresize puts it.
     """
@@ -107,7 +97,9 @@ def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: Shrinks) ->
     return patching(part, change.after, change.record_after, disk.sector_size)
 
 
-def _with_file_patches(selection: Selection, found: FoundPlaces | None, patched: Patched) -> dict[int, Patching]:
+def _with_file_patches(
+    selection: partition_selection.Selection, found: FoundPlaces | None, patched: partition_selection.Patched
+) -> dict[int, Patching]:
     """Return `patched` with the patches of files that name a start, which may be on partitions that stay."""
     moved = found.moved if found else {}
     named = {number: patches for number, one in selection.names.items() if (patches := file_patches(one, moved))}
@@ -115,7 +107,13 @@ def _with_file_patches(selection: Selection, found: FoundPlaces | None, patched:
     return {number: replace(own, patches=(*own.patches, *named.get(number, ()))) for number, own in both.items()}
 
 
-def _steps(disk: Disk, found: FoundPlaces, shrunk: Shrinks, changes: Changes, patched: Patched) -> Iterator[steps.Step]:
+def _steps(
+    disk: Disk,
+    found: FoundPlaces,
+    shrunk: partition_selection.Shrinks,
+    changes: Changes,
+    patched: partition_selection.Patched,
+) -> Iterator[steps.Step]:
     """Yield the steps in their order: check, shrink, journal, park, hold, copy, release, commit, close."""
     parts = {part.number: part for part in disk.partitions}
     journal = found.journal
@@ -174,7 +172,7 @@ def copy_strips_for(distance: int, journal: steps.JournalPlace, sector_size: int
     return steps.CopyStrips(align_down(window, _PAGE if window >= _PAGE else sector_size), _BATCH, GIB, stash)
 
 
-def _place(part: Partition, selection: Selection, after: Extent) -> Place:
+def _place(part: Partition, selection: partition_selection.Selection, after: Extent) -> Place:
     why = selection.must.get(part.number) or selection.stays.get(part.number, "")
     if part.number in selection.may and after.start != part.extent.start:
         why = "on the grid; makes room"
@@ -190,7 +188,9 @@ def _goal_words(goal: RealignGoal) -> str:
     return f"{partitions} on {format_size(goal.grain)}{least_start}"
 
 
-def estimate(disk: Disk, moving: frozenset[int], used: Uses, plan_steps: Sequence[steps.Step]) -> Estimate:
+def estimate(
+    disk: Disk, moving: frozenset[int], used: partition_selection.Uses, plan_steps: Sequence[steps.Step]
+) -> Estimate:
     """Return the bytes and the seconds that copying the partitions of these numbers takes."""
     unread = "everything: what is used was not read"
     parts = parts_of(disk, moving)
@@ -218,7 +218,7 @@ def _batches(step: steps.CopyContent, size: int) -> float:
 def plan_realign(
     judged: Judged,
     goal: RealignGoal,
-    used: Uses,
+    used: partition_selection.Uses,
     *,
     names: Mapping[int, StartNames] | None = None,
     all_disks: Inventory | None = None,
@@ -232,7 +232,7 @@ def plan_realign(
     disk = judged.disk
     if not disk.partitions:
         refuse((_nothing_there(disk),))
-    selection = replace(select_partitions(judged, goal), names=names or {})
+    selection = replace(partition_selection.select_partitions(judged, goal), names=names or {})
     if not selection.must and not selection.reasons:
         _refuse_if_not_judged(judged)
         return write_plan(disk, goal, selection, None, used, {})
@@ -244,13 +244,18 @@ def plan_realign(
     if whole and selection.must and (found is None or found.journal is None):
         reasons.append(_no_room(disk, goal, selection, used, found))
     if found is not None:
-        reasons += unpatchable_reasons(disk, selection.names, found, shrunk)
+        reasons += partition_selection.unpatchable_reasons(disk, selection.names, found, shrunk)
     if reasons or found is None:
         raise _refusal(disk, reasons, against)
     return write_plan(disk, goal, selection, found, used, shrunk)
 
 
-def movable(disk: Disk, selection: Selection, used: Uses, shrunk: Shrinks) -> Movable:
+def movable(
+    disk: Disk,
+    selection: partition_selection.Selection,
+    used: partition_selection.Uses,
+    shrunk: partition_selection.Shrinks,
+) -> Movable:
     against = partition_reasons(disk, parts_of(disk, selection.may))
     may = {number: selection.grids_of(number) for number, reasons in against.items() if not reasons}
     cost = {part.number: used[part.number].bytes for part in disk.partitions if part.number in used}
@@ -260,11 +265,11 @@ def movable(disk: Disk, selection: Selection, used: Uses, shrunk: Shrinks) -> Mo
 
 
 def _find_places(
-    disk: Disk, goal: RealignGoal, selection: Selection, used: Uses
-) -> tuple[FoundPlaces | None, dict[int, Shrunk]]:
+    disk: Disk, goal: RealignGoal, selection: partition_selection.Selection, used: partition_selection.Uses
+) -> tuple[FoundPlaces | None, dict[int, partition_selection.Shrunk]]:
     found = search(disk, movable(disk, selection, used, {}), goal)
     if (found is None or found.journal is None) and goal.shrink:
-        shorter = room_by_shrinking(
+        shorter = partition_selection.room_by_shrinking(
             disk, used, lambda shrunk: search(disk, movable(disk, selection, used, shrunk), goal)
         )
         if shorter is not None:
@@ -301,11 +306,17 @@ def _refuse_if_not_judged(judged: Judged) -> None:
         raise Refused(text, hint=hint, code="not-judged", subject=judged.disk.name)
 
 
-def _no_room(disk: Disk, goal: RealignGoal, selection: Selection, used: Uses, found: FoundPlaces | None) -> Refusal:
-    def fits(shrunk: Shrinks) -> FoundPlaces | None:
+def _no_room(
+    disk: Disk,
+    goal: RealignGoal,
+    selection: partition_selection.Selection,
+    used: partition_selection.Uses,
+    found: FoundPlaces | None,
+) -> Refusal:
+    def fits(shrunk: partition_selection.Shrinks) -> FoundPlaces | None:
         return search(disk, movable(disk, selection, used, shrunk), goal)
 
-    helps, hint = shrink_hint(disk, used, fits, shrink=goal.shrink)
+    helps, hint = partition_selection.shrink_hint(disk, used, fits, shrink=goal.shrink)
     if found is not None:
         least, room = found.journal_least, found.journal_room
         text = f"there is no room for the journal: it needs {format_about(least)} in one piece, the largest free one"
@@ -356,7 +367,7 @@ def find_repairs(judged: Judged) -> tuple[Repair, ...]:
     off = [verdict.partition for verdict in misaligned if verdict.partition is not None]
     if not off and not any(data_starts(part) for part in disk.partitions):
         return ()
-    selection = select_partitions(judged, _GOAL)
+    selection = partition_selection.select_partitions(judged, _GOAL)
     off += [number for number in selection.must if number not in off]
     if not off:
         return ()
@@ -412,14 +423,14 @@ def _repair(disk: Disk, number: int, room: _Room, reasons: tuple[Refusal, ...]) 
     if room is _Room.ENOUGH:
         command = reasons[0].hint if reasons else next_realign(disk)
         return Repair(number, IN_PLACE, f"there is room to get onto the grid{first}", command)
-    if shorter := [str(part.number) for part in disk.partitions if kind_of(part) in SHRINKABLE]:
+    if shorter := [str(part.number) for part in disk.partitions if kind_of(part) in partition_selection.SHRINKABLE]:
         who = f"the file system on partition {' or '.join(shorter[-2:])}"
         why = f"there is not enough room; shrinking {who} may make some{first}"
         return Repair(number, WITH_SHRINK, why, next_command(disk, "plan realign", "--shrink"))
     return Repair(number, NOT, "there is not enough room, and no file system here that can be shrunk", next_look(disk))
 
 
-def _room_by_number(judged: Judged, selection: Selection) -> dict[int, _Room]:
+def _room_by_number(judged: Judged, selection: partition_selection.Selection) -> dict[int, _Room]:
     """Return the room for all misaligned partitions together if there is any, otherwise for each alone, by number.
     Without an entry there is no room.
     """
@@ -432,17 +443,17 @@ def _room_by_number(judged: Judged, selection: Selection) -> dict[int, _Room]:
     if together is not _Room.NONE:
         return dict.fromkeys(selection.must, together)
     return {
-        number: _room_for(judged, select_partitions(judged, RealignGoal(partitions=(number,))))
+        number: _room_for(judged, partition_selection.select_partitions(judged, RealignGoal(partitions=(number,))))
         for number in selection.must
     }
 
 
-def _room_for(judged: Judged, selection: Selection) -> _Room:
+def _room_for(judged: Judged, selection: partition_selection.Selection) -> _Room:
     found = search(judged.disk, movable(judged.disk, selection, {}, {}), _GOAL, finer=True)
     return _Room.NONE if found is None else _Room.ENOUGH if found.journal else _Room.NO_JOURNAL
 
 
-def _with_room_beside(disk: Disk, selection: Selection) -> frozenset[int]:
+def _with_room_beside(disk: Disk, selection: partition_selection.Selection) -> frozenset[int]:
     """Return the partitions with enough free space on either side while all others stay."""
     row, room, found = row_of(disk, movable(disk, selection, {}, {})), room_of(disk, _GOAL), set()
     end = room.extent.start

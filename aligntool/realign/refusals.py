@@ -3,16 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from aligntool.audit import wording
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import (
-    as_root,
-    contents_of_disk,
-    next_command,
-    next_look,
-    shell_word,
-    subject_words,
-    use_refusals,
-)
 from aligntool.change import LayoutGoal, PartitionRequest
 from aligntool.errors import Refusal, refuse
 from aligntool.formats.part_types import ROLES, role_list
@@ -57,14 +49,16 @@ def _disk_refusals(disk: Disk, *, wipe: bool) -> Iterator[Refusal]:
         yield Refusal("read-only", name, f"{name} is read-only")
     if disk.kind is DiskKind.DASD:
         yield Refusal("dasd", name, f"{name} is a DASD, whose tables are made by its own tool", "fdasd")
-    yield from use_refusals(name, name, disk.mounted_at, disk.holders)
+    yield from wording.use_refusals(name, name, disk.mounted_at, disk.holders)
     for part in disk.partitions:
-        yield from use_refusals(subject_words(disk, part), part.node or name, part.mounted_at, part.holders)
+        yield from wording.use_refusals(
+            wording.subject_words(disk, part), part.node or name, part.mounted_at, part.holders
+        )
     if not disk.table_read or not disk.content_read:
         text = f"{name}: content not readable, so it may not be empty"
-        yield Refusal("not-read", name, text, next_command(disk, "audit"))
+        yield Refusal("not-read", name, text, wording.next_command(disk, "audit"))
     elif not wipe:
-        for content in contents_of_disk(disk):
+        for content in wording.contents_of_disk(disk):
             yield Refusal("not-empty", name, f"{name} is not empty: {content}", _hint_to_keep_content(disk))
 
 
@@ -73,10 +67,10 @@ def _hint_to_keep_content(disk: Disk) -> str:
     disk on which nothing but an empty table was recognised.
     """
     if disk.partitions:
-        return next_command(disk, "plan realign")
+        return wording.next_command(disk, "plan realign")
     if disk.content or disk.content_hint or disk.gpt_headers:
-        return next_command(disk, "audit")
-    return f"--wipe {shell_word(disk.path)} overwrites the empty table"
+        return wording.next_command(disk, "audit")
+    return f"--wipe {wording.shell_word(disk.path)} overwrites the empty table"
 
 
 def _option_refusals(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
@@ -128,30 +122,30 @@ _GPT_FAULTS = (Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED, Fault.GPT_CO
 def disk_reasons(judged: Judged, machine: Inventory | None) -> tuple[Refusal, ...]:
     """Return every reason against writing to this disk."""
     disk = judged.disk
-    bound = (Refusal("bound", disk.name, text, next_look(disk)) for text in fixed_layout_reasons(disk))
+    bound = (Refusal("bound", disk.name, text, wording.next_look(disk)) for text in fixed_layout_reasons(disk))
     return (*_device_reasons(disk), *_table_reasons(disk), *bound, *_use_reasons(disk, machine))
 
 
 def _device_reasons(disk: Disk) -> Iterator[Refusal]:
-    name, path = disk.name, shell_word(disk.path)
-    audit = next_command(disk, "audit")
+    name, path = disk.name, wording.shell_word(disk.path)
+    audit = wording.next_command(disk, "audit")
     if disk.size is None:
         yield Refusal("size-unknown", name, f"the size of {name} is not known", audit, lasting=False)
     if not disk.table_read:
         text = f"the partition table of {name} was not read"
-        yield Refusal("not-read", name, text, next_command(disk, "plan realign"), lasting=False)
+        yield Refusal("not-read", name, text, wording.next_command(disk, "plan realign"), lasting=False)
     if disk.kind is DiskKind.DM:
         below = f": it lies on {', '.join(disk.slaves)}" if disk.slaves else ""
         yield Refusal("mapping", name, f"{name} is made by the device mapper{below}", audit)
     if disk.kind is DiskKind.DASD:
         tracks = f"{name} is a DASD: its partitions lie on tracks, not on bytes"
-        yield Refusal("dasd", name, tracks, as_root(disk, f"fdasd -p {path}"))
+        yield Refusal("dasd", name, tracks, wording.as_root(disk, f"fdasd -p {path}"))
     if disk.read_only:
         writable = "chmod u+w" if disk.kind is DiskKind.IMAGE else "sudo blockdev --setrw"
         yield Refusal("read-only", name, f"{name} is read-only", f"{writable} {path}", lasting=False)
     if disk.failing:
         text = f"{name} may be failing: {disk.failing}"
-        yield Refusal("failing", name, text, as_root(disk, f"smartctl -a {path}"))
+        yield Refusal("failing", name, text, wording.as_root(disk, f"smartctl -a {path}"))
     for layer in disk.content:
         if layer.kind.endswith("_raid_member") or layer.kind == "mpath_member":
             text = f"{name} as a whole is a {layer.kind}: the table belongs to the array"
@@ -159,12 +153,12 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
 
 
 def _table_reasons(disk: Disk) -> Iterator[Refusal]:
-    name, path, table = disk.name, shell_word(disk.path), disk.table
+    name, path, table = disk.name, wording.shell_word(disk.path), disk.table
     if table is None:
         return
     if table.label not in MOVED_LABELS:
         text = f"{name} has a table of kind {table.label}; only dos and gpt are rewritten"
-        yield Refusal("table-kind", name, text, next_command(disk, "audit"))
+        yield Refusal("table-kind", name, text, wording.next_command(disk, "audit"))
         return
     if table.hybrid or any(fault.fault is Fault.HYBRID_MBR for fault in table.faults):
         text = f"{name} has a hybrid MBR: two tables name the same partitions, and systems believe different ones"
@@ -173,7 +167,7 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
         if fault.fault not in _TOLERATED:
             hint = f"sgdisk -v {path}" if fault.fault in _GPT_FAULTS else f"sfdisk --verify {path}"
             text = f"the partition table is not in order: {fault.detail}"
-            yield Refusal("table-damaged", name, text, as_root(disk, hint))
+            yield Refusal("table-damaged", name, text, wording.as_root(disk, hint))
     # If the kernel's partitions differ, a mounted file system may lie elsewhere than the table states.
     kernel = dict(disk.kernel_partitions)
     for part in disk.partitions:
@@ -186,13 +180,13 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
 
 def _use_reasons(disk: Disk, machine: Inventory | None) -> Iterator[Refusal]:
     """Yield a reason for each use of the disk and its partitions: the kernel would refuse to open it exclusively."""
-    used = [(disk.name, shell_word(disk.path), disk.mounted_at, disk.holders)]
+    used = [(disk.name, wording.shell_word(disk.path), disk.mounted_at, disk.holders)]
     for part in disk.partitions:
         what = f"partition {part.number}"
         used.append((what, f"/dev/{part.node}" if part.node else what, part.mounted_at, part.holders))
     for what, node, places, holders in used:
         live = "start from another medium, a live system for one, and run it there"
-        yield from (replace(use, lasting=False) for use in use_refusals(what, node, places, (), live))
+        yield from (replace(use, lasting=False) for use in wording.use_refusals(what, node, places, (), live))
         yield from (_holder_refusal(what, holder, machine) for holder in holders)
 
 
@@ -228,12 +222,12 @@ def _chain_reasons(disk: Disk, part: Partition) -> Iterator[Refusal]:
         why = irregular_chain_reason(container, chain) if part in chain else ""
         if why:
             what = f"partition {part.number}"
-            dump = as_root(disk, f"sfdisk --dump {shell_word(disk.path)}")
+            dump = wording.as_root(disk, f"sfdisk --dump {wording.shell_word(disk.path)}")
             yield Refusal("irregular-chain", what, f"{what} cannot be moved: {why}", dump)
 
 
 def _position_reasons(disk: Disk, part: Partition, nested: Sequence[Partition]) -> Iterator[Refusal]:
-    audit, what = next_look(disk), f"partition {part.number}"
+    audit, what = wording.next_look(disk), f"partition {part.number}"
     inside = ", ".join(str(inner.number) for inner in nested if part.extent.contains(inner.extent))
     if part.role is Role.NESTED:
         yield Refusal("nested-label", what, f"{what} lies in a label of its own inside another partition", audit)
@@ -248,7 +242,7 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
     """Yield the reasons against moving the content of a partition. `what`: the name of the partition in messages."""
     if not part.content_read:
         text = f"what lies on {what} could not be read"
-        yield Refusal("not-read", what, text, next_command(disk, "plan realign"), lasting=False)
+        yield Refusal("not-read", what, text, wording.next_command(disk, "plan realign"), lasting=False)
     if len(part.content) > 1:
         text = f"{what} is ambiguous: {' and '.join(layer.kind for layer in part.content)} are both there"
         yield Refusal("ambiguous", what, text, typed_on(disk, part, "wipefs --no-act"))
@@ -308,6 +302,6 @@ def typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:
         return f"sudo {words} /dev/{part.node}{more}"
     start, length = part.extent.start, part.extent.length
     if words.startswith("e2fsck"):  # takes an offset
-        return as_root(disk, f"{words} {shell_word(f'{disk.path}?offset={start}')}")
-    loop = f"loop=$(sudo losetup -f --show -o {start} --sizelimit {length} {shell_word(disk.path)})"
+        return wording.as_root(disk, f"{words} {wording.shell_word(f'{disk.path}?offset={start}')}")
+    loop = f"loop=$(sudo losetup -f --show -o {start} --sizelimit {length} {wording.shell_word(disk.path)})"
     return f'{loop} && sudo {words} "$loop"{more}; sudo losetup -d "$loop"'

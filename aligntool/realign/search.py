@@ -7,16 +7,6 @@ from aligntool.change import RealignGoal
 from aligntool.formats.windows_names import LENGTH_OF_START, StartNames
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
 from aligntool.realign import placing
-from aligntool.realign.placing import (
-    BOOT_LOADERS,
-    Choice,
-    Movable,
-    PlacePreference,
-    Room,
-    RowItem,
-    containers,
-    logicals_of,
-)
 from aligntool.steps import EntryChange, JournalPlace, Patch
 from aligntool.units import KIB, MIB, Extent, align_down, align_up
 
@@ -35,8 +25,8 @@ def chain_changes(disk: Disk, places: Mapping[int, Extent]) -> tuple[EntryChange
     container itself if it grows.
     """
     changes: list[EntryChange] = []
-    for container in containers(disk):
-        chain = logicals_of(disk, container)
+    for container in placing.containers(disk):
+        chain = placing.logicals_of(disk, container)
         if all(places.get(part.number, part.extent).start == part.extent.start for part in chain):
             continue
         end = max(places[part.number].end for part in chain)
@@ -332,18 +322,18 @@ def boot_floor(disk: Disk) -> int:
     the first partition, and if the program of a boot ROM was recognised, of all places of its next stages.
     """
     table = disk.table
-    known = BOOT_LOADERS if placing.boot_rom_code(disk) else MIB
+    known = placing.BOOT_LOADERS if placing.boot_rom_code(disk) else MIB
     return max(MIB, known, (table.gap_used_to if table else None) or 0)
 
 
-def room_of(disk: Disk, goal: RealignGoal) -> Room:
+def room_of(disk: Disk, goal: RealignGoal) -> placing.Room:
     end = disk.size or 0
     usable = disk.table.usable if disk.table and disk.table.usable else Extent(0, end)
     start = max(usable.start, disk.sector_size)
-    return Room(Extent(start, min(usable.end, end) - start), goal.least_start, boot_floor(disk))
+    return placing.Room(Extent(start, min(usable.end, end) - start), goal.least_start, boot_floor(disk))
 
 
-def search(disk: Disk, movable: Movable, goal: RealignGoal, *, finer: bool = False) -> FoundPlaces | None:
+def search(disk: Disk, movable: placing.Movable, goal: RealignGoal, *, finer: bool = False) -> FoundPlaces | None:
     """Return the cheapest places beside which a journal fits; None if there is no place for all partitions.
 
     `finer`: if no journal fits beside places on the coarsest possible grain, try finer grains.
@@ -358,7 +348,7 @@ def search(disk: Disk, movable: Movable, goal: RealignGoal, *, finer: bool = Fal
     return best
 
 
-def _finer(movable: Movable) -> Iterator[Movable]:
+def _finer(movable: placing.Movable) -> Iterator[placing.Movable]:
     """Yield `movable`, then the same without the coarsest grain, repeatedly: a short move leaves more room for the
     journal.
     """
@@ -368,11 +358,11 @@ def _finer(movable: Movable) -> Iterator[Movable]:
         yield replace(movable, must=must)
 
 
-def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> FoundPlaces | None:
+def _search(disk: Disk, movable: placing.Movable, goal: RealignGoal, room: placing.Room) -> FoundPlaces | None:
     best: FoundPlaces | None = None
     rows = dict.fromkeys(placing.row_of(disk, movable, roomy=roomy) for roomy in (True, False))
     for row, choice in _choices(rows, room, movable):
-        for lean in PlacePreference:
+        for lean in placing.PlacePreference:
             found = _with_journal(disk, row, placing.place_items(row, room, choice, lean), goal, movable.names)
             if found is None:
                 continue
@@ -383,8 +373,8 @@ def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> Foun
 
 
 def _choices(
-    rows: Iterable[Sequence[RowItem]], room: Room, movable: Movable
-) -> Iterator[tuple[Sequence[RowItem], Choice]]:
+    rows: Iterable[Sequence[placing.RowItem]], room: placing.Room, movable: placing.Movable
+) -> Iterator[tuple[Sequence[placing.RowItem], placing.Choice]]:
     """Yield the cheapest rows with their choices: in the present order, and if that is impossible or moves partitions
     that could stay, also with one partition elsewhere in the order.
     """
@@ -399,7 +389,7 @@ _MOST_TRIED = 8
 _JUMPS_UP_TO = 24  # items: an MBR with 3 primary partitions and some 15 logical ones
 
 
-def _with_a_jump(row: Sequence[RowItem], room: Room) -> Iterator[Sequence[RowItem]]:
+def _with_a_jump(row: Sequence[placing.RowItem], room: placing.Room) -> Iterator[Sequence[placing.RowItem]]:
     """Yield every row with one item that must move elsewhere in the order; never into or out of a container."""
     if len(row) > _JUMPS_UP_TO:
         return
@@ -414,14 +404,14 @@ def _with_a_jump(row: Sequence[RowItem], room: Room) -> Iterator[Sequence[RowIte
                 yield [*rest[:slot], item, *rest[slot:]]
 
 
-def _fits(item: RowItem, rest: Sequence[RowItem], slot: int, room: Room) -> bool:
+def _fits(item: placing.RowItem, rest: Sequence[placing.RowItem], slot: int, room: placing.Room) -> bool:
     """Return whether the gap before `rest[slot]` is long enough for the item."""
     start = rest[slot - 1].extent.end if slot else room.extent.start
     end = rest[slot].extent.start if slot < len(rest) else room.extent.end
     return end - start >= item.extent.length
 
 
-def _in_container(row: Sequence[RowItem]) -> list[bool]:
+def _in_container(row: Sequence[placing.RowItem]) -> list[bool]:
     """Return for each item whether it lies behind the first EBR of a container, the end of which counts too."""
     ends = [index for index, item in enumerate(row) if item.gives_way]
     found = [False] * len(row)
@@ -432,7 +422,11 @@ def _in_container(row: Sequence[RowItem]) -> list[bool]:
 
 
 def _with_journal(
-    disk: Disk, row: Sequence[RowItem], places: Mapping[int, Extent], goal: RealignGoal, names: Mapping[int, StartNames]
+    disk: Disk,
+    row: Sequence[placing.RowItem],
+    places: Mapping[int, Extent],
+    goal: RealignGoal,
+    names: Mapping[int, StartNames],
 ) -> FoundPlaces | None:
     lengths = {item.number: item.extent for item in row if item.number is not None}
     before = {part.number: lengths.get(part.number, part.extent) for part in disk.partitions}
@@ -481,7 +475,7 @@ def _journal_room(disk: Disk, goal: RealignGoal) -> Extent:
     room = room_of(disk, goal)
     first = min((part.extent.start for part in disk.partitions), default=0)
     if disk.table and disk.table.label is TableLabel.GPT:
-        first = min(first, BOOT_LOADERS)
+        first = min(first, placing.BOOT_LOADERS)
     start = max(room.extent.start, room.floor, first)
     return Extent(start, max(0, room.extent.end - start))
 

@@ -13,32 +13,13 @@ from aligntool.errors import Refused, Stopped
 from aligntool.formats.reader import rotating_sum
 from aligntool.formats.windows_fs import CHANGING, CHECKED_SECTORS
 from aligntool.linux.block import equal_memory
+from aligntool.realign import hidden_signatures
 from aligntool.realign.convert_table import conversion_of, rebuilt_halves
 from aligntool.realign.disk_state import step_index
-from aligntool.realign.hidden_signatures import (
-    View,
-    check_unchanged,
-    hide_in_free_space,
-    restore_content,
-    write_markers,
-    write_markers_despite_errors,
-    write_verified,
-)
 from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import Position
 from aligntool.realign.schedule import Batch, Schedule
 from aligntool.realign.table import TableImages, TableState, write_table
-from aligntool.steps import (
-    ConvertTable,
-    CopyContent,
-    HoldContent,
-    MoveStep,
-    ParkEntries,
-    RebuildContent,
-    ReleaseContent,
-    RewriteTable,
-    WriteJournal,
-)
 from aligntool.units import MIB, Extent
 
 # Fields of boot sectors that hold the start of the partition, patched in memory.
@@ -281,13 +262,13 @@ class Walk:
         """Walk from the journal's position to the beginning."""
         position = self.journal.position
         self.kernel.forget(self._moving_numbers())
-        for index in range(position.step, step_index(self.plan, ParkEntries) - 1, -1):
+        for index in range(position.step, step_index(self.plan, steps.ParkEntries) - 1, -1):
             yield StepBegun(index)
             step = self.plan.steps[index]
-            if isinstance(step, CopyContent):
+            if isinstance(step, steps.CopyContent):
                 done = position.batch if index == position.step else None
                 yield from self._undo_copy(index, step, done)
-            elif isinstance(step, RebuildContent) and position == Position(index):
+            elif isinstance(step, steps.RebuildContent) and position == Position(index):
                 pass  # this step has written nothing yet, and another program may have written there
             else:
                 self.journal.record(Position(index, 0, forward=False))
@@ -296,70 +277,86 @@ class Walk:
         self.journal.close()
         yield from self._update_kernel(before=True)
 
-    def _apply_step(self, index: int, step: MoveStep, first_batch: int) -> Iterator[Event]:
+    def _apply_step(self, index: int, step: steps.MoveStep, first_batch: int) -> Iterator[Event]:
         contents = self.journal.contents
         match step:
-            case ParkEntries():
+            case steps.ParkEntries():
                 write_table(self.device, self._images(TableState.BEFORE), TableState.PARKED)
-            case HoldContent():
+            case steps.HoldContent():
                 if self.journal.position.forward:  # an interrupted rollback may have restored only a part of it
                     found = contents.held[step.partition]
-                    check_unchanged(self.device, step.source.start, step.held, found, self.sign)
+                    hidden_signatures.check_unchanged(self.device, step.source.start, step.held, found, self.sign)
                 self._hide_at_target(step)
-                write_markers(self.device, step.source.start, *self._views_at_source(step))
-            case CopyContent():
+                hidden_signatures.write_markers(self.device, step.source.start, *self._views_at_source(step))
+            case steps.CopyContent():
                 yield from self._copy(index, step, first_batch)
-            case ReleaseContent():
-                restore_content(self.device, step.target.start, *self._views_at_target(step))
-            case RebuildContent():
+            case steps.ReleaseContent():
+                hidden_signatures.restore_content(self.device, step.target.start, *self._views_at_target(step))
+            case steps.RebuildContent():
                 self._rebuild(index, step)
-            case RewriteTable() | ConvertTable():
+            case steps.RewriteTable() | steps.ConvertTable():
                 write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)
             case steps.CloseJournal():
                 self.journal.close()
                 yield from self._update_kernel(before=False)
                 return
-            case steps.CheckContent() | steps.ShrinkContent() | WriteJournal() | steps.MakeTable() | steps.CopyDisk():
+            case (
+                steps.CheckContent()
+                | steps.ShrinkContent()
+                | steps.WriteJournal()
+                | steps.MakeTable()
+                | steps.CopyDisk()
+            ):
                 raise ValueError(f"{type(step).__name__} does not come after the journal")
             case _:
                 assert_never(step)
         self.journal.record(Position(index + 1))
 
-    def _undo_step(self, step: MoveStep) -> None:
+    def _undo_step(self, step: steps.MoveStep) -> None:
         match step:
-            case ParkEntries():
+            case steps.ParkEntries():
                 write_table(self.device, self._images(TableState.BEFORE), TableState.BEFORE)
-            case HoldContent():
-                restore_content(self.device, step.source.start, *self._views_at_source(step))
-            case ReleaseContent():
-                write_markers_despite_errors(self.device, step.target.start, *self._views_at_target(step))
-            case RebuildContent():
-                write_verified(self.device, step.extent.start, step.held, self._old_and_new_bytes(step)[0])
-            case RewriteTable() | ConvertTable():
+            case steps.HoldContent():
+                hidden_signatures.restore_content(self.device, step.source.start, *self._views_at_source(step))
+            case steps.ReleaseContent():
+                hidden_signatures.write_markers_despite_errors(
+                    self.device, step.target.start, *self._views_at_target(step)
+                )
+            case steps.RebuildContent():
+                hidden_signatures.write_verified(
+                    self.device, step.extent.start, step.held, self._old_and_new_bytes(step)[0]
+                )
+            case steps.RewriteTable() | steps.ConvertTable():
                 write_table(self.device, self._images(TableState.AFTER), TableState.PARKED)
             case steps.CloseJournal():
                 pass
-            case steps.CheckContent() | steps.ShrinkContent() | WriteJournal() | steps.MakeTable() | steps.CopyDisk():
+            case (
+                steps.CheckContent()
+                | steps.ShrinkContent()
+                | steps.WriteJournal()
+                | steps.MakeTable()
+                | steps.CopyDisk()
+            ):
                 raise ValueError(f"{type(step).__name__} does not come after the journal")
-            case CopyContent():
+            case steps.CopyContent():
                 raise ValueError(f"{type(step).__name__} is not undone here")
             case _:
                 assert_never(step)
 
-    def _rebuild(self, index: int, step: RebuildContent) -> None:
+    def _rebuild(self, index: int, step: steps.RebuildContent) -> None:
         """Write the rebuilt content. It is recorded as batch 1 before the first write; until then the place must hold
         the bytes that the journal has saved.
         """
         before, after = self._old_and_new_bytes(step)
         if self.journal.position == Position(index):
-            check_unchanged(self.device, step.extent.start, step.held, before, self.sign)
+            hidden_signatures.check_unchanged(self.device, step.extent.start, step.held, before, self.sign)
             self.journal.record(Position(index, 1))
-        write_verified(self.device, step.extent.start, step.held, after)
+        hidden_signatures.write_verified(self.device, step.extent.start, step.held, after)
 
-    def _old_and_new_bytes(self, step: RebuildContent) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    def _old_and_new_bytes(self, step: steps.RebuildContent) -> tuple[Sequence[bytes], Sequence[bytes]]:
         return rebuilt_halves(step, self.journal.contents.held[step.partition])
 
-    def _copy(self, index: int, step: CopyContent, first: int) -> Iterator[Event]:
+    def _copy(self, index: int, step: steps.CopyContent, first: int) -> Iterator[Event]:
         done, total = progress(self.journal)
         batches = islice(schedule_of(self.journal, step).batches(), first, None)
         work = ((Position(index, number), batch) for number, batch in enumerate(batches, first + 1))
@@ -367,7 +364,7 @@ class Walk:
             done += bytes_arriving(batch)
             yield Progress(index, done, total)
 
-    def _undo_copy(self, index: int, step: CopyContent, done: int | None) -> Iterator[Event]:
+    def _undo_copy(self, index: int, step: steps.CopyContent, done: int | None) -> Iterator[Event]:
         """Undo the first `done` batches of the step; None: all of them."""
         schedule = schedule_of(self.journal, step)
         if done is None:
@@ -383,21 +380,23 @@ class Walk:
         images = self.journal.contents.images
         return images.beside(state) if images.of_whole_disk else images
 
-    def _places_of(self, step: CopyContent) -> Places:
+    def _places_of(self, step: steps.CopyContent) -> Places:
         stash = self.place.extent.start + self.place.stash.start
         return Places(self.device, step.source.start, step.target.start, self.journal_on, stash)
 
-    def _views_at_source(self, step: HoldContent) -> tuple[View, View]:
+    def _views_at_source(self, step: steps.HoldContent) -> tuple[hidden_signatures.View, hidden_signatures.View]:
         """Return the saved bytes as views from the old place and from the new one."""
-        view = View(step.held, self.journal.contents.held[step.partition], step.source.length, self.sign)
+        view = hidden_signatures.View(
+            step.held, self.journal.contents.held[step.partition], step.source.length, self.sign
+        )
         return view, replace(view, base=self._both_places(step.partition)[1].start - step.source.start)
 
-    def _views_at_target(self, step: ReleaseContent) -> tuple[View, View]:
+    def _views_at_target(self, step: steps.ReleaseContent) -> tuple[hidden_signatures.View, hidden_signatures.View]:
         content = patched(step.held, self.journal.contents.held[step.partition], step.patches)
-        view = View(step.held, content, step.target.length, self.sign)
+        view = hidden_signatures.View(step.held, content, step.target.length, self.sign)
         return view, replace(view, base=self._both_places(step.partition)[0].start - step.target.start)
 
-    def _hide_at_target(self, step: HoldContent) -> None:
+    def _hide_at_target(self, step: steps.HoldContent) -> None:
         """Hide what is recognised at the new place in free space; other content there belongs to a partition and moves
         with it.
         """
@@ -406,19 +405,19 @@ class Walk:
         occupied += [Extent(sectors.at, len(sectors.data)) for sectors in images.sectors]
         if self.place.file is None:
             occupied.append(self.place.extent)
-        hide_in_free_space(
+        hidden_signatures.hide_in_free_space(
             self.device, self._both_places(step.partition)[1].start, self._views_at_source(step)[0], occupied
         )
 
     def _both_places(self, partition: int) -> tuple[Extent, Extent]:
-        ends = [step for step in self.plan.steps if isinstance(step, HoldContent | ReleaseContent)]
-        old = next(step.source for step in ends if isinstance(step, HoldContent) and step.partition == partition)
+        ends = [step for step in self.plan.steps if isinstance(step, steps.HoldContent | steps.ReleaseContent)]
+        old = next(step.source for step in ends if isinstance(step, steps.HoldContent) and step.partition == partition)
         return old, next(
-            step.target for step in ends if isinstance(step, ReleaseContent) and step.partition == partition
+            step.target for step in ends if isinstance(step, steps.ReleaseContent) and step.partition == partition
         )
 
     def _moving_numbers(self) -> tuple[int, ...]:
-        return next(step.partitions for step in self.plan.steps if isinstance(step, ParkEntries))
+        return next(step.partitions for step in self.plan.steps if isinstance(step, steps.ParkEntries))
 
     def _update_kernel(self, *, before: bool) -> Iterator[Event]:
         """Update the kernel's partitions. The disk is finished and its journal closed, so a kernel that refuses does
@@ -447,7 +446,7 @@ class Walk:
         return tuple((place.number, (before and place.before) or place.after) for place in places)
 
 
-def schedule_of(journal: Journal, step: CopyContent) -> Schedule:
+def schedule_of(journal: Journal, step: steps.CopyContent) -> Schedule:
     return Schedule(journal.contents.runs[step.partition], step.target.start - step.source.start, step.lanes)
 
 
@@ -455,7 +454,7 @@ def progress(journal: Journal) -> tuple[int, int]:
     """Return the number of bytes at their new place, and the number of all bytes to copy."""
     done = total = 0
     for index, step in enumerate(journal.contents.plan.steps):
-        if not isinstance(step, CopyContent):
+        if not isinstance(step, steps.CopyContent):
             continue
         schedule = schedule_of(journal, step)
         total += schedule.total

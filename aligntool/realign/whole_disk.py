@@ -15,31 +15,12 @@ from aligntool.formats.reader import MappedReader, Reader
 from aligntool.formats.signatures import FILE_SYSTEM_SIGNATURES, OWNER_SIGNATURES
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition
+from aligntool.realign import hidden_signatures
+from aligntool.realign import table as tables
 from aligntool.realign.disk_state import DiskState, is_complete, journal_place, step_index
-from aligntool.realign.hidden_signatures import (
-    View,
-    first_vital_byte,
-    has_signature,
-    marker,
-    read_saved,
-    signature_bytes,
-)
 from aligntool.realign.journal import Journal
 from aligntool.realign.placing import held_ranges
 from aligntool.realign.steps import patched
-from aligntool.realign.table import (
-    CHS_BEYOND,
-    CHS_FIRST,
-    TableImages,
-    TableState,
-    check_before,
-    is_own_table,
-    sound_pair,
-    stale_plan,
-    table_state,
-    unsound_table,
-    write_table,
-)
 from aligntool.units import Extent, align_down
 
 # A new table lies where the content was, and a table that is removed lies where the content will be. So in flight there
@@ -68,14 +49,16 @@ def other_kinds(device: Device, kind: str) -> tuple[str, ...]:
     """
     size = device.sector_size
     held = held_ranges(Partition(NUMBER, Extent(0, device.size)), device.size, size, spots_only=True)
-    view = View(held, read_saved(device, 0, held), device.size, bytes(size))
+    view = hidden_signatures.View(held, hidden_signatures.read_saved(device, 0, held), device.size, bytes(size))
     family = "ext" if kind.startswith("ext") else kind
     present = (
         signature
         for signature in (*OWNER_SIGNATURES, *FILE_SYSTEM_SIGNATURES)
         if signature.width >= _LONG and signature.kind != family
     )
-    return tuple(dict.fromkeys(signature.kind for signature in present if has_signature(view, signature)))
+    return tuple(
+        dict.fromkeys(signature.kind for signature in present if hidden_signatures.has_signature(view, signature))
+    )
 
 
 def table_inside(reader: Reader, extent: Extent, sector_size: int) -> str | None:
@@ -99,7 +82,7 @@ def places(size: int, sector_size: int) -> tuple[Extent, Extent]:
     return Extent(0, head), Extent(end - tail, tail)
 
 
-def whole_images(device: Device, plan: Plan, *, journal_at: int | None, journal_id: bytes) -> TableImages:
+def whole_images(device: Device, plan: Plan, *, journal_at: int | None, journal_id: bytes) -> tables.TableImages:
     """Return the images of the table for a plan that makes or removes it. Writes nothing.
 
     Raises Refused if the table is not the one for which the plan was made, or one that cannot be removed.
@@ -108,7 +91,7 @@ def whole_images(device: Device, plan: Plan, *, journal_at: int | None, journal_
     kind = next(step.kind for step in plan.steps if isinstance(step, steps.ReleaseContent))
     change, size = rewrite.changes[0], device.sector_size
     head, tail = places(plan.disk.size, size)
-    sign = marker(size, journal_at, journal_id)
+    sign = hidden_signatures.marker(size, journal_at, journal_id)
     tail_before = Sectors(tail.start, bytes(device.read(tail.start, tail.length)))
     usable = Extent(head.end, tail.start - head.end)
     gpt = _gpt(plan.disk.size, size, usable, role_of(kind))
@@ -120,12 +103,14 @@ def whole_images(device: Device, plan: Plan, *, journal_at: int | None, journal_
         (Sectors(size, sign * (head.length // size - 1)),),
     )
     if adds_table(plan):
-        return TableImages(
+        return tables.TableImages(
             ((tail_before,),), hidden, _new_table(device, plan.disk.size, rewrite.label, change.after, kind)
         )
     _refuse_other_table(device, plan, rewrite)
     old = Sectors(size, bytes(device.read(size, head.length - size))), Sectors(0, bytes(device.read(0, size)))
-    return TableImages(((tail_before,), (old[0],), (old[1],)), hidden, ((Sectors(tail.start, bytes(tail.length)),),))
+    return tables.TableImages(
+        ((tail_before,), (old[0],), (old[1],)), hidden, ((Sectors(tail.start, bytes(tail.length)),),)
+    )
 
 
 def _gpt(size: int, sector_size: int, extent: Extent, role: PartRole) -> tuple[GptCopy, GptCopy]:
@@ -148,7 +133,7 @@ def _new_table(device: Device, disk_size: int, label: str, extent: Extent, kind:
     if label == "gpt":
         primary, backup = _gpt(disk_size, size, extent, role)
         count = min(disk_size // size - 1, 2**32 - 1)
-        entry = MbrEntry(0, CHS_FIRST, GPT_PROTECTIVE, CHS_BEYOND, 1, count)
+        entry = MbrEntry(0, tables.CHS_FIRST, GPT_PROTECTIVE, tables.CHS_BEYOND, 1, count)
         rest, end, sector = primary.sector + primary.entries, _backup_bytes(backup), bytes(size)
     else:
         first, count = extent.start // size, extent.length // size
@@ -166,16 +151,18 @@ def _refuse_other_table(device: Device, plan: Plan, rewrite: steps.RewriteTable)
     head, tail = places(plan.disk.size, size)
     changes = {change.number: change for change in rewrite.changes}
     if rewrite.label == "gpt":
-        primary, backup = sound_pair(device)
+        primary, backup = tables.sound_pair(device)
         found = {entry.number: entry.extent(size) for entry in primary.used_entries()}
         if primary.entries_extent != Extent(2 * size, head.end - 2 * size) or backup.entries_extent.start != tail.start:
-            raise unsound_table("its copies are not in the usual places, the first and the last sectors of the disk")
+            raise tables.unsound_table(
+                "its copies are not in the usual places, the first and the last sectors of the disk"
+            )
     else:
         entries = entries_of(bytes(device.read(0, size))) or ()
         found = {entry.slot: entry.extent(size) for entry in entries if entry.sectors}
-    check_before(found, changes)
+    tables.check_before(found, changes)
     if len(found) > 1:
-        raise stale_plan("there is another partition now")
+        raise tables.stale_plan("there is another partition now")
 
 
 # The state of the disk. What is recognised at the start of the disk decides: a system may have used the disk after an
@@ -185,18 +172,18 @@ def _refuse_other_table(device: Device, plan: Plan, rewrite: steps.RewriteTable)
 def standing_of(device: Device, journal: Journal) -> DiskState:
     """Return the state of a disk whose table is made or removed. Raises OSError."""
     plan, images, step = journal.contents.plan, journal.contents.images, journal.position.step
-    visible, table = _is_visible(device, journal), table_state(device, images)
+    visible, table = _is_visible(device, journal), tables.table_state(device, images)
     prepared = step <= step_index(plan, steps.HoldContent)
     if adds_table(plan):
         if prepared and visible:
             return DiskState.NOT_BEGUN
-        if table is TableState.AFTER and step >= step_index(plan, steps.RewriteTable):
+        if table is tables.TableState.AFTER and step >= step_index(plan, steps.RewriteTable):
             return DiskState.COMPLETE
         if is_complete(journal):
             return DiskState.LEFT
         released = False
     else:
-        if table is TableState.BEFORE and step <= step_index(plan, steps.ParkEntries):
+        if table is tables.TableState.BEFORE and step <= step_index(plan, steps.ParkEntries):
             return DiskState.NOT_BEGUN
         released = step >= step_index(plan, steps.ReleaseContent)
         if is_complete(journal) or (released and visible):
@@ -214,15 +201,17 @@ def standing_of(device: Device, journal: Journal) -> DiskState:
 def is_unsettled(device: Device, journal: Journal) -> bool:
     """Return whether this journal, which no entry of the table names, still has work to do."""
     standing = standing_of(device, journal)
-    goal = {DiskState.NOT_BEGUN: TableState.BEFORE, DiskState.COMPLETE: TableState.AFTER}.get(standing)
+    goal = {DiskState.NOT_BEGUN: tables.TableState.BEFORE, DiskState.COMPLETE: tables.TableState.AFTER}.get(standing)
     if goal is None:
         return standing is DiskState.IN_FLIGHT
     beside = journal.contents.images.beside(goal)
-    state = table_state(device, beside)
-    return state is TableState.PARKED or (state is TableState.OTHER and is_own_table(device, beside))
+    state = tables.table_state(device, beside)
+    return state is tables.TableState.PARKED or (
+        state is tables.TableState.OTHER and tables.is_own_table(device, beside)
+    )
 
 
-def settle(device: Device, journal: Journal, goal: TableState) -> None:
+def settle(device: Device, journal: Journal, goal: tables.TableState) -> None:
     """Complete the writes that were interrupted on a disk that is already in its old or new state; what a system has
     used since then stays as it is.
     """
@@ -230,15 +219,15 @@ def settle(device: Device, journal: Journal, goal: TableState) -> None:
     if not images.has_table(goal) and _is_visible(device, journal):
         restore_signatures(device, 0, view_at_start(journal))
     beside = images.beside(goal)
-    if table_state(device, beside) is not TableState.OTHER or is_own_table(device, beside):
-        write_table(device, beside, goal)
+    if tables.table_state(device, beside) is not tables.TableState.OTHER or tables.is_own_table(device, beside):
+        tables.write_table(device, beside, goal)
 
 
-def restore_signatures(device: Device, start: int, view: View) -> None:
+def restore_signatures(device: Device, start: int, view: hidden_signatures.View) -> None:
     """Restore signatures that are still hidden although the content is recognised: redundant signatures, and bytes in
     the sector of the decisive signature, if the write of that sector was torn.
     """
-    size, signs = len(view.sign), signature_bytes(view)
+    size, signs = len(view.sign), hidden_signatures.signature_bytes(view)
     for at in sorted(signs.redundant):
         if bytes(device.read(start + at, size)) == view.sign:
             device.write(start + at, view.read(at, size))
@@ -255,18 +244,18 @@ def sign_of(journal: Journal) -> bytes:
     """Return the marker of a move."""
     plan = journal.contents.plan
     place = journal_place(plan)
-    return marker(plan.disk.sector_size, None if place.file else place.extent.start, journal.id)
+    return hidden_signatures.marker(plan.disk.sector_size, None if place.file else place.extent.start, journal.id)
 
 
-def view_at_start(journal: Journal) -> View:
+def view_at_start(journal: Journal) -> hidden_signatures.View:
     """Return the held bytes of the content that was at byte 0, or will be there."""
     contents, sign = journal.contents, sign_of(journal)
     for step in contents.plan.steps:
         if isinstance(step, steps.HoldContent) and step.source.start == 0:
-            return View(step.held, contents.held[step.partition], step.source.length, sign)
+            return hidden_signatures.View(step.held, contents.held[step.partition], step.source.length, sign)
         if isinstance(step, steps.ReleaseContent) and step.target.start == 0:
             content = patched(step.held, contents.held[step.partition], step.patches)
-            return View(step.held, content, step.target.length, sign)
+            return hidden_signatures.View(step.held, content, step.target.length, sign)
     raise ValueError("nothing of this plan lies at byte 0")
 
 
@@ -274,8 +263,8 @@ def _is_visible(device: Device, journal: Journal) -> bool:
     """Return whether the decisive signature is at the start of the disk."""
     view = view_at_start(journal)
     on_disk = replace(view, content=[_read(device, extent) for extent in view.held.ranges])
-    decisive = first_vital_byte(view)
-    return decisive is not None and first_vital_byte(on_disk) == decisive
+    decisive = hidden_signatures.first_vital_byte(view)
+    return decisive is not None and hidden_signatures.first_vital_byte(on_disk) == decisive
 
 
 def _read(device: Device, extent: Extent) -> bytes:

@@ -7,16 +7,7 @@ from enum import StrEnum
 from functools import cache
 
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, KnownGeometry, Source
-from aligntool.recipes.schema import (
-    Entry,
-    Pattern,
-    normal,
-    parse_pattern,
-    read_recipe,
-    read_recipes,
-    read_tables,
-    spellings,
-)
+from aligntool.recipes import schema
 from aligntool.units import PIB, is_power_of_two
 from aligntool.values import dataclass
 
@@ -89,11 +80,11 @@ def lane_bandwidth(speed_gts: float, lanes: int) -> int:
 
 def load_chipsets() -> ChipsetTable:
     """Return the packaged table of chipsets. Raises Refused if it is missing or invalid."""
-    return parse_chipsets(*read_recipe("chipsets.toml"))
+    return parse_chipsets(*schema.read_recipe("chipsets.toml"))
 
 
 def parse_chipsets(file: str, content: str) -> ChipsetTable:
-    top, tables = read_tables(file, content, kinds=("family", "model"), keys=("vmd", "vmd_source"))
+    top, tables = schema.read_tables(file, content, kinds=("family", "model"), keys=("vmd", "vmd_source"))
     vmd = top.texts("vmd")
     if vmd:
         top.required("vmd_source")
@@ -106,7 +97,7 @@ def parse_chipsets(file: str, content: str) -> ChipsetTable:
     )
 
 
-def _family(entry: Entry) -> PortFamily:
+def _family(entry: schema.Entry) -> PortFamily:
     entry.allow(*_FAMILY_KEYS)
     entry.required("side")
     side = Side(entry.choice("side", tuple(Side)) or Side.CPU)
@@ -115,7 +106,7 @@ def _family(entry: Entry) -> PortFamily:
     return PortFamily(entry.required("name"), side, entry.text("uplink"), _uplink(entry), entry.required("source"))
 
 
-def _ranges(entry: Entry, family: PortFamily) -> Iterator[tuple[str, int, int, PortFamily]]:
+def _ranges(entry: schema.Entry, family: PortFamily) -> Iterator[tuple[str, int, int, PortFamily]]:
     vendor, listed = entry.required("vendor"), entry.texts("devices")
     if not listed:
         raise entry.refusal("devices is missing")
@@ -126,7 +117,7 @@ def _ranges(entry: Entry, family: PortFamily) -> Iterator[tuple[str, int, int, P
         yield vendor, int(match[1], 16), int(match[2] or match[1], 16), family
 
 
-def _models(entry: Entry, families: dict[str, PortFamily]) -> list[tuple[str, str, PortFamily]]:
+def _models(entry: schema.Entry, families: dict[str, PortFamily]) -> list[tuple[str, str, PortFamily]]:
     entry.allow(*_MODEL_KEYS)
     name = entry.choice("family", tuple(families)) or entry.required("family")
     model = replace(
@@ -135,7 +126,7 @@ def _models(entry: Entry, families: dict[str, PortFamily]) -> list[tuple[str, st
     return [(_checked(entry, bridge), name, model) for bridge in entry.texts("bridges")]
 
 
-def _uplink(entry: Entry) -> int | None:
+def _uplink(entry: schema.Entry) -> int | None:
     speed, lanes = entry.number("speed"), entry.number("lanes")
     if speed is None and lanes is None:
         return None
@@ -144,7 +135,7 @@ def _uplink(entry: Entry) -> int | None:
     return lane_bandwidth(speed, lanes)
 
 
-def _checked(entry: Entry, pci_id: str) -> str:
+def _checked(entry: schema.Entry, pci_id: str) -> str:
     if not _PCI_ID.fullmatch(pci_id):
         raise entry.refusal(f"{pci_id!r} is not a PCI number", hint='like "8086:7a84"')
     return pci_id
@@ -176,10 +167,10 @@ class DriveRow:
     name: str
     geometry: KnownGeometry
     match: tuple[str, ...]  # as written; empty for a class that is identified by kind, rotation and size alone
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[schema.Pattern, ...]
     makers: tuple[str, ...] = ()  # names that may stand before the model
     firmware: tuple[str, ...] = ()
-    firmware_patterns: tuple[Pattern, ...] = ()
+    firmware_patterns: tuple[schema.Pattern, ...] = ()
     buses: tuple[DiskKind, ...] = ()
     rotational: bool | None = None
     capacity_min: int | None = None
@@ -192,7 +183,7 @@ class DriveRow:
 
     def fits_firmware(self, firmware: str) -> bool:
         """Return whether the firmware matches. A row without firmware matches any."""
-        return not self.firmware or any(pattern.fits(normal(firmware)) for pattern in self.firmware_patterns)
+        return not self.firmware or any(pattern.fits(schema.normal(firmware)) for pattern in self.firmware_patterns)
 
     def fits_kind(self, disk: Disk) -> bool:
         """Return whether the kind and the size of the disk match."""
@@ -203,7 +194,7 @@ class DriveRow:
         return disk.size is not None and (self.capacity_min or 0) <= disk.size <= (self.capacity_max or disk.size)
 
 
-def _row(entry: Entry, makers: tuple[str, ...], *, is_class: bool = False) -> DriveRow:
+def _row(entry: schema.Entry, makers: tuple[str, ...], *, is_class: bool = False) -> DriveRow:
     """Return the row of a table. A class needs no `match`, because kind, rotation and size may identify it."""
     entry.allow(*(_CLASS_KEYS if is_class else _DRIVE_KEYS))
     match, examples, year = entry.texts("match"), entry.texts("examples"), entry.number("year")
@@ -217,7 +208,7 @@ def _row(entry: Entry, makers: tuple[str, ...], *, is_class: bool = False) -> Dr
     source, row = (Source.ASSUMED, f"class: {name}") if is_class else (Source.KNOWN, name)
     return DriveRow(
         file=entry.file, name=name, geometry=_geometry(entry, source, row), match=match,
-        patterns=_patterns(entry, "match"), makers=tuple(map(normal, makers)), firmware=entry.texts("firmware"),
+        patterns=_patterns(entry, "match"), makers=tuple(map(schema.normal, makers)), firmware=entry.texts("firmware"),
         firmware_patterns=_patterns(entry, "firmware"),
         buses=tuple(map(DiskKind, entry.choices("bus", tuple(DiskKind), "a kind of disk", "kinds"))),
         rotational=entry.flag("rotational"), capacity_min=entry.size("capacity_min"),
@@ -225,7 +216,7 @@ def _row(entry: Entry, makers: tuple[str, ...], *, is_class: bool = False) -> Dr
     )  # fmt: skip
 
 
-def _geometry(entry: Entry, source: Source, row: str) -> KnownGeometry:
+def _geometry(entry: schema.Entry, source: Source, row: str) -> KnownGeometry:
     sizes = {key: entry.size(key) for key in _SIZES}
     for key, size in sizes.items():
         if size is not None and not 512 <= size <= PIB:
@@ -244,7 +235,7 @@ def _geometry(entry: Entry, source: Source, row: str) -> KnownGeometry:
     )  # fmt: skip
 
 
-def _rate(entry: Entry, key: str) -> int | None:
+def _rate(entry: schema.Entry, key: str) -> int | None:
     """Return a rate such as "read_mb_s = 2200" in bytes per second."""
     value = entry.number(key)
     if value is not None and not 1 <= value <= 1_000_000:
@@ -252,7 +243,7 @@ def _rate(entry: Entry, key: str) -> int | None:
     return None if value is None else int(value * MB)
 
 
-def _memory(entry: Entry) -> tuple[bool | None, bool | None]:
+def _memory(entry: schema.Entry) -> tuple[bool | None, bool | None]:
     """Return (has DRAM, uses a Host Memory Buffer) from `dram`: true, false or "hmb", which means HMB without DRAM."""
     value = entry.values.get("dram")
     if value == "hmb":
@@ -262,11 +253,11 @@ def _memory(entry: Entry) -> tuple[bool | None, bool | None]:
     return value, None
 
 
-def _patterns(entry: Entry, key: str) -> tuple[Pattern, ...]:
+def _patterns(entry: schema.Entry, key: str) -> tuple[schema.Pattern, ...]:
     patterns = []
     for text in entry.texts(key):
         try:
-            patterns.append(parse_pattern(text))
+            patterns.append(schema.parse_pattern(text))
         except ValueError as error:
             raise entry.refusal(f"{key}: {text!r} is not a pattern: {error}") from error
     return tuple(patterns)
@@ -288,7 +279,7 @@ class DriveDatabase:
     _by_model: dict[tuple[str, bool], tuple[DriveRow, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def known(self, disk: Disk) -> tuple[KnownGeometry, ...]:
-        model = normal(disk.model or "")
+        model = schema.normal(disk.model or "")
         rows = [row for row in self._of_model(model, disk.kind in _INQUIRY_KINDS) if row.fits_kind(disk)]
         rows = [row for row in rows if row.fits_firmware(disk.firmware or "")]
         rows.sort(key=lambda row: not row.firmware)  # stable: otherwise in the order of the files
@@ -297,10 +288,14 @@ class DriveDatabase:
 
     def search(self, model: str, *, firmware: str | None = None) -> tuple[KnownGeometry, ...]:
         """Return the rows that match a model, or else those with this text in their name or patterns."""
-        text = normal(model)
+        text = schema.normal(model)
         rows = self._of_model(text, True)
         if not rows and text:
-            rows = tuple(row for row in self.rows if text in normal(row.name) or text in normal(" ".join(row.match)))
+            rows = tuple(
+                row
+                for row in self.rows
+                if text in schema.normal(row.name) or text in schema.normal(" ".join(row.match))
+            )
         wanted = [row for row in rows if firmware is None or row.fits_firmware(firmware)]
         return tuple(row.geometry for row in sorted(wanted, key=lambda row: not row.firmware))
 
@@ -308,7 +303,7 @@ class DriveDatabase:
         key = (model, through_inquiry)
         if key not in self._by_model:
             makers = {row.makers for row in self.rows}  # one tuple per file
-            texts = {names: spellings(model, names, cut=through_inquiry) for names in makers}
+            texts = {names: schema.spellings(model, names, cut=through_inquiry) for names in makers}
             self._by_model[key] = tuple(row for row in self.rows if row.fits_any(texts[row.makers]))
         return self._by_model[key]
 
@@ -319,7 +314,7 @@ def load_drives(*, models: bool = True) -> DriveDatabase:
 
     Raises Refused, with file, row and key, if a file does not follow docs/recipes.md.
     """
-    return parse_drives(read_recipes("drives") if models else [read_recipe("drives/classes.toml")])
+    return parse_drives(schema.read_recipes("drives") if models else [schema.read_recipe("drives/classes.toml")])
 
 
 def parse_drives(texts: Iterable[tuple[str, str]]) -> DriveDatabase:
@@ -327,14 +322,14 @@ def parse_drives(texts: Iterable[tuple[str, str]]) -> DriveDatabase:
     rows: list[DriveRow] = []
     classes: list[DriveRow] = []
     for file, content in texts:
-        top, tables = read_tables(file, content, kinds=("drive", "class"), keys=("makers",))
+        top, tables = schema.read_tables(file, content, kinds=("drive", "class"), keys=("makers",))
         rows += (_row(entry, top.texts("makers")) for entry in tables["drive"])
         classes += (_row(entry, (), is_class=True) for entry in tables["class"])
     return DriveDatabase(tuple(rows), tuple(classes))
 
 
 def _in_class(row: DriveRow, disk: Disk, model: str) -> bool:
-    if row.match and not row.fits_any(spellings(model, row.makers, cut=False)):
+    if row.match and not row.fits_any(schema.spellings(model, row.makers, cut=False)):
         return False
     return row.rotational in (None, disk.rotational) and row.fits_kind(disk)
 

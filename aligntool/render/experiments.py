@@ -7,16 +7,7 @@ from statistics import median
 from aligntool import __version__
 from aligntool.documents import as_object
 from aligntool.inventory import Disk, NvmeFacts
-from aligntool.measure.alignment import (
-    AlignmentVerdict,
-    Knee,
-    Row,
-    cpu_bound_spans,
-    mapped_bytes,
-    matters_for,
-    overall_text,
-    overall_verdict,
-)
+from aligntool.measure import alignment
 from aligntool.measure.fio import NEAR_A_CORE
 from aligntool.measure.sweeps import Setting, Spans, Starts
 from aligntool.measure.unit import Boundary, KindResult, ProbeResult, document
@@ -29,20 +20,20 @@ from aligntool.units import format_about, format_size, significant
 # Results of `aligntool bench alignment` and `aligntool bench span`, as text and as JSON.
 
 _STYLES = {
-    AlignmentVerdict.MATTERS: Style.BAD, AlignmentVerdict.DOES_NOT: Style.GOOD,
-    AlignmentVerdict.NOT_FOR_READS: Style.GOOD, AlignmentVerdict.CANNOT_TELL: Style.DOUBT,
+    alignment.AlignmentVerdict.MATTERS: Style.BAD, alignment.AlignmentVerdict.DOES_NOT: Style.GOOD,
+    alignment.AlignmentVerdict.NOT_FOR_READS: Style.GOOD, alignment.AlignmentVerdict.CANNOT_TELL: Style.DOUBT,
 }  # fmt: skip
 _BESIDE_BAR = 65  # columns of a span, its rates, the CPU and a note
 
 
-def alignment_lines(found: Starts, rows: Sequence[Row], *, width: int) -> Iterator[Line]:
+def alignment_lines(found: Starts, rows: Sequence[alignment.Row], *, width: int) -> Iterator[Line]:
     yield from _head_lines(found, f"  unit of {format_size(found.unit)} ({found.unit_by})", width)
     if not rows:
         yield plain("nothing was measured")
         return
-    for place, line in enumerate(wrapped(f"alignment {overall_text(rows)}", width, "  ")):
+    for place, line in enumerate(wrapped(f"alignment {alignment.overall_text(rows)}", width, "  ")):
         before, _, rest = line.partition(" ") if place == 0 else ("", "", line)
-        yield ((f"{before} " if before else "", Style.PLAIN), (rest, _STYLES[overall_verdict(rows)]))
+        yield ((f"{before} " if before else "", Style.PLAIN), (rest, _STYLES[alignment.overall_verdict(rows)]))
     for load in dict.fromkeys(row.load for row in rows):
         of_load = [row for row in rows if row.load == load]
         aligned = [rate.iops for rate in found.rates if rate.load == load and not rate.place.residue]
@@ -55,7 +46,7 @@ def alignment_lines(found: Starts, rows: Sequence[Row], *, width: int) -> Iterat
         last_reason = ""
         for row in of_load:
             yield _start_line(row)
-            if row.word is not AlignmentVerdict.DOES_NOT and row.why != last_reason:
+            if row.word is not alignment.AlignmentVerdict.DOES_NOT and row.why != last_reason:
                 last_reason = row.why
                 yield from paragraph(f"      {row.why}", width, "      ", Style.DIM)
     yield EMPTY
@@ -83,7 +74,7 @@ def setting_words(setting: Setting) -> str:
     return f"{format_about(setting.size)}, {setting.repeats} repeats of {setting.runtime_s:g} s, {how}"
 
 
-def _start_line(row: Row) -> Line:
+def _start_line(row: alignment.Row) -> Line:
     measured = f"{row.ratio:.2f} ({range_words(row.low, row.high)})" if row.high else "–"
     said = f"  {fit(row.place.title, 12)}  {row.predicted:.2f}  {fit(measured, 18)}  {_cpu_cell(row.cpu)}  "
     return ((said, Style.PLAIN), (row.word.value, _STYLES[row.word]), _cpu_bound_note(row.cpu))
@@ -103,11 +94,11 @@ def range_words(low: float, high: float) -> str:
     return f"{low:.2f}–{high:.2f}" if high else "not measured"
 
 
-def alignment_json(found: Starts, rows: Sequence[Row]) -> str:
+def alignment_json(found: Starts, rows: Sequence[alignment.Row]) -> str:
     """Return JSON: bytes, requests per second, CPU in percent of a core, ratios as shares of the aligned rate."""
     values = {
         "when": found.when, "target": found.target, "unit": found.unit, "unit_by": found.unit_by,
-        "verdict": overall_verdict(rows).value if rows else None, "matters_for": matters_for(rows),
+        "verdict": alignment.overall_verdict(rows).value if rows else None, "matters_for": alignment.matters_for(rows),
         "rows": [as_object(row) | {"cpu_bound": row.cpu_bound} for row in rows],
         "rates": [as_object(rate) for rate in found.rates], **_common_fields(found),
     }  # fmt: skip
@@ -138,7 +129,7 @@ def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
     yield from note_lines(found.warnings, width, "  warning: ")
 
 
-def knee_facts(knee: Knee) -> str:
+def knee_facts(knee: alignment.Knee) -> str:
     """Return the facts beside the verdict, or "" if they are unknown."""
     sure = f"confidence {knee.confidence:.0%}"
     if knee.found:
@@ -171,13 +162,13 @@ def host_memory_words(nvme: NvmeFacts | None) -> Iterator[str]:
     elif not nvme.hmb_granted:
         yield f"{requested}, none granted"
     else:
-        granted = nvme.hmb_granted
-        yield f"{requested}, {format_about(granted)} granted, which maps about {format_about(mapped_bytes(granted))}"
+        granted, mapped = nvme.hmb_granted, alignment.mapped_bytes(nvme.hmb_granted)
+        yield f"{requested}, {format_about(granted)} granted, which maps about {format_about(mapped)}"
 
 
 def span_json(found: Spans, disk: Disk | None) -> str:
     """Return JSON: spans in bytes, rates in requests per second, CPU in percent of a core."""
-    nvme, bound = disk.nvme if disk else None, cpu_bound_spans(found.cpu)
+    nvme, bound = disk.nvme if disk else None, alignment.cpu_bound_spans(found.cpu)
     names = ("preferred", "minimum", "granted", "enabled")
     memory = {name: getattr(nvme, f"hmb_{name}") for name in names} if nvme else None
     values = {

@@ -8,15 +8,8 @@ from aligntool import steps
 from aligntool.audit.wording import shell_word
 from aligntool.change import Place, Plan
 from aligntool.documents import as_object
+from aligntool.raid import commands as raid_commands
 from aligntool.raid.ceilings import ceiling_words
-from aligntool.raid.commands import (
-    ProgramStep,
-    command_of,
-    member_commands,
-    purpose_of,
-    reencrypt_command,
-    table_script,
-)  # fmt: skip
 from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.json import document_text
@@ -32,7 +25,7 @@ _PLAIN = re.compile(r"--?[A-Za-z0-9-]+=[\w./:,@%+-]+|[a-z]+=[\w=,./-]+", re.ASCI
 def array_title(step: steps.ArrayStep) -> str:
     """Return a short title of a step of an array plan."""
     if isinstance(step, steps.SystemStep):
-        return purpose_of(step)
+        return raid_commands.purpose_of(step)
     match step:
         case steps.MakeMember():
             table = "make a table on" if step.entries else "take"
@@ -62,8 +55,8 @@ def array_title(step: steps.ArrayStep) -> str:
 
 def array_details(step: steps.ArrayStep) -> Iterator[str]:
     """Yield the details of a step: the identity of a drive, lines of a file, commands."""
-    if isinstance(step, ProgramStep):
-        yield f"$ {shell_line(command_of(step))}"
+    if isinstance(step, raid_commands.ProgramStep):
+        yield f"$ {shell_line(raid_commands.command_of(step))}"
         if isinstance(step, steps.CheckInitramfs):
             yield f"and it must print {step.uuid}"
         return
@@ -81,19 +74,19 @@ def array_details(step: steps.ArrayStep) -> Iterator[str]:
             yield from step.lines
         case steps.ReencryptSectors():
             yield f"bytes {byte_range(step.extent)}, UUID {step.uuid}"
-            yield f"$ {shell_line(reencrypt_command(step))} DEVICE"
+            yield f"$ {shell_line(raid_commands.reencrypt_command(step))} DEVICE"
         case steps.WriteFile():
             yield "the whole file:"
             yield from step.lines
         case steps.FormatMember():
             disk = step.disk
             yield identity_words(("", disk.model), ("serial ", disk.serial), ("WWN ", disk.wwn))
-            commands = member_commands(step)
+            commands = raid_commands.member_commands(step)
             yield f"$ {shell_line(commands[0])}"
             yield from (f"$ {shell_line(words)}, which reads:" for words in commands[1:])
-            yield from table_script(step).splitlines() if step.entries else ()
+            yield from raid_commands.table_script(step).splitlines() if step.entries else ()
         case steps.CheckArray() | steps.TakeOutMember() | steps.PutBackMember():
-            yield from (f"$ {shell_line(words)}" for words in member_commands(step))
+            yield from (f"$ {shell_line(words)}" for words in raid_commands.member_commands(step))
         case _:
             assert_never(step)
 

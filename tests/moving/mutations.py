@@ -64,7 +64,7 @@ MUTATIONS = (
     ),
     Mutation(
         "another program's table is overwritten without --restore-table", "aligntool/realign/move.py",
-        "    if state is DiskState.CHANGED and not restore_table:\n", "    if False:\n",
+        "    if state is disk_state.DiskState.CHANGED and not restore_table:\n", "    if False:\n",
         "partitions that were made meanwhile are gone",
         "test_lost_tables.py::test_a_larger_clone_whose_backup_gpt_was_moved_gets_the_table_of_the_journal[resume]",
     ),
@@ -179,17 +179,19 @@ MUTATIONS = (
     ),
     Mutation(
         "nothing is parked", "aligntool/realign/steps.py",
-        "            case ParkEntries():\n"
+        "            case steps.ParkEntries():\n"
         "                write_table(self.device, self._images(TableState.BEFORE), TableState.PARKED)\n",
-        "            case ParkEntries():\n                pass\n",
+        "            case steps.ParkEntries():\n                pass\n",
         "a kernel offers a partition that is half moved",
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
         "the table is rewritten before the content is restored", "aligntool/realign/steps.py",
-        "                restore_content(self.device, step.target.start, *self._views_at_target(step))\n",
+        "                hidden_signatures.restore_content(self.device, step.target.start,"
+        " *self._views_at_target(step))\n",
         "                write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)\n"
-        "                restore_content(self.device, step.target.start, *self._views_at_target(step))\n",
+        "                hidden_signatures.restore_content(self.device, step.target.start,"
+        " *self._views_at_target(step))\n",
         "a kernel offers a partition without its head",
         f"{EVERY_CUT}[gpt-0]",
     ),

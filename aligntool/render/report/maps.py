@@ -6,16 +6,7 @@ from xml.etree.ElementTree import Element
 
 from aligntool.audit.report import Answer, Judged, Verdict
 from aligntool.inventory import Disk
-from aligntool.render import audit, svg
-from aligntool.render.disk_map import (
-    Stretch,
-    block_of,
-    check_drawn,
-    containers_of,
-    crossings,
-    position_words,
-    stretches_of,
-)
+from aligntool.render import audit, disk_map, svg
 from aligntool.render.lines import Style, escaped
 from aligntool.render.svg import box, cut_to_width, element, frame, line, path, percent, words, words_width
 from aligntool.units import format_about, format_size
@@ -36,7 +27,7 @@ Anchors = list[tuple[int, float]]
 
 def disk_picture(judged: Judged, name: str) -> svg.Picture | None:
     """Return the map of a disk, or None if nothing is known to be on it. `name`: the argument of --chart."""
-    stretches = stretches_of(judged)
+    stretches = disk_map.stretches_of(judged)
     drawn, omitted = stretches[:MOST_DRAWN], len(stretches) - MOST_DRAWN
     if not drawn:
         return None
@@ -50,7 +41,7 @@ def disk_picture(judged: Judged, name: str) -> svg.Picture | None:
     ends = [(stretch.start, at) for stretch, at in zip(drawn, starts, strict=False)]
     ends += [(stretch.end, at) for stretch, at in zip(drawn, starts[1:], strict=True)]
     anchors, y = sorted(ends), BAR + HEIGHT
-    for container in containers_of(judged.disk):
+    for container in disk_map.containers_of(judged.disk):
         y += 24
         elements += _bracket(f"{container.number} extended", container.extent.length, y - 18,
                              _x_of(container.extent.start, anchors), _x_of(container.extent.end, anchors))  # fmt: skip
@@ -87,7 +78,7 @@ def _x_of(byte: int, anchors: Anchors) -> float:
     return anchors[-1][1]
 
 
-def _stretch(stretch: Stretch, at: float, share: float) -> Iterator[Element]:
+def _stretch(stretch: disk_map.Stretch, at: float, share: float) -> Iterator[Element]:
     left, style = percent(at), "free" if stretch.free else _style(stretch.verdict)
     title = element("title", _sentence(stretch))
     yield element("g", "", (title, box(left, BAR, percent(share), HEIGHT, style)))
@@ -104,11 +95,13 @@ def _stretch(stretch: Stretch, at: float, share: float) -> Iterator[Element]:
         yield frame(left, BAR - 15, "14", 15, [words(1, 12, "?", "strong")])
 
 
-def _label_fits(stretch: Stretch, share: float) -> bool:
+def _label_fits(stretch: disk_map.Stretch, share: float) -> bool:
     return words_width(stretch.label, 13) + 8 <= share * PHONE
 
 
-def _outer_labels(drawn: Sequence[Stretch], starts: Sequence[float], widths: Sequence[float]) -> Iterator[Element]:
+def _outer_labels(
+    drawn: Sequence[disk_map.Stretch], starts: Sequence[float], widths: Sequence[float]
+) -> Iterator[Element]:
     """Yield the numbers of narrow partitions, above them; a phone shows only those that have room there."""
     used = {PHONE: 0.0, WIDTH: 0.0}  # right end of the labels so far, in pixels at that width
     for stretch, at, share in zip(drawn, starts, widths, strict=False):
@@ -162,7 +155,7 @@ def _style(verdict: Verdict | None) -> str:
     return _STYLES.get(audit.verdict_words(verdict)[0][1], "doubt")
 
 
-def _sentence(stretch: Stretch) -> str:
+def _sentence(stretch: disk_map.Stretch) -> str:
     size = format_about(stretch.length)
     if stretch.free:
         return f"free: {size}"
@@ -170,7 +163,7 @@ def _sentence(stretch: Stretch) -> str:
     return f"{subject}, {escaped(stretch.what)[:60]}, {size}: {audit.verdict_text(stretch.verdict)}"
 
 
-def _alternative(stretches: Sequence[Stretch]) -> str:
+def _alternative(stretches: Sequence[disk_map.Stretch]) -> str:
     return "; ".join(map(_sentence, stretches[:40]))
 
 
@@ -184,15 +177,15 @@ def start_picture(judged: Judged, verdict: Verdict, name: str) -> svg.Picture | 
     """Return a picture of four units of the checked grid, and below them the blocks at their real offsets. A block that
     crosses a boundary has another colour and a thicker edge. Return None if no boundary was checked.
     """
-    check = check_drawn(verdict)
+    check = disk_map.check_drawn(verdict)
     if check is None:
         return None
     partition = next((part for part in judged.disk.partitions if part.number == verdict.partition), None)
     subject = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
-    block, grid, past = block_of(partition), check.grid.size, check.off_by
+    block, grid, past = disk_map.block_of(partition), check.grid.size, check.off_by
     request = block if block * 16 >= grid else grid
-    alternative = f"{subject} starts at byte {verdict.start}: {position_words(verdict, check)}"
-    alternative += "" if check.on else f"; {crossings(check, request)}"
+    alternative = f"{subject} starts at byte {verdict.start}: {disk_map.position_words(verdict, check)}"
+    alternative += "" if check.on else f"; {disk_map.crossings(check, request)}"
     width = (svg.RIGHT - svg.LEFT) / UNITS
     scale = width / grid
     elements = [words(svg.LEFT, 12, f"{check.grid.kind}, {format_size(grid)} each", "small dim")]
