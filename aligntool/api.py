@@ -30,7 +30,7 @@ from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.inventory import Disk, DiskKind, Inventory, Layer, Partition, Unseen
 from aligntool.linux import look as machine
 from aligntool.linux.systemd_journal import record
-from aligntool.linux.targets import Given
+from aligntool.linux.targets import UserLimits
 from aligntool.realign.applying import apply_events
 from aligntool.realign.repairs import with_repairs
 from aligntool.realign.request import Request, find_plan, locked_realign, look_at
@@ -82,7 +82,7 @@ def look(
     for disks that report none or wrong ones. `wake`: also read disks that are asleep. Raises Refused.
     """
     named = (targets,) if isinstance(targets, str | Path) else targets
-    given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
+    given = UserLimits(sector_size=sector_size, physical_sector_size=physical_sector_size)
     folder = None if sysroot is None else str(sysroot)
     return machine.look(tuple(map(str, named)), sysroot=folder, given=given, wake=wake, keep_going=True)
 

@@ -132,7 +132,7 @@ class SavedRanges:
 
 @dataclass(frozen=True, slots=True)
 class CopyStrips:
-    """How a copy is divided into strips: docs/crash-safety.md, "Lanes"."""
+    """How a copy is divided into strips: docs/crash-safety.md, "Copy strips"."""
 
     window: int  # bytes that one strip copies at once; never more than the distance
     batch: int  # bytes between two flushes, if there are enough strips

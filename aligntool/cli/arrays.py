@@ -103,7 +103,7 @@ def locked_array(
                     make.remove_record(record)  # nothing was written yet
                     raise
 
-    return run_change.locked_apart(locked, plan, plan.disk.path)
+    return run_change.lock_in_child(locked, plan, plan.disk.path)
 
 
 def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan:
@@ -130,7 +130,7 @@ def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY
                 way=ChangeState.UNDOING if back else ChangeState.RESUMED,
             )
 
-    with run_change.locked_apart(locked, plan, plan.disk.path) as applying:
+    with run_change.lock_in_child(locked, plan, plan.disk.path) as applying:
         run_change.apply_and_report(plan, applying, json_=json_, in_flight=True)
     return plan
 

@@ -24,7 +24,7 @@ from aligntool.inventory import Gap, Inventory, Unseen
 from aligntool.linux.files import refuse_existing
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
-from aligntool.linux.targets import Given
+from aligntool.linux.targets import UserLimits
 from aligntool.realign.repairs import with_repairs
 from aligntool.recipes.drives import known_geometries
 from aligntool.render import disk_map, prometheus
@@ -131,7 +131,7 @@ def audit(
     roots: Sequence[str | None] = sysroot or (None,)
     if len(roots) > 1 and output_format is Format.PROMETHEUS:
         raise typer.BadParameter("metrics are of one machine: give one --sysroot")
-    given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
+    given = UserLimits(sector_size=sector_size, physical_sector_size=physical_sector_size)
     reports, named = [], tuple(targets or ())
     named, missing = _readable(named, timeout) if sysroot is None else (named, ())
     for root in roots:

@@ -11,7 +11,7 @@ from aligntool.change import Plan, RealignGoal, plan_with_request
 from aligntool.cli import options
 from aligntool.cli.options import command
 from aligntool.cli.plan import disk_plan_lines, report_result, table_change
-from aligntool.cli.run_change import ChangeInProgress, Operation, ends_stream, locked_apart, run_change, show_only
+from aligntool.cli.run_change import ChangeInProgress, Operation, ends_stream, lock_in_child, run_change, show_only
 from aligntool.errors import Refused, refuse
 from aligntool.realign.convert_copy import CopyRequest, check_same_copy, lock_copy
 from aligntool.realign.convert_plan import sector_size_options
@@ -131,7 +131,7 @@ class ConvertCopy(Operation):
         check_same_copy(plan, self.asked)
 
     def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
-        return locked_apart(lambda _: lock_copy(plan, self.asked, self.rate), plan, self.asked.output)
+        return lock_in_child(lambda _: lock_copy(plan, self.asked, self.rate), plan, self.asked.output)
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         report_result(plan, plan.disk.path, self.asked.request, json_=json_, kernel_behind=kernel_behind)

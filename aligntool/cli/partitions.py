@@ -22,7 +22,7 @@ from aligntool.cli.run_change import (
     Operation,
     apply_plan,
     ends_stream,
-    locked_apart,
+    lock_in_child,
     run_change,
     show_only,
     write_end,
@@ -213,7 +213,7 @@ class Layout(Operation):
                 hint = command("layout", path, "--wipe", shell_word(path))
                 yield ChangeInProgress(make_layout(plan, _look_again(plan)), hint)
 
-        return locked_apart(making, plan, path)
+        return lock_in_child(making, plan, path)
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         path = plan.disk.path

@@ -25,7 +25,7 @@ from aligntool.linux.child_process import Killed, run_in_child
 from aligntool.linux.lock import inhibit_sleep, lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
-from aligntool.linux.targets import Given
+from aligntool.linux.targets import UserLimits
 from aligntool.measure import timing, unit_design
 from aligntool.measure.results import room_words
 from aligntool.measure.run import keep_result, save_to_history
@@ -242,7 +242,7 @@ def _in_folder(folder: str, file_size: int, settings: _Settings, report: ReportA
 
 
 def _look(path: str, sector_size: int | None) -> Disk:
-    disk = look((path,), given=Given(sector_size=sector_size), known=False).disks[0]
+    disk = look((path,), given=UserLimits(sector_size=sector_size), known=False).disks[0]
     if not disk.size:
         raise Refused(f"{disk.name}: size unknown")
     return disk

@@ -25,7 +25,7 @@ from aligntool.cli.run_change import (
     apply_and_report,
     ends_stream,
     identity,
-    locked_apart,
+    lock_in_child,
     recovery_commands,
     run_change,
 )
@@ -236,7 +236,7 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
             )
             yield ChangeInProgress(events, ways, hurry_function(context), moment, disk, context.unanswered)
 
-    with locked_apart(locked, plan, disk) as applying:
+    with lock_in_child(locked, plan, disk) as applying:
         kernel_behind = apply_and_report(plan, applying, json_=json_, in_flight=True)
     report_result(plan, disk, Request(), json_=json_, back=back, kernel_behind=kernel_behind)
     if journal:

@@ -23,7 +23,7 @@ from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.snapshot import collect
 from aligntool.linux.sysfs import Tree
-from aligntool.linux.targets import Given
+from aligntool.linux.targets import UserLimits
 from aligntool.measure.targets import read_any, temperature_of
 from aligntool.raid.ceilings import known_rates
 from aligntool.raid.running import arrays_of
@@ -69,7 +69,7 @@ def report(
     if output is None and chart == TOPIC:  # it needs no disk
         return _write(_drawn(queue_picture(), svg, png), overwrite=overwrite)
     measured = show_measurements([read_any(file) for file in bench or ()])
-    given = Given(sector_size=geometry.sector_size, physical_sector_size=geometry.physical_sector_size)
+    given = UserLimits(sector_size=geometry.sector_size, physical_sector_size=geometry.physical_sector_size)
     if targets and root is None:
         refuse(options.attach_virtual(*targets, silence_s=timeout))
     inventory = look(tuple(targets or ()), sysroot=root, given=given, wake=wake, silence_s=timeout)

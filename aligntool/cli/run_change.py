@@ -215,7 +215,7 @@ def pipes_may_break() -> Iterator[None]:
 
 
 @contextmanager
-def locked_apart(locked: Locked, plan: Plan, path: str) -> Iterator[ChangeInProgress]:
+def lock_in_child(locked: Locked, plan: Plan, path: str) -> Iterator[ChangeInProgress]:
     """Lock what `locked` locks, in a child process (see `apply_in_child`) whose notes go to standard error."""
     with pipes_may_break(), apply_in_child(locked, plan, path, say) as applying:
         yield applying

@@ -166,7 +166,7 @@ class GptCopy:
         return bool(zlib.crc32(self.used_bytes) == self.header.entries_crc)
 
     @property
-    def group(self) -> tuple[Sectors, Sectors]:
+    def write_order(self) -> tuple[Sectors, Sectors]:
         return Sectors(self.entries_extent.start, self.entries), Sectors(self.header_extent.start, self.sector)
 
     def used_entries(self) -> Iterator[GptEntry]:

@@ -42,7 +42,7 @@ class GptPair:
     backup: gpts.CheckedCopy
 
     @property
-    def believed(self) -> gpts.CheckedCopy | None:
+    def copy_in_use(self) -> gpts.CheckedCopy | None:
         """Return the copy to use: the primary if it is valid, otherwise the backup if it is valid; otherwise the first
         damaged copy with plausible entries: at least one, and none that ends before it starts.
         """
@@ -102,7 +102,7 @@ def _same_disk(primary: gpts.CheckedCopy, backup: gpts.CheckedCopy) -> bool:
 
 def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size: int | None) -> TableReading | None:
     """Return the table, or None if neither copy can be used."""
-    copy = pair.believed
+    copy = pair.copy_in_use
     if copy is None or copy.header is None:
         return None
     other = pair.backup if copy is pair.primary else pair.primary

@@ -291,7 +291,7 @@ class NtfsFiles:
         return sorted((body for record in records for body in _bodies(record, kind)), key=_first_cluster)
 
     def record(self, number: int, of: int = 0) -> bytes:
-        """Return a record in use. `of`: for an extension record, the number of the base record. Raises Unclear."""
+        """Return a record in use. `of`: for an extension record, the number of the base record. Raises CannotFollow."""
         record = _with_fixups(self.read(self.table, number * self.record_size, self.record_size), b"FILE")
         if not le16(record, 22) & IN_USE or le64(record, 32) & NUMBER != of:
             raise CannotFollow(_LOST)
@@ -431,7 +431,7 @@ def _is_log_clean(files: NtfsFiles, log: Runs) -> bool:
 
 def find_reference(files: NtfsFiles, directory: int, name: str) -> int | None:
     """Return the reference of a file (record number, and in the upper bits its sequence number), or None if the
-    directory does not contain it. The index is sorted by name in upper case. Raises Unclear.
+    directory does not contain it. The index is sorted by name in upper case. Raises CannotFollow.
     """
     root = next((resident_value(body) for body in files.parts(directory, INDEX_ROOT) if not body[8]), b"")
     block_size = le32(root, 8)
@@ -451,7 +451,7 @@ def find_reference(files: NtfsFiles, directory: int, name: str) -> int | None:
 def _search(node: bytes, name: str) -> tuple[int | None, int | None]:
     """Return (the reference, the child node to search), each None if absent. `node` begins with its index header.
 
-    Only ASCII letters are put in upper case, which suffices for the names that are searched. Raises Unclear.
+    Only ASCII letters are put in upper case, which suffices for the names that are searched. Raises CannotFollow.
     """
     at = le32(node, 0)
     for _ in range(MOST_ENTRIES):

@@ -27,7 +27,7 @@ class File:
     resident: bytes | None = None
 
     def places(self, offset: int, length: int) -> tuple[Extent, ...]:
-        """Return the extents of bytes, relative to the volume's start, with adjacent ones merged. Raises Unclear."""
+        """Return the extents of bytes, from the volume's start on, with adjacent ones merged. Raises CannotFollow."""
         found: list[Extent] = []
         cluster, end, before = self.files.cluster, offset + length, 0
         for first, count in self.runs:

@@ -31,7 +31,7 @@ _SETTLE_S = 20.0
 _SETTLE_PAUSE_S = 0.1
 
 
-def settle() -> None:
+def wait_for_udev() -> None:
     """Wait until udev has processed its events; without udev return at once."""
     if find_program("udevadm") and Path("/run/udev/control").exists():
         run_program("udevadm", "settle", "--timeout=60")
@@ -40,7 +40,7 @@ def settle() -> None:
 def wait_for_partition(disk: str, device: str, extent: Extent) -> None:
     """Wait until `device` is the partition of `disk` at `extent`. Raises Stopped if it is not in time."""
     deadline = time.monotonic() + _SETTLE_S
-    settle()
+    wait_for_udev()
     while why := partition_problem(disk, device, extent):
         if time.monotonic() > deadline:
             raise Stopped(f"{device}: {why}")
@@ -109,7 +109,7 @@ def add_partitions(descriptor: int, parts: Iterable[tuple[int, Extent]]) -> None
 class KernelView:
     """The kernel's partitions of one disk; an image file has none, and nothing is done.
 
-    If the kernel shows no partition of the disk at the beginning (a loop device without partition scan), `tell` adds
+    If the kernel shows no partition of the disk at the beginning (a loop device without partition scan), `add_absent` adds
     none.
     """
 

@@ -21,7 +21,7 @@ from aligntool.linux.pcie import Topology, find_adapters, find_uplinks
 from aligntool.linux.process import SILENCE_S, SILENT, Pulse, result_in_child, results_in_children
 from aligntool.linux.sysfs import Record, Tree, UdevDatabase, read_mounts
 from aligntool.linux.system import RECORDS, read_system
-from aligntool.linux.targets import Given, find_target, open_sysroot, override, read_image
+from aligntool.linux.targets import UserLimits, find_target, open_sysroot, read_image, with_user_limits
 from aligntool.system import Manifest, System
 from aligntool.values import dataclass
 
@@ -106,7 +106,7 @@ _DRIVES = (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI, DiskKind.VIRTIO, DiskKind
 class Looker:
     """Reads disks; it has the data of the machine that all of them need. `wake`: also read disks that are asleep."""
 
-    def __init__(self, tree: Tree, given: Given, *, wake: bool) -> None:
+    def __init__(self, tree: Tree, given: UserLimits, *, wake: bool) -> None:
         self.around = Surroundings(tree, UdevDatabase(tree), read_mounts(tree))
         self.topology, self.given, self.wake = Topology(tree), given, wake
         self._numa: dict[str, int | None] = {}
@@ -116,7 +116,7 @@ class Looker:
         number = self.around.tree.text(f"{block.path}/dev")
         record = self.around.udev.record(number, block.sysname)
         kind = devices.find_kind(self.around.tree, block, record)
-        limits, limits_given = override(devices.read_limits(self.around.tree, block.path), self.given)
+        limits, limits_given = with_user_limits(devices.read_limits(self.around.tree, block.path), self.given)
         kernel = partitions.read_kernel_partitions(self.around, block)
         if kind is DiskKind.DM:
             kernel = kernel or partitions.read_mapped_partitions(self.around, block)
@@ -314,7 +314,7 @@ def _flag(text: str | None) -> bool | None:
 T = TypeVar("T")
 Job = Callable[[Pulse], T]
 
-_NOTHING_GIVEN = Given()
+_NOTHING_GIVEN = UserLimits()
 _NOT_NEEDED = Unseen(WHAT, "not needed here")
 _SYSTEM_FILES_S = 60.0  # for mdadm.conf, fstab and every initramfs, which are unpacked
 
@@ -323,7 +323,7 @@ def look(
     targets: Sequence[str],
     *,
     sysroot: str | None = None,
-    given: Given = _NOTHING_GIVEN,
+    given: UserLimits = _NOTHING_GIVEN,
     wake: bool = False,
     files: bool = True,
     arrays: bool = False,
@@ -381,7 +381,7 @@ class _Machine:
     """A machine to read. `wake`: also read disks that are asleep; disks that the user named always are."""
 
     tree: Tree
-    given: Given
+    given: UserLimits
     wake: bool
     silence_s: float
     known: bool

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aligntool.errors import Refused
 from aligntool.linux.devices import FileReader
-from aligntool.linux.lock import settle
+from aligntool.linux.lock import wait_for_udev
 from aligntool.linux.process import run_program
 from aligntool.linux.sysfs import READ_ONLY, opened
 
@@ -33,7 +33,7 @@ def open_luks(device: str, key: bytes, pass_fds: tuple[int, ...] = ()) -> Iterat
 
 def _close(name: str) -> None:
     """Close it. The system may have activated LVM volumes on it, which are not mounted. Raises Refused if in use."""
-    settle()
+    wait_for_udev()
     holders = Path("/sys/block", Path(f"/dev/mapper/{name}").resolve().name, "holders")
     for file in sorted(holders.glob("*/dm/name")):
         run_program("dmsetup", "remove", "--retry", file.read_text().strip())

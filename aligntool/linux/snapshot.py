@@ -16,7 +16,7 @@ from aligntool.linux.look import CAPTURED_IDENTIFY, MANIFEST, Looker, now
 from aligntool.linux.pcie import find_adapters
 from aligntool.linux.system import CAPTURED as IMAGES
 from aligntool.linux.system import FILES, MDADM_CONFS, image_text, read_images, read_system
-from aligntool.linux.targets import Given
+from aligntool.linux.targets import UserLimits
 from aligntool.system import LATE_START_ENABLED, MdadmConf, concerns_arrays, parse_fstab, parse_mdadm_conf
 from aligntool.values import dataclass
 
@@ -158,7 +158,7 @@ def collect(tree: sysfs.Tree, *, serials: bool, host: bool = False) -> Iterator[
 
 
 def _record_disks(recorder: Recorder) -> list[tuple[Block, Disk]]:
-    looker = Looker(recorder, Given(), wake=False)
+    looker = Looker(recorder, UserLimits(), wake=False)
     find_adapters(recorder)
     return [(block, looker.look_at(block)) for block in list_blocks(recorder)]
 

@@ -28,14 +28,14 @@ from aligntool.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class UserLimits:
     """The values given on the command line for a disk, in bytes."""
 
     sector_size: int | None = None
     physical_sector_size: int | None = None
 
 
-def override(limits: IoLimits, given: Given) -> tuple[IoLimits, tuple[str, ...]]:
+def with_user_limits(limits: IoLimits, given: UserLimits) -> tuple[IoLimits, tuple[str, ...]]:
     """Return the limits with the user's values, and the names of the overridden fields."""
     values = {"logical_block_size": given.sector_size, "physical_block_size": given.physical_sector_size}
     values = {name: value for name, value in values.items() if value is not None}
@@ -78,7 +78,7 @@ _SECTOR = 512
 _EDGE = 1024 * 1024  # a first partition begins after so many bytes, and a backup GPT lies within the last ones
 
 
-def read_image(path: str, given: Given, pulse: Pulse = SILENT, *, known: bool = True) -> Disk:
+def read_image(path: str, given: UserLimits, pulse: Pulse = SILENT, *, known: bool = True) -> Disk:
     """Read a disk image. Raises Refused if the file is not one, or cannot be read. `known`: also if nothing in it is
     recognised.
     """
@@ -87,7 +87,7 @@ def read_image(path: str, given: Given, pulse: Pulse = SILENT, *, known: bool = 
         size = os.lseek(descriptor, 0, os.SEEK_END)
         reader = HeartbeatReader(FileReader(descriptor, size), pulse.beat)
         refuse_containers(path, reader)
-        limits, limits_given = override(IoLimits(), given)
+        limits, limits_given = with_user_limits(IoLimits(), given)
         seen = read_contents(reader, sector_size=given.sector_size)
         if known:
             _refuse_unknown_content(path, reader, seen)

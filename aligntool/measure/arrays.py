@@ -15,7 +15,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import RaidGoal
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.content import sample
-from aligntool.linux.lock import inhibit_sleep, lock_against_udev, open_exclusively, settle
+from aligntool.linux.lock import inhibit_sleep, lock_against_udev, open_exclusively, wait_for_udev
 from aligntool.linux.process import STOPPING, Ended, export_values, run_program
 from aligntool.linux.users import sysfs_folder
 from aligntool.measure.fio import Job, Pattern, Side, fill_job, run_job
@@ -60,7 +60,7 @@ def make_tuning_array(step: MakeArray) -> str:
     ended = run_program(*tuning_command(step))
     if ended.code:
         raise Stopped(f"mdadm made no array: {ended.last_words}", hint="")
-    settle()
+    wait_for_udev()
     deadline = time.monotonic() + _TIMEOUT_S
     while True:
         found = [node for node, values in running_arrays() if values.get("MD_UUID") == step.uuid]

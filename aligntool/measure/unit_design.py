@@ -404,8 +404,8 @@ def loss_p_value(ratios: Sequence[float]) -> float:
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Return the p-values, each increased so that the probability of any false one below PROMISED is at most PROMISED,
-    for any number of them (S. Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979).
+    """Return the p-values, each increased so that the probability of any false one below FALSE_LINE_RATE is at most
+    that rate, for any number of them (S. Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979).
     """
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     adjusted, largest = [0.0] * len(p_values), 0.0

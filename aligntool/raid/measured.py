@@ -163,7 +163,7 @@ def ratio_of(scores: Sequence[float], others: Sequence[float]) -> Ratio:
 
 
 def is_apart(faster: Sequence[float], slower: Sequence[float]) -> bool:
-    """Return whether the first scores are clearly higher: by more than noise, and by a factor of WORTH at least."""
+    """Return whether the first scores are clearly higher: by more than noise, and at least by LEAST_GAIN."""
     if min(len(faster), len(slower)) < FEWEST:
         return False
     return min(faster) > max(slower) and median(faster) >= LEAST_GAIN * median(slower)

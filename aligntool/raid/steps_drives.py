@@ -13,7 +13,14 @@ from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.inventory import Disk, TableCopyState, TableLabel
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.content import sample
-from aligntool.linux.lock import LockedDisk, lock_disk, lock_partition, partition_problem, settle, wait_for_partition
+from aligntool.linux.lock import (
+    LockedDisk,
+    lock_disk,
+    lock_partition,
+    partition_problem,
+    wait_for_partition,
+    wait_for_udev,
+)
 from aligntool.linux.look import look
 from aligntool.linux.process import run_program
 from aligntool.raid.members import ranges_to_zero
@@ -198,7 +205,7 @@ def _is_to_be_wiped(disk: Disk, step: plan_steps.MakeMember, area: plan_steps.Da
 
 def wait_for_members(steps: Sequence[plan_steps.Step]) -> None:
     """Return once udev has processed all members and each new partition exists. Raises Stopped."""
-    settle()
+    wait_for_udev()
     for step in steps:
         if isinstance(step, plan_steps.MakeMember):
             for entry in step.entries:
@@ -367,7 +374,7 @@ def remove_member(
         locked.kernel.forget(locked.kernel.numbers())
         with failing_as(Stopped, disk.path, "; its table may be half removed"):
             zero(locked.device, ranges_to_zero(disk, step.entries, None, area))
-    settle()
+    wait_for_udev()
 
 
 def refuse_unread(disk: Disk) -> None:

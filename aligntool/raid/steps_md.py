@@ -11,7 +11,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import Said
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.content import check_content
-from aligntool.linux.lock import kernel_folder, settle
+from aligntool.linux.lock import kernel_folder, wait_for_udev
 from aligntool.linux.process import export_values, run_or_stop, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.raid.commands import command_of
@@ -161,7 +161,7 @@ def make_array(step: MakeArray, size: int) -> Iterator[Said]:
 
     `size`: of the array, in bytes. Raises Stopped.
     """
-    settle()
+    wait_for_udev()
     running = find_running(step)
     if running is not None and slaves(running) == _names(step.members) and not _is_degraded(running):
         yield Said(f"{step.device} runs already")
@@ -171,7 +171,7 @@ def make_array(step: MakeArray, size: int) -> Iterator[Said]:
         remove_array(step)
         _stop_unless_empty(step.members)
         run_or_stop(*command_of(step))
-        settle()
+        wait_for_udev()
     stop_unless_made(step, size)
 
 
@@ -180,13 +180,13 @@ def start_array(step: MakeArray, *, named: bool) -> Iterator[Said]:
 
     Raises Stopped.
     """
-    settle()
+    wait_for_udev()
     running = find_running(step)
     if running is not None and (not named or _leads_to(step.device, running)):
         return
     _stop_ours(step)
     run_or_stop("mdadm", "--assemble", step.device, f"--uuid={step.uuid}", *step.members)
-    settle()
+    wait_for_udev()
     yield Said(f"{step.device} was started again")
     stop_unless_made(step)
 
@@ -198,7 +198,7 @@ def remove_array(step: MakeArray) -> None:
     for member in step.members:
         if superblock_uuid(member) == step.uuid:
             run_or_stop("mdadm", "--zero-superblock", member)
-    settle()
+    wait_for_udev()
 
 
 def find_running(step: MakeArray) -> str | None:
@@ -302,7 +302,7 @@ def make_file_system(step: MakeFileSystem, *, new: bool) -> Iterator[Said]:
 
     Raises Stopped if the device is missing or in use, may hold content that is needed, or the program fails.
     """
-    settle()
+    wait_for_udev()
     if kernel_folder(step.device) is None:
         raise Stopped(f"{step.device} is not a block device")
     size = _size_unless_used(step.device)
@@ -321,7 +321,7 @@ def make_file_system(step: MakeFileSystem, *, new: bool) -> Iterator[Said]:
     run_or_stop(*command_of(step))
     with opened(step.device, os.O_RDWR) as descriptor:
         os.fsync(descriptor)
-    settle()
+    wait_for_udev()
     if not is_there(step):
         raise Stopped(f"{step.device} does not hold {step.kind} {step.uuid} after {command_of(step)[0]}")
 
@@ -332,7 +332,7 @@ def remove_file_system(step: MakeFileSystem) -> Iterator[Said]:
         return
     _size_unless_used(step.device)
     run_or_stop("wipefs", "--all", "--quiet", step.device)
-    settle()
+    wait_for_udev()
     yield Said(f"the {step.kind} on {step.device} is gone")
 
 
@@ -362,7 +362,7 @@ def stop_old_arrays(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Sai
     wiped = [step for step in left if isinstance(step, MakeMember) and step.wipe]
     if not wiped:
         return
-    settle()
+    wait_for_udev()
     uuids = {uuid for step in steps if isinstance(step, MakeMember) for uuid in step.old_arrays}
     wiped_devices = {name for step in wiped for name in _wiped_devices(step)}
     for name in sorted(arrays_above([f"/dev/{device}" for device in wiped_devices])):
@@ -374,7 +374,7 @@ def stop_old_arrays(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Sai
                 text = f"/dev/{name} is what is left of an earlier array, and cannot be stopped: {ended.last_words}"
                 raise Refused(text, hint=f"lsblk /dev/{name}; then sudo mdadm --stop /dev/{name}")
             yield Said(f"/dev/{name}, what is left of the earlier array {found.pop()}, is stopped")
-    settle()
+    wait_for_udev()
 
 
 def _wiped_devices(step: MakeMember) -> Iterator[str]:

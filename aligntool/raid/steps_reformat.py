@@ -14,7 +14,7 @@ from aligntool.formats.smallest_units import NOT_READ, Unit, smallest_unit
 from aligntool.inventory import Disk, TableCopyState, array_uuid
 from aligntool.linux.commands import identify_controller, namespace_number, namespaces
 from aligntool.linux.devices import FileReader, read_array
-from aligntool.linux.lock import kernel_folder, lock_against_udev, lock_disk, settle, wait_for_partition
+from aligntool.linux.lock import kernel_folder, lock_against_udev, lock_disk, wait_for_partition, wait_for_udev
 from aligntool.linux.process import run_or_stop, run_program
 from aligntool.linux.sysfs import Tree, opened
 from aligntool.linux.users import disk_folder, unlisted_users
@@ -109,14 +109,14 @@ def running_array(step: MemberStep) -> str:
     """Return the kernel's name of the array. Start it if a reboot left it inactive because of the removed member.
     Raises Stopped.
     """
-    settle()
+    wait_for_udev()
     found = _find(step.array)
     if found is not None and attribute(found, "array_state") == "inactive":  # it may lack members that exist
         run_program("mdadm", "--stop", f"/dev/{found}")
         found = _find(step.array)
     if found is None:
         run_program("mdadm", "--assemble", "--run", step.path, f"--uuid={step.array}")
-        settle()
+        wait_for_udev()
         found = _find(step.array)
     if found is None or attribute(found, "array_state") not in RUNS:
         raise Stopped(f"the array {step.path}, UUID {step.array}, does not run: cat /proc/mdstat; mdadm --detail")
@@ -266,7 +266,7 @@ def _take_out(step: TakeOutMember, index: int) -> Iterator[Said | Progress]:
         ended = run_program("mdadm", array, "--remove", step.device)
         if ended.code and time.monotonic() > deadline:
             raise Stopped(f"{step.device} cannot be removed from {array}: {ended.last_words}")
-        settle()
+        wait_for_udev()
     yield Said(f"{step.device} is out of {array}")
 
 
@@ -348,7 +348,7 @@ def _wait_for_blocks(step: FormatMember) -> None:
     its member.
     """
     deadline, file = time.monotonic() + _PATIENCE_S, Path("/sys/block", Path(step.disk.path).name)
-    settle()
+    wait_for_udev()
     while read_kernel_file(file / "queue/logical_block_size") != str(step.block_after):
         if time.monotonic() > deadline:
             raise Stopped(f"{step.disk.path} does not show logical blocks of {step.block_after} bytes after its format")
@@ -416,7 +416,7 @@ def _add(name: str, step: PutBackMember) -> None:
         elif shown := recognised_on(step.device):
             raise Stopped(f"{step.device} holds {shown}, and is not added over that")
         run_or_stop("mdadm", f"/dev/{name}", "--add", step.device)
-    settle()
+    wait_for_udev()
 
 
 def _drives_of(devices: Iterable[str]) -> list[str]:
@@ -449,4 +449,4 @@ def _assemble_again(name: str, step: PutBackMember) -> None:
     with lock_against_udev(_drives_of(nodes)):  # otherwise udev would assemble what it finds on them
         run_or_stop("mdadm", "--stop", f"/dev/{name}")
         run_or_stop("mdadm", "--assemble", "--run", step.path, f"--uuid={step.array}", *nodes)
-    settle()
+    wait_for_udev()

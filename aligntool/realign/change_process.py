@@ -24,15 +24,15 @@ from aligntool.realign.applying import ChangeInProgress, apply_events
 from aligntool.steps import DriveStep
 
 Locked = Callable[[OnNote], AbstractContextManager[ChangeInProgress]]
-_Begun = tuple[str, ChangeState, str]  # the fields of Applying that can be sent: hint, way, disk
+_Begun = tuple[str, ChangeState, str]  # the fields of ChangeInProgress that can be sent: hint, way, disk
 
 
 @contextmanager
 def apply_in_child(
     locked: Locked, plan: Plan, path: str, on_note: OnNote, *, stall_s: float = STALL_S
 ) -> Iterator[ChangeInProgress]:
-    """Yield the Applying of `locked`, whose events happen in a child process. The child waits until each event is
-    consumed, so it stops if no more are consumed. Sleep and shutdown are inhibited while this process waits for it.
+    """Yield the ChangeInProgress of `locked`, whose events happen in a child process. The child waits until each event
+    is consumed, so it stops if no more are consumed. Sleep and shutdown are inhibited while this process waits for it.
 
     Raises the exceptions of the child, and Killed.
     """

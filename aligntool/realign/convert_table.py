@@ -165,7 +165,7 @@ def _copies_at(place: Extent, copies: Sequence[GptCopy]) -> bytes:
     """
     made = bytearray(place.length)
     for copy in copies:
-        for sectors in copy.group:
+        for sectors in copy.write_order:
             if place.start <= sectors.at < place.end:
                 at, data = sectors.at - place.start, sectors.data.rstrip(b"\0")
                 made[at : at + len(data)] = data

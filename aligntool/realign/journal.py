@@ -194,7 +194,7 @@ class Journal:
         self._write_to_either(record.slot, record.sealed(self.id))
         self._newest = record
 
-    def restore(self) -> None:
+    def repair_copies(self) -> None:
         """Repair the damaged parts of each copy, then write the newest record to both: a cut may have left it in one.
 
         A repair that the medium refuses is skipped; the newest record must be written.

@@ -48,7 +48,7 @@ def set_types(device: Device, step: MakeTable | MakeMember) -> None:
             for new in step.entries:
                 guid, name = UUID(new.type_code).bytes_le, new.name.encode("utf-16-le").ljust(_NAME_LENGTH, b"\0")
                 changed[new.number] = replace(changed[new.number], type_guid=guid, raw_name=name)
-            for sectors in copy.with_entries(changed).group:
+            for sectors in copy.with_entries(changed).write_order:
                 device.write(sectors.at, sectors.data)
             device.flush()
     else:

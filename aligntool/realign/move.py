@@ -46,7 +46,7 @@ class Status:
 
 def _disk_state(device: Device, journal: Journal) -> disk_state.DiskState:
     whole = journal.contents.images.of_whole_disk
-    return whole_disk.standing_of(device, journal) if whole else disk_state.find_disk_state(device, journal)
+    return whole_disk.find_whole_disk_state(device, journal) if whole else disk_state.find_disk_state(device, journal)
 
 
 def find_journal(device: Device, file: Device | None, *, any_table: bool = False) -> Journal | None:
@@ -384,12 +384,12 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
             write_table(device, images, TableState.AFTER, first=() if disk_state.is_complete(journal) else None)
         case disk_state.DiskState.UNREADABLE | disk_state.DiskState.CHANGED:
             yield Said("the partition table is rewritten from the journal")
-            journal.restore()
+            journal.repair_copies()
             others = table.leftovers if state is disk_state.DiskState.CHANGED else table.missing_protective_mbr
             goal = TableState.AFTER if complete else TableState.PARKED
             write_table(device, images, goal, first=others(device, images))
         case disk_state.DiskState.IN_FLIGHT:
-            journal.restore()
+            journal.repair_copies()
             if journal.position.step > disk_state.step_index(journal.contents.plan, steps.ParkEntries):
                 write_table(device, images, TableState.PARKED, first=() if images.of_whole_disk else None)
     if complete and (back or state is disk_state.DiskState.LEFT):
@@ -409,8 +409,8 @@ def _find_or_refuse(context: MoveContext, *, any_table: bool) -> Journal:
 def _settle(walk: Walk, state: disk_state.DiskState, *, back: bool) -> Iterator[Event]:
     """Finish a move by which a table appears or vanishes, if a cut left the disk in its old or its new state."""
     journal = walk.journal
-    journal.restore()
-    whole_disk.settle(
+    journal.repair_copies()
+    whole_disk.complete_interrupted_writes(
         walk.device, journal, TableState.AFTER if state is disk_state.DiskState.COMPLETE else TableState.BEFORE
     )
     if state is disk_state.DiskState.NOT_BEGUN:
@@ -451,7 +451,7 @@ def _journal_contents(
         state = table_state(device, images)
     else:
         images = whole_disk.whole_images(device, plan, journal_at=at, journal_id=id_)
-        state = table_state(device, images.beside(TableState.BEFORE))
+        state = table_state(device, images.without_sector_0(TableState.BEFORE))
     if state is not TableState.BEFORE:
         text = "the partition table is not as it was when the plan was made"
         raise Refused(text, hint="make a new plan", code="plan-stale")

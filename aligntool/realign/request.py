@@ -25,7 +25,7 @@ from aligntool.linux.content import UsedMap, check_content, read_used
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
-from aligntool.linux.targets import Given
+from aligntool.linux.targets import UserLimits
 from aligntool.linux.users import fresh_reader, loops_over, occupants, remaining_occupants
 from aligntool.realign import move
 from aligntool.realign.applying import ChangeInProgress, recovery_commands
@@ -75,7 +75,7 @@ class FoundPlan:
 
 def look_at(target: str, request: Request) -> tuple[Judged, Inventory]:
     """Return the disk, judged, and the inventory. Raises Refused if it cannot be read or is not a single disk."""
-    given = Given(sector_size=request.sector_size, physical_sector_size=request.physical_sector_size)
+    given = UserLimits(sector_size=request.sector_size, physical_sector_size=request.physical_sector_size)
     inventory = look((target,), given=given)
     audit_options = AuditOptions(page_size=request.page_size, grain=request.goal.grain)
     report = audit(inventory, known_geometries(inventory), audit_options)

@@ -378,7 +378,7 @@ class Walk:
     def _images(self, state: TableState) -> TableImages:
         """Return the table images, without markers over content if it lies on the whole disk in `state`."""
         images = self.journal.contents.images
-        return images.beside(state) if images.of_whole_disk else images
+        return images.without_sector_0(state) if images.of_whole_disk else images
 
     def _places_of(self, step: steps.CopyContent) -> Places:
         stash = self.place.extent.start + self.place.stash.start

@@ -79,7 +79,7 @@ class Logical:
     at: int  # offset of its EBR
     sector: bytes  # the EBR
     extent: Extent
-    link: MbrEntry  # the entry that links to this EBR; NO_ENTRY for the first of the chain
+    link: MbrEntry  # the entry that links to this EBR; EMPTY_ENTRY for the first of the chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class TableImages:
         """Return whether the disk has a table only before or only after the move: realign/whole_disk.py."""
         return self.has_table(TableState.BEFORE) != self.has_table(TableState.AFTER)
 
-    def beside(self, state: TableState) -> "TableImages":
+    def without_sector_0(self, state: TableState) -> "TableImages":
         """Return the images for a disk with content at its start, if the table of `state` does not include sector 0."""
         return self if self.has_table(state) else replace(self, parked=self.parked[:1])
 
@@ -457,7 +457,7 @@ def gpt_images(
 
 def _backup_first(pair: Iterable[GptCopy]) -> Writing:
     primary, backup = pair
-    return backup.group, primary.group
+    return backup.write_order, primary.write_order
 
 
 def sound_pair(device: Device, sector_size: int | None = None) -> tuple[GptCopy, GptCopy]:

@@ -169,7 +169,7 @@ def _refuse_other_table(device: Device, plan: Plan, rewrite: steps.RewriteTable)
 # interruption, so bytes from the journal are never written over content that is recognised.
 
 
-def standing_of(device: Device, journal: Journal) -> DiskState:
+def find_whole_disk_state(device: Device, journal: Journal) -> DiskState:
     """Return the state of a disk whose table is made or removed. Raises OSError."""
     plan, images, step = journal.contents.plan, journal.contents.images, journal.position.step
     visible, table = _is_visible(device, journal), tables.table_state(device, images)
@@ -200,25 +200,25 @@ def standing_of(device: Device, journal: Journal) -> DiskState:
 
 def is_unsettled(device: Device, journal: Journal) -> bool:
     """Return whether this journal, which no entry of the table names, still has work to do."""
-    standing = standing_of(device, journal)
+    standing = find_whole_disk_state(device, journal)
     goal = {DiskState.NOT_BEGUN: tables.TableState.BEFORE, DiskState.COMPLETE: tables.TableState.AFTER}.get(standing)
     if goal is None:
         return standing is DiskState.IN_FLIGHT
-    beside = journal.contents.images.beside(goal)
+    beside = journal.contents.images.without_sector_0(goal)
     state = tables.table_state(device, beside)
     return state is tables.TableState.PARKED or (
         state is tables.TableState.OTHER and tables.is_own_table(device, beside)
     )
 
 
-def settle(device: Device, journal: Journal, goal: tables.TableState) -> None:
+def complete_interrupted_writes(device: Device, journal: Journal, goal: tables.TableState) -> None:
     """Complete the writes that were interrupted on a disk that is already in its old or new state; what a system has
     used since then stays as it is.
     """
     images = journal.contents.images
     if not images.has_table(goal) and _is_visible(device, journal):
         restore_signatures(device, 0, view_at_start(journal))
-    beside = images.beside(goal)
+    beside = images.without_sector_0(goal)
     if tables.table_state(device, beside) is not tables.TableState.OTHER or tables.is_own_table(device, beside):
         tables.write_table(device, beside, goal)
 

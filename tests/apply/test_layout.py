@@ -17,7 +17,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk
 from aligntool.linux.look import look
-from aligntool.linux.targets import Given
+from aligntool.linux.targets import UserLimits
 from aligntool.realign.layout import make_layout, plan_layout, set_types
 from aligntool.steps import MakeTable
 from aligntool.units import MIB
@@ -36,7 +36,7 @@ GOAL = LayoutGoal(
 
 
 def seen(path: Path, sector_size: int | None = None) -> Judged:
-    return audit(look((str(path),), given=Given(sector_size=sector_size)), {}).judged[0]
+    return audit(look((str(path),), given=UserLimits(sector_size=sector_size)), {}).judged[0]
 
 
 def planned(path: Path, goal: LayoutGoal, sector_size: int | None = None) -> tuple[Plan, Disk]:

@@ -7,7 +7,7 @@ import pytest
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer, Severity
 from aligntool.linux.look import look
-from aligntool.linux.targets import Given
+from aligntool.linux.targets import UserLimits
 from aligntool.units import KIB, MIB
 from tests.conftest import run
 
@@ -30,7 +30,7 @@ def test_an_mbr_that_may_count_in_either_sector_size_is_not_judged_until_one_is_
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(64 * MIB))
     run("sfdisk", "-q", image, stdin="label: dos\nunit: sectors\nstart=257, size=1000\nstart=1300, size=1000\n")
-    report = audit(look([str(image)], given=Given(sector_size=sectors)), {})
+    report = audit(look([str(image)], given=UserLimits(sector_size=sectors)), {})
     answer = {None: Answer.UNKNOWN, 512: Answer.OFF, 4096: Answer.ON}[sectors]
     assert report.judged[0].verdicts[0].answer is answer
     assert ("AT101" in [one.code.value for one in report.findings]) == (sectors == 512)

@@ -20,7 +20,7 @@ import pytest
 from aligntool.api import apply, plan_realign
 from aligntool.inventory import Inventory
 from aligntool.linux.look import look
-from aligntool.linux.targets import Given, find_virtual, read_image
+from aligntool.linux.targets import UserLimits, find_virtual, read_image
 from aligntool.linux.virtual import show_disks
 from aligntool.units import MIB
 from tests.conftest import find_tool, run
@@ -278,7 +278,7 @@ def test_without_root_a_virtual_disk_is_judged_and_realigned_alike(raw: Path) ->
             apply(plan_realign(path))
         return look([str(path)])
 
-    read_image(str(raw), Given())  # which loads what the child may not read
+    read_image(str(raw), UserLimits())  # which loads what the child may not read
     plan_realign(raw)
     (expected,) = as_nobody(lambda: looked(raw)).disks
     for path in (image, vdi):

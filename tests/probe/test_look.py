@@ -18,7 +18,7 @@ from aligntool.linux.devices import list_blocks
 from aligntool.linux.look import Looker, look
 from aligntool.linux.pcie import find_adapters
 from aligntool.linux.sysfs import Tree
-from aligntool.linux.targets import Given
+from aligntool.linux.targets import UserLimits
 from aligntool.units import GIB, MIB, TIB, Extent
 from tests.conftest import remove_partitions, run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
@@ -140,12 +140,12 @@ class TestImages:
 
     @pytest.mark.needs_tools("sfdisk")
     def test_what_the_user_says_of_an_image_is_taken_and_named(self, image: Path) -> None:
-        (disk,) = look([str(image)], given=Given(sector_size=512, physical_sector_size=4096)).disks
+        (disk,) = look([str(image)], given=UserLimits(sector_size=512, physical_sector_size=4096)).disks
         assert (disk.limits.logical_block_size, disk.limits.physical_block_size) == (512, 4096)
         assert disk.limits_given == ("logical_block_size", "physical_block_size")
 
     def test_what_the_user_says_of_a_disk_goes_before_what_it_reports(self, root: Path) -> None:
-        (disk,) = look(["sda"], sysroot=str(root), given=Given(physical_sector_size=4096)).disks
+        (disk,) = look(["sda"], sysroot=str(root), given=UserLimits(physical_sector_size=4096)).disks
         assert (disk.limits.logical_block_size, disk.limits.physical_block_size) == (512, 4096)
         assert disk.limits_given == ("physical_block_size",)
 
@@ -222,7 +222,7 @@ class TestImages:
 def load_modules() -> None:
     """What a look imports, it imports in children; who gives up root later may not read this checkout."""
     tree = Tree("")
-    looker = Looker(tree, Given(), wake=False)
+    looker = Looker(tree, UserLimits(), wake=False)
     for block in list_blocks(tree):
         looker.look_at(block)
     find_adapters(tree)

@@ -14,7 +14,7 @@ from aligntool.audit.report import Judged
 from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused
 from aligntool.linux.look import look
-from aligntool.linux.targets import Given
+from aligntool.linux.targets import UserLimits
 from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.steps import CopyContent, WriteJournal
 from aligntool.units import KIB, MIB
@@ -52,7 +52,7 @@ def ext4(image: Path, start: int, sectors: int) -> None:
 
 
 def judged(image: Path) -> Judged:
-    return audit(look([str(image)], given=Given(physical_sector_size=4 * KIB)), {}).judged[0]
+    return audit(look([str(image)], given=UserLimits(physical_sector_size=4 * KIB)), {}).judged[0]
 
 
 def planned(image: Path, goal: RealignGoal | None = None) -> Plan:

@@ -14,7 +14,7 @@ import pytest
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer
 from aligntool.linux.look import look
-from aligntool.linux.targets import Given
+from aligntool.linux.targets import UserLimits
 from tests.conftest import find_tool, run
 
 STARTS = {512: (34, 40, 63, 2048, 2049, 4096, 6145, 8200), 4096: (6, 7, 63, 256, 257, 512, 700, 1025)}
@@ -28,7 +28,7 @@ def parted_says(device: Path, number: int) -> bool:
     return done.returncode == 0
 
 
-def answers(device: Path, given: Given) -> dict[int, bool]:
+def answers(device: Path, given: UserLimits) -> dict[int, bool]:
     report = audit(look((str(device),), given=given), {})
     verdicts = report.judged[0].verdicts
     assert all(verdict.answer is not Answer.UNKNOWN for verdict in verdicts)
@@ -55,7 +55,7 @@ def test_every_verdict_is_parteds_when_the_reported_sector_size_is_believed(
     partitioned: tuple[Path, int, tuple[int, ...]],
 ) -> None:
     device, sector_size, starts = partitioned
-    ours = answers(device, Given(physical_sector_size=sector_size))
+    ours = answers(device, UserLimits(physical_sector_size=sector_size))
     assert len(ours) == len(starts)
     assert ours == {number: parted_says(device, number) for number in ours}
 
@@ -66,7 +66,7 @@ def test_unbelieved_sizes_differ_from_parted_exactly_where_4096_bytes_are_crosse
     partitioned: tuple[Path, int, tuple[int, ...]],
 ) -> None:
     device, sector_size, starts = partitioned
-    ours = answers(device, Given())
+    ours = answers(device, UserLimits())
     for number, start in enumerate(starts, 1):
         crossed = start * sector_size % 4096 != 0
         assert ours[number] is (parted_says(device, number) and not crossed)
