@@ -109,8 +109,8 @@ def add_partitions(descriptor: int, parts: Iterable[tuple[int, Extent]]) -> None
 class KernelView:
     """The kernel's partitions of one disk; an image file has none, and nothing is done.
 
-    If the kernel shows no partition of the disk at the beginning (a loop device without partition scan), `add_absent` adds
-    none.
+    If the kernel shows no partition of the disk at the beginning (a loop device without partition scan), `add_absent`
+    adds none.
     """
 
     def __init__(self, descriptor: int) -> None:
