@@ -60,12 +60,18 @@ class Layers(Operation):
 
 def read_key(file: str | None) -> Key:
     """Return the content of a key file, or what is typed at the terminal; it is kept in memory only. Raises Refused."""
-    if file is None:
+    if file is None or file == "-":
         if not sys.stdin.isatty():
             raise Refused("no terminal to type the passphrase on", hint="--key-file FILE")
-        return Key(getpass("Passphrase of the LUKS2: ").encode())
+        try:
+            return Key(getpass("Passphrase of the LUKS2: ").encode())
+        except UnicodeError as error:
+            raise Refused("the passphrase is not text in this locale", hint="--key-file FILE") from error
     with failing_as(Refused, file), Path(file).open("rb") as opened:
-        return Key(opened.read(_LONGEST_KEY))
+        content = opened.read(_LONGEST_KEY + 1)
+    if not 0 < len(content) <= _LONGEST_KEY:
+        raise Refused(f"{file} is not a key file: it is empty, or longer than {_LONGEST_KEY} bytes")
+    return Key(content)
 
 
 def report_layers(plan: Plan, *, json_: bool) -> None:

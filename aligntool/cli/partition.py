@@ -49,7 +49,7 @@ def partition_change(disk: str, asked: WholeDisk, key_file: str | None, rate: in
     change = table_change("partition", disk, asked, rate)
     if key_file is None:
         return change
-    key = read_key(None if key_file == "-" else key_file)
+    key = read_key(key_file)
     return replace(change, find=partial(asked.find_plan, key=key.content))
 
 

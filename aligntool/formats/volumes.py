@@ -152,8 +152,12 @@ def read_lvm(area: Area) -> Layer | None:
     problems = list(checksum_problem("the LVM label", le32(label, 16), crc32_seeded(label[20:], SEED)))
     text = _newest_text(area, metadata_areas, problems)
     group = _read_group(text, _dashed(raw_uuid)) if text else None
+    # pvresize changes the length in the metadata and not in the label, and metadata may all be on other disks.
+    size = le64(header, 32)
+    is_known = size > area.size or _is_in_no_group(area, metadata_areas)
     layer = replace(
-        area.layer("LVM2_member", le64(header, 32) or None), version=LABEL_TYPE.decode(), uuid=_dashed(raw_uuid),
+        area.layer("LVM2_member", size if is_known and size else None), version=LABEL_TYPE.decode(),
+        uuid=_dashed(raw_uuid),
         data_start=area.start + data_areas[0][0] if data_areas else None, problems=tuple(problems),
     )  # fmt: skip
     if group and group.size:
@@ -178,6 +182,12 @@ def _areas(header: bytes) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]
                 break
             areas.append((offset, size))
     return lists
+
+
+def _is_in_no_group(area: Area, places: list[tuple[int, int]]) -> bool:
+    """Return whether there are metadata areas, each in use and without metadata."""
+    headers = [area.read(offset, AREA_HEADER) for offset, _ in places]
+    return bool(headers) and not any(le64(header, 40) or le32(header, 60) & IGNORED for header in headers)
 
 
 def _newest_text(area: Area, places: list[tuple[int, int]], problems: list[str]) -> str | None:
@@ -408,11 +418,14 @@ def _luks2_layer(area: Area, header: _Header, problems: tuple[str, ...]) -> Laye
     content = header[0]
     tree = _metadata(content)
     segments, needs = _luks_segments(tree), _requirements(tree)
+    is_plain = all(segment.get("type") == "crypt" and not segment.get("integrity") for segment in _in_use(tree))
     offset, length, _ = min(segments, default=(None, 0, None))
     no_segment = ("the LUKS2 header names no encrypted segment",)
     problems += no_segment if offset is None else _payload_problem(area, offset)
     # During re-encryption there are data behind the segments in use: a moved segment, a backup.
-    claims = offset + length if offset is not None and length and len(segments) == 1 and not needs else None
+    claims = (
+        offset + length if offset is not None and length and len(segments) == 1 and not needs and is_plain else None
+    )
     return replace(
         area.layer("crypto_LUKS", claims, min((sector for *_, sector in segments), default=None)), version="LUKS2",
         label=text_at(content, 24, 48), uuid=text_at(content, 168, 40), unclean=needs,
@@ -436,18 +449,22 @@ def _luks_segments(tree: Section) -> list[tuple[int, int, int]]:
     (specification 3.3: "backup-previous", "backup-final", "backup-moved-segment") describe another moment.
     """
     found = []
-    for _, segment in _sections(tree, "segments"):
+    for segment in _in_use(tree):
         offset, length = _decimal(segment.get("offset")), _decimal(segment.get("size"))
         sector = segment.get("sector_size", SECTOR)
-        if segment.get("flags") or offset is None:
-            continue
-        if isinstance(sector, int) and sector in (512, 1024, 2048, 4096):
+        if offset is not None and isinstance(sector, int) and sector in (512, 1024, 2048, 4096):
             found.append((offset, length or 0, sector))
     return found
 
 
+def _in_use(tree: Section) -> list[Section]:
+    return [segment for _, segment in _sections(tree, "segments") if not segment.get("flags")]
+
+
 def _requirements(tree: Section) -> str | None:
     """Return what a program must know before it changes the volume (specification 3.6), as a sentence."""
+    if any(str(segment.get("type")).startswith("hw-opal") for segment in _in_use(tree)):
+        return "the drive itself encrypts a range of its blocks (hw-opal)"
     config = tree.get("config")
     required = config.get("requirements") if isinstance(config, dict) else None
     names = required.get("mandatory") if isinstance(required, dict) else required

@@ -1,43 +1,63 @@
 """Open a LUKS by its key, read-only and for a moment, to read what lies inside."""
 
 import os
+import secrets
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from aligntool.errors import Refused
-from aligntool.linux.devices import FileReader
+from aligntool.linux.block import ReadOnlyDevice, open_read_only
 from aligntool.linux.lock import wait_for_udev
-from aligntool.linux.process import run_program
-from aligntool.linux.sysfs import READ_ONLY, opened
+from aligntool.linux.process import STOPPING, run_program
 
 _WRONG_KEY = 2  # cryptsetup(8), RETURN CODES
 
 
 @contextmanager
-def open_luks(device: str, key: bytes, pass_fds: tuple[int, ...] = ()) -> Iterator[FileReader]:
-    """Yield a reader of the decrypted content of `device`. Raises Refused if it cannot be opened."""
-    name = f"aligntool-{os.getpid()}"
-    words = ("cryptsetup", "open", "--readonly", "--key-file", "-", device, name)
-    ended = run_program(*words, stdin=key, pass_fds=pass_fds)
-    if ended.code:
-        hint = "type the passphrase again" if ended.code == _WRONG_KEY else "sudo modprobe dm_crypt"
-        why = ended.errors.partition("\n")[0]
-        raise Refused(f"the LUKS cannot be opened to look inside: {why}", hint=hint, code="luks-key")
+def open_luks(device: str, key: bytes, pass_fds: tuple[int, ...] = ()) -> Iterator[ReadOnlyDevice]:
+    """Yield the decrypted content of `device`. Raises Refused if it cannot be opened.
+
+    The mapping goes with the last descriptor of it (`--deferred`), so also when aligntool is killed.
+    """
+    name = f"aligntool-{os.getpid()}-{secrets.token_hex(4)}"
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # until the mapping is marked to be closed
     try:
-        with opened(f"/dev/mapper/{name}", READ_ONLY) as descriptor:
-            yield FileReader(descriptor, os.lseek(descriptor, 0, os.SEEK_END))
+        words = ("cryptsetup", "open", "--readonly", "--key-file", "-", device, name)
+        ended = run_program(*words, stdin=key, pass_fds=pass_fds, only_reads=True)
+        if ended.code:
+            raise _not_opened(ended.code, ended.errors.partition("\n")[0])
+        try:
+            with open_read_only(f"/dev/mapper/{name}") as content:
+                run_program("cryptsetup", "close", "--deferred", name)
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                yield content
+        finally:
+            _close(name)
     finally:
-        _close(name)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _not_opened(code: int, why: str) -> Refused:
+    hint = "sudo dmesg" if Path("/dev/mapper/control").exists() else "sudo modprobe dm_crypt"
+    hint = "try another key or passphrase" if code == _WRONG_KEY else hint
+    return Refused(f"the LUKS cannot be opened to look inside: {why}", hint=hint, code="luks-key")
 
 
 def _close(name: str) -> None:
-    """Close it. The system may have activated LVM volumes on it, which are not mounted. Raises Refused if in use."""
+    """Close the mapping if it is still there. The system may have activated LVM volumes on it, which are not mounted.
+
+    Raises Refused if it is in use.
+    """
     wait_for_udev()
-    holders = Path("/sys/block", Path(f"/dev/mapper/{name}").resolve().name, "holders")
+    node = Path("/dev/mapper", name)
+    if not node.exists():
+        return
+    holders = Path("/sys/block", node.resolve().name, "holders")
     for file in sorted(holders.glob("*/dm/name")):
         run_program("dmsetup", "remove", "--retry", file.read_text().strip())
     ended = run_program("cryptsetup", "close", name)
-    if ended.code:
+    if ended.code and node.exists():
         end = f"lsblk; sudo cryptsetup close {name}"
         raise Refused(f"{name}, which was opened to look inside, is in use: {ended.last_words}", hint=end)

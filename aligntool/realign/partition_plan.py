@@ -109,6 +109,10 @@ def as_long_as(luks: Layer, inside: Sequence[Layer], decrypted: int, disk: Disk)
         names = " and ".join(map(layer_name, inside)) or "nothing"
         text = f"{names} is recognised inside the {what}, so the length in use is unknown"
         raise Refused(text, hint=next_command(disk, "audit"), code="no-content", subject=disk.name)
+    if found[0].unclean:  # its superblock may be older than its journal
+        text = f"the {layer_name(found[0])} inside the {what}: {found[0].unclean}"
+        hint = "open it, mount it, unmount it and close it"
+        raise Refused(text, hint=hint, code="unclean", subject=disk.name)
     claims = start + align_up(found[0].claims_size or 0, max(unit, disk.sector_size))
     return replace(luks, claims_size=claims, extent=Extent(luks.extent.start, claims), inner=tuple(found))
 
@@ -294,14 +298,12 @@ def _shrink_inside_command(disk: Disk, luks: Layer, most: int) -> str:
         return next_command(disk, "plan partition", "--key-file FILE")
     kind, node = luks.inner[0].kind, "/dev/mapper/inside"
     length = align_down(most - (luks.data_start or 0), MIB)
-    shrinking = {"LVM2_member": f"pvresize --setphysicalvolumesize {length}B {node}"}
-    shrinking |= dict.fromkeys(
-        ("ext2", "ext3", "ext4"), f"e2fsck -fp {node} && sudo resize2fs {node} {length // 1024}K"
-    )
-    if kind not in shrinking:
+    shrinking = {"LVM2_member": f"sudo pvresize --setphysicalvolumesize {length}B {node}"}
+    resizing = f"{{ sudo e2fsck -fp {node}; sudo resize2fs {node} {length // 1024}K; }}"
+    shrinking |= dict.fromkeys(("ext2", "ext3", "ext4"), resizing)
+    if kind not in shrinking or length <= 0:
         return next_command(disk, "audit")
-    opening = as_root(disk, f"cryptsetup open {shell_word(disk.path)} inside")
-    return f"{opening} && sudo {shrinking[kind]}; sudo cryptsetup close inside"
+    return f"sudo cryptsetup open {shell_word(disk.path)} inside && {shrinking[kind]}; sudo cryptsetup close inside"
 
 
 # From the move to the plan.
@@ -376,4 +378,7 @@ def _notes(move: _Move) -> Iterator[str]:
     free = places(disk.size or 0, disk.sector_size)[1].start - target.end
     if not back and free >= MIB:
         grow = as_root(disk, f"sfdisk -N {NUMBER} {shell_word(disk.path)}")
-        yield f"{format_about(free)} at the end stay free; afterwards the partition can take them: echo ,+ | {grow}"
+        # A LUKS2 opens only if its data are whole sectors of its own.
+        longer = (target.length + align_down(free, MIB)) // disk.sector_size
+        typed = f"echo ,{longer if layer.kind == 'crypto_LUKS' else '+'} | {grow}"
+        yield f"{format_about(free)} at the end stay free; afterwards the partition can take them: {typed}"

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aligntool.audit.report import Judged
+from aligntool.audit.wording import next_command
 from aligntool.change import Plan, Used
 from aligntool.errors import Refused
 from aligntool.formats.layers import read_layers
+from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind, Layer
 from aligntool.linux.block import open_read_only
 from aligntool.linux.commands import with_health
@@ -88,11 +90,17 @@ class WholeDisk:
         partition_plan.refuse_unmovable(judged, _others(disk))
         (luks,) = disk.content
         try:
-            with read_only_loop(disk.path, Extent(0, disk.size or 0)) as loop, open_luks(loop, key) as reader:
-                inside, size = read_layers(reader, Extent(0, reader.size)), reader.size
+            with read_only_loop(disk.path, Extent(0, disk.size or 0)) as loop, open_luks(loop, key) as content:
+                inside, size = read_layers(content, Extent(0, content.size)), content.size
+                others = other_kinds(content, inside[0].kind) if inside else ()
+                tables = [sector for sector in (512, 4096) if read_table(content, sector_size=sector).table]
         except NoLoop as reason:
             text = f"the LUKS on {disk.name} cannot be opened to look inside: {reason}"
             raise Refused(text, hint="type the same after sudo", code="root-only", subject=disk.name) from reason
+        if others or tables:
+            what = " and ".join((*(layer.kind for layer in inside), *others, *["a partition table"][: len(tables)]))
+            text = f"what lies inside the LUKS on {disk.name} is ambiguous: {what}"
+            raise Refused(text, hint=next_command(disk, "audit"), code="ambiguous", subject=disk.name)
         return replace(disk, content=(partition_plan.as_long_as(luks, inside, size, disk),))
 
 

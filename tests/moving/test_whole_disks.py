@@ -134,6 +134,7 @@ EXT4 = Layer("ext4", Extent(0, 30 * MIB), claims_size=30 * MIB + 512)
         ((Layer("zfs_member", Extent(0, MIB), claims_size=MIB),), 48 * MIB, "zfs_member is recognised"),
         ((Layer("crypto_LUKS", Extent(0, MIB)),), 48 * MIB, "LUKS is recognised"),
         ((replace(EXT4, problems=("cut off",)),), 48 * MIB, "ext4 is recognised"),
+        ((replace(EXT4, unclean="needs its journal replayed"),), 48 * MIB, "needs its journal replayed"),
         ((EXT4,), 47 * MIB, "do not take the disk"),  # as with dm-integrity
     ],
 )
@@ -167,6 +168,22 @@ def test_a_luks_that_is_being_encrypted_is_left_to_cryptsetup(tmp_path: Path) ->
     layer = json.loads(run_aligntool("audit", "--json", image, code=0).stdout)["disks"][0]["content"][0]
     assert (layer["claims_size"], layer["data_start"]) == (None, 16 * MIB)
     assert "online-reencrypt" in layer["unclean"]
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("lvm")
+def test_the_length_of_a_volume_without_metadata_of_its_own_is_unknown(tmp_path: Path) -> None:
+    """pvresize changes it in the metadata, which lie on another disk, and not in the label."""
+    image = tmp_path / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(64 * MIB)
+    with lvm_on(image) as (lvm, device):
+        lvm("pvcreate", "-q", "-q", "--pvmetadatacopies", "0", "--setphysicalvolumesize", "24M", "-y", device)
+    layer = json.loads(run_aligntool("audit", "--json", image, code=0).stdout)["disks"][0]["content"][0]
+    assert (layer["kind"], layer["claims_size"]) == ("LVM2_member", None)
+    before = hashlib.sha256(image.read_bytes()).digest()
+    assert "67108864 bytes" in aligntool("partition", "--yes", image, code=REFUSED)
+    assert hashlib.sha256(image.read_bytes()).digest() == before
 
 
 @pytest.mark.needs_root
