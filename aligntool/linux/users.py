@@ -132,8 +132,9 @@ def _loop_occupants(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant
             is_own = _is_own(loop)
             mappings = sorted((file.parent.parent / "holders").glob("*/dm/name")) if is_own else []
             for mapping in mappings:  # left behind by an aligntool that was killed
-                opened_as = mapping.read_text().strip()
-                yield Occupant(f"{name} is open as {opened_as}", f"sudo cryptsetup close {opened_as}")
+                with suppress(OSError):  # closed meanwhile
+                    opened_as = mapping.read_text().strip()
+                    yield Occupant(f"{name} is open as {opened_as}", f"sudo cryptsetup close {opened_as}", passing=True)
             if is_own and not mappings:
                 what = f"a program that aligntool started works on {name} through {loop} and ends by itself"
                 yield Occupant(what, f"sudo fuser -v {loop}", passing=True)

@@ -98,7 +98,8 @@ class WholeDisk:
             text = f"the LUKS on {disk.name} cannot be opened to look inside: {reason}"
             raise Refused(text, hint="type the same after sudo", code="root-only", subject=disk.name) from reason
         if others or tables:
-            what = " and ".join((*(layer.kind for layer in inside), *others, *["a partition table"][: len(tables)]))
+            table = ("a partition table",) if tables else ()
+            what = " and ".join((*(layer.kind for layer in inside), *others, *table))
             text = f"what lies inside the LUKS on {disk.name} is ambiguous: {what}"
             raise Refused(text, hint=next_command(disk, "audit"), code="ambiguous", subject=disk.name)
         return replace(disk, content=(partition_plan.as_long_as(luks, inside, size, disk),))
