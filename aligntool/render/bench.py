@@ -1,5 +1,6 @@
 """Show benchmark plans, results and comparisons as text and JSON."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from math import ceil, log10
@@ -7,7 +8,7 @@ from shlex import quote
 
 from aligntool.measure import compare
 from aligntool.measure.compare import Verdict
-from aligntool.measure.fio import fio_options
+from aligntool.measure.fio import fio_options, is_plain
 from aligntool.measure.results import (
     Conditions,
     Data,
@@ -67,8 +68,14 @@ def bench_plan_lines(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterat
 
 
 def command_lines(plan: BenchPlan) -> Iterator[Line]:
-    """Yield each kind of run as a command to type. fio creates no file (allow_file_create), so it must exist."""
+    """Yield each kind of run as a command to type. fio creates no file (allow_file_create), so it must exist.
+
+    A path that fio would misread gets a symbolic link, as in a run.
+    """
     path = f"{plan.target.path}/FILE" if plan.makes_file else plan.target.path
+    if not is_plain(path):
+        yield ((f"ln -s {quote(os.path.abspath(path))} fio-target", Style.TYPE),)  # noqa: PTH100 - links stay
+        path = "fio-target"
     jobs = [filling(plan, path)] if plan.fills else []
     jobs += [warm_up(plan, path)] if plan.settings.passes else []
     jobs += [job_of(plan, test, path) for test in plan.measured]

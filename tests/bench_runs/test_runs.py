@@ -180,6 +180,21 @@ def test_a_dry_run_shows_what_fio_would_be_told_and_makes_nothing(place: Path) -
 
 
 @fio
+def test_printed_commands_measure_a_path_that_fio_would_misread(place: Path) -> None:
+    """fio splits a name at colons and ends it at # (fio(1), filename)."""
+    target = place / "a:b #1; x"
+    target.write_bytes(os.urandom(MIB))
+    lines = bench(place, target, *QUICK, "--dry-run").stdout.splitlines()
+    assert lines[0] == f"ln -s '{target}' fio-target" and len(lines) > 1
+    folder = place / "typed"
+    folder.mkdir()
+    for line in lines:
+        done = subprocess.run(["sh", "-c", line], cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert [file.name for file in folder.iterdir()] == ["fio-target"]
+
+
+@fio
 def test_before_the_first_pass_of_a_test_the_drive_is_woken_elsewhere(place: Path) -> None:
     """By what fio was told in each run, in the order in which it ended."""
     words = ("--profile", "boot", "--passes", "1,2", "--span", "256KiB", "--fio-output", place / "fio")
