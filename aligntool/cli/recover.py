@@ -93,7 +93,10 @@ def _saved_plan(text: str, rate: int | None, key_file: str | None) -> tuple[Oper
         case "reformat":
             return Reformat(path, request_in_document(text, "reformat", ReformatGoal)), plan
         case "partition" | "unpartition":
-            return partition_change(path, request_in_document(text, "partition", WholeDisk), key_file, rate), plan
+            partition = request_in_document(text, "partition", WholeDisk)
+            if any(word.startswith("--key-file") for word in partition.request.typed):
+                key_file = key_file or "-"  # planned by the key of a LUKS, so it takes the key again
+            return partition_change(path, partition, key_file, rate), plan
         case "convert":
             return table_change("convert", path, request_in_document(text, "convert", Conversion), rate), plan
         case "convert-copy":

@@ -363,8 +363,9 @@ def read_luks_second(area: Area) -> Layer | None:
 
     mkfs and mkswap wipe both headers, so a remaining second header shows that something else overwrote the first.
     """
-    for at in HEADER_SIZES[:3]:
-        if area.head[at : at + 6] == LUKS_SECOND and be64(area.head, at + 256) == at:
+    for at in HEADER_SIZES:
+        start = area.read(at, 264)
+        if start[:6] == LUKS_SECOND and be64(start, 256) == at:
             lost = (f"the first LUKS2 header is gone; the second, {at} bytes further, is left",)
             return _luks2_layer(area, second, lost) if (second := _read_luks2_header(area, at)) else None
     return None

@@ -6,16 +6,21 @@ import random
 import re
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from aligntool.audit.report import Judged
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, IoLimits, Layer, Partition
+from aligntool.linux.block import ReadOnlyDevice, open_read_only
+from aligntool.realign import partition_request
 from aligntool.realign.partition_plan import as_long_as
-from aligntool.realign.partition_request import named_in_files
+from aligntool.realign.partition_request import WholeDisk, named_in_files
+from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent, align_up
 from tests.conftest import run
 from tests.moving.containers import CONTAINERS, LVM, every_byte, lvm_on
@@ -145,6 +150,43 @@ def test_the_length_of_a_luks_is_taken_from_its_content_only_where_that_is_certa
     assert as_long_as(LUKS2, (EXT4,), 48 * MIB, disk).claims_size == 46 * MIB + 4096
     with pytest.raises(Refused, match=why):
         as_long_as(LUKS2, inside, decrypted, disk)
+
+
+@pytest.mark.parametrize("length", [0, 8 * MIB + 1])
+def test_a_key_file_that_cannot_hold_a_key_is_refused(tmp_path: Path, length: int) -> None:
+    """cryptsetup reads 8 MiB of a key file at most (cryptsetup(8), NOTES ON PASSPHRASE PROCESSING)."""
+    image, key = tmp_path / "disk.img", tmp_path / "key"
+    for file, size in ((image, 64 * MIB), (key, length)):
+        with file.open("wb") as opened:
+            opened.truncate(size)
+    said = aligntool("partition", "--yes", "--key-file", key, image, code=REFUSED)
+    assert "is not a key file: it is empty, or longer than 8388608 bytes" in said
+
+
+@pytest.mark.needs_tools("sfdisk", "mke2fs")
+def test_a_partition_table_inside_a_luks_is_ambiguous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file system under it may be an old one: its length says nothing about the partitions."""
+    inside = tmp_path / "inside"
+    with inside.open("wb") as file:
+        file.truncate(48 * MIB)
+    run("mke2fs", "-q", "-F", "-t", "ext4", inside, f"{30 * MIB // KIB}k")
+    disk = Disk(
+        "sdz", "/dev/sdz", DiskKind.SCSI, 64 * MIB, IoLimits(), content=(LUKS2,), table_read=True, content_read=True
+    )
+
+    @contextmanager
+    def decrypted(_device: str, _key: bytes) -> Iterator[ReadOnlyDevice]:
+        with open_read_only(str(inside)) as content:
+            yield content
+
+    monkeypatch.setattr(partition_request, "open_luks", decrypted)
+    monkeypatch.setattr(partition_request, "read_only_loop", lambda _path, _extent: nullcontext("/dev/loop0"))
+    monkeypatch.setattr(partition_request, "_others", lambda _disk: ())
+    judged, request = Judged(disk, (), ()), WholeDisk(Request())
+    assert request._with_length(judged, b"key").content[0].claims_size == 46 * MIB
+    run("sfdisk", "-q", inside, stdin="label: dos\n2048,20MiB,83\n")
+    with pytest.raises(Refused, match="ambiguous: ext4 and a partition table"):
+        request._with_length(judged, b"key")
 
 
 @pytest.mark.needs_root

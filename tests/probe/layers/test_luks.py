@@ -1,5 +1,6 @@
 """LUKS headers made by cryptsetup and read back beside `cryptsetup luksDump`."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -79,8 +80,11 @@ def test_a_damaged_second_header_is_told_and_the_first_one_used(sparse: Sparse) 
     assert any("second copy" in problem for problem in layer.problems)
 
 
-def test_with_the_first_header_overwritten_the_second_is_found_as_cryptsetup_finds_it(sparse: Sparse) -> None:
-    content = luks(sparse(32 * MIB), "luks2", "--label", "rescue")
+@pytest.mark.parametrize("size", ["16k", "64k", "128k", "4m"])
+def test_with_the_first_header_overwritten_the_second_is_found_as_cryptsetup_finds_it(
+    sparse: Sparse, size: str
+) -> None:
+    content = luks(sparse(32 * MIB), "luks2", "--label", "rescue", "--luks2-metadata-size", size)
     with content.open("r+b") as file:
         file.write(bytes(16384))
     (layer,) = layers_of(content)
@@ -106,3 +110,40 @@ def test_a_payload_beyond_the_end_is_told(sparse: Sparse) -> None:
         file.truncate(8 * MIB)
     (layer,) = layers_of(content)
     assert any(f"{16 * MIB} bytes in" in problem and f"{8 * MIB} bytes" in problem for problem in layer.problems)
+
+
+INTEGRITY = {"type": "hmac(sha256)", "journal_encryption": "none", "journal_integrity": "none"}
+
+
+@pytest.mark.parametrize(
+    ("segment", "ends", "unclean"),
+    [
+        ({}, True, None),
+        ({"integrity": INTEGRITY}, False, None),  # tags lie between the sectors
+        ({"type": "hw-opal"}, False, "hw-opal"),
+        ({"type": "hw-opal-crypt"}, False, "hw-opal"),
+        ({"type": "linear"}, False, None),
+    ],
+    ids=["crypt", "integrity", "hw-opal", "hw-opal-crypt", "linear"],
+)
+def test_a_segment_of_fixed_size_ends_the_volume_only_if_it_is_plain_dm_crypt(
+    sparse: Sparse, segment: dict[str, object], ends: bool, unclean: str | None
+) -> None:
+    content = luks(sparse(32 * MIB), "luks2")
+    with content.open("r+b") as file:
+        for at in (0, 16384):
+            file.seek(at)
+            header = bytearray(file.read(16384))
+            tree = json.loads(header[4096:].split(b"\0", 1)[0])
+            tree["segments"]["0"] |= {"size": str(8 * MIB)} | segment
+            header[4096:] = json.dumps(tree).encode().ljust(16384 - 4096, b"\0")
+            header[448:512] = bytes(64)  # the checksum is that of a header without it (specification 2.3)
+            header[448:480] = hashlib.sha256(header).digest()
+            file.seek(at)
+            file.write(header)
+    (layer,) = layers_of(content)
+    assert layer.problems == () and layer.data_start == 16 * MIB
+    assert layer.claims_size == (24 * MIB if ends else None)
+    assert (unclean or "") in (layer.unclean or "") and bool(unclean) == bool(layer.unclean)
+    if not segment:
+        assert str(8 * MIB) in run("cryptsetup", "luksDump", content)  # cryptsetup takes the rewritten header
