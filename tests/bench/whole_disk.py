@@ -1,10 +1,11 @@
-"""A file system on a whole disk becomes a partition: `aligntool partition` beside the ways over a second disk.
+"""A file system or a LUKS on a whole disk becomes a partition: `aligntool partition` and the ways over a second disk.
 
     sudo python -m tests.bench.whole_disk [--repeats 5] [--gib 1] [--write docs/benchmarks.md]
 
 The same ext4, a third of it files of 8 MiB all over the disk, on an image without holes that is restored before each
 run; the three ways in turns. The other two need a second disk of the same size, and have nothing that survives a power
 cut; they write less to a medium, because nothing is moved on top of itself and nothing is read back.
+The LUKS2 is full of random bytes, as an old one is, and its header states its length, so it is moved without its key.
 """
 
 import argparse
@@ -22,9 +23,11 @@ from tests.bench.old_disks import forget, write_out  # noqa: E402
 from tests.bench.once import aligntool, once  # noqa: E402
 from tests.bench.page import put  # noqa: E402
 from tests.conftest import run  # noqa: E402
+from tests.moving.containers import rewrite_segment  # noqa: E402
 
 GIB, MIB = 1 << 30, 1 << 20
 COMMAND = "sudo python -m tests.bench.whole_disk --write docs/benchmarks.md"
+EXT4, LUKS = "ext4, a third used", "LUKS2, full"
 FREE = 64 * MIB  # behind the file system: for the table and the journal
 DD = """set -e
 printf 'label: gpt\\nstart=1MiB, size={sectors}\\n' | sfdisk -q -w always {other}
@@ -46,11 +49,11 @@ sync {other}
 """
 
 
-def measured(folder: Path, size: int, repeats: int) -> dict[str, list[float]]:
+def measured(folder: Path, size: int, repeats: int, content: str) -> dict[str, list[float]]:
     """Seconds of the clock by way; the first round is not counted."""
     kept, disk, other = folder / "kept.img", folder / "disk.img", folder / "other.img"
     length = size - FREE
-    _make(folder, kept, size, length)
+    (_make_luks if content == LUKS else _make)(folder, kept, size, length)
     for image in (disk, other):
         write_out(image, size)
     facts = {"disk": disk, "other": other, "sectors": length // 512, "mib": length // MIB, "length": length}
@@ -59,6 +62,8 @@ def measured(folder: Path, size: int, repeats: int) -> dict[str, list[float]]:
         "dd": ["sh", "-c", DD.format(**facts)],
         "files": ["sh", "-c", FILES.format(**facts, folder=folder)],
     }
+    if content == LUKS:
+        del ways["files"]  # would need its key
     found: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(repeats + 1):
         for way, words in ways.items():
@@ -87,20 +92,30 @@ def _make(folder: Path, image: Path, size: int, length: int) -> None:
     run("rm", "-r", files)
 
 
-def table(found: dict[str, list[float]], size: int) -> str:
-    ours = found["aligntool"]
+def _make_luks(_folder: Path, image: Path, size: int, length: int) -> None:
+    run("dd", "if=/dev/urandom", f"of={image}", "bs=4M", f"count={size >> 22}", "status=none")
+    words = ("--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--key-file", "-")
+    run("cryptsetup", "luksFormat", "-q", *words, image, stdin="secret")
+    rewrite_segment(image, {"size": str(length - 16 * MIB)})
+
+
+def table(found: dict[str, dict[str, list[float]]], size: int) -> str:
+    rounds = len(found[LUKS]["aligntool"])
     lines = [
-        f"ext4, a third used, on {size / GIB:.3g} GiB, {len(ours)} interleaved rounds; repeat it with `{COMMAND}`.",
+        f"{size / GIB:.3g} GiB, {rounds} interleaved rounds; repeat it with `{COMMAND}`.",
         "",
-        "| way | second disk | survives a power cut | time | as long as aligntool: median (smallest–largest) |",
-        "|---|---|---|---|---|",
-        f"| `aligntool partition` | no | yes | {statistics.median(ours):.1f} s | |",
+        "| content | way | second disk | survives a power cut | time | its time / aligntool's (range) |",
+        "|---|---|---|---|---|---|",
     ]
     names = {"dd": "`sfdisk`, `dd` to another disk", "files": "`sfdisk`, `mkfs.ext4`, `cp -a` to another disk"}
-    for way, name in names.items():
-        ratios = [other / own for other, own in zip(found[way], ours, strict=True)]
-        words = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
-        lines.append(f"| {name} | yes | the old disk stays | {statistics.median(found[way]):.1f} s | {words} |")
+    for content, ways in found.items():
+        ours = ways["aligntool"]
+        lines.append(f"| {content} | `aligntool partition` | no | yes | {statistics.median(ours):.1f} s | |")
+        for way in (way for way in names if way in ways):
+            ratios = [other / own for other, own in zip(ways[way], ours, strict=True)]
+            words = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
+            time = f"{statistics.median(ways[way]):.1f} s"
+            lines.append(f"| {content} | {names[way]} | yes | the old disk stays | {time} | {words} |")
     return "\n".join(lines)
 
 
@@ -111,8 +126,11 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", type=Path, help="put the results into this page, between its markers")
     given = parser.parse_args(words)
     size = int(given.gib * GIB) // MIB * MIB
-    with tempfile.TemporaryDirectory(prefix="aligntool-whole-disk-") as name:
-        text = table(measured(Path(name), size, given.repeats), size)
+    found = {}
+    for content in (EXT4, LUKS):
+        with tempfile.TemporaryDirectory(prefix="aligntool-whole-disk-") as name:
+            found[content] = measured(Path(name), size, given.repeats, content)
+    text = table(found, size)
     print(text)
     if given.write:
         put(given.write, "whole-disk", text)

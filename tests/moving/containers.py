@@ -5,8 +5,9 @@ does not know what is inside has to keep every byte. What the container's own to
 """
 
 import hashlib
+import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -77,6 +78,21 @@ def _format(content: Path, kind: str) -> None:
     cheap = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
     with _passphrase() as key:
         run("cryptsetup", "luksFormat", "-q", "--type", kind, *cheap, "--key-file", key, content)
+
+
+def rewrite_segment(content: Path, segment: Mapping[str, object]) -> None:
+    """Change fields of the only segment of a LUKS2 with metadata of 16 KiB, in both headers."""
+    with content.open("r+b") as file:
+        for at in (0, 16 * KIB):
+            file.seek(at)
+            header = bytearray(file.read(16 * KIB))
+            tree = json.loads(header[4096:].split(b"\0", 1)[0])
+            tree["segments"]["0"] |= segment
+            header[4096:] = json.dumps(tree).encode().ljust(12 * KIB, b"\0")
+            header[448:512] = bytes(64)  # the checksum is that of a header without it (specification 2.3)
+            header[448:480] = hashlib.sha256(header).digest()
+            file.seek(at)
+            file.write(header)
 
 
 def check_luks(content: Path) -> None:

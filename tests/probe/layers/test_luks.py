@@ -1,6 +1,5 @@
 """LUKS headers made by cryptsetup and read back beside `cryptsetup luksDump`."""
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from aligntool.units import MIB
 from tests.conftest import run
+from tests.moving.containers import rewrite_segment
 from tests.probe.layers.placed import STARTS, agree, field, layers_of, number, place
 
 Sparse = Callable[..., Path]
@@ -130,17 +130,7 @@ def test_a_segment_of_fixed_size_ends_the_volume_only_if_it_is_plain_dm_crypt(
     sparse: Sparse, segment: dict[str, object], ends: bool, unclean: str | None
 ) -> None:
     content = luks(sparse(32 * MIB), "luks2")
-    with content.open("r+b") as file:
-        for at in (0, 16384):
-            file.seek(at)
-            header = bytearray(file.read(16384))
-            tree = json.loads(header[4096:].split(b"\0", 1)[0])
-            tree["segments"]["0"] |= {"size": str(8 * MIB)} | segment
-            header[4096:] = json.dumps(tree).encode().ljust(16384 - 4096, b"\0")
-            header[448:512] = bytes(64)  # the checksum is that of a header without it (specification 2.3)
-            header[448:480] = hashlib.sha256(header).digest()
-            file.seek(at)
-            file.write(header)
+    rewrite_segment(content, {"size": str(8 * MIB)} | segment)
     (layer,) = layers_of(content)
     assert layer.problems == () and layer.data_start == 16 * MIB
     assert layer.claims_size == (24 * MIB if ends else None)
