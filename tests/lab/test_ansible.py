@@ -119,7 +119,7 @@ def test_another_level_chunk_or_other_members_fail_the_task(
 ) -> None:
     _, ran, again = thrice
     assert ran.play.words[task] == "fatal" and not ran.play.results[task]["changed"]
-    assert ran.play.results[task]["msg"].startswith(f"played is there already: {difference}")
+    assert ran.play.results[task]["msg"].startswith(f"played already exists: {difference}")
     assert again.export["MD_LEVEL"] == "raid5"
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What every module of this collection documents alike."""
+"""Documentation shared by the modules of this collection."""
 
 
 class ModuleDocFragment:
-    """Fragments, by the names that ansible-doc looks for."""
+    """The fragments, with the names that ansible-doc looks for."""
 
     DOCUMENTATION = r"""
 options:
@@ -21,7 +21,7 @@ author:
     CHANGES = r"""
 attributes:
   check_mode:
-    description: Shows what would be changed, by the dry run of C(aligntool), and writes nothing.
+    description: Shows what would be changed, using a dry run of C(aligntool), and writes nothing.
     support: full
   diff_mode:
     description: Shows the partitions or the array before and after.

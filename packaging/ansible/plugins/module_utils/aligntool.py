@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Run the command aligntool and read its JSON. No message is parsed: its text is only passed on."""
+"""Run the command aligntool and read its JSON. Messages are passed on, never parsed."""
 
 import json
 
@@ -9,7 +9,7 @@ REFUSED, STOPPED = 3, 4
 
 
 class Aligntool:
-    """The command on this host, for one module; everything that fails ends the module."""
+    """The command on this host, for one module. Every failure ends the module."""
 
     def __init__(self, module):
         self._module = module
@@ -22,19 +22,19 @@ class Aligntool:
         return self._module.run_command([self._program, *words], environ_update=environment)
 
     def document(self, *words, codes=(0,)):
-        """Return the one JSON document that the command prints with --json, and the exit code."""
+        """Return the JSON document that the command prints with --json, and the exit code."""
         code, out, err = self.run(*words, "--json")
         if code not in codes:
             self.fail(code, out, err)
         return json.loads(out), code
 
     def plan(self, *words):
-        """Return the plan of a dry run, or None and what it said (code, output, errors) where it is refused."""
+        """Return the plan of a dry run and None; if it is refused, None and (code, output, errors)."""
         code, out, err = self.run(*words, "--dry-run", "--json")
         return (None, (code, out, err)) if code else (json.loads(out)["plan"], None)
 
     def change(self, *words):
-        """Carry out what is wanted, and return its last event."""
+        """Make the change, and return its last event."""
         code, out, err = self.run(*words, "--yes", "--json")
         end = last_event(out)
         if code or not end:
@@ -42,7 +42,7 @@ class Aligntool:
         return end
 
     def fail(self, code, out, err):
-        """Fail with the exit code, every refusal with its code, and the commands to type next."""
+        """Fail with the exit code, every refusal with its code, and the commands to run next."""
         end = last_event(out)
         refusals = end.get("refusals", [])
         msg = "\n".join([one["text"] for one in refusals] or [err.strip() or f"aligntool ended with exit code {code}"])
@@ -56,7 +56,10 @@ class Aligntool:
         )
 
     def recover(self, status, words, back):
-        """Finish, or with `back` undo, what `status` shows to be unfinished. `words` name it. Return the result."""
+        """Finish the change that `status` reports as unfinished, or undo it if `back`, and return the module's result.
+
+        `words` identify the change on the command line.
+        """
         how = "rolled back" if back else "finished"
         if status["total"] is None:  # an array
             done = f"at step {(status['index'] or 0) + 1}"
@@ -76,7 +79,7 @@ class Aligntool:
 
 
 def last_event(out):
-    """Return the `end` of a stream of events; an empty one where the command stopped before it."""
+    """Return the `end` of a stream of events, or {} if the command stopped before it."""
     found = {}
     for line in out.splitlines():
         try:
@@ -94,12 +97,12 @@ def codes(out):
 
 
 def lines(rows):
-    """Return partitions (number, start, length, what) as text for a diff."""
+    """Return partitions, given as (number, start, length, what), as text for a diff."""
     return "".join(f"{number}  start {start} B  length {length} B  {what}\n" for number, start, length, what in rows)
 
 
 def places(plan, which):
-    """Return the partitions of a plan "before" or "after" it."""
+    """Return the partitions of a plan as text, "before" or "after" it."""
     return lines(
         (place["number"], place[which]["start"], place[which]["length"], place["what"])
         for place in plan["places"]
@@ -108,7 +111,7 @@ def places(plan, which):
 
 
 def flags(params, names):
-    """Return the options of the command for these parameters, where they are given; lists give an option each time."""
+    """Return the command-line options for the given parameters; a list gives one option for each element."""
     words = []
     for name in names:
         value, option = params[name], "--" + name.replace("_", "-")
@@ -121,5 +124,5 @@ def flags(params, names):
 
 
 def shown(plan):
-    """Return what a play may want to know of a plan."""
+    """Return the parts of a plan that are of use in a play."""
     return {name: plan[name] for name in ("goal", "places", "attention", "notes")}

@@ -1,15 +1,15 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
-"""aligntool audit, as facts."""
+"""Return the result of aligntool audit as facts."""
 
 DOCUMENTATION = r"""
 module: audit
-short_description: Gather whether partitions start on the boundaries of their drives
+short_description: Check whether partitions start on the boundaries of their drives
 version_added: 0.1.0
 description:
   - Runs C(aligntool audit) and sets its report as the fact C(aligntool).
-  - Only reads; see C(docs/json.md) of aligntool for the fields of the report.
+  - The module only reads. See C(docs/json.md) of aligntool for the fields of the report.
 options:
   targets:
     description:
@@ -19,7 +19,7 @@ options:
   fail_on:
     description:
       - Fail the task if there is a finding of this severity or worse.
-      - A target that is named and cannot be audited always fails it.
+      - A given target that cannot be audited always fails the task.
     type: str
     choices: [error, warning, never]
     default: never
@@ -33,7 +33,7 @@ options:
     type: float
   wake:
     description:
-      - Read disks that are asleep, too.
+      - Also read disks that are asleep.
     type: bool
     default: false
 attributes:
@@ -51,11 +51,11 @@ EXAMPLES = r"""
 - name: Gather the alignment of every disk
   aligntool.aligntool.audit:
 
-- name: Name the misaligned partitions
+- name: Show the misaligned partitions
   ansible.builtin.debug:
     msg: "{{ ansible_facts.aligntool.findings | selectattr('severity', 'eq', 'error') | map(attribute='summary') }}"
 
-- name: Fail where a partition of these disks is misaligned
+- name: Fail if a partition of these disks is misaligned
   aligntool.aligntool.audit:
     targets: [/dev/sda, /dev/sdb]
     fail_on: error
@@ -73,7 +73,7 @@ ansible_facts:
       returned: always
 findings:
   description: The summaries of the findings that failed the task.
-  returned: if I(fail_on) fails it
+  returned: if I(fail_on) fails the task
   type: list
   elements: str
 unseen:

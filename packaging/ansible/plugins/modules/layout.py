@@ -1,16 +1,16 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
-"""aligntool layout, made once."""
+"""Make a partition table with aligntool layout, unless the disk has it."""
 
 DOCUMENTATION = r"""
 module: layout
-short_description: Make a partition table whose every start is on the boundaries of the drive
+short_description: Make a partition table with all starts on the boundaries of the drive
 version_added: 0.1.0
 description:
-  - Runs C(aligntool layout). A disk that has exactly this table already is left unchanged, in use or not.
+  - Runs C(aligntool layout). A disk that already has exactly this table is left unchanged, even if it is in use.
   - A disk with another table or content is refused without I(wipe).
-  - Makes partitions only; file systems are for other modules.
+  - Only makes partitions; use other modules to make file systems.
 options:
   disk:
     description:
@@ -19,18 +19,18 @@ options:
     required: true
   parts:
     description:
-      - The partitions, in their order.
+      - The partitions, in order.
     type: list
     elements: dict
     suboptions:
       size:
         description:
-          - Such as C(512MiB), or C(rest) for what the others leave.
+          - The size, such as C(512MiB), or C(rest) for the space that the others leave.
         type: str
         required: true
       role:
         description:
-          - Such as C(esp), C(linux), C(swap), C(lvm); C(docs/recipes.md) of aligntool lists them.
+          - The role, such as C(esp), C(linux), C(swap), C(lvm); C(docs/recipes.md) of aligntool lists all roles.
         type: str
         required: true
       name:
@@ -39,7 +39,7 @@ options:
         type: str
   recipe:
     description:
-      - A layout that comes with aligntool, in place of I(parts).
+      - A layout recipe that comes with aligntool, instead of I(parts).
     type: str
   table:
     description:
@@ -48,7 +48,7 @@ options:
     choices: [gpt, dos]
   grain:
     description:
-      - Boundary to start on, such as C(1MiB).
+      - Boundary for starts, such as C(1MiB).
     type: str
   spare_end:
     description:
@@ -56,8 +56,8 @@ options:
     type: str
   wipe:
     description:
-      - Make the table although the disk has another one or content, all of which is lost.
-      - Nothing is lost where the disk has this table already.
+      - Make the table even if the disk has another table or content, all of which is lost.
+      - Nothing is lost if the disk already has this table.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -80,12 +80,12 @@ plan:
   returned: success
   type: dict
 sentences:
-  description: The result in words.
+  description: The result as text.
   returned: if something was changed
   type: list
   elements: str
 rc:
-  description: The exit code of aligntool; 3 means that nothing was written, 4 that something was.
+  description: The exit code of aligntool; 3 means that nothing was written, 4 that something was written.
   returned: failure
   type: int
 refusals:
@@ -94,7 +94,7 @@ refusals:
   type: list
   elements: dict
 next:
-  description: The commands to type.
+  description: The commands to run.
   returned: failure
   type: list
   elements: str

@@ -1,21 +1,21 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
-"""aligntool raid create, once for each name."""
+"""Make an array with aligntool raid create, unless one of that name exists."""
 
 DOCUMENTATION = r"""
 module: raid
-short_description: Make a software RAID on the boundaries of its drives, which returns after every reboot
+short_description: Make an aligned software RAID that is assembled after every reboot
 version_added: 0.1.0
 description:
-  - Runs C(aligntool raid create), which makes tables, array, file system, mount and the configuration for every start.
-  - An array of this name that runs already is left unchanged; the task fails if its level, drives, chunk or metadata
-    version are others.
+  - Runs C(aligntool raid create), which makes the tables, array, file system, mount and boot configuration.
+  - A running array of this name is left unchanged; the task fails if its level, drives, chunk or metadata version
+    differ from the options.
   - An array that an earlier run left unfinished is finished first, or undone with I(state=rolled_back).
 options:
   name:
     description:
-      - The array is C(/dev/md/NAME).
+      - The name of the array, which becomes C(/dev/md/NAME).
     type: str
     required: true
   devices:
@@ -37,20 +37,20 @@ options:
     choices: ['0', '1', '10', '5', '6']
   recipe:
     description:
-      - A goal that comes with aligntool, such as C(nvme-raid0-scratch).
+      - An array recipe that comes with aligntool, such as C(nvme-raid0-scratch).
     type: str
   chunk:
     description:
-      - The chunk, such as C(256KiB); the recommended one by default.
+      - The chunk, such as C(256KiB); by default the recommended chunk.
     type: str
   workload:
     description:
-      - Choose the chunk for this load.
+      - The load that the chunk is chosen for.
     type: str
     choices: [general, boot, database, sequential, lsm, vm]
   database_page:
     description:
-      - Page size for I(workload=database).
+      - The page size for I(workload=database).
     type: str
   fs:
     description:
@@ -59,7 +59,7 @@ options:
     choices: [xfs, ext4, btrfs, swap, none]
   layout:
     description:
-      - Such as C(n2) for RAID10.
+      - The layout, such as C(n2) for RAID10.
     type: str
   bitmap:
     description:
@@ -73,7 +73,7 @@ options:
     choices: ['1.2', '1.0']
   mount:
     description:
-      - Where to mount it, or C(none); C(/srv/NAME) by default.
+      - The mount point, or C(none); C(/srv/NAME) by default.
     type: str
   spare_end:
     description:
@@ -81,26 +81,26 @@ options:
     type: str
   whole_drives:
     description:
-      - Make the drives themselves the members, without tables.
+      - Use whole drives as members, without partition tables.
     type: bool
     default: false
   wipe:
     description:
-      - Members on which everything may be lost.
+      - Members that may be overwritten; all their content is lost.
     type: list
     elements: path
   tuned:
     description:
-      - A file of C(aligntool raid tune) on the managed host.
+      - A result file of C(aligntool raid tune) on the managed host.
     type: path
   system:
     description:
-      - Whose files and commands; this system's by default.
+      - The system whose files and commands are used; by default that of the managed host.
     type: str
     choices: [debian, debian-dracut, fedora, opensuse, arch]
   wait:
     description:
-      - Return when the first resynchronisation is done.
+      - Wait until the first resynchronisation is done.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -120,22 +120,22 @@ EXAMPLES = r"""
 
 RETURN = r"""
 array:
-  description: The array that is there, as C(aligntool raid show --json) has it.
-  returned: if it was there already
+  description: The existing array, as printed by C(aligntool raid show --json).
+  returned: if the array already existed
   type: dict
 plan:
   description: The goal, the partitions, what to do afterwards, and the notes of the plan.
   returned: if the array is made
   type: dict
 sentences:
-  description: The result in words.
+  description: The result as text.
   returned: if something was changed
   type: list
   elements: str
 rc:
   description:
     - The exit code of aligntool; 3 means that nothing was written.
-    - 4 means that something was, and that the same task finishes the array.
+    - 4 means that something was written; running the same task again finishes the array.
   returned: failure
   type: int
 refusals:
@@ -144,7 +144,7 @@ refusals:
   type: list
   elements: dict
 next:
-  description: The commands to type.
+  description: The commands to run.
   returned: failure
   type: list
   elements: str
@@ -182,13 +182,13 @@ def find(arrays, name):
 
 
 def size(text):
-    """Return the bytes of "256KiB"; None for what aligntool itself refuses."""
+    """Return the bytes of "256KiB", or None for a text that aligntool itself refuses."""
     found = re.fullmatch(r"(\d+) *(?:([kmg])ib|b)?", text.strip(), re.IGNORECASE)
     return int(found[1]) << {None: 0, "k": 10, "m": 20, "g": 30}[found[2] and found[2].lower()] if found else None
 
 
 def differences(array, params):
-    """Return how an array that is there differs from what is wanted of it, a sentence each."""
+    """Return how an existing array differs from the options, a sentence each."""
     found, members = [], array["members"]
     level, devices, chunk, metadata = (params[name] for name in ("level", "devices", "chunk", "metadata"))
     if level is not None and array["level"] != "raid" + level:
@@ -201,9 +201,8 @@ def differences(array, params):
     if devices is not None and not (
         len(wanted) == len(members) and all(wanted & {member["name"], member["drive"]} for member in members)
     ):
-        found.append(
-            f"its members are {', '.join(member['name'] for member in members)}, not of {', '.join(sorted(wanted))}"
-        )
+        names = ", ".join(member["name"] for member in members)
+        found.append(f"its members are {names}, which do not match the devices {', '.join(sorted(wanted))}")
     return found
 
 
@@ -231,10 +230,10 @@ def main():
     if array:
         wrong = differences(array, params)
         if wrong:
-            module.fail_json(msg=f"{params['name']} is there already: {'; '.join(wrong)}", array=array, **result)
+            module.fail_json(msg=f"{params['name']} already exists: {'; '.join(wrong)}", array=array, **result)
         module.exit_json(array=array, **result)
     if not params["devices"]:
-        module.fail_json(msg=f"there is no array {params['name']}, and devices are needed to make it", **result)
+        module.fail_json(msg=f"there is no array {params['name']}; devices are required to make it", **result)
     words = ["raid", "create", *flags(params, ("name", *OPTIONS)), *params["devices"]]
     plan, refused = aligntool.plan(*words)
     if refused:

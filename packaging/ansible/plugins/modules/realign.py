@@ -1,16 +1,16 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
-"""aligntool realign, resume and rollback, by the state that is wanted."""
+"""Run aligntool realign, resume or rollback, depending on the requested state."""
 
 DOCUMENTATION = r"""
 module: realign
-short_description: Move partitions onto the boundaries of their drive, with everything in them
+short_description: Move partitions with their content onto the boundaries of their drive
 version_added: 0.1.0
 description:
   - Runs C(aligntool realign), which moves partitions in place and survives a power cut at any moment.
-  - A move that was interrupted on the disk is finished first, or undone with I(state=rolled_back).
-  - There is no further confirmation; check mode shows the plan. Make a backup first.
+  - An interrupted move on the disk is finished first, or undone with I(state=rolled_back).
+  - There is no confirmation; check mode shows the plan. Make a backup first.
 options:
   disk:
     description:
@@ -31,11 +31,11 @@ options:
     elements: int
   grain:
     description:
-      - Boundary to start on, and no coarser or finer one.
+      - Use exactly this boundary for starts, no coarser or finer one.
     type: str
   recipe:
     description:
-      - A goal that comes with aligntool.
+      - A realign recipe that comes with aligntool.
     type: str
   shrink:
     description:
@@ -44,7 +44,7 @@ options:
     default: false
   journal:
     description:
-      - Write the journal to this new file on another disk, not to free space of this one.
+      - Write the journal to this new file on another disk instead of free space on this one.
     type: path
   rate:
     description:
@@ -72,14 +72,14 @@ plan:
   returned: success, with I(state=aligned)
   type: dict
 sentences:
-  description: The result in words.
+  description: The result as text.
   returned: if something was changed
   type: list
   elements: str
 rc:
   description:
     - The exit code of aligntool; 3 means that nothing was written.
-    - 4 means that something was, and that the same task finishes the move.
+    - 4 means that something was written; running the same task again finishes the move.
   returned: failure
   type: int
 refusals:
@@ -88,7 +88,7 @@ refusals:
   type: list
   elements: dict
 next:
-  description: The commands to type.
+  description: The commands to run.
   returned: failure
   type: list
   elements: str
