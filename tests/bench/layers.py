@@ -1,4 +1,4 @@
-"""How long layers take in their place, beside the nearest other way: `python -m tests.bench.layers [ROUNDS]`, as root.
+"""Measure changes of layers in place against the nearest alternative, as root: `python -m tests.bench.layers [ROUNDS]`.
 
 Two tables: a LUKS1 whose payload is off the page, and a LUKS2 in sectors of 512 bytes. Images in a folder of their own;
 the ways run in turn, after one uncounted round. cryptsetup's own decryption and encryption stand for a backup that is
@@ -96,7 +96,7 @@ def luks2(content: Path, key: Path) -> None:
 Way = Callable[[Path, Path], float]
 ROWS: tuple[tuple[str, Callable[[Path, Path], None], Way, str, Way], ...] = (
     ("LUKS1, payload off 16 KiB", luks1, realign, "`dd` out, `sfdisk`, `dd` back", copy_out_and_back),
-    ("LUKS2, sectors of 512 bytes", luks2, larger_sectors, "decrypt, encrypt anew", decrypt_and_encrypt),
+    ("LUKS2, sectors of 512 bytes", luks2, larger_sectors, "decrypt, encrypt again", decrypt_and_encrypt),
 )
 
 
