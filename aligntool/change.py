@@ -63,11 +63,12 @@ def waiting_words(event: Waiting) -> tuple[str, str]:
     """Return the event as two sentences: the state, and what the user can do."""
     if event.request == "any":
         return (
-            f"{event.disk} has not answered for {event.seconds} s. It is waited for",
-            "Ctrl-C is safe: it shows what is left to do",
+            f"{event.disk} has not answered for {event.seconds} s. aligntool is waiting",
+            "Ctrl-C is safe and shows what is left to do",
         )
     return (
-        f"{event.disk} has not answered a {event.request} for {event.seconds} s. The move waits; nothing is lost",
+        f"{event.disk} has not answered a {event.request} request for {event.seconds} s."
+        " The move is waiting; nothing is lost",
         "Ctrl-C is safe: aligntool resume continues later",
     )
 
@@ -256,7 +257,9 @@ def from_json(text: str) -> Plan:
     except ValueError as error:
         raise Refused(f"the plan cannot be read: {error}", hint=_NO_PLAN) from error
     if digest(plan) != document.get("digest"):
-        raise Refused("the plan was changed since it was made: its digest does not match", hint=_replan_command(plan))
+        raise Refused(
+            "the plan has been changed since it was made: its digest does not match", hint=_replan_command(plan)
+        )
     return plan
 
 
@@ -290,7 +293,7 @@ def request_in_document(text: str, key: str, kind: type[_Request]) -> _Request:
         return decode(kind, load_object(text).get(key), exact=True)
     except ValueError as error:
         raise Refused(
-            f"the plan lacks the request that it was made from: {error}", hint=_replan_command(from_json(text))
+            f"the plan does not contain the request it was made from: {error}", hint=_replan_command(from_json(text))
         ) from error
 
 

@@ -235,7 +235,7 @@ class Layer:
 
 def missing_bytes(kind: str, claimed: int, room: int) -> str:
     """Return the problem of a layer that claims more bytes than its container has, as text."""
-    return f"{kind} claims {claimed} bytes, its container has {room}: {claimed - room} are missing"
+    return f"{kind} claims {claimed} bytes, but its container has {room}: {claimed - room} are missing"
 
 
 # Connections of drives: PCIe links, shared uplinks, adapters.

@@ -108,7 +108,7 @@ def test_it_plans_and_realigns_without_a_word(disk: Path, capfd: pytest.CaptureF
     assert api.plan_realign(disk).nothing_to_do
     before = disk.read_bytes()
     assert api.apply(api.plan_realign(disk)).judged.disk == done.judged.disk and disk.read_bytes() == before
-    with pytest.raises(api.Refused, match="not as it was") as refused:
+    with pytest.raises(api.Refused, match="has changed since") as refused:
         api.apply(plan)
     assert [one.code for one in refused.value.refusals] == ["plan-stale"]
     assert capfd.readouterr() == ("", "")

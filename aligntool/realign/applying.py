@@ -118,7 +118,7 @@ def _apply(
         raise (Stopped(what, hint=far.way_on(hint)) if writing else Refused(what)) from error
     except Exception as error:
         if writing and not hasattr(error, "__notes__"):  # notes were added by the process in which it was raised
-            error.add_note(f"aligntool: a bug stopped it {far.words()}; {far.kept()}\n  → {far.way_on(hint)}")
+            error.add_note(f"aligntool: stopped by a bug {far.words()}; {far.kept()}\n  → {far.way_on(hint)}")
         raise
 
 
@@ -150,11 +150,11 @@ class _Reached:
 
     def kept(self) -> str:
         if self._plan.purpose == "convert-copy":
-            return "the copy is not complete, and has no table"
+            return "the copy is incomplete and has no partition table"
         if self._plan.purpose == "layout":
-            return "the new table may be unfinished"
+            return "the new table may be incomplete"
         if self._plan.purpose in _ARRAYS:
-            return "the record of how far it came is kept"
+            return "the record of its progress is kept"
         return "no partition was moved" if self._shrunk_only else "the journal is kept"
 
     def way_on(self, hint: str, own: str = "") -> str:

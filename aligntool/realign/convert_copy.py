@@ -95,7 +95,7 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
     if "/" not in output and Path("/dev", output).exists():
         raise Refused(f"{output} is a device of this machine", hint=f"-o /dev/{output}, or -o ./{output} for a file")
     if not (folder := Path(output).parent).is_dir():
-        raise Refused(f"{output}: {folder} is not a folder", hint="another name for -o")
+        raise Refused(f"{output}: {folder} is not a folder", hint="choose another name for -o")
     size = align_up(disk.size or 0, BLOCK)
     end = max((new_extent(part).end for part in disk.partitions), default=0)
     tail = table_places(label_of(disk), size, sizes)[1]
@@ -107,10 +107,10 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
 def _empty_disk(output: str, sizes: tuple[int, ...]) -> steps.Subject:
     """Return the disk to be written to. Raises Refused if it is not empty, or has other sectors."""
     if not Path(output).is_block_device():
-        raise Refused(f"{output} is there already", hint="another name for -o", code="not-empty", subject=output)
+        raise Refused(f"{output} already exists", hint="choose another name for -o", code="not-empty", subject=output)
     judged, _ = look_at(output, Request())
     disk = judged.disk
-    refuse_part(output, disk, "a copy goes to a whole disk")
+    refuse_part(output, disk, "a copy can only be written to a whole disk")
     refuse_unfit(disk, wipe=False)
     if disk.limits.logical_block_size not in sizes:
         text = f"{disk.name} has sectors of {disk.limits.logical_block_size} bytes"
@@ -155,8 +155,8 @@ def check_same_copy(plan: Plan, asked: CopyRequest) -> tuple[FoundPlan, tuple[Ex
     shown, now = plan.disk, found.plan.disk
     if shown.path == now.path and is_same_disk(shown, now) and plan.steps == found.plan.steps:
         return found, runs
-    text = f"{asked.source} or {asked.output} is not as it was when the plan was made"
-    raise Refused(text, hint="type the same again", code="plan-stale", subject=asked.source)
+    text = f"{asked.source} or {asked.output} has changed since the plan was made"
+    raise Refused(text, hint="run the same command again", code="plan-stale", subject=asked.source)
 
 
 def _applying(
@@ -172,7 +172,7 @@ def _created_image(output: str, target: steps.Subject) -> Iterator[Device]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise Refused(f"{output}: {error.strerror}", hint="another name for -o") from error
+        raise Refused(f"{output}: {error.strerror}", hint="choose another name for -o") from error
     try:
         os.truncate(descriptor, target.size)
         with DiskDevice(descriptor, image_sector_size=target.sector_size) as device:
@@ -227,7 +227,7 @@ def _copy_batch(batch: list[Extent], source: Device, target: Device) -> None:
     target.flush()
     for piece, content in written:
         if bytes(target.read(piece.start, piece.length)) != content:
-            raise Stopped(f"what was written at byte {piece.start} reads back as something else: the disk is failing")
+            raise Stopped(f"data written at byte {piece.start} reads back differently: the disk is failing")
 
 
 def _write_table(plan: Plan, step: steps.ConvertTable, source: Device, target: Device) -> None:

@@ -71,18 +71,18 @@ def _disk_refusals(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
     if table is None or not disk.partitions:
         yield Refusal("no-partition", disk.name, f"{disk.name} has no partitions", audit)
     elif table.label is TableLabel.DOS and len(sizes) > 1:
-        text = f"{disk.name} has an MBR, and two of them have no room in one sector"
+        text = f"{disk.name} has an MBR, and two MBRs do not fit in one sector"
         yield Refusal("table-kind", disk.name, text, as_root(disk, f"sgdisk --mbrtogpt {shell_word(disk.path)}"))
     elif sizes == (table.sector_size,):
-        text = f"the table of {disk.name} is for sectors of {table.sector_size} bytes already"
+        text = f"the table of {disk.name} is already for sectors of {table.sector_size} bytes"
         yield Refusal("same-size", disk.name, text, audit)
     if table is not None:
         for code in table.boot_code:
             if code.at and code.kind != "GRUB":
-                text = f"{code.kind} was recognised at byte {code.at}: it is found by its place on the disk"
+                text = f"{code.kind} was recognised at byte {code.at}: it is found by its offset on the disk"
                 yield Refusal("bound", disk.name, text, audit)
     if (disk.size or 0) % BLOCK:
-        text = f"{disk.name} has {disk.size} bytes, which is not a multiple of {BLOCK}"
+        text = f"{disk.name} is {disk.size} bytes long, which is not a multiple of {BLOCK}"
         longer = f"truncate --size=%{BLOCK} {shell_word(disk.path)}"
         if table is not None and table.label is TableLabel.GPT:
             longer += f"; then sgdisk -e {shell_word(disk.path)}"
@@ -99,35 +99,35 @@ def _part_refusals(
     realigned = next_command(disk, "plan realign", "--grain 1MiB")
     moved = unneeded if part.type_code in _RAW else realigned  # a realign does not move those
     if extent.start % BLOCK:
-        text = f"{what} begins at byte {extent.start}, which is not on {format_size(BLOCK)}"
+        text = f"{what} begins at byte {extent.start}, which is not a multiple of {format_size(BLOCK)}"
         yield Refusal("off-grid", what, text, moved)
     elif extent.start < head.end:
-        text = f"{what} begins at byte {extent.start}, and the new table reaches to byte {head.end}"
+        text = f"{what} begins at byte {extent.start}, but the new table extends to byte {head.end}"
         yield Refusal("no-room", what, text, moved)
     record = Extent(new_record(disk, part) or 0, BLOCK)
     if record.start and any(record.overlaps(other.extent) for other in disk.partitions if other.role is Role.LOGICAL):
-        text = f"{what} has its EBR at byte {part.record_at}, and there is no room for one of {BLOCK} bytes"
+        text = f"{what} has its EBR at byte {part.record_at}, but there is no room for one of {BLOCK} bytes"
         yield Refusal("off-grid", what, text, moved)
     end = new_extent(part).end
     if label == TableLabel.DOS and end > MOST_SECTORS * min(sizes):
-        text = f"{what} ends at {format_size(end)}, and an MBR for sectors of {min(sizes)} bytes reaches to 2TiB"
-        hint = f"make it a GPT where its sectors have {BLOCK} bytes: sgdisk --mbrtogpt {shell_word(disk.path)}"
+        text = f"{what} ends at {format_size(end)}, but an MBR for sectors of {min(sizes)} bytes reaches only to 2TiB"
+        hint = f"make it a GPT where the disk has {BLOCK}-byte sectors: sgdisk --mbrtogpt {shell_word(disk.path)}"
         yield Refusal("table-limit", what, text, hint)
     if end > tail.start:
-        there = "the disk ends there" if end > size else "the new table has its backup there"
-        text = f"{what} ends {end - tail.start} bytes too late: {there}"
+        there = "the disk ends there" if end > size else "the backup of the new table is there"
+        text = f"{what} extends {end - tail.start} bytes too far: {there}"
         yield Refusal("no-room", what, text, next_command(disk, "convert", *sector_size_options(sizes), "-o NEW"))
     if part.role is Role.EXTENDED:
         return
     yield from content_reasons(disk, part, what)
     if part.role is Role.NESTED:
-        text = f"{what} lies in a label of its own inside another partition, which counts in sectors"
+        text = f"{what} is in a table nested inside another partition, which counts in sectors"
         yield Refusal("nested-label", what, text, next_command(disk, "audit"))
     if len(part.content) == 1:
         yield from _content_refusals(disk, part, largest, units[part.number])
         yield from _end_refusals(disk, part, units[part.number])
     elif not part.content and part.content_read and part.type_code not in _RAW:
-        text = f"nothing is recognised on {what}, so the sectors that it needs are not known"
+        text = f"nothing is recognised on {what}, so the sector size that it needs is unknown"
         yield Refusal("no-content", what, text, unneeded)
 
 
@@ -157,7 +157,7 @@ def _end_refusals(disk: Disk, part: Partition, unit: Unit) -> Iterator[Refusal]:
     shortened = unit.size and not unit.exact and layer.claims_size and layer.claims_size <= new_extent(part).length
     if cut and layer.kind != "vfat" and not shortened:
         what = f"partition {part.number}"
-        text = f"{what} ends {cut} bytes behind a multiple of {BLOCK}, and its {layer_name(layer)} may use them"
+        text = f"{what} ends {cut} bytes past a multiple of {BLOCK}, and its {layer_name(layer)} may use them"
         yield Refusal("off-grid", what, text, next_command(disk, "audit"))
 
 
@@ -169,11 +169,11 @@ def _content_refusals(disk: Disk, part: Partition, size: int, unit: Unit) -> Ite
     if unit.exact:
         text = (
             f"{what} holds {layer_name(layer)} with sectors of {unit.size} bytes, "
-            "which Windows mounts only on a disk that has the same"
+            "which Windows mounts only on a disk with the same sector size"
         )
         yield Refusal("sector-size", what, text, way)
     elif unit.size or kind in ("crypto_LUKS", "LVM2_member"):
-        text = f"{what}: its {kind} {unit.words}, and sectors of {size} bytes are not read in parts"
+        text = f"{what}: its {kind} {unit.words}, and sectors of {size} bytes cannot be read in parts"
         yield Refusal("sector-size", what, text, way)
     else:
         yield Refusal("content-kind", what, f"{what} holds {layer_name(layer)}, which {unit.words}", way)
@@ -190,7 +190,7 @@ def _content_hint(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
     if layer.kind == "crypto_LUKS":
         return _reencrypt_command(disk, part, layer, size)
     if layer.kind == "LVM2_member":
-        return "make a volume group on a disk with such sectors, and copy the files of each volume into it"
+        return "create a volume group on a disk with such sectors, and copy the files of each volume into it"
     if layer.kind in _MAKE_COMMANDS:
         return f"recreate it with {_MAKE_COMMANDS[layer.kind].format(size)} and copy its files into it"
     return next_command(disk, "audit")
@@ -240,11 +240,11 @@ def plan_copy(
     copying = steps.CopyDisk(steps.subject(disk), used)
     plan_steps = (copying, *_rewrite_steps(disk, sizes, rebuilding))
     words = f"a copy of {disk.path} with {_goal(sizes)}"
-    both = f"{disk.path} and its copy have the same GUIDs and UUIDs: attach one of them at a time"
+    both = f"{disk.path} and its copy have the same GUIDs and UUIDs: attach only one at a time"
     attention = (both, *(each for each in _attention(disk, sizes, copied=True)))
     notes = (
         *_notes(disk, None, rebuilding),
-        "free space is not copied, but the first 64MiB before the first partition",
+        "free space is not copied, except the first 64MiB before the first partition",
     )
     return Plan("convert-copy", target, words, _places(disk, units, rebuilding), plan_steps, attention, notes)
 
@@ -311,7 +311,10 @@ def _journal(
     place = next((run for run in reversed(runs) if run.length >= total), None)
     if place is None or copy > _LONGEST_COPY:
         most = max((run.length for run in runs), default=0)
-        text = f"there is no room for the journal: it needs {format_about(total)}, and {format_about(most)} are free"
+        text = (
+            f"there is no room for the journal: it needs {format_about(total)},"
+            f" and the largest free area is {format_about(most)}"
+        )
         hint = f"{next_command(disk, 'convert', *sector_size_options(sizes), '--journal FILE')}, on another disk"
         raise Refused(text, hint=hint, code="no-journal-room", subject=disk.name)
     return steps.JournalPlace(Extent(align_down(place.end - total, STEP), total), copy, stash)
@@ -325,7 +328,7 @@ def _outcome(part: Partition, units: Mapping[int, Unit], rebuilding: Mapping[int
     if fat := rebuilding.get(part.number):
         return f"recreated as a {fat.version} with {counted(fat.files, 'file')}"
     unit = units.get(part.number)
-    return f"stays as it is, counts in {format_size(unit.size)}" if unit and unit.size else "stays as it is"
+    return f"stays as it is; its unit is {format_size(unit.size)}" if unit and unit.size else "stays as it is"
 
 
 def _notes(disk: Disk, journal: steps.JournalPlace | None, rebuilding: Mapping[int, Rebuilding]) -> Iterator[str]:
@@ -333,27 +336,27 @@ def _notes(disk: Disk, journal: steps.JournalPlace | None, rebuilding: Mapping[i
         cut = part.extent.length - new_extent(part).length
         fat = rebuilding.get(part.number)
         if cut:
-            yield f"partition {part.number} becomes {cut} bytes shorter, which its content does not use"
+            yield f"partition {part.number} becomes {cut} bytes shorter; its content does not use them"
         if fat and part.content[0].version != fat.version:
             was = part.content[0].version
-            yield f"partition {part.number}: its {was} becomes a {fat.version}, by the number of its clusters"
-    yield "identifiers, names, types and flags of the partitions stay, so do UUIDs and labels of what lies on them"
+            yield f"partition {part.number}: its {was} becomes a {fat.version}, because of the number of its clusters"
+    yield "identifiers, names, types and flags of the partitions are kept, and so are UUIDs and labels of their content"
     if journal and journal.file is None:
         size, start = format_about(journal.extent.length), format_size(journal.extent.start)
-        yield f"the journal takes {size} of free space at {start} until all is done"
+        yield f"the journal takes {size} of free space at {start} until the change is complete"
 
 
 def _attention(disk: Disk, sizes: tuple[int, ...], *, copied: bool = False) -> Iterator[str]:
     shown = disk.limits.logical_block_size
     if not copied and disk.kind is not DiskKind.IMAGE and shown not in sizes:
         text = f"{disk.name} has sectors of {shown} bytes here, so this kernel does not see the new table"
-        yield f"{text}: it is for a system that shows the same bytes in sectors of {max(sizes)}"
+        yield f"{text}: it is for a system that shows this disk with sectors of {max(sizes)} bytes"
         yield from reformatting(disk, max(sizes))
     if len(sizes) > 1:
-        text = "a program that writes one of the two tables leaves the other as it was, or cuts off its end"
-        yield f"{text}: partition the copies of this image, and not the image"
+        text = "a program that writes one of the two tables leaves the other unchanged or cuts off its end"
+        yield f"{text}: partition copies of this image, not the image itself"
     if max(sizes) == BLOCK and any(part.type_code == _BIOS_BOOT for part in disk.partitions):
-        yield "no BIOS boots from sectors of 4096 bytes: UEFI does, from the EFI system partition"
+        yield "no BIOS boots from sectors of 4096 bytes; UEFI does, from the EFI system partition"
 
 
 def reformatting(disk: Disk, size: int) -> Iterator[str]:
@@ -363,8 +366,8 @@ def reformatting(disk: Disk, size: int) -> Iterator[str]:
     for lba_format in formats:
         if lba_format.data_size == size and lba_format.metadata_size == 0:
             command = f"sudo nvme format {path} --lbaf={lba_format.index}"
-            yield f"the drive itself can have sectors of {size} bytes; that erases all of it: {command}"
+            yield f"the drive itself can be formatted to sectors of {size} bytes, which erases it: {command}"
             return
     if disk.kind is DiskKind.ATA:
         command = f"sudo hdparm --set-sector-size {size} --please-destroy-my-drive {path}"
-        yield f"a drive that lists this size in hdparm -I can be reformatted to it; that erases all of it: {command}"
+        yield f"a drive that lists this size in hdparm -I can be reformatted to it, which erases the drive: {command}"

@@ -178,7 +178,7 @@ def refuse_other_content(pair: Sequence[GptCopy], places: Sequence[Extent], foun
     header = primary.header
     if header.entry_size != MOST_ENTRIES or any(entry.number > MOST_ENTRIES for entry in primary.used_entries()):
         raise tables.unsound_table(
-            f"it has {header.entry_count} entries of {header.entry_size} bytes; a usual one has 128 of 128"
+            f"it has {header.entry_count} entries of {header.entry_size} bytes; a usual GPT has 128 of 128 bytes"
         )
     known = [Extent(0, 512), *(extent for copy in pair for extent in (copy.header_extent, copy.entries_extent))]
     usual = Extent(places[1].end - primary.sector_size - len(primary.entries), len(primary.entries))
@@ -192,11 +192,11 @@ def refuse_other_content(pair: Sequence[GptCopy], places: Sequence[Extent], foun
                 rest[start - place.start : end - place.start] = bytes(end - start)
         if any(rest):
             at = place.start + len(rest) - len(bytes(rest).lstrip(b"\0"))
-            text = f"byte {at} is in the place of the new table, and contains something that is not of the present one"
+            text = f"byte {at} is where the new table goes, but holds data that is not part of the present one"
             end = min([place.end, *(extent.start for extent in known if extent.start > at)])
             look = f"od -A d -c -j {at} -N {end - at} DISK"  # as a table for other sectors left it
             clear = f"head -c {end - at} /dev/zero | dd of=DISK oflag=seek_bytes seek={at} conv=notrunc"
-            raise Refused(text, hint=f"look with {look}; if nothing needs it: {clear}", code="place-taken")
+            raise Refused(text, hint=f"view it with {look}; if nothing needs it: {clear}", code="place-taken")
 
 
 def table_groups(head: Extent, tail: Extent, content: tuple[bytes, bytes], unit: int) -> Writing:

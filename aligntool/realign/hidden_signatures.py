@@ -206,7 +206,7 @@ def _hide(device: Device, start: int, view: View, signs: SignatureBytes) -> None
 def _check_hidden(device: Device, start: int, view: View, vital: Bytes) -> None:
     device.flush()
     if _is_still_readable(device, start, view, vital):
-        raise Stopped(f"what was written at byte {start} reads back as something else: the disk is failing")
+        raise Stopped(f"data written at byte {start} reads back differently: the disk is failing")
 
 
 def write_markers_despite_errors(device: Device, start: int, view: View, *others: View) -> None:
@@ -266,7 +266,7 @@ def _check_written(device: Device, start: int, held: SavedRanges, content: Seque
     """Flush and verify what was written: no other write may follow one that was lost."""
     device.flush()
     if read_saved(device, start, held) != tuple(content):
-        raise Stopped(f"what was put at byte {start} reads back as something else: the disk is failing")
+        raise Stopped(f"data restored at byte {start} reads back differently: the disk is failing")
 
 
 def hide_in_free_space(device: Device, start: int, view: View, occupied: Sequence[Extent]) -> None:
@@ -307,7 +307,7 @@ def check_unchanged(device: Device, start: int, held: SavedRanges, content: Sequ
         for at in range(0, extent.length, size):
             sector = found[at : at + size]
             if sector not in (saved[at : at + size], sign) and not _is_torn_mix(sector, saved[at : at + size], sign):
-                text = f"byte {start + extent.start + at} was changed by another program since the journal was written"
+                text = f"another program has changed byte {start + extent.start + at} since the journal was written"
                 raise Stopped(text, hint="aligntool rollback DISK, then check the file system and start again")
 
 

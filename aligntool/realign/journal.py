@@ -144,7 +144,7 @@ class Journal:
         body = pack(contents)
         if BODY_AT + len(body) > place.copy_length:
             short = BODY_AT + len(body) - place.copy_length
-            raise Refused(f"the journal needs {BODY_AT + len(body)} bytes and its place has {place.copy_length}:"
+            raise Refused(f"the journal needs {BODY_AT + len(body)} bytes, but its place has {place.copy_length}:"
                           f" {short} bytes short",
                           hint="aligntool plan realign --journal FILE, on another disk")  # fmt: skip
         at = place.extent.start
@@ -164,7 +164,7 @@ class Journal:
             device.write(journal._offset(head.copy), head.sealed())
         device.flush()
         if not journal._is_written(body, records):
-            raise Refused("what was written to the journal is not what is read back from it: this disk is failing")
+            raise Refused("the journal reads back differently than it was written: the disk is failing")
         return journal
 
     @classmethod
@@ -299,14 +299,14 @@ def _lock_file(descriptor: int, file: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise Refused(f"{file} is in use by another aligntool", code="in-use", subject=file) from None
+        raise Refused(f"{file} is in use by another aligntool process", code="in-use", subject=file) from None
 
 
 def _open(path: Path, flags: int) -> int:
     try:
         descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        raise Refused(f"{path} is there already", hint=f"another name for --journal, or rm {path}") from None
+        raise Refused(f"{path} already exists", hint=f"choose another name for --journal, or rm {path}") from None
     except OSError as error:
         raise Refused(f"{path}: {error.strerror}", hint="--journal FILE names the journal's file") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -325,7 +325,7 @@ def _create(path: Path, length: int) -> int:
     except OSError as error:
         os.close(descriptor)
         path.unlink()
-        raise Refused(f"{path}: a journal of {format_about(length)} cannot be made: {error.strerror}") from error
+        raise Refused(f"{path}: a journal of {format_about(length)} cannot be created: {error.strerror}") from error
     return descriptor
 
 
@@ -333,4 +333,4 @@ def _refuse_volatile(path: Path) -> None:
     folder = path.absolute().parent
     if kind := volatile_kind(folder):
         raise Refused(f"{folder} is a {kind}: the journal would be lost in a power cut",
-                      hint="--journal FILE, on a disk that stays")  # fmt: skip
+                      hint="--journal FILE, on a permanent disk")  # fmt: skip

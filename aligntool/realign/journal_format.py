@@ -160,8 +160,8 @@ class JournalParts:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Return one sentence for each damaged part."""
-        where = [f"the {part.name} of the copy of the journal at byte {part.copy_at}" for part in self.damaged]
-        return tuple(f"{place} is damaged; the other copy has it" for place in where)
+        where = [f"the {part.name} of the journal copy at byte {part.copy_at}" for part in self.damaged]
+        return tuple(f"{place} is damaged; it is intact in the other copy" for place in where)
 
 
 def read_parts(device: Device, at: int) -> JournalParts:
@@ -179,7 +179,7 @@ def read_parts(device: Device, at: int) -> JournalParts:
             return JournalParts(head, body, tuple(_find_damaged(device, at, head, body, whole)))
     if found:
         raise LostPart(f"there is no readable journal at byte {at}: both of its copies are damaged at the same place",
-                      hint="keep the disk as it is; a copy made with ddrescue may have what is missing",
+                      hint="leave the disk as it is; a copy made with ddrescue may contain the missing part",
                         code="journal-damaged")  # fmt: skip
     raise Refused(f"there is no readable journal at byte {at}")
 

@@ -58,7 +58,7 @@ def set_types(device: Device, step: MakeTable | MakeMember) -> None:
 def _copy(device: Device, lba: int) -> GptCopy:
     copy = read_copy(device, lba, device.sector_size)
     if copy is None:
-        raise Stopped(f"sector {lba} should hold the new GPT's header, and does not", hint="aligntool audit DISK")
+        raise Stopped(f"the header of the new GPT is missing from sector {lba}", hint="aligntool audit DISK")
     return copy
 
 
@@ -66,7 +66,7 @@ def _set_in_mbr(device: Device, entries: Sequence[NewEntry]) -> None:
     sector = bytes(device.read(0, device.sector_size))
     written = entries_of(sector)
     if written is None:
-        raise Stopped("sector 0 should end the new MBR with 55 AA, and does not", hint="aligntool audit DISK")
+        raise Stopped("the new MBR in sector 0 does not end in 55 AA", hint="aligntool audit DISK")
     changed = {}
     for new in entries:
         boot, code = _ACTIVE if new.active else 0, int(new.type_code, 16)
@@ -96,9 +96,11 @@ def layout_grid(
     if need is None:
         need = required_grid(errors, sector_size) or StartGrid(sector_size)
         warning_names = ", ".join(_grid_name(grid) for grid in warnings)
-        notes.append(f"no start can lie on the physical sectors and on {warning_names} at once; the sectors count")
+        notes.append(
+            f"no start can be aligned to both the physical sectors and {warning_names}; the sectors take precedence"
+        )
     found = on_grain(need, grain)
-    notes += [f"starts lie on {_grid_name(grid)} as well" for grid in (*errors, *warnings) if grain % grid.size]
+    notes += [f"starts are also aligned to {_grid_name(grid)}" for grid in (*errors, *warnings) if grain % grid.size]
     for grid in grids:
         if grid.severity is not Severity.INFO or grid.kind is GridKind.GRAIN:
             continue
@@ -106,12 +108,12 @@ def layout_grid(
         gap = both.size - found.size
         cheap = both.size <= _LONGEST_GAP and gap * count * _SHARE_OF_DISK <= disk_size
         if off_by(found.phase, grid.size, grid.phase):
-            notes.append(f"no start can lie on the physical sectors and on {_grid_name(grid)} at once")
+            notes.append(f"no start can be aligned to both the physical sectors and {_grid_name(grid)}")
         elif gap and cheap:
-            notes.append(f"starts lie on {_grid_name(grid)} as well")
+            notes.append(f"starts are also aligned to {_grid_name(grid)}")
             found = both
         elif gap:
-            notes.append(f"{_grid_name(grid)} would leave gaps of up to {format_size(both.size)}, and is not used")
+            notes.append(f"{_grid_name(grid)} would leave gaps of up to {format_size(both.size)} and is not used")
     return found, tuple(notes)
 
 
@@ -222,8 +224,8 @@ def _place_parts(goal: LayoutGoal, room: Extent, grid: StartGrid) -> tuple[Exten
         rest_extents = [Extent(start, align_down(end - start, goal.grain))]
         at = start + goal.grain  # its least length
     if at > end:
-        text = f"the disk is too small by {_exactly(at - end)}: there are {_exactly(room.length)} for partitions"
-        hint = "ask for less, or give one partition the rest: --part rest:linux"
+        text = f"the disk is too small by {_exactly(at - end)}: {_exactly(room.length)} are available for partitions"
+        hint = "request less, or give one partition the rest: --part rest:linux"
         raise Refused(text, hint=hint, code="too-small", subject="--part")
     return (*before, *rest_extents, *reversed(behind))
 
@@ -234,7 +236,7 @@ def _beyond_mbr(disk: Disk, extents: Sequence[Extent], sector_size: int) -> Iter
     for number, extent in enumerate(extents, 1):
         if extent.end > limit or extent.length >= limit:
             end = f"partition {number} would end at byte {extent.end} of {disk.name}"
-            text = f"{end}, and an MBR reaches no farther than {format_size(limit)}"
+            text = f"{end}, but an MBR reaches only to {format_size(limit)}"
             yield Refusal("table-limit", f"partition {number}", text, "--table gpt")
 
 
@@ -259,14 +261,14 @@ def _notes(disk: Disk, goal: LayoutGoal, extents: Sequence[Extent], room: Extent
             notes.append(f"partition {number} is {sizes}: lengths are multiples of {grain}")
     left = room.end - max(extent.end for extent in extents)
     if left >= goal.grain:
-        notes.append(f"{format_size(left)} stay free behind the last partition")
+        notes.append(f"{format_size(left)} stays free after the last partition")
     if goal.spare_end:
-        notes.append(f"{format_size(goal.spare_end)} are left free at the end, as asked for")
+        notes.append(f"{format_size(goal.spare_end)} is left free at the end, as requested")
     if goal.label == "dos" and any(part.name for part in goal.parts):
-        notes.append("an MBR has no room for the names of partitions; they are omitted")
+        notes.append("an MBR cannot store partition names; they are omitted")
     if goal.wipe:
         ranges = ", ".join(f"{wiped.start}-{wiped.end - 1}" for wiped in wiped_ranges(disk, step))
-        notes.append(f"zeroed first, so that no old signature comes back: bytes {ranges}")
+        notes.append(f"zeroed first, so that no old signature reappears: bytes {ranges}")
     return tuple(notes)
 
 
@@ -287,18 +289,18 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
     """
     step = plan.steps[0] if len(plan.steps) == 1 else None
     if not isinstance(step, MakeTable):
-        raise Refused("this is not a plan of a new layout", hint="aligntool plan layout DISK -o plan.json")
+        raise Refused("this plan is not for a new layout", hint="aligntool plan layout DISK -o plan.json")
     if not is_same_disk(plan.disk, layout_subject(disk)):
-        raise _stale(f"{disk.path} is not the disk that this plan was made for, or its table has changed since")
+        raise _stale(f"{disk.path} is not the disk in the plan, or its table has changed since")
     refuse_unfit(disk, wipe=step.wipe)
     if plan.attention != layout_attention(disk, wipe=step.wipe):
-        raise _stale(f"other things lie on {disk.path} than when this plan was made")
+        raise _stale(f"the content of {disk.path} has changed since this plan was made")
     with (
         lock_disk(disk.path, image_sector_size=plan.disk.sector_size) as locked,
         new_table(disk.path, step, plan.disk.sector_size) as table,
     ):
         if locked.device.sector_size != plan.disk.sector_size:
-            sizes = f"{locked.device.sector_size} bytes, the plan's disk {plan.disk.sector_size}"
+            sizes = f"{locked.device.sector_size} bytes, but the disk in the plan has {plan.disk.sector_size}"
             raise _stale(f"{disk.path} has sectors of {sizes}")
         locked.kernel.forget(locked.kernel.numbers())
         yield StepBegun(0)
@@ -310,7 +312,7 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
             set_types(locked.device, step)
             locked.kernel.show([(entry.number, entry.extent) for entry in step.entries])
         except failures as error:
-            raise Stopped(f"{disk.path}: {error}; its new table may be unfinished", hint=_RETRY) from error
+            raise Stopped(f"{disk.path}: {error}; its new table may be incomplete", hint=_RETRY) from error
         yield StepDone(0)
     yield from (Said(note) for note in locked.notes)
 
@@ -378,7 +380,7 @@ def require_libparted(plan: Plan) -> None:
     """
     makes_table = any(isinstance(step, MakeTable | MakeMember) and step.entries for step in plan.steps)
     if makes_table and find_spec("parted") is None:
-        text = "new partition tables are made by libparted, and its Python module is not installed"
+        text = "new partition tables are made by libparted, whose Python module is not installed"
         hint = "sudo apt-get install python3-parted   (dnf: python3-pyparted, pacman: python-pyparted)"
         raise Refused(text, hint=hint, code="not-installed", subject="parted")
 

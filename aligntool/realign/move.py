@@ -27,7 +27,7 @@ from aligntool.units import GIB, KIB, Extent, align_down
 
 SEARCHED = 16 * GIB
 NEAR_THE_END = GIB // 4  # journals are usually here; searched whenever no entry and no marker names a journal
-CHANGED_TABLE = "another program changed the partition table since the move began, or removed it"
+CHANGED_TABLE = "another program has changed or removed the partition table since the move began"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ def _only_begun(journals: list[Journal]) -> Journal:
     begun = [journal for journal in journals if journal.lost_slots or _is_begun(journal)]
     if len(begun or journals) > 1:
         places = " and ".join(str(journal.at) for journal in begun or journals)
-        raise Refused(f"there are journals at bytes {places}, and nothing shows which of them is that of this disk",
-                      hint="keep the disk as it is, and copy it with ddrescue")  # fmt: skip
+        raise Refused(f"there are journals at bytes {places}, and nothing shows which of them belongs to this disk",
+                      hint="leave the disk as it is, and copy it with ddrescue")  # fmt: skip
     return (begun or journals)[0]
 
 
@@ -145,9 +145,9 @@ def _with_newest_record(journal: Journal) -> Journal:
     """
     if journal.lost_slots:
         places = " and ".join(f"at byte {at}" for at in journal.lost_slots)
-        newest = "it may be the newest, the one that records how far the move came; nothing is done from an older one"
+        newest = "it may be the newest, which records how far the move got; an older one must not be used"
         text = f"the record {places} cannot be read in either of its two copies, and {newest}"
-        hint = "keep the disk as it is, and copy it with ddrescue: one recovered sector may be enough"
+        hint = "leave the disk as it is, and copy it with ddrescue: one recovered sector may be enough"
         raise Refused(f"the journal at byte {journal.at} is damaged: {text}", hint=hint, code="journal-damaged")
     return journal
 
@@ -156,7 +156,7 @@ def _named_by_entry(device: Device, entry: parked.ParkedMark) -> Journal:
     if entry.journal_at is None:
         raise _in_file_elsewhere()
     if entry.journal_at % GRID or entry.journal_at >= device.size:
-        raise Refused(f"an entry names a journal at byte {entry.journal_at}, where none can be")
+        raise Refused(f"an entry names a journal at byte {entry.journal_at}, where there cannot be one")
     return _checked(Journal.open(device, entry.journal_at), device, entry.journal_id)
 
 
@@ -173,12 +173,14 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     position, plan = journal.position, journal.contents.plan
     state = _disk_state(device, journal)
     if state is disk_state.DiskState.LEFT:
-        return Status("old", ("the move is complete, and the partition table was changed since",))
+        return Status("old", ("the move is complete, and the partition table has been changed since",))
     done, total = progress(journal)
-    way = "partitions of this disk are being moved" if position.forward else "a move of partitions was being taken back"
+    way = (
+        "partitions of this disk are being moved" if position.forward else "a move of partitions was being rolled back"
+    )
     if conversion_of(plan):
-        way = "the table is being converted" if position.forward else "a conversion of the table was being taken back"
-    stopped = f"{way}; the work stopped on the way"
+        way = "the table is being converted" if position.forward else "a conversion of the table was being rolled back"
+    stopped = f"{way}; the work stopped part-way"
     unreadable = "the partition table cannot be read; it will be rewritten from the journal"
     on_table = {disk_state.DiskState.UNREADABLE: (unreadable,), disk_state.DiskState.CHANGED: (CHANGED_TABLE,)}.get(
         state, ()
@@ -189,10 +191,8 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
 
 
 _SENTENCES = {
-    disk_state.DiskState.NOT_BEGUN: ("a move was prepared and not begun: every partition is where it was, and whole",),
-    disk_state.DiskState.COMPLETE: (
-        "every partition is at its new place, and whole; what is left is to close the journal",
-    ),
+    disk_state.DiskState.NOT_BEGUN: ("a move was prepared but not begun: every partition is intact at its old place",),
+    disk_state.DiskState.COMPLETE: ("every partition is intact at its new place; only the journal is still open",),
 }
 
 
@@ -205,12 +205,12 @@ def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bo
     subject, place = journal.contents.plan.disk, disk_state.journal_place(journal.contents.plan)
     text, hint = "", "give the disk whose partitions are in flight"
     if (place.extent.start, place.file is not None) != (journal.at, in_file):
-        text = "this journal was written at another place: it is a copy, or that of a disk image inside this disk"
+        text = "this journal was written at another place: it is a copy, or belongs to a disk image inside this disk"
     elif device.size < align_down(subject.size, subject.sector_size):
         text = f"this journal belongs to a disk of {subject.size} bytes; this one has {device.size}"
     elif device.sector_size > (begun := _shortest_write(journal)):
-        text = f"the move was begun with sectors of {begun} bytes; here the disk has {device.sector_size}"
-        hint = "attach the disk as it was attached then: some USB adapters change its sectors"
+        text = f"the move was begun with sectors of {begun} bytes; the disk now has {device.sector_size}"
+        hint = "attach the disk as it was attached then: some USB adapters change its sector size"
     elif id_ != journal.id if id_ is not None else _is_marked_by_another(device, journal):
         text, hint = "this journal belongs to another move", "give the journal that was named when the move began"
     if text:
@@ -250,7 +250,7 @@ def _unsearched_sentences(device: Device) -> tuple[str, ...]:
     """Return a sentence if a journal may be in a part of the disk that was not searched."""
     if device.size <= 2 * SEARCHED or is_readable(device):
         return ()
-    searched = f"the first and last {SEARCHED // GIB} GiB; what lies between was not searched"
+    searched = f"the first and last {SEARCHED // GIB} GiB; the space between was not searched"
     return (f"no partition table is readable, and no journal is in {searched}",)
 
 
@@ -286,7 +286,7 @@ def _find_heads(device: Device, length: int) -> Iterator[int]:
 # The work may stop at every `yield`: a caller that consumes no further event only causes the state after a power cut.
 
 _GAPS = (0, *(64 * KIB << step for step in range(0, 40, 4)))  # unused bytes between runs that may be copied, too
-RESUME = "aligntool resume DISK; or aligntool rollback DISK, which takes everything back"
+RESUME = "aligntool resume DISK; or aligntool rollback DISK, which undoes everything"
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,13 +352,13 @@ def status(context: MoveContext) -> Status:
     return journal_status(context.device, context.journal)
 
 
-_NOTHING_BEGUN = "nothing was in flight: every partition is where it was, and whole"
+_NOTHING_BEGUN = "nothing was in flight: every partition is intact at its old place"
 
 
 def _already_complete(*, back: bool) -> Stopped:
-    text = "the move is complete, and the partition table was changed since; it stays as it is"
+    text = "the move is complete, and the partition table has been changed since; it stays as it is"
     if back:
-        text = "the move is complete, and there is nothing to take back; what was left of it is closed"
+        text = "the move is complete and cannot be rolled back; its journal is closed"
     return Stopped(text, hint="aligntool plan realign DISK shows where things stand")
 
 
@@ -453,7 +453,7 @@ def _journal_contents(
         images = whole_disk.whole_images(device, plan, journal_at=at, journal_id=id_)
         state = table_state(device, images.without_sector_0(TableState.BEFORE))
     if state is not TableState.BEFORE:
-        text = "the partition table is not as it was when the plan was made"
+        text = "the partition table has changed since the plan was made"
         raise Refused(text, hint="make a new plan", code="plan-stale")
     held = {step.partition: read_saved(device, step.source.start, step.held)
             for step in plan.steps if isinstance(step, steps.HoldContent)}  # fmt: skip

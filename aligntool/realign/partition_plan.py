@@ -50,7 +50,7 @@ def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *,
     part, size = as_partition(disk), disk.sector_size
     need = required_grid(judged.grids, size)
     if need is None:
-        text, hint = "no place is on all the grids at once", next_command(disk, "audit")
+        text, hint = "no offset is on all grids at once", next_command(disk, "audit")
         raise Refused(text, hint=hint, code="grids-exclude", subject=disk.name)
     start = on_grain(need, goal.grain).up(places(disk.size or 0, size)[0].end)
     move = _fitting(disk, part, goal, start, part.extent.length)
@@ -59,7 +59,7 @@ def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *,
     if move is None:
         raise _too_long(disk, part, goal, start, used)
     if label == "dos" and move.target.end // size > MOST_SECTORS:
-        text = f"an MBR counts up to sector {MOST_SECTORS}, and the content would end behind it"
+        text = f"an MBR reaches only to sector {MOST_SECTORS}, but the content would end after it"
         raise Refused(text, hint=next_command(disk, "plan partition"), code="table-limit", subject=disk.name)
     return _plan(move, judged, label, used)
 
@@ -82,8 +82,8 @@ def plan_unpartition(
     if journal is None:
         most = max((run.length for run in search.free_runs((part.extent, target), room)), default=0)
         least = format_about(search.least_journal_length(needs))
-        room_words = f"it needs {least} behind the partition, and there are {format_about(most)}"
-        text = f"there is no room for the journal: {room_words}; a file on another disk does as well"
+        room_words = f"it needs {least} after the partition, but only {format_about(most)} is free"
+        text = f"there is no room for the journal: {room_words}; a file on another disk also works"
         hint = next_command(disk, "partition", "--undo --journal FILE")
         raise Refused(text, hint=hint, code="no-journal-room", subject=disk.name)
     return _plan(_Move(disk, part, target, journal, needs), judged, disk.table.label.value if disk.table else "", used)
@@ -103,7 +103,7 @@ def as_long_as(luks: Layer, inside: Sequence[Layer], decrypted: int, disk: Disk)
     what, unit, start = f"{layer_name(luks)} on {disk.name}", luks.data_unit or 512, luks.data_start or 0
     found = [layer for layer in inside if layer.kind in KINDS and layer.claims_size and not layer.problems]
     if not start or decrypted != align_down((disk.size or 0) - start, unit):
-        text = f"the {what} has {decrypted} bytes inside, which do not take the disk from byte {start} on to its end"
+        text = f"the {what} has {decrypted} bytes inside, which do not extend from byte {start} to the end of the disk"
         raise Refused(text, hint=next_command(disk, "audit"), code="content-kind", subject=disk.name)
     if len(inside) != 1 or not found:
         names = " and ".join(map(layer_name, inside)) or "nothing"
@@ -128,10 +128,10 @@ def _content_refusals(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
     """Yield the reasons why the disk cannot get a table around its content."""
     name = disk.name
     if disk.table is not None:
-        text = f"{name} has a partition table already ({disk.table.label})"
+        text = f"{name} already has a partition table ({disk.table.label})"
         yield Refusal("has-table", name, text, next_command(disk, "plan realign"))
     elif not disk.content_read:
-        text = f"what lies on {name} could not be read"
+        text = f"the content of {name} could not be read"
         yield Refusal("not-read", name, text, next_command(disk, "audit"), False)
     elif not disk.content:
         text = f"nothing is recognised on {name} as a whole" + (f": {disk.content_hint}" if disk.content_hint else "")
@@ -140,13 +140,13 @@ def _content_refusals(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
         yield from content_reasons(disk, as_partition(disk), name)
         if others and len(disk.content) == 1:
             what, kinds = name, " and ".join((disk.content[0].kind, *others))
-            text = f"{what} is ambiguous: {kinds} are both there"
+            text = f"{what} is ambiguous: {kinds} are recognised"
             yield Refusal("ambiguous", name, text, as_root(disk, f"wipefs --no-act {shell_word(disk.path)}"))
         for layer in disk.content:
             if layer.kind not in KINDS and not layer.kind.endswith("_member"):
                 yield _unsupported(disk, layer, name)
             elif layer.kind not in KINDS and not layer.kind.endswith("_raid_member"):
-                text = f"{name} is a {layer.kind}: the table belongs to what it is a member of"
+                text = f"{name} is a {layer.kind}: the table belongs to the pool or device of which it is a member"
                 yield Refusal("array-member", name, text, next_command(disk, "audit"))
 
 
@@ -157,7 +157,7 @@ def _table_refusals(disk: Disk, inside: str | None, names: StartNames | None) ->
         yield Refusal("no-partition", name, f"{name} has no partition table", next_command(disk, "audit"))
         return
     if len(disk.partitions) != 1 or disk.partitions[0].role is not Role.PRIMARY:
-        text = f"{name} has {len(disk.partitions)} partitions; only a single primary one can take the whole disk"
+        text = f"{name} has {len(disk.partitions)} partitions; only a single primary one can become the whole disk"
         yield Refusal("not-single", name, text, next_command(disk, "audit"))
         return
     part, what = disk.partitions[0], f"partition {disk.partitions[0].number}"
@@ -168,14 +168,16 @@ def _table_refusals(disk: Disk, inside: str | None, names: StartNames | None) ->
         text = f"nothing is recognised on {what}"
         yield Refusal("no-content", what, text, next_command(disk, "audit"))
     if inside:
-        text = f"{what} begins with a table of its own ({inside}), which would be that of the disk"
+        text = f"{what} begins with a table of its own ({inside}), which would become that of the disk"
         yield Refusal("nested-label", what, text, next_command(disk, "audit"))
     if names:
         yield from _windows_refusals(part, what, names)
     tail = places(disk.size or 0, disk.sector_size)[1]
     if part.extent.end > tail.start:
         late, last = part.extent.end - tail.start, tail.length
-        text = f"{what} ends {late} bytes too late: the last {last} bytes of the disk must record that it is in flight"
+        text = (
+            f"{what} extends {late} bytes too far: the last {last} bytes of the disk must record that it is in flight"
+        )
         yield Refusal("no-room", what, text, next_command(disk, "audit"))
 
 
@@ -186,8 +188,8 @@ def _windows_refusals(part: Partition, what: str, names: StartNames) -> Iterator
     found = [named.what for named in names.starts if named.start == part.extent.start]
     if found:
         text = (
-            f"{what} has files of Windows that name it by the disk's signature and its start, and both go with the"
-            f" table: {', '.join(found)}"
+            f"{what} contains files of Windows that name it by the disk signature and its start, and both are lost"
+            f" with the table: {', '.join(found)}"
         )
         yield Refusal("bound", what, text)
     elif names.unclear:
@@ -195,7 +197,7 @@ def _windows_refusals(part: Partition, what: str, names: StartNames) -> Iterator
 
 
 def _unsupported(disk: Disk, layer: Layer, what: str) -> Refusal:
-    text = f"{what} holds {layer_name(layer)}, which is not known to work from another byte of the disk on"
+    text = f"{what} holds {layer_name(layer)}, which is not known to work at another offset of the disk"
     return Refusal("content-kind", what, text, next_command(disk, "audit"))
 
 
@@ -256,12 +258,12 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
     most = _longest(disk, part, goal, start, search.least_journal_length(_needs(disk, part, start)))
     length, what = part.extent.length, layer_name(layer)
     beside = "beside the table" if goal.journal_file else "beside the table and the journal"
-    text = f"the {what} on {name} takes {length} bytes, and {beside} there is room for {most}, {length - most} fewer"
+    text = f"the {what} on {name} takes {length} bytes, but {beside} there is room for {most}, {length - most} fewer"
     if goal.shrink and layer.kind in SHRINKABLE:
         by = format_size(max(most_shrinkable(part, used), 0))
-        text = f"{text}; it can be shrunk by {by} at most, as far as is known before it is tried"
+        text = f"{text}; it can be shrunk by an estimated {by} at most"
     elif layer.kind == "crypto_LUKS" and layer.inner:
-        text = f"{text}; what counts is the {layer_name(layer.inner[0])} inside"
+        text = f"{text}; its length depends on the {layer_name(layer.inner[0])} inside"
     elif layer.kind in _WHY_NOT_SHRINKABLE:
         text = f"{text}; {_WHY_NOT_SHRINKABLE[layer.kind]}"
     return Refused(text, hint=_shrink_command(disk, part, most), code="no-room", subject=name)
@@ -269,7 +271,7 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
 
 _WHY_NOT_SHRINKABLE = {
     "xfs": "XFS cannot be shrunk (xfs_growfs(8)); copy its files to another disk",
-    "crypto_LUKS": "without its key all of the disk counts as in use, as its header does not state its length",
+    "crypto_LUKS": "without its key the whole disk counts as in use, because its header does not state its length",
     "vfat": "no tool here shrinks a FAT",
     "exfat": "no tool here shrinks an exFAT",
     "f2fs": "no tool here shrinks an F2FS",
@@ -318,10 +320,12 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
         part = replace(part, content=content)
     patched = search.patching(part, move.target, None, disk.sector_size)
     before = move.shrunk_from or part.extent
-    why = "becomes the whole disk" if back else f"gets a partition of the type {role_of(part.content[0].kind).title}"
+    why = "becomes the whole disk" if back else f"gets a partition of type {role_of(part.content[0].kind).title}"
     place = Place(part.number, before, move.target, labelled(part.content[0]), why)
     table = TABLE_NAMES.get(label, label)
-    words = "the only partition becomes the whole disk" if back else f"content into a partition of a new {table}"
+    words = (
+        "the only partition becomes the whole disk" if back else f"the content moves into a partition of a new {table}"
+    )
     notes = (*_notes(move), *((patched.note,) if patched.note else ()))
     attention = (*(_boot_code_attention(disk) if back else ()), *((patched.attention,) if patched.attention else ()))
     plan_steps = tuple(_plan_steps(move, part, label, patched))
@@ -332,10 +336,10 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
 
 def _boot_code_attention(disk: Disk) -> Iterator[str]:
     for code in disk.table.boot_code if disk.table else ():
-        before = "before that, let the PC start from another disk" + (
+        before = "before that, make the PC start from another disk" + (
             ", such as with grub-install" if code.kind.startswith("GRUB") else ""
         )
-        yield f"{code.kind} goes with the table (found at byte {code.at}), and nothing starts from this disk; {before}"
+        yield f"{code.kind}, found at byte {code.at}, is lost with the table: this disk no longer starts; {before}"
 
 
 def _plan_steps(move: _Move, part: Partition, label: str, patched: search.Patching) -> Iterator[steps.Step]:
@@ -360,25 +364,25 @@ def _plan_steps(move: _Move, part: Partition, label: str, patched: search.Patchi
 def _notes(move: _Move) -> Iterator[str]:
     disk, target, journal = move.disk, move.target, move.journal
     back, layer = target.start == 0, move.part.content[0]
-    yield f"UUID and label of the {layer_name(layer)} stay: what goes by them finds it"
+    yield f"UUID and label of the {layer_name(layer)} stay: whatever uses them still finds it"
     for inner in layer.inner if layer.kind == "crypto_LUKS" else ():
-        yield f"its key shows {layer_name(inner)} inside, which ends at byte {layer.claims_size}: no more is moved"
+        yield f"the key shows {layer_name(inner)} inside, which ends at byte {layer.claims_size}: the rest is not moved"
     if back:
-        yield "the table goes, with PARTUUID, name and type of the partition and boot code in sector 0"
+        yield "the table is removed, with PARTUUID, name and type of the partition and the boot code in sector 0"
     elif any(disk.gpt_headers):
-        yield "what is left of an old GPT on this disk is overwritten by the new table"
+        yield "the remains of an old GPT on this disk are overwritten by the new table"
     if move.shrunk_from:
         by = format_size(move.shrunk_from.length - move.part.extent.length)
-        yield f"its {layer.kind} is shrunk by {by}: for the start, the table, and the journal"
+        yield f"its {layer.kind} is shrunk by {by} to make room for the aligned start, the table and the journal"
     if journal.file is None:
         size, start = format_about(journal.extent.length), format_size(journal.extent.start)
-        yield f"the journal takes {size} of free space at {start} until all is done"
+        yield f"the journal takes {size} of free space at {start} until the change is complete"
         if not search.holds_all(journal, move.needs):
-            yield "the journal is small: it holds only the sectors of signatures; more flushes are slower, and as safe"
+            yield "the journal is small: it holds only the sectors of signatures; frequent flushes are slower but safe"
     free = places(disk.size or 0, disk.sector_size)[1].start - target.end
     if not back and free >= MIB:
         grow = as_root(disk, f"sfdisk -N {NUMBER} {shell_word(disk.path)}")
         # A LUKS2 opens only if its data are whole sectors of its own.
         longer = (target.length + align_down(free, MIB)) // disk.sector_size
         typed = f"echo ,{longer if layer.kind == 'crypto_LUKS' else '+'} | {grow}"
-        yield f"{format_about(free)} at the end stay free; afterwards the partition can take them: {typed}"
+        yield f"{format_about(free)} at the end stays free; afterwards the partition can be extended into it: {typed}"

@@ -52,7 +52,7 @@ class WholeDisk:
         if wait_for_leftovers(judged.disk.path):
             judged, _ = look_at(target, request)
         disk = judged.disk
-        refuse_part(target, disk, "only a whole disk gets a table or loses it")
+        refuse_part(target, disk, "a table can only be made on or removed from a whole disk")
         refuse_in_flight(disk.path)
         judged = replace(judged, disk=replace(disk, failing=with_health(disk).failing))
         if key is not None and not self.undo:
@@ -96,11 +96,11 @@ class WholeDisk:
                 tables = [sector for sector in (512, 4096) if read_table(content, sector_size=sector).table]
         except NoLoop as reason:
             text = f"the LUKS on {disk.name} cannot be opened to look inside: {reason}"
-            raise Refused(text, hint="type the same after sudo", code="root-only", subject=disk.name) from reason
+            raise Refused(text, hint="run the same command with sudo", code="root-only", subject=disk.name) from reason
         if others or tables:
             table = ("a partition table",) if tables else ()
             what = " and ".join((*(layer.kind for layer in inside), *others, *table))
-            text = f"what lies inside the LUKS on {disk.name} is ambiguous: {what}"
+            text = f"the content of the LUKS on {disk.name} is ambiguous: {what}"
             raise Refused(text, hint=next_command(disk, "audit"), code="ambiguous", subject=disk.name)
         return replace(disk, content=(partition_plan.as_long_as(luks, inside, size, disk),))
 
@@ -134,7 +134,7 @@ def named_in_files(disk: Disk, *, undo: bool, etc: Path = Path("/etc")) -> Itera
         for line in parse(_text_or_empty(etc / name)):
             if _line_names(line, old, part.uuid if part else None):
                 instead = line.text.strip().replace(line.spec, new, 1)
-                yield f"/etc/{name} names it by its path; in place of the line `{line.text.strip()}` write: {instead}"
+                yield f"/etc/{name} names it by its path; replace the line `{line.text.strip()}` with: {instead}"
     for name in _LVM:
         for text in _text_or_empty(etc / name).splitlines():
             if f"{old}" in text.replace('"', " ").replace("|", " ").split() and not text.strip().startswith("#"):

@@ -23,7 +23,7 @@ from aligntool.units import KIB, MIB, align_down, align_up, format_about, format
 # (xfs_growfs(8)).
 
 SHRINKABLE = ("ext2", "ext3", "ext4", "ntfs", "btrfs")
-REPAIR = "in Windows: chkdsk /f, and compact /u where it is compressed"
+REPAIR = "in Windows: chkdsk /f, and compact /u if it is compressed"
 _LEAST = {"btrfs": 256 * MIB}  # btrfs_ioctl_resize() in the kernel's fs/btrfs/ioctl.c
 
 
@@ -65,7 +65,7 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
     if shrink:
         kinds = {kind_of(part) for part in disk.partitions if part.role is not Role.EXTENDED}
         only = " (XFS cannot be shrunk)" if "xfs" in kinds else ""
-        return f"; no file system here can be shrunk by as much as that takes{only}", ""
+        return f"; no file system here can be shrunk enough{only}", ""
     room = room_by_shrinking(disk, used, fits)
     if room is None:
         return "", ""
@@ -82,7 +82,7 @@ def attention_to_shrunk(shrunk: Shrinks) -> Iterator[str]:
     for number, shrink in sorted(shrunk.items()):
         if shrink.kind == "ntfs":
             until = "until then Linux' ntfs3 does not mount it writable (ntfs-3g does)"
-            yield f"partition {number}: Windows checks an NTFS that was shrunk at its next start; {until}"
+            yield f"partition {number}: Windows checks a shrunk NTFS at its next start; {until}"
 
 
 def shrinkable(disk: Disk) -> tuple[Partition, ...]:
@@ -151,12 +151,12 @@ def _data_offset(selection: "Selection", judged: Judged, part: Partition, need: 
     physical = max((grid.size for grid in judged.grids if grid.kind is GridKind.PHYSICAL), default=sector_size)
     unit = physical if part.content[0].kind == "linux_raid_member" else sector_size
     if any((place - first) % need.size for place in offsets):
-        apart = f"segments of {name} begin at several distances from a boundary of {format_size(need.size)}"
-        selection.notes.append(f"partition {part.number}: {apart}; a move puts its start there, and not all of them")
+        apart = f"segments of {name} begin at different distances from a boundary of {format_size(need.size)}"
+        selection.notes.append(f"partition {part.number}: {apart}; a move aligns its start, but not all of them")
         selection.notes.extend(_pvmove_notes(part, need))
     elif first % unit:
-        odd = f"the data of {name} begin {format_size(first)} into it, which is not a multiple of {format_size(unit)}"
-        selection.notes.append(f"partition {part.number}: {odd}: its start is put on the boundary, not the data")
+        odd = f"the data of {name} begins {format_size(first)} into it, which is not a multiple of {format_size(unit)}"
+        selection.notes.append(f"partition {part.number}: {odd}: its start is aligned, not the data")
     else:
         return first
     return 0
@@ -184,9 +184,9 @@ def _sector_notes(judged: Judged, goal: RealignGoal) -> Iterator[str]:
         numbers, units = zip(*found, strict=True)
         named = (f"-p {number}" for number in numbers if goal.partitions)
         larger = next_command(judged.disk, "plan realign", "--layers", *named)
-        sectors = f"LUKS2 in sectors of {format_size(min(units))} on a drive of {format_size(size)}"
+        sectors = f"LUKS2 with {format_size(min(units))} sectors on a drive with {format_size(size)} sectors"
         who = f"{'partition' if len(numbers) == 1 else 'partitions'} {', '.join(map(str, numbers))}"
-        yield f"{who}: {sectors}; larger ones afterwards: {larger}"
+        yield f"{who}: {sectors}; to enlarge them afterwards: {larger}"
 
 
 def _pvmove_notes(part: Partition, need: StartGrid) -> list[str]:
@@ -202,9 +202,7 @@ def _pvmove_notes(part: Partition, need: StartGrid) -> list[str]:
     group, node = min(off).partition("/")[0], f"/dev/{part.node}" if part.node else "PV"
     moves = "; ".join(f"sudo pvmove -n {shell_word(volume.partition('/')[2])} {node}" for volume in sorted(off))
     kept = f"sudo vgcfgbackup {shell_word(group)}; {moves}"
-    return [
-        f"partition {part.number}: extents smaller than the boundary are moved by LVM, to others of the group: {kept}"
-    ]
+    return [f"partition {part.number}: LVM moves extents smaller than the boundary, to others of the group: {kept}"]
 
 
 def select_partitions(judged: Judged, goal: RealignGoal) -> Selection:
@@ -215,7 +213,7 @@ def select_partitions(judged: Judged, goal: RealignGoal) -> Selection:
     need, audit = required_grid(judged.grids, disk.sector_size), next_command(disk, "audit")
     if need is None:
         sizes = ", ".join(f"{grid.kind} {format_size(grid.size)} + {format_size(grid.phase)}" for grid in judged.grids)
-        text = f"no place is on all the grids at once: {sizes}"
+        text = f"no offset is on all grids at once: {sizes}"
         return Selection((), {}, [], {}, [Refusal("grids-exclude", disk.name, text, audit)])
     selection = Selection(choices(need, goal.grain, only_grain=goal.grain_given), {}, [], {})
     selection.reasons.extend(_unknown_partitions(judged, goal))
@@ -223,7 +221,7 @@ def select_partitions(judged: Judged, goal: RealignGoal) -> Selection:
     for part in disk.partitions:
         verdict = verdicts.get(part.number)
         if part.role is Role.EXTENDED:
-            selection.stays[part.number] = "a container of logical partitions needs no boundary"
+            selection.stays[part.number] = "a container of logical partitions needs no alignment"
         elif verdict is not None:
             if inside := _data_offset(selection, judged, part, need):
                 selection.inside[part.number] = inside
@@ -270,7 +268,7 @@ def _sort_partition(
         off = verdict.answer is Answer.OFF
         selection.stays[number] = "not named" if off else "on the grid"
         if off:
-            selection.notes.append(f"partition {number} is {off_words(verdict)} as well and stays: it was not named")
+            selection.notes.append(f"partition {number} is also {off_words(verdict)} but stays: it was not named")
     else:
         _sort_by_start(selection, part, verdict, goal, grids)
 
@@ -291,7 +289,7 @@ def _sort_by_start(selection: Selection, part: Partition, verdict: Verdict, goal
     else:
         selection.stays[number] = "on the grid"
         if named:
-            selection.notes.append(f"partition {number} was named and is on the grid: it stays")
+            selection.notes.append(f"partition {number} was named but is on the grid: it stays")
         elif not goal.partitions:
             selection.may.append(number)
 
@@ -320,14 +318,14 @@ def attention_to(
         if part.number in patched and patched[part.number].attention:
             yield patched[part.number].attention
         if part.type_code in EFI_SYSTEM:
-            lost = "firmware entries that name its start may not find it any more; `efibootmgr -v` shows them, and"
+            lost = "firmware entries that name its start may no longer find it; `efibootmgr -v` shows them, and"
             yield f"partition {part.number} is the EFI system partition: {lost} \\EFI\\BOOT is found in any case"
         if dos and (kind_of(part) == "ntfs" or (with_windows and _is_active(part) and kind_of(part) == "vfat")):
             yield from _windows_attention(disk, part, names)
         if dos and _is_active(part) and _may_start_from(disk, part):
             lists = "syslinux, extlinux, LILO or GRUB4DOS start from it, their lists of sectors must be rewritten"
             name = layer_name(part.content[0])
-            yield f"partition {part.number} is the active one, with {name}: if {lists} (extlinux --install, lilo)"
+            yield f"partition {part.number} is the active partition, with {name}: if {lists} (extlinux --install, lilo)"
 
 
 def _boot_code_attention(disk: Disk, moving: Collection[int]) -> Iterator[str]:
@@ -336,7 +334,7 @@ def _boot_code_attention(disk: Disk, moving: Collection[int]) -> Iterator[str]:
     """
     for code in disk.table.boot_code if disk.table else ():
         if code.kind == "LILO" and moving:
-            yield "LILO in sector 0 keeps a list of absolute sectors: start another system and type lilo afterwards"
+            yield "LILO in sector 0 keeps a list of absolute sectors: afterwards start another system and run lilo"
         moved = [part for part in disk.partitions if part.number in moving and part.role is not Role.EXTENDED]
         for part in moved if code.kind.startswith("GRUB") else ():
             if part.extent.start <= code.at < part.extent.end:
@@ -361,17 +359,17 @@ def _windows_attention(disk: Disk, part: Partition, names: Mapping[int, StartNam
     active = _is_active(part) or any(_is_active(other) and kind_of(other) == "ntfs" for other in disk.partitions)
     if (active or SYSTEM_HIVE in files) and not files & set(BCD_STORES):
         yield (
-            f"partition {part.number} may hold a Windows that starts by the MBR: its boot entries (BCD) name the disk's"
-            " signature and the old start. If it does not start, start Windows' repair medium and type:"
+            f"partition {part.number} may hold a Windows that starts from the MBR: its boot entries (BCD) name the disk"
+            " signature and the old start. If it does not start, start the Windows repair medium and run:"
             " bootrec /rebuildbcd, then bcdboot C:\\Windows /s C:"
         )
     elif SYSTEM_HIVE not in files:
-        where = "by the disk's signature and the partition's start"
-        letter = "it may get another letter, which Disk Management changes back"
+        where = "by the disk signature and the start of the partition"
+        letter = "it may get another letter, which can be changed back in Disk Management"
         yield f"partition {part.number}: Windows remembers drive letters {where}; {letter}"
     if any(part.extent.start in volume.recovery for volume in names.values()):
-        again = "if reagentc /info in Windows says Disabled, type: reagentc /disable, then reagentc /enable"
-        yield f"partition {part.number} has Windows' recovery environment, whose list names the old start; {again}"
+        again = "if reagentc /info in Windows reports Disabled, run: reagentc /disable, then reagentc /enable"
+        yield f"partition {part.number} has the Windows recovery environment, configured for the old start; {again}"
 
 
 def letters_taken(disk: Disk, names: Mapping[int, StartNames], found: FoundPlaces | None) -> Iterator[str]:
@@ -380,7 +378,7 @@ def letters_taken(disk: Disk, names: Mapping[int, StartNames], found: FoundPlace
     new_numbers = {found.after[number].start: number for number in found.order} if found else {}
     for letter in (start for volume in names.values() for start in volume.starts if "\\DosDevices\\" in start.what):
         if letter.start in new_numbers.keys() - present:
-            by = f"{letter.what} names its new start already, for a partition that is gone"
+            by = f"{letter.what} already names its new start, for a partition that no longer exists"
             yield f"partition {new_numbers[letter.start]}: {by}; Windows may give it that letter"
 
 
@@ -398,7 +396,7 @@ def unpatchable_reasons(
         if not (patches := file_patches(volume, found.moved)):
             continue
         for file in volume.dirty:
-            text = f"{what}: {file} names a partition that moves, and has changes that are in its log only"
+            text = f"{what}: {file} names a partition that moves, and has changes that are only in its log"
             yield Refusal("unclean", what, text, SHUT_DOWN, lasting=False)
         if number not in found.order:
             yield from content_reasons(disk, parts[number], f"partition {number}")
@@ -420,17 +418,17 @@ def notes_on(
     for number in sorted(found.order):
         yield from _placement_notes(selection, found, number)
     if not _same_order(disk, found):
-        yield "the partitions lie in another order on the disk afterwards; their numbers stay"
+        yield "the order of the partitions on the disk changes; their numbers stay"
     for change in found.chain:
         if change.record_before is None and change.record_after is None:
             more = format_size(change.after.length - change.before.length)
-            yield f"the extended partition {change.number} grows by {more} into free space behind it"
+            yield f"the extended partition {change.number} grows by {more} into free space after it"
     if found.chain:
         yield "the whole chain of EBRs is rewritten; the numbers of the logical partitions stay"
     for part in disk.partitions:
         if shrink := shrunk.get(part.number):
             by = format_size(part.extent.length - shrink.length)
-            yield f"partition {part.number}: its {shrink.kind} is shrunk by {by}, as nothing fits otherwise"
+            yield f"partition {part.number}: its {shrink.kind} is shrunk by {by}, because nothing fits otherwise"
     yield from (patching.note for patching in patched.values() if patching.note)
     yield from _windows_notes(disk, selection, found)
     yield from _table_notes(disk, found)
@@ -445,17 +443,17 @@ def _windows_notes(disk: Disk, selection: Selection, found: FoundPlaces) -> Iter
         for prefix, words in (("BCD", "boot entries (BCD)"), ("MountedDevices", "drive letters (MountedDevices)")):
             count = sum(named.start in found.moved for named in volume.starts if named.what.startswith(prefix))
             if count:
-                named = f"Windows' {words} name starts that change, and follow them"
+                named = f"{words} of Windows name starts that change, and are updated"
                 yield f"partition {number}: {named}; values changed: {count}"
 
 
 def _placement_notes(selection: Selection, found: FoundPlaces, number: int) -> Iterator[str]:
     start = found.after[number].start
     if number not in selection.must:
-        yield f"partition {number} is on the grid and moves all the same: there is no room without"
+        yield f"partition {number} is on the grid but moves anyway, to make room"
     preferred, *finer = selection.grids_of(number)
     if inside := selection.inside.get(number):
-        yield f"partition {number} begins {format_size(inside)} before a boundary, so that the data inside are on it"
+        yield f"partition {number} begins {format_size(inside)} before a boundary, so that the data inside is aligned"
     if not preferred.has(start):
         got = format_size(next(grid.size for grid in finer if grid.has(start)))
         room = f"no room on a boundary of {format_size(preferred.size)}"
@@ -474,16 +472,16 @@ def _table_notes(disk: Disk, found: FoundPlaces) -> Iterator[str]:
     if table is None:
         return
     if any(fault.fault is Fault.GPT_BACKUP_MISPLACED for fault in table.faults):
-        yield "the backup GPT stays where the primary one says, which is not the end of the disk"
+        yield "the backup GPT stays where the primary one states, which is not the end of the disk"
     primary = [part for part in disk.partitions if part.role in (Role.PRIMARY, Role.EXTENDED)]
     first = min(min(part.extent.start, found.after[part.number].start) for part in primary)
     if table.label is TableLabel.DOS:
-        gap = "GRUB in the MBR gap stays whole; PARTUUIDs (disk signature and number) stay"
-        yield f"the {format_about(first)} before the first partition are not touched: {gap}"
+        gap = "GRUB in the MBR gap stays intact; PARTUUIDs (disk signature and number) stay"
+        yield f"the {format_about(first)} before the first partition is not touched: {gap}"
     else:
-        yield "PARTUUIDs, names, types and attributes stay: fstab, crypttab and boot loaders that go by them find them"
+        yield "PARTUUIDs, names, types and attributes stay: fstab, crypttab and boot loaders still find the partitions"
     if found.journal is not None and found.journal.file is None:
         size, start = format_about(found.journal.extent.length), format_size(found.journal.extent.start)
-        yield f"the journal takes {size} of free space at {start} until all is done"
+        yield f"the journal takes {size} of free space at {start} until the change is complete"
         if found.spots_only:
-            yield "the journal is small: it holds only the sectors of signatures; more flushes are slower, and as safe"
+            yield "the journal is small: it holds only the sectors of signatures; frequent flushes are slower but safe"

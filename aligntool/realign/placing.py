@@ -44,7 +44,7 @@ def fixed_layout_reasons(disk: Disk) -> Iterator[str]:
     if _is_ventoy(disk):
         yield f"{disk.name} is a Ventoy medium: its second partition must directly follow the first"
     if any(layer.kind == _ISO for layer in disk.content):
-        inside = "its partitions are ranges of the image, and bytes outside of them may belong to it"
+        inside = "its partitions are ranges of the image, and bytes outside them may belong to it"
         yield f"{disk.name} holds an ISO 9660 image from its first byte (isohybrid): {inside}"
 
 

@@ -192,7 +192,7 @@ def estimate(
     disk: Disk, moving: frozenset[int], used: partition_selection.Uses, plan_steps: Sequence[steps.Step]
 ) -> Estimate:
     """Return the bytes and the seconds that copying the partitions of these numbers takes."""
-    unread = "everything: what is used was not read"
+    unread = "everything: the used blocks were not read"
     parts = parts_of(disk, moving)
     uses = tuple(used.get(part.number, Used(part.number, part.extent.length, unread)) for part in parts)
     total = sum(use.bytes for use in uses)
@@ -319,14 +319,16 @@ def _no_room(
     helps, hint = partition_selection.shrink_hint(disk, used, fits, shrink=goal.shrink)
     if found is not None:
         least, room = found.journal_least, found.journal_room
-        text = f"there is no room for the journal: it needs {format_about(least)} in one piece, the largest free one"
-        text += f" has {format_about(room)}, {least - room} bytes short; a file on another disk does as well{helps}"
+        text = (
+            f"there is no room for the journal: it needs {format_about(least)} in one piece, but the largest free one"
+        )
+        text += f" has {format_about(room)}, {least - room} bytes short; a file on another disk also works{helps}"
         return Refusal("no-journal-room", disk.name, text, next_command(disk, "realign", "--journal FILE"), False)
     who = f"{'partition' if len(selection.must) == 1 else 'partitions'} {', '.join(map(str, sorted(selection.must)))}"
     grain = " of the requested grain" if goal.grain_given else ""
     text = f"there is no room to put {who} on a boundary{grain}"
     if (floor := boot_floor(disk)) > MIB:
-        text += f" (nothing is moved down below {format_size(floor)}: a boot loader may lie there)"
+        text += f" (nothing is moved below {format_size(floor)}: a boot loader may be there)"
     return Refusal("no-room", disk.name, f"{text}{helps}", hint or next_look(disk), lasting=False)
 
 
@@ -416,18 +418,18 @@ def _repair(disk: Disk, number: int, room: _Room, reasons: tuple[Refusal, ...]) 
     for reason in reasons:
         if reason.lasting:
             return Repair(number, NOT, reason.text, reason.hint)
-    first = f", once this is settled: {reasons[0].text}" if reasons else ""
+    first = f", once this is resolved: {reasons[0].text}" if reasons else ""
     if room is _Room.NO_JOURNAL:
-        why = f"there is room beside it, but none on this disk for a journal{first}"
+        why = f"there is room next to it, but none on this disk for a journal{first}"
         return Repair(number, IN_PLACE, why, next_command(disk, "plan realign", "--journal FILE"))
     if room is _Room.ENOUGH:
         command = reasons[0].hint if reasons else next_realign(disk)
-        return Repair(number, IN_PLACE, f"there is room to get onto the grid{first}", command)
+        return Repair(number, IN_PLACE, f"there is room to move onto the grid{first}", command)
     if shorter := [str(part.number) for part in disk.partitions if kind_of(part) in partition_selection.SHRINKABLE]:
         who = f"the file system on partition {' or '.join(shorter[-2:])}"
         why = f"there is not enough room; shrinking {who} may make some{first}"
         return Repair(number, WITH_SHRINK, why, next_command(disk, "plan realign", "--shrink"))
-    return Repair(number, NOT, "there is not enough room, and no file system here that can be shrunk", next_look(disk))
+    return Repair(number, NOT, "there is not enough room, and no file system here can be shrunk", next_look(disk))
 
 
 def _room_by_number(judged: Judged, selection: partition_selection.Selection) -> dict[int, _Room]:

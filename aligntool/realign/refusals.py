@@ -48,7 +48,7 @@ def _disk_refusals(disk: Disk, *, wipe: bool) -> Iterator[Refusal]:
     if disk.read_only:
         yield Refusal("read-only", name, f"{name} is read-only")
     if disk.kind is DiskKind.DASD:
-        yield Refusal("dasd", name, f"{name} is a DASD, whose tables are made by its own tool", "fdasd")
+        yield Refusal("dasd", name, f"{name} is a DASD, which has its own partitioning tool", "fdasd")
     yield from wording.use_refusals(name, name, disk.mounted_at, disk.holders)
     for part in disk.partitions:
         yield from wording.use_refusals(
@@ -75,14 +75,14 @@ def _hint_to_keep_content(disk: Disk) -> str:
 
 def _option_refusals(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
     if goal.label not in TABLE_NAMES:
-        text = f"{goal.label!r} is not a table that is made here"
+        text = f"{goal.label!r} is not a supported kind of table"
         yield Refusal("invalid-option", "--table", text, "--table gpt, or --table dos for an MBR")
         return
     if not goal.parts:
         hint = "--part 512MiB:esp --part rest:linux, or --recipe NAME"
         yield Refusal("invalid-option", "--part", "a layout needs partitions", hint)
     if len(goal.parts) > (most := MOST_ENTRIES[goal.label]):
-        text = f"{len(goal.parts)} partitions are more than the {most} of this table"
+        text = f"{len(goal.parts)} partitions are more than the {most} that this table can have"
         yield Refusal("table-limit", "--part", text, "--table gpt")
     if sum(part.size is None for part in goal.parts) > 1:
         yield Refusal("invalid-option", "--part", "only one partition can take the rest")
@@ -106,7 +106,7 @@ def _part_refusals(part: PartitionRequest, label: str) -> Iterator[tuple[str, st
     if len(part.name.encode("utf-16-le", "surrogatepass")) > 2 * LONGEST_NAME:
         yield f"its name is longer than {LONGEST_NAME} characters", ""
     if not part.name.isprintable():
-        yield "its name has characters that cannot be printed", ""
+        yield "its name contains non-printable characters", ""
 
 
 # Why a disk or a partition is not moved: every reason, with its evidence and the next command. A reason that is missing
@@ -130,15 +130,15 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
     name, path = disk.name, wording.shell_word(disk.path)
     audit = wording.next_command(disk, "audit")
     if disk.size is None:
-        yield Refusal("size-unknown", name, f"the size of {name} is not known", audit, lasting=False)
+        yield Refusal("size-unknown", name, f"the size of {name} is unknown", audit, lasting=False)
     if not disk.table_read:
         text = f"the partition table of {name} was not read"
         yield Refusal("not-read", name, text, wording.next_command(disk, "plan realign"), lasting=False)
     if disk.kind is DiskKind.DM:
-        below = f": it lies on {', '.join(disk.slaves)}" if disk.slaves else ""
-        yield Refusal("mapping", name, f"{name} is made by the device mapper{below}", audit)
+        below = f": it is mapped to {', '.join(disk.slaves)}" if disk.slaves else ""
+        yield Refusal("mapping", name, f"{name} is a device-mapper device{below}", audit)
     if disk.kind is DiskKind.DASD:
-        tracks = f"{name} is a DASD: its partitions lie on tracks, not on bytes"
+        tracks = f"{name} is a DASD: its partitions are counted in tracks, not in bytes"
         yield Refusal("dasd", name, tracks, wording.as_root(disk, f"fdasd -p {path}"))
     if disk.read_only:
         writable = "chmod u+w" if disk.kind is DiskKind.IMAGE else "sudo blockdev --setrw"
@@ -157,16 +157,16 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
     if table is None:
         return
     if table.label not in MOVED_LABELS:
-        text = f"{name} has a table of kind {table.label}; only dos and gpt are rewritten"
+        text = f"{name} has a {table.label} partition table; only dos and gpt are supported"
         yield Refusal("table-kind", name, text, wording.next_command(disk, "audit"))
         return
     if table.hybrid or any(fault.fault is Fault.HYBRID_MBR for fault in table.faults):
-        text = f"{name} has a hybrid MBR: two tables name the same partitions, and systems believe different ones"
+        text = f"{name} has a hybrid MBR: two tables list the same partitions, and systems differ in which they use"
         yield Refusal("hybrid-mbr", name, text, "aligntool explain AT307")
     for fault in table.faults:
         if fault.fault not in _TOLERATED:
             hint = f"sgdisk -v {path}" if fault.fault in _GPT_FAULTS else f"sfdisk --verify {path}"
-            text = f"the partition table is not in order: {fault.detail}"
+            text = f"the partition table has a fault: {fault.detail}"
             yield Refusal("table-damaged", name, text, wording.as_root(disk, hint))
     # If the kernel's partitions differ, a mounted file system may lie elsewhere than the table states.
     kernel = dict(disk.kernel_partitions)
@@ -185,7 +185,7 @@ def _use_reasons(disk: Disk, machine: Inventory | None) -> Iterator[Refusal]:
         what = f"partition {part.number}"
         used.append((what, f"/dev/{part.node}" if part.node else what, part.mounted_at, part.holders))
     for what, node, places, holders in used:
-        live = "start from another medium, a live system for one, and run it there"
+        live = "start from another medium, such as a live system, and run it there"
         yield from (replace(use, lasting=False) for use in wording.use_refusals(what, node, places, (), live))
         yield from (_holder_refusal(what, holder, machine) for holder in holders)
 
@@ -230,9 +230,9 @@ def _position_reasons(disk: Disk, part: Partition, nested: Sequence[Partition]) 
     audit, what = wording.next_look(disk), f"partition {part.number}"
     inside = ", ".join(str(inner.number) for inner in nested if part.extent.contains(inner.extent))
     if part.role is Role.NESTED:
-        yield Refusal("nested-label", what, f"{what} lies in a label of its own inside another partition", audit)
+        yield Refusal("nested-label", what, f"{what} is in a table nested inside another partition", audit)
     elif inside:
-        text = f"{what} has a label of its own inside, which counts from the start of the disk (partitions {inside})"
+        text = f"{what} contains a nested table, which counts from the start of the disk (partitions {inside})"
         yield Refusal("nested-label", what, text, audit)
     for text in fixed_place_reasons(disk, part):
         yield Refusal("bound", what, text, audit)
@@ -241,16 +241,18 @@ def _position_reasons(disk: Disk, part: Partition, nested: Sequence[Partition]) 
 def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]:
     """Yield the reasons against moving the content of a partition. `what`: the name of the partition in messages."""
     if not part.content_read:
-        text = f"what lies on {what} could not be read"
+        text = f"the content of {what} could not be read"
         yield Refusal("not-read", what, text, wording.next_command(disk, "plan realign"), lasting=False)
     if len(part.content) > 1:
-        text = f"{what} is ambiguous: {' and '.join(layer.kind for layer in part.content)} are both there"
+        text = f"{what} is ambiguous: {' and '.join(layer.kind for layer in part.content)} are recognised"
         yield Refusal("ambiguous", what, text, typed_on(disk, part, "wipefs --no-act"))
         return
     for layer in part.content:
         check = typed_on(disk, part, _CHECKERS.get(layer.kind, "blkid -p"))
         if layer.kind == "BitLocker":
-            text = f"{what} is encrypted by BitLocker: its inner boot sector names its place and cannot be changed"
+            text = (
+                f"{what} is encrypted with BitLocker: its inner boot sector contains its offset and cannot be changed"
+            )
             yield Refusal("bitlocker", what, f"{text} from outside", "decrypt it in Windows: manage-bde -off C:")
         if layer.kind == "swsuspend":
             text = f"{what} holds the image of a suspended system"
@@ -259,7 +261,7 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
             if not problem.startswith(_HARMLESS):
                 yield Refusal("content-damaged", what, f"{what}: {problem}", check)
         if not layer.problems and (layer.claims_size or 0) > part.extent.length:
-            text = f"{what} has {part.extent.length} bytes, its {layer.kind} claims {layer.claims_size}"
+            text = f"{what} has {part.extent.length} bytes, but its {layer.kind} claims {layer.claims_size}"
             yield Refusal("content-damaged", what, text, check)
         if layer.unclean:
             text = f"{what}: {layer.unclean}"

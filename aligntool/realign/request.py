@@ -80,7 +80,7 @@ def look_at(target: str, request: Request) -> tuple[Judged, Inventory]:
     audit_options = AuditOptions(page_size=request.page_size, grain=request.goal.grain)
     report = audit(inventory, known_geometries(inventory), audit_options)
     if len(report.judged) != 1:
-        raise Refused(f"{target} is not one disk but {len(report.judged)}", hint="name one disk")
+        raise Refused(f"{target} is {len(report.judged)} disks, not one", hint="name one disk")
     return report.judged[0], inventory
 
 
@@ -89,7 +89,7 @@ def find_plan(target: str, request: Request) -> FoundPlan:
     judged, _ = look_at(target, request)
     if wait_for_leftovers(judged.disk.path):
         judged, _ = look_at(target, request)
-    refuse_part(target, judged.disk, "a disk is realigned, all of it or some of its partitions", "--partition")
+    refuse_part(target, judged.disk, "a realign takes a whole disk, or some of its partitions by number", "--partition")
     refuse_in_flight(judged.disk.path)
     failing = with_health(judged.disk).failing
     try:
@@ -110,7 +110,7 @@ def refuse_part(target: str, disk: Disk, rule: str, option: str = "") -> None:
     numbers = {part.node: part.number for part in disk.partitions}
     number = numbers.get(node.resolve().name)
     more = f" {option} {number}" if option and number is not None else ""
-    raise Refused(f"{target} is a part of {disk.path}, and {rule}", hint=f"give {disk.path}{more}")
+    raise Refused(f"{target} is a part of {disk.path}, but {rule}", hint=f"give {disk.path}{more}")
 
 
 def wait_for_leftovers(path: str) -> bool:
@@ -132,7 +132,7 @@ def _status_of(path: str) -> os.stat_result:
     try:
         return Path(path).stat()
     except OSError as error:
-        hint = f"make the node of {path} in /dev, such as with: udevadm trigger"
+        hint = f"create the device node {path}, such as with: udevadm trigger"
         raise Refused(f"{path}: {error.strerror}", hint=hint) from error
 
 
@@ -293,10 +293,10 @@ def verify_plan(plan: Plan, request: Request, find: Finder = find_plan) -> Found
     new = found.plan
     if is_same_disk(plan.disk, new.disk) and plan.steps == new.steps:
         return found
-    text = f"{plan.disk.path}: planned again, the steps differ: the contents of the disk or the request have changed"
+    text = f"{plan.disk.path}: a new plan has different steps: the content of the disk or the request has changed"
     if not is_same_disk(plan.disk, new.disk):
         changed = [word for name, word in _SUBJECT_WORDS.items() if getattr(plan.disk, name) != getattr(new.disk, name)]
-        text = f"{plan.disk.path} is not as it was when the plan was made: another {', '.join(changed)}"
+        text = f"{plan.disk.path} has changed since the plan was made: different {', '.join(changed)}"
     again = command(_PLANNING.get(plan.purpose, "plan realign"), plan.disk.path, *request.typed)
     raise Refused(text, hint=f"make a new plan: {again}", code="plan-stale")
 
@@ -347,7 +347,7 @@ def _runs_after_shrink(plan: Plan, request: Request) -> dict[int, tuple[Extent, 
             claims = None if layer is None else layer.claims_size
             if claims is None or claims > step.length:
                 raise Stopped(
-                    f"partition {step.partition} was to be shrunk to {step.length} bytes, and its {step.kind} has"
+                    f"partition {step.partition} was to be shrunk to {step.length} bytes, but its {step.kind} has"
                     f" {'an unknown number' if claims is None else claims}; no partition was moved",
                     hint=command("audit", plan.disk.path),
                 )

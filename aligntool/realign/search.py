@@ -44,9 +44,9 @@ def irregular_chain_reason(container: Partition, chain: Sequence[Partition]) -> 
     """Return why this EBR chain cannot be rebuilt; empty if it can."""
     for part in chain:
         if part.record_at is None:
-            return f"where the EBR of partition {part.number} lies is not known"
+            return f"the position of the EBR of partition {part.number} is unknown"
         if not container.extent.start <= part.record_at < part.extent.start:
-            return f"the EBR of partition {part.number}, at byte {part.record_at}, does not lie before it"
+            return f"the EBR of partition {part.number}, at byte {part.record_at}, is not before the partition"
     if chain and min(chain, key=lambda part: part.extent.start) is not chain[0]:
         where = f"the chain of EBRs of partition {container.number}"
         return f"partition {chain[0].number} is the first in {where} but not the first on the disk"
@@ -218,12 +218,12 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
     recorded, number = layer.hidden_sectors, partition.number
     if recorded == 0 and partition.extent.start:
         return Patching(
-            note=f"partition {number}: its boot sector does not record the start of the partition; this stays so"
+            note=f"partition {number}: its boot sector does not record the start of the partition; it stays unchanged"
         )
     new = _new_value(partition, recorded, after, record_after, sector_size)
     if new is None:
-        where = f"its boot sector states that {recorded} sectors lie before it, which is not where it starts"
-        left = "that field is left as it is, and DOS or Windows may fail to boot from it"
+        where = f"its boot sector records {recorded} hidden sectors, which does not match its start"
+        left = "the field is left unchanged, and DOS or Windows may fail to boot from it"
         return Patching(attention=f"partition {number}: {where}; {left}")
     note = ""
     if new > _LARGEST[layer.kind]:

@@ -42,7 +42,7 @@ def _check_commands(kind: str, device: str, length: int) -> tuple[Words, ...]:
         case "btrfs":
             return ()
         case "xfs":
-            raise Refused("xfs cannot be shrunk: xfs_growfs(8) makes it longer only")
+            raise Refused("xfs cannot be shrunk: xfs_growfs(8) can only enlarge it")
         case _:
             raise Refused(f"{kind} cannot be shrunk")
 
@@ -72,12 +72,12 @@ def refuse_unshrinkable(path: str, step: ShrinkContent) -> None:
     truncate the whole file to the length of the file system.
     """
     if os.geteuid() != 0:
-        raise Refused(f"partition {step.partition} can be shrunk by root only", hint="type the same after sudo")
+        raise Refused(f"only root can shrink partition {step.partition}", hint="run the same command with sudo")
     programs = {words[0] for words in shrink_words(step.kind, "", "", step.length)}
     missing = sorted(program for program in programs if find_program(program) is None)
     if missing:
         names = ", ".join(missing)
-        raise Refused(f"not installed: {names}", hint=f"install the packages that have {names}")
+        raise Refused(f"not installed: {names}", hint=f"install the packages that contain {names}")
     with partition_loop(path, step.extent) as loop:
         for words in _check_commands(step.kind, loop.device, step.length):
             ended = _run(loop, words)
@@ -145,12 +145,12 @@ def _after_failure(path: str, step: ShrinkContent) -> tuple[str, str]:
         case "btrfs":
             name = "realign" if step.extent.start else "partition"  # byte 0: a file system on the whole disk
             again = " ".join(("sudo aligntool plan", name, shell_word(path), "--shrink"))
-            return "the btrfs is whole: it never writes over what counts", again
+            return "the btrfs is intact: it never overwrites data in use", again
         case "ntfs":
-            promise = "if ntfsresize ended in the middle, only chkdsk can tell what is left"
-            return promise, "start Windows and type there: chkdsk /f; then plan again"
+            promise = "if ntfsresize was interrupted, only chkdsk can determine the damage"
+            return promise, "start Windows and run there: chkdsk /f; then plan again"
     check = f"{root}e2fsck -f {shell_word(f'{path}?offset={step.extent.start}')}; then plan again"
-    return "if resize2fs ended in the middle, e2fsck repairs what can be repaired", check
+    return "if resize2fs was interrupted, e2fsck repairs what can be repaired", check
 
 
 def _refuse_too_short(step: ShrinkContent, device: str, output: str) -> None:
@@ -162,7 +162,7 @@ def _refuse_too_short(step: ShrinkContent, device: str, output: str) -> None:
         file.seek(1024 + 24)  # s_log_block_size: linux/fs/ext4/ext4.h
         least = blocks * (KIB << int.from_bytes(file.read(4), "little"))
     if step.length < least:
-        text = f"its {step.kind} needs {format_size(least)} at least, says resize2fs; {format_size(step.length)} would"
+        text = f"its {step.kind} needs {format_size(least)}, according to resize2fs; {format_size(step.length)} would"
         raise Refused(f"partition {step.partition}: {text} be left", hint=_DELETE_FILES)
 
 
@@ -175,8 +175,11 @@ def _refuse_several_devices(step: ShrinkContent, device: str) -> None:
         superblock = file.read(4 * KIB)
     devices, number = (int.from_bytes(superblock[at : at + 8], "little") for at in (0x88, 0xC9))
     if (devices, number) != (1, 1):
-        text = f"partition {step.partition} is device {number} of a btrfs of {devices}; aligntool does not choose one"
-        raise Refused(text, hint=f"mount it and type: btrfs filesystem resize {number}:{step.length} FOLDER")
+        text = (
+            f"partition {step.partition} is device {number} of a btrfs with {devices} devices;"
+            " aligntool does not choose one"
+        )
+        raise Refused(text, hint=f"mount it and run: btrfs filesystem resize {number}:{step.length} FOLDER")
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def patched(held: steps.SavedRanges, found: Sequence[bytes], patches: Sequence[s
         value = int.from_bytes(part[at : at + patch.length], "little")
         if value not in (patch.before, patch.after):
             raise Refused(f"{patch.what} at byte {patch.at} of the partition is {value}, not {patch.before}:"
-                          " it changed since the plan was made", hint="make a new plan")  # fmt: skip
+                          " it has changed since the plan was made", hint="make a new plan")  # fmt: skip
         part[at : at + patch.length] = patch.after.to_bytes(patch.length, "little")
     return tuple(bytes(part) for part in parts)
 
@@ -70,7 +70,7 @@ def _find_extent(
     for extent, part in zip(held.ranges, parts, strict=True):
         if extent.contains(wanted):
             return part, wanted.start - extent.start
-    raise Refused(f"{what} at byte {wanted.start} of the partition lies outside what the journal holds")
+    raise Refused(f"{what} at byte {wanted.start} of the partition is outside the bytes saved in the journal")
 
 
 # Batches: copied, flushed, read back, recorded. Nearly all the time of a move is spent here.
@@ -147,8 +147,8 @@ class _Load:
     def _compare(self, index: int) -> None:
         transfer = self.transfers[index]
         if not equal_memory(transfer.to.read(transfer.target, transfer.length), self.read[index]):
-            text = f"{transfer.length} bytes written at byte {transfer.target} read back as something else"
-            raise Stopped(text, hint="the disk is failing; aligntool rollback DISK takes the move back")
+            text = f"{transfer.length} bytes written at byte {transfer.target} read back differently"
+            raise Stopped(text, hint="the disk is failing; aligntool rollback DISK undoes the move")
         self.read[index] = b""  # free the memory for the next batch
 
 
@@ -435,7 +435,7 @@ class Walk:
                 self.kernel.add_absent(entries)
         except OSError as error:
             why = error.strerror
-            yield KernelBehind(f"the disk is done; only the running kernel does not show its partitions yet: {why}")
+            yield KernelBehind(f"the disk is finished, but the running kernel does not show its partitions yet: {why}")
 
     def _entries(self, *, before: bool) -> tuple[tuple[int, Extent], ...]:
         """Return the partitions that the kernel forgot. A container is not among them: the kernel shows its first

@@ -33,14 +33,14 @@ def check_before(found: Mapping[int, Extent], changes: Mapping[int, EntryChange]
     for number, change in changes.items():
         if found.get(number) != change.before:
             here, planned = describe_extent(found.get(number)), describe_extent(change.before)
-            raise stale_plan(f"partition {number} is {here}, and the plan was made for one {planned}")
+            raise stale_plan(f"partition {number} is {here}, but the plan expects it {planned}")
 
 
 def check_parked(park: ParkEntries, moving: Set[int]) -> None:
     """Raise Refused unless the plan parks every entry of `moving`, which must be hidden in flight."""
     unparked = sorted(moving - set(park.parked))
     if unparked:
-        raise stale_plan(f"the plan moves partition {unparked[0]} and does not park its entry")
+        raise stale_plan(f"the plan moves partition {unparked[0]} but does not park its entry")
 
 
 def check_after(after: Mapping[int, Extent], changed: Set[int], *, room: Extent, sector_size: int) -> None:
@@ -49,14 +49,14 @@ def check_after(after: Mapping[int, Extent], changed: Set[int], *, room: Extent,
         place = after[number]
         if place.start % sector_size or place.length % sector_size or place.length <= 0:
             raise stale_plan(
-                f"partition {number} would be {describe_extent(place)}: no whole sectors of {sector_size} bytes"
+                f"partition {number} would be {describe_extent(place)}: not in whole sectors of {sector_size} bytes"
             )
         if not room.contains(place):
             there, allowed = describe_extent(place), describe_extent(room)
             raise stale_plan(f"partition {number} would be {there}, but partitions may only be {allowed}")
         for other, taken in after.items():
             if other != number and taken.overlaps(place):
-                raise stale_plan(f"partition {number} would be {describe_extent(place)}, on partition {other}")
+                raise stale_plan(f"partition {number} would be {describe_extent(place)}, overlapping partition {other}")
 
 
 def describe_extent(extent: Extent | None) -> str:
@@ -121,7 +121,7 @@ def read_chain(
             number = first_number + len(logicals)
             logicals.append(Logical(number, at, sectors[at], extent, link))
             if number > mbrs.LAST_NUMBER or not data.start or not container.contains(extent):
-                raise unsound_table(f"logical partition {number} is {describe_extent(extent)}, where none may be")
+                raise unsound_table(f"logical partition {number} is {describe_extent(extent)}, where none is allowed")
         if not following.sectors:
             return Chain(slot, container, sectors, tuple(logicals))
         at, link = container.start + following.start * size, following
@@ -179,7 +179,7 @@ def _new_place(logical: Logical, change: EntryChange | None) -> _Place:
         return _Place(logical, logical.at, logical.extent)
     if change.record_before not in (None, logical.at):
         planned = f"the plan was made for one at byte {change.record_before}"
-        raise stale_plan(f"the EBR of partition {logical.number} is at byte {logical.at}, and {planned}")
+        raise stale_plan(f"the EBR of partition {logical.number} is at byte {logical.at}, but {planned}")
     at = logical.at if change.record_after is None else change.record_after
     return _Place(logical, at, change.after)
 
@@ -194,11 +194,11 @@ def _check_places(places: list[_Place], container: Extent, slot: int, sector_siz
         if not container.contains(record) or not container.contains(place.extent):
             raise stale_plan(f"logical partition {number} or its EBR would be outside of partition {slot}")
         if record.start % sector_size or record.end > place.extent.start:
-            raise stale_plan(f"the EBR at byte {record.start} would not be a sector before partition {number}")
+            raise stale_plan(f"the EBR at byte {record.start} would not be a whole sector before partition {number}")
         if any(record.overlaps(other.extent) for other in places):
             raise stale_plan(f"the EBR of partition {number}, at byte {record.start}, would be inside a partition")
     if len(set(records)) < len(records):
-        raise stale_plan(f"two EBRs of partition {slot} would be at one place")
+        raise stale_plan(f"two EBRs of partition {slot} would be at the same place")
 
 
 # The three tables of a move, which of them a disk has, and the writes that lead from one to the next.
@@ -280,9 +280,9 @@ def groups_leading_to(device: Device, images: TableImages, goal: TableState) -> 
     """
     state = table_state(device, images)
     if state is TableState.OTHER:
-        raise Stopped("the partition table was changed by another program since the move began")
+        raise Stopped("the partition table has been changed by another program since the move began")
     if state is not goal and TableState.PARKED not in (state, goal):
-        raise Stopped(f"the partition table is the one {state} the move, and cannot become the one {goal} it")
+        raise Stopped(f"the partition table is in state {state} and cannot be changed directly to state {goal}")
     return (images.of(state)[-1], *images.of(goal))
 
 
@@ -393,7 +393,7 @@ def sound_mbr(device: Device, *, with_chains: bool, sector_size: int | None = No
     if found is None:
         raise unsound_table("sector 0 does not end in 55 AA")
     if any(entry.code == GPT_PROTECTIVE for entry in found):
-        raise unsound_table("this MBR stands before a GPT")
+        raise unsound_table("this MBR belongs to a GPT")
     entries = {entry.slot: entry for entry in found if entry.sectors}
     chains: list[Chain] = []
     number = _FIRST_LOGICAL
@@ -417,7 +417,7 @@ def _check_mbr(mbr: Mbr, park: ParkEntries, changes: Changes, disk_size: int) ->
     for number, entry in mbr.entries.items():
         if entry.is_extended:
             if primaries[number].start != mbr.primaries[number].start:
-                raise stale_plan(f"extended partition {number} would begin elsewhere; it may only become longer")
+                raise stale_plan(f"extended partition {number} would start elsewhere; it may only grow")
             del partitions[number]
     check_after(primaries, moving & set(primaries), room=room, sector_size=size)
     check_after(partitions, moving & set(partitions), room=room, sector_size=size)
@@ -445,7 +445,7 @@ def gpt_images(
     check_after(after, moving, room=pair[0].usable, sector_size=sector_size)
     unknown = sorted(set(park.parked) - set(old))
     if unknown:
-        raise stale_plan(f"the plan parks partition {unknown[0]}, which is not there")
+        raise stale_plan(f"the plan parks partition {unknown[0]}, which does not exist")
     parked = {number: parked_gpt_entry(old[number], journal_at, journal_id) for number in park.parked}
     moved = {}
     for number, change in changes.items():
@@ -472,12 +472,12 @@ def sound_pair(device: Device, sector_size: int | None = None) -> tuple[GptCopy,
         at = primary.header.other_lba
         raise unsound_table(f"the backup GPT, which should be at sector {at}, is damaged or missing")
     if not _agree(primary, backup):
-        raise unsound_table("the two copies of the GPT are valid, and they disagree")
+        raise unsound_table("both copies of the GPT are valid, but they differ")
     places = [Extent(0, sector_size), primary.usable]
     for copy in (primary, backup):
         places += [copy.header_extent, copy.entries_extent]
     if any(place.overlaps(other) for place, other in combinations(places, 2)):
-        raise unsound_table("the GPT lies on itself, or where partitions may lie")
+        raise unsound_table("parts of the GPT overlap each other or the space for partitions")
     return primary, backup
 
 
@@ -495,9 +495,9 @@ def _check_protective(entries: tuple[MbrEntry, ...] | None) -> None:
     """
     used = [entry for entry in entries or () if entry.sectors or entry.code]
     if all(entry.code != GPT_PROTECTIVE for entry in used):
-        raise unsound_table("no protective MBR stands before the GPT, so Linux does not use it")
+        raise unsound_table("the GPT has no protective MBR, so Linux does not use it")
     if len(used) > 1:
-        raise unsound_table("a hybrid MBR stands before the GPT and lists partitions of its own")
+        raise unsound_table("the MBR of the GPT is a hybrid that lists partitions of its own")
 
 
 def table_images(
@@ -515,7 +515,7 @@ def table_images(
         case "dos":
             return mbr_images(device, park, rewrite, journal_at=journal_at)
         case label:
-            raise Refused(f"partitions of a {label} table are not moved; only those of GPT and MBR are")
+            raise Refused(f"partitions of a {label} table cannot be moved, only those of a GPT or MBR")
 
 
 # Remains of another program's table that must be removed before the journal's table is written.
@@ -571,7 +571,7 @@ def write_table(device: Device, images: TableImages, goal: TableState, *, first:
         device.flush()
         for sectors in group:
             if device.read(sectors.at, len(sectors.data)) != sectors.data:
-                raise Stopped(f"the partition table at byte {sectors.at} reads back as something else",
+                raise Stopped(f"the partition table at byte {sectors.at} reads back differently",
                               hint="the disk is failing; aligntool resume DISK writes it again")  # fmt: skip
 
 

@@ -198,10 +198,10 @@ def lose_disk(disk: Path, plan: Path) -> None:
     [
         (change_table, "partition table"),
         (change_id, "disk id"),
-        (change_content, "the steps differ"),
+        (change_content, "a new plan has different steps"),
         (change_size, "size"),
         (change_plan, "digest"),
-        (change_wish, "the steps differ"),
+        (change_wish, "a new plan has different steps"),
         (change_to_nonsense, "not a text file"),
         (lose_disk, "No such file"),
     ],
@@ -400,7 +400,7 @@ def test_a_journal_is_never_written_over_another_file(full_disk: Path, tmp_path:
     precious = tmp_path / "precious"
     precious.write_text("thesis")
     done = run_aligntool("realign", "--yes", "--journal", precious, full_disk)
-    assert done.returncode == 3 and "there already" in done.stderr
+    assert done.returncode == 3 and "already exists" in done.stderr
     assert precious.read_text() == "thesis"
 
 

@@ -41,9 +41,7 @@ def test_a_member_that_does_not_answer_holds_nothing_but_itself(told: Path, case
     assert waiting["event"] == "waiting" and waiting["seconds"] >= 5
     assert waiting["disk"].startswith((said["silent"], "/dev/md"))
     assert said["took"] < 11 and said["code"] == STOPPED, said["said"]
-    assert (
-        "the record of how far it came is kept" in said["said"] and f"aligntool {case.way} /dev/md/data" in said["said"]
-    )
+    assert "the record of its progress is kept" in said["said"] and f"aligntool {case.way} /dev/md/data" in said["said"]
     assert said["held"][0] in (REFUSED, STOPPED), said["held"]
     if case.name == "table":  # aligntool itself waits, and has the records locked
         assert re.search(r"process \d+ was interrupted, and still waits for a read or write", said["held"][1])

@@ -126,7 +126,7 @@ def test_a_copy_in_a_new_image_has_the_table_and_the_source_stays(
         check(new, sector, before, fat=4096)
     assert files_of(tmp_path, new) == files
     assert new.read_bytes()[ROOT : SIZE - 20 * KIB] == whole[ROOT : SIZE - 20 * KIB]
-    assert "is there already" in aligntool("convert", image, *words, "--yes", "-o", new, code=REFUSED)
+    assert "already exists" in aligntool("convert", image, *words, "--yes", "-o", new, code=REFUSED)
 
 
 @pytest.mark.needs_root
@@ -462,9 +462,9 @@ def other_tables() -> Iterator[object]:
 
     yield pytest.param(off_grid, "aligntool plan realign", id="off the grid")
     yield pytest.param(crowded_chain, "no room for one of 4096 bytes", id="crowded chain")
-    yield pytest.param(first_sector, "the new table reaches to byte 24576", id="in the new table")
-    yield pytest.param(used_gap, "byte 20000 is in the place of the new table", id="place taken")
-    yield pytest.param(damaged, "the partition table is not in order", id="damaged")
+    yield pytest.param(first_sector, "the new table extends to byte 24576", id="in the new table")
+    yield pytest.param(used_gap, "byte 20000 is where the new table goes", id="place taken")
+    yield pytest.param(damaged, "the partition table has a fault", id="damaged")
     yield pytest.param(odd_length, "not a multiple of 4096", id="odd length")
 
 
@@ -487,7 +487,7 @@ def test_an_mbr_that_reaches_further_than_512_byte_sectors_count_is_refused(tmp_
     run("mkswap", swap)
     place(swap, disk, MIB)
     said = re.sub(r"\s+", " ", aligntool("convert", disk, "--sector-size", "512", "--yes", code=REFUSED))
-    assert "reaches to 2TiB" in said
+    assert "reaches only to 2TiB" in said
     assert f"sgdisk --mbrtogpt {disk}" in said
 
 
@@ -508,12 +508,12 @@ def test_a_fat_behind_2tib_is_made_anew(tmp_path: Path) -> None:
 def test_two_mbrs_have_no_room_in_one_sector(tmp_path: Path) -> None:
     disk = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
     run("sfdisk", "-q", disk, stdin="label: dos\nstart=2048,size=49152,type=83\n")
-    assert "no room in one sector" in aligntool("convert", disk, "--both", "--yes", code=REFUSED)
+    assert "do not fit in one sector" in aligntool("convert", disk, "--both", "--yes", code=REFUSED)
 
 
 def test_the_size_that_the_table_has_is_refused(tmp_path: Path) -> None:
     disk = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
-    assert "is for sectors of 512 bytes already" in aligntool("convert", disk, "--sector-size", "512", code=REFUSED)
+    assert "is already for sectors of 512 bytes" in aligntool("convert", disk, "--sector-size", "512", code=REFUSED)
 
 
 def test_an_eighth_of_a_start_that_is_another_partition_does_not_hide_that_the_table_is_for_4096(
@@ -528,7 +528,7 @@ def test_an_eighth_of_a_start_that_is_another_partition_does_not_hide_that_the_t
     run("mkswap", "-U", "clear", tmp_path / "content", str(1024))
     place(tmp_path / "content", disk, MIB)
     aligntool("convert", disk, "--yes")
-    assert "is for sectors of 4096 bytes already" in aligntool("convert", disk, code=REFUSED)
+    assert "is already for sectors of 4096 bytes" in aligntool("convert", disk, code=REFUSED)
 
 
 def test_a_copy_is_refused_where_it_cannot_go(tmp_path: Path) -> None:
@@ -573,7 +573,7 @@ def test_an_mbr_is_not_copied_to_a_disk_that_ends_before_its_partitions(tmp_path
         file.truncate(90 * MIB)
     with looped(target, sector_size=4096) as device:
         said = re.sub(r"\s+", " ", aligntool("convert", image, "--yes", "-o", device, code=REFUSED))
-        assert f"partition 6 ends {10 * MIB} bytes too late: the disk ends there" in said
+        assert f"partition 6 extends {10 * MIB} bytes too far: the disk ends there" in said
     assert not any(target.read_bytes())
 
 

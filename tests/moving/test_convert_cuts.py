@@ -242,7 +242,7 @@ def used_on(case: Case, platter: bytes, how: str) -> bytes:
             for _ in resume(context) if how == "resume" else rollback(context):
                 pass
         except Stopped as stop:
-            assert "changed by another program" in str(stop) or "complete" in str(stop)
+            assert "another program has changed" in str(stop) or "complete" in str(stop)
             if "changed" in str(stop):
                 for _ in rollback(context):
                     pass

@@ -145,7 +145,7 @@ def test_a_larger_clone_whose_backup_gpt_was_moved_gets_the_table_of_the_journal
     disk = SimulatedDisk(clone.read_bytes())
     told = status(MoveContext(disk, NoKernel()))
     assert told.state == "in-flight" and told.restore_table
-    with pytest.raises(Refused, match="another program changed"):
+    with pytest.raises(Refused, match="another program has changed"):
         list(way(MoveContext(disk, NoKernel())))
     assert disk.operations == 0
     done = ended(clone.read_bytes(), way, restore_table=True)

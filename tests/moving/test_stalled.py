@@ -91,7 +91,7 @@ def interrupted(where: str, trip: Journey, disk: Medium, path: Path) -> str:
                 break
         assert event["event"] == "waiting", process.communicate()[1]
         assert (event["disk"], event["request"]) == (str(path), "write" if where == "record" else where)
-        assert 5 <= event["seconds"] < 15 and f"for {event['seconds']} s. The move waits" in event["text"]
+        assert 5 <= event["seconds"] < 15 and f"for {event['seconds']} s. The move is waiting" in event["text"]
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
         said = process.communicate()[1]
@@ -172,7 +172,7 @@ def layout_interrupted(trip: Journey, folder: Path) -> None:
         took = time.monotonic() - began
         until_closed(disk, path)
         assert took < 10 and process.returncode == STOPPED, said
-        assert "in step 1 of 1; the new table may be unfinished" in said and f"layout {path} --wipe {path}" in said
+        assert "in step 1 of 1; the new table may be incomplete" in said and f"layout {path} --wipe {path}" in said
 
 
 def measurement_interrupted(

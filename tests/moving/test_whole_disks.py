@@ -140,7 +140,7 @@ EXT4 = Layer("ext4", Extent(0, 30 * MIB), claims_size=30 * MIB + 512)
         ((Layer("crypto_LUKS", Extent(0, MIB)),), 48 * MIB, "LUKS is recognised"),
         ((replace(EXT4, problems=("cut off",)),), 48 * MIB, "ext4 is recognised"),
         ((replace(EXT4, unclean="needs its journal replayed"),), 48 * MIB, "needs its journal replayed"),
-        ((EXT4,), 47 * MIB, "do not take the disk"),  # as with dm-integrity
+        ((EXT4,), 47 * MIB, "do not extend from byte"),  # as with dm-integrity
     ],
 )
 def test_the_length_of_a_luks_is_taken_from_its_content_only_where_that_is_certain(
@@ -297,10 +297,10 @@ def table_in_it(path: Path) -> Path:
 
 
 CASES: tuple[tuple[Callable[[Path], Path], tuple[str, ...], str], ...] = (
-    (lambda path: ext4(path, 32 * MIB), (), "33554432 bytes, and beside the table and the journal there is room for"),
+    (lambda path: ext4(path, 32 * MIB), (), "33554432 bytes, but beside the table and the journal there is room for"),
     (lambda path: ext4(path, 32 * MIB), ("--undo",), "has no partition table"),
     (lambda path: swap(path, 8 * MIB), (), "mkswap -U "),
-    (gpt, (), "has a partition table already"),
+    (gpt, (), "already has a partition table"),
     (table_in_it, ("--undo",), "partition 1 begins with a table of its own"),
     (gpt, ("--undo",), "has 2 partitions; only a single primary one"),
     (lambda path: (path.write_bytes(bytes(MIB * 8)), path)[1], (), "nothing is recognised"),
@@ -329,7 +329,7 @@ def test_a_boot_program_that_goes_with_the_table_needs_attention(grub: bool, tmp
         file.seek(MIB)
         file.write(part.read_bytes())
     said = " ".join(aligntool("plan", "partition", "--undo", image).split())
-    assert ("GRUB goes with the table (found at byte 512), and nothing starts from this disk" in said) is grub
+    assert ("GRUB, found at byte 512, is lost with the table: this disk no longer starts" in said) is grub
     assert ("grub-install" in said) is grub
 
 

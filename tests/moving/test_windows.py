@@ -98,7 +98,7 @@ def test_only_what_names_a_start_that_changes_differs_afterwards(tmp_path: Path)
     before = values_on(image, BOOT, STORE), values_on(image, WINDOWS, SYSTEM)
     old = file_on(image, BOOT, STORE)
     said = mover.realign(image)
-    assert "name starts that change, and follow them; values changed: 4" in " ".join(said.split())
+    assert "name starts that change, and are updated; values changed: 4" in " ".join(said.split())
     new = new_start(image, 2)
     assert (new * SECTOR, new_start(image, 1)) == (windows.FORMER, BOOT)
     assert "DosDevices\\F: names its new start already" in " ".join(said.split())
@@ -144,7 +144,9 @@ def test_a_table_by_which_a_windows_finds_its_partition_is_not_taken_away(tmp_pa
         said = mover.aligntool(
             "plan", "partition", "--undo", image, code=mover.REFUSED if windows_in_it else mover.DONE
         )
-        assert ("name it by the disk's signature and its start, and both go with the table" in said) is windows_in_it
+        assert (
+            "name it by the disk signature and its start, and both are lost with the table" in said
+        ) is windows_in_it
         assert (f"BCD {windows.LOADER} osdevice" in said) is (hive[0] is not None)
         assert ("MountedDevices \\DosDevices\\C:" in said) is (hive[1] is not None)
         assert image.read_bytes() == before
@@ -221,7 +223,7 @@ def torn(hive: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"), [(dirty, "changes that are in its log only"), (torn, "is not an intact registry hive")]
+    ("change", "words"), [(dirty, "changes that are only in its log"), (torn, "is not an intact registry hive")]
 )
 def test_a_hive_that_is_not_whole_is_refused(tmp_path: Path, change: Callable[[Path], None], words: str) -> None:
     image = two_partitions(tmp_path, change=change)

@@ -128,7 +128,7 @@ SENTENCES: list[tuple[str, TableLabel, Callable[[Disk], Disk], str]] = [
     ("63+100000 ntfs", TableLabel.DOS, lambda disk: disk, "another letter"),
     ("63+100000 vfat", TableLabel.DOS, lambda disk: first(disk, flags=("active",)), "syslinux"),
     ("63+100000 vfat", TableLabel.GPT, lambda disk: first(disk, type_code=EFI), "efibootmgr"),
-    ("63+100000 ext4", TableLabel.DOS, lambda disk: disk, "GRUB in the MBR gap stays whole"),
+    ("63+100000 ext4", TableLabel.DOS, lambda disk: disk, "GRUB in the MBR gap stays intact"),
     ("63+100000 ext4", TableLabel.GPT, lambda disk: disk, "PARTUUIDs"),
 ]
 

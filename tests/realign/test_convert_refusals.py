@@ -59,7 +59,7 @@ def test_what_a_table_for_other_sectors_left_can_be_cleared(tmp_path: Path, at: 
     content[at : at + 200] = b"L" * 200
     disk.write_bytes(content)
     (reason,) = reasons(disk)
-    looking, clearing = (reason.hint or "").removeprefix("look with ").split("; if nothing needs it: ")
+    looking, clearing = (reason.hint or "").removeprefix("view it with ").split("; if nothing needs it: ")
     assert "L   L   L" in run("sh", "-c", looking)
     run("sh", "-c", clearing)
     content[at : at + 200] = bytes(200)

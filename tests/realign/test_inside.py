@@ -87,14 +87,17 @@ def test_small_sectors_of_a_luks2_are_named_in_one_line_with_the_command_that_en
     plan = planned(replace(luks(MIB), version=version, data_unit=unit), goal=RealignGoal(named))
     found = [note for note in plan.notes if "sectors of 512B" in note]
     assert found == (
-        [f"partition 1: LUKS2 in sectors of 512B on a drive of 4KiB; larger ones afterwards: {typed}"] * bool(typed)
+        [f"partition 1: LUKS2 with 512B sectors on a drive with 4KiB sectors; to enlarge them afterwards: {typed}"]
+        * bool(typed)
     )
 
 
 def test_segments_that_are_off_by_different_distances_are_named_and_the_start_stays() -> None:
     plan = planned(lvm(0, 4 * KIB))
     assert plan.steps == ()
-    assert any("segments of LVM2 PV begin at several distances from a boundary of 16KiB" in note for note in plan.notes)
+    assert any(
+        "segments of LVM2 PV begin at different distances from a boundary of 16KiB" in note for note in plan.notes
+    )
     assert any(note.endswith("sudo vgcfgbackup vg; sudo pvmove -n 4096 PV") for note in plan.notes), plan.notes
 
 

@@ -126,7 +126,7 @@ def test_an_ebr_in_the_middle_of_free_space_is_not_the_journals_before_or_after(
 def test_without_room_on_the_disk_the_refusal_says_how_much_is_missing_and_a_file_will_do() -> None:
     disk = movable_disk("2049+100000 ext4; 102400+300000 xfs", size=(402400 + 33) * 512)
     with pytest.raises(
-        Refused, match=r"it needs 192KiB in one piece, the largest free one has .* \d+ bytes short"
+        Refused, match=r"it needs 192KiB in one piece, but the largest free one has .* \d+ bytes short"
     ) as refusal:
         plan_for(disk)
     assert refusal.value.hint == "sudo aligntool realign /dev/sda --journal FILE"

@@ -91,7 +91,7 @@ def test_logicals_keep_their_order() -> None:
 def test_an_unknown_ebr_is_refused() -> None:
     disk = old_disk()
     parts = tuple(replace(part, record_at=None) if part.number == 6 else part for part in disk.partitions)
-    with pytest.raises(Refused, match="where the EBR of partition 6 lies is not known"):
+    with pytest.raises(Refused, match="the position of the EBR of partition 6 is unknown"):
         plan_realign(judged(replace(disk, partitions=parts)), RealignGoal(), {})
 
 

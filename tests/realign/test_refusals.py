@@ -75,7 +75,7 @@ REFUSED = [  # code, evidence in the text, hint
     (layer("BitLocker"), "bitlocker", "partition 1", "manage-bde -off"),
     (layer("swsuspend"), "hibernated", "partition 1", "shut it down"),
     (layer(problems=("the checksum is bad",)), "content-damaged", "the checksum is bad", "e2fsck -fn"),
-    (layer(claims_size=100001 * 512), "content-damaged", "51200000 bytes, its ext4 claims 51200512", "e2fsck"),
+    (layer(claims_size=100001 * 512), "content-damaged", "51200000 bytes, but its ext4 claims 51200512", "e2fsck"),
     (layer(unclean="it may be shared, and looked for at its old place (MMP)"), "unclean", "(MMP)", "tune2fs -O ^mmp"),
     (layer(unclean="it is mounted on node7, or was (MMP)"), "unclean", "node7", "e2fsck -f"),
     (layer(unclean="its journal must be replayed"), "unclean", "its journal must be replayed", "e2fsck -f"),

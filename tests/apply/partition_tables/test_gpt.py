@@ -206,7 +206,11 @@ def test_headers_with_right_checksums_in_wrong_places_are_refused() -> None:
     content = gpt_disk(entries)
     change = moved(1, Extent(101 * 512, 100 * 512), -512)
     images_for(MemoryDevice(bytearray(content)), "gpt", [change], [1])
-    for own, other, first, why in [(2000, 1, 34, "backup"), (2047, 7, 34, "disagree"), (2047, 1, 33, "on itself")]:
+    for own, other, first, why in [
+        (2000, 1, 34, "backup"),
+        (2047, 7, 34, "disagree"),
+        (2047, 1, 33, "overlap each other"),
+    ]:
         primary = header(own=1, other=2047, entries_lba=2, entries=entries, numbers={"first": first})
         backup = header(own=own, other=other, entries_lba=2015, entries=entries, numbers={"first": first})
         device = MemoryDevice(bytearray(content))
@@ -222,13 +226,13 @@ def test_changes_that_do_not_fit_the_table_are_refused(sparse: Sparse) -> None:
     device = MemoryDevice.of(path)
     one, sector = extents(path)[1], 512
     for change, parked, why in [
-        (moved(1, Extent(one.start, one.length + sector), sector), [1], "made for one"),
+        (moved(1, Extent(one.start, one.length + sector), sector), [1], "the plan expects it"),
         (moved(3, one, sector), [3], "not there"),
         (moved(1, one, sector), [2], "does not park"),
         (moved(1, one, sector), [1, 3], "parks partition 3"),
-        (moved(1, one, 4096 * sector), [1], "on partition 4"),
+        (moved(1, one, 4096 * sector), [1], "overlapping partition 4"),
         (moved(1, one, -4050 * sector), [1], "may only be"),
-        (moved(1, one, 100), [1], "no whole sectors"),
+        (moved(1, one, 100), [1], "not in whole sectors"),
     ]:
         with pytest.raises(Refused, match=why):
             images_for(device, "gpt", [change], parked)

@@ -226,21 +226,21 @@ def test_changes_that_do_not_fit_the_table_are_refused(sparse: Sparse) -> None:
 
     five = EntryChange(5, extents(path)[5], extents(path)[5], 6144 * sector, 6145 * sector)
     for change, parked, why in [
-        (moved(1, Extent(one.start, one.length + sector), sector), [1], "made for one"),
+        (moved(1, Extent(one.start, one.length + sector), sector), [1], "the plan expects it"),
         (moved(8, one, sector), [2], "not there"),
-        (moved(1, one, 2048 * sector + sector), [1], "on partition 2"),
+        (moved(1, one, 2048 * sector + sector), [1], "overlapping partition 2"),
         (moved(1, one, -2048 * sector), [1], "may only be"),
         (moved(1, one, sector), [2], "does not park its entry"),
         (moved(1, one, sector), [1, 3], "parks entry 3"),
-        (six_to(32768, 32000), [6], "moves partition 2 and does not park"),
-        (six_to(27000, 7000), [2], "on partition 5"),
-        (six_to(32768, 32768), [2], "not be a sector before"),
+        (six_to(32768, 32000), [6], "moves partition 2 but does not park"),
+        (six_to(27000, 7000), [2], "overlapping partition 5"),
+        (six_to(32768, 32768), [2], "not be a whole sector before"),
         (six_to(32768, 20000), [2], "inside a partition"),
-        (six_to(32768, 6144), [2], "at one place"),
+        (six_to(32768, 6144), [2], "at the same place"),
         (six_to(32768, 3000), [2], "outside of partition 2"),
         (moved(6, six, 512, at + sector), [2], "was made for one at"),
         (five, [2], "would not be at its start"),
-        (moved(2, extents(path)[2], sector), [2], "may only become longer"),
+        (moved(2, extents(path)[2], sector), [2], "may only grow"),
     ]:
         with pytest.raises(Refused, match=why):
             images_for(device, "dos", [change], parked)
@@ -261,8 +261,8 @@ def test_chains_that_no_tool_makes_are_refused(sparse: Sparse) -> None:
         (link + 4, b"\x83", "unusual order"),
         (at + 446 + 4, b"\x05", "unusual order"),
         (link + 16, struct.pack("<B3xB3xII", 0, 0x83, 1, 1), "unusual order"),
-        (at + 446 + 12, struct.pack("<I", 200000), "where none may be"),
-        (at + 446 + 8, struct.pack("<I", 0), "where none may be"),
+        (at + 446 + 12, struct.pack("<I", 200000), "where none is allowed"),
+        (at + 446 + 8, struct.pack("<I", 0), "where none is allowed"),
         (510, b"\0\0", "55 AA"),
         (446 + 4, b"\xee", "GPT"),
     ]:

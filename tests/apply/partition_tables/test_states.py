@@ -156,7 +156,7 @@ def test_a_chain_that_somebody_else_changed_is_another_table() -> None:
 @CASES
 def test_there_is_no_way_past_the_parked_table(case: Case) -> None:
     device = case.device()
-    with pytest.raises(Stopped, match="cannot become"):
+    with pytest.raises(Stopped, match="cannot be changed"):
         groups_leading_to(device, case.images, AFTER)
 
 

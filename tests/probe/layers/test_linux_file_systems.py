@@ -61,7 +61,7 @@ def test_a_file_system_larger_than_its_partition_is_told_with_the_missing_bytes(
     content = sparse(24 * MIB)
     run("mkfs.ext4", "-q", "-F", content)
     (layer,) = layers_of(content, Extent(0, 20 * MIB))
-    assert layer.problems == (f"ext4 claims {24 * MIB} bytes, its container has {20 * MIB}: {4 * MIB} are missing",)
+    assert layer.problems == (f"ext4 claims {24 * MIB} bytes, but its container has {20 * MIB}: {4 * MIB} are missing",)
 
 
 @pytest.mark.needs_tools("mkfs.xfs", "xfs_db", "blkid")
