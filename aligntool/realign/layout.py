@@ -224,7 +224,7 @@ def _place_parts(goal: LayoutGoal, room: Extent, grid: StartGrid) -> tuple[Exten
         rest_extents = [Extent(start, align_down(end - start, goal.grain))]
         at = start + goal.grain  # its least length
     if at > end:
-        text = f"the disk is too small by {_exactly(at - end)}: {_exactly(room.length)} are available for partitions"
+        text = f"the disk is too small by {_exactly(at - end)}: {_exactly(room.length)} is available for partitions"
         hint = "request less, or give one partition the rest: --part rest:linux"
         raise Refused(text, hint=hint, code="too-small", subject="--part")
     return (*before, *rest_extents, *reversed(behind))

@@ -443,7 +443,7 @@ def _windows_notes(disk: Disk, selection: Selection, found: FoundPlaces) -> Iter
         for prefix, words in (("BCD", "boot entries (BCD)"), ("MountedDevices", "drive letters (MountedDevices)")):
             count = sum(named.start in found.moved for named in volume.starts if named.what.startswith(prefix))
             if count:
-                named = f"{words} of Windows name starts that change, and are updated"
+                named = f"Windows {words} name starts that change, and are updated"
                 yield f"partition {number}: {named}; values changed: {count}"
 
 

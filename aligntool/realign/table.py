@@ -472,7 +472,7 @@ def sound_pair(device: Device, sector_size: int | None = None) -> tuple[GptCopy,
         at = primary.header.other_lba
         raise unsound_table(f"the backup GPT, which should be at sector {at}, is damaged or missing")
     if not _agree(primary, backup):
-        raise unsound_table("both copies of the GPT are valid, but they differ")
+        raise unsound_table("both copies of the GPT are valid, but they disagree")
     places = [Extent(0, sector_size), primary.usable]
     for copy in (primary, backup):
         places += [copy.header_extent, copy.entries_extent]

@@ -209,7 +209,7 @@ def test_a_file_that_is_there_is_refused_and_left_as_it_was(tmp_path: Path) -> N
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="cannot be created: No such file or directory"):
+    with pytest.raises(Refused, match="cannot be made: No such file or directory"):
         make_demo_image(tmp_path / "nowhere" / "disk.img")
 
 

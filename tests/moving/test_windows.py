@@ -101,7 +101,7 @@ def test_only_what_names_a_start_that_changes_differs_afterwards(tmp_path: Path)
     assert "name starts that change, and are updated; values changed: 4" in " ".join(said.split())
     new = new_start(image, 2)
     assert (new * SECTOR, new_start(image, 1)) == (windows.FORMER, BOOT)
-    assert "DosDevices\\F: names its new start already" in " ".join(said.split())
+    assert "DosDevices\\F: already names its new start" in " ".join(said.split())
     expected = windows.changed_in_store(new * SECTOR, BOOT * SECTOR)
     assert values_on(image, BOOT, STORE) == {**before[0], **expected}
     expected = windows.mounted_devices(new * SECTOR, BOOT * SECTOR)

@@ -62,7 +62,7 @@ def test_a_field_of_0_stays_0_and_that_is_a_note(kind: str) -> None:
 def test_a_field_that_says_something_else_is_left_alone_and_needs_attention(kind: str) -> None:
     told = patching(boot(kind, 99, None), NEW, None, 512)
     assert told.patches == ()
-    assert "99 sectors" in told.attention
+    assert "99 hidden sectors" in told.attention
 
 
 def test_a_logical_partition_may_count_from_its_ebr() -> None:

@@ -85,7 +85,7 @@ def test_small_sectors_of_a_luks2_are_named_in_one_line_with_the_command_that_en
     version: str, unit: int, named: tuple[int, ...], typed: str
 ) -> None:
     plan = planned(replace(luks(MIB), version=version, data_unit=unit), goal=RealignGoal(named))
-    found = [note for note in plan.notes if "sectors of 512B" in note]
+    found = [note for note in plan.notes if "512B sectors" in note]
     assert found == (
         [f"partition 1: LUKS2 with 512B sectors on a drive with 4KiB sectors; to enlarge them afterwards: {typed}"]
         * bool(typed)

@@ -259,7 +259,7 @@ def test_a_disk_that_is_too_small_says_by_how_much() -> None:
     said = refusal(empty(size=GIB), LayoutGoal((PartitionRequest(GIB, "linux"),)))
     # 1 MiB before it, and the last MiB has the backup GPT in it.
     assert f"too small by 2MiB ({2 * MIB}B)" in str(said)
-    assert f"({GIB - MIB - 33 * 512}B) for partitions" in str(said)
+    assert f"({GIB - MIB - 33 * 512}B) is available for partitions" in str(said)
     assert "--part rest:linux" in said.hint
 
 
@@ -287,7 +287,7 @@ def test_an_mbr_that_would_have_to_reach_too_far_is_refused_for_a_gpt(sector: in
         (LayoutGoal((PartitionRequest(0, "linux"),)), "partition 1", "size", ""),
         (LayoutGoal((REST,), grain=1000), "--grain", "512-byte", "--grain 1MiB"),
         (LayoutGoal((PartitionRequest(MIB, "linux", "x" * 37),)), "partition 1", "36", ""),
-        (LayoutGoal((PartitionRequest(MIB, "linux", "a\nb"),)), "partition 1", "printed", ""),
+        (LayoutGoal((PartitionRequest(MIB, "linux", "a\nb"),)), "partition 1", "non-printable", ""),
     ],
 )
 def test_a_goal_that_no_disk_could_satisfy_is_refused(goal: LayoutGoal, subject: str, evidence: str, hint: str) -> None:

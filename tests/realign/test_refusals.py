@@ -65,7 +65,7 @@ REFUSED = [  # code, evidence in the text, hint
     (disk(failing="8 sectors are pending"), "failing", "8 sectors are pending", "smartctl -a /dev/sda"),
     (disk(size=None), "size-unknown", "sda", "audit"),
     (disk(table_read=False), "not-read", "table of sda", "sudo"),
-    (disk(kind=DiskKind.DM, slaves=("sdb",)), "mapping", "it lies on sdb", "audit"),
+    (disk(kind=DiskKind.DM, slaves=("sdb",)), "mapping", "it is mapped to sdb", "audit"),
     (disk(kind=DiskKind.DASD), "dasd", "sda", "fdasd"),
     (disk(content=(Layer("isw_raid_member", Extent(0, MIB)),)), "not-judged", "array", ""),
     (table(label=TableLabel.SUN), "table-kind", "sun", "audit"),
