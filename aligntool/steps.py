@@ -97,9 +97,9 @@ def wiped_ends(extents: Iterable[Extent], within: Extent, sector_size: int) -> t
 
 # The steps of a plan: a closed set of frozen values.
 #
-# Each step is idempotent and states the disk before and after it: a disk that is as after means done, neither means
-# stop. Every size and offset is in bytes. Offsets are counted from the start of the disk, unless the docstring states
-# that they are counted from the start of the partition or of the journal.
+# Each step is idempotent and states the disk before and after it: if the disk is as after it, the step is done; if it
+# is as neither, the work stops. Every size and offset is in bytes. Offsets are counted from the start of the disk,
+# unless the docstring states that they are counted from the start of the partition or of the journal.
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ def format_start(start: int, sector_size: int) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Return a number with at least so many significant digits and never an exponent: 0.312, 41.5, 1,520."""
+    """Return a number with at least this many significant digits and without an exponent: 0.312, 41.5, 1,520."""
     places = digits - 1 - floor(log10(abs(value))) if value else 0
     return f"{value:,.{min(max(places, 0), 12)}f}"
 

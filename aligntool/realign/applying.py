@@ -1,4 +1,4 @@
-"""Apply a plan by consuming its events. Every error states the state of the disk or array, and what to type next."""
+"""Apply a plan by consuming its events. Every error states the state of the disk or array and the next command."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -123,7 +123,7 @@ def _apply(
 
 
 class _Reached:
-    """How far a move has got, according to its events."""
+    """How far a change got, according to its events."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

@@ -28,8 +28,8 @@ from aligntool.steps import SavedRanges, is_same_disk
 from aligntool.units import GIB, MIB, Extent, align_up, merged
 
 _MOST_FAT = GIB
-_BATCH = 32  # pieces of a MiB, flushed and read back together
-_GAP = 64 * MIB  # copied at most before the first partition: boot programs
+_BATCH = 32  # pieces of 1 MiB, flushed and read back together
+_GAP = 64 * MIB  # bytes copied at most before the first partition, for boot programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class CopyRequest:
 
 
 def _used_extents(disk: Disk, number: int) -> Iterator[Extent]:
-    """Yield the used extents of a partition, counted from the start of the disk; its first MiB in any case."""
+    """Yield the used extents of a partition, counted from the start of the disk, and always its first MiB."""
     part = next(part for part in disk.partitions if part.number == number)
     place = new_extent(part)
     yield Extent(place.start, min(MIB, place.length))
@@ -135,7 +135,7 @@ def lock_copy(plan: Plan, asked: CopyRequest, rate: int | None = None) -> Iterat
         with lock_disk(asked.output) as target_disk:
             found, runs = check_same_copy(plan, asked)
             yield _applying(found, runs, source, limited(target_disk.device, rate), asked)
-            with suppress(OSError):  # the copy is complete all the same; partprobe makes the kernel read its table
+            with suppress(OSError):  # the copy is complete anyway; partprobe makes the kernel read its table
                 target_disk.kernel.show(tuple((place.number, place.after) for place in plan.places))
 
 

@@ -23,7 +23,7 @@ _RAW = frozenset({
 })  # fmt: skip
 _BIOS_BOOT = "21686148-6449-6E6F-744E-656564454649"
 _IN_PLACE = ("odd-size", "read-only")  # reasons that do not apply to a copy
-MOST_HELD = 256 * MIB  # of a FAT that is rebuilt: both its old and its new bytes are in memory
+MOST_HELD = 256 * MIB  # bytes of a FAT that is rebuilt: its old and its new bytes are both in memory
 _JOURNAL_HEAD, _JOURNAL_TABLE, _JOURNAL_PART = 12 * KIB, 28 * KIB, 2 * KIB  # records; tables and text, compressed
 _LONGEST_COPY = 1 << 30
 
@@ -289,7 +289,7 @@ def _rewrite_steps(
 
 
 def label_of(disk: Disk) -> str:
-    """Return the kind of the table."""
+    """Return the kind of the partition table."""
     return disk.table.label.value if disk.table else ""
 
 

@@ -18,7 +18,7 @@ from aligntool.realign.convert_table import check_sizes, convert_images, table_p
 from aligntool.realign.request import FoundPlan, Request, look_at, refuse_in_flight, refuse_part, wait_for_leftovers
 from aligntool.units import MIB, Extent
 
-_LONGEST_GAP = 64 * MIB  # bytes of a gap that are checked for being blank
+_LONGEST_GAP = 64 * MIB  # bytes of a gap that are checked, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Conversion:
             with fresh_reader(disk.path) as reader:
                 blank = _gap_is_blank(reader, disk, sizes)
             plan = convert_plan.plan_conversion(judged, request.goal, sizes, units, rebuilds, gap_is_blank=blank)
-            with open_read_only(disk.path) as device:  # refuse now what the bytes of the table would refuse later
+            with open_read_only(disk.path) as device:  # raises Refused if the table itself does not permit it
                 convert_images(device, plan, journal_at=None, journal_id=bytes(16))
         return FoundPlan(plan, judged, {}, {number: fat.parts for number, fat in fats.items()})
 
@@ -78,7 +78,7 @@ def recreate_fats(judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit]
 
 
 def describe_rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> convert_plan.Rebuilding:
-    """Return the facts about a recreated FAT for the plan, with its bytes in the journal beside the present content."""
+    """Return the facts about a recreated FAT for the plan, with the packed length of its old and new bytes."""
     start = next(part.extent.start for part in disk.partitions if part.number == number)
     packer, packed = zlib.compressobj(1), 0
     with fresh_reader(path) as reader:

@@ -161,7 +161,7 @@ def _converted_entry(entry: GptEntry, rewrite: steps.ConvertTable, sector: int) 
 def _copies_at(place: Extent, copies: Sequence[GptCopy]) -> bytes:
     """Return the bytes of a place with the parts of these copies that lie in it; the rest is zeros.
 
-    Only the bytes of a header are laid, not its whole sector: another header may lie in the same 4096 bytes.
+    Only the bytes of a header are copied, not its whole sector: another header may lie in the same 4096 bytes.
     """
     made = bytearray(place.length)
     for copy in copies:
@@ -185,7 +185,7 @@ def refuse_other_content(pair: Sequence[GptCopy], places: Sequence[Extent], foun
     for place, content in zip(places, found, strict=True):
         rest = bytearray(content)
         if place.contains(usual) and content[usual.start - place.start :].startswith(primary.entries):
-            known.append(usual)  # sgdisk -e leaves these entries beside those to which its backup header points
+            known.append(usual)  # sgdisk -e leaves these entries next to those that its backup header points to
         for extent in known:
             start, end = max(extent.start, place.start), min(extent.end, place.end)
             if start < end:
@@ -194,7 +194,7 @@ def refuse_other_content(pair: Sequence[GptCopy], places: Sequence[Extent], foun
             at = place.start + len(rest) - len(bytes(rest).lstrip(b"\0"))
             text = f"byte {at} is where the new table goes, but holds data that is not part of the present one"
             end = min([place.end, *(extent.start for extent in known if extent.start > at)])
-            look = f"od -A d -c -j {at} -N {end - at} DISK"  # as a table for other sectors left it
+            look = f"od -A d -c -j {at} -N {end - at} DISK"
             clear = f"head -c {end - at} /dev/zero | dd of=DISK oflag=seek_bytes seek={at} conv=notrunc"
             raise Refused(text, hint=f"view it with {look}; if nothing needs it: {clear}", code="place-taken")
 

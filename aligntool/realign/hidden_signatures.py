@@ -168,7 +168,7 @@ _PIECE = 1 << 17
 
 
 def marker(sector_size: int, journal_at: int | None, id_: bytes) -> bytes:
-    """Return the marker, a sector of text for people that no program recognises. `journal_at` None: in a file."""
+    """Return the marker, a sector of readable text that no program recognises. `journal_at` None: in a file."""
     where = "in a file elsewhere" if journal_at is None else f"at byte {journal_at}"
     text = (
         "aligntool: a partition was here or will be; it is in flight.\n"

@@ -27,7 +27,7 @@ from aligntool.units import Extent, format_about
 
 # The body of a journal: its contents packed into bytes, and unpacked.
 #
-# It is a format, and formats are tested on their own.
+# Like every format, it is tested on its own.
 
 _LENGTH = struct.Struct("<Q")
 _RUN = struct.Struct("<QQ")

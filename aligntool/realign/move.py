@@ -130,7 +130,7 @@ def _is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked
     state = table_state(device, images)
     if state is not TableState.OTHER or is_own_table(device, images):
         settled = sound and state in (TableState.BEFORE, TableState.AFTER)
-        return is_marked or not settled  # beside a settled table it is a journal whose heads could not be wiped
+        return is_marked or not settled  # with a settled table it is a journal whose heads could not be wiped
     return (
         (any_table and _is_begun(journal))
         or is_marked
@@ -229,8 +229,8 @@ def _shortest_write(journal: Journal) -> int:
 def _is_marked_by_another(device: Device, journal: Journal) -> bool:
     """Return whether another move has written markers where this one expects content, or its own markers.
 
-    An MBR has no room for a journal's id, and the journal file of a move that never began may exist beside that of the
-    move in flight.
+    An MBR has no room for a journal's id, and the journal file of a move that never began may exist as well as that of
+    the move in flight.
     """
     contents, size = journal.contents, device.sector_size
     if conversion_of(contents.plan) or journal.position.step > disk_state.step_index(contents.plan, steps.CopyContent):
@@ -283,7 +283,7 @@ def _find_heads(device: Device, length: int) -> Iterator[int]:
 # The promise rests on the order of the writes: docs/crash-safety.md explains why a cut between any two of them loses
 # nothing.
 #
-# The work may stop at every `yield`: a caller that consumes no further event only causes the state after a power cut.
+# The work may stop at every `yield`: a caller that consumes no further event leaves the same state as a power cut.
 
 _GAPS = (0, *(64 * KIB << step for step in range(0, 40, 4)))  # unused bytes between runs that may be copied, too
 RESUME = "aligntool resume DISK; or aligntool rollback DISK, which undoes everything"
@@ -407,7 +407,7 @@ def _find_or_refuse(context: MoveContext, *, any_table: bool) -> Journal:
 
 
 def _settle(walk: Walk, state: disk_state.DiskState, *, back: bool) -> Iterator[Event]:
-    """Finish a move by which a table appears or vanishes, if a cut left the disk in its old or its new state."""
+    """Finish a change that adds or removes a table, if a cut left the disk in its old or its new state."""
     journal = walk.journal
     journal.repair_copies()
     whole_disk.complete_interrupted_writes(

@@ -1,4 +1,4 @@
-"""Plan a partition table for a disk whose content begins at byte 0, and the way back."""
+"""Plan a partition table for a disk whose content begins at byte 0, and the removal of one."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -90,7 +90,7 @@ def plan_unpartition(
 
 
 def refuse_unmovable(judged: Judged, others: Collection[str]) -> None:
-    """Raise Refused if what lies on the whole disk must not be moved, or is not known to work elsewhere."""
+    """Raise Refused if the content of the disk must not be moved, or is not known to work elsewhere."""
     refuse((*disk_reasons(judged, None), *_content_refusals(judged.disk, others)))
 
 
@@ -235,7 +235,7 @@ def _fitting(disk: Disk, part: Partition, goal: RealignGoal, start: int, length:
 
 
 def _longest(disk: Disk, part: Partition, goal: RealignGoal, start: int, journal: int) -> int:
-    """Return the most bytes that the content may have beside a journal of this length."""
+    """Return the maximum length of the content that leaves room for a journal of this length."""
     end = places(disk.size or 0, disk.sector_size)[1].start - start
     return align_down(max(end if goal.journal_file else end - align_up(journal, MIB), 0), MIB)
 
@@ -295,7 +295,7 @@ def _shrink_command(disk: Disk, part: Partition, most: int) -> str:
 
 
 def _shrink_inside_command(disk: Disk, luks: Layer, most: int) -> str:
-    """Return the command after which what lies inside a LUKS is short enough; without a key the one that takes it."""
+    """Return the command that makes the content of a LUKS short enough; without a key, the command that takes one."""
     if not luks.inner:
         return next_command(disk, "plan partition", "--key-file FILE")
     kind, node = luks.inner[0].kind, "/dev/mapper/inside"
@@ -382,7 +382,7 @@ def _notes(move: _Move) -> Iterator[str]:
     free = places(disk.size or 0, disk.sector_size)[1].start - target.end
     if not back and free >= MIB:
         grow = as_root(disk, f"sfdisk -N {NUMBER} {shell_word(disk.path)}")
-        # A LUKS2 opens only if its data are whole sectors of its own.
+        # A LUKS2 opens only if the length of its data is a multiple of its own sector size.
         longer = (target.length + align_down(free, MIB)) // disk.sector_size
         typed = f"echo ,{longer if layer.kind == 'crypto_LUKS' else '+'} | {grow}"
         yield f"{format_about(free)} at the end stays free; afterwards the partition can be extended into it: {typed}"

@@ -83,7 +83,7 @@ class WholeDisk:
         return partition_plan.plan_partition(judged, request.goal, self.label, used, others=_others(disk))
 
     def _with_length(self, judged: Judged, key: bytes) -> Disk:
-        """Return the disk, its LUKS as long as what lies inside needs. Raises Refused, as for any other content."""
+        """Return the disk with its LUKS as long as its content needs. Raises Refused as for any other content."""
         disk = judged.disk
         if [(layer.kind, layer.claims_size) for layer in disk.content] != [("crypto_LUKS", None)]:
             return disk
@@ -106,7 +106,7 @@ class WholeDisk:
 
 
 def _others(disk: Disk) -> tuple[str, ...]:
-    """Return the kinds of which a signature is there beside the content."""
+    """Return the other kinds with a signature on the disk, besides its content."""
     if not disk.content:
         return ()
     with open_read_only(disk.path) as device:

@@ -78,8 +78,8 @@ def _is_ventoy(disk: Disk) -> bool:
 # The bytes of a partition that the journal keeps while the rest is copied: everything by which blkid would recognise
 # it.
 #
-# The offsets that blkid reads are in `formats.signatures`. Heads and tails are held generously, 128 KiB at either end,
-# and of the rest the sectors in which a signature could lie.
+# The offsets that blkid reads are in `formats.signatures`. Heads and tails are held generously, 128 KiB at either end;
+# in between, only the sectors in which a signature could lie.
 
 UNKNOWN = "unknown"
 _END = 128 * KIB
@@ -335,7 +335,7 @@ class Room:
 
     extent: Extent
     least_start: int = 0  # lowest start of a partition that moves
-    floor: int = MIB  # nothing moves down below it: a boot loader may lie there
+    floor: int = MIB  # nothing moves down below it: a boot loader may be there
 
 
 @dataclass(frozen=True, slots=True)

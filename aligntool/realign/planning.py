@@ -30,7 +30,7 @@ from aligntool.realign.search import (
 )
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
 
-# From the places found to a plan: only the order of the steps and the texts; no decision is made here.
+# From the places found to a plan. Only the order of the steps and the texts are determined here; no decision is made.
 
 CHECKED = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "ntfs", "vfat", "exfat", "f2fs"})
 """File systems with a checker that writes nothing."""
@@ -40,7 +40,7 @@ _PAGE = 4096
 _LONGEST_WINDOW = 8 * MIB
 _LONGEST_STAGED = 32 * MIB
 _BATCH = 32 * MIB  # two of them are in memory at once, and all of it must stay below 150 MiB
-# Bytes a second that reading, writing and reading back together may take; a drive of ten years ago does more.
+# Bytes per second of reading, writing and reading back together; even a drive that is ten years old is faster.
 _ROTATIONAL, _FLASH = 60 * 10**6, 300 * 10**6
 # Seconds that a batch waits for its three flushes: of the data, and of each copy of the record.
 _ROTATIONAL_FLUSHES, _FLASH_FLUSHES = 0.03, 0.003
@@ -212,7 +212,7 @@ def _batches(step: steps.CopyContent, size: int) -> float:
     return sum(1 for _ in schedule.batches()) * size / max(sample, 1)
 
 
-# From a judged disk and a goal to a plan: which partitions move, what is against it, where to, in which steps.
+# From a judged disk and a goal to a plan: which partitions move, what prevents it, where to, in which steps.
 
 
 def plan_realign(
@@ -352,7 +352,7 @@ def _refusal(disk: Disk, reasons: list[Refusal], against: Mapping[int, tuple[Ref
 IN_PLACE, WITH_SHRINK, NOT = "in-place", "with-shrink", "not"
 """Values of `answer`."""
 
-_SEARCHED_UP_TO = 32  # partitions; of more, only the room beside each is checked
+_SEARCHED_UP_TO = 32  # partitions; if there are more, only the room next to each is checked
 _GOAL = RealignGoal()
 
 

@@ -299,7 +299,7 @@ def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
 
 
 def typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:
-    """Return a command for one partition; on its bytes of the disk if the kernel has no node for it."""
+    """Return a command for one partition; through a loop device over its bytes if the kernel has no node for it."""
     if part.node:
         return f"sudo {words} /dev/{part.node}{more}"
     start, length = part.extent.start, part.extent.length

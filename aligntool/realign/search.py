@@ -82,7 +82,7 @@ _HEADER = 64 * KIB  # positions, records, checksums
 _PLAN = 8 * KIB  # text of the plan for each partition, approximately
 _PATCH = 256  # text of the plan for each patch of a file
 _ROOM_PREFERRED, _ROOM_TIGHT = 256 * KIB, 64 * KIB  # for the runs of used blocks
-# For little room, as measured: a header and two records; text and runs of a partition, compressed; entries.
+# For tight space, as measured: a header and two records; text and runs of a partition, compressed; entries.
 _SMALL_HEADER, _SMALL_PLAN, _SMALL_TABLE = 12 * KIB, 4 * KIB, 4 * KIB
 _COMPRESSES = 4  # least ratio for superblocks and empty sectors; the move is refused before it begins if it is not met
 _LEAST_STASH = 64 * KIB
@@ -306,7 +306,7 @@ class FoundPlaces:
     after: Mapping[int, Extent]
     order: tuple[int, ...]  # partitions that move, in the order of copying
     chain: tuple[EntryChange, ...]  # logical partitions and containers
-    journal: JournalPlace | None  # None: there is no room for a journal beside these places
+    journal: JournalPlace | None  # None: these places leave no room for a journal
     journal_least: int = 0  # bytes of the smallest possible journal
     journal_room: int = 0  # bytes of the largest free run
     spots_only: bool = False  # the journal has room for the sectors of signatures only
@@ -334,9 +334,9 @@ def room_of(disk: Disk, goal: RealignGoal) -> placing.Room:
 
 
 def search(disk: Disk, movable: placing.Movable, goal: RealignGoal, *, finer: bool = False) -> FoundPlaces | None:
-    """Return the cheapest places beside which a journal fits; None if there is no place for all partitions.
+    """Return the cheapest places that leave room for a journal; None if there is no place for all partitions.
 
-    `finer`: if no journal fits beside places on the coarsest possible grain, try finer grains.
+    `finer`: if places on the coarsest possible grain leave no room for a journal, try finer grains.
     """
     room = room_of(disk, goal)
     best: FoundPlaces | None = None

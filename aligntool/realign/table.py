@@ -17,11 +17,11 @@ from aligntool.units import Extent
 
 # Conditions on a table and on the changes to it, for every kind of table.
 
-_ANEW = "make a new plan: aligntool plan realign DISK -o plan.json"
+_PLAN_AGAIN = "make a new plan: aligntool plan realign DISK -o plan.json"
 
 
 def stale_plan(reason: str) -> Refused:
-    return Refused(reason, hint=_ANEW, code="plan-stale")
+    return Refused(reason, hint=_PLAN_AGAIN, code="plan-stale")
 
 
 def unsound_table(reason: str) -> Refused:
@@ -423,8 +423,8 @@ def _check_mbr(mbr: Mbr, park: ParkEntries, changes: Changes, disk_size: int) ->
     check_after(partitions, moving & set(partitions), room=room, sector_size=size)
 
 
-# The GPT of a move: both copies before, in flight and after. Everything without a change is kept to the bit;
-# the protective MBR is not even in the images.
+# The GPT of a move: both copies before, in flight and after. Everything that does not change is kept bit for bit;
+# the images do not include the protective MBR.
 
 _PRIMARY_LBA = 1
 

@@ -44,8 +44,8 @@ def role_of(kind: str) -> PartRole:
 
 
 def other_kinds(device: Device, kind: str) -> tuple[str, ...]:
-    """Return the kinds with a signature on the disk beside that of its content: the length of the content, which
-    decides what is free, may be that of an older file system. Short signatures are ignored as coincidence.
+    """Return the kinds with a signature on the disk besides its content: the length of the content, which decides
+    what is free, may be that of an older file system. Short signatures are ignored as coincidence.
     """
     size = device.sector_size
     held = held_ranges(Partition(NUMBER, Extent(0, device.size)), device.size, size, spots_only=True)
@@ -200,14 +200,14 @@ def find_whole_disk_state(device: Device, journal: Journal) -> DiskState:
 
 def is_unsettled(device: Device, journal: Journal) -> bool:
     """Return whether this journal, which no entry of the table names, still has work to do."""
-    standing = find_whole_disk_state(device, journal)
-    goal = {DiskState.NOT_BEGUN: tables.TableState.BEFORE, DiskState.COMPLETE: tables.TableState.AFTER}.get(standing)
+    disk_state = find_whole_disk_state(device, journal)
+    goal = {DiskState.NOT_BEGUN: tables.TableState.BEFORE, DiskState.COMPLETE: tables.TableState.AFTER}.get(disk_state)
     if goal is None:
-        return standing is DiskState.IN_FLIGHT
-    beside = journal.contents.images.without_sector_0(goal)
-    state = tables.table_state(device, beside)
+        return disk_state is DiskState.IN_FLIGHT
+    remaining = journal.contents.images.without_sector_0(goal)
+    state = tables.table_state(device, remaining)
     return state is tables.TableState.PARKED or (
-        state is tables.TableState.OTHER and tables.is_own_table(device, beside)
+        state is tables.TableState.OTHER and tables.is_own_table(device, remaining)
     )
 
 
@@ -218,9 +218,9 @@ def complete_interrupted_writes(device: Device, journal: Journal, goal: tables.T
     images = journal.contents.images
     if not images.has_table(goal) and _is_visible(device, journal):
         restore_signatures(device, 0, view_at_start(journal))
-    beside = images.without_sector_0(goal)
-    if tables.table_state(device, beside) is not tables.TableState.OTHER or tables.is_own_table(device, beside):
-        tables.write_table(device, beside, goal)
+    remaining = images.without_sector_0(goal)
+    if tables.table_state(device, remaining) is not tables.TableState.OTHER or tables.is_own_table(device, remaining):
+        tables.write_table(device, remaining, goal)
 
 
 def restore_signatures(device: Device, start: int, view: hidden_signatures.View) -> None:
