@@ -164,7 +164,7 @@ class Journal:
             device.write(journal._offset(head.copy), head.sealed())
         device.flush()
         if not journal._is_written(body, records):
-            raise Refused("the journal reads back differently than it was written: the disk is failing")
+            raise Refused("the journal reads back differently from what was written: the disk is failing")
         return journal
 
     @classmethod

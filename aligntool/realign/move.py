@@ -192,7 +192,9 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
 
 _SENTENCES = {
     disk_state.DiskState.NOT_BEGUN: ("a move was prepared but not begun: every partition is intact at its old place",),
-    disk_state.DiskState.COMPLETE: ("every partition is intact at its new place; only the journal is still open",),
+    disk_state.DiskState.COMPLETE: (
+        "every partition is intact at its new place; only the journal must still be closed",
+    ),
 }
 
 

@@ -188,7 +188,7 @@ def _windows_refusals(part: Partition, what: str, names: StartNames) -> Iterator
     found = [named.what for named in names.starts if named.start == part.extent.start]
     if found:
         text = (
-            f"{what} contains files of Windows that name it by the disk signature and its start, and both are lost"
+            f"{what} contains Windows files that name it by the disk signature and its start, and both are lost"
             f" with the table: {', '.join(found)}"
         )
         yield Refusal("bound", what, text)
@@ -378,7 +378,7 @@ def _notes(move: _Move) -> Iterator[str]:
         size, start = format_about(journal.extent.length), format_size(journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until the change is complete"
         if not search.holds_all(journal, move.needs):
-            yield "the journal is small: it holds only the sectors of signatures; frequent flushes are slower but safe"
+            yield "the journal is small: it holds only signature sectors; more frequent flushes are slower, but as safe"
     free = places(disk.size or 0, disk.sector_size)[1].start - target.end
     if not back and free >= MIB:
         grow = as_root(disk, f"sfdisk -N {NUMBER} {shell_word(disk.path)}")

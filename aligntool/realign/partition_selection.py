@@ -81,7 +81,7 @@ def attention_to_shrunk(shrunk: Shrinks) -> Iterator[str]:
     """
     for number, shrink in sorted(shrunk.items()):
         if shrink.kind == "ntfs":
-            until = "until then Linux' ntfs3 does not mount it writable (ntfs-3g does)"
+            until = "until then the ntfs3 driver of Linux does not mount it writable (ntfs-3g does)"
             yield f"partition {number}: Windows checks a shrunk NTFS at its next start; {until}"
 
 
@@ -202,7 +202,7 @@ def _pvmove_notes(part: Partition, need: StartGrid) -> list[str]:
     group, node = min(off).partition("/")[0], f"/dev/{part.node}" if part.node else "PV"
     moves = "; ".join(f"sudo pvmove -n {shell_word(volume.partition('/')[2])} {node}" for volume in sorted(off))
     kept = f"sudo vgcfgbackup {shell_word(group)}; {moves}"
-    return [f"partition {part.number}: LVM moves extents smaller than the boundary, to others of the group: {kept}"]
+    return [f"partition {part.number}: LVM can move extents smaller than the boundary to others of the group: {kept}"]
 
 
 def select_partitions(judged: Judged, goal: RealignGoal) -> Selection:
@@ -484,4 +484,4 @@ def _table_notes(disk: Disk, found: FoundPlaces) -> Iterator[str]:
         size, start = format_about(found.journal.extent.length), format_size(found.journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until the change is complete"
         if found.spots_only:
-            yield "the journal is small: it holds only the sectors of signatures; frequent flushes are slower but safe"
+            yield "the journal is small: it holds only signature sectors; more frequent flushes are slower, but as safe"

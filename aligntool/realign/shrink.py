@@ -162,8 +162,10 @@ def _refuse_too_short(step: ShrinkContent, device: str, output: str) -> None:
         file.seek(1024 + 24)  # s_log_block_size: linux/fs/ext4/ext4.h
         least = blocks * (KIB << int.from_bytes(file.read(4), "little"))
     if step.length < least:
-        text = f"its {step.kind} needs {format_size(least)}, according to resize2fs; {format_size(step.length)} would"
-        raise Refused(f"partition {step.partition}: {text} be left", hint=_DELETE_FILES)
+        text = (
+            f"its {step.kind} needs at least {format_size(least)}, according to resize2fs; {format_size(step.length)}"
+        )
+        raise Refused(f"partition {step.partition}: {text} would be left", hint=_DELETE_FILES)
 
 
 def _refuse_several_devices(step: ShrinkContent, device: str) -> None:
