@@ -31,7 +31,7 @@ fuzz: .venv/.ready-test ## feed damaged disks to every parser, guided by coverag
 	@.venv/bin/python tests/fuzz/run.py $(ARGS)
 
 lab: .venv/.ready-test ## enter an emulated PC with NVMe drives behind PCIe ports and a switch (docs/contributing.md)
-	@.venv/bin/python -m tests.lab.enter $(ARGS)
+	@.venv/bin/python -m tests.lab.shell $(ARGS)
 
 picture: .venv/.ready-demo ## redraw docs/pictures/audit.svg
 	@mkdir -p docs/pictures

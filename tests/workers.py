@@ -40,8 +40,8 @@ LONGEST = (
     "tests/fuzz/test_fuzz.py",
     "tests/test_completion.py",
     "tests/cli/test_tui.py",
-    "tests/raid/test_sweep_ends.py",
-    "tests/moving/test_stalled.py",
+    "tests/raid/test_sweep_failures.py",
+    "tests/moving/test_stalled_disk.py",
     "tests/cli/test_job_control.py",
 )
 ORDER = {"lab": 0, "mounts": 1, **dict.fromkeys(LONGEST, 2), "timed": 4, "alone": 5}
@@ -56,7 +56,7 @@ WORDS = {
     "mounts": frozenset({"mount", "umount", "unmount", "unshare", "mounted", "FILESYSTEMS", "CONTAINERS"}),
 }
 # They use such words, and mount nothing.
-WITHOUT_MOUNTS = ("tests/test_install.py", "tests/moving/test_audited_in_flight.py", "tests/moving/test_stalled.py")
+WITHOUT_MOUNTS = ("tests/test_install.py", "tests/moving/test_audit_in_flight.py", "tests/moving/test_stalled_disk.py")
 UNTIMED = "test_what_the_drive_is_asked_for"  # a simulated drive whose requests are counted
 # Locked, never written: any three files that every process of this checkout has.
 GATE, ROOM, ROOM_OF_TIMED = (Path(__file__).with_name(name) for name in ("workers.py", "conftest.py", "thorough.py"))

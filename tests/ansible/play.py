@@ -1,6 +1,6 @@
 """Run a playbook with nothing but this checkout's collection, and read what ansible-playbook prints.
 
-It needs no pytest, for tests/lab/played.py runs it in an emulated PC.
+It needs no pytest, for tests/lab/ansible_arrays.py runs it in an emulated PC.
 """
 
 import json

@@ -22,8 +22,8 @@ from aligntool.raid.encrypted import plan_layers
 from aligntool.raid.steps_luks import content_problems
 from aligntool.steps import ReencryptSectors
 from aligntool.units import GIB, KIB, MIB, Extent
-from tests.audit.made import judge, made_disk, with_content
-from tests.audit.made_arrays import machine
+from tests.audit.array_builders import machine
+from tests.audit.builders import judge, made_disk, with_content
 from tests.conftest import detach, run
 from tests.in_memory import BytesReader
 from tests.run_aligntool import run_aligntool

@@ -8,8 +8,8 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Finding, Report, explanations
 from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, Layer, Source, TableCopy, TableCopyState
 from aligntool.units import GIB, KIB, MIB, Extent
-from tests.audit.made import made_disk
-from tests.audit.made_arrays import LEVELS, array, drive, machine, system, told
+from tests.audit.array_builders import LEVELS, array, drive, machine, system, told
+from tests.audit.builders import made_disk
 
 PAGE = KnownGeometry(Source.KNOWN, "a drive of large pages", "a data sheet", "high", page_size=96 * KIB)
 

@@ -22,7 +22,7 @@ from aligntool.inventory import (
 )
 from aligntool.measure.targets import drive_state
 from aligntool.units import GIB, KIB, MIB
-from tests.audit.made import codes, judge, made_disk
+from tests.audit.builders import codes, judge, made_disk
 
 GEN3_LANE = 984_600_000  # bytes/s after 128b/130b, kernel PCIE_SPEED2MBS_ENC
 

@@ -7,7 +7,7 @@ import pytest
 from aligntool.audit.report import Report, Severity
 from aligntool.inventory import ArrayFacts, DiskKind, KnownGeometry, Layer, Segment, Source
 from aligntool.units import GIB, KIB, MIB, Extent
-from tests.audit.made import codes, judge, made_disk, with_content
+from tests.audit.builders import codes, judge, made_disk, with_content
 
 HOME = Extent(1 * MIB, 10 * GIB)
 

@@ -7,7 +7,7 @@ import pytest
 from aligntool.audit.grids import Grade, grade_optimal_io, minimum_io_doubt
 from aligntool.inventory import DiskKind, KnownGeometry, Source
 from aligntool.units import KIB, MIB, TIB
-from tests.audit.made import codes, judge, made_disk
+from tests.audit.builders import codes, judge, made_disk
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from aligntool.audit.report import Answer, Severity
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Layer
 from aligntool.units import GIB, KIB, MIB, Extent
-from tests.audit.made import codes, judge, made_disk, with_content
+from tests.audit.builders import codes, judge, made_disk, with_content
 
 
 def member(name: str, start: int, *, physical: int = 4096, offset: int = 0) -> Disk:

@@ -8,7 +8,7 @@ import pytest
 from aligntool.audit.report import Answer, AuditOptions, GridKind, Severity
 from aligntool.inventory import DiskKind, KnownGeometry, Partition, Role, Source, TableLabel
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
-from tests.audit.made import codes, judge, made_disk
+from tests.audit.builders import codes, judge, made_disk
 
 
 def kernel_alignment_offset(start: int, physical: int, minimum: int, offset: int) -> int:

@@ -7,7 +7,7 @@ import pytest
 from aligntool.audit.report import Answer, Severity
 from aligntool.inventory import Disk, DiskKind, Fault, Layer, Table, TableCopy, TableCopyState, TableFault, TableLabel
 from aligntool.units import MIB, Extent
-from tests.audit.made import codes, judge, made_disk
+from tests.audit.builders import codes, judge, made_disk
 
 EXPECTED = {
     Fault.GPT_PRIMARY_DAMAGED: ("AT301", Severity.ERROR),

@@ -43,7 +43,7 @@ def measured(asked: Asked) -> dict[str, tuple[Tuning, dict[str, int]]]:
     from tests.lab.guest import Guest
 
     words = f"{','.join(asked.levels)} {asked.repeats} {asked.runtime_s} {asked.span}"
-    script = f"cd {ROOT}\n{sys.executable} -m tests.bench.chunks_inside /lab {words}"
+    script = f"cd {ROOT}\n{sys.executable} -m tests.bench.chunks_guest /lab {words}"
     with tempfile.TemporaryDirectory(prefix="aligntool-chunks-") as folder:
         drives = [Nvme(f"bench{each}", size=512 * MIB, behind=Port(f"port{each}")) for each in range(DRIVES)]
         said = Guest(Path(folder), drives).run(script, limit_s=asked.limit_s)

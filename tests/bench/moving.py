@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.bench.old_disks import ALIGNED, CONTENTS, MIB, START, OldDisk, make_disk, make_sparse_disk, reset, write_out
-from tests.bench.once import Run, aligntool, once
 from tests.bench.page import put
+from tests.bench.timing import Run, aligntool, once
 from tests.conftest import detach, find_tool, run
 
 GIB = 1 << 30

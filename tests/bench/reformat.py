@@ -67,7 +67,7 @@ ROWS = {
 
 def inside(repeats: int) -> None:
     """In the guest: a line of JSON for each time, in /lab/times."""
-    from tests.lab import reformatted as lab
+    from tests.lab import reformat_cases as lab
     from tests.lab.in_guest import OUT, by_serial
 
     lab.prepare()
@@ -94,7 +94,7 @@ def measured(repeats: int) -> dict[str, list[float]]:
     """Seconds by way; the first of each is not counted."""
     from tests.lab.drives import Nvme
     from tests.lab.guest import Guest
-    from tests.lab.reformatted import SERIALS, SIZE
+    from tests.lab.reformat_cases import SERIALS, SIZE
 
     found: dict[str, list[float]] = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory(prefix="aligntool-reformat-") as name:

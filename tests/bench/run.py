@@ -25,8 +25,8 @@ sys.path.insert(0, str(ROOT))
 
 from tests.bench.moving import growing, moving, nearly_empty  # noqa: E402
 from tests.bench.old_disks import CONTENTS  # noqa: E402
-from tests.bench.once import Run, aligntool, once  # noqa: E402
 from tests.bench.page import put  # noqa: E402
+from tests.bench.timing import Run, aligntool, once  # noqa: E402
 from tests.conftest import find_tool  # noqa: E402
 from tests.probe.trees import MadeDisk, MadePartition, make_tree  # noqa: E402
 

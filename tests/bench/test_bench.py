@@ -9,8 +9,8 @@ import pytest
 
 from aligntool.linux.block import DiskDevice
 from aligntool.units import MIB
-from tests.bench.once import Run
 from tests.bench.run import Pair
+from tests.bench.timing import Run
 from tests.bench.unverified import Trusting
 from tests.thorough import when_thorough
 

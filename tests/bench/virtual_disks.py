@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aligntool.units import GIB, MIB
-from tests.bench.once import aligntool
 from tests.bench.page import put
+from tests.bench.timing import aligntool
 from tests.conftest import run
 
 START = 35 * 512

@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.bench.old_disks import forget, write_out  # noqa: E402
-from tests.bench.once import aligntool, once  # noqa: E402
 from tests.bench.page import put  # noqa: E402
+from tests.bench.timing import aligntool, once  # noqa: E402
 from tests.conftest import run  # noqa: E402
 from tests.moving.containers import rewrite_segment  # noqa: E402
 

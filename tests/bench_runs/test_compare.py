@@ -16,7 +16,7 @@ from aligntool.render.lines import text_of
 from aligntool.render.report.disks import Measured
 from aligntool.render.report.page import show_measurements
 from aligntool.render.svg import Bar, RatioChart
-from tests.bench_runs.made import result, series
+from tests.bench_runs.sample_results import result, series
 
 
 def only(before: tuple[float, ...], after: tuple[float, ...], *, cpu: tuple[float, float] = (10, 10)) -> Ratio:

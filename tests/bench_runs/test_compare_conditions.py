@@ -11,7 +11,7 @@ from aligntool.measure.results import Conditions, Result
 from aligntool.render.bench import compare_json, compare_lines
 from aligntool.render.lines import text_of
 from aligntool.render.report.page import show_measurements
-from tests.bench_runs.made import result, series
+from tests.bench_runs.sample_results import result, series
 
 
 def around(rate: float) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.measure.results import LARGEST, from_json, to_json
 from aligntool.measure.targets import history_folder, list_results, read_result
-from tests.bench_runs.made import result, series
+from tests.bench_runs.sample_results import result, series
 from tests.schemas import check
 
 GOOD = result(series(1e6, 2e6), series(3e6, depth=32, write=True), passes=(1, 5), score="as-ssd")

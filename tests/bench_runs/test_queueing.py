@@ -16,7 +16,7 @@ from aligntool.measure.results import DriveState, Series
 from aligntool.measure.schedule import BenchOptions, Target, TargetKind, depths_between, plan_bench
 from aligntool.recipes.goals import BenchGoal, BenchTest
 from aligntool.units import KIB
-from tests.bench_runs.made import result, series
+from tests.bench_runs.sample_results import result, series
 from tests.bench_runs.test_profiles import goal_of, plan_of
 
 DEPTHS = (1, 2, 4, 8, 32)

@@ -22,7 +22,7 @@ from aligntool.measure.results import (
 from aligntool.render.bench import result_lines
 from aligntool.render.lines import text_of
 from aligntool.units import GIB, KIB, MIB
-from tests.bench_runs.made import result, series
+from tests.bench_runs.sample_results import result, series
 
 
 def said(made: Result) -> str:

@@ -21,7 +21,7 @@ from aligntool.measure.fio import Job, Pattern
 from aligntool.measure.results import to_json
 from aligntool.measure.run import run_sweep, silence_words
 from aligntool.units import MIB, mb_s
-from tests.bench_runs.made import result, series
+from tests.bench_runs.sample_results import result, series
 from tests.conftest import remove_partitions, run
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check

@@ -23,7 +23,7 @@ from aligntool.render.bench import (
 from aligntool.render.experiments import alignment_lines, span_lines
 from aligntool.render.lines import Style, text_of
 from aligntool.units import GIB, KIB, MIB, Extent
-from tests.bench_runs.made import result, series
+from tests.bench_runs.sample_results import result, series
 from tests.bench_runs.test_profiles import plan_of
 
 

@@ -18,7 +18,7 @@ import pytest
 from aligntool.audit.fleet import MOST_ROWS, Drive, Fleet, Machine
 from aligntool.render.fleet import verdict_of
 from aligntool.units import GIB, MIB
-from tests.fleet.made import MACHINES, multiplied, pc
+from tests.fleet.sample_snapshots import MACHINES, multiplied, pc
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
 from tests.thorough import THOROUGH

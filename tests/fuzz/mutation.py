@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
+from tests.fuzz.checksums import mend
 from tests.fuzz.machine import FILES, PLACES, Edit, decode_edits
-from tests.fuzz.mending import mend
 from tests.fuzz.sparse import LONGEST_PIECE, Piece, SparseDisk, decode
 
 MOST_PIECES = 48

@@ -24,7 +24,7 @@ from aligntool.linux.look import look
 from aligntool.linux.sysfs import Record, parse_dump, parse_record
 from aligntool.recipes.drives import DriveDatabase, load_drives
 from aligntool.units import MIB, Extent
-from tests.fuzz import machine, made_seeds, tool_seeds
+from tests.fuzz import handmade_seeds, machine, tool_seeds
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.properties import Broken, check, tell
 from tests.fuzz.sparse import HAS_BAD_SECTOR, IS_DRIVE, SparseDisk, decode
@@ -226,7 +226,7 @@ def _one_in(count: int, data: bytes) -> bool:
 
 def _some(*families: str) -> Seeds:
     def seeds(folder: Path) -> list[bytes]:
-        made = [disk for family in families for disk in made_seeds.FAMILIES[family]()]
+        made = [disk for family in families for disk in handmade_seeds.FAMILIES[family]()]
         made += [disk for family in families for disk in tool_seeds.disks(family, folder)]
         return [disk.encoded() for disk in made]
 
@@ -246,9 +246,9 @@ TARGETS = (
     Target("contents", run_contents, Mutator.disk, _some("contents")),
     Target("nvme", run_nvme, Mutator.disk, _some("nvme")),
     Target("ata", run_ata, Mutator.disk, _some("ata")),
-    Target("udev", run_udev, Mutator.text, made_seeds.udev_texts),
-    Target("lvm-text", run_lvm_text, Mutator.text, made_seeds.lvm_texts),
-    Target("machine", run_machine, Mutator.edits, made_seeds.machine_edits, 4096),
+    Target("udev", run_udev, Mutator.text, handmade_seeds.udev_texts),
+    Target("lvm-text", run_lvm_text, Mutator.text, handmade_seeds.lvm_texts),
+    Target("machine", run_machine, Mutator.edits, handmade_seeds.machine_edits, 4096),
 )
 
 

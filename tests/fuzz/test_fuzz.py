@@ -10,10 +10,10 @@ import pytest
 from aligntool.formats.layers import read_layers
 from aligntool.formats.tables import read_table
 from aligntool.units import MIB, Extent
-from tests.fuzz import made_seeds, run
+from tests.fuzz import handmade_seeds, run
 from tests.fuzz.campaign import Failure, Record, fuzz_blindly, try_input
+from tests.fuzz.checksums import mend
 from tests.fuzz.conftest import Count
-from tests.fuzz.mending import mend
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.properties import Broken, check
 from tests.fuzz.sparse import IS_CUT_SHORT, Piece, SparseDisk, TooMuchRead, decode, of_pieces
@@ -25,7 +25,7 @@ INPUTS = 160
 INPUTS_OF_SLOW_TARGETS = 40
 SEED = 20240  # the same inputs each time; `make fuzz ARGS="--seed N"` tries others
 TABLES = ("gpt", "mbr", "old-labels")
-FAMILIES_ON_DISK = tuple(name for name in made_seeds.FAMILIES if name not in ("contents", "nvme", "ata"))
+FAMILIES_ON_DISK = tuple(name for name in handmade_seeds.FAMILIES if name not in ("contents", "nvme", "ata"))
 GUIDED = ("contents", "lvm")
 
 
@@ -43,7 +43,7 @@ def test_no_damaged_input_breaks_a_parser_or_what_is_told_of_it(target: Target, 
 @pytest.mark.parametrize("family", FAMILIES_ON_DISK)
 def test_an_image_that_is_cut_off_anywhere_in_a_structure_breaks_nothing(family: str, count: Count) -> None:
     tried = 0
-    for disk in made_seeds.FAMILIES[family]():
+    for disk in handmade_seeds.FAMILIES[family]():
         for piece in disk.pieces:
             for left in range(1, min(len(piece.content), 520) + 1):
                 cut = replace(disk, size=piece.at + left, choices=disk.choices | IS_CUT_SHORT)
@@ -84,14 +84,14 @@ def test_inputs_guided_by_coverage_break_nothing_either(name: str, count: Count)
 
 def test_the_seeds_of_gpt_are_read_as_whole_tables() -> None:
     """Otherwise no change of theirs would get past the checksum."""
-    for disk in made_seeds.gpt_disks():
+    for disk in handmade_seeds.gpt_disks():
         reading = read_table(disk.reader(), sector_size=disk.sector_size)
         assert reading.table is not None
         assert [copy.state.value for copy in reading.table.copies] == ["good", "good"]
 
 
 def test_a_change_behind_a_checksum_gets_past_it_when_mended() -> None:
-    disk = made_seeds.gpt_disks()[0]
+    disk = handmade_seeds.gpt_disks()[0]
     broken = disk.with_bytes(2 * 512 + 56, b"\xff")
     assert "entries-crc-bad" in target_named("gpt").run(broken.encoded())
     assert target_named("gpt").run(mend(broken).encoded()) == "gpt 512 gpt-copies-differ primary good good"
@@ -107,7 +107,7 @@ def _planted(data: bytes) -> str:
     return str(table[sector[446]]) if len(sector) == 512 else "short"
 
 
-PLANTED = Target("planted", _planted, Mutator.disk, lambda _folder: [made_seeds.mbr_disks()[0].encoded()])
+PLANTED = Target("planted", _planted, Mutator.disk, lambda _folder: [handmade_seeds.mbr_disks()[0].encoded()])
 
 
 def test_a_parser_that_trusts_a_byte_is_found_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,6 @@
 """Disks and trees made to cost as much as they can: what chance does not find, because it takes a plan.
 
-Goes out: disks whose every part is allowed, and which together asked for too much once, or might. `test_worst.py` says
-how much each may cost.
+Each part of such a disk is valid; together they once cost too much, or might. `test_worst_cases.py` has the limits.
 """
 
 import os
@@ -13,9 +12,9 @@ from pathlib import Path
 
 from aligntool.formats.reader import crc32_seeded
 from aligntool.units import KIB, MIB
-from tests.fuzz.made_layers import be, le, lvm, md, md_0_90, packed
-from tests.fuzz.made_seeds import LINUX, mbr
-from tests.fuzz.mending import LVM_SEED, mend
+from tests.fuzz.checksums import LVM_SEED, mend
+from tests.fuzz.handmade_layers import be, le, lvm, md, md_0_90, packed
+from tests.fuzz.handmade_seeds import LINUX, mbr
 from tests.fuzz.sparse import Piece, SparseDisk, of_pieces
 
 

@@ -50,7 +50,7 @@ from tests.golden.journals import (
     journal_at,
     newest,
 )
-from tests.moving.simulated import SimulatedDisk
+from tests.moving.simulated_disk import SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel
 
 HELD = SavedRanges((Extent(0, 2 * SECTOR), Extent(9 * SECTOR, SECTOR)))

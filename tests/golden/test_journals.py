@@ -29,7 +29,7 @@ from tests.golden.journals import (
     stages,
 )
 from tests.moving.entries import entries
-from tests.moving.simulated import SimulatedDisk
+from tests.moving.simulated_disk import SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel
 
 PARK = 1  # the place of ParkEntries among the steps

@@ -18,7 +18,7 @@ from aligntool.measure.unit import ProbedDisk, ProbeResult, document, infer
 from aligntool.measure.unit_design import Kind, design, regions
 from aligntool.render.experiments import probe_lines
 from aligntool.units import GIB, KIB, MIB, Extent
-from tests.audit.made import codes, judge, made_disk
+from tests.audit.builders import codes, judge, made_disk
 from tests.inference.drives import Drive
 from tests.inference.hostile import Hostile, MixedPages, SlowDie, SmallWritesSlow
 from tests.inference.study import Simulated

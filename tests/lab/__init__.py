@@ -13,8 +13,8 @@ and what they are made of:
     emulator.py     a running QEMU: until it turns itself off, with a limit of time; or until the power is cut
     kernel.py       Debian's kernel package, fetched once into `.lab/` (git does not see it; `make clean` takes it away)
     init.sh         the first program of a guest: the copy-on-write tree
-    wanted.py       what a module of tests needs, and which of them run when they are asked for only
-    enter.py        `make lab`: the same PC with a shell for you
+    marks.py        what a test module needs, as pytest marks
+    shell.py        `make lab`: the same PC with a shell for you
 
 The PC with a system of its own:
 
@@ -29,13 +29,13 @@ The fixture `debian` makes such PCs, each on an overlay of the one disk: what on
 
 The fixture `said` is one guest that several test modules read, each of which names its part of it as PART:
 
-    in_guest.py     the program in the guest: loads aligntool once, and runs the parts that this session's tests need
-    witnesses.py    a part: what the kernel, parted, nvme, lspci and aligntool say of odd disks and of PCIe links
-    odd_disks.py    those disks and links: values
-    heard.py        what was said of them, read back
-    traced.py       a part: recordings of a drive beside dd, fio, signals and another trace
-    old_arrays.py   a part: arrays made over earlier arrays
-    played.py       a part: arrays made by ansible-playbook
+    in_guest.py          the program in the guest: loads aligntool once, runs the parts that this session's tests need
+    reference_tools.py   a part: what the kernel, parted, nvme, lspci and aligntool report of odd disks and PCIe links
+    odd_disks.py         these disks and links, as values
+    reference_output.py  parses what was reported about them
+    trace_recordings.py  a part: recordings of a drive while dd, fio, signals or another trace are active
+    old_arrays.py        a part: arrays created over earlier arrays
+    ansible_arrays.py    a part: arrays created by ansible-playbook
 
 A start of a guest and of aligntool in it takes most of a minute under software emulation, so what is new becomes a
 part: a function `main` that lets programs write down what they say in /lab, and tests that judge it. Only a test that

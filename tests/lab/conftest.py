@@ -17,7 +17,7 @@ from tests.lab.kernel import ROOT
 from tests.lab.odd_disks import DRIVES
 from tests.thorough import THOROUGH
 
-WITNESSES_LIMIT_S = 3600.0  # minutes on a quiet machine, but nobody waits for a processor for long
+REFERENCE_LIMIT_S = 3600.0  # minutes on a quiet machine, but nobody waits for a processor for long
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Part:
 
 
 GEOMETRIES = tuple(each for each in odd_disks.GEOMETRIES if THOROUGH or each.name in odd_disks.ALWAYS)
-WITNESSES = Part("witnesses", DRIVES, tuple(each.name for each in GEOMETRIES), WITNESSES_LIMIT_S)
+REFERENCE_TOOLS = Part("reference_tools", DRIVES, tuple(each.name for each in GEOMETRIES), REFERENCE_LIMIT_S)
 
 
 @pytest.fixture(scope="session")

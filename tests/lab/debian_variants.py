@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.conftest import run
 from tests.lab import debian
 from tests.lab.kernel import CACHE
-from tests.moving.attached import mounted, partitioned
+from tests.moving.loop_mounts import mounted, partitioned
 
 # In mounts of its own, which are gone when it ends; nobody asks and nobody answers.
 _APT = """set -e

@@ -1,7 +1,7 @@
 """The disks of odd geometry that the audit is held against the kernel and parted on.
 
 In: nothing. Out: values: what `scsi_debug` is told, the tables, the NVMe drives. Alone because two programs read them:
-the tests here, and `witnesses` in the guest.
+the tests here, and `reference_tools` in the guest.
 """
 
 from dataclasses import dataclass

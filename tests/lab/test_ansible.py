@@ -1,6 +1,6 @@
 """The Ansible module `raid` on NVMe drives and real md: an array is announced, made, and left alone afterwards.
 
-`played` runs in the guest. The expectations are mdadm's, sfdisk's and dumpe2fs's, and the words of the playbooks.
+`ansible_arrays` runs in the guest. The expected values come from mdadm, sfdisk, dumpe2fs and the playbooks.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ import pytest
 
 from aligntool.units import KIB
 from tests.ansible.play import Played, read
-from tests.lab import played
+from tests.lab import ansible_arrays
 from tests.lab.array_cases import Planned, in_bytes
 from tests.lab.conftest import Part
 from tests.lab.drives import Nvme
@@ -26,9 +26,9 @@ pytestmark = [
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "udevadm", "ansible-playbook"),
     pytest.mark.needs_tools("mdadm", "sfdisk", "mkfs.ext4", "dumpe2fs", "findmnt"),
 ]
-DRIVES = tuple(Nvme(serial, size=played.SIZE) for serial in (*played.SERIALS, *played.OF_CUT))
-PART = Part("played", DRIVES, limit_s=3600.0) if THOROUGH else None
-BLANK = hashlib.sha256(bytes(played.SIZE)).hexdigest()
+DRIVES = tuple(Nvme(serial, size=ansible_arrays.SIZE) for serial in (*ansible_arrays.SERIALS, *ansible_arrays.OF_CUT))
+PART = Part("ansible_arrays", DRIVES, limit_s=3600.0) if THOROUGH else None
+BLANK = hashlib.sha256(bytes(ansible_arrays.SIZE)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

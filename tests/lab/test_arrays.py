@@ -10,8 +10,8 @@ import pytest
 from tests.lab.array_cases import Case, Planned, cases, in_bytes
 from tests.lab.conftest import Debian
 from tests.lab.debian_pc import DebianPC, powered
+from tests.lab.marks import DEBIAN_PC
 from tests.lab.system import Facts, arrays, facts
-from tests.lab.wanted import DEBIAN_PC
 from tests.thorough import when_thorough
 
 pytestmark = [when_thorough("starts PCs of their own twice"), *DEBIAN_PC]

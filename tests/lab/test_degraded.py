@@ -14,8 +14,8 @@ from tests.lab.array_cases import BY_ID
 from tests.lab.conftest import Debian
 from tests.lab.debian_pc import DebianPC, powered
 from tests.lab.drives import Nvme
+from tests.lab.marks import DEBIAN_PC
 from tests.lab.system import CIRCUMSTANCES, Facts, facts
-from tests.lab.wanted import DEBIAN_PC
 from tests.thorough import when_thorough
 
 pytestmark = [*DEBIAN_PC, when_thorough("starts a PC twice")]

@@ -15,8 +15,8 @@ from tests.lab.array_cases import Case
 from tests.lab.conftest import Debian
 from tests.lab.debian_pc import DebianPC, powered
 from tests.lab.debian_variants import disk_with_dracut
+from tests.lab.marks import DEBIAN_PC
 from tests.lab.system import Facts, arrays, facts
-from tests.lab.wanted import DEBIAN_PC
 from tests.thorough import when_thorough
 
 pytestmark = [*DEBIAN_PC, pytest.mark.needs_tools("unshare", "lsinitrd"), when_thorough("starts a PC three times")]

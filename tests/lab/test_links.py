@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from tests.lab.conftest import WITNESSES
-from tests.lab.heard import links
+from tests.lab.conftest import REFERENCE_TOOLS
 from tests.lab.odd_disks import BEHIND_SWITCH, DRIVES, LINKS, PLANS, SLOWED, X2, X4
+from tests.lab.reference_output import links
 
 pytestmark = [
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "udevadm"),
     pytest.mark.needs_tools("sfdisk", "parted", "nvme", "lspci", "mdadm", "mkfs.xfs"),
 ]
-PART = WITNESSES
+PART = REFERENCE_TOOLS
 
 # Bytes a second of one lane: 8b/10b below 8 GT/s, 128b/130b from there on (PCI Express Base Specification).
 LANE = {2.5: 2.5e9 * 8 / 10 / 8, 8: 8e9 * 128 / 130 / 8}

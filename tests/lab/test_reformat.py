@@ -24,7 +24,7 @@ from tests.lab.drives import Nvme
 from tests.lab.emulator import started
 from tests.lab.guest import SCRIPT, Guest
 from tests.lab.kernel import ROOT, debian_kernel
-from tests.lab.reformatted import CASES, SERIALS, SIZE, Case
+from tests.lab.reformat_cases import CASES, SERIALS, SIZE, Case
 from tests.thorough import when_thorough
 
 pytestmark = [
@@ -51,7 +51,7 @@ class Told:
 
 
 def _script(*names: str) -> str:
-    return f"cd '{ROOT}'\n'{sys.executable}' -m tests.lab.reformatted {' '.join(names)}"
+    return f"cd '{ROOT}'\n'{sys.executable}' -m tests.lab.reformat_cases {' '.join(names)}"
 
 
 def _guest(lab_guest: Guest) -> Guest:

@@ -19,8 +19,8 @@ from tests.lab.debian_variants import disk_with_grub_at_hand
 from tests.lab.drives import Nvme, image
 from tests.lab.guest import KERNEL_OPTIONS
 from tests.lab.kernel import ROOT
+from tests.lab.marks import DEBIAN_PC
 from tests.lab.system import Facts, facts
-from tests.lab.wanted import DEBIAN_PC
 from tests.thorough import when_thorough
 
 pytestmark = [*DEBIAN_PC, pytest.mark.needs_tools("unshare"), when_thorough("starts a PC five times")]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import run
-from tests.lab import traced
+from tests.lab import trace_recordings
 from tests.lab.conftest import Part
 from tests.lab.drives import MIB, Nvme
 from tests.lab.kernel import ROOT
@@ -17,8 +17,8 @@ pytestmark = [
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "fio", "blkparse", "mkfs.ext4"),
 ]
 
-WORDS = (traced.EVERY,) if THOROUGH else ()
-PART = Part("traced", (Nvme(traced.SERIAL, size=128 * MIB),), WORDS, limit_s=1800)
+WORDS = (trace_recordings.EVERY,) if THOROUGH else ()
+PART = Part("trace_recordings", (Nvme(trace_recordings.SERIAL, size=128 * MIB),), WORDS, limit_s=1800)
 further = when_thorough("is one of nine recordings in an emulated PC")
 QUIET = "0\n"  # nothing is traced, no blktrace runs, no folder is left
 

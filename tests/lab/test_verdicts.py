@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.lab.conftest import GEOMETRIES, WITNESSES
-from tests.lab.heard import Heard
+from tests.lab.conftest import GEOMETRIES, REFERENCE_TOOLS
 from tests.lab.odd_disks import NVME, TABLES
+from tests.lab.reference_output import Heard
 
 pytestmark = [
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "udevadm"),
     pytest.mark.needs_tools("sfdisk", "parted", "nvme", "lspci", "mdadm", "mkfs.xfs"),
 ]
-PART = WITNESSES
+PART = REFERENCE_TOOLS
 
 SCSI = {geometry.name: geometry.table for geometry in GEOMETRIES}
 ODD = {**SCSI, **{f"nvme-{drive.nvme.serial}": drive.table for drive in NVME}}

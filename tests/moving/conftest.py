@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import run
-from tests.moving.attached import looped
 from tests.moving.disks import Disk, Row, make_disk
 from tests.moving.filesystems import Kind
+from tests.moving.loop_mounts import looped
 
 Contents = Callable[[Kind], Path]
 MakeDisk = Callable[..., Disk]

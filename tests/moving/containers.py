@@ -15,9 +15,9 @@ import pytest
 
 from aligntool.units import KIB, MIB
 from tests.conftest import run
-from tests.moving.attached import looped
 from tests.moving.fileset import noise
 from tests.moving.filesystems import LINUX, SECTOR, Hashes, Kind, check_ext, make_ext, needs_root
+from tests.moving.loop_mounts import looped
 from tests.probe.layers.test_lvm import Lvm
 from tests.probe.layers.test_md import SIZE as MEMBER
 from tests.probe.layers.test_md import superblock_0_90, superblock_1

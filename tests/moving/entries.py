@@ -5,7 +5,7 @@ import zlib
 from dataclasses import dataclass
 
 from aligntool.units import Extent
-from tests.moving.simulated import SECTOR
+from tests.moving.simulated_disk import SECTOR
 
 PARKED = bytes.fromhex("ebadd649c3b291468fa8bfbac209865b")  # 49d6adeb-b2c3-4691-8fa8-bfbac209865b
 PARKED_BYTE = 0x7F

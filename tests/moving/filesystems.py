@@ -15,7 +15,7 @@ import pytest
 from aligntool.units import MIB
 from tests.conftest import find_tool, run
 from tests.moving import fileset
-from tests.moving.attached import looped, mounted
+from tests.moving.loop_mounts import looped, mounted
 
 SECTOR = 512
 Hashes = dict[str, str]

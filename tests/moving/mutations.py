@@ -136,7 +136,7 @@ MUTATIONS = (
         "hiding is not verified", "aligntool/realign/hidden_signatures.py",
         "    if _is_still_readable(device, start, view, vital):\n", "    if False:\n",
         "a write that the drive lost leaves something to recognise",
-        "test_simulated_losses.py::test_a_lost_write_is_noticed_before_anything_is_recognised[gpt-0]",
+        "test_lost_writes.py::test_a_lost_write_is_noticed_before_anything_is_recognised[gpt-0]",
     ),
     Mutation(
         "redundant signatures are not hidden before the deciding one", "aligntool/realign/hidden_signatures.py",
@@ -175,7 +175,7 @@ MUTATIONS = (
         "restored content is not read back before it can be recognised", "aligntool/realign/hidden_signatures.py",
         "    if read_saved(device, start, held) != tuple(content):\n", "    if False:\n",
         "blkid recognises a file system of which the drive lost a write",
-        "test_simulated_losses.py::test_a_lost_write_is_noticed_before_anything_is_recognised[gpt-0]",
+        "test_lost_writes.py::test_a_lost_write_is_noticed_before_anything_is_recognised[gpt-0]",
     ),
     Mutation(
         "nothing is parked", "aligntool/realign/steps.py",

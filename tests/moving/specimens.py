@@ -6,9 +6,9 @@ Goes out: a table. Alone because it grows by lines; owners, file systems, partit
 from functools import partial
 
 from aligntool.units import KIB, MIB
-from tests.fuzz.made_layers import be, le, packed
+from tests.fuzz.handmade_layers import be, le, packed
 from tests.moving import superblocks as made
-from tests.moving.specimens_of_owners import OWNERS
+from tests.moving.member_specimens import OWNERS
 from tests.moving.superblocks import UUID, Specimen
 
 FILE_SYSTEMS = (

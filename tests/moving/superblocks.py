@@ -13,8 +13,8 @@ from pathlib import Path
 
 from aligntool.units import KIB, MIB
 from tests.conftest import run
-from tests.fuzz import made_layers
-from tests.fuzz.made_layers import be, le, packed
+from tests.fuzz import handmade_layers
+from tests.fuzz.handmade_layers import be, le, packed
 from tests.probe.layers.test_other_kinds import zfs_label
 
 Pieces = Iterable[tuple[int, bytes]]
@@ -169,7 +169,7 @@ def mpool() -> bytes:
 
 
 def lvm() -> bytes:
-    raw = packed(512, (0, b"LABELONE" + le(1, 8)), (20, le(32) + b"LVM2 001"), (32, made_layers.LVM_UUID))
+    raw = packed(512, (0, b"LABELONE" + le(1, 8)), (20, le(32) + b"LVM2 001"), (32, handmade_layers.LVM_UUID))
     return packed(512, (0, raw), (16, le(crc32(raw[20:], 0xF597A6CF))))
 
 
@@ -207,11 +207,11 @@ def iso(length: int) -> Pieces:
 
 
 def md(version: str, length: int) -> Pieces:
-    return [made_layers.md(version, size=length)]
+    return [handmade_layers.md(version, size=length)]
 
 
 def md_over_ext(length: int) -> Pieces:
-    return [*made_by("mkfs.ext4 -q -F -b 1024 {image}")(length - 128 * KIB), made_layers.md_0_90(length)]
+    return [*made_by("mkfs.ext4 -q -F -b 1024 {image}")(length - 128 * KIB), handmade_layers.md_0_90(length)]
 
 
 def sun() -> bytes:
@@ -242,7 +242,7 @@ def swap(page: int, magic: bytes) -> Callable[[int], Pieces]:
 
 
 def luks2(second: int, _length: int) -> Pieces:
-    return [made_layers.luks2(b"LUKS\xba\xbe", 0), made_layers.luks2(b"SKUL\xba\xbe", second)]
+    return [handmade_layers.luks2(b"LUKS\xba\xbe", 0), handmade_layers.luks2(b"SKUL\xba\xbe", second)]
 
 
 def ext4dev(length: int) -> Pieces:

@@ -14,13 +14,13 @@ import pytest
 from aligntool.units import KIB, Extent
 from tests.conftest import run
 from tests.moving import fileset
+from tests.moving.command_line import DONE, REFUSED, STOPPED, exit_code, realign, resume, rollback
 from tests.moving.conftest import Contents
 from tests.moving.containers import CONTAINERS, write
 from tests.moving.disks import Row, entries, make_disk
 from tests.moving.filesystems import FILESYSTEMS, SECTOR
-from tests.moving.in_flight import Journey, arrived, brought_to_an_end, copy, nothing_or_the_whole, trial, whole
+from tests.moving.invariants import Journey, arrived, brought_to_an_end, copy, nothing_or_the_whole, trial, whole
 from tests.moving.media import Write, medium, needs_media
-from tests.moving.mover import DONE, REFUSED, STOPPED, exit_code, realign, resume, rollback
 from tests.moving.test_write_log import replay
 from tests.thorough import THOROUGH
 

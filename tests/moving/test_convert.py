@@ -14,10 +14,10 @@ import pytest
 
 from aligntool.units import KIB, MIB
 from tests.conftest import remove_partitions, run
-from tests.moving.attached import looped, mounted
+from tests.moving.command_line import REFUSED, STOPPED, aligntool, begin
 from tests.moving.containers import lvm_on
 from tests.moving.disks import place
-from tests.moving.mover import REFUSED, STOPPED, aligntool, begin
+from tests.moving.loop_mounts import looped, mounted
 from tests.moving.test_kills import killed, written
 from tests.probe.layers.test_lvm import Lvm
 from tests.run_aligntool import program

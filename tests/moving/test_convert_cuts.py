@@ -15,7 +15,7 @@ from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.moving.disks import place
-from tests.moving.simulated import PowerCut, SimulatedDisk, crashes
+from tests.moving.simulated_disk import PowerCut, SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import NoKernel, final
 from tests.thorough import THOROUGH
 

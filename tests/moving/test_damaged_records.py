@@ -13,8 +13,8 @@ from aligntool.errors import Refused, Stopped
 from aligntool.realign.journal_format import read_record
 from aligntool.realign.move import MoveContext, find_journal, resume, rollback, status
 from aligntool.steps import WriteJournal
-from tests.moving.crowded import Crowd, make_crowd
-from tests.moving.simulated import SimulatedDisk, crashes
+from tests.moving.crowded_disks import Crowd, make_crowd
+from tests.moving.simulated_disk import SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import NoKernel, act, check_end, check_table, final, is_new
 from tests.thorough import THOROUGH
 

@@ -12,12 +12,12 @@ import pytest
 
 from aligntool.units import MIB, Extent
 from tests.conftest import run
-from tests.moving.attached import partitioned
+from tests.moving.command_line import aligntool, realign
 from tests.moving.conftest import Contents, MakeDisk
 from tests.moving.containers import CONTAINERS
 from tests.moving.disks import Disk, Row, blkid, check_table, entries, hidden_sectors, place, read
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
-from tests.moving.mover import aligntool, realign
+from tests.moving.loop_mounts import partitioned
 from tests.moving.shifts import SHIFTS, Shift, chosen, far_left
 from tests.thorough import THOROUGH
 

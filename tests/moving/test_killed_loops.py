@@ -14,11 +14,11 @@ from aligntool.linux.process import run_program
 from aligntool.linux.users import loops_over, partition_loop, read_only_loop
 from aligntool.units import MIB, Extent
 from tests.conftest import detach, find_tool, run
-from tests.moving.attached import mounted
+from tests.moving.command_line import begin, realign
 from tests.moving.conftest import MakeDisk
 from tests.moving.disks import Row
 from tests.moving.filesystems import FILESYSTEMS
-from tests.moving.mover import begin, realign
+from tests.moving.loop_mounts import mounted
 
 Sparse = Callable[..., Path]
 pytestmark = [

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import run
+from tests.moving.command_line import DONE, aligntool, begin, kill
 from tests.moving.conftest import MakeDisk
 from tests.moving.containers import CONTAINERS
 from tests.moving.disks import Disk, Row
 from tests.moving.filesystems import FILESYSTEMS, Kind
-from tests.moving.in_flight import Journey, arrived, brought_to_an_end, copy, nothing_or_the_whole, trial
-from tests.moving.mover import DONE, aligntool, begin, kill
+from tests.moving.invariants import Journey, arrived, brought_to_an_end, copy, nothing_or_the_whole, trial
 from tests.thorough import THOROUGH
 
 Loop = Callable[..., Path]

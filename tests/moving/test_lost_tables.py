@@ -13,8 +13,8 @@ from aligntool.realign.move import MoveContext, find_journal, resume, rollback, 
 from aligntool.steps import CloseJournal, CopyContent, HoldContent
 from aligntool.units import MIB
 from tests.conftest import run
-from tests.moving.crowded import Crowd, make_crowd
-from tests.moving.simulated import SECTOR, SimulatedDisk, crashes
+from tests.moving.crowded_disks import Crowd, make_crowd
+from tests.moving.simulated_disk import SECTOR, SimulatedDisk, crashes
 from tests.moving.test_other_journals import until
 from tests.moving.test_simulated_cuts import NoKernel, act, check_end, final
 from tests.moving.test_simulated_media import COPY, place_of

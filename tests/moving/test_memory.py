@@ -7,7 +7,7 @@ import pytest
 
 from aligntool.units import KIB, MIB, TIB
 from tests.bench.old_disks import make_sparse_disk
-from tests.bench.once import aligntool
+from tests.bench.timing import aligntool
 from tests.conftest import run
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("sfdisk", "losetup", "mkfs.xfs", "xfs_db", "xfs_repair")]

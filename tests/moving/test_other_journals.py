@@ -18,8 +18,8 @@ from aligntool.steps import (
     WriteJournal,
 )
 from aligntool.units import Extent
-from tests.moving.crowded import JOURNAL, Crowd, make_crowd
-from tests.moving.simulated import SECTOR, SimulatedDisk
+from tests.moving.crowded_disks import JOURNAL, Crowd, make_crowd
+from tests.moving.simulated_disk import SECTOR, SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel, check_end, final, is_new, recover
 
 pytestmark = pytest.mark.needs_tools("sfdisk")

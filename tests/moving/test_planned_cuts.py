@@ -14,8 +14,8 @@ from aligntool.realign.move import MoveContext, find_journal, realign, resume, r
 from aligntool.steps import CopyContent, EntryChange, HoldContent, RewriteTable, WriteJournal
 from aligntool.units import Extent
 from tests.moving.entries import entries
-from tests.moving.planned import SPARES, TIGHT, Planned, make_planned
-from tests.moving.simulated import PowerCut, SimulatedDisk
+from tests.moving.planned_disks import SPARES, TIGHT, Planned, make_planned
+from tests.moving.simulated_disk import PowerCut, SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel
 from tests.thorough import THOROUGH
 

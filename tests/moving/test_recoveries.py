@@ -10,8 +10,10 @@ from aligntool.realign.hidden_signatures import marker
 from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback, status
 from aligntool.steps import CopyContent, HoldContent, ParkEntries, ReleaseContent, RewriteTable
 from aligntool.units import MIB, Extent
-from tests.moving.crowded import JOURNAL, Crowd, make_crowd
-from tests.moving.observed import (
+from tests.moving.crowded_disks import JOURNAL, Crowd, make_crowd
+from tests.moving.libblkid import find_library
+from tests.moving.planned_disks import Planned, make_planned
+from tests.moving.recognition import (
     Log,
     Shift,
     Trip,
@@ -21,15 +23,13 @@ from tests.moving.observed import (
     look_at_every_state,
     make_trip,
 )
-from tests.moving.planned import Planned, make_planned
-from tests.moving.simulated import SECTOR, PowerCut, SimulatedDisk
+from tests.moving.simulated_disk import SECTOR, PowerCut, SimulatedDisk
 from tests.moving.specimens import SPECIMENS
 from tests.moving.test_damaged_records import SLOTS, damaged, slot_at
 from tests.moving.test_lost_tables import copying, ended, without_table
 from tests.moving.test_other_journals import until, with_place
 from tests.moving.test_planned_cuts import check, check_what_stays
 from tests.moving.test_simulated_cuts import NoKernel, act, check_end, final
-from tests.moving.witness import find_library
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
 

@@ -19,11 +19,11 @@ from aligntool.realign.shrink import refuse_unshrinkable
 from aligntool.steps import ShrinkContent
 from aligntool.units import MIB, Extent
 from tests.conftest import find_tool, run
+from tests.moving.command_line import REFUSED, STOPPED, begin, realign
 from tests.moving.conftest import MakeDisk
 from tests.moving.containers import write
 from tests.moving.disks import Disk, Row, Seen, content_of
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind, ext
-from tests.moving.mover import REFUSED, STOPPED, begin, realign
 from tests.thorough import when_thorough
 
 Sparse = Callable[..., Path]

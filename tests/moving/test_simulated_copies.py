@@ -9,7 +9,7 @@ from aligntool.realign.schedule import Schedule
 from aligntool.realign.steps import Places, copy_batches
 from aligntool.steps import CopyStrips
 from aligntool.units import Extent
-from tests.moving.simulated import SECTOR, PowerCut, SimulatedDisk
+from tests.moving.simulated_disk import SECTOR, PowerCut, SimulatedDisk
 
 ROOM = 60 * SECTOR  # on both sides of the partition
 STASH = 64 * SECTOR

@@ -10,9 +10,9 @@ from aligntool.change import Plan
 from aligntool.errors import Stopped
 from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
 from aligntool.units import Extent
-from tests.moving.crowded import PATCH_AT, Crowd, Part, make_crowd
+from tests.moving.crowded_disks import PATCH_AT, Crowd, Part, make_crowd
 from tests.moving.entries import Seen, entries
-from tests.moving.simulated import SECTOR, PowerCut, SimulatedDisk, crashes
+from tests.moving.simulated_disk import SECTOR, PowerCut, SimulatedDisk, crashes
 from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.needs_tools("sfdisk")

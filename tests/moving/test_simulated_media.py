@@ -10,8 +10,8 @@ from aligntool.errors import Refused, Stopped
 from aligntool.realign.move import MoveContext, realign, resume, rollback, status
 from aligntool.steps import CloseJournal, JournalPlace, WriteJournal
 from aligntool.units import Extent
-from tests.moving.crowded import JOURNAL, Crowd, make_crowd
-from tests.moving.simulated import SECTOR, PowerCut, SimulatedDisk
+from tests.moving.crowded_disks import JOURNAL, Crowd, make_crowd
+from tests.moving.simulated_disk import SECTOR, PowerCut, SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel, act, check_end, final, is_new, recover
 
 pytestmark = pytest.mark.needs_tools("sfdisk")

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 CUTS = (
     "tests/moving/test_simulated_copies.py",
     "tests/moving/test_simulated_cuts.py",
-    "tests/moving/test_simulated_losses.py",
+    "tests/moving/test_lost_writes.py",
     "tests/moving/test_damaged_records.py",
     "tests/moving/test_lost_tables.py",
     "tests/moving/test_whole_disk_cuts.py",
@@ -41,7 +41,7 @@ def run_cuts() -> Iterator[RunCuts]:
     """
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "ALIGNTOOL_"))}
     with subprocess.Popen(
-        [sys.executable, "-B", Path(__file__).with_name("warmed_pytest.py")],
+        [sys.executable, "-B", Path(__file__).with_name("pytest_server.py")],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     ) as warmed:  # fmt: skip
 
@@ -66,8 +66,8 @@ def copy_to(folder: Path) -> None:
     for name in ("__init__.py", "conftest.py", "run_aligntool.py", "thorough.py", "moving/__init__.py"):
         shutil.copy(ROOT / "tests" / name, folder / "tests" / name)
     for name in (
-        "simulated.py",
-        "crowded.py",
+        "simulated_disk.py",
+        "crowded_disks.py",
         "entries.py",
         "test_simulated_copies.py",
         "test_simulated_cuts.py",
@@ -75,9 +75,9 @@ def copy_to(folder: Path) -> None:
         "test_lost_tables.py",
         "test_other_journals.py",
         "test_simulated_media.py",
-        "test_simulated_losses.py",
+        "test_lost_writes.py",
         "test_whole_disk_cuts.py",
-        "witness.py",
+        "libblkid.py",
     ):
         shutil.copy(ROOT / "tests" / "moving" / name, folder / "tests" / "moving" / name)
 

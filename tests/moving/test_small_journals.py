@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from aligntool.units import KIB, MIB
+from tests.moving.command_line import aligntool, realign
 from tests.moving.conftest import MakeDisk
 from tests.moving.disks import Row
 from tests.moving.filesystems import FILESYSTEMS
-from tests.moving.mover import aligntool, realign
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid", "mkfs.ext4", "debugfs", "e2fsck")
 NAMED = {kind.name: kind for kind in FILESYSTEMS}

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import run
+from tests.moving.command_line import DONE, REFUSED, STOPPED, aligntool, begin, realign, resume, rollback
 from tests.moving.conftest import MakeDisk
 from tests.moving.disks import Row, content_of
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
-from tests.moving.in_flight import Journey, arrived, copy, nothing_or_the_whole, trial, whole
+from tests.moving.invariants import Journey, arrived, copy, nothing_or_the_whole, trial, whole
 from tests.moving.media import medium, needs_media
-from tests.moving.mover import DONE, REFUSED, STOPPED, aligntool, begin, realign, resume, rollback
 from tests.moving.test_write_log import replay, survivors
 from tests.thorough import THOROUGH
 

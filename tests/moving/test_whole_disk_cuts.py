@@ -17,9 +17,9 @@ from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import Request, look_at
 from aligntool.units import KIB, MIB, Extent, align_up
 from tests.conftest import run
-from tests.moving.simulated import SimulatedDisk, crashes
+from tests.moving.libblkid import Witness
+from tests.moving.simulated_disk import SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import act_on, final
-from tests.moving.witness import Witness
 from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.needs_tools("mke2fs", "mkswap", "mkfs.fat", "sfdisk", "cryptsetup")

@@ -23,9 +23,9 @@ from aligntool.realign.partition_request import WholeDisk, named_in_files
 from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent, align_up
 from tests.conftest import run
+from tests.moving.command_line import REFUSED, aligntool
 from tests.moving.containers import CONTAINERS, LVM, every_byte, lvm_on
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
-from tests.moving.mover import REFUSED, aligntool
 from tests.moving.test_kills import killed
 from tests.run_aligntool import run_aligntool
 

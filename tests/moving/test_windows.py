@@ -14,11 +14,11 @@ from aligntool.realign.request import Request, find_plan
 from aligntool.steps import CopyContent, HoldContent, ReleaseContent
 from aligntool.units import Extent
 from tests.conftest import run
-from tests.moving import mover, windows
-from tests.moving.attached import mounted
+from tests.moving import command_line, windows
 from tests.moving.entries import entries
-from tests.moving.planned import Planned
-from tests.moving.simulated import PowerCut, SimulatedDisk
+from tests.moving.loop_mounts import mounted
+from tests.moving.planned_disks import Planned
+from tests.moving.simulated_disk import PowerCut, SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel
 from tests.moving.windows import SECTOR, Values
 from tests.thorough import THOROUGH
@@ -85,7 +85,7 @@ def values_on(image: Path, start: int, path: str) -> Values:
 
 
 def plan_of(image: Path) -> Plan:
-    mover.aligntool("plan", "realign", image, "-o", image.with_suffix(".json"))
+    command_line.aligntool("plan", "realign", image, "-o", image.with_suffix(".json"))
     return from_json(image.with_suffix(".json").read_text())
 
 
@@ -97,7 +97,7 @@ def test_only_what_names_a_start_that_changes_differs_afterwards(tmp_path: Path)
     image = two_partitions(tmp_path)
     before = values_on(image, BOOT, STORE), values_on(image, WINDOWS, SYSTEM)
     old = file_on(image, BOOT, STORE)
-    said = mover.realign(image)
+    said = command_line.realign(image)
     assert "name starts that change, and are updated; values changed: 4" in " ".join(said.split())
     new = new_start(image, 2)
     assert (new * SECTOR, new_start(image, 1)) == (windows.FORMER, BOOT)
@@ -112,7 +112,7 @@ def test_only_what_names_a_start_that_changes_differs_afterwards(tmp_path: Path)
         one != two for one, two in zip(*(at.to_bytes(8, "little") for at in (WINDOWS * 512, new * 512)), strict=True)
     )
     assert differing == 4 * each
-    assert "Nothing to do" in mover.aligntool("plan", "realign", image)
+    assert "Nothing to do" in command_line.aligntool("plan", "realign", image)
 
 
 def test_a_windows_in_one_partition_takes_its_names_along(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_windows_in_one_partition_takes_its_names_along(tmp_path: Path) -> Non
     windows.make_disk(tmp_path / "disk.img", {63: content}, 22000)
     image = tmp_path / "disk.img"
     before = values_on(image, 63, STORE), values_on(image, 63, SYSTEM)
-    mover.realign(image)
+    command_line.realign(image)
     new = new_start(image, 1)
     assert new == 2048
     store_values, names = (
@@ -141,8 +141,8 @@ def test_a_table_by_which_a_windows_finds_its_partition_is_not_taken_away(tmp_pa
         windows.make_disk(image, {63: content}, 22000)
         before = image.read_bytes()
         windows_in_it = hive != (None, None)
-        said = mover.aligntool(
-            "plan", "partition", "--undo", image, code=mover.REFUSED if windows_in_it else mover.DONE
+        said = command_line.aligntool(
+            "plan", "partition", "--undo", image, code=command_line.REFUSED if windows_in_it else command_line.DONE
         )
         assert (
             "name it by the disk signature and its start, and both are lost with the table" in said
@@ -155,7 +155,9 @@ def test_a_table_by_which_a_windows_finds_its_partition_is_not_taken_away(tmp_pa
     torn(store)
     content = windows.make_ntfs(tmp_path / "one.ntfs", SIZE, put(store, None), start=63)
     windows.make_disk(image, {63: content}, 22000)
-    assert "may name this partition" in mover.aligntool("partition", "--undo", "--yes", image, code=mover.REFUSED)
+    assert "may name this partition" in command_line.aligntool(
+        "partition", "--undo", "--yes", image, code=command_line.REFUSED
+    )
 
 
 def test_a_hive_in_many_pieces_is_changed_across_them(tmp_path: Path) -> None:
@@ -178,18 +180,18 @@ def test_a_hive_in_many_pieces_is_changed_across_them(tmp_path: Path) -> None:
     windows.make_disk(tmp_path / "disk.img", {63: content}, 22000)
     release = next(step for step in plan_of(tmp_path / "disk.img").steps if isinstance(step, ReleaseContent))
     assert {patch.length for patch in release.patches if patch.what.startswith("BCD")} == {4, 8}
-    mover.realign(tmp_path / "disk.img")
+    command_line.realign(tmp_path / "disk.img")
     assert set(values_on(tmp_path / "disk.img", 2048, STORE).values()) == {windows.device(new)}
     assert len(values_on(tmp_path / "disk.img", 2048, STORE)) == len(loaders)
 
 
 def test_the_plan_shows_every_value_and_its_document_has_them(tmp_path: Path) -> None:
     image = two_partitions(tmp_path)
-    said = mover.aligntool("plan", "realign", image)
+    said = command_line.aligntool("plan", "realign", image)
     for words in ("boot entries (BCD) name starts", "drive letters (MountedDevices) name starts",
                   f"BCD {windows.LOADER} osdevice", "MountedDevices \\DosDevices\\C:"):  # fmt: skip
         assert words in " ".join(said.split()), said
-    steps = json.loads(mover.aligntool("plan", "realign", image, "--json").partition("\n")[2])["plan"]["steps"]
+    steps = json.loads(command_line.aligntool("plan", "realign", image, "--json").partition("\n")[2])["plan"]["steps"]
     named = [patch["what"] for step in steps for patch in step.get("patches", ()) if "NTFS" not in patch["what"]]
     assert sorted(one.split()[0] for one in named) == ["BCD"] * 4 + ["MountedDevices"] * 2
 
@@ -197,7 +199,7 @@ def test_the_plan_shows_every_value_and_its_document_has_them(tmp_path: Path) ->
 def test_a_gpt_needs_nothing_and_the_plan_says_so(tmp_path: Path) -> None:
     image = two_partitions(tmp_path, label="gpt")
     before = file_on(image, BOOT, STORE), file_on(image, WINDOWS, SYSTEM)
-    assert "by their GUIDs" in mover.realign(image)
+    assert "by their GUIDs" in command_line.realign(image)
     assert (file_on(image, BOOT, STORE), file_on(image, new_start(image, 2), SYSTEM)) == before
 
 
@@ -205,7 +207,7 @@ def test_names_of_another_disk_stay(tmp_path: Path) -> None:
     image = two_partitions(tmp_path)
     run("sfdisk", "-q", "--disk-id", image, f"0x{windows.SIGNATURE + 1:08x}")
     before = file_on(image, BOOT, STORE), file_on(image, WINDOWS, SYSTEM)
-    mover.realign(image)
+    command_line.realign(image)
     assert (file_on(image, BOOT, STORE), file_on(image, new_start(image, 2), SYSTEM)) == before
 
 
@@ -228,7 +230,7 @@ def torn(hive: Path) -> None:
 def test_a_hive_that_is_not_whole_is_refused(tmp_path: Path, change: Callable[[Path], None], words: str) -> None:
     image = two_partitions(tmp_path, change=change)
     before = image.read_bytes()
-    assert words in mover.realign(image, code=mover.REFUSED)
+    assert words in command_line.realign(image, code=command_line.REFUSED)
     assert image.read_bytes() == before
 
 
@@ -245,7 +247,7 @@ def test_a_hibernated_partition_that_stays_is_not_written_to(tmp_path: Path) -> 
         WINDOWS: windows.make_ntfs(tmp_path / "windows.ntfs", SIZE, put(None, system), start=WINDOWS),
     }
     windows.make_disk(tmp_path / "disk.img", parts, 22000)
-    said = mover.realign(tmp_path / "disk.img", code=mover.REFUSED)
+    said = command_line.realign(tmp_path / "disk.img", code=command_line.REFUSED)
     assert "partition 1: Windows is hibernated in it" in " ".join(said.split())
 
 
@@ -262,7 +264,9 @@ def test_a_compressed_hive_is_refused(tmp_path: Path) -> None:
         WINDOWS: windows.make_ntfs(tmp_path / "windows.ntfs", SIZE, lambda _: None, start=WINDOWS),
     }
     windows.make_disk(tmp_path / "disk.img", parts, 22000)
-    assert "is stored compressed" in " ".join(mover.realign(tmp_path / "disk.img", code=mover.REFUSED).split())
+    assert "is stored compressed" in " ".join(
+        command_line.realign(tmp_path / "disk.img", code=command_line.REFUSED).split()
+    )
 
 
 # A cut before every write, then on or back.

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.moving.command_line import aligntool, realign, resume, rollback
 from tests.moving.conftest import MakeDisk
 from tests.moving.containers import CONTAINERS
 from tests.moving.disks import Disk, Row
 from tests.moving.filesystems import FILESYSTEMS, SECTOR
-from tests.moving.in_flight import Journey, arrived, brought_to_an_end, copy, nothing_or_the_whole, trial
+from tests.moving.invariants import Journey, arrived, brought_to_an_end, copy, nothing_or_the_whole, trial
 from tests.moving.media import Write, medium, needs_media
-from tests.moving.mover import aligntool, realign, resume, rollback
 from tests.thorough import THOROUGH
 
 pytestmark = [

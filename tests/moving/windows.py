@@ -10,7 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.conftest import run
-from tests.moving.attached import mounted
+from tests.moving.loop_mounts import mounted
 
 SECTOR = 512
 SIGNATURE, OTHER_DISK = 0x0003EE7C, 0x7D3C2B1A

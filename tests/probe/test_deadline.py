@@ -21,9 +21,9 @@ from aligntool.linux.look import look
 from aligntool.linux.process import NOT_RUN, Pulse, result_in_child, results_in_children, run_program, run_while_moving
 from aligntool.raid.planning import Needs
 from aligntool.units import MIB
-from tests.apply.arrays.made import member_step, paths_in
+from tests.apply.arrays.builders import member_step, paths_in
 from tests.conftest import run
-from tests.probe.stalled import needs_stalled, stalled_disk, stalled_file
+from tests.probe.stalled_disk import needs_stalled, stalled_disk, stalled_file
 from tests.run_aligntool import run_aligntool
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from aligntool.linux.system import find_distribution
 from aligntool.raid.boot import system_file_text
 from aligntool.system import System
 from aligntool.units import GIB, MIB
-from tests.audit.made_arrays import told
+from tests.audit.array_builders import told
 from tests.conftest import run
 from tests.probe.initramfs_images import by_cpio
 from tests.probe.trees import MadeDisk, MadePartition, make_tree

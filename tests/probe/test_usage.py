@@ -23,7 +23,7 @@ from aligntool.linux.content import EDGE, MOST_RUNS, SMALLEST_GAP, NoMap, UsedMa
 from aligntool.linux.devices import FileReader
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
 from tests.conftest import detach, run, unmount
-from tests.probe.layers.placed import layers_of
+from tests.probe.layers.placed_partitions import layers_of
 
 Sparse = Callable[..., Path]
 START = 63 * 512

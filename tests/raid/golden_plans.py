@@ -8,7 +8,7 @@ from aligntool.inventory import Disk, Source, Uplink
 from aligntool.recipes.goals import Recipe, load_recipes
 from aligntool.render.lines import text_of
 from aligntool.render.plan import raid_plan_lines
-from tests.raid.made import ARRAY_UUID, FS_UUID, drive, drives, linked, planned
+from tests.raid.builders import ARRAY_UUID, FS_UUID, drive, drives, linked, planned
 
 GOLDEN = Path(__file__).parent / "golden"
 RENEW = "python -m tests.raid.golden_plans"

@@ -17,7 +17,7 @@ import pytest
 from aligntool.raid.boot import system_file_text
 from aligntool.units import MIB
 from tests.conftest import run
-from tests.moving.attached import mounted
+from tests.moving.loop_mounts import mounted
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("losetup", "mkfs.ext4", "findmnt", "blkid", "mount")]
 LOADER = "EFI/BOOT/BOOTX64.EFI"

@@ -8,8 +8,8 @@ from aligntool.change import Plan, to_json
 from aligntool.raid.steps_system import edit_file, find_file_trace, reload_restored, restore_file
 from aligntool.steps import EditFile, EnableUnit, FileStep, MakeFileSystem, ReloadUnits, WriteFile
 from aligntool.units import MIB
-from tests.apply.arrays.made import paths_in, plan_of
-from tests.raid.made import drives, goal, planned
+from tests.apply.arrays.builders import paths_in, plan_of
+from tests.raid.builders import drives, goal, planned
 
 FOLDERS = ("etc/default", "etc/mdadm", "etc/systemd/system", "usr/local/lib")
 

@@ -13,7 +13,7 @@ from aligntool.recipes.goals import load_recipes
 from aligntool.steps import MakeArray, MakeFileSystem
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import find_tool, run
-from tests.raid.made import FS_UUID, drives, goal, planned
+from tests.raid.builders import FS_UUID, drives, goal, planned
 
 
 def made(plan: Plan, kind: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import pytest
 from aligntool.change import Plan
 from aligntool.steps import EnableUnit, WriteFile
 from tests.conftest import run
-from tests.raid.made import drives, goal, planned
+from tests.raid.builders import drives, goal, planned
 
 
 def late(plan: Plan) -> dict[str, str]:

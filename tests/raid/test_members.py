@@ -7,7 +7,7 @@ import pytest
 from aligntool.change import Plan
 from aligntool.inventory import Disk, Health, NvmeFacts, Source, Uplink
 from aligntool.units import MIB
-from tests.raid.made import drives, goal, linked, planned
+from tests.raid.builders import drives, goal, linked, planned
 
 X4 = 3_938_000_000
 WELL = Health(used_percent=3, spare_percent=100, spare_threshold=10, media_errors=0, temperature_c=41)

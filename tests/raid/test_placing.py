@@ -15,7 +15,7 @@ from aligntool.raid.commands import command_of
 from aligntool.steps import MakeArray, MakeMember
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import run
-from tests.raid.made import drive, drives, goal, judged, planned
+from tests.raid.builders import drive, drives, goal, judged, planned
 from tests.thorough import examples
 
 

@@ -23,8 +23,8 @@ from aligntool.steps import (
 )
 from aligntool.system import System
 from aligntool.units import GIB, KIB, MIB
+from tests.raid.builders import ARRAY_UUID, FS_UUID, drive, drives, goal, judged, linked, planned
 from tests.raid.golden_plans import DISKS, GOLDEN, RECIPES, RENEW, golden_file, golden_plan, golden_text
-from tests.raid.made import ARRAY_UUID, FS_UUID, drive, drives, goal, judged, linked, planned
 
 
 def name(recipe: Recipe) -> str:

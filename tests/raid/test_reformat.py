@@ -18,7 +18,7 @@ from aligntool.raid.reformat import ArrayDetails, ReformatGoal, plan_reformat
 from aligntool.raid.steps_reformat import backwards
 from aligntool.steps import CheckArray, FormatMember, PutBackMember, TakeOutMember
 from aligntool.units import MIB, Extent
-from tests.audit.made_arrays import SIZE, UUID, array, drive
+from tests.audit.array_builders import SIZE, UUID, array, drive
 
 FORMATS = (LbaFormat(0, 512, 0, 2), LbaFormat(1, 512, 8, 2), LbaFormat(2, 4096, 0, 1), LbaFormat(3, 4096, 0, 0))
 LINUX_RAID = "A19D880F-05FC-4D3B-A006-743F0F84911E"

@@ -13,7 +13,7 @@ from aligntool.raid.planning import plan_raid
 from aligntool.units import GIB, KIB, MIB
 from tests.machines.captured import judged as captured
 from tests.machines.captured import report
-from tests.raid.made import drive, drives, goal, judged, layer, planned
+from tests.raid.builders import drive, drives, goal, judged, layer, planned
 from tests.run_aligntool import run_aligntool
 
 Change = Callable[[Disk], Disk]

@@ -16,9 +16,9 @@ from aligntool.raid.running import ArrayView, PersistGoal, arrays_of
 from aligntool.render.lines import text_of
 from aligntool.render.plan import array_lines, arrays_json
 from aligntool.units import KIB, MIB
-from tests.audit.made_arrays import OTHER, array, drive, image, lines, machine, system
+from tests.audit.array_builders import OTHER, array, drive, image, lines, machine, system
 from tests.machines.captured import HERE, report
-from tests.raid.made import linked
+from tests.raid.builders import linked
 from tests.thorough import THOROUGH
 
 RAID = "md-on-misaligned-partitions"

@@ -24,7 +24,7 @@ from aligntool.steps import MakeArray
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.conftest import run
 from tests.probe.layers.test_md import SIZE, member, superblock_1
-from tests.raid.made import drive, drives, goal, judged, planned
+from tests.raid.builders import drive, drives, goal, judged, planned
 from tests.run_aligntool import run_aligntool
 
 UUID = f"{TEST_UUID}:01234567:89abcdef"

@@ -30,7 +30,7 @@ from aligntool.raid.measured import (
 )
 from aligntool.steps import MakeArray
 from aligntool.units import GIB, KIB, MIB
-from tests.raid.made import drives, goal, linked, planned
+from tests.raid.builders import drives, goal, linked, planned
 from tests.raid.test_chunks import grid
 
 CHUNKS = (64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, MIB)

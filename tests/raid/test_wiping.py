@@ -10,7 +10,7 @@ from aligntool.render.plan import raid_plan_lines
 from aligntool.steps import MakeMember, wiped_ends
 from aligntool.units import GIB, MIB, Extent
 from tests.conftest import run
-from tests.raid.made import drive, goal, planned
+from tests.raid.builders import drive, goal, planned
 
 SIZE = 20 * GIB  # 21474836480 bytes
 

@@ -13,7 +13,7 @@ from aligntool.realign.placing import held_ranges
 from aligntool.realign.search import needed_for, patching
 from aligntool.steps import Patch, ReleaseContent, ShrinkContent
 from aligntool.units import MIB, Extent
-from tests.realign.made_moves import movable_disk, plan_for
+from tests.realign.movable_disks import movable_disk, plan_for
 
 OLD, NEW = Extent(63 * 512, 100000 * 512), Extent(2048 * 512, 100000 * 512)
 NTFS_COPY = OLD.length - 512

@@ -10,7 +10,7 @@ from aligntool.inventory import TableLabel
 from aligntool.realign.search import JournalNeeds, free_runs, holds_all, least_journal_length, place_journal
 from aligntool.steps import JournalPlace, RewriteTable, WriteJournal
 from aligntool.units import GIB, KIB, MIB, Extent
-from tests.realign.made_moves import movable_disk, plan_for
+from tests.realign.movable_disks import movable_disk, plan_for
 
 ONE = JournalNeeds(held=256 * KIB, table=33 * KIB, partitions=1, distances=(992 * KIB,))
 SHORT = JournalNeeds(held=256 * KIB, table=33 * KIB, partitions=1, distances=(512,))

@@ -15,7 +15,7 @@ from aligntool.inventory import Disk, DiskKind, KnownGeometry, Layer, Partition,
 from aligntool.realign.layout import plan_layout, wiped_ranges
 from aligntool.steps import MakeTable
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
-from tests.audit.made import judge, made_disk
+from tests.audit.builders import judge, made_disk
 from tests.conftest import run
 
 ESP = PartitionRequest(512 * MIB, "esp")

@@ -13,7 +13,7 @@ from aligntool.realign.planning import plan_realign
 from aligntool.steps import CopyContent, EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
 from tests.conftest import run
-from tests.realign.made_moves import judged, movable_disk, plan_for, starts
+from tests.realign.movable_disks import judged, movable_disk, plan_for, starts
 
 SECTOR = 512
 CYLINDERS = "63+100000 ntfs; 2e 112455+305235; 5l 112518+100359 ntfs; 6l 212940+100359 ntfs; 7l 313362+104328 ext4"

@@ -14,7 +14,7 @@ from aligntool.inventory import Disk, DiskKind, Role, TableLabel
 from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.steps import CopyContent, EntryChange, JournalPlace, RewriteTable, WriteJournal
 from aligntool.units import MIB, Extent
-from tests.realign.made_moves import judged, movable_disk
+from tests.realign.movable_disks import judged, movable_disk
 from tests.thorough import examples
 
 GAPS = st.sampled_from([0, 0, 1, 7, 8, 33, 64, 500, 2048, 3000, 20000])

@@ -11,7 +11,7 @@ from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, Table, TableFault, TableLabel
 from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.units import MIB, Extent
-from tests.realign.made_moves import judged, movable_disk, plan_for
+from tests.realign.movable_disks import judged, movable_disk, plan_for
 
 OFF = "63+100000 ext4; 104448+100000 xfs"
 Change = Callable[[Disk], Disk]

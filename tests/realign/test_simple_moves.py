@@ -5,7 +5,7 @@ import pytest
 from aligntool.change import from_json, to_json
 from aligntool.inventory import TableLabel
 from aligntool.realign.planning import find_repairs
-from tests.realign.made_moves import judged, movable_disk, plan_for, starts
+from tests.realign.movable_disks import judged, movable_disk, plan_for, starts
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from aligntool.realign.layout import plan_layout
 from aligntool.realign.planning import plan_realign
 from aligntool.recipes.goals import BenchGoal, Recipe, load_recipes
 from aligntool.units import GIB, MIB
-from tests.audit.made import judge, made_disk
-from tests.realign.made_moves import movable_disk
+from tests.audit.builders import judge, made_disk
+from tests.realign.movable_disks import movable_disk
 
 GOLDEN = Path(__file__).parent / "golden"
 RENEW = "read what changed, then: python -m tests.recipe.golden_plans"

@@ -30,7 +30,7 @@ from aligntool.inventory import (
 )
 from aligntool.render.json import audit_json
 from aligntool.units import KIB, MIB, Extent
-from tests.audit.made import judge, made_disk, with_content
+from tests.audit.builders import judge, made_disk, with_content
 from tests.machines.captured import HERE
 from tests.machines.captured import report as captured_report
 from tests.schemas import check

@@ -29,7 +29,7 @@ from aligntool.render.progress import (
     status_lines,
 )
 from aligntool.units import MIB, Extent
-from tests.render.made_plans import ARRAY, CONVERT, JOURNAL, LAYOUT, NEW, OLD, PLAN, REFORMAT, SIZE
+from tests.render.sample_plans import ARRAY, CONVERT, JOURNAL, LAYOUT, NEW, OLD, PLAN, REFORMAT, SIZE
 from tests.schemas import check
 from tests.thorough import examples
 

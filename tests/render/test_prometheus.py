@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from aligntool.audit.report import Report
 from aligntool.inventory import InFlight, LinkHop, Port, Table, TableLabel
 from aligntool.render.prometheus import ARRAY_STATES, METRICS, Run, audit_prometheus
-from tests.audit.made import judge, made_disk
-from tests.audit.made_arrays import array, drive
+from tests.audit.array_builders import array, drive
+from tests.audit.builders import judge, made_disk
 from tests.conftest import run
 from tests.machines.captured import HERE as MACHINES
 from tests.machines.captured import report as captured

@@ -15,7 +15,7 @@ from aligntool.render.disk_map import _part, disk_bar_lines, map_lines
 from aligntool.render.lines import cell_width, fit, harmless, show, text_of, wants_color, wrapped
 from aligntool.render.prometheus import Run, audit_prometheus
 from aligntool.units import Extent, format_start
-from tests.audit.made import judge, made_disk
+from tests.audit.builders import judge, made_disk
 from tests.thorough import examples
 
 STRIP = 4  # lines of the whole disk above the first start: name, strip, labels, a blank one

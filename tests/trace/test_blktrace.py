@@ -14,7 +14,7 @@ from aligntool.measure.logs import LogFormat, open_log
 from aligntool.measure.trace import Kind, Moment, Pattern, read_pattern
 from tests.cli.old_disks import ROOT
 from tests.conftest import run
-from tests.trace.made_blktrace import COMPLETE, FLUSH, ISSUE, QUEUE, READ, Record, drawn_records, write_trace
+from tests.trace.blktrace_files import COMPLETE, FLUSH, ISSUE, QUEUE, READ, Record, drawn_records, write_trace
 
 pytestmark = pytest.mark.needs_tools("blkparse")
 

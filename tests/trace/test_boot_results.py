@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.measure.results import to_json
-from tests.bench_runs.made import result, series
+from tests.bench_runs.sample_results import result, series
 from tests.run_aligntool import run_aligntool
 
 

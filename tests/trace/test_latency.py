@@ -14,7 +14,7 @@ from aligntool.measure.logs import open_log
 from aligntool.measure.trace import PERCENTILES, Kind, Latency, Moment, read_pattern
 from tests.conftest import run
 from tests.run_aligntool import run_aligntool
-from tests.trace.made_blktrace import (
+from tests.trace.blktrace_files import (
     COMPLETE,
     DISCARD,
     ISSUE,

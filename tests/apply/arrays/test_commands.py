@@ -15,9 +15,9 @@ from aligntool.raid.steps_drives import read_disk
 from aligntool.raid.steps_system import apply_system, find_system_trace, undo_system
 from aligntool.steps import Mount, SetPartitionType
 from aligntool.units import MIB, Extent
-from tests.apply.arrays.made import FS_UUID
+from tests.apply.arrays.builders import FS_UUID
 from tests.conftest import remove_partitions, run
-from tests.raid.made import judged
+from tests.raid.builders import judged
 
 HOME, SWAP = "933AC7E1-2EB4-4F13-B844-0E14E2AEF915", "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F"
 OTHER_UUID = "99999999-2222-4333-8444-555555555555"

@@ -11,7 +11,7 @@ from aligntool.raid.steps_md import make_file_system, refuse_foreign, refuse_use
 from aligntool.raid.steps_system import Paths
 from aligntool.steps import DataArea, MakeArray, MakeFileSystem
 from aligntool.units import MIB
-from tests.apply.arrays.made import FS_UUID, file_system_step, paths_in, plan_of
+from tests.apply.arrays.builders import FS_UUID, file_system_step, paths_in, plan_of
 from tests.conftest import run, unmount
 from tests.probe.layers.test_md import member, superblock_1
 

@@ -13,9 +13,9 @@ from aligntool.raid.members import data_area
 from aligntool.raid.steps_drives import old_signatures, read_disk
 from aligntool.steps import DataArea, MakeArray, MakeMember, Step, recognised_content
 from aligntool.units import KIB, MIB, Extent
-from tests.apply.arrays.made import made_member, member_step, paths_in, plan_of
+from tests.apply.arrays.builders import made_member, member_step, paths_in, plan_of
 from tests.conftest import remove_partitions, run
-from tests.raid.made import drives, goal, planned
+from tests.raid.builders import drives, goal, planned
 
 root = pytest.mark.needs_root
 tools = pytest.mark.needs_tools("losetup", "sfdisk", "partx", "mkfs.ext4", "blkid", "wipefs", "cmp")

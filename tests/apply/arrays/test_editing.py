@@ -10,7 +10,7 @@ from aligntool.change import Said
 from aligntool.errors import Refused
 from aligntool.raid.steps_system import backup_of, edit_file, edited, find_file_trace, refuse_unwritable, restore_file
 from aligntool.steps import EditFile, FileStep, WriteFile
-from tests.apply.arrays.made import FS_UUID, LINE, fstab_step, paths_in
+from tests.apply.arrays.builders import FS_UUID, LINE, fstab_step, paths_in
 from tests.conftest import run
 
 

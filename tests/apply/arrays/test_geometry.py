@@ -8,7 +8,7 @@ import pytest
 from aligntool.raid.steps_md import array_differences
 from aligntool.steps import MakeArray
 from aligntool.units import MIB
-from tests.raid.made import drives, goal, planned
+from tests.raid.builders import drives, goal, planned
 
 # Of a RAID0 that mdadm made of four emulated drives of 20 GiB, as tests/raid/test_plans.py has it: 2 members,
 # 42905632768 bytes, data offset 38912 sectors.

@@ -11,7 +11,7 @@ from aligntool.errors import Refused
 from aligntool.raid.steps_drives import lock_members
 from aligntool.steps import MakeMember
 from aligntool.units import GIB, MIB
-from tests.apply.arrays.made import made_member, member_step, paths_in
+from tests.apply.arrays.builders import made_member, member_step, paths_in
 from tests.apply.test_lock import another_program
 from tests.conftest import detach, remove_partitions, run, unmount
 from tests.run_aligntool import run_aligntool

@@ -22,7 +22,7 @@ from aligntool.raid.steps_drives import (
 from aligntool.raid.steps_system import Paths
 from aligntool.steps import DataArea, MakeMember
 from aligntool.units import MIB
-from tests.apply.arrays.made import made_member, member_step, paths_in
+from tests.apply.arrays.builders import made_member, member_step, paths_in
 from tests.conftest import run
 
 pytestmark = [

@@ -14,7 +14,7 @@ from aligntool.raid.steps_drives import read_disk
 from aligntool.raid.steps_system import refuse_hooks
 from aligntool.steps import CheckInitramfs, EditFile, Mount, RebuildInitramfs, Step
 from aligntool.units import MIB
-from tests.apply.arrays.made import LINE, fstab_step, member_step, paths_in, plan_of
+from tests.apply.arrays.builders import LINE, fstab_step, member_step, paths_in, plan_of
 from tests.conftest import run, unmount
 
 pytestmark = pytest.mark.needs_root

@@ -13,7 +13,7 @@ from aligntool.errors import Refused
 from aligntool.linux.process import run_program
 from aligntool.linux.users import openers
 from aligntool.raid.make import Record, find_records, lock_state, read_record, remove_record, save
-from tests.apply.arrays.made import fstab_step, plan_of
+from tests.apply.arrays.builders import fstab_step, plan_of
 
 PLAN = plan_of([fstab_step()])
 

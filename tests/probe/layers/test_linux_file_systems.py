@@ -7,7 +7,7 @@ import pytest
 
 from aligntool.units import KIB, MIB, TIB, Extent
 from tests.conftest import run
-from tests.probe.layers.placed import STARTS, agree, bytes_of, field, layers_of, number, place
+from tests.probe.layers.placed_partitions import STARTS, agree, bytes_of, field, layers_of, number, place
 
 Sparse = Callable[..., Path]
 

@@ -9,7 +9,7 @@ import pytest
 from aligntool.units import MIB
 from tests.conftest import run
 from tests.moving.containers import rewrite_segment
-from tests.probe.layers.placed import STARTS, agree, field, layers_of, number, place
+from tests.probe.layers.placed_partitions import STARTS, agree, field, layers_of, number, place
 
 Sparse = Callable[..., Path]
 QUICK = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "-q", "--key-file", "-", "--disable-locks")

@@ -12,7 +12,7 @@ from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import find_tool, run
 from tests.in_memory import BytesReader
-from tests.probe.layers.placed import agree, blkid, bytes_of, layers_of
+from tests.probe.layers.placed_partitions import agree, blkid, bytes_of, layers_of
 
 Sparse = Callable[..., Path]
 Loop = Callable[..., Path]

@@ -14,7 +14,7 @@ import pytest
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
-from tests.probe.layers.placed import STARTS, agree, blkid, field, layers_of, place
+from tests.probe.layers.placed_partitions import STARTS, agree, blkid, field, layers_of, place
 
 Sparse = Callable[..., Path]
 

@@ -15,7 +15,7 @@ from aligntool.formats.layers import read_layers
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import find_tool, run
 from tests.in_memory import BytesReader
-from tests.probe.layers.placed import STARTS, agree, blkid, field, layers_of, number, place
+from tests.probe.layers.placed_partitions import STARTS, agree, blkid, field, layers_of, number, place
 
 Sparse = Callable[..., Path]
 

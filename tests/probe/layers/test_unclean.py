@@ -9,7 +9,7 @@ import pytest
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB
 from tests.conftest import find_tool, run, unmount
-from tests.probe.layers.placed import bytes_of, layers_of, place
+from tests.probe.layers.placed_partitions import bytes_of, layers_of, place
 
 Sparse = Callable[..., Path]
 Loop = Callable[..., Path]

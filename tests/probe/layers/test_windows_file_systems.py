@@ -8,7 +8,7 @@ import pytest
 
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
-from tests.probe.layers.placed import STARTS, Placed, agree, bytes_of, layers_of, number, place
+from tests.probe.layers.placed_partitions import STARTS, Placed, agree, bytes_of, layers_of, number, place
 
 Sparse = Callable[..., Path]
 

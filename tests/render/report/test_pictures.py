@@ -34,7 +34,7 @@ from aligntool.render.svg import (
     table_of,
     words_width,
 )
-from tests.bench_runs.made import result, series
+from tests.bench_runs.sample_results import result, series
 from tests.conftest import run
 from tests.render.report.pages import HOSTILE, array_machine, charts, content_of, named_machine
 

@@ -1,0 +1,293 @@
+"""The walk cut anywhere: gone on with it ends where an undisturbed one does, taken back everything is as it was.
+
+There is no md on every machine, so the array itself is left out here: a drive gets its table, a partition its file
+system, a file its line. tests/lab does the same with arrays and with the power cut.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from aligntool.change import Plan, StepDone
+from aligntool.errors import Refused, Stopped
+from aligntool.linux.lock import forget_partitions
+from aligntool.linux.process import find_program
+from aligntool.raid.boot import MAKERS
+from aligntool.raid.make import (
+    Record,
+    apply_record,
+    begin,
+    find_records,
+    lock_state,
+    save,
+    undo_record,
+    with_current_names,
+)
+from aligntool.raid.steps_drives import read_disk
+from aligntool.raid.steps_system import Paths
+from aligntool.steps import CheckInitramfs, MakeDirectory, Mount, RebuildInitramfs, ReloadUnits
+from aligntool.units import MIB
+from tests.apply.arrays.builders import (
+    FS_UUID,
+    LINE,
+    file_system_step,
+    fstab_step,
+    member_step,
+    paths_in,
+    plan_of,
+    program,
+)
+from tests.conftest import run
+
+OLD = "tmpfs /tmp tmpfs defaults 0 0"
+SIZE = 64 * MIB
+PATH = os.environ["PATH"]
+Fake = Callable[[str, str], None]
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    paths = paths_in(tmp_path)
+    (tmp_path / "root/etc/fstab").write_text(OLD)
+    with lock_state(paths.state):
+        pass
+    return paths
+
+
+@pytest.fixture
+def drive(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[Path]:
+    device = loop(sparse(SIZE))
+    yield device
+    with device.open("rb") as file:
+        forget_partitions(file.fileno(), range(1, 5))
+
+
+def whole_plan(paths: Paths, drive: Path, folder: Path) -> Plan:
+    member = member_step(paths, drive)
+    return plan_of(
+        [member, file_system_step(member.device), fstab_step(), ReloadUnits(), MakeDirectory(str(folder / "srv/data"))]
+    )
+
+
+def cut_after(plan: Plan, paths: Paths, events: int) -> bool:
+    """Whether there was anything left to do."""
+    walk = apply_record(begin(plan, paths), plan, paths)
+    taken = len(list(islice(walk, events)))
+    walk.close()  # type: ignore[attr-defined]
+    return taken == events and bool(find_records(paths.state))
+
+
+def left_over(paths: Paths) -> Record:
+    (record,) = find_records(paths.state)
+    return record
+
+
+def is_untouched(paths: Paths, drive: Path, folder: Path) -> bool:
+    blank = run("cmp", "-n", str(SIZE), drive, "/dev/zero", fails=True) == ""
+    return (
+        blank
+        and (folder / "root/etc/fstab").read_text() == OLD
+        and not (folder / "srv").exists()
+        and find_records(paths.state) == ()
+    )
+
+
+def is_finished(paths: Paths, drive: Path, folder: Path) -> bool:
+    found = run("blkid", "-p", "-o", "value", "-s", "UUID", f"{drive}p1").strip()
+    run("e2fsck", "-f", "-n", f"{drive}p1")
+    return (
+        found == FS_UUID
+        and (folder / "root/etc/fstab").read_text() == f"{OLD}\n{LINE}\n"
+        and (folder / "srv/data").is_dir()
+        and find_records(paths.state) == ()
+    )
+
+
+def empty_again(plan: Plan, paths: Paths, drive: Path) -> None:
+    """Take a finished one back, as if the record were still there."""
+    done = Record(paths.state / "arrays/x.json", plan, len(plan.steps))
+    traces: dict[int, dict[str, str]] = {index: {} for index in range(len(plan.steps))}
+    save(replace(done, traces=traces))
+    list(undo_record(left_over(paths), plan, paths))
+    run("blkdiscard", "--zeroout", drive)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
+def test_cut_after_any_event_and_taken_back_everything_is_as_it_was(paths: Paths, drive: Path, tmp_path: Path) -> None:
+    plan = whole_plan(paths, drive, tmp_path)
+    events = 0
+    while cut_after(plan, paths, events):
+        list(undo_record(left_over(paths), plan, paths))
+        run("wipefs", "--all", "--quiet", drive)
+        run("blkdiscard", "--zeroout", "-o", str(MIB), "-l", str(56 * MIB), drive)  # what mkfs wrote inside
+        assert is_untouched(paths, drive, tmp_path), f"cut after {events} events"
+        events += 1
+    assert events > 2 * len(plan.steps)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
+def test_cut_after_any_event_and_gone_on_with_it_is_finished(paths: Paths, drive: Path, tmp_path: Path) -> None:
+    plan = whole_plan(paths, drive, tmp_path)
+    events = 0
+    while cut_after(plan, paths, events):
+        record = left_over(paths)
+        list(apply_record(record, with_current_names(record.plan, [read_disk(str(drive))]), paths))
+        assert is_finished(paths, drive, tmp_path), f"cut after {events} events"
+        empty_again(plan, paths, drive)
+        (tmp_path / "root/etc/fstab").write_text(OLD)
+        for folder in (tmp_path / "srv/data", tmp_path / "srv"):
+            folder.rmdir()
+        events += 1
+    assert events > 2 * len(plan.steps)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
+def test_a_way_back_that_is_cut_itself_ends_where_it_should(paths: Paths, drive: Path, tmp_path: Path) -> None:
+    plan = whole_plan(paths, drive, tmp_path)
+    assert cut_after(plan, paths, 2 * len(plan.steps))
+    while find_records(paths.state):
+        walk = undo_record(left_over(paths), plan, paths)
+        with suppress(StopIteration):
+            next(event for event in walk if isinstance(event, StepDone))
+        walk.close()  # type: ignore[attr-defined]
+    assert (tmp_path / "root/etc/fstab").read_text() == OLD
+    assert run("wipefs", "--no-act", "--parsable", drive) == ""
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Programs of the system that are scripts of a test."""
+
+    def make(name: str, script: str) -> None:
+        monkeypatch.setenv("PATH", f"{program(tmp_path, name, script)}:{PATH}")
+
+    return make
+
+
+def test_a_command_that_fails_stops_with_its_words_and_may_be_done_again(
+    paths: Paths, tmp_path: Path, fake: Fake
+) -> None:
+    allowed = tmp_path / "allowed"
+    fake("dracut", f"echo not yet >&2; test -e {allowed}")
+    plan = plan_of([fstab_step(), RebuildInitramfs("dracut")])
+    with pytest.raises(Stopped, match="not yet"):
+        list(apply_record(begin(plan, paths), plan, paths))
+    assert left_over(paths).position == 1
+    allowed.touch()
+    list(apply_record(left_over(paths), plan, paths))
+    assert find_records(paths.state) == ()
+
+
+def test_an_initramfs_that_was_looked_into_is_rebuilt_before_it_is_looked_into_again(
+    paths: Paths, tmp_path: Path, fake: Fake
+) -> None:
+    """The user repaired what it is built of; the one that was built of the old files would never show it."""
+    built, shown = tmp_path / "built", tmp_path / "shown"
+    fake("mkinitcpio", f"echo built >> {built}")
+    fake("bash", f"cat {shown}")
+    shown.write_text("nothing\n")
+    plan = plan_of([RebuildInitramfs("mkinitcpio"), CheckInitramfs("mkinitcpio", FS_UUID)])
+    with pytest.raises(Stopped, match=f"{FS_UUID} was not found; printed: nothing"):
+        list(apply_record(begin(plan, paths), plan, paths))
+    shown.write_text(f"{FS_UUID}\n")
+    list(apply_record(left_over(paths), plan, paths))
+    assert built.read_text() == "built\n" * 2
+    assert find_records(paths.state) == ()
+
+
+def test_a_program_that_is_missing_names_its_package(paths: Paths) -> None:
+    missing = [maker for maker, each in MAKERS.items() if find_program(each.rebuild[0]) is None]
+    if not missing:
+        pytest.skip("every maker of an initramfs is installed here")
+    plan = plan_of([RebuildInitramfs(missing[0])])
+    with pytest.raises(Refused, match="not installed"):
+        list(apply_record(begin(plan, paths), plan, paths))
+
+
+def test_a_file_that_is_restored_is_read_again_by_systemd(paths: Paths) -> None:
+    plan = plan_of([fstab_step(), ReloadUnits()])
+    list(apply_record(begin(plan, paths), plan, paths))
+    said = taken_back(plan, paths, traces={0: {"after": "changed by somebody"}, 1: {}})
+    assert any("systemctl daemon-reload" in text for text in said)
+    said = taken_back(plan, paths, traces={0: {"after": "changed by somebody"}})  # it was never begun
+    assert not any("systemctl daemon-reload" in text for text in said)
+
+
+def test_of_two_files_that_are_restored_in_a_row_systemd_reads_both_at_once(paths: Paths) -> None:
+    """Read after the first of them, it would keep the other's lines."""
+    plan = plan_of([fstab_step(), fstab_step("other"), ReloadUnits()])
+    changed = {"after": "changed by somebody"}
+    events = list(taken_back(plan, paths, traces={0: changed, 1: changed, 2: {}}))
+    (reloaded,) = (at for at, text in enumerate(events) if text.endswith("again: systemctl daemon-reload"))
+    assert reloaded > max(at for at, text in enumerate(events) if "fstab was changed since" in text)
+
+
+def test_an_image_that_cannot_be_rebuilt_stops_no_way_back(paths: Paths, tmp_path: Path, fake: Fake) -> None:
+    fstab = tmp_path / "root/etc/fstab"
+    fake("dracut", "echo no room left >&2; exit 1")
+    plan = plan_of([fstab_step(), RebuildInitramfs("dracut")])
+    with pytest.raises(Stopped, match="no room left"):
+        list(apply_record(begin(plan, paths), plan, paths))
+    said = [getattr(event, "text", "") for event in undo_record(left_over(paths), plan, paths)]
+    assert any("run dracut -f --regenerate-all again later" in text for text in said)
+    assert fstab.read_text() == OLD and find_records(paths.state) == ()
+
+
+def taken_back(plan: Plan, paths: Paths, traces: dict[int, dict[str, str]]) -> list[str]:
+    """What is said when a plan that was carried out goes back."""
+    (paths.of("/etc/fstab")).write_text(f"{LINE}\nother\n")
+    save(Record(paths.state / "arrays/x.json", plan, len(plan.steps), traces=traces))
+    return [getattr(event, "text", "") for event in undo_record(left_over(paths), plan, paths)]
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
+def test_a_drive_that_was_reused_meanwhile_is_neither_gone_on_with_nor_taken_back(
+    paths: Paths, drive: Path, tmp_path: Path
+) -> None:
+    """With bytes that nobody recognises, before anything was written to it and once it had its table."""
+    plan = plan_of([member_step(paths, drive), MakeDirectory(str(tmp_path / "srv"))])
+    for events in (1, 2):
+        assert cut_after(plan, paths, events)
+        start = 0 if events == 1 else MIB
+        holds = os.urandom(SIZE - start)
+        with drive.open("r+b") as file:
+            file.seek(start)
+            file.write(holds)
+            os.fsync(file.fileno())
+        if events == 1:
+            with pytest.raises(Stopped, match="holds what was not there when the plan was made"):
+                list(apply_record(left_over(paths), plan, paths))
+        list(undo_record(left_over(paths), plan, paths))
+        assert drive.read_bytes()[start:] == holds and find_records(paths.state) == ()
+        run("blkdiscard", "--zeroout", drive)
+        with drive.open("rb") as file:
+            forget_partitions(file.fileno(), range(1, 5))
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk", "mkfs.ext4", "mount", "findmnt", "blkdiscard")
+def test_what_a_start_of_the_machine_mounted_meanwhile_is_unmounted_on_the_way_back(
+    paths: Paths, drive: Path, tmp_path: Path
+) -> None:
+    """Its line is in fstab from the third step on, and the step that mounts it was never begun."""
+    place = tmp_path / "srv/data"
+    whole = whole_plan(paths, drive, tmp_path)
+    plan = plan_of([*whole.steps, Mount(str(place))])
+    walk = apply_record(begin(plan, paths), plan, paths)
+    next(event for event in walk if event == StepDone(2))
+    walk.close()  # type: ignore[attr-defined]
+    place.mkdir(parents=True)
+    run("mount", f"{drive}p1", place)
+    said = [getattr(event, "text", "") for event in undo_record(left_over(paths), plan, paths)]
+    assert f"{place} is unmounted" in said
+    assert run("findmnt", "--mountpoint", place, fails=True) == "" and find_records(paths.state) == ()
+    assert (tmp_path / "root/etc/fstab").read_text() == OLD

@@ -1,0 +1,117 @@
+"""What a plan gives up is what was seen when it was made: something else that came since is not given up with it."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aligntool.change import from_json
+from aligntool.errors import Stopped
+from aligntool.steps import MakeMember
+from aligntool.units import GIB, MIB, Extent
+from tests.apply.arrays.builders import made_member, member_step, paths_in
+from tests.conftest import remove_partitions, run
+from tests.run_aligntool import run_aligntool
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("losetup", "sfdisk", "partx", "mkfs.ext4", "blkid", "mdadm"),
+]
+
+Sparse = Callable[..., Path]
+Attach = Callable[..., Path]
+PLAN = ("raid", "plan", "--level", "1", "--fs", "ext4")
+
+
+@pytest.fixture
+def drives(sparse: Sparse, loop: Attach) -> Iterator[tuple[Path, Path]]:
+    """Two, each with a partition that the kernel shows."""
+    found = loop(sparse(GIB, "a.img")), loop(sparse(GIB, "b.img"))
+    try:
+        for drive in found:
+            run("sfdisk", "-q", "--no-tell-kernel", drive, stdin="label: gpt\nstart=2048, size=1000000, type=R\n")
+            run("partx", "-a", drive)
+        yield found
+    finally:
+        for drive in found:
+            remove_partitions(drive)
+
+
+@pytest.mark.parametrize("part", ["", "p1"], ids=["a drive", "a partition"])
+def test_a_kept_plan_does_not_give_up_what_came_since(drives: tuple[Path, Path], tmp_path: Path, part: str) -> None:
+    kept, first = tmp_path / "plan.json", f"{drives[0]}p1"
+    assert Path(first).is_block_device()
+    run("mkfs.ext4", "-q", "-L", "old", first)
+    names = [f"{drive}{part}" for drive in drives]
+    wipe = [word for name in names for word in ("--wipe", name)]
+    done = run_aligntool(*PLAN, *wipe, "-o", kept, *names)
+    assert done.returncode == 0, done.stderr
+    uuid = run("blkid", "-p", "-o", "value", "-s", "UUID", first).strip()
+    members = [step for step in json.loads(kept.read_text())["plan"]["steps"] if step["step"] == "MakeMember"]
+    assert any(uuid in line and "old" in line for line in members[0]["holds"]) and "ext4" not in str(
+        members[1]["holds"]
+    )
+    run("mkfs.ext4", "-q", "-F", "-L", "precious", first)
+    before = run("blkid", "-p", first)
+    done = run_aligntool("apply", "--yes", kept)
+    assert done.returncode == 3
+    assert "does not hold what it held when the plan was made" in done.stderr
+    assert uuid in done.stderr and "precious" in done.stderr
+    assert run("blkid", "-p", first) == before
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_the_walk_itself_gives_up_nothing_else(sparse: Sparse, loop: Attach, tmp_path: Path, again: bool) -> None:
+    drive, paths = loop(sparse(64 * MIB)), paths_in(tmp_path)
+    run("mkfs.ext4", "-q", "-L", "old", drive)
+    step = member_step(paths, drive, wipe=True)
+    run("mkfs.ext4", "-q", "-F", "-L", "precious", drive)
+    with pytest.raises(Stopped, match=r"was not there when the plan was made: ext4 .* precious"):
+        made_member(step, again=again)
+    assert 'LABEL="precious"' in run("blkid", "-p", drive)
+
+
+def test_what_nobody_recognises_is_given_up_by_name_only(sparse: Sparse, loop: Attach, tmp_path: Path) -> None:
+    """Plain dm-crypt, a raw database, a hidden volume: random to whoever looks, and blkid names nothing."""
+    drives = [loop(sparse(GIB, name)) for name in ("a.img", "b.img")]
+    run("dd", "if=/dev/urandom", f"of={drives[0]}", "bs=1M", "count=64", "conv=fsync")
+    assert run("blkid", "-p", drives[0], fails=True) == ""
+    done = run_aligntool(*PLAN, *drives)
+    assert done.returncode == 3 and done.stdout == ""
+    assert f"{drives[0].name} is not empty: unrecognised data lies at 8 of 103" in done.stderr
+    assert f"--wipe {drives[0].name}" in done.stderr and f"{drives[1].name} is" not in done.stderr
+    swept = run_aligntool("raid", "tune", "--level", "0", "--dry-run", *drives)
+    assert swept.returncode == 3 and "unrecognised data" in swept.stderr and "--wipe" not in swept.stderr
+    kept = tmp_path / "plan.json"
+    done = run_aligntool(*PLAN, "--wipe", drives[0], "-o", kept, *drives)
+    assert done.returncode == 0 and "lost: unrecognised data" in " ".join(done.stdout.split())
+    run("dd", "if=/dev/urandom", f"of={drives[0]}", "bs=1M", "count=1", "conv=fsync")
+    done = run_aligntool("apply", "--yes", kept)
+    assert done.returncode == 3 and "does not hold what it held" in done.stderr
+    run("blkdiscard", "--zeroout", drives[0])
+    assert run_aligntool(*PLAN, *drives).returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["--whole-drives", ""])
+def test_what_is_left_of_a_gpt_is_seen_and_given_up_by_name_only(
+    sparse: Sparse, loop: Attach, tmp_path: Path, kind: str
+) -> None:
+    """Firmware that finds the one copy "repairs" the other, over the superblock of a whole drive: facts of AT608."""
+    drives = [loop(sparse(GIB, name)) for name in ("a.img", "b.img")]
+    run("sfdisk", "-q", "--no-tell-kernel", drives[0], stdin="label: gpt\nstart=2048, size=1000000\n")
+    run("blkdiscard", "--zeroout", "-l", str(MIB), drives[0])
+    assert run("blkid", "-p", drives[0], fails=True) == ""
+    words = [*PLAN, *([kind] if kind else [])]
+    done = run_aligntool(*words, *drives)
+    assert done.returncode == 3 and done.stdout == ""
+    assert "is not empty: partition 1, Linux filesystem" in done.stderr, "the backup copy lists it"
+    assert f"audit {drives[0]}" in done.stderr and "--wipe" not in done.stderr
+    kept = tmp_path / "plan.json"
+    done = run_aligntool(*words, "--wipe", drives[0], "-o", kept, *drives)
+    assert done.returncode == 0 and "lost: partition 1, Linux filesystem" in " ".join(done.stdout.split())
+    (step, _) = [each for each in from_json(kept.read_text()).steps if isinstance(each, MakeMember)]
+    made_member(step)
+    for part in (Extent(0, MIB), Extent(GIB - MIB, MIB)) if kind else ():
+        same = ("-n", str(part.length), "-i", f"{part.start}:0")
+        assert run("cmp", *same, drives[0], "/dev/zero") == "", "both ends are zeroed"

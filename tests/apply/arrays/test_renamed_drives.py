@@ -1,0 +1,77 @@
+"""A plan that is gone on with after a reboot: its drives have other names by then."""
+
+from dataclasses import replace
+
+import pytest
+
+from aligntool.change import Plan
+from aligntool.errors import Refused
+from aligntool.inventory import Disk
+from aligntool.raid.commands import command_of
+from aligntool.raid.make import with_current_names
+from aligntool.steps import MakeArray, MakeFileSystem, MakeMember, SetPartitionType
+from tests.raid.builders import drive, goal, planned
+
+DRIVES = (drive(0), drive(1))
+PLAN = planned(goal(esp_size=512 << 20), *DRIVES)
+
+
+def named(disk: Disk, name: str) -> Disk:
+    return replace(disk, name=name, path=f"/dev/{name}")
+
+
+def devices(plan: Plan) -> list[str]:
+    found: list[str] = []
+    for step in plan.steps:
+        match step:
+            case MakeMember():
+                found += [step.disk.path, step.device]
+            case MakeArray():
+                found += [*step.members, *command_of(step)[-len(step.members) :]]
+            case MakeFileSystem() if step.kind == "vfat":
+                found += [step.device, command_of(step)[-1]]
+    return found
+
+
+def test_drives_that_keep_their_names_keep_the_plan() -> None:
+    assert with_current_names(PLAN, DRIVES) == PLAN
+
+
+def test_drives_that_swapped_their_names_are_told_apart_by_serial_number() -> None:
+    swapped = (named(DRIVES[0], "nvme1n1"), named(DRIVES[1], "nvme0n1"))
+    exchanged = {"0": "1", "1": "0"}
+    before, now = devices(PLAN), devices(with_current_names(PLAN, swapped))
+    assert now == [f"/dev/nvme{exchanged[each[9]]}{each[10:]}" for each in before]
+    assert len(before) == 12 and {each[:9] for each in before} == {"/dev/nvme"}
+
+
+def test_types_are_given_to_the_drives_by_the_names_that_they_have_now() -> None:
+    disks = tuple(drive(number, parts="2048+40000000") for number in range(2))
+    plan = planned(goal(partitions=(1, 1)), *disks)
+    moved = with_current_names(plan, (named(disks[0], "nvme1n1"), named(disks[1], "nvme0n1")))
+
+    def paths(some: Plan) -> list[str]:
+        return [step.disk for step in some.steps if isinstance(step, SetPartitionType)]
+
+    assert (paths(plan), paths(moved)) == (["/dev/nvme0n1", "/dev/nvme1n1"], ["/dev/nvme1n1", "/dev/nvme0n1"])
+
+
+def test_another_drive_that_got_a_name_of_the_plan_is_left_alone() -> None:
+    other = replace(named(drive(7), "nvme0n1"), serial="FOREIGN", wwn="eui.7")
+    moved = with_current_names(PLAN, (other, named(DRIVES[0], "nvme5n1"), DRIVES[1]))
+    assert not any(each.startswith("/dev/nvme0n1") for each in devices(moved))
+
+
+@pytest.mark.parametrize(
+    ("disks", "why"),
+    [
+        (DRIVES[:1], "is not there"),
+        ((*DRIVES, named(DRIVES[1], "nvme2n1")), "cannot be distinguished from others"),
+        ((DRIVES[0], replace(DRIVES[1], size=1 << 30)), "is not there"),
+    ],
+    ids=["missing", "twice", "of another size"],
+)
+def test_a_drive_that_is_missing_or_there_twice_is_named(disks: tuple[Disk, ...], why: str) -> None:
+    with pytest.raises(Refused, match=why) as caught:
+        with_current_names(PLAN, disks)
+    assert "S0001" in str(caught.value)

@@ -1,0 +1,278 @@
+"""Whether an array comes back: mdadm.conf, the initramfs, fstab, names; each rule on both sides."""
+
+from dataclasses import replace
+
+import pytest
+
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Finding
+from aligntool.inventory import Inventory
+from aligntool.raid.running import arrays_of, find_array
+from aligntool.system import MdadmConf, System, parse_crypttab
+from aligntool.units import GIB
+from tests.audit.array_builders import FS, OTHER, RIGHT, UUID, fstab, image, lines, machine, system, told
+from tests.audit.builders import made_disk
+
+NOTHING = MdadmConf()
+LINE, WRONG, INSIDE, FOREIGN = (("AT611", "warning"), ("AT612", "warning"), ("AT613", "warning"), ("AT614", "warning"))
+
+
+def findings(files: System | None, level: str = "raid1", **facts: object) -> list[tuple[str, str]]:
+    return told(audit(machine(level, files, **facts), {}))
+
+
+def mounted(inventory: Inventory, place: str) -> Inventory:
+    disk = replace(inventory.disks[-1], mounted_at=(place,))
+    return replace(inventory, disks=(*inventory.disks[:-1], disk))
+
+
+@pytest.mark.parametrize(
+    ("conf", "expected"),
+    [
+        (lines(RIGHT), []),
+        (lines(f"array data uuid={UUID.upper()}"), []),  # keywords in any case, and a name below /dev/md
+        (lines(f"ARRAY <ignore> UUID={UUID}"), [WRONG]),
+        (lines("ARRAY /dev/md/data devices=/dev/sda1,/dev/sdb1"), [WRONG]),
+        (lines("ARRAY /dev/md/x name=any:data"), [WRONG]),
+        (lines("ARRAY /dev/md/x name=any:other"), [LINE]),
+        (lines(f"ARRAY /dev/md/data UUID={OTHER}"), [WRONG]),  # an array that is gone
+        (lines(f"ARRAY /dev/md/other UUID={OTHER}"), [LINE]),
+        (lines("# " + RIGHT), [LINE]),
+        (NOTHING, [LINE]),
+    ],
+)
+def test_the_line_of_the_array_is_there_and_names_it_by_its_uuid(
+    conf: MdadmConf, expected: list[tuple[str, str]]
+) -> None:
+    assert findings(system(conf=conf)) == expected
+
+
+def test_a_line_of_an_array_whose_member_is_here_is_that_arrays() -> None:
+    inventory = machine("raid1", system(conf=lines(RIGHT.replace(UUID, OTHER))))
+    assert told(audit(inventory, {})) == [WRONG]
+    stopped = made_disk("2048+4096 linux_raid_member", name="sdz")
+    part = stopped.partitions[0]
+    layer = replace(part.content[0], uuid="89abcdef-0123-4567-89ab-cdef01234567")
+    stopped = replace(stopped, partitions=(replace(part, content=(layer,)),))
+    assert told(audit(replace(inventory, disks=(*inventory.disks, stopped)), {})) == [LINE]
+
+
+@pytest.mark.parametrize(
+    ("made", "place", "expected"),
+    [
+        (image(RIGHT), "/srv", []),
+        (image("HOMEHOST <system>"), "/srv", [INSIDE]),
+        (image(), "/srv", [INSIDE]),
+        (image(f"ARRAY /dev/md/data UUID={OTHER}"), "/srv", [INSIDE]),
+        (image(mdadm=False), "/srv", []),  # it comes up later, by the system's own file
+        (image(mdadm=False), "/", [("AT613", "error")]),
+        (image(mdadm=False), "/usr", [("AT613", "error")]),
+        (image(mdadm=False), "/var", []),
+        (image(maker="dracut"), "/srv", []),  # dracut assembles what it was told of
+        (image(maker="dracut", asked=(UUID,)), "/srv", [INSIDE]),
+        (image(maker="dracut", asked=(OTHER,)), "/srv", []),
+        (image(RIGHT, maker="dracut", asked=(UUID,)), "/", []),
+        (image(maker="dracut", mdadm=False), "/", [("AT613", "error")]),
+        (image(maker="mkinitcpio"), "/srv", [INSIDE]),
+    ],
+)
+def test_an_initramfs_that_assembles_the_array_knows_its_line(
+    made: object, place: str, expected: list[tuple[str, str]]
+) -> None:
+    files = system(images=(made,))  # type: ignore[arg-type]
+    assert told(audit(mounted(machine("raid1", files), place), {})) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((f"rd.md.uuid={UUID}",), [INSIDE]),
+        ((f"rd.md.uuid={UUID.replace(':', '')}",), [INSIDE]),
+        (("rd.auto",), [INSIDE]),
+        (("rd.auto=1",), [INSIDE]),
+        (("rd.auto=0",), []),
+        ((f"rd.md.uuid={OTHER}",), []),
+    ],
+)
+def test_dracut_is_told_by_the_kernels_command_line_too(
+    words: tuple[str, ...], expected: list[tuple[str, str]]
+) -> None:
+    assert findings(system(images=(image(maker="dracut"),), words=words)) == expected
+
+
+# mkinitcpio has lsinitcpio(1), dracut lsinitrd(1), initramfs-tools lsinitramfs(8).
+@pytest.mark.parametrize(
+    ("family", "program"),
+    [
+        ("debian", "lsinitramfs"),
+        ("debian-dracut", "lsinitrd"),
+        ("fedora", "lsinitrd"),
+        ("opensuse", "lsinitrd"),
+        ("arch", "lsinitcpio"),
+    ],
+)
+def test_an_image_that_was_not_seen_is_to_be_looked_into_by_the_systems_own_program(family: str, program: str) -> None:
+    for why, typed in (
+        ("its files lie in a squashfs image inside", f"sudo {program} /boot/initrd.img-6.1"),
+        ("needs root", "sudo aligntool audit"),
+    ):
+        files = system(images=(replace(image(), unseen=why),), family=family)
+        found = audit(machine("raid1", files), {}).findings
+        assert [one.next for one in found if one.code.value == "AT901"] == [typed]
+
+
+def test_an_image_that_nobody_could_read_is_told_and_not_guessed_at() -> None:
+    unseen = replace(image(), unseen="needs root", has_mdadm=False)
+    report = audit(machine("raid1", system(images=(unseen,))), {})
+    assert told(report) == []
+    assert [one.summary for one in report.findings if one.code.value == "AT901"] == [
+        "arrays in the initramfs /boot/initrd.img-6.1 not seen: needs root"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "homehost", "expected"),
+    [
+        ("here:data", None, [LINE]),
+        ("any:data", None, [LINE]),
+        ("data", None, [LINE]),
+        (None, None, [LINE]),
+        ("there:data", None, [LINE, FOREIGN]),
+        ("there:data", "there", [LINE]),
+        ("there:data", "<ignore>", [LINE]),
+        ("here:data", "there", [LINE, FOREIGN]),
+    ],
+)
+def test_a_foreign_array_is_one_whose_host_is_another_and_that_no_line_names(
+    name: str | None, homehost: str | None, expected: list[tuple[str, str]]
+) -> None:
+    conf = MdadmConf(("/etc/mdadm/mdadm.conf",), (), homehost)
+    assert findings(system(conf=conf), name=name) == expected
+    named = replace(conf, arrays=lines(RIGHT).arrays)
+    assert findings(system(conf=named), name=name) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (f"UUID={FS} /srv ext4 defaults,nofail 0 2", []),
+        (f"UUID={FS} /srv ext4 noauto 0 2", []),
+        (f"UUID={FS} /srv ext4 defaults 0 2", [("AT616", "info")]),
+        (f"UUID={FS} /srv ext4", [("AT616", "info")]),
+        (f"UUID={FS} / ext4 defaults 0 1", []),
+        (f"UUID={FS} /home ext4 defaults 0 2", []),
+        (f"UUID={FS} /var/lib/x ext4 defaults 0 2", []),
+        ("UUID=aaaaaaaa-2222-4333-8444-555555555555 /srv ext4 defaults 0 2", []),  # of another disk
+        ("/dev/md127 /srv ext4 nofail 0 2", [("AT615", "warning")]),
+        ("/dev/md127p1 /srv ext4 nofail 0 2", [("AT615", "warning")]),
+        ("/dev/md/data /srv ext4 nofail 0 2", []),
+        ("#/dev/md127 /srv ext4 nofail 0 2", []),
+    ],
+)
+def test_fstab_names_the_array_so_that_it_lasts_and_may_be_missing(line: str, expected: list[tuple[str, str]]) -> None:
+    assert findings(system(fstab=fstab(line))) == expected
+
+
+def test_a_number_that_an_array_line_keeps_is_only_a_note() -> None:
+    conf = lines(f"ARRAY /dev/md0 UUID={UUID}")
+    files = system(
+        conf=conf, fstab=fstab("/dev/md0 /srv ext4 nofail 0 2"), images=(image(f"ARRAY /dev/md0 UUID={UUID}"),)
+    )
+    assert findings(files) == [("AT615", "info")]
+
+
+def test_crypttab_and_the_kernels_command_line_are_read_for_numbers() -> None:
+    files = system(crypttab=parse_crypttab("data /dev/md127 none luks"), words=("root=/dev/md127", "resume=UUID=1-2"))
+    assert findings(files) == [("AT615", "warning")] * 2
+
+
+def numbered(inventory: Inventory) -> Finding:
+    (found,) = [one for one in audit(inventory, {}).findings if one.code.value == "AT615"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "conf"),
+    [
+        ("here:0", NOTHING),  # as `mdadm --create /dev/md0` names it
+        ("0", NOTHING),
+        ("any:data", lines(f"ARRAY /dev/md0 UUID={UUID}")),  # the initramfs does not know the line yet
+    ],
+)
+def test_what_mends_a_number_names_the_array_that_runs_and_raid_show_tells_it(name: str, conf: MdadmConf) -> None:
+    """The array of /dev/md0 is /dev/md127 after a start without its line."""
+    files = system(conf=conf, fstab=fstab("/dev/md0 /srv ext4 nofail 0 2"))
+    inventory = machine("raid1", files, name=name)
+    found = numbered(inventory)
+    assert (found.disk, found.next) == ("md127", "sudo aligntool raid persist /dev/md127")
+    assert "fstab says /dev/md0, which means md127" in found.summary
+    assert find_array(inventory.disks, found.next.split()[-1], command="").name == "md127"
+    (shown,) = arrays_of(audit(inventory, {}), ["md127"])
+    assert any("AT615" in line for line in shown.findings) == (conf == NOTHING)  # of notes it tells nothing
+
+
+@pytest.mark.parametrize(
+    ("line", "conf", "place", "why"),
+    [
+        ("/dev/md0 /srv ext4 nofail 0 2", lines(RIGHT), "/srv", "md127 is mounted at /srv now: "),
+        (
+            "/dev/md0 /srv auto nofail 0 2",
+            lines("ARRAY /dev/md0 name=any:data"),
+            "/mnt",
+            "the name of its ARRAY line: ",
+        ),
+        ("/dev/md0 /srv ext4 nofail 0 2", lines(RIGHT), "/mnt", "md127 is the only array with ext4: "),
+    ],
+)
+def test_where_it_is_likely_which_array_a_number_means_the_line_to_write_is_told(
+    line: str, conf: MdadmConf, place: str, why: str
+) -> None:
+    """`raid persist` does not touch a line that names another node than the array has or had."""
+    found = numbered(mounted(machine("raid1", system(conf=conf, fstab=fstab(line))), place))
+    assert (found.disk, found.next) == ("md127", "sudoedit /etc/fstab")
+    assert found.evidence[-1].endswith(f"{why}put UUID={FS} in its place")
+
+
+@pytest.mark.parametrize("line", ["/dev/md0 /srv xfs nofail 0 2", "/dev/md0 /srv auto nofail 0 2"])
+def test_a_number_that_may_be_of_any_array_names_none_and_sends_to_the_file(line: str) -> None:
+    found = numbered(machine("raid1", system(fstab=fstab(line))))
+    assert (found.disk, found.next) == (None, "sudoedit /etc/fstab")
+    assert "not known here" in found.evidence[-1]
+    crypt = numbered(machine("raid1", system(crypttab=parse_crypttab("data /dev/md0 none luks"))))
+    assert (crypt.disk, crypt.next) == (None, "sudoedit /etc/crypttab")
+
+
+def test_of_two_arrays_that_fit_none_is_named() -> None:
+    inventory = machine("raid1", system(fstab=fstab("/dev/md0 /srv ext4 nofail 0 2")))
+    one = inventory.disks[-1]
+    assert one.array is not None
+    facts = replace(one.array, uuid=OTHER, name="any:other", members=(), links=())
+    other = replace(one, name="md126", path="/dev/md126", slaves=(), array=facts)
+    assert numbered(inventory).disk == "md127"
+    assert numbered(replace(inventory, disks=(*inventory.disks, other))).disk is None
+
+
+def test_a_number_on_the_kernels_command_line_is_looked_for_where_boot_loaders_keep_it() -> None:
+    found = numbered(mounted(machine("raid1", system(words=("root=/dev/md127",))), "/"))
+    assert found.disk == "md127" and f"put UUID={FS} in its place, and renew" in found.evidence[-1]
+    assert found.next.startswith("sudo grep -rsw /dev/md127 /etc/default/grub ")
+
+
+def test_an_array_whose_making_has_not_ended_is_an_error_without_any_array_that_runs() -> None:
+    files = replace(system(), unfinished=("/dev/md/data: its making was begun",))
+    assert told(audit(Inventory((), system=files), {})) == [("AT617", "error")]
+
+
+def test_without_the_systems_files_nothing_is_said_about_them() -> None:
+    assert findings(None, name="there:data") == []
+
+
+def test_firmwares_arrays_are_not_looked_for_in_mdadm_conf() -> None:
+    assert findings(system(conf=NOTHING), metadata="external:/md126/0") == []
+
+
+def test_what_is_stacked_on_an_array_belongs_to_it() -> None:
+    """A volume on the array, mounted as the root: the initramfs needs the array."""
+    inventory = machine("raid1", system(images=(image(mdadm=False),)))
+    volume = replace(made_disk(name="dm-0", size=GIB), slaves=("md127",), mounted_at=("/",))
+    assert told(audit(replace(inventory, disks=(*inventory.disks, volume)), {})) == [("AT613", "error")]

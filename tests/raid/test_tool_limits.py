@@ -1,0 +1,233 @@
+"""What mkfs and md stop at, or make otherwise than it was planned, is refused before anything is written."""
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aligntool.change import Plan, RaidGoal
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, IoLimits, LbaFormat, NvmeFacts, Unseen
+from aligntool.raid.commands import command_of
+from aligntool.raid.running import PersistGoal, plan_persist
+from aligntool.steps import MakeArray, MakeFileSystem, Mount
+from aligntool.units import GIB, KIB, MIB
+from tests.audit.array_builders import fstab, machine, system
+from tests.conftest import find_tool, run
+from tests.raid.builders import drive, drives, goal, planned
+from tests.run_aligntool import run_aligntool
+
+
+def refused(wanted: RaidGoal, *disks: object) -> str:
+    with pytest.raises(Refused) as caught:
+        planned(wanted, *disks)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+def mkfs(plan: Plan) -> tuple[str, ...]:
+    """Without the device."""
+    (step,) = [step for step in plan.steps if isinstance(step, MakeFileSystem)]
+    return command_of(step)[:-1]
+
+
+# What the array of drives of this size has, and what it is to hold. Before its size was asked for, each was planned,
+# and mkfs 6.1 stopped after the array was made.
+SMALL = [
+    (goal("raid10"), 4, 201 * MIB),
+    (goal("raid1"), 2, 390 * MIB),
+    (goal("raid0"), 2, 240 * MIB),
+    (goal("raid5"), 3, 300 * MIB),
+    (goal("raid1", filesystem="btrfs"), 2, 200 * MIB),
+]
+ENOUGH = [
+    (goal("raid10"), 4, 420 * MIB),
+    (goal("raid1"), 2, 410 * MIB),
+    (goal("raid0"), 2, 270 * MIB),
+    (goal("raid5"), 3, 400 * MIB),
+    (goal("raid1", filesystem="btrfs"), 2, 214 * MIB),
+]
+
+
+@pytest.mark.needs_tools("mkfs.xfs", "mkfs.btrfs")
+@pytest.mark.parametrize(("wanted", "count", "size"), SMALL)
+def test_an_array_too_small_for_its_file_system_is_refused_as_mkfs_would(
+    sparse: Callable[..., Path], wanted: RaidGoal, count: int, size: int
+) -> None:
+    said = refused(wanted, *drives(count, size=size))
+    assert f"{wanted.filesystem} needs" in said and "and the array has" in said
+    made = planned(replace(wanted, filesystem="none"), *drives(count, size=size)).disk.size
+    large = mkfs(planned(wanted, *drives(count)))
+    assert subprocess.run(
+        [find_tool(large[0]) or "", *large[1:], str(sparse(made))], capture_output=True, check=False, timeout=60
+    ).returncode
+
+
+@pytest.mark.needs_tools("mkfs.xfs", "mkfs.btrfs")
+@pytest.mark.parametrize(("wanted", "count", "size"), ENOUGH)
+def test_an_array_that_is_planned_is_large_enough_for_mkfs(
+    sparse: Callable[..., Path], wanted: RaidGoal, count: int, size: int
+) -> None:
+    plan = planned(wanted, *drives(count, size=size))
+    assert plan.disk.size < 640 * MIB
+    run(*mkfs(plan), sparse(plan.disk.size))
+
+
+@pytest.mark.needs_tools("mkfs.xfs")
+def test_a_stripe_too_wide_for_xfs_is_refused_as_mkfs_would(sparse: Callable[..., Path]) -> None:
+    wide, narrow = (goal("raid0", chunk=size) for size in (512 * MIB, 256 * MIB))
+    assert "too wide for xfs" in refused(wide, *drives(4))
+    command = mkfs(planned(narrow, *drives(4)))
+    image = str(sparse(200 * GIB))
+    run(command[0], "-N", *command[1:], image)
+    words = [word.replace(f"su={256 * MIB}", f"su={512 * MIB}") for word in command]
+    done = subprocess.run([find_tool(words[0]) or "", "-N", *words[1:], image], capture_output=True, check=False)
+    assert done.returncode and b"too large" in done.stderr
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
+def test_a_chunk_too_large_for_the_stride_of_ext4_is_refused(sparse: Callable[..., Path]) -> None:
+    """mke2fs takes 65536 blocks without a word, and writes 0."""
+    wanted = goal("raid0", chunk=256 * MIB, filesystem="ext4")
+    assert "too large for the stride" in refused(wanted, *drives(4))
+    image = sparse(GIB)
+    run("mkfs.ext4", "-q", "-F", "-b", "4096", "-E", "stride=65536", image)
+    assert "RAID stride" not in run("dumpe2fs", "-h", image)
+
+
+def test_members_of_a_raid0_that_are_used_whole_are_of_one_length() -> None:
+    """md takes all of each, and makes a second zone of what is longer: raid0.c, create_strip_zones."""
+    unequal = (drive(0), drive(1, size=2 * 960_197_124_096))
+    said = refused(goal("raid0", members="whole-drives"), *unequal)
+    assert "differ in length (nvme0n1 894.3GiB, nvme1n1 1.7TiB)" in said
+    parts = (drive(0, parts="2048+40000000"), drive(1, parts="2048+48000000"))
+    assert "differ in length" in refused(goal("raid0", partitions=(1, 1)), *parts)
+    assert planned(goal("raid0"), *unequal).disk.size == planned(goal("raid0"), *drives(2)).disk.size
+    for level in ("raid1", "raid10"):
+        for plan in (
+            planned(goal(level, members="whole-drives"), *unequal),
+            planned(goal(level, partitions=(1, 1)), *parts),
+        ):
+            assert any("the rest stays free" in note for note in plan.notes)
+
+
+def test_what_a_raid0_uses_whole_is_told_as_large_as_md_makes_it() -> None:
+    """Whole chunks behind the data offset, and no size in the command: raid0.c rounds down to the chunk alone."""
+    parts = [drive(number, parts="2048+40001000") for number in range(2)]
+    plan = planned(goal("raid0", chunk=64 * KIB, partitions=(1, 1)), *parts)
+    (step,) = [step for step in plan.steps if isinstance(step, MakeArray)]
+    (word,) = [word for word in command_of(step) if word.startswith("--data-offset=")]
+    offset = int(word.removeprefix("--data-offset=").removesuffix("K")) * KIB
+    assert plan.disk.size == 2 * ((40001000 * 512 - offset) // (64 * KIB)) * 64 * KIB
+
+
+def test_room_that_cannot_be_left_free_is_refused() -> None:
+    assert "no room can be left" in refused(goal("raid0", members="whole-drives", spare_room=GIB), *drives(2))
+    parts = [drive(number, parts="2048+40000000") for number in range(2)]
+    assert "no room can be left" in refused(goal("raid1", partitions=(1, 1), spare_room=GIB), *parts)
+    planned(goal("raid1", members="whole-drives", spare_room=GIB), *drives(2))
+
+
+def test_superblocks_at_the_end_are_for_members_that_are_read_alone() -> None:
+    assert "metadata 1.0" in refused(goal("raid10", metadata="1.0"), *drives(4))
+    planned(goal("raid1", metadata="1.0"), *drives(2))
+
+
+# What to type next -------------------------------------------------------------------------------------------------
+
+FORMATS = (LbaFormat(0, 512, 0, 2), LbaFormat(1, 4096, 8, 0), LbaFormat(2, 4096, 0, 1), LbaFormat(3, 4096, 0, 3))
+LARGE = IoLimits(4096, 4096, 4096)
+
+
+def telling(disk: Disk) -> Disk:
+    return replace(disk, nvme=NvmeFacts(formats=FORMATS, format_in_use=0))
+
+
+def next_of(wanted: RaidGoal, *disks: Disk) -> list[str]:
+    with pytest.raises(Refused) as caught:
+        planned(wanted, *disks)
+    return caught.value.hint.split("\n")
+
+
+@pytest.mark.parametrize(
+    ("large", "words"),
+    [
+        ((1,), ["--lbaf=0 /dev/nvme1n1"]),  # the fewest drives are erased: one, not two
+        ((1, 2), ["--lbaf=2 /dev/nvme0n1"]),  # without metadata, and of those the one that the drive rates best
+    ],
+)
+def test_drives_of_two_block_sizes_are_told_how_the_fewest_of_them_are_formatted_anew(
+    large: tuple[int, ...], words: list[str]
+) -> None:
+    disks = [telling(disk) for disk in drives(3)]
+    disks = [replace(disk, limits=LARGE) if number in large else disk for number, disk in enumerate(disks)]
+    found = [line for line in next_of(goal("raid5"), *disks) if "nvme format" in line]
+    assert [line.partition("sudo nvme format ")[2] for line in found] == words
+    assert all(line.startswith("this erases ") for line in found)  # pasted as it is, it erases nothing
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda disk: replace(disk, nvme=None),
+        lambda disk: replace(disk, nvme=NvmeFacts(formats=FORMATS[:2])),
+        lambda disk: replace(disk, holders=("md127",)),
+        lambda disk: replace(disk, content_read=False),
+        lambda disk: replace(disk, partitions=drive(0, parts="2048+1000 ext4").partitions),
+    ],
+)
+def test_no_command_that_erases_is_told_for_a_drive_that_may_hold_something(change: Callable[[Disk], Disk]) -> None:
+    small, large = telling(drive(0)), replace(drive(1), limits=LARGE)
+    assert any("--lbaf=2 /dev/nvme0n1" in line for line in next_of(goal(), small, large))
+    said = next_of(goal(), change(small), large)
+    assert not any("--lbaf" in line for line in said) and any("of one size" in line for line in said)
+
+
+def test_a_drive_whose_content_may_be_lost_is_told_how_it_is_formatted() -> None:
+    small, large = telling(drive(0, parts="2048+1000 ext4")), replace(drive(1), limits=LARGE)
+    assert any("--lbaf=2 /dev/nvme0n1" in line for line in next_of(goal(wipe=("nvme0n1",)), small, large))
+
+
+def test_partitions_of_two_block_sizes_are_no_reason_to_erase_their_drives() -> None:
+    small = telling(drive(0, parts="2048+40000000"))
+    large = replace(drive(1, parts="2048+40000000"), limits=LARGE)
+    assert not any("--lbaf" in line for line in next_of(goal(partitions=(1, 1)), small, large))
+
+
+@pytest.mark.parametrize(
+    ("table", "asked", "free"),
+    [
+        ("UUID=1 /srv/data xfs defaults 0 0", "/srv/data", "/srv/data-2"),
+        ("UUID=1 /srv/data xfs defaults 0 0\nUUID=2 /srv/data-2 xfs defaults 0 0", "/srv/data", "/srv/data-3"),
+        ("UUID=1 /home xfs defaults 0 0", "/home", "/srv/home"),
+        ("UUID=1 /home xfs defaults 0 0\nUUID=2 /srv/home xfs defaults 0 0", "/home", "/srv/home-2"),
+    ],
+)
+def test_for_a_place_that_fstab_has_given_away_a_free_one_is_told(table: str, asked: str, free: str) -> None:
+    inventory = machine("raid1", system(fstab=fstab(*table.splitlines())))
+    with pytest.raises(Refused) as caught:
+        plan_persist(inventory.disks[-1], inventory, PersistGoal(mount_at=asked))
+    assert caught.value.hint == f"--mount {free}"
+    plan = plan_persist(inventory.disks[-1], inventory, PersistGoal(mount_at=free))
+    assert Mount(free) in plan.steps
+
+
+def test_a_drive_that_only_root_may_look_at_sends_to_sudo_and_another_to_the_audit() -> None:
+    """After an audit by root the same plan, typed without it, would be refused again."""
+    one, other = drives(2)
+    closed = replace(one, content_read=False, unseen=(Unseen("partition table", "needs root to open /dev/nvme0n1"),))
+    assert next_of(goal(), closed, other) == ["type the same after sudo"]
+    broken = replace(one, content_read=False, unseen=(Unseen("partition table", "cannot be read: I/O error"),))
+    assert next_of(goal(), broken, other) == ["sudo aligntool audit /dev/nvme0n1"]
+
+
+def test_the_command_that_a_recipe_tells_is_understood_as_it_stands() -> None:
+    """Its partitions are somebody else's; only those are another name here, which no machine has."""
+    shown = " ".join(run_aligntool("recipes", "show", "partition-level").stdout.split())
+    assert "→ sudo aligntool raid plan DEVICE... --recipe partition-level" in shown
+    note = shown.partition("note: ")[2].partition("source: ")[0]
+    words = note.partition("sudo aligntool ")[2].replace("/dev/", "/nowhere/").split()
+    done = run_aligntool(*words)
+    assert done.returncode == 3 and done.stderr.count("No such file") == 2, done.stderr
+    assert "which RAID" not in done.stderr

@@ -1,0 +1,96 @@
+"""Whether a misaligned partition can be mended, as text and in the JSON."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from aligntool.audit.report import Repair, Report
+from aligntool.change import RealignGoal
+from aligntool.errors import Refused
+from aligntool.realign.planning import find_repairs, plan_realign, with_repair_commands
+from aligntool.render.audit import MOST_ANSWERS, audit_lines, repair_lines
+from aligntool.render.json import audit_json
+from aligntool.render.lines import cell_width, text_of
+from tests.audit.builders import judge, made_disk
+from tests.schemas import check
+
+
+def answers(report: Report) -> dict[str, tuple[Repair, ...]]:
+    return {judged.disk.name: find_repairs(judged) for judged in report.judged}
+
+
+def text(*found: Repair) -> str:
+    return "".join(text_of(repair_lines(found, width=80)))
+
+
+def test_the_audit_says_of_each_misaligned_partition_whether_and_how_it_can_be_mended() -> None:
+    report = judge(made_disk("63+80000 ntfs; 2097152+90000 ext4", physical=4096))
+    said = "".join(text_of(audit_lines(report, width=80, verbose=False, quiet=False, repairs=answers(report))))
+    assert "partition 1 can be realigned in place" in said
+    assert "partition 2" not in said.split("AT101")[0]
+
+
+def test_the_json_has_an_answer_for_what_is_off_and_null_for_the_rest() -> None:
+    report = judge(made_disk("63+80000 ntfs; 2097152+90000 ext4", physical=4096))
+    document = json.loads("".join(audit_json(report, answers(report))))
+    check(document)
+    first, second = document["disks"][0]["partitions"]
+    assert first["mend"]["answer"] == "in-place" and first["mend"]["why"]
+    assert second["mend"] is None
+
+
+FREE = "63+80000 ext4"
+CROWDED = "34+2097029 ext4; 2097063+4192903 ntfs"
+
+
+@pytest.mark.parametrize(
+    ("spec", "mounted", "hybrid", "planned"),
+    [(FREE, "", False, True), (FREE, "/srv", False, False), (CROWDED, "", False, False), (FREE, "", True, False)],
+)
+def test_a_finding_points_to_a_plan_only_where_there_is_one(
+    spec: str, mounted: str, *, hybrid: bool, planned: bool
+) -> None:
+    disk = made_disk(spec, physical=4096, size=6290000 * 512)
+    first = replace(disk.partitions[0], mounted_at=(mounted,) if mounted else ())
+    disk = replace(disk, partitions=(first, *disk.partitions[1:]))
+    if hybrid and disk.table:
+        disk = replace(disk, table=replace(disk.table, hybrid=True))
+    report = judge(disk)
+    told = with_repair_commands(report, answers(report))
+    (before,) = {one.next for one in report.findings if one.code == "AT101"}
+    (after,) = {one.next for one in told.findings if one.code == "AT101"}
+    assert before == "sudo aligntool plan realign /dev/sda"
+    try:
+        plan_realign(report.judged[0], RealignGoal(), {})
+    except Refused as refused:
+        said, told_so = (text.replace("plan realign", "realign") for text in (refused.hint, after))
+        assert not planned and after != before and told_so in said
+    else:
+        assert planned and after == before
+
+
+def test_a_mounted_partition_is_told_with_its_reason() -> None:
+    disk = made_disk("63+80000 ext4", physical=4096)
+    disk = replace(disk, partitions=(replace(disk.partitions[0], mounted_at=("/srv",)),))
+    report = judge(disk)
+    assert "/srv" in "".join(text_of(repair_lines(find_repairs(report.judged[0]), width=200)))
+
+
+def test_partitions_with_the_same_answer_are_told_in_one_breath() -> None:
+    said = text(*(Repair(number, "not", "it is mounted", "umount /srv") for number in (1, 2, 5)))
+    assert said.startswith("  partitions 1, 2, 5 cannot be realigned: it is mounted\n")
+    assert said.count("umount /srv") == 1
+
+
+def test_a_table_with_a_thousand_troubles_stays_readable() -> None:
+    said = text(*(Repair(number, "not", f"reason {number}", "") for number in range(1000)))
+    assert len(said.splitlines()) <= 2 * MOST_ANSWERS + 1 and "988 more" in said
+    alike = text(*(Repair(number, "not", "all alike", "") for number in range(1000)))
+    assert len(alike.splitlines()) <= 4 and "988 more" in alike
+
+
+def test_what_a_disk_says_stays_harmless_and_in_80_columns() -> None:
+    said = text(Repair(1, "with-shrink", "the label \x1b[31m is " + "long " * 40, "\x1b]0;"))
+    assert "\x1b" not in said
+    assert max(cell_width(line) for line in said.splitlines()) <= 80
