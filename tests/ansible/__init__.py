@@ -1,1 +1,1 @@
-"""The Ansible collection of packaging/ansible, as ansible-playbook, ansible-doc and ansible-galaxy see it."""
+"""Tests of the Ansible collection in packaging/ansible with ansible-playbook, ansible-doc and ansible-galaxy."""

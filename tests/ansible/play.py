@@ -1,6 +1,6 @@
-"""Run a playbook with nothing but this checkout's collection, and read what ansible-playbook prints.
+"""Run a playbook with only this checkout's collection, and parse the output of ansible-playbook.
 
-It needs no pytest, for tests/lab/ansible_arrays.py runs it in an emulated PC.
+It needs no pytest, because tests/lab/ansible_arrays.py runs it in an emulated PC.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 COLLECTION = Path(__file__).parents[2] / "packaging" / "ansible"
 TASK = re.compile(r"^TASK \[(\w+)\] \*+\n(.*?)(?=^TASK |^PLAY RECAP)", re.MULTILINE | re.DOTALL)
 RESULT = re.compile(r"^(ok|changed|fatal): \[localhost\].*? => (\{.*\})$", re.MULTILINE)
-# With --check, for real, and again; what has the tag is played once.
+# With --check, for real, and again; tasks tagged "once" are played once.
 Seen = TypeVar("Seen")
 RUNS = (("--check", "--skip-tags", "once"), (), ("--skip-tags", "once"))
 
@@ -32,7 +32,7 @@ class Played:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Ansible with nothing but this collection, and all that it writes in this folder."""
+    """Return an environment in which Ansible finds only this collection and writes only to this folder."""
     place = folder / "ansible_collections" / "aligntool"
     place.mkdir(parents=True, exist_ok=True)
     if not (place / "aligntool").is_symlink():
@@ -54,7 +54,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def play(folder: Path, playbook: str, variables: Mapping[str, object], *options: str, limit_s: float = 3600) -> str:
-    """What ansible-playbook printed; every task that failed was allowed to."""
+    """Return what ansible-playbook printed; only tasks that are allowed to fail may have failed."""
     python = Path(sys.executable)
     always = {"aligntool": str(python.with_name("aligntool")), "ansible_python_interpreter": str(python)}
     words = (
@@ -87,6 +87,6 @@ def read(said: str) -> Played:
 def play_thrice(
     folder: Path, playbook: str, variables: Mapping[str, object], look: Callable[[], Seen]
 ) -> Iterator[tuple[str, Seen]]:
-    """What was printed each time, and what `look` saw afterwards."""
+    """Return what was printed each time, and what `look` returned afterwards."""
     for options in RUNS:
         yield play(folder, playbook, variables, *options), look()

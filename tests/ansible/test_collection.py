@@ -1,7 +1,7 @@
-"""The collection plays against loop devices: check mode writes nothing, a run changes, a second run changes nothing.
+"""The collection on loop devices: check mode writes nothing, a run makes changes, a second run makes none.
 
-The expectations come from sfdisk, e2fsck and the digests of the disks. It needs no network: the collection is used
-from the checkout, and the managed host is this machine.
+Expected values come from sfdisk, e2fsck and the digests of the disks. No network is needed: the collection is used from
+the checkout, and the managed host is this machine.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ MODULES = ("audit", "layout", "raid", "realign")
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Three runs of a playbook, and its disks."""
+    """Three runs of a playbook, and the disks it worked on."""
 
     checked: Played
     ran: Played
@@ -58,7 +58,7 @@ Loop = Callable[[Path], Path]
 
 @pytest.fixture(scope="module")
 def attach() -> Iterator[Loop]:
-    """Attach an image to a loop device; exactly those attached here are detached afterwards."""
+    """Attach an image to a loop device; only the devices attached here are detached afterwards."""
     attached: list[Path] = []
 
     def attached_as(image: Path) -> Path:
@@ -97,7 +97,7 @@ needs_disks = pytest.mark.needs_tools("sfdisk", "mke2fs", "e2fsck", "debugfs", "
 
 
 def check_three_runs(told: Told, names: set[str]) -> None:
-    """The first one announces every change and makes none, the second one makes them all, the third one none."""
+    """Check that the first run announces every change and makes none, the second makes them all, and the third none."""
     before, checked, ran, again = told.digests
     assert before == checked and ran == again
     assert all(one != other for one, other in zip(checked, ran, strict=True))

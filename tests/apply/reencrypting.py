@@ -1,8 +1,7 @@
-"""A process that applies a plan of `realign --layers` to an image, goes on with it, or undoes it.
+"""A process that applies, resumes or rolls back a plan of `realign --layers` on an image.
 
-Its arguments are begin, resume or back, the image, the folder of the record, and the file of the key.
-
-What lies inside is not looked at: that takes the device mapper, which tests/lab has.
+Its arguments are begin, resume or back, the image, the folder of the record, and the key file. The content is not
+checked: that needs the device mapper, which tests/lab has.
 """
 
 import sys

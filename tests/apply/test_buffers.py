@@ -1,4 +1,4 @@
-"""Buffers for direct I/O: what is still looked at is never lent again, and what is not, is."""
+"""Buffers for direct I/O: one that is still referenced is never reused, and any other is."""
 
 import mmap
 import random

@@ -1,4 +1,4 @@
-"""A change in a process of its own: what it raises, and what is said of it while it waits."""
+"""A change in a process of its own: the exceptions it passes on, and what is reported while it waits."""
 
 import os
 import signal
@@ -65,7 +65,7 @@ def test_ctrl_c_before_a_disk_is_known_to_be_silent_is_enough(tmp_path: Path) ->
     notes: list[str] = []
 
     def job(told: Callable[..., None]) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as in the kernel, where none arrives
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as in the kernel, where no signal arrives
         told("begins")
         os.read(os.open(fifo, os.O_RDWR), 1)
 

@@ -1,4 +1,4 @@
-"""The demo disk, as sfdisk, the file systems' own checkers and their own readers see it."""
+"""The demo disk, as sfdisk and the checkers and readers of the file systems see it."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DemoDisk]:
 
 @pytest.fixture(scope="module")
 def volumes(demo: tuple[Path, DemoDisk], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Each file system cut out of the image again, at the place where sfdisk says its partition is."""
+    """Cut each file system out of the image at the place where sfdisk reports its partition."""
     image, disk = demo
     folder = tmp_path_factory.mktemp("volumes")
     kinds = {partition.number: partition.kind for partition in disk.partitions}
@@ -72,7 +72,7 @@ def test_parted_reads_the_same_bytes_and_the_geometry_of_the_day(demo: tuple[Pat
     lines = run("parted", "-s", "-m", image, "unit", "B", "print").splitlines()[2:]
     seen = [tuple(line.split(":")[:3]) for line in lines]
     assert seen == [(str(it.number), f"{it.extent.start}B", f"{it.extent.end - 1}B") for it in disk.partitions]
-    # The last sector, 2097151 = 130 * 16065 + 138 * 63 + 7, in parted's cylinder, head and sector.
+    # The last sector, 2097151 = 130 * 16065 + 138 * 63 + 7, as cylinder, head and sector in parted.
     assert run("parted", "-s", "-m", image, "unit", "chs", "print").splitlines()[1].split(":")[1] == "130,138,7"
     assert ":255:63:" in run("parted", "-s", "-m", image, "unit", "cyl", "print").splitlines()[2]
 
@@ -85,7 +85,7 @@ def test_partitions_start_at_lba_63_and_end_on_cylinders_of_255_heads_and_63_sec
     assert table[0][1] == 63 * 512
     assert {(start + length) % CYLINDER for _, start, length in table} == {0}
     assert [start % CYLINDER for number, start, _ in table if number >= 5] == [63 * 512, 63 * 512]
-    # Three begin off a 4 KiB grid; the last one is on it by luck, which is what the demo has to tell apart.
+    # Three begin off a 4 KiB grid; the last one is on it by chance, which the demo has to recognise.
     assert [start % 4096 for _, start, _ in table] == [63 * 512 % 4096, 1024, 1024, 512, 0]
 
 
@@ -220,7 +220,7 @@ def test_a_size_too_small_for_fat32_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def broken(tmp_path: Path) -> Callable[..., dict[str, str]]:
-    """An environment in which these programs fail with these words."""
+    """Return an environment in which these programs fail with these messages."""
 
     def make(**failing: str) -> dict[str, str]:
         folder = tmp_path / "bin"
@@ -276,7 +276,7 @@ def _output(*command: str) -> bytes:
 
 
 def _boot_sector(volume: Path) -> tuple[int, int, int]:
-    """Hidden sectors, sectors a track, heads: BPB offsets 28, 24 and 26 (Microsoft's FAT specification, 3.1)."""
+    """Return hidden sectors, sectors per track, heads: BPB offsets 28, 24 and 26 (Microsoft's FAT specification, 3.1)."""
     with volume.open("rb") as file:
         sector = file.read(512)
     sectors, heads, hidden = struct.unpack_from("<HHI", sector, 24)

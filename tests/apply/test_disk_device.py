@@ -37,7 +37,9 @@ def noise(length: int, seed: int = 1) -> bytes:
 
 
 def scribble(device: DiskDevice, model: bytearray, *, seed: int, rounds: int = 120) -> None:
-    """Random reads and writes of every length and place that the sector allows, in parts at once, against a model."""
+    """Compare random reads and writes of any length and place that the sector size allows, some concurrent, with a
+    model.
+    """
     chance, sector = random.Random(seed), device.sector_size
     for _ in range(rounds):
         length = chance.choice([1, 1, 2, 7, 8, 9, 64, 65, 257]) * sector
@@ -94,7 +96,7 @@ def test_what_is_read_comes_from_the_medium_and_not_from_the_page_cache(sparse: 
 
 @pytest.fixture
 def coarse_folder(sparse: Make, loop: Attach, tmp_path: Path) -> Iterator[tuple[Path, Path]]:
-    """A folder on a file system whose device has 4096-byte sectors, and that device."""
+    """Return a folder on a file system whose device has 4096-byte sectors, and that device."""
     node = loop(sparse(48 * MIB, "coarse.img"), sector_size=4096)
     run("mkfs.ext4", "-q", "-O", "^has_journal", node)
     folder = tmp_path / "coarse"

@@ -1,4 +1,4 @@
-"""What the kernel is told about partitions, against lsblk, partx and the kernel's own sysfs."""
+"""How the kernel is informed of partitions, against lsblk, partx and sysfs."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def disk(path: Path) -> Iterator[int]:
 
 @pytest.fixture
 def parted_disk(sparse: Make, loop: Attach) -> Iterator[Path]:
-    """A loop device with partitions 1, 2 (extended) and 5 in its table and, by partx, in the kernel."""
+    """Make a loop device with partitions 1, 2 (extended) and 5 in its table and, by partx, in the kernel."""
     image = sparse(16 * MIB)
     run("sfdisk", "-q", image, stdin=TABLE)
     node = loop(image)
@@ -42,7 +42,7 @@ def parted_disk(sparse: Make, loop: Attach) -> Iterator[Path]:
 
 
 def shown(node: Path) -> dict[str, tuple[int, int]]:
-    """Start and length in bytes of each partition that lsblk knows, by name."""
+    """Return the start and length in bytes of each partition that lsblk lists, by name."""
     listed = json.loads(run("lsblk", "-Jbo", "NAME,TYPE,START,SIZE", node))["blockdevices"][0]
     parts = [part for part in listed.get("children", []) if part["type"] == "part"]
     return {part["name"]: (part["start"] * 512, part["size"]) for part in parts}

@@ -1,4 +1,4 @@
-"""New tables as they are on the medium, read by the tools that everybody else reads tables with."""
+"""New tables on the medium, read by the usual partitioning tools."""
 
 import fcntl
 import hashlib
@@ -193,7 +193,7 @@ def test_the_audit_finds_nothing_off_on_what_was_made(sparse: MakeImage) -> None
 
 
 class Written:
-    """An image in memory that remembers each write."""
+    """An image in memory that records each write."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content

@@ -1,4 +1,4 @@
-"""A locked disk against the programs that would like to have it: mount, swapon, losetup, flock, other openers."""
+"""A locked disk against programs that try to use it: mount, swapon, losetup, flock, other openers."""
 
 import errno
 import fcntl
@@ -25,7 +25,7 @@ root = pytest.mark.needs_root
 
 @pytest.fixture
 def parted_disk(sparse: Make, loop: Attach) -> Iterator[Path]:
-    """A loop device with one partition, which is in the kernel by partx."""
+    """Make a loop device with one partition, which partx adds to the kernel."""
     image = sparse(32 * MIB)
     run("sfdisk", "-q", image, stdin="label: dos\nstart=63\n")
     node = loop(image)
@@ -47,14 +47,14 @@ def refusal(path: Path | str) -> Refused:
 
 
 def type_hint(refused: Refused) -> None:
-    """As it stands, but that whoever runs this is root already."""
+    """Run the hint as printed, without sudo: the tests are root already."""
     for command in refused.hint.replace("sudo ", "").split(" && "):
         run(*shlex.split(command))
 
 
 @contextmanager
 def another_program(code: str, path: Path) -> Iterator[None]:
-    """Runs until the end of the block, which begins when it has done what it should."""
+    """Run a program until the end of the block, which begins once the program is ready."""
     program = f"import fcntl, os, sys\n{code}\nprint('ready', flush=True)\nsys.stdin.read()\n"
     with subprocess.Popen(
         [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -1,4 +1,4 @@
-"""A limited device against a clock, from below only: a slow machine may always be slower."""
+"""A rate-limited device against a clock, with a lower bound only: a slow machine may take longer."""
 
 import os
 import time
@@ -27,7 +27,7 @@ def test_all_threads_together_keep_the_rate(device: Device) -> None:
     slow = Limited(device, MIB)
     began = time.monotonic()
     slow.together([partial(slow.write, at, b"x" * 64 * KIB) for at in range(0, 320 * KIB, 64 * KIB)])
-    assert time.monotonic() - began >= 4 * 64 / 1024  # the last of five begins after the time of four
+    assert time.monotonic() - began >= 4 * 64 / 1024  # the last of five begins after the duration of four
     assert bytes(slow.read(0, 320 * KIB)) == b"x" * 320 * KIB
 
 

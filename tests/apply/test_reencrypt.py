@@ -1,4 +1,4 @@
-"""LUKS2 in larger sectors, in its place: killed and gone on with, and read back by cryptsetup's own decryption."""
+"""LUKS2 converted in place to larger sectors: killed, resumed, and read back by cryptsetup's own decryption."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("cryptsetup", "sfd
 
 @dataclass(frozen=True)
 class Encrypted:
-    """An image with one partition of LUKS2; `plain`: the hash of what was encrypted."""
+    """An image with one LUKS2 partition; `plain`: the hash of what was encrypted."""
 
     image: Path
     key: Path
@@ -61,7 +61,7 @@ class Encrypted:
         return {int(one["sector_size"]) for one in self.header()["segments"].values() if not one.get("flags")}
 
     def done(self) -> int:
-        """Bytes that the header says to be in larger sectors; read while it is written, so 0 where it is torn."""
+        """Return the bytes that the header reports as converted; 0 when it is read while being written and is torn."""
         with self.image.open("rb", buffering=0) as image:
             image.seek(START + 4096)
             text = image.read(12 * KIB).partition(b"\0")[0]
@@ -72,12 +72,12 @@ class Encrypted:
         return sum(int(one["size"]) for one in segments if one.get("sector_size") == 4096 and one["size"].isdigit())
 
     def around(self) -> bytes:
-        """The bytes of the disk before and behind the partition."""
+        """Return the bytes of the disk before and after the partition."""
         content = self.image.read_bytes()
         return content[:START] + content[START + LENGTH :]
 
     def decrypted(self) -> str:
-        """The hash of the content, by cryptsetup's decryption of a copy."""
+        """Decrypt a copy with cryptsetup and return the hash of its content."""
         copy, header = self.image.with_name("copy"), self.image.with_name("exported")
         header.unlink(missing_ok=True)
         with self.image.open("rb") as image:
@@ -129,7 +129,7 @@ def encrypted(made: Encrypted, tmp_path: Path) -> Encrypted:
 def test_a_kill_of_both_at_any_moment_is_gone_on_with_and_every_byte_is_read_back(
     made: Encrypted, encrypted: Encrypted
 ) -> None:
-    """Three kills: while the header says nothing yet, in the middle, and in the middle of going on."""
+    """Three kills: before the header records anything, in the middle, and in the middle of resuming."""
     for attempt, enough in enumerate((None, 20 * MIB, 60 * MIB)):
         process = encrypted.process("resume" if attempt else "begin")
         _wait_for(process, encrypted, enough)
@@ -186,7 +186,7 @@ def test_without_its_record_the_same_command_goes_on_once_both_headers_are_whole
 
 
 def test_the_command_refuses_before_anything_is_written_where_it_cannot_look_inside(encrypted: Encrypted) -> None:
-    """With the device mapper by a wrong key, without it by its absence; tests/lab has the rest."""
+    """With the device mapper because of a wrong key, without it because it is missing; tests/lab has the rest."""
     wrong = encrypted.image.with_name("wrong")
     wrong.write_bytes(b"another")
     before = hashlib.sha256(encrypted.image.read_bytes()).digest()
@@ -202,7 +202,7 @@ def test_nothing_is_begun_without_a_key(encrypted: Encrypted) -> None:
 
 
 def _repair(encrypted: Encrypted) -> None:
-    """As docs/layers.md says: a kill within a write of the headers leaves one of them damaged."""
+    """Repair as docs/layers.md describes: a kill while the headers are written leaves one of them damaged."""
     loop = run("losetup", "-f", "--show", "-o", str(START), "--sizelimit", str(LENGTH), encrypted.image).strip()
     try:
         run("cryptsetup", "repair", "-q", "--key-file", encrypted.key, loop)
@@ -211,7 +211,7 @@ def _repair(encrypted: Encrypted) -> None:
 
 
 def _wait_for(process: "subprocess.Popen[str]", encrypted: Encrypted, enough: int | None) -> None:
-    """Return once so many bytes are re-encrypted; None: once the step began."""
+    """Return once this many bytes are re-encrypted; None: once the step began."""
     if enough is None:
         assert process.stdout
         assert any(line.startswith("StepBegun") for line in process.stdout)
@@ -222,7 +222,7 @@ def _wait_for(process: "subprocess.Popen[str]", encrypted: Encrypted, enough: in
 
 
 def _kill_all(process: "subprocess.Popen[str]") -> None:
-    """As a power cut: neither of the two can put anything in order."""
+    """Kill both, like a power cut: neither of the two can clean up."""
     process.send_signal(signal.SIGSTOP)
     for pid in (*_children(process.pid), process.pid):
         os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Staying awake: with a stand-in for systemd-inhibit, which needs a login manager that test machines lack."""
+"""Inhibiting sleep, with a substitute for systemd-inhibit, which needs a login manager that test machines lack."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).parent.parent.parent
 
 @pytest.fixture
 def inhibitor(tmp_path: Path) -> Path:
-    """Like systemd-inhibit: options, then a command that it runs. Leaves its options and its process id behind."""
+    """Write a program like systemd-inhibit: options, then a command to run. It records its options and its process id."""
     program = tmp_path / "inhibitor"
     program.write_text(
         f'#!/bin/sh\nfor word; do echo "$word"; done > {tmp_path}/words\necho $$ > {tmp_path}/pid\n'
@@ -33,7 +33,7 @@ def process(inhibitor: Path) -> Path:
 def test_sleep_is_inhibited_inside_and_no_longer_afterwards(inhibitor: Path) -> None:
     with inhibit_sleep("moving /dev/sda1", program=str(inhibitor)) as note:
         assert note == ""
-        deadline = time.monotonic() + 10  # the shell has spoken and becomes cat
+        deadline = time.monotonic() + 10  # the shell has printed its line and becomes cat
         while (process(inhibitor) / "cmdline").read_bytes() != b"cat\0" and time.monotonic() < deadline:
             time.sleep(0.01)
         assert (process(inhibitor) / "cmdline").read_bytes() == b"cat\0"

@@ -1,4 +1,4 @@
-"""Machines with an array, in a few words: drives, the array on their first partitions, and the system's files."""
+"""Machines with an array in short form: drives, the array on their first partitions, and the system's files."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ def drive(number: int, *, size: int = SIZE, rotational: bool = False, logical: i
 
 
 def array(drives: Sequence[Disk], level: str = "raid1", **facts: object) -> Disk:
-    """As the kernel tells one that is in order, unless said otherwise."""
+    """Return the array as the kernel reports a healthy one; `facts` change that."""
     nodes = tuple(f"{disk.name}p1" for disk in drives)
     chunked = level != "raid1"
     made = ArrayFacts(
@@ -62,7 +62,7 @@ def fstab(*texts: str) -> tuple[TableLine, ...]:
 
 
 def image(*texts: str, maker: str = "initramfs-tools", mdadm: bool = True, asked: tuple[str, ...] = ()) -> Initramfs:
-    """Without lines: no mdadm.conf inside."""
+    """Return an initramfs; without lines it contains no mdadm.conf."""
     conf = parse_mdadm_conf("\n".join(texts), "etc/mdadm/mdadm.conf") if texts else None
     return Initramfs("/boot/initrd.img-6.1", maker, mdadm, conf, asked)
 
@@ -77,7 +77,7 @@ def system(
     hostname: str = "here",
     words: tuple[str, ...] = (),
 ) -> System:
-    """In order, unless said otherwise."""
+    """Return a correctly configured system; arguments change that."""
     return System(
         family, hostname, lines(RIGHT) if conf is None else conf, fstab, crypttab,
         (image(RIGHT),) if images is None else images, words, late_start=True,
@@ -85,6 +85,6 @@ def system(
 
 
 def told(report: Report) -> list[tuple[str, str]]:
-    """Code and severity of everything about arrays."""
+    """Return the code and severity of every finding about arrays."""
     found = [(one.code.value, one.severity.value) for one in report.findings]
     return sorted(pair for pair in found if pair[0].startswith("AT6"))

@@ -1,4 +1,4 @@
-"""Disks in a tiny notation, so that a test is about one thing.
+"""Disks in a short notation, so that a test is about one thing.
 
 made_disk("63+40 ext4; 2048+200; 5e 300+100")     starts and lengths in sectors of the disk
 """
@@ -63,7 +63,7 @@ def _partition(number: int, words: list[str], sector: int) -> Partition:
 
 
 def with_content(disk: Disk, *layers: Layer) -> Disk:
-    """The disk with these layers on its first partition."""
+    """Return the disk with these layers on its first partition."""
     first = replace(disk.partitions[0], content=layers)
     return replace(disk, partitions=(first, *disk.partitions[1:]))
 

@@ -1,4 +1,4 @@
-"""Whether an array comes back: mdadm.conf, the initramfs, fstab, names; each rule on both sides."""
+"""Whether an array is assembled at the next boot: mdadm.conf, the initramfs, fstab, names; each rule on both sides."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def mounted(inventory: Inventory, place: str) -> Inventory:
         (lines("ARRAY /dev/md/data devices=/dev/sda1,/dev/sdb1"), [WRONG]),
         (lines("ARRAY /dev/md/x name=any:data"), [WRONG]),
         (lines("ARRAY /dev/md/x name=any:other"), [LINE]),
-        (lines(f"ARRAY /dev/md/data UUID={OTHER}"), [WRONG]),  # an array that is gone
+        (lines(f"ARRAY /dev/md/data UUID={OTHER}"), [WRONG]),  # an array that does not exist any more
         (lines(f"ARRAY /dev/md/other UUID={OTHER}"), [LINE]),
         (lines("# " + RIGHT), [LINE]),
         (NOTHING, [LINE]),
@@ -64,11 +64,11 @@ def test_a_line_of_an_array_whose_member_is_here_is_that_arrays() -> None:
         (image("HOMEHOST <system>"), "/srv", [INSIDE]),
         (image(), "/srv", [INSIDE]),
         (image(f"ARRAY /dev/md/data UUID={OTHER}"), "/srv", [INSIDE]),
-        (image(mdadm=False), "/srv", []),  # it comes up later, by the system's own file
+        (image(mdadm=False), "/srv", []),  # it starts later, by the file of the system
         (image(mdadm=False), "/", [("AT613", "error")]),
         (image(mdadm=False), "/usr", [("AT613", "error")]),
         (image(mdadm=False), "/var", []),
-        (image(maker="dracut"), "/srv", []),  # dracut assembles what it was told of
+        (image(maker="dracut"), "/srv", []),  # dracut assembles what it is configured for
         (image(maker="dracut", asked=(UUID,)), "/srv", [INSIDE]),
         (image(maker="dracut", asked=(OTHER,)), "/srv", []),
         (image(RIGHT, maker="dracut", asked=(UUID,)), "/", []),
@@ -196,11 +196,11 @@ def numbered(inventory: Inventory) -> Finding:
     [
         ("here:0", NOTHING),  # as `mdadm --create /dev/md0` names it
         ("0", NOTHING),
-        ("any:data", lines(f"ARRAY /dev/md0 UUID={UUID}")),  # the initramfs does not know the line yet
+        ("any:data", lines(f"ARRAY /dev/md0 UUID={UUID}")),  # the initramfs does not have the line yet
     ],
 )
 def test_what_mends_a_number_names_the_array_that_runs_and_raid_show_tells_it(name: str, conf: MdadmConf) -> None:
-    """The array of /dev/md0 is /dev/md127 after a start without its line."""
+    """The array of /dev/md0 is /dev/md127 after a boot without its line."""
     files = system(conf=conf, fstab=fstab("/dev/md0 /srv ext4 nofail 0 2"))
     inventory = machine("raid1", files, name=name)
     found = numbered(inventory)

@@ -1,4 +1,4 @@
-"""Arrays: each rule on both sides of its border, and arrays that are in order."""
+"""Arrays: each rule on both sides of its limit, and arrays without findings."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def test_an_array_that_is_in_order_gives_no_finding_but_the_note_that_parity_pas
     assert not [one for one in found.findings if one.severity.value != "info"], found.findings
 
 
-# facts of the array -> code and severity; a row and its neighbour on the other side of the border
+# facts of the array -> code and severity; each row next to one on the other side of the limit
 RULES: list[tuple[str, dict[str, object], list[tuple[str, str]]]] = [
     ("raid1", {"degraded": 1}, [("AT601", "error")]),
     ("raid0", {"degraded": None}, []),
@@ -37,14 +37,14 @@ RULES: list[tuple[str, dict[str, object], list[tuple[str, str]]]] = [
     ("raid0", {"chunk": 8 * KIB}, [("AT603", "warning")]),
     ("raid0", {"chunk": 16 * KIB}, []),
     ("raid0", {"chunk": 20 * KIB}, []),
-    ("raid0", {"chunk": 18 * KIB}, [("AT603", "warning")]),  # no multiple of a page
+    ("raid0", {"chunk": 18 * KIB}, [("AT603", "warning")]),  # not a multiple of a page
     ("raid1", {"policy": "resync", "bitmap": "none"}, [("AT605", "warning")]),
     ("raid1", {"policy": "resync", "bitmap": "none", "each": 100 * GIB}, [("AT605", "info")]),
     ("raid1", {"policy": "resync", "bitmap": "none", "each": 100 * GIB + 1}, [("AT605", "warning")]),
     ("raid1", {"policy": None, "bitmap": "none"}, [("AT605", "warning")]),
-    ("raid1", {"policy": None, "bitmap": None}, []),  # nobody says
+    ("raid1", {"policy": None, "bitmap": None}, []),  # unknown
     ("raid1", {"policy": "resync", "metadata": "external:/md0/0"}, []),
-    ("raid0", {"policy": "resync", "bitmap": "none"}, []),  # nothing is kept twice
+    ("raid0", {"policy": "resync", "bitmap": "none"}, []),  # no redundancy
     ("raid1", {"bitmap_chunk": 64 * MIB}, []),
     ("raid5", {"policy": "journal", "bitmap": "none", "bitmap_chunk": None}, [("AT607", "info")]),
     ("raid5", {"policy": "ppl", "bitmap": "none", "bitmap_chunk": None}, [("AT607", "info")]),
@@ -111,9 +111,9 @@ def test_how_far_a_resync_is_is_told_with_its_rate_and_what_is_left() -> None:
     [
         (False, 2 << 40, 0, ["AT607"]),
         (False, 2 << 40, 1 << 30, []),  # switched on
-        (False, 2 << 40, None, []),  # nobody says
+        (False, 2 << 40, None, []),  # unknown
         (False, 0, 0, []),  # the drives take none either
-        (True, 2 << 40, 0, []),  # disks that turn
+        (True, 2 << 40, 0, []),  # rotating disks
     ],
 )
 def test_discards_that_are_off_are_told_only_where_the_members_would_take_them(
@@ -140,8 +140,9 @@ def test_a_fine_bitmap_is_only_told_of_flash() -> None:
     assert told(report(Inventory((*drives, made)))) == []
 
 
-# The kernel's words for sync_action: Documentation/admin-guide/md.rst. While one of them is true, md refuses to add a
-# bitmap or to take one away with EBUSY ("Cannot add bitmap while array is resyncing or reshaping", Grow.c of mdadm).
+# The kernel's words for sync_action: Documentation/admin-guide/md.rst. While one of them is active, md refuses to add
+# or
+# remove a bitmap with EBUSY ("Cannot add bitmap while array is resyncing or reshaping", Grow.c of mdadm).
 @pytest.mark.parametrize("action", ["resync", "recover", "check", "repair", "reshape", "frozen"])
 @pytest.mark.parametrize(
     ("level", "facts", "code"),
@@ -185,9 +186,9 @@ def whole(*copies: TableCopy, data: int = MIB, kind: DiskKind = DiskKind.NVME, t
         (whole(BACKUP), [("AT608", "error")]),
         (whole(PRIMARY), [("AT608", "error")]),
         (whole(PRIMARY, BACKUP), [("AT608", "error")]),
-        (whole(PRIMARY, data=0, table=True), [("AT609", "info")]),  # with the data at byte 0 it is the array's own
-        (whole(BACKUP, data=0), [("AT608", "error")]),  # behind the array's data, and there is no other
-        (whole(BACKUP, kind=DiskKind.LOOP), []),  # no firmware sees it
+        (whole(PRIMARY, data=0, table=True), [("AT609", "info")]),  # with the data at byte 0 it belongs to the array
+        (whole(BACKUP, data=0), [("AT608", "error")]),  # behind the data of the array, and there is no other
+        (whole(BACKUP, kind=DiskKind.LOOP), []),  # invisible to firmware
         (made_disk("2048+4096 linux_raid_member", name="nvme0n1", kind=DiskKind.NVME), []),
     ],
 )

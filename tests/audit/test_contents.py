@@ -1,4 +1,4 @@
-"""Several things recognised at one place, one fact reported once; made by the tools whose formats they are."""
+"""Several things recognised at one place and one fact reported once; the images are made by the tools of each format."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_two_file_systems_are_one_finding_that_claims_nothing_of_other_programs(
 @pytest.mark.needs_tools("cryptsetup", "mkswap", "blkid")
 @pytest.mark.parametrize("signature", ["over the whole page", "in the two places of a swap header"])
 def test_a_swap_signature_over_a_luks2_volume_is_not_called_swap(sparse: Sparse, signature: str) -> None:
-    """`cryptsetup repair` brings such a volume back from its second header, which blkid believes, too."""
+    """`cryptsetup repair` restores such a volume from its second header, which blkid recognises too."""
     image, swap = sparse(32 * MIB), sparse(32 * MIB, "swap.img")
     words = ("--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--batch-mode")
     run("cryptsetup", "luksFormat", *words, image, "-", stdin="secret")

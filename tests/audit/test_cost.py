@@ -1,4 +1,4 @@
-"""The cost model against the figures that the article prints."""
+"""The cost model against the figures in the article."""
 
 from fractions import Fraction
 

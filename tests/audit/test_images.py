@@ -1,4 +1,4 @@
-"""Images of which nothing reports a sector size, made by the tools whose formats they are."""
+"""Images without a reported sector size, made by the tools of each format."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_a_floppy_disk_has_no_cost(tmp_path: Path) -> None:
 def test_an_mbr_that_may_count_in_either_sector_size_is_not_judged_until_one_is_given(
     tmp_path: Path, sectors: int | None
 ) -> None:
-    """A table for sectors of 4096 bytes, of which sfdisk makes the same bytes, with nothing in its partitions."""
+    """A table for sectors of 4096 bytes, for which sfdisk writes the same bytes, with empty partitions."""
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(64 * MIB))
     run("sfdisk", "-q", image, stdin="label: dos\nunit: sectors\nstart=257, size=1000\nstart=1300, size=1000\n")

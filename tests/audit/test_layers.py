@@ -1,4 +1,4 @@
-"""The stack above a partition, added up to a byte on the device."""
+"""The layers above a partition, added up to a byte on the device."""
 
 from dataclasses import replace
 

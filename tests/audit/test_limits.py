@@ -1,4 +1,6 @@
-"""Sizes that devices report: which are believed (cases from bug reports, see the sources in audit/grids.py)."""
+"""Sizes that devices report, and which of them are believed (cases from bug reports; see the sources in
+audit/grids.py).
+"""
 
 from dataclasses import replace
 
@@ -57,7 +59,7 @@ def test_a_plausible_optimal_io_size_is_at_most_a_note() -> None:
 @pytest.mark.parametrize(
     ("kind", "physical", "minimum", "doubted"),
     [
-        (DiskKind.NVME, 4096, 262144, False),  # Micron 7450: large, and what the drive says
+        (DiskKind.NVME, 4096, 262144, False),  # Micron 7450: large, but reported by the drive
         (DiskKind.NVME, 512, 16384, False),
         (DiskKind.NVME, 4096, 12288, True),
         (DiskKind.USB, 4096, 33553920, True),

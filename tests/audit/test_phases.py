@@ -1,7 +1,7 @@
 """Arrays on members whose data start off their sectors.
 
-The limits are what Linux 6.1 gave such arrays of scsi_debug and virtio disks; a verdict is the sum of the array's
-offset, the member's data offset and the member partition's start, against the member's own sectors.
+The limits are those that Linux 6.1 set for such arrays of scsi_debug and virtio disks; a verdict is the sum of the
+array's offset, the member's data offset and the start of the member partition, against the sectors of the member.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ def array(
 
 
 def answers(*disks: Disk) -> list[tuple[Answer, int]]:
-    """Of the array's partitions: the answer, and the bytes past a physical sector of the members."""
+    """Return the verdict for each partition of the array, and the bytes past a physical sector of the members."""
     verdicts = judge(*disks).judged[-1].verdicts
     return [(verdict.answer, verdict.checks[0].off_by) for verdict in verdicts]
 
@@ -70,7 +70,7 @@ def test_the_data_offset_of_the_members_counts_too() -> None:
 
 
 def test_members_that_really_contradict_leave_it_unknown() -> None:
-    """One disk with lowest_aligned=7 (alignment_offset 3584) and one without, in a RAID1: the kernel said −1."""
+    """One disk with lowest_aligned=7 (alignment_offset 3584) and one without, in a RAID1: the kernel reported −1."""
     members = [member("sda", 2048, offset=3584), member("vde", 2048)]
     raid = array("raid1", 0, -1, *members, starts="2048+1000")
     assert [answer for answer, _ in answers(*members, raid)] == [Answer.UNKNOWN]
@@ -89,7 +89,7 @@ def test_what_cannot_be_added_up_stays_unknown(change: str) -> None:
 
 
 def test_sectors_that_the_members_hide_are_added_up_on_the_array() -> None:
-    """SSDs that report 512: the array reports alignment_offset 0, whatever its members start at."""
+    """SSDs that report 512: the array reports alignment_offset 0, wherever its members start."""
     members = [member("sda", 63, physical=512), member("sdb", 63, physical=512)]
     raid = array("raid1", 0, 0, *members, starts="2048+1000")
     assert answers(*members, raid) == [(Answer.OFF, 3584)]
@@ -115,7 +115,7 @@ def test_a_whole_disk_member_off_its_sectors_is_an_error_like_a_member_partition
 
 @pytest.mark.parametrize(("stride", "told"), [(4096, []), (64 * KIB, ["AT405"])])
 def test_a_stride_of_one_sector_on_a_mirror_is_no_stripe_setting(stride: int, told: list[str]) -> None:
-    """mkfs.ext4 with 1 KiB blocks on a 512e disk writes "RAID stride: 4" (dumpe2fs -h) without being asked."""
+    """mkfs.ext4 with 1 KiB blocks on a 512e disk writes "RAID stride: 4" (dumpe2fs -h) by default."""
     disk = made_disk("2048+1000000", name="md5", kind=DiskKind.MD, physical=4096)
     disk = replace(disk, array=ArrayFacts("raid1", None, ("sda", "vde2")))
     ext4 = Layer("ext4", Extent(MIB, GIB), data_unit=1024, stripe_unit=stride, stripe_width=stride)
@@ -126,7 +126,7 @@ def test_a_stride_of_one_sector_on_a_mirror_is_no_stripe_setting(stride: int, to
     ("minimum", "words"), [(4096, "physical sectors of 4KiB"), (16384, "minimum I/O units of 16KiB")]
 )
 def test_a_shift_is_told_of_what_is_shifted(minimum: int, words: str) -> None:
-    """As scsi_debug reports it with physblk_exp=3 lowest_aligned=1, and with opt_xferlen_exp=5 on top."""
+    """As scsi_debug reports it with physblk_exp=3 lowest_aligned=1, and with opt_xferlen_exp=5 in addition."""
     (finding,) = judge(made_disk(physical=4096, minimum=minimum, offset=512)).findings
     assert finding.code.value == "AT208"
     assert f"its {words} start 512B past byte 0" in finding.summary

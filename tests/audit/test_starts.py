@@ -1,4 +1,4 @@
-"""Verdicts on starts: the kernel's rule, the other grids, and what does not matter."""
+"""Verdicts on partition starts: the kernel's rule, the other grids, and starts that do not matter."""
 
 import itertools
 from dataclasses import replace
@@ -12,7 +12,7 @@ from tests.audit.builders import codes, judge, made_disk
 
 
 def kernel_alignment_offset(start: int, physical: int, minimum: int, offset: int) -> int:
-    """queue_limit_alignment_offset() of block/blk-settings.c, in its own arithmetic (512-byte sectors)."""
+    """Compute queue_limit_alignment_offset() of block/blk-settings.c, in its own arithmetic (512-byte sectors)."""
     granularity = max(physical, minimum)
     alignment = ((start >> 9) % (granularity >> 9)) << 9
     return (granularity + offset - alignment) % granularity
@@ -78,7 +78,7 @@ def test_512_reported_bytes_are_believed_only_of_rotating_drives_up_to_2_tib(
     assert ("AT101" in codes(report)) == (source is Source.ASSUMED)
 
 
-NAMES = [  # vendor and model as their SCSI INQUIRY data have them
+NAMES = [  # vendor and model as in their SCSI INQUIRY data
     ("DELL", "PERC H700"), ("LSI", "MR9260-8i"), ("AVAGO", "MR9361-8i"), ("HP", "LOGICAL VOLUME"),
     ("Adaptec", "Array"), ("Areca", "ARC-1220-VOL#00"), ("AMCC", "9650SE-8LP DISK"), ("IBM", "ServeRAID M5015"),
     ("ATA", "QEMU HARDDISK"), ("ATA", "VBOX HARDDISK"), ("", "VMware Virtual SATA Hard Drive"),
@@ -99,7 +99,7 @@ def test_512_is_not_believed_of_what_a_controller_or_a_hypervisor_makes(vendor: 
     [
         ("sas", 15000, Source.REPORTED),
         ("spi", None, Source.REPORTED),
-        ("sas", 0, Source.ASSUMED),  # an array behind SAS: it was asked, and reports no rotation rate
+        ("sas", 0, Source.ASSUMED),  # an array behind SAS: it was queried, and reports no rotation rate
         (None, 7200, Source.ASSUMED),  # a LUN for which the controller repeats what its drives report
         (None, None, Source.ASSUMED),
     ],
@@ -299,7 +299,7 @@ def test_an_assumed_allocation_unit_is_only_a_note() -> None:
     [
         (DiskKind.SD, 4 * MIB, Severity.WARNING),  # AU_SIZE of the SD Status
         (DiskKind.SD, None, Severity.WARNING),
-        (DiskKind.SD, 0, Severity.INFO),  # mmc_init_erase() of the kernel goes by the capacity then
+        (DiskKind.SD, 0, Severity.INFO),  # mmc_init_erase() of the kernel uses the capacity then
         (DiskKind.EMMC, None, Severity.INFO),
     ],
 )

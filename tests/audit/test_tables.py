@@ -1,4 +1,4 @@
-"""What is wrong with a partition table, as findings; and whose table it is."""
+"""Findings about a partition table, and who owns the table."""
 
 from dataclasses import replace
 
@@ -103,7 +103,7 @@ def test_a_path_of_a_multipath_device_is_judged_only_once() -> None:
 
 
 def kernel_has(*partitions: tuple[int, int, int]) -> Disk:
-    """A disk of two partitions, and what the kernel thinks of it, in sectors."""
+    """Return a disk of two partitions, and the kernel's view of it in sectors."""
     disk = made_disk("2048+1000000; 1048576+1000000", physical=4096)
     seen = tuple((number, Extent(start * 512, length * 512)) for number, start, length in partitions)
     return replace(disk, kernel_partitions=seen)

@@ -1,1 +1,1 @@
-"""Tests of the walk that makes arrays, as far as a machine without md can try it; tests/lab proves the rest."""
+"""Tests of creating arrays, as far as that is possible without md; tests/lab tests it with real arrays."""

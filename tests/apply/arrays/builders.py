@@ -1,4 +1,4 @@
-"""Steps and plans for loop devices, and a paths whose files are in a made-up tree."""
+"""Steps and plans for loop devices, and paths below a folder of the test."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,13 +27,15 @@ LINE = f"UUID={FS_UUID} /srv/data ext4 noatime,nofail 0 2"
 
 
 def paths_in(folder: Path) -> Paths:
-    """This machine's disks, and a system of its own below `folder`."""
+    """Return paths to this machine's disks and to a system tree below `folder`."""
     (folder / "root/etc/mdadm").mkdir(parents=True, exist_ok=True)
     return Paths(folder / "root", folder / "state")
 
 
 def member_step(paths: Paths, disk: Path, *, wipe: bool = False, esp: bool = False) -> MakeMember:
-    """A table with a member that reaches to 8 MiB before the end, after an EFI system partition if asked for."""
+    """Return a step that makes a table with a member up to 8 MiB before the end, after an EFI system partition if
+    `esp`.
+    """
     looked = read_disk(str(disk))
     end = (looked.size or 0) // MIB * MIB - 8 * MIB
     entries = [NewEntry(1, Extent(MIB, 40 * MIB), ROLES["esp"].gpt, "EFI")] if esp else []
@@ -52,7 +54,7 @@ def fstab_step(line: str = LINE) -> EditFile:
 
 
 def program(folder: Path, name: str, script: str) -> Path:
-    """A program of that name; the folder that it is in goes to the front of PATH."""
+    """Write a program of this name and return its folder, which the test puts in front of PATH."""
     (folder / "bin").mkdir(exist_ok=True)
     file = folder / "bin" / name
     file.write_text(f"#!/bin/sh\n{script}\n")
@@ -66,7 +68,7 @@ def plan_of(steps: Sequence[Step], name: str = "data") -> Plan:
 
 
 def made_member(step: MakeMember, *, again: bool = False, area: DataArea = ANYWHERE) -> list[str]:
-    """What was said. A loop device that is given back with partitions would keep them."""
+    """Make the member and return the notes. The partitions are removed: a detached loop device would keep them."""
     try:
         found = [said.text for said in make_member(step, LockedMembers(), again=again, area=area)]
         wait_for_members([step])

@@ -1,4 +1,4 @@
-"""Commands that are taken back, on real tables, against sfdisk's own JSON."""
+"""Commands that are rolled back on real tables, against the JSON of sfdisk."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def types(disk: Path) -> list[str]:
 
 
 def steps(disk: Disk) -> Sequence[SetPartitionType]:
-    """Of the plan of an array whose member is the first partition."""
+    """Return the steps of a plan whose array member is the first partition."""
     (one,) = judged(disk)
     member = Member(one, disk.partitions[0])
     return tuple(type_steps([Placed(member, f"{disk.path}p1", Extent(MIB, 20 * MIB))]))
@@ -46,7 +46,7 @@ def test_a_partition_that_is_taken_gets_the_type_of_a_member_and_its_own_back(
     script = f"label: {label}\nstart=2048, size=40960, type={was}\nstart=43008, size=40960, type={other}\n"
     run("sfdisk", "-q", "--no-reread", "--no-tell-kernel", disk, stdin=script)
     run("partx", "-a", disk)
-    held = os.open(f"{disk}p2", os.O_RDONLY | os.O_EXCL)  # as a mount holds it
+    held = os.open(f"{disk}p2", os.O_RDONLY | os.O_EXCL)  # as a mount does
     try:
         before = run("sfdisk", "--dump", disk)
         looked = read_disk(str(disk))
@@ -55,7 +55,7 @@ def test_a_partition_that_is_taken_gets_the_type_of_a_member_and_its_own_back(
         list(apply_system(step))
         assert types(disk) == [will, other]
         assert steps(read_disk(str(disk))) == ()
-        list(apply_system(step))  # once more, after a cut
+        list(apply_system(step))  # again, as after a power cut
         list(undo_system(step, trace))
         assert run("sfdisk", "--dump", disk) == before
         list(undo_system(step, trace))

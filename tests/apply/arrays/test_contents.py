@@ -1,4 +1,4 @@
-"""File systems of a work that stopped: what somebody may have put there since is never made again, and never wiped."""
+"""File systems of an interrupted creation: what a user may have stored in them since is never overwritten or wiped."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.needs_tools("losetup", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_db", "xfs_repair"),
 ]
 
-SIZE = 320 * MIB  # mkfs.xfs takes no less than 300 MB
+SIZE = 320 * MIB  # mkfs.xfs refuses less than 300 MB
 WORD = "somebody's only copy\n"
 
 
@@ -77,7 +77,7 @@ def test_a_file_system_that_was_used_since_is_not_made_again_though_its_checker_
         make(step)
     run("e2fsck", "-f", "-y", device, fails=True)
     assert read_it_back(device, folder) == WORD
-    assert make(step) == [f"{device} has its ext4 already"]  # mended, it is gone on with
+    assert make(step) == [f"{device} has its ext4 already"]  # once repaired, the creation continues
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
@@ -169,7 +169,7 @@ def test_one_that_is_mounted_elsewhere_is_looked_at_there(device: Path, paths: P
 def test_an_array_that_cannot_be_started_is_not_taken_apart_once_it_may_hold_files(
     paths: Paths, sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
-    """Superblocks without a kernel that could start them, as of members that do not fit each other any more."""
+    """Superblocks that no kernel could assemble, like those of members that no longer belong together."""
     at, superblock = superblock_1("1.2", "raid1")
     members = [str(loop(member(sparse(32 * MIB, name), (at, superblock)))) for name in ("a.img", "b.img")]
     uuid = "10111213:14151617:18191a1b:1c1d1e1f"

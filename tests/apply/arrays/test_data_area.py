@@ -1,4 +1,4 @@
-"""What an earlier array held would show through the new one: it is told beforehand, or given up and gone."""
+"""Old data that would show through a new array: it is reported before the array is created, or overwritten."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -37,7 +37,7 @@ def drive(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[Pa
 
 
 def taken(folder: Path, drive: Path, *, wipe: bool) -> MakeMember:
-    """The first partition as it is."""
+    """Return the step for the first partition, used as it is."""
     looked = read_disk(str(drive))
     step = member_step(paths_in(folder), drive, wipe=wipe)
     return replace(step, device=f"{drive}p1", label="", entries=(), holds=recognised_content(looked, 1))
@@ -50,7 +50,7 @@ def array(level: str) -> MakeArray:
 
 @pytest.mark.parametrize("level", ["raid0", "raid1", "raid10", "raid5", "raid6"])
 def test_it_is_where_mdadm_is_told_to_put_it(level: str) -> None:
-    """A RAID0 gets no --size: it takes what is left of its members."""
+    """A RAID0 has no --size: it uses all the space of its members."""
     step = array(level)
     words = dict(word.lstrip("-").split("=", 1) for word in command_of(step) if "=" in word)
     found = data_area([step])

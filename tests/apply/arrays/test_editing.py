@@ -1,4 +1,4 @@
-"""Files of the system that get a line: everything else in them stays, and they can be put back."""
+"""System files that get a line: everything else in them is kept, and the edit can be undone."""
 
 import os
 from dataclasses import replace
@@ -133,7 +133,7 @@ def test_a_file_of_our_own_is_written_whole_and_put_back_whole(tmp_path: Path, f
 
 
 def put_back(folder: Path, change: str | None) -> tuple[bytes | None, list[Said]]:
-    """Edit, let somebody else change the file, put it back."""
+    """Edit the file, let another program change it, and undo the edit."""
     paths, step = paths_in(folder), fstab_step()
     trace = find_file_trace(step, paths)
     list(edit_file(step, paths, trace))

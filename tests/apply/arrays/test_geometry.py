@@ -1,4 +1,4 @@
-"""What md made against what was planned, from sysfs as the kernel writes it."""
+"""The geometry that md created against the plan, read from sysfs as the kernel writes it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from aligntool.steps import MakeArray
 from aligntool.units import MIB
 from tests.raid.builders import drives, goal, planned
 
-# Of a RAID0 that mdadm made of four emulated drives of 20 GiB, as tests/raid/test_plans.py has it: 2 members,
+# A RAID0 that mdadm made of four emulated drives of 20 GiB, as in tests/raid/test_plans.py: 2 members,
 # 42905632768 bytes, data offset 38912 sectors.
 SIZE, OFFSET = 42905632768, 38912
 

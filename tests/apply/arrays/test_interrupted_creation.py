@@ -1,7 +1,7 @@
-"""The walk cut anywhere: gone on with it ends where an undisturbed one does, taken back everything is as it was.
+"""Creation cut off at any point: resumed, it ends like an undisturbed one; rolled back, everything is as before.
 
-There is no md on every machine, so the array itself is left out here: a drive gets its table, a partition its file
-system, a file its line. tests/lab does the same with arrays and with the power cut.
+Not every machine has md, so there is no array here: a drive gets its table, a partition its file system, a file its
+line. tests/lab does the same with arrays and with real power cuts.
 """
 
 import os
@@ -75,7 +75,7 @@ def whole_plan(paths: Paths, drive: Path, folder: Path) -> Plan:
 
 
 def cut_after(plan: Plan, paths: Paths, events: int) -> bool:
-    """Whether there was anything left to do."""
+    """Apply the plan up to this event; return whether anything was left to do."""
     walk = apply_record(begin(plan, paths), plan, paths)
     taken = len(list(islice(walk, events)))
     walk.close()  # type: ignore[attr-defined]
@@ -109,7 +109,7 @@ def is_finished(paths: Paths, drive: Path, folder: Path) -> bool:
 
 
 def empty_again(plan: Plan, paths: Paths, drive: Path) -> None:
-    """Take a finished one back, as if the record were still there."""
+    """Roll back a finished creation, as if the record were still there."""
     done = Record(paths.state / "arrays/x.json", plan, len(plan.steps))
     traces: dict[int, dict[str, str]] = {index: {} for index in range(len(plan.steps))}
     save(replace(done, traces=traces))
@@ -164,7 +164,7 @@ def test_a_way_back_that_is_cut_itself_ends_where_it_should(paths: Paths, drive:
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
-    """Programs of the system that are scripts of a test."""
+    """Replace programs of the system with scripts of the test."""
 
     def make(name: str, script: str) -> None:
         monkeypatch.setenv("PATH", f"{program(tmp_path, name, script)}:{PATH}")
@@ -189,7 +189,7 @@ def test_a_command_that_fails_stops_with_its_words_and_may_be_done_again(
 def test_an_initramfs_that_was_looked_into_is_rebuilt_before_it_is_looked_into_again(
     paths: Paths, tmp_path: Path, fake: Fake
 ) -> None:
-    """The user repaired what it is built of; the one that was built of the old files would never show it."""
+    """The user repaired the files it is built from; an image built from the old files would still fail the check."""
     built, shown = tmp_path / "built", tmp_path / "shown"
     fake("mkinitcpio", f"echo built >> {built}")
     fake("bash", f"cat {shown}")
@@ -217,12 +217,12 @@ def test_a_file_that_is_restored_is_read_again_by_systemd(paths: Paths) -> None:
     list(apply_record(begin(plan, paths), plan, paths))
     said = taken_back(plan, paths, traces={0: {"after": "changed by somebody"}, 1: {}})
     assert any("systemctl daemon-reload" in text for text in said)
-    said = taken_back(plan, paths, traces={0: {"after": "changed by somebody"}})  # it was never begun
+    said = taken_back(plan, paths, traces={0: {"after": "changed by somebody"}})  # it never began
     assert not any("systemctl daemon-reload" in text for text in said)
 
 
 def test_of_two_files_that_are_restored_in_a_row_systemd_reads_both_at_once(paths: Paths) -> None:
-    """Read after the first of them, it would keep the other's lines."""
+    """If systemd read them after the first file, it would keep the lines of the second."""
     plan = plan_of([fstab_step(), fstab_step("other"), ReloadUnits()])
     changed = {"after": "changed by somebody"}
     events = list(taken_back(plan, paths, traces={0: changed, 1: changed, 2: {}}))
@@ -242,7 +242,7 @@ def test_an_image_that_cannot_be_rebuilt_stops_no_way_back(paths: Paths, tmp_pat
 
 
 def taken_back(plan: Plan, paths: Paths, traces: dict[int, dict[str, str]]) -> list[str]:
-    """What is said when a plan that was carried out goes back."""
+    """Carry a plan out, roll it back, and return the messages."""
     (paths.of("/etc/fstab")).write_text(f"{LINE}\nother\n")
     save(Record(paths.state / "arrays/x.json", plan, len(plan.steps), traces=traces))
     return [getattr(event, "text", "") for event in undo_record(left_over(paths), plan, paths)]
@@ -253,7 +253,7 @@ def taken_back(plan: Plan, paths: Paths, traces: dict[int, dict[str, str]]) -> l
 def test_a_drive_that_was_reused_meanwhile_is_neither_gone_on_with_nor_taken_back(
     paths: Paths, drive: Path, tmp_path: Path
 ) -> None:
-    """With bytes that nobody recognises, before anything was written to it and once it had its table."""
+    """With unrecognised bytes, both before anything was written to it and once it had its table."""
     plan = plan_of([member_step(paths, drive), MakeDirectory(str(tmp_path / "srv"))])
     for events in (1, 2):
         assert cut_after(plan, paths, events)
@@ -278,7 +278,7 @@ def test_a_drive_that_was_reused_meanwhile_is_neither_gone_on_with_nor_taken_bac
 def test_what_a_start_of_the_machine_mounted_meanwhile_is_unmounted_on_the_way_back(
     paths: Paths, drive: Path, tmp_path: Path
 ) -> None:
-    """Its line is in fstab from the third step on, and the step that mounts it was never begun."""
+    """Its line is in fstab from the third step on, and the step that mounts it never began."""
     place = tmp_path / "srv/data"
     whole = whole_plan(paths, drive, tmp_path)
     plan = plan_of([*whole.steps, Mount(str(place))])

@@ -1,4 +1,4 @@
-"""Members that somebody else has in a way that an exclusive opening does not notice: for a plan, and for the walk."""
+"""Members that are in use in ways that an exclusive open does not detect: when planning, and when creating."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,14 +49,14 @@ def looped(target: str) -> Iterator[str]:
 
 
 def taken(folder: Path, drive: Path) -> MakeMember:
-    """The first partition of a drive, as it is."""
+    """Return the step for the first partition of a drive, used as it is."""
     step = member_step(paths_in(folder), drive, wipe=True)
     return replace(step, device=f"{drive}p1", label="", entries=())
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["partition", "drive"])
 def test_what_is_mounted_through_a_loop_over_a_member_is_seen(drives: list[Path], tmp_path: Path, whole: bool) -> None:
-    """The kernel lets open(2) with O_EXCL succeed, and wipefs, though a file system on it is mounted."""
+    """open(2) with O_EXCL succeeds, and so does wipefs, though a file system on it is mounted."""
     run("mkfs.ext4", "-q", f"{drives[0]}p1")
     (tmp_path / "mnt").mkdir()
     with looped(f"{drives[0]}p1") as over:
@@ -89,7 +89,7 @@ def test_a_loop_over_a_whole_drive_is_over_its_partitions(drives: list[Path], tm
 @pytest.mark.parametrize("code", [POSIX, FLOCK], ids=["posix", "flock"])
 @pytest.mark.parametrize("part", ["", "p1"], ids=["on the drive", "on the partition"])
 def test_a_lock_of_another_program_is_seen(drives: list[Path], tmp_path: Path, code: str, part: str) -> None:
-    """QEMU has one on each drive of its machines, and nothing else shows that it writes there."""
+    """QEMU locks each drive of its machines, and nothing else shows that it writes there."""
     names = [f"{drive}p1" for drive in drives]
     step = taken(tmp_path, drives[0])
     with another_program(code, Path(f"{drives[0]}{part}")):
@@ -102,7 +102,7 @@ def test_a_lock_of_another_program_is_seen(drives: list[Path], tmp_path: Path, c
 
 
 def test_a_neighbour_that_is_mounted_is_in_nobodys_way(drives: list[Path], tmp_path: Path) -> None:
-    """A drive that holds something else as well is what arrays of partitions are for."""
+    """A drive may hold other partitions: that is why arrays of partitions exist."""
     for drive in drives:
         run("sfdisk", "-q", "--no-tell-kernel", "--no-reread", "--append", drive, stdin="size=1000000\n")
         run("partx", "-u", drive)

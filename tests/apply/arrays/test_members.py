@@ -1,4 +1,4 @@
-"""Drives made ready and given back, on loop devices, as sfdisk and blkid see them."""
+"""Drives that are prepared and rolled back on loop devices, as sfdisk and blkid see them."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def paths(tmp_path: Path) -> Paths:
 
 
 def table(drive: Path) -> list[tuple[int, int, str, str]]:
-    """(start and length in bytes, type, name) of each entry, by sfdisk."""
+    """Return (start and length in bytes, type, name) of each entry, read by sfdisk."""
     said = json.loads(run("sfdisk", "--json", drive))["partitiontable"]
     sector = said["sectorsize"]
     return [(one["start"] * sector, one["size"] * sector, one["type"], one["name"]) for one in said["partitions"]]
@@ -98,7 +98,7 @@ def test_a_table_that_came_onto_a_drive_since_stays(drive: Path, paths: Paths) -
 
 
 def lost_partition(drive: Path) -> None:
-    """An ext4 at 1 MiB that no table shows any more."""
+    """Write an ext4 at 1 MiB that no table shows any more."""
     run("mkfs.ext4", "-q", "-E", f"offset={MIB}", drive, "32M")
 
 
@@ -123,7 +123,7 @@ def test_what_is_given_up_leaves_no_signature_before_the_new_partition_is_there(
 
 
 def test_the_same_table_as_before_is_emptied_all_the_same(drive: Path, paths: Paths) -> None:
-    """An array is recreated of the drives that it was on before, with --wipe."""
+    """An array is created again on the same drives, with --wipe."""
     first = member_step(paths, drive)
     made_member(first)
     run("mkfs.ext4", "-q", "-F", "-E", f"offset={MIB}", drive, "32M")
@@ -134,7 +134,7 @@ def test_the_same_table_as_before_is_emptied_all_the_same(drive: Path, paths: Pa
 
 
 def cut_tables(drive: Path, step: MakeMember) -> dict[str, bytes]:
-    """The drive as a power cut may leave it in the middle of writing the table, by what is missing."""
+    """Return the drive as a power cut while the table was written may leave it, by what is missing."""
     made_member(step)
     whole = drive.read_bytes()
     end = len(whole) - 33 * 512
@@ -183,7 +183,7 @@ def test_a_table_stays_while_what_lies_below_it_cannot_be_read(drive: Path, path
 
 
 def unrecognised(device: Path, start: int = 0) -> bytes:
-    """Random bytes from there to the end, as plain dm-crypt and hidden volumes look; what the device then holds."""
+    """Write random bytes up to the end, like plain dm-crypt or a hidden volume; return what the device then holds."""
     with device.open("r+b") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(start)
@@ -193,7 +193,7 @@ def unrecognised(device: Path, start: int = 0) -> bytes:
 
 
 def test_a_drive_that_was_reused_since_its_plan_is_not_overwritten(drive: Path, paths: Paths) -> None:
-    """The plan gave nothing up: the drive was blank."""
+    """The plan overwrote nothing: the drive was blank."""
     step = member_step(paths, drive)
     holds = unrecognised(drive)
     for again in (False, True):
@@ -210,7 +210,7 @@ def test_a_member_that_was_reused_is_neither_made_part_of_the_array_nor_taken_ba
         list(make_member(step, LockedMembers(), again=False, area=area))
         stop_unless_in_place(step, area, blank=True)
         holds = unrecognised(drive, data.start)[: data.end]
-        stop_unless_in_place(step, area, blank=False)  # an array's data are there by then
+        stop_unless_in_place(step, area, blank=False)  # the data of an array are there by then
         with pytest.raises(Stopped, match="holds what was not there when the plan was made"):
             stop_unless_in_place(step, area, blank=True)
         said = [each.text for each in remove_member(step, area, blank=True)]

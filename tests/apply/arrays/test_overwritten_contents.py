@@ -1,4 +1,4 @@
-"""What a plan gives up is what was seen when it was made: something else that came since is not given up with it."""
+"""A plan overwrites only what was seen when it was made; what appeared on the drive later is not overwritten."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ PLAN = ("raid", "plan", "--level", "1", "--fs", "ext4")
 
 @pytest.fixture
 def drives(sparse: Sparse, loop: Attach) -> Iterator[tuple[Path, Path]]:
-    """Two, each with a partition that the kernel shows."""
+    """Return two drives, each with a partition that the kernel shows."""
     found = loop(sparse(GIB, "a.img")), loop(sparse(GIB, "b.img"))
     try:
         for drive in found:
@@ -73,7 +73,7 @@ def test_the_walk_itself_gives_up_nothing_else(sparse: Sparse, loop: Attach, tmp
 
 
 def test_what_nobody_recognises_is_given_up_by_name_only(sparse: Sparse, loop: Attach, tmp_path: Path) -> None:
-    """Plain dm-crypt, a raw database, a hidden volume: random to whoever looks, and blkid names nothing."""
+    """Plain dm-crypt, a raw database and a hidden volume look random, and blkid does not identify them."""
     drives = [loop(sparse(GIB, name)) for name in ("a.img", "b.img")]
     run("dd", "if=/dev/urandom", f"of={drives[0]}", "bs=1M", "count=64", "conv=fsync")
     assert run("blkid", "-p", drives[0], fails=True) == ""
@@ -97,7 +97,7 @@ def test_what_nobody_recognises_is_given_up_by_name_only(sparse: Sparse, loop: A
 def test_what_is_left_of_a_gpt_is_seen_and_given_up_by_name_only(
     sparse: Sparse, loop: Attach, tmp_path: Path, kind: str
 ) -> None:
-    """Firmware that finds the one copy "repairs" the other, over the superblock of a whole drive: facts of AT608."""
+    """Firmware that finds only one copy "repairs" the other, over the superblock of a whole drive: see AT608."""
     drives = [loop(sparse(GIB, name)) for name in ("a.img", "b.img")]
     run("sfdisk", "-q", "--no-tell-kernel", drives[0], stdin="label: gpt\nstart=2048, size=1000000\n")
     run("blkdiscard", "--zeroout", "-l", str(MIB), drives[0])

@@ -1,4 +1,4 @@
-"""What stands in the way is told before the first write, all of it at once."""
+"""Everything that prevents the creation is reported before the first write, all at once."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -55,7 +55,7 @@ def test_a_name_and_a_place_that_others_have_are_told_together_with_what_is_miss
 def test_a_drive_that_is_in_use_by_its_other_name_is_left_alone(
     tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
-    """Two paths to one drive without multipathd: the kernel guards each of the two for itself."""
+    """Two paths to one drive without multipathd: the kernel locks each of the two separately."""
     drive = loop(sparse(64 * MIB))
     paths = paths_in(tmp_path)
     step = member_step(paths, drive)
@@ -88,7 +88,7 @@ def test_a_file_that_nobody_may_replace_is_told_beforehand(
 
 
 def test_a_line_that_cannot_be_written_is_told_beforehand(tmp_path: Path) -> None:
-    """A word of the command line may hold any byte; Python has it as a lone surrogate."""
+    """A word of the command line may hold any byte; Python represents it as a lone surrogate."""
     (paths_in(tmp_path).of("/etc/fstab")).write_text("")
     step = fstab_step(LINE.replace("/srv/data", "/srv/caf\udce9"))
     assert "not UTF-8" in reasons(plan_of([step]), tmp_path)
@@ -128,7 +128,7 @@ def test_the_same_line_and_an_empty_folder_are_in_nobodys_way(tmp_path: Path) ->
 def test_an_initramfs_of_arch_that_would_leave_mdadm_out_is_told_beforehand(
     tmp_path: Path, conf: str, dropped: str, told: bool
 ) -> None:
-    """What bash makes of the same files is what is expected."""
+    """The expected result is what bash makes of the same files."""
     paths = paths_in(tmp_path)
     (folder := paths.of("/etc/mkinitcpio.conf.d")).mkdir()
     (folder / "10-more.conf").write_text(dropped)
@@ -147,7 +147,7 @@ def test_a_second_system_array_does_not_take_over_the_list_of_the_first(tmp_path
     file.write_text('ESP_COPIES="AAAA-1111 AAAA-1112"\n')
     step = EditFile("/etc/default/esp-copies", ('ESP_COPIES="BBBB-1 BBBB-2"',), "ESP_COPIES=", "x")
     needs = needs_of_plan(plan_of([step]), here=True)
-    assert preflight(needs, [step], paths) == []  # those drives are gone
+    assert preflight(needs, [step], paths) == []  # these drives are gone
     links = paths.of("/dev/disk/by-uuid")
     links.mkdir(parents=True)
     (links / "AAAA-1112").symlink_to("/dev/null")

@@ -1,4 +1,4 @@
-"""Records of unfinished arrays: what was written is read again, and nothing else is believed."""
+"""Records of unfinished arrays: they are read back as written, and a damaged record is refused."""
 
 import json
 import os

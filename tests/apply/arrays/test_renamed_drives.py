@@ -1,4 +1,4 @@
-"""A plan that is gone on with after a reboot: its drives have other names by then."""
+"""A plan that is resumed after a reboot, when its drives have other names."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What `--wipe` shows is what it zeroes: every byte of a drive, before and after."""
+"""`--wipe` zeroes exactly what the plan shows: every byte of a drive is compared before and after."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,12 +19,12 @@ from tests.raid.builders import goal
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("losetup", "sfdisk", "partx", "blkid")]
 SIZE = 48 * MIB
 PART = Extent(2 * MIB, 44 * MIB)
-TABLE = 34 * 512  # a protective MBR, a header and 128 entries; behind them at the end one sector less
+TABLE = 34 * 512  # a protective MBR, a header and 128 entries; the copy at the end is one sector shorter
 
 
 @pytest.fixture
 def images(sparse: Callable[..., Path]) -> list[Path]:
-    """Full of what nobody recognises."""
+    """Make images full of unrecognised bytes."""
     found = [sparse(SIZE, f"{name}.img") for name in "ab"]
     for image in found:
         image.write_bytes(b"\x5a" * SIZE)
@@ -70,7 +70,7 @@ def test_every_byte_that_is_shown_is_zeroed_and_no_other(
     after, expected = images[0].read_bytes(), bytearray(before)
     for each in step.zeroed:
         expected[each.start : each.end] = bytes(each.length)
-    if step.entries:  # the new table, which libparted writes
+    if step.entries:  # the new table, written by libparted
         expected[:TABLE], expected[512 - TABLE :] = after[:TABLE], after[512 - TABLE :]
         assert after[512:520] == b"EFI PART"
     changed = [at for at in range(0, SIZE, 4096) if after[at : at + 4096] != expected[at : at + 4096]]

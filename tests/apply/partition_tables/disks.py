@@ -1,4 +1,4 @@
-"""Disks whose tables other programs made, held in memory, and the steps between two of them."""
+"""Disks in memory with tables made by other programs, and the steps between two of them."""
 
 import json
 from collections.abc import Callable, Collection, Sequence
@@ -21,11 +21,11 @@ JOURNAL_ID = bytes(range(100, 116))
 
 @dataclass(slots=True)
 class MemoryDevice:
-    """A Device that is as strict as a disk about its sectors."""
+    """A Device that enforces sector alignment like a disk."""
 
     content: bytearray
     sector_size: int = 512
-    written: list[int] = field(default_factory=list)  # the byte of each write, in order
+    written: list[int] = field(default_factory=list)  # the offset of each write, in order
 
     @classmethod
     def of(cls, path: Path, sector_size: int = 512) -> "MemoryDevice":
@@ -62,7 +62,7 @@ class MemoryDevice:
                 self.write(sectors.at, sectors.data)
 
     def put_until_cut(self, writing: Writing, group: int, survivors: Collection[int]) -> None:
-        """The groups before `group`, and of that one the sectors whose place in it is in `survivors`."""
+        """Write the groups before `group`, and of that group only the sectors whose index is in `survivors`."""
         self.put(writing[:group])
         sectors = [
             (run_of.at + at, run_of.data[at : at + self.sector_size])
@@ -86,8 +86,8 @@ def made_by_sfdisk(sparse: Sparse, script: str, name: str = "disk.img", *, size:
 
 
 def told_by_sfdisk(path: Path) -> dict[str, Any]:
-    """Its table, without the name of the file in it."""
-    told = run("sfdisk", "--json", path)  # before its JSON sfdisk may say what it leaves out
+    """Return the table as sfdisk prints it, without the name of the file."""
+    told = run("sfdisk", "--json", path)  # sfdisk may print what it leaves out before the JSON
     table: dict[str, Any] = json.loads(told[told.index("{") :])["partitiontable"]
     device = table.pop("device")
     for part in table.get("partitions", []):
@@ -103,13 +103,13 @@ def extents(path: Path, sector_size: int = 512) -> dict[int, Extent]:
 
 
 def records(path: Path, sector_size: int = 512) -> dict[int, int | None]:
-    """Where the EBRs are, which no other tool tells."""
+    """Return the places of the EBRs, which no other tool prints."""
     reading = read_table(BytesReader(path.read_bytes()), sector_size=sector_size)
     return {part.number: part.record_at for part in reading.partitions}
 
 
 def changes_between(before: Path, after: Path, sector_size: int = 512) -> tuple[EntryChange, ...]:
-    """What has to be done to the first table to make it the second, as sfdisk tells the two."""
+    """Return the changes that turn the first table into the second, as sfdisk reads the two."""
     old, new = extents(before, sector_size), extents(after, sector_size)
     records_before, records_after = (records(path, sector_size) for path in (before, after))
     return tuple(
@@ -135,5 +135,5 @@ def images_for(
 
 
 def moved(number: int, extent: Extent, by: int, record: int | None = None) -> EntryChange:
-    """The EBR stays where it is."""
+    """Move a partition; its EBR stays where it is."""
     return EntryChange(number, extent, extent.moved_to(extent.start + by), record, record)

@@ -126,7 +126,7 @@ def test_sectors_of_4096_bytes(sparse: Sparse, loop: object) -> None:
     images = images_for(device, "gpt", changes_between(old, new, 4096), [1, 4])
     device.put(images.parked)
     assert find_parked(device) == ParkedMark(JOURNAL_AT, JOURNAL_ID)
-    # A stick in another reader, an image: the sectors of the table are not those of the device.
+    # A stick in another reader, or an image: the sectors of the table are not those of the device.
     assert find_parked(MemoryDevice(device.content)) == ParkedMark(JOURNAL_AT, JOURNAL_ID)
     device.put(images.after)
     assert device.content == new.read_bytes()

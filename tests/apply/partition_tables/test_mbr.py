@@ -104,7 +104,7 @@ def test_chs_addresses_beyond_1023_cylinders_are_the_ones_that_sfdisk_writes(spa
 
 
 class _Huge(MemoryDevice):
-    """A disk of 40 GiB of which the first MiB is there."""
+    """A disk of 40 GiB of which only the first MiB exists."""
 
     @property
     def size(self) -> int:
@@ -163,7 +163,7 @@ def test_what_comes_out_is_the_chain_that_sfdisk_makes_with_these_starts(
     path.write_bytes(device.content)
     assert [part["node"] for part in told_by_sfdisk(path)["partitions"]] == [1, 2]
     for at in list(records(old).values())[2:]:
-        device.content[at : (at or 0) + 512] = b"\xee" * 512  # in flight the old EBRs may be overwritten
+        device.content[at : (at or 0) + 512] = b"\xee" * 512  # in flight, old EBRs may be overwritten
     device.put(images.after)
     assert sectors_of(device, 0, *places) == sectors_of(MemoryDevice.of(new), 0, *places)
     path.write_bytes(device.content)
@@ -302,7 +302,7 @@ def test_of_two_containers_only_the_one_with_a_move_gets_a_new_chain() -> None:
         (600 * 512, mbr((0x83, 10, 50, 0))),
     )
     device = MemoryDevice(bytearray(content))
-    seventh = Extent(610 * 512, 50 * 512)  # Linux goes on counting in the second container
+    seventh = Extent(610 * 512, 50 * 512)  # Linux continues counting in the second container
     images = images_for(device, "dos", [moved(7, seventh, 6 * 512, 600 * 512)], [2])
     assert [part.at for part in images.after[0]] == [600 * 512]
     with pytest.raises(Refused, match="moves partition 2 but"):

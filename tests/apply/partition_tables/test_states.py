@@ -1,4 +1,4 @@
-"""Whatever a power cut leaves of a table is one of the two that the write leads between, and can be mended."""
+"""A power cut leaves a table in the state before or after the write, and either can be repaired."""
 
 import struct
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from tests.thorough import examples
 
 BEFORE, PARKED, AFTER, OTHER = TableState.BEFORE, TableState.PARKED, TableState.AFTER, TableState.OTHER
 SECTOR = 512
-SECTORS = 12288  # so that the journal's place is on the disk
+SECTORS = 12288  # so that the place of the journal is on the disk
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def gpt_case() -> Case:
 
 
 def mbr_case() -> Case:
-    """The chain changes and sector 0 does not: only the EBRs tell the old table from the new one."""
+    """The chain changes and sector 0 does not: only the EBRs distinguish the old table from the new one."""
     content = disk(
         SECTORS * SECTOR,
         (0, mbr((0x83, 64, 64, 0x80), (0x05, 1000, 3000, 0))),
@@ -117,7 +117,7 @@ def test_cuts_in_a_row_leave_a_table_that_can_be_brought_to_its_goal(case: Case,
 
 
 def test_a_torn_primary_copy_would_be_lost_with_the_backup_if_that_were_written_first() -> None:
-    """Why `groups_leading_to` begins with the group that counts."""
+    """This is why `groups_leading_to` begins with the group that decides."""
     device = GPT.device()
     device.put(GPT.images.before)
     device.put_until_cut(GPT.images.parked, 1, [0])
@@ -201,11 +201,11 @@ def test_a_whole_copy_is_believed_before_a_torn_one() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        (0, b"\xfe\xff\xff", b"\xfe\xff\xff", 100),  # maxed CHS: type 0x7F of somebody else
+        (0, b"\xfe\xff\xff", b"\xfe\xff\xff", 100),  # maxed CHS: type 0x7F of another program
         (0x80, b"\x80\0\0", bytes(3), 100),  # active: ours never are
-        (0, b"\x80\0\0", bytes(3), 0),  # no partition
+        (0, b"\x80\0\0", bytes(3), 0),  # not a partition
         (0, bytes(3), bytes(3), 100),  # a journal in sector 0
-        (0, b"\x81\0\0", bytes(3), 100),  # no multiple of 64 KiB
+        (0, b"\x81\0\0", bytes(3), 100),  # not a multiple of 64 KiB
         (0, b"\x80\0\0", b"\0\1\0", 100),  # a journal beyond the end
     ],
 )
