@@ -276,7 +276,7 @@ def _output(*command: str) -> bytes:
 
 
 def _boot_sector(volume: Path) -> tuple[int, int, int]:
-    """Return hidden sectors, sectors per track, heads: BPB offsets 28, 24 and 26 (Microsoft's FAT specification, 3.1)."""
+    """Return hidden sectors, sectors per track, heads: BPB offsets 28, 24, 26 (Microsoft's FAT specification, 3.1)."""
     with volume.open("rb") as file:
         sector = file.read(512)
     sectors, heads, hidden = struct.unpack_from("<HHI", sector, 24)

@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).parent.parent.parent
 
 @pytest.fixture
 def inhibitor(tmp_path: Path) -> Path:
-    """Write a program like systemd-inhibit: options, then a command to run. It records its options and its process id."""
+    """Write a program like systemd-inhibit: it runs a command, and records its options and its process ID."""
     program = tmp_path / "inhibitor"
     program.write_text(
         f'#!/bin/sh\nfor word; do echo "$word"; done > {tmp_path}/words\necho $$ > {tmp_path}/pid\n'

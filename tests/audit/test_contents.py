@@ -1,4 +1,4 @@
-"""Several things recognised at one place and one fact reported once; the images are made by the tools of each format."""
+"""Several things recognised at one place, one fact reported once; images are made by the tools of each format."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,11 +1,10 @@
-"""The chunk that aligntool recommends beside mdadm's default of 512 KiB, for each workload, on emulated drives.
+"""The chunk that aligntool recommends compared with mdadm's default of 512 KiB, per workload, on emulated drives.
 
     python -m tests.bench.chunks [--levels raid5,raid0] [--repeats 5] [--runtime 1] [--write docs/benchmarks.md]
 
-One emulated PC with four NVMe drives; for each level one sweep of `aligntool raid tune` over all the chunks that are
-recommended for any workload, with the loads of all workloads, in turns. What comes out are ratios: the processor that
-makes the requests is emulated, and so are the drives, so they say what splitting requests costs the host, and nothing
-of flash, of links or of caches.
+One emulated PC with four NVMe drives; for each level one sweep of `aligntool raid tune` over all chunks that are
+recommended for any workload, with the loads of all workloads, alternating. The results are ratios: the processor and
+the drives are emulated, so they show what splitting requests costs the host, and nothing about flash, links or caches.
 """
 
 import argparse
@@ -38,7 +37,7 @@ class Asked:
 
 
 def measured(asked: Asked) -> dict[str, tuple[Tuning, dict[str, int]]]:
-    """By level: what was measured, and the chunk that is recommended for each workload."""
+    """Return, by level, what was measured, and the chunk that is recommended for each workload."""
     from tests.lab.drives import Nvme, Port
     from tests.lab.guest import Guest
 
@@ -57,7 +56,7 @@ def _read(said: Path, level: str) -> tuple[Tuning, dict[str, int]]:
 
 
 def rows(level: str, tuning: Tuning, recommended: dict[str, int]) -> Iterator[str]:
-    """A row for each workload: its own loads only, against 512 KiB."""
+    """Return a row for each workload: its own loads only, compared with 512 KiB."""
     for workload in WORKLOADS:
         names = {shape.name for shape in loads_of(workload, PAGE)}
         chunk = recommended[workload]

@@ -1,6 +1,7 @@
-"""The part of `chunks.py` that runs in the emulated PC: one sweep a level, with the loads of all workloads.
+"""The part of `chunks.py` that runs in the emulated PC: one sweep per level, with the loads of all workloads.
 
-In: a folder, levels, repeats, seconds, bytes. Out: in the folder, the result of each sweep and what is recommended.
+Arguments: a folder, levels, repeats, seconds, bytes. It writes the result of each sweep and the recommended chunks to
+the folder.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""A disk gets a table and an ESP for sectors of 4096 bytes: `aligntool convert` beside the way over new file systems.
+"""A disk gets a table and an ESP for sectors of 4096 bytes: `aligntool convert` compared with new file systems.
 
     sudo python -m tests.bench.convert [--repeats 5] [--gib 1] [--write docs/benchmarks.md]
 
@@ -50,7 +50,7 @@ DD = "set -e\ndd if={image} of={target} bs=16M iflag=direct oflag=direct conv=fs
 
 
 def measured(folder: Path, size: int, repeats: int) -> dict[str, list[float]]:
-    """Seconds of the clock by way; the first round is not counted."""
+    """Return the elapsed seconds by way; the first round is not counted."""
     image, disk = folder / "disk.img", folder / "target.img"
     _make(folder, image, size)
     write_out(disk, size)
@@ -82,7 +82,7 @@ def _words(way: str, folder: Path, image: Path, target: Path, size: int) -> Sequ
 
 
 def _make(folder: Path, image: Path, size: int) -> None:
-    """An ESP with 8 MiB of files, and an ext4 a third full."""
+    """Make an ESP with 8 MiB of files, and an ext4 a third full."""
     files, esp, root = folder / "files", folder / "esp", folder / "root"
     (files / "EFI").mkdir(parents=True)
     (files / "EFI" / "BOOT.EFI").write_bytes(os.urandom(8 * MIB))

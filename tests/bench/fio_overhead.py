@@ -1,10 +1,10 @@
-"""What `aligntool bench` costs: beside fio alone, with the same jobs, on a drive of memory.
+"""Measure the overhead of `aligntool bench` over fio alone, with the same jobs, on a drive in memory.
 
     sudo python -m tests.bench.fio_overhead [--repeats 9] [--runtime 5] [--write docs/benchmarks.md]
 
-The drive is a loop device over a file in /dev/shm, the fastest that there is here, so that whatever stands in the way
-of a request shows. The jobs are those that `aligntool bench --dry-run` tells; the two ways take turns. Two ratios: the
-time of everything from the command to the prompt, and the requests a second of each job, as fio counts them.
+The drive is a loop device over a file in /dev/shm, the fastest available here, so that any delay of a request shows.
+The jobs are those that `aligntool bench --dry-run` prints; the two alternate. Two ratios: the time from the command to
+the prompt, and the requests per second of each job, as fio counts them.
 """
 
 import argparse
@@ -52,7 +52,7 @@ do = "read"
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """Seconds from the command to the prompt; requests a second, by job."""
+    """Seconds from the command to the prompt; requests per second, by job."""
 
     wall: float
     iops: dict[str, float]
@@ -98,7 +98,7 @@ def with_fio_alone(jobs: Sequence[str]) -> Once:
 
 
 def jobs_of(words: Sequence[str], folder: Path) -> list[str]:
-    """As they can be typed."""
+    """Return the jobs as commands that can be typed."""
     done = subprocess.run(
         aligntool("bench", *words, "--dry-run"), check=True, capture_output=True, text=True, env=_environment(folder)
     )
@@ -106,12 +106,12 @@ def jobs_of(words: Sequence[str], folder: Path) -> list[str]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """A history of its own, and lines as long as they are."""
+    """Return an environment with its own history and without line wrapping."""
     return os.environ | {"XDG_STATE_HOME": str(folder / "state"), "COLUMNS": "1000", "NO_COLOR": "1"}
 
 
 def measured(repeats: int, runtime_s: float, size: int = SIZE) -> list[tuple[Once, Once]]:
-    """Ours and theirs, in turns, after one of each that is not counted."""
+    """Measure aligntool and fio alternately, after one uncounted run of each."""
     with tempfile.TemporaryDirectory(prefix="aligntool-beside-fio-") as name, drive_of_memory(size) as device:
         folder = Path(name)
         (folder / "beside.toml").write_text(PROFILE)

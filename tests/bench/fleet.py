@@ -1,9 +1,9 @@
-"""`aligntool fleet` beside a loop of `aligntool audit`: processor time, time, and the memory of the parent.
+"""`aligntool fleet` compared with a loop of `aligntool audit`: processor time, elapsed time, memory of the parent.
 
     python -m tests.bench.fleet [--snapshots 1000] [--loop 50] [--write docs/benchmarks.md]
 
-Every snapshot is the captured machine with one disk of 8 partitions (228 files), with starts and counters of its own.
-The loop audits so many of them, because all of them would take minutes; the ratio is that of one snapshot.
+Every snapshot is the captured machine with one disk of 8 partitions (228 files), with its own starts and counters. The
+loop audits only --loop of them, because all would take minutes; the ratio is per snapshot.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Measure changes of layers in place against the nearest alternative, as root: `python -m tests.bench.layers [ROUNDS]`.
 
-Two tables: a LUKS1 whose payload is off the page, and a LUKS2 in sectors of 512 bytes. Images in a folder of their own;
-the ways run in turn, after one uncounted round. cryptsetup's own decryption and encryption stand for a backup that is
-restored into a new LUKS2, since both read and write everything once.
+Two tables: a LUKS1 whose payload is off the page, and a LUKS2 in sectors of 512 bytes. Images are in a temporary
+folder; the ways alternate, after one uncounted round. cryptsetup's own decryption and encryption represent a backup
+that is restored into a new LUKS2, since both read and write everything once.
 """
 
 import shutil
@@ -46,7 +46,7 @@ def realign(folder: Path, content: Path) -> float:
 
 
 def copy_out_and_back(folder: Path, content: Path) -> float:
-    """A new table, between a copy to another file and one back."""
+    """Write a new table, between a copy to another file and one back."""
     image, backup = image_of(folder, content), folder / "backup"
 
     def copy() -> None:

@@ -1,10 +1,10 @@
-"""From the command to a mounted file system: `aligntool raid create` beside the same steps typed by hand.
+"""The time to a mounted file system: `aligntool raid create` compared with the same steps typed by hand.
 
     python -m tests.bench.manual_steps [--repeats 3] [--write docs/benchmarks.md]
 
-One emulated PC with a Debian of its own and two empty NVMe drives; the two ways in turns, on drives that are wiped
-again after each. By hand is a script without a pause for thinking: what an administrator types who forgets nothing
-that aligntool does. The processor is emulated, so only the ratio means anything.
+One emulated PC with a Debian of its own and two empty NVMe drives; the two ways alternate, and the drives are wiped
+after each. "By hand" is a script without pauses: what an administrator types who forgets nothing that aligntool does.
+The processor is emulated, so only the ratio means anything.
 """
 
 import argparse
@@ -71,7 +71,7 @@ TIMED = "before=$(cut -d' ' -f1 /proc/uptime)\n({script}) >&2 || exit\necho $bef
 
 
 def measured(repeats: int) -> dict[str, list[float]]:
-    """Seconds of the PC's clock, by way; the first of each is not counted."""
+    """Return the seconds of the PC's clock, by way; the first run of each is not counted."""
     from tests.lab import debian, debian_tool
     from tests.lab.debian_pc import DebianPC, powered
     from tests.lab.drives import Nvme

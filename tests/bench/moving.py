@@ -1,11 +1,10 @@
-"""Moving a partition from sector 63 to 2048: aligntool beside the tools that come nearest.
+"""Move a partition from sector 63 to 2048: aligntool compared with the closest tools.
 
-In: the size of the disk and how often. Out: rows for docs/benchmarks.md. Alone because here the disks are large and
-have to be put back before each run; `python -m tests.bench.moving --write docs/benchmarks.md` repeats what users get,
-verification included, beside the others for the disk that is a third used.
+`python -m tests.bench.moving --write docs/benchmarks.md` measures whole commands, verification included, on a disk that
+is a third used. Here the disks are large and have to be restored before each run.
 
-All commands take turns in each round, so ratios are taken round by round. Every command is timed as a whole process
-with the final flush in it, on a disk of which no cache knows anything.
+All commands alternate in each round, so ratios are taken per round. Every command is timed as a whole process including
+the final flush, on a disk that is in no cache.
 """
 
 import argparse
@@ -31,7 +30,7 @@ COPYING = "aligntool, its verified copying alone"
 SFDISK, SFDISK_FSYNC, E2IMAGE = "sfdisk --move-data", "sfdisk --move-data --move-use-fsync", "e2image -ra -p"
 DD = "dd, direct, of as many bytes"
 
-# The least that aligntool without reading back should be, as how many times faster than the other one.
+# The minimum speed of aligntool without verification, as a multiple of the other tool's.
 AIMS = {
     ("third", "loop"): {SFDISK: 5.0, E2IMAGE: 1.5, DD: 0.7},
     ("third", "file"): {SFDISK: 5.0, E2IMAGE: 1.0, DD: 0.7},
@@ -43,7 +42,7 @@ Rounds = Mapping[str, Sequence[Run]]
 
 
 def moving(folder: Path, size: int, contents: Sequence[str], repeats: int) -> Iterator[str]:
-    """The tables, line by line. `size`: bytes of the disk, a multiple of 1 MiB. `contents`: of CONTENTS."""
+    """Yield the tables, line by line. `size`: bytes of the disk, a multiple of 1 MiB. `contents`: keys of CONTENTS."""
     missing = [name for name in ("sfdisk", "e2image", "mkfs.ext4", "debugfs", "e2fsck") if not find_tool(name)]
     if missing:
         yield f"The mover was not timed: {', '.join(missing)} not installed."
@@ -79,7 +78,9 @@ def _rounds(disk: OldDisk, work: Path, medium: str, repeats: int, left_out: Sequ
 
 
 def _commands(disk: OldDisk, target: str) -> dict[str, list[str]]:
-    """Each ends with a flush of what it wrote. dd overwrites what it has yet to read; it is for its rate only."""
+    """Return the commands; each ends with a flush. dd overwrites data it has yet to read; it is there for its rate
+    only.
+    """
     sfdisk = f"echo 2048, | {find_tool('sfdisk')} -q --no-reread -N 1 {target}"
     e2image = f"{find_tool('e2image')} -ra -p -o {START} -O {ALIGNED} {target} && sync {target}"
     place = f"skip={START} seek={ALIGNED} count={disk.used}"
@@ -99,7 +100,9 @@ def _commands(disk: OldDisk, target: str) -> dict[str, list[str]]:
 
 
 def copying(command: Sequence[str]) -> Run:
-    """The steps that copy, by the clock at which their events come; durable and read back when the last one does."""
+    """Return the seconds that the copying steps take, by their events; a step ends when its data are durable and
+    verified.
+    """
     wall = 0.0
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         for line in process.stdout or ():
@@ -114,7 +117,7 @@ def copying(command: Sequence[str]) -> Run:
 
 @contextmanager
 def attached(image: Path, medium: str, *, start: int = 0) -> Iterator[str]:
-    """The image itself, or a loop device over it that does not use the page cache."""
+    """Return the image itself, or a loop device over it that bypasses the page cache."""
     if medium == "file":
         yield str(image)
         return
@@ -149,7 +152,7 @@ def _aim(disk: OldDisk, medium: str, name: str) -> str:
 
 
 def _words(theirs: Sequence[Run], ours: Sequence[Run]) -> str:
-    """How many times as long they take, round by round."""
+    """Return how many times as long they take, per round."""
     ratios = [their.wall / our.wall for their, our in zip(theirs, ours, strict=True)]
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
 
@@ -166,7 +169,7 @@ def _verified(results: Sequence[tuple[OldDisk, str, Rounds]]) -> Iterator[str]:
 
 
 def growing(folder: Path, sizes: Sequence[int], repeats: int) -> Iterator[str]:
-    """Random bytes: the time for a byte must not grow with their number."""
+    """Move random bytes: the time per byte must not grow with their number."""
     yield "| disk, all of it moved | median | time a GiB, against the first row | peak memory |"
     yield "|---|---|---|---|"
     first = 0.0
@@ -188,7 +191,7 @@ def growing(folder: Path, sizes: Sequence[int], repeats: int) -> Iterator[str]:
 
 
 def nearly_empty(folder: Path, size: int) -> Iterator[str]:
-    """File systems of many TiB with nearly nothing in them: dumpe2fs looks at every block's bit, xfs_db at runs."""
+    """Move nearly empty file systems of many TiB: dumpe2fs looks at the bit of every block, xfs_db at runs."""
     yield "| sparse disk | content | used | plan | plan, check and move | the map alone | peak memory |"
     yield "|---|---|---|---|---|---|---|"
     for kind in ("ext4", "xfs") if os.geteuid() == 0 else ("ext4",):
@@ -209,7 +212,7 @@ def nearly_empty(folder: Path, size: int) -> Iterator[str]:
 
 
 def whole_commands(folder: Path, size: int, repeats: int) -> Iterator[str]:
-    """A disk that is a third used: whole commands, with everything read back."""
+    """Move a disk that is a third used: whole commands, with everything read back."""
     yield f"{size / GIB:.3g} GiB, a third used, {repeats} interleaved rounds; repeat it with"
     yield "`sudo python -m tests.bench.moving --write docs/benchmarks.md`."
     yield ""

@@ -1,7 +1,6 @@
-"""Disks whose one partition begins at sector 63, to be moved again and again.
+"""Disks whose only partition begins at sector 63, which are moved again and again.
 
-In: a size and a kind of content. Out: image files made by sfdisk, mkfs.ext4 and debugfs, without root and without a
-mount. Alone because a benchmark is only as good as the disks that it moves.
+The images are made by sfdisk, mkfs.ext4 and debugfs, without root and without a mount.
 """
 
 import os
@@ -26,7 +25,7 @@ class OldDisk:
     image: Path
     content: str
     length: int  # bytes of the partition
-    used: int  # bytes of it that hold something
+    used: int  # bytes of it that contain data
 
     @property
     def is_ext(self) -> bool:
@@ -34,7 +33,7 @@ class OldDisk:
 
 
 def make_disk(folder: Path, size: int, content: str) -> OldDisk:
-    """A sparse image of `size` bytes, a multiple of 1 MiB."""
+    """Make a sparse image of `size` bytes, a multiple of 1 MiB."""
     image = folder / f"{CONTENTS.index(content)}-{size // MIB}.img"
     with image.open("wb") as file:
         file.truncate(size)
@@ -48,7 +47,7 @@ def make_disk(folder: Path, size: int, content: str) -> OldDisk:
 
 
 def _ext4(folder: Path, image: Path, length: int, *, third: bool) -> None:
-    """Files of 8 MiB until it is nine tenths full; for a third, some are deleted, so that what is left is scattered."""
+    """Make an ext4 with files of 8 MiB until it is nine tenths full; for a third, delete some, to scatter the rest."""
     count = (length - _FILE) * 9 // 10 // _FILE
     with tempfile.TemporaryDirectory(dir=folder) as name:
         for index in range(count):
@@ -62,7 +61,7 @@ def _ext4(folder: Path, image: Path, length: int, *, third: bool) -> None:
 
 
 def make_sparse_disk(folder: Path, size: int, kind: str = "ext4") -> OldDisk:
-    """A GPT disk with an empty ext4 or XFS from sector 34. Few inodes: their tables count as used."""
+    """Make a GPT disk with an empty ext4 or XFS from sector 34. Few inodes: their tables count as used."""
     start, length = 34 * SECTOR, size - TAIL
     image = folder / "sparse.img"
     with image.open("wb") as file:
@@ -82,7 +81,7 @@ def make_sparse_disk(folder: Path, size: int, kind: str = "ext4") -> OldDisk:
 
 
 def used_of_ext(image: Path, start: int = START) -> int:
-    """Bytes of the blocks that are not free, as dumpe2fs counts them."""
+    """Return the bytes of the used blocks, as dumpe2fs counts them."""
     text = run("dumpe2fs", "-h", f"{image}?offset={start}")
     count, free, block = (int(re.findall(rf"^{what}: +(\d+)", text, re.MULTILINE)[0])
                           for what in ("Block count", "Free blocks", "Block size"))  # fmt: skip
@@ -97,20 +96,20 @@ def _fill(path: Path, start: int, length: int) -> None:
 
 
 def reset(disk: OldDisk, image: Path) -> None:
-    """Put the disk onto another image, which keeps its blocks and of which no cache knows anything then."""
+    """Restore the disk onto another image, which keeps its blocks and is then in no cache."""
     direct = ["bs=4M", "iflag=direct", "oflag=direct", "conv=notrunc,fdatasync", "status=none"]
     subprocess.run(["dd", f"if={disk.image}", f"of={image}", *direct], check=True)
     forget(image)
 
 
 def write_out(image: Path, size: int) -> None:
-    """An image without holes: a hole costs every tool more to write to, and not the same."""
+    """Allocate an image without holes: writing to a hole costs every tool extra, each a different amount."""
     direct = ["bs=1M", f"count={size // MIB}", "oflag=direct", "conv=fdatasync", "status=none"]
     subprocess.run(["dd", "if=/dev/zero", f"of={image}", *direct], check=True)
 
 
 def forget(image: Path) -> None:
-    """Drop what the page cache has of it; not the programs, for the larger ones would be slower to load."""
+    """Drop its page cache, but not that of the programs: the larger ones would take longer to load."""
     descriptor = os.open(image, os.O_RDONLY)
     try:
         os.fsync(descriptor)

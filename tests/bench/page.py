@@ -1,10 +1,10 @@
-"""Results go into a page of the documentation, between the two markers of their name, and nothing else changes."""
+"""Write results into a page of the documentation, between the two markers of their name, and change nothing else."""
 
 from pathlib import Path
 
 
 def put(page: Path, name: str, text: str) -> None:
-    """Raises SystemExit where the page has no such markers."""
+    """Replace the text between the markers. Raises SystemExit if the page has no such markers."""
     begin, end = f"<!-- {name} begin -->", f"<!-- {name} end -->"
     head, has_begin, rest = page.read_text().partition(begin)
     _, has_end, tail = rest.partition(end)

@@ -1,9 +1,9 @@
-"""Another LBA format for a RAID1 of NVMe drives: `aligntool raid reformat` beside two ways to do it by hand.
+"""Another LBA format for a RAID1 of NVMe drives: `aligntool raid reformat` compared with two ways to do it by hand.
 
     python -m tests.bench.reformat [--repeats 3] [--write docs/benchmarks.md]
 
-One emulated PC with three NVMe drives that have formats of 512 and 4096 bytes; the ways in turns, each on an array that
-is made, filled and hashed anew, and hashed again afterwards. The processor is emulated, so only ratios mean anything.
+One emulated PC with three NVMe drives that have formats of 512 and 4096 bytes; the ways alternate, each on a new array
+that is filled, and hashed before and after. The processor is emulated, so only ratios mean anything.
 """
 
 import argparse
@@ -66,7 +66,7 @@ ROWS = {
 
 
 def inside(repeats: int) -> None:
-    """In the guest: a line of JSON for each time, in /lab/times."""
+    """In the guest: write a line of JSON for each time to /lab/times."""
     from tests.lab import reformat_cases as lab
     from tests.lab.in_guest import OUT, by_serial
 
@@ -91,7 +91,7 @@ def inside(repeats: int) -> None:
 
 
 def measured(repeats: int) -> dict[str, list[float]]:
-    """Seconds by way; the first of each is not counted."""
+    """Return the seconds by way; the first run of each is not counted."""
     from tests.lab.drives import Nvme
     from tests.lab.guest import Guest
     from tests.lab.reformat_cases import SERIALS, SIZE

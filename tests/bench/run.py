@@ -1,7 +1,7 @@
-"""`make bench`: aligntool beside the tools that come nearest, interleaved in one run, as ratios.
+"""`make bench`: aligntool compared with the closest tools, interleaved in one run, as ratios.
 
-The moving part takes 10 GiB of the temporary folder's disk (TMPDIR) and most of the time. As root it moves on a loop
-device as well.
+The moving part takes 10 GiB of the temporary folder's disk (TMPDIR) and most of the time. As root it also moves on a
+loop device.
 
 Machines are noisy and differ, so only ratios within one run are quoted: the median of the pairs, with the smallest and
 largest. Every command is timed as a whole process by the operating system's own accounting (wait4).
@@ -36,7 +36,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two commands measured in turn."""
+    """Two commands measured alternately."""
 
     ours: tuple[Run, ...]
     theirs: tuple[Run, ...]
@@ -51,7 +51,7 @@ class Pair:
 
 
 def in_turn(ours: Sequence[str], theirs: Sequence[str], repeats: int) -> Pair:
-    """A B A B …, after one uncounted run of each."""
+    """Measure A B A B …, after one uncounted run of each."""
     once(ours)
     once(theirs)
     pairs = [(once(ours), once(theirs)) for _ in range(repeats)]
@@ -79,7 +79,7 @@ def one_image(folder: Path, repeats: int) -> list[str]:
 
 
 def fleet(folder: Path, repeats: int, sizes: Sequence[int]) -> list[str]:
-    """Captured trees: seconds per disk must not grow with the number of disks."""
+    """Audit captured trees: seconds per disk must not grow with the number of disks."""
     rows, per_disk = [], []
     for size in sizes:
         tree = folder / f"tree-{size}"
@@ -94,7 +94,7 @@ def fleet(folder: Path, repeats: int, sizes: Sequence[int]) -> list[str]:
 
 
 def _disk(index: int) -> MadeDisk:
-    """One of many rotating drives; every third has an old first partition."""
+    """Return one of many rotating drives; every third has an old first partition."""
     first = 63 * 512 if index % 3 == 0 else MIB
     parts = [MadePartition(1, first, GIB - first)]
     parts += [MadePartition(number, (number - 1) * 8 * GIB, 8 * GIB) for number in range(2, 9)]
@@ -113,7 +113,7 @@ def _letters(index: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large everything is, and how often the small and the large commands are repeated."""
+    """The sizes, and how often the small and the large commands are repeated."""
 
     repeats: int
     rounds: int

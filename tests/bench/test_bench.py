@@ -1,4 +1,4 @@
-"""The benchmark still runs; how fast anything is, is never a test."""
+"""The benchmark runs; its speed is never tested."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def test_the_benchmark_runs_and_fills_its_page(tmp_path: Path) -> None:
 
 
 def test_what_is_not_read_back_is_what_was_written(sparse: Callable[[int], Path]) -> None:
-    """So that the mover is timed without verification, and does the same."""
+    """The mover is timed without verification, and must still write the same."""
     image = sparse(4 * MIB)
     with image.open("r+b") as file, DiskDevice(file.fileno()) as device:
         trusting = Trusting(device)

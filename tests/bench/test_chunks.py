@@ -1,4 +1,4 @@
-"""What the benchmark of chunks makes of figures whose answer is known."""
+"""The benchmark of chunks on figures whose answer is known."""
 
 import pytest
 
@@ -13,7 +13,7 @@ RECOMMENDED = dict.fromkeys(WORKLOADS, 512 * KIB) | {"database": 64 * KIB, "vm":
 
 
 def figures(factor: float) -> Tuning:
-    """The loads of `database` are `factor` times as fast with 64 KiB; everything else is alike."""
+    """Return figures in which the `database` loads are `factor` times as fast with 64 KiB; all else is equal."""
     names = {workload: [shape.name for shape in loads_of(workload, 16 * KIB)] for workload in WORKLOADS}
     samples = [
         Sample(number, chunk, name, int(1e9 * (factor if chunk == 64 * KIB and name in names["database"] else 1)), 0)

@@ -1,4 +1,4 @@
-"""The benchmark of the benchmark: what it makes of figures whose answer is known, and that it runs at all."""
+"""The overhead benchmark on figures whose answer is known, and a run of it."""
 
 import pytest
 

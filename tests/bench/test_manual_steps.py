@@ -1,4 +1,4 @@
-"""What the benchmark of `raid create` makes of figures whose answer is known."""
+"""The benchmark of `raid create` on figures whose answer is known."""
 
 from tests.bench.manual_steps import table
 

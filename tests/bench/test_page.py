@@ -1,4 +1,4 @@
-"""Results on their page."""
+"""Results on a page of the documentation."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the benchmark of `raid reformat` makes of figures whose answer is known."""
+"""The benchmark of `raid reformat` on figures whose answer is known."""
 
 from tests.bench.reformat import table
 

@@ -1,7 +1,4 @@
-"""One run of a command, timed by the operating system.
-
-In: a command. Out: its wall time and peak memory. Alone because everything on docs/benchmarks.md is measured like this.
-"""
+"""Run a command and return its wall time and peak memory, as the operating system reports them."""
 
 import subprocess
 import sys
@@ -16,7 +13,7 @@ class Run:
     peak: int  # bytes, the largest single process
 
 
-# A process begins with the peak of the one that starts it (setmax_mm_hiwater_rss in Linux), so that is a small one.
+# A process starts with the peak of its parent (setmax_mm_hiwater_rss in Linux), so the parent is a small one.
 _STARTER = """
 import os, subprocess, sys, time
 begin = time.perf_counter()
@@ -27,7 +24,7 @@ print(os.waitstatus_to_exitcode(status), usage.ru_maxrss, time.perf_counter() - 
 
 
 def once(command: Sequence[str]) -> Run:
-    """One run of a command: its wall time and the peak memory of its largest process. Fails when the command does."""
+    """Run a command once: its wall time and the peak memory of its largest process. Fails when the command does."""
     done = subprocess.run([sys.executable, "-I", "-S", "-c", _STARTER, *command], stdout=subprocess.PIPE, check=True)
     code, peak_kib, wall_s = done.stdout.split()
     if code not in (b"0", b"1"):  # 1: findings

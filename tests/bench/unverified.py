@@ -1,7 +1,7 @@
-"""`aligntool realign DISK --yes`, but what was copied is not read back from the medium.
+"""`aligntool realign DISK --yes` without verification: what was copied is not read back from the medium.
 
-In: a disk or an image. Out: the same disk as after the real command. Alone because only the benchmark may do this: it
-tells what the verification costs, and what is left is what tools without one may be compared with.
+The disk is the same as after the real command. Only the benchmark may do this: it shows what verification costs, and
+makes aligntool comparable to tools that do not verify.
 
     python tests/bench/unverified.py DISK
 """
@@ -24,7 +24,7 @@ SHORTEST = 1 << 16  # shorter writes are table, journal and markers, not the con
 
 
 class Trusting:
-    """A Device that answers the first read of what was just written from memory."""
+    """A Device that answers the first read of newly written data from memory."""
 
     def __init__(self, device: Device) -> None:
         self._device = device

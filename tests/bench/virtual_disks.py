@@ -1,8 +1,8 @@
-"""A qcow2 as it is, beside converting it to raw: audited, and realigned.
+"""A qcow2 used directly, compared with converting it to raw: audited, and realigned.
 
     python -m tests.bench.virtual_disks [--size 4] [--repeats 5] [--write docs/benchmarks.md]
 
-The disk has one ext4 from sector 35 with random files that fill a third of it. The ways take turns; what a move has
+The disk has one ext4 from sector 35 with random files that fill a third of it. The ways alternate; what a move has
 changed is copied back before the next one, uncounted. Every command ends with a flush.
 """
 
@@ -51,7 +51,7 @@ def timed(commands: tuple[list[str], ...]) -> float:
 
 
 def convert(source: Path, target: Path, kind: str) -> list[str]:
-    # -t writeback is its default, and nothing is flushed then; sync follows.
+    # -t writeback is the default, and it flushes nothing; sync follows.
     return ["sh", "-c", f"qemu-img convert -O {kind} {source} {target} && sync {target}"]
 
 

@@ -3,7 +3,7 @@
     sudo python -m tests.bench.whole_disk [--repeats 5] [--gib 1] [--write docs/benchmarks.md]
 
 The same ext4, a third of it files of 8 MiB all over the disk, on an image without holes that is restored before each
-run; the three ways in turns. The other two need a second disk of the same size, and have nothing that survives a power
+run; the ways alternate. The others need a second disk of the same size, and do not survive a power
 cut; they write less to a medium, because nothing is moved on top of itself and nothing is read back.
 The LUKS2 is full of random bytes, as an old one is, and its header states its length, so it is moved without its key.
 """
@@ -50,7 +50,7 @@ sync {other}
 
 
 def measured(folder: Path, size: int, repeats: int, content: str) -> dict[str, list[float]]:
-    """Seconds of the clock by way; the first round is not counted."""
+    """Return the elapsed seconds by way; the first round is not counted."""
     kept, disk, other = folder / "kept.img", folder / "disk.img", folder / "other.img"
     length = size - FREE
     (_make_luks if content == LUKS else _make)(folder, kept, size, length)
@@ -77,7 +77,7 @@ def measured(folder: Path, size: int, repeats: int, content: str) -> dict[str, l
 
 
 def _make(folder: Path, image: Path, size: int, length: int) -> None:
-    """Files until it is nine tenths full; of three of them two are deleted."""
+    """Write files until it is nine tenths full, and delete two of every three."""
     files = folder / "files"
     files.mkdir()
     count = length * 9 // 10 // (8 * MIB)

@@ -1,4 +1,4 @@
-"""Results made up for tests: figures that are known beforehand."""
+"""Made-up results for tests, with known figures."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from aligntool.units import KIB, MIB
 def sample(
     rate: float, *, number: int = 1, block: int = 4 * KIB, cpu: float = 10, seconds: float = 1.0, busy: float = 0.5
 ) -> Sample:
-    """`rate` in bytes a second, `busy` in cores."""
+    """Return a sample; `rate` in bytes per second, `busy` in cores."""
     return Sample(number, round(rate), rate / block, round(rate * seconds), seconds, 50.0, cpu, 40.0, 90.0, 200.0, busy)
 
 

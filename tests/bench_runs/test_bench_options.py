@@ -1,4 +1,4 @@
-"""What is typed beside a profile: what contradicts itself, what takes long, and where it was measured."""
+"""Options given with a profile: contradictions, measurements that take long, and the place of measurement."""
 
 import io
 from pathlib import Path
@@ -27,7 +27,7 @@ def test_passes_contradict_repeats_and_seconds(tmp_path: Path, other: tuple[str,
 
 @pytest.mark.parametrize("words", [("--passes", "1,500"), ("--repeats", "1000"), ("--runtime", "3000")])
 def test_a_measurement_of_hours_is_asked_about(tmp_path: Path, words: tuple[str, str]) -> None:
-    """Standard input is not a terminal here: there is nobody to agree."""
+    """Standard input is not a terminal here: nobody can agree."""
     done = CliRunner().invoke(app, ["bench", "run", str(tmp_path), "--span", "1MiB", *words])
     assert done.exit_code != 0 and not isinstance(done.exception, AssertionError)
     assert "this takes about" in str(done.exception)
@@ -35,7 +35,7 @@ def test_a_measurement_of_hours_is_asked_about(tmp_path: Path, words: tuple[str,
 
 
 def test_the_time_that_passes_take_is_shown_and_grows_with_them() -> None:
-    """An article's hard disk takes two minutes for 64 MiB at random, one request at a time."""
+    """The hard disk of an article takes two minutes for 64 MiB at random, one request at a time."""
     plan = plan_of("boot", wish=BenchOptions(passes=(1, 5)))
     assert 9 * 120 <= plan.seconds(rotational=True) <= 11 * 140
     assert plan.seconds(rotational=False) < 60

@@ -1,4 +1,4 @@
-"""Cores that were busy while fio measured, beside what is known of the load."""
+"""The cores that were busy while fio measured, compared with a known load."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ CORES = os.cpu_count() or 1
 
 
 def looks(*busy: float, every_s: float = 0.1, cores: int = 2) -> list[CpuTicks]:
-    """`busy`: cores in each step. A core has a hundred ticks a second."""
+    """Return samples; `busy`: cores in each step. A core has a hundred ticks per second."""
     made = [CpuTicks(50.0, 7000, 9000, cores)]
     for number, each in enumerate(busy, 1):
         before, ticks = made[-1], 100 * every_s
@@ -33,13 +33,13 @@ def looks(*busy: float, every_s: float = 0.1, cores: int = 2) -> list[CpuTicks]:
 @pytest.mark.parametrize(
     ("busy", "runtime_s", "cores"),
     [
-        # A tenth of a second before, two after, a second between: from 0.3 on until 1.0 it was certainly measuring.
+        # A tenth of a second before, two after, a second between: from 0.3 until 1.0 it was certainly measuring.
         ((0, *[2] * 10, 0, 0), 1.0, 2.0),
         ((0, 0, 0, *[2] * 10), 1.0, 2.0),  # all of it before
         ((*[2] * 10, 0, 0, 0), 1.0, 2.0),  # all of it after
-        ((2, 2, 2, *[1] * 7, 2, 2, 2), 1.0, 1.0),  # what others did before and after does not count
+        ((2, 2, 2, *[1] * 7, 2, 2, 2), 1.0, 1.0),  # other programs' time before and after does not count
         ((0, *[1, 2] * 5, 0), 1.0, 1.5),
-        ((0, 0, 0, 0, 2, 2, 2, 0), 0.3, None),  # shorter than start and end: nobody knows which looks are inside
+        ((0, 0, 0, 0, 2, 2, 2, 0), 0.3, None),  # shorter than start and end: unknown which samples are inside
         ((2,), 0.1, 2.0),
         ((), 1.0, None),
     ],
@@ -56,7 +56,7 @@ def test_a_machine_that_counts_nothing_is_not_called_full() -> None:
 
 
 def measured(file: Path, threads: int) -> Series:
-    """1.5 seconds of reads."""
+    """Run 1.5 seconds of reads."""
     goal = BenchGoal(tests=(BenchTest(True, 4 * KIB, 1, threads, False),), size=8 * MIB, repeats=1)
     target = Target(str(file), TargetKind.FILE, str(file), size=8 * MIB, direct=False)
     plan = plan_bench("made", goal, target, BenchOptions(runtime_s=1.5))
@@ -67,7 +67,7 @@ def measured(file: Path, threads: int) -> Series:
 
 
 def kernel_s() -> tuple[float, float]:
-    """Busy and all seconds of the machine's cores (proc_stat(5)), read by the test itself."""
+    """Return the busy and total seconds of the machine's cores (proc_stat(5)), read by the test itself."""
     words = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     return sum(words) - words[3] - words[4], sum(words)
 
@@ -85,7 +85,7 @@ def spinning(count: int) -> Iterator[None]:
 
 @pytest.fixture
 def file() -> Iterator[Path]:
-    """In memory: reads of it wait for nothing, and cost the processor alone."""
+    """Return a file in memory: reads of it wait for nothing, and cost only processor time."""
     if not Path("/dev/shm").is_dir():
         pytest.skip("no file system in memory here")
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as made:
@@ -95,7 +95,7 @@ def file() -> Iterator[Path]:
 
 
 def full_machine(made: Series) -> Answer:
-    """Nothing is claimed of a run that started too slowly."""
+    """Check the busy cores. No claim is made about a run that started too slowly."""
     if made.machine_full:
         return Answer.RIGHT
     return Answer.UNKNOWN if made.middle("busy_cores") is None else Answer.WRONG
@@ -106,7 +106,7 @@ def test_a_second_of_work_on_every_core_is_a_full_machine(file: Path) -> None:
     """fio's own threads, which work while it measures and neither before nor after."""
 
     def by_itself(made: Series) -> Answer:
-        """Other programs may have taken most of it: the machine is full with those, and nothing else is claimed."""
+        """Other programs may have taken most of the processor: then the machine is full because of them."""
         return Answer.UNKNOWN if made.busy_machine else full_machine(made)
 
     made = right_or_unknown(lambda: measured(file, CORES + 1), by_itself)

@@ -1,4 +1,4 @@
-"""Whoever stops reading ends a measurement, and no file of it is left behind."""
+"""A reader that closes the pipe ends a measurement, and no file is left behind."""
 
 import signal
 import subprocess
@@ -22,7 +22,7 @@ from tests.run_aligntool import program
     ids=" ".join,
 )
 def test_no_file_stays_behind_when_nobody_reads_any_more(tmp_path: Path, words: tuple[str, ...]) -> None:
-    """As `2>&1 | head` does. It ends as `cat` does then."""
+    """As with `2>&1 | head`. It ends as `cat` does."""
     folder = tmp_path / "drive"
     folder.mkdir()
     with subprocess.Popen(
@@ -34,6 +34,6 @@ def test_no_file_stays_behind_when_nobody_reads_any_more(tmp_path: Path, words: 
                 break
         made = list(folder.iterdir())
         child.stderr.close()
-    named = words[0] != "probe"  # its file has no name from the first byte on: a disk that hangs leaves none behind
+    named = words[0] != "probe"  # its file never has a name: a disk that hangs leaves none behind
     assert len(made) == named and list(folder.iterdir()) == []
     assert child.returncode == -signal.SIGPIPE

@@ -1,4 +1,4 @@
-"""Two results side by side: ratios that are known, noise that is called noise."""
+"""Two results compared: known ratios are found, and noise is reported as noise."""
 
 import json
 import random
@@ -26,7 +26,7 @@ def only(before: tuple[float, ...], after: tuple[float, ...], *, cpu: tuple[floa
 
 
 def around(rate: float) -> tuple[float, ...]:
-    """Five runs that lie two percent apart."""
+    """Return five runs that are two percent apart."""
     return tuple(rate * share for share in (0.99, 0.995, 1, 1.005, 1.01))
 
 
@@ -42,7 +42,7 @@ def test_the_ratio_is_log10(factor: float, log: float) -> None:
         (around(100e6), around(103e6), Verdict.FASTER),
         (around(100e6), around(97e6), Verdict.SLOWER),
         (around(100e6), (101e6, 103e6, 104e6, 105e6, 106e6), Verdict.NOISE),  # they touch
-        ((90e6, 91e6, 92e6, 93e6, 300e6), around(200e6), Verdict.NOISE),  # one within the other
+        ((90e6, 91e6, 92e6, 93e6, 300e6), around(200e6), Verdict.NOISE),  # one inside the other
         ((50e6, 60e6, 70e6, 80e6, 100e6), (101e6, 101e6, 101e6, 102e6, 400e6), Verdict.NOISE),
         ((100e6,) * 5, (100e6,) * 5, Verdict.NOISE),
         (around(100e6)[:4], around(900e6), Verdict.SINGLE),
@@ -66,7 +66,7 @@ def goal_of(profile: str) -> BenchGoal:
 
 
 def measured_again(profile: str, seed: int, noise: Callable[[random.Random], float], *, faster: float = 1) -> Result:
-    """The whole profile on a drive of 100 MB/s, one test of it as many times as fast."""
+    """Return the whole profile on a drive of 100 MB/s, with one test scaled by a factor."""
     goal, dice = goal_of(profile), random.Random(seed)
     found = []
     for place, test in enumerate(goal.tests):
@@ -88,7 +88,7 @@ def skewed(dice: random.Random) -> float:
 
 
 def disturbed(dice: random.Random) -> float:
-    """One run in five is slowed down by something else."""
+    """Return runs of which one in five is slowed down by something else."""
     return dice.gauss(1, 0.01) if dice.random() > 0.2 else dice.uniform(0.05, 0.9)
 
 
@@ -97,7 +97,7 @@ def disturbed(dice: random.Random) -> float:
 def test_a_drive_beside_itself_has_a_false_line_in_at_most_the_promised_share(
     profile: str, noise: Callable[[random.Random], float]
 ) -> None:
-    """Three repeats and ranges alone had a false line in 98 of 100 comparisons of Atto's 42 lines."""
+    """With three repeats and ranges alone, 98 of 100 comparisons of Atto's 42 lines had a false line."""
     false = 0
     for seed in range(200):
         one, other = (measured_again(profile, 2 * seed + side, noise) for side in (0, 1))
@@ -110,7 +110,7 @@ def test_a_drive_beside_itself_has_a_false_line_in_at_most_the_promised_share(
 def test_a_drive_beside_itself_many_times_has_a_false_line_in_at_most_the_promised_share_of_the_commands(
     noise: Callable[[random.Random], float],
 ) -> None:
-    """Eleven files of one drive. Reckoned for each pair of its own, one command in seven had a false line."""
+    """Eleven files of one drive. Corrected for each pair separately, one command in seven had a false line."""
     false = 0
     for seed in range(200):
         first, *others = (measured_again("real-world", 11 * seed + file, noise) for file in range(11))
@@ -131,7 +131,7 @@ def test_a_difference_is_still_found_among_the_42_lines_of_a_sweep() -> None:
 
 
 def test_the_more_lines_the_less_a_line_says() -> None:
-    """Of 0.004 chance the same line is a difference alone, and none among 20."""
+    """With a chance of 0.004 the same line is a difference alone, and not among 20."""
     quiet = [series(*around(1e8), depth=depth) for depth in range(2, 21)]
     one, other = (
         series(*(1e8 * x for x in (1, 1.02, 1.04, 1.06, 1.08))),
@@ -151,7 +151,7 @@ def test_the_more_lines_the_less_a_line_says() -> None:
 
 
 def test_every_pair_of_a_command_and_of_a_page_is_reckoned_with() -> None:
-    """By hand: forty times the chance of one pair, which makes noise of a difference."""
+    """By hand: forty times the chance of one pair, which turns a difference into noise."""
     one = result(series(*(1e8 * x for x in (1, 1.02, 1.04, 1.06, 1.08))))
     other = result(series(*(1.09e8 * x for x in (1, 1.02, 1.04, 1.06, 1.08))))
     (alone,) = compare(one, other)
@@ -179,7 +179,7 @@ def test_who_was_held_back_by_the_processor_is_not_called_slower() -> None:
     fast, slow = around(900e6), around(100e6)
     assert only(fast, slow, cpu=(10, 99)).verdict is Verdict.CPU
     assert only(slow, fast, cpu=(99, 10)).verdict is Verdict.CPU
-    assert only(slow, fast, cpu=(10, 99)).verdict is Verdict.FASTER  # it is at least that fast
+    assert only(slow, fast, cpu=(10, 99)).verdict is Verdict.FASTER  # at least this fast
 
 
 def test_bars_begin_in_the_middle_and_have_the_length_of_the_ratio() -> None:

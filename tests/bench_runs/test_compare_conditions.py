@@ -1,4 +1,4 @@
-"""Two results side by side: what spoils one and what was not the same, on the terminal, in JSON and on the page."""
+"""Two results compared: invalid results and different conditions, on the terminal, in JSON and on the page."""
 
 import json
 from dataclasses import replace
@@ -15,19 +15,19 @@ from tests.bench_runs.sample_results import result, series
 
 
 def around(rate: float) -> tuple[float, ...]:
-    """Five runs that lie two percent apart."""
+    """Return five runs that are two percent apart."""
     return tuple(rate * share for share in (0.99, 0.995, 1, 1.005, 1.01))
 
 
 def everywhere(before: Result, after: Result) -> tuple[str, dict[str, Any], str]:
-    """What the terminal, the JSON and the page say of the two."""
+    """Return what the terminal, the JSON and the page print about the two."""
     told = " ".join(" ".join(text_of(compare_lines([before, after], ["a", "b"], width=70))).split())
     page = " | ".join(show_measurements([before, after])[2].notes)
     return told, json.loads(compare_json([before, after], ["a", "b"])), page
 
 
 def of(seen: Conditions, **drive: object) -> Result:
-    """Measured so, on a drive that is so."""
+    """Return a result with this measurement, on a drive with these properties."""
     (known,) = result().conditions.drives
     return replace(
         result(series(*around(100e6))),
@@ -98,7 +98,7 @@ def test_what_another_model_brings_along_is_no_condition() -> None:
 
 
 def test_a_drive_that_was_to_be_steady_and_is_not_has_no_verdict() -> None:
-    """100, 80, 60, 40, 20: the line through them falls by 133 % of their average."""
+    """100, 80, 60, 40, 20: the fitted line falls by 133 % of their average."""
     steady = result(series(*around(100e6)), steady=True)
     falling = result(series(100e6, 80e6, 60e6, 40e6, 20e6), steady=True)
     slow = result(series(*around(10e6)), steady=True)
@@ -111,5 +111,5 @@ def test_a_drive_that_was_to_be_steady_and_is_not_has_no_verdict() -> None:
         assert f"warning: {why[:50]}" in told and " ? " in told and "slower" not in told.split("log10 of B")[0]
         assert document["others"][0]["tests"][0]["verdict"] == "not steady"
         assert why in page
-    # The same course as repeats is noise of five runs.
+    # The same sequence as repeats is noise of five runs.
     assert compare(result(series(*around(100e6))), result(falling.series[0]))[0].verdict is not Verdict.UNSTEADY

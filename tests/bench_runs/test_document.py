@@ -1,4 +1,4 @@
-"""Results as files: what was written is read back, and what a stranger wrote is refused in one sentence."""
+"""Result files: they are read back as written, and an invalid file is refused in one sentence."""
 
 import json
 import random
@@ -71,7 +71,7 @@ def test_what_is_no_result_is_refused_with_the_reason(text: str, why: str) -> No
 
 
 def test_damaged_results_are_refused_or_read_and_nothing_else() -> None:
-    """Any byte may be another one."""
+    """Any byte may be changed."""
     dice, text = random.Random(5), to_json(GOOD)
     ended = {"read": 0, "refused": 0}
     for _ in range(600):

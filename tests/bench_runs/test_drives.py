@@ -1,7 +1,7 @@
-"""`aligntool bench` on drives whose answer is known: with a cache and without, one request at a time and many.
+"""`aligntool bench` on drives whose answer is known: with and without a cache, serial and parallel.
 
-The drives are nbdkit's own filters (delay, cache) over memory, and the one of `tests/inference` that serves one request
-after the other; through a loop device, with real requests.
+The drives are nbdkit's own filters (delay, cache) over memory, and the serial drive of `tests/inference`, through a
+loop device and with real requests.
 """
 
 import json
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("fio"), needs_nbdk
 
 DELAYED = ("memory", "64M", "rdelay=10ms", "wdelay=10ms")
 CACHE = ("--filter=cache", "--filter=delay", *DELAYED, "cache=writethrough", "cache-on-read=true")
-CACHED = (*CACHE, "cache-min-block-size=4096")  # what was read is kept, and every write waits for the drive
+CACHED = (*CACHE, "cache-min-block-size=4096")  # data that were read are kept, and every write waits for the drive
 NO_ANSWER = "can't tell whether there is a cache"
 PROFILE = """\
 format = 1
@@ -40,7 +40,7 @@ do = "read"
 
 @pytest.fixture(autouse=True)
 def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where results are kept, apart from this machine's."""
+    """Store results apart from those of this machine."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
@@ -49,7 +49,7 @@ def told(device: Path, *words: str | Path) -> str:
 
 
 def says(right: str, wrong: str) -> Callable[[str], Answer]:
-    """What is said of reads. Nothing at all would be no answer to `wrong` either."""
+    """Match a statement about reads. Without any statement there would be no answer to `wrong` either."""
 
     def judge(text: str) -> Answer:
         said = " ".join(text.split()).replace(NO_ANSWER, "")
@@ -78,7 +78,7 @@ def test_passes_over_the_same_data_show_a_cache_and_nothing_else(
     words = ("--profile", "boot", "--passes", "1,5", "--span", "512KiB", "--destructive", "--yes")
 
     def measure() -> str:
-        """On a drive of its own: a second one would find the cache full."""
+        """Measure on a new drive: a second run would find the cache full."""
         out.unlink(missing_ok=True)
         with nbdkit_file(tmp_path, *drive) as file, device_over(file) as device:
             told(device, *words, "-o", out, "--fio-output", fio)
@@ -137,7 +137,7 @@ def test_a_drive_that_serves_one_request_at_a_time_gains_nothing(tmp_path: Path)
 
 
 def _gains(folder: Path, device: Path, right: str, wrong: str) -> None:
-    """The gain is that of the medians of fio's own rates; the depth that the device offers stands beside it."""
+    """Compute the gain from the medians of fio's own rates; the depth that the device offers is printed next to it."""
     (folder / "queue.toml").write_text(PROFILE)
     fio, out = folder / "fio", folder / "out.json"
 
@@ -160,7 +160,7 @@ def _gains(folder: Path, device: Path, right: str, wrong: str) -> None:
 
 
 def as_on_an_idle_machine(file: Path) -> Path:
-    """The same runs without what other programs did meanwhile: of a full machine nothing is said of the drive."""
+    """Return the same runs without the load of other programs: on a busy machine there is no verdict on the drive."""
     document = json.loads(file.read_text())
     for row in document["series"]:
         for sample in row["samples"]:
@@ -192,6 +192,6 @@ def test_an_experiment_writes_on_a_device_only_after_its_name_was_typed(
     run("wipefs", "-qa", device)
     before = image.read_bytes()
     assert answered(tmp_path, words, "wrong\n") == 3 and image.read_bytes() == before
-    # To its end it starts fio 60 times, as the one in a folder does (test_experiment_facts.py).
+    # A full run starts fio 60 times, as the one in a folder does (test_experiment_facts.py).
     until, code = ("sequential read", 4) if command == "alignment" and not THOROUGH else ("", 0)
     assert answered(tmp_path, words, f"{device.name}\n", until=until) == code and image.read_bytes() != before

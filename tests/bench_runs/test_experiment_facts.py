@@ -1,4 +1,4 @@
-"""What `bench alignment` and `bench span` keep beside figures: settings, disk, conditions, whether it is whole."""
+"""What `bench alignment` and `bench span` store with the figures: settings, disk, conditions, completeness."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def valid(text: str) -> dict[str, Any]:
 @pytest.mark.needs_tools("fio", "findmnt")
 @one
 def test_what_was_so_meanwhile_is_kept_with_the_result(place: Path, words: tuple[str, ...]) -> None:
-    """Beside what the system's own tools say of it."""
+    """Compared with what the system's own tools report."""
     found = valid(bench(place, *words, place / "drive", "--json", "-o", place / "kept.json").stdout)
     assert found == json.loads((place / "kept.json").read_text())
     size = int(words[-1].removesuffix("MiB")) * MIB
@@ -56,7 +56,7 @@ def test_what_was_so_meanwhile_is_kept_with_the_result(place: Path, words: tuple
     assert settings["repeats"] == 5
     seen = found["conditions"]
     assert (seen["kernel"], seen["fio"]) == (os.uname().release, run("fio", "--version").strip())
-    # In a chroot whose root is not a mount point neither can tell.
+    # In a chroot whose root is not a mount point, neither can determine it.
     assert seen["filesystem"] == (run("findmnt", "-no", "FSTYPE", "-T", place / "drive", fails=True).strip() or None)
     assert found["complete"] is True
     shown = bench(place, "show", place / "kept.json").stdout
@@ -150,7 +150,7 @@ def test_a_file_in_pieces_says_how_much_of_it_is_worked_on(tmp_path: Path) -> No
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("fio", "mkfs.ext4", "mount", "filefrag")
 def test_the_piece_that_is_worked_on_is_the_longest_that_filefrag_shows(place: Path, loop: Any, sparse: Any) -> None:
-    """A file system that was full, and of which every other file and some in a row were then removed."""
+    """A file system that was full, from which every second file and some consecutive ones were then removed."""
     device, folder = loop(sparse(96 * MIB)), place / "drive"
     run("mkfs.ext4", "-q", "-m", "0", device)
     try:
@@ -177,7 +177,7 @@ def test_the_piece_that_is_worked_on_is_the_longest_that_filefrag_shows(place: P
 
 
 def filled(folder: Path) -> Iterator[Path]:
-    """With files of a mebibyte, until there is no room."""
+    """Write files of a mebibyte until the file system is full."""
     for number in range(1000):
         file = folder / str(number)
         try:
@@ -190,7 +190,7 @@ def filled(folder: Path) -> Iterator[Path]:
 
 
 def longest_piece(shown: str) -> int:
-    """Bytes: extents that follow each other on the disk, and in the file, are one piece."""
+    """Return the bytes of the longest piece: extents that are adjacent on the disk and in the file are one piece."""
     extents = [line.split(":") for line in shown.splitlines() if ".." in line]
     longest, length, end = 0, 0, -1
     for _, _, physical, size, *_ in extents:

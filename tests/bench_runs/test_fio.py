@@ -1,4 +1,4 @@
-"""Jobs as fio understands them, and its figures as it gave them: fio's own JSON is the witness."""
+"""Jobs as fio understands them and figures as it reports them, against fio's own JSON."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def test_reads_and_writes_of_a_mixed_job_together_are_those_that_fio_counts_apar
 
 @fio
 def test_threads_that_go_on_each_have_a_part_of_the_span(tmp_path: Path, sparse: Callable[..., Path]) -> None:
-    """fio's own iolog says where each of them was."""
+    """fio's own iolog shows where each of them was."""
     path, log = sparse(SIZE), tmp_path / "log"
     words = fio_options(job(path, pattern=Pattern.READ, threads=2, block=64 * KIB, offset=4 * KIB, span=SIZE - MIB))
     words = tuple(word for word in words if not word.startswith(("--time_based", "--runtime")))
@@ -103,7 +103,7 @@ def test_threads_that_go_on_each_have_a_part_of_the_span(tmp_path: Path, sparse:
 
 @fio
 def test_fio_is_never_let_loose_on_what_is_too_short(sparse: Callable[..., Path]) -> None:
-    """It would delete the file and make another one."""
+    """fio would delete the file and create another one."""
     path = sparse(SIZE)
     before = path.stat()
     for words in ({"span": SIZE + 1}, {"offset": 4 * KIB}, {"offset": -4096}, {"block": 2 * SIZE}):
@@ -189,7 +189,7 @@ def test_fio_does_not_outlive_who_started_it(sparse: Callable[..., Path]) -> Non
 
 
 def _has_read(process: str) -> int:
-    """Bytes, as the kernel counted them (proc_pid_io(5))."""
+    """Return the bytes read, as the kernel counted them (proc_pid_io(5))."""
     return int(Path(f"/proc/{process}/io").read_text().split()[1])
 
 

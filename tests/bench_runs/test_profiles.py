@@ -1,4 +1,4 @@
-"""Profiles: what they make fio do, beside runs of fio that were written by hand."""
+"""Profiles: what they make fio do, compared with runs of fio that were written by hand."""
 
 import re
 from collections.abc import Sequence
@@ -40,8 +40,8 @@ def plan_of(name: str, target: Target = FOLDER, wish: BenchOptions | None = None
     return plan_bench(name, goal_of(name), target, wish or BenchOptions())
 
 
-# As the makers and the articles describe them: SEQ or RND, bytes, depth, threads; what is not both read and written
-# says which. Then the seconds of a run and the span.
+# As the makers and the articles describe them: SEQ or RND, bytes, depth, threads; "read" or "write" if only one
+# is measured. Then the seconds of a run and the span.
 ATTO = "512,1k,2k,4k,8k,16k,32k,64k,128k,256k,512k,1m,2m,4m,8m,12m,16m,24m,32m,48m,64m"
 PUBLISHED = {
     "crystaldiskmark": ("seq 1m 8 1, seq 1m 1 1, rnd 4k 32 1, rnd 4k 1 1", 5, "1g"),
@@ -59,7 +59,7 @@ PUBLISHED = {
 
 
 def by_hand() -> list[list[str]]:
-    """Of each published test the words for fio as somebody types them who knows it."""
+    """Return the fio options of each published test as an expert would type them."""
     jobs = []
     for tests, seconds, size in PUBLISHED.values():
         for words in tests.split(", "):
@@ -78,7 +78,7 @@ def by_hand() -> list[list[str]]:
 
 @pytest.mark.needs_tools("fio")
 def test_fio_reads_the_profiles_as_it_reads_options_written_by_hand() -> None:
-    """fio itself says how it understood each job (`--debug=parse`)."""
+    """fio itself prints how it understood each job (`--debug=parse`)."""
     assert set(PUBLISHED) == {each.name for each in load_recipes() if each.kind == "bench"}
     ours = []
     for name in PUBLISHED:
@@ -95,7 +95,7 @@ def test_fio_reads_the_profiles_as_it_reads_options_written_by_hand() -> None:
     for one, other in zip(ours_found, found, strict=True):
         one["size"], other["size"] = (
             str(int(each["size"]) // int(each["bs"]) * int(each["bs"])) for each in (one, other)
-        )  # requests that do not fit are none
+        )  # there are no requests that do not fit
     assert ours_found == found
 
 
@@ -194,7 +194,7 @@ def test_every_profile_says_where_it_comes_from_and_can_be_planned() -> None:
         assert each.source and plan_of(each.name).tests
 
 
-# Where what is run
+# Where the tests run
 
 
 def test_a_device_is_only_read_unless_it_was_given_up() -> None:
@@ -288,7 +288,7 @@ def test_passes_follow_one_another_in_the_same_order_over_the_same_data() -> Non
 
 @pytest.mark.parametrize("target", [FOLDER, replace(DISK, size=GIB)])
 def test_no_other_test_has_read_what_a_first_pass_reads(target: Target) -> None:
-    """Each has 64 MiB of its own, one after the other, and what wakes the drive lies beyond all of them."""
+    """Each has 64 MiB of its own, one after the other, and the area that wakes the drive is behind all of them."""
     plan = plan_of("real-world", target, BenchOptions(passes=(1, 5), destructive=target is not FOLDER))
     jobs = [job_of(plan, test, "/srv/x") for test in plan.tests]
     assert [(job.offset, job.span) for job in jobs] == [(64 * MIB * at, 64 * MIB) for at in range(4)]
@@ -313,7 +313,7 @@ def test_passes_share_what_a_device_or_a_file_has() -> None:
 
 @pytest.mark.needs_tools("fio")
 def test_a_pass_touches_every_block_once_and_always_in_one_order(tmp_path: Path) -> None:
-    """fio's own iolog is the witness."""
+    """Checked by fio's own iolog."""
     path, orders = tmp_path / "file", []
     path.write_bytes(b"x" * MIB)
     plan = plan_of("boot", replace(FOLDER, direct=False), BenchOptions(size=MIB, passes=(1, 2)))
@@ -325,7 +325,7 @@ def test_a_pass_touches_every_block_once_and_always_in_one_order(tmp_path: Path)
     assert sorted(orders[0]) == list(range(0, MIB, 4 * KIB))
 
 
-# Recipes of one's own
+# User-defined recipes
 
 GOOD = """\
 format = 1

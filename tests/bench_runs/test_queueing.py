@@ -1,8 +1,8 @@
-"""The verdict on command queueing, of simulated drives whose answer is known: figures in, verdict out.
+"""The verdict on command queueing, on simulated drives whose answer is known: figures in, verdict out.
 
-A closed queue: a request needs S seconds of one of the drive's ways, H seconds of the processor, one after the other.
-With n in flight, IOPS are at most n / (S + H), ways / S and cores / H (the bounds of operational analysis: Denning and
-Buzen, 1978), and here exactly the least of them.
+A closed queue: a request needs S seconds of one of the drive's ways and then H seconds of the processor. With n in
+flight, IOPS are at most n / (S + H), ways / S and cores / H (the bounds of operational analysis: Denning and Buzen,
+1978), and here exactly the smallest of them.
 """
 
 import random
@@ -26,7 +26,9 @@ def simulated(
     service_us: float, host_us: float, ways: int, noise: float, dice: random.Random, *,
     depths: Sequence[int] = DEPTHS, cores: int = 2, hidden: float = 0.0, background: float = 0.0, thread: float = 0.5,
 ) -> list[Series]:  # fmt: skip
-    """`hidden`: of the host's part that no core is busy with; `thread`: of the rest, that fio's thread does itself."""
+    """Simulate a drive; `hidden`: share of the host's time during which no core is busy; `thread`: share of the rest
+    that fio's thread uses itself.
+    """
     made = []
     for depth in depths:
         rates = [depth / (service_us + host_us), ways / service_us, cores / host_us, 1 / (host_us * thread)]
@@ -63,7 +65,7 @@ def test_a_drive_that_serves_one_request_at_a_time_is_never_told_to_work_on_seve
 
 @pytest.mark.parametrize("host", [0.3, 0.5, 1.0])
 def test_a_serial_drive_whose_host_waits_without_a_busy_core_is_not_told_either(host: float) -> None:
-    """Waking up from an idle state, a network: time of the host that no core is busy with."""
+    """Leaving an idle state, a network: time of the host during which no core is busy."""
     dice = random.Random(7)
     for _ in range(20):
         assert verdict(simulated(300, host * 300, 1, 0.02, dice, hidden=1.0)) is not Gain.SOME
@@ -82,7 +84,7 @@ def test_a_serial_drive_behind_a_network_or_a_hypervisor_is_not_told_however_lon
 
 
 def test_of_a_drive_that_is_not_known_a_wait_is_not_excluded() -> None:
-    """A folder on a network's file system, or a result that does not name its drives."""
+    """A folder on a network file system, or a result that does not name its drives."""
     drawn = simulated(1000, 4, 16, 0.0, random.Random(9))
     made = result(*drawn)
     (gain,) = depth_gains(replace(made, conditions=replace(made.conditions, drives=())))
@@ -97,7 +99,7 @@ def test_what_answers_at_once_behind_a_network_is_a_memory_and_not_several_ways(
 @pytest.mark.parametrize("host_us", [50, 100, 150, 190])
 @pytest.mark.parametrize("share", [0.7, 1.0, 2.0, 4.0])
 def test_leaving_an_idle_state_explains_the_gain_of_a_serial_drive(host_us: float, share: float) -> None:
-    """Of no more than a flash drive can serve one at a time."""
+    """The gain is no larger than what a flash drive can reach one request at a time."""
     dice = random.Random(round(host_us * share))
     drawn = simulated(max(host_us / share, 30), host_us, 1, 0.01, dice, hidden=1.0)
     assert verdict(drawn, "nvme") is not Gain.SOME

@@ -1,4 +1,4 @@
-"""A device is written all over only when nothing speaks against it; every reason is told at once."""
+"""A device is overwritten only if nothing forbids it; all reasons are reported at once."""
 
 from dataclasses import replace
 

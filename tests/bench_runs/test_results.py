@@ -1,4 +1,4 @@
-"""What figures amount to, tried on made ones whose answer is known."""
+"""Verdicts and statistics on made-up figures whose answer is known."""
 
 import random
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def said(made: Result) -> str:
 
 
 def row_of(made: Result, title: str) -> list[str]:
-    """The words of a row of the table, after the name of the test."""
+    """Return the words of a row of the table, after the name of the test."""
     (row,) = (line for line in text_of(result_lines(made, width=120)) if line.startswith(f"  {title} "))
     return row.removeprefix(f"  {title} ").split()
 
@@ -55,7 +55,7 @@ def test_a_thread_without_time_left_is_said_to_be_cpu_bound(cpu: float, bound: b
 
 @pytest.mark.parametrize(("busy", "bound"), [(7.5, False), (7.6, True), (8.0, True)])
 def test_a_full_machine_is_cpu_bound_though_no_thread_is_full(busy: float, bound: bool) -> None:
-    """16 threads on 8 cores: each has half a core, and there is no more. Said in the row, beside the figure, too."""
+    """16 threads on 8 cores: each has half a core, and there are no more. The row also shows it, next to the figure."""
     made = result(series(*[1e6] * 5, threads=16, cpu=48, busy=busy))
     assert made.series[0].cpu_bound is bound and not made.series[0].thread_full
     assert ("All 8 cores were busy" in said(made)) is bound
@@ -68,7 +68,7 @@ def test_a_full_machine_is_cpu_bound_though_no_thread_is_full(busy: float, bound
 
 
 def test_the_score_of_as_ssd_is_the_published_one() -> None:
-    """Rates of a review of 2011 would do; these are round, so that the sum can be checked by hand."""
+    """Round numbers instead of the rates of a review of 2011, so that the sum can be checked by hand."""
     made = [
         series(500e6, random=False, block=16 * MIB), series(400e6, random=False, block=16 * MIB, write=True),
         series(30e6), series(90e6, write=True), series(300e6, threads=64), series(200e6, threads=64, write=True),
@@ -155,7 +155,7 @@ def test_an_array_offers_the_depth_of_its_members(depths: tuple[int | None, ...]
 
 
 def test_a_machine_that_other_programs_fill_is_busy_and_still_compared() -> None:
-    """Rows with 8 % of a core, on 8 cores that are all busy: nothing of that is this load's."""
+    """Rows with 8 % of a core, on 8 cores that are all busy: none of that is caused by this load."""
     made = result(*(series(*[1e6] * 5, cpu=cpu, busy=8, depth=depth) for cpu, depth in ((0, 1), (8, 4))))
     assert [(each.cpu_bound, each.busy_machine, each.held_back) for each in made.series] == [
         (False, True, "busy machine")
@@ -188,7 +188,7 @@ def noisy(rates: Sequence[float], noise: float, dice: random.Random) -> list[flo
 
 @pytest.mark.parametrize("count", range(2, 12))
 def test_what_is_said_of_passes_is_true_or_cannot_be_told(count: int) -> None:
-    """Drives with a cache of 3 to 40 times the rate, and without; of one pass in ten something else takes a part."""
+    """Drives with a cache of 3 to 40 times the rate, and without; one pass in ten is disturbed."""
     dice = random.Random(count)
     right = {True: 0, False: 0}
     for _ in range(200):
@@ -206,7 +206,7 @@ def test_what_is_said_of_passes_is_true_or_cannot_be_told(count: int) -> None:
 
 
 def test_a_hybrid_drive_shows_by_its_later_passes() -> None:
-    """Read once at 1 MB/s, then from the cache at 30; written alike each time."""
+    """Read once at 1 MB/s, then from the cache at 30; written at the same rate each time."""
     made = result(series(1e6, 30e6, 30e6, 30e6, 30e6), series(2e6, 2e6, 2.1e6, 1.9e6, 2e6, write=True), passes=(1, 5))
     lines = list(result_notes(made))
     assert "the figures of each test are those of its first pass" in lines[0]
@@ -220,7 +220,7 @@ def test_a_hybrid_drive_shows_by_its_later_passes() -> None:
 
 
 def test_passes_are_no_repeats() -> None:
-    """The table has the first pass. A boot, the score of AS SSD and a gain of threads are not reckoned from passes."""
+    """The table shows the first pass. The boot, the AS SSD score and the gain of threads ignore passes."""
     as_ssd = [
         series(*rates, random=random, block=block, threads=threads, write=write)
         for write in (False, True)
@@ -248,7 +248,7 @@ def test_a_slow_pass_among_fast_ones_tells_nothing() -> None:
 
 
 def test_where_a_cache_may_have_been_full_before_none_is_denied() -> None:
-    """A file in a folder was written just before. Blocks that never were are slow to write once."""
+    """A file in a folder was just written. Blocks that were never written are slow to write once."""
     read, written = series(*[1e6] * 3), series(1e6, 30e6, 30e6, write=True)
     for kind, caveat in (("folder", True), ("device", False)):
         told = said(result(read, passes=(1, 3), kind=kind))
@@ -321,7 +321,7 @@ def test_steady_state_is_snia_s(rounds: list[float], steady: bool, excursion: fl
     assert found and found.steady is steady and found.rounds == len(rounds)
     assert found.excursion == pytest.approx(excursion)
     assert slope is None or found.slope == pytest.approx(slope, abs=1e-9)
-    fitted = linear_regression(range(5), rounds[-5:]).slope  # the standard library's own fit
+    fitted = linear_regression(range(5), rounds[-5:]).slope  # the fit of the standard library
     assert found.slope * found.average == pytest.approx(abs(fitted) * 4, abs=1e-9)
 
 
@@ -333,7 +333,7 @@ def test_fewer_than_five_rounds_say_nothing() -> None:
 
 
 def test_the_figures_of_a_steady_drive_are_those_of_its_last_five_rounds() -> None:
-    """Before, a fresh drive is faster: SNIA counts the rounds of the window alone."""
+    """Before that, a fresh drive is faster: SNIA counts only the rounds of the window."""
     fresh, rest = (900e6, 800e6, 700e6, 600e6, 500e6, 400e6), (100e6, 101e6, 102e6, 99e6, 98e6)
     made = result(series(*fresh, *rest, depth=32, write=True), steady=True)
     (only,) = made.series
@@ -361,7 +361,7 @@ def test_a_steady_file_is_no_steady_drive(kind: str, told: bool) -> None:
     assert "of the whole drive" not in said(result(series(*[1e6] * 5)))
 
 
-# What spoils a measurement
+# What invalidates a measurement
 
 
 @pytest.mark.parametrize(
@@ -411,7 +411,7 @@ def test_a_block_of_the_name_is_written_as_the_field_does() -> None:
 
 
 def test_a_drive_that_was_only_read_is_rated_for_a_system_by_its_single_reads() -> None:
-    """And one of which both were measured by the boot of the article: 40,553 reads and 4,938 writes of 4 KiB."""
+    """And one on which both were measured, by the boot of the article: 40,553 reads and 4,938 writes of 4 KiB."""
     deep, read, write = (series(900e6, depth=32), series(40e6, 50e6, 60e6), series(99e6, 100e6, 101e6, write=True))
     (said,) = (line for line in result_notes(result(deep, read)) if line.startswith("for a system"))
     assert "50.0 MB/s read one at a time" in said and "writes were not measured" in said

@@ -1,4 +1,4 @@
-"""`aligntool bench` as it is typed: every figure is fio's own, and nothing is left behind."""
+"""`aligntool bench` as a user types it: every figure is fio's own, and nothing is left behind."""
 
 import json
 import os
@@ -52,7 +52,7 @@ fio = pytest.mark.needs_tools("fio")
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Path]:
-    """A folder to measure in, a profile, and a history of its own."""
+    """Return a folder to measure in, a profile, and a separate history."""
     (tmp_path / "short.toml").write_text(PROFILE)
     (tmp_path / "drive").mkdir()
     yield tmp_path
@@ -67,7 +67,9 @@ def bench(place: Path, *words: str | Path, code: int = 0) -> "subprocess.Complet
 def interrupted(
     place: Path, *words: str | Path, at: str, by: signal.Signals = signal.SIGINT, before: Callable[[], object] = int
 ) -> tuple[str, str]:
-    """The same with a signal once it says this: its standard output, and what it went on to complain."""
+    """Run it and send a signal once it prints this; return its standard output and what it then printed to standard
+    error.
+    """
     with subprocess.Popen(
         program("bench", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(place)
     ) as child:
@@ -88,7 +90,7 @@ def environment(place: Path) -> dict[str, str]:
 
 @fio
 def test_every_figure_is_fio_s_own(place: Path) -> None:
-    """The table, the JSON and the history, beside the JSON that fio wrote in each run."""
+    """The table, the JSON and the history, compared with the JSON that fio wrote in each run."""
     words = ("--profile", place / "short.toml", "--fio-output", place / "fio", "-o", place / "out.json")
     told = bench(place, place / "drive", *words)
     document = json.loads((place / "out.json").read_text())
@@ -123,7 +125,7 @@ def test_every_figure_is_fio_s_own(place: Path) -> None:
 
 
 def test_results_are_listed_shown_and_compared(place: Path) -> None:
-    """Of results whose figures are known: 100 and 50 MB/s, then ten times that and a fifth of it."""
+    """With known figures: 100 and 50 MB/s, then ten times that and a fifth of it."""
     history = place / "state/aligntool/bench"
     history.mkdir(parents=True)
     a, b = history / "1.json", history / "2.json"
@@ -196,7 +198,7 @@ def test_printed_commands_measure_a_path_that_fio_would_misread(place: Path) -> 
 
 @fio
 def test_before_the_first_pass_of_a_test_the_drive_is_woken_elsewhere(place: Path) -> None:
-    """By what fio was told in each run, in the order in which it ended."""
+    """From the arguments of fio in each run, in the order in which it ended."""
     words = ("--profile", "boot", "--passes", "1,2", "--span", "256KiB", "--fio-output", place / "fio")
     told = bench(place, place / "drive", *words)
     assert "a file that was just written" in told.stderr and "each test over 256KiB of its own" in told.stderr
@@ -243,7 +245,7 @@ def test_a_file_that_is_there_is_measured_and_stays_as_it_is(place: Path) -> Non
 def test_a_sparse_file_is_said_to_be_one_by_what_the_file_system_keeps_of_it(
     place: Path, written: int, words: str
 ) -> None:
-    """Beside the blocks that stat(1) counts."""
+    """Compared with the blocks that stat(1) counts."""
     sparse = place / "drive" / "sparse"
     with sparse.open("wb") as file:
         file.write(os.urandom(written * 1024))
@@ -295,7 +297,7 @@ def test_memory_is_no_drive_and_too_little_room_is_said(place: Path) -> None:
 
 
 def test_a_result_that_is_there_is_kept(place: Path) -> None:
-    """`-o` onto an older result: said before anything is measured."""
+    """`-o` with an existing result: refused before anything is measured."""
     (place / "old.json").write_text("old")
     said = bench(place, place / "drive", *QUICK, "-o", place / "old.json", code=3).stderr
     assert "is there already; nothing was measured" in said
@@ -312,7 +314,7 @@ def test_slips_of_the_keyboard_are_said(place: Path) -> None:
 
 @fio
 def test_an_error_of_fio_is_one_sentence_and_what_was_measured_is_kept(place: Path) -> None:
-    """A limit on the size of files stands in for a drive that fails: the filling cannot end."""
+    """A limit on the size of files simulates a failing drive: the file cannot be filled."""
     code = (
         "import resource, signal, sys\n"
         "from aligntool.__main__ import main\n"
@@ -440,7 +442,7 @@ def test_what_is_put_on_a_device_while_the_question_waits_is_not_overwritten(
 def answered(
     place: Path, words: list[str], answer: str, meanwhile: Callable[[], None] = lambda: None, until: str = ""
 ) -> int:
-    """On a terminal, with what is typed at it; the exit code. `until`: interrupted once it says this."""
+    """Answer on a terminal; return the exit code. `until`: interrupt once it prints this."""
     leader, follower = pty.openpty()
     with subprocess.Popen(
         program("bench", *words),

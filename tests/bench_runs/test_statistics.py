@@ -1,4 +1,4 @@
-"""Student's t-test and Holm's correction, beside printed tables and counted permutations."""
+"""Student's t-test and Holm's correction, compared with printed tables and counted permutations."""
 
 import random
 from itertools import combinations
@@ -27,7 +27,7 @@ def test_student_s_distribution_is_that_of_the_tables(
 
 
 def test_holm_s_correction_is_that_of_an_example_by_hand() -> None:
-    """4 × 0.005, 3 × 0.01, then 2 × 0.03, and what comes after is not a smaller than what came before."""
+    """4 × 0.005, 3 × 0.01, then 2 × 0.03, and none is smaller than the one before."""
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.6, 0.7]) == (1.0, 1.0) and holm([]) == ()
 
@@ -48,7 +48,7 @@ def test_the_chance_of_two_is_about_that_of_counted_permutations() -> None:
 def test_equal_runs_differ_by_chance_and_unequal_ones_do_not() -> None:
     assert welch_p_value([5, 5, 5], [5, 5, 5]) == 1 and welch_p_value([5, 5, 5], [6, 6, 6]) == 0
     assert loss_p_value([1, 1]) == 1 and loss_p_value([0.5, 0.5]) == 0
-    assert loss_p_value([0.0, 0.5, 0.5]) > 0.1  # a run that did nothing is not a proof
+    assert loss_p_value([0.0, 0.5, 0.5]) > 0.1  # a run that did nothing proves nothing
 
 
 def test_a_loss_is_a_one_sided_question() -> None:

@@ -1,4 +1,4 @@
-"""What a benchmark prints fits the terminal that it is printed on."""
+"""What a benchmark prints fits the width of the terminal."""
 
 from dataclasses import replace
 from itertools import product
@@ -28,7 +28,7 @@ from tests.bench_runs.test_profiles import plan_of
 
 
 def wide(scale: float, *, threads: int = 16, cpu: float = 99, busy: float = 63.9, random: bool = True) -> Series:
-    """Figures with many digits, on a machine of 64 cores."""
+    """Return figures with many digits, on a machine of 64 cores."""
     test = BenchTest(random, 512 * KIB if random else MIB, 128, threads, True)
     late = 99999.9 * scale / 1e9
     runs = tuple(
@@ -61,7 +61,7 @@ def test_no_line_of_a_result_is_wider_than_the_terminal(scale: float, width: int
 
 
 def test_bars_behind_rates_are_as_long_as_their_logarithm() -> None:
-    """From 0.1 MB/s to 20 GB/s: half of the way is the geometric mean. Their colour says what was done."""
+    """From 0.1 MB/s to 20 GB/s: half of the bar is the geometric mean. The colour distinguishes reads and writes."""
     half = (LEAST_BAR * MOST_BAR) ** 0.5
     found = [series(rate, rate, depth=depth) for depth, rate in ((1, LEAST_BAR / 2), (2, half), (4, MOST_BAR * 2))]
     mixed = Series(replace(found[1].test, write=True, reads=70), found[1].samples)

@@ -1,1 +1,1 @@
-"""Whole PCs that boot from their own disks, before and after those were realigned."""
+"""Whole PCs that boot from their own disks, before and after these are realigned."""

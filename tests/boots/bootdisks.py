@@ -1,6 +1,6 @@
-"""Disks that boot: one by BIOS and GRUB in the MBR gap, one by UEFI from its ESP. Both begin off every grid.
+"""Bootable disks: one by BIOS and GRUB in the MBR gap, one by UEFI from its ESP. Both begin off every grid.
 
-A file tree comes in; image files go out. Alone because this is what an installer does, and nothing here moves.
+It does what an installer does: a file tree becomes an image file. Nothing is moved here.
 """
 
 from pathlib import Path
@@ -31,7 +31,7 @@ boot
 
 
 def bios_disk(folder: Path, tree: Path) -> Path:
-    """Root at sector 63, swap right behind it, GRUB's core image in the 62 sectors before."""
+    """Make a disk: root at sector 63, swap directly behind it, GRUB's core image in the 62 sectors before."""
     disk = folder / "bios.img"
     root, swap = 63, 63 + ROOT_LENGTH // SECTOR
     empty(disk, (swap * SECTOR) + SWAP_LENGTH + FREE)
@@ -44,14 +44,14 @@ def bios_disk(folder: Path, tree: Path) -> Path:
 
 
 def install_grub(disk: Path) -> None:
-    """GRUB into the MBR and the gap behind it, its modules into the first partition, which is an ext4."""
+    """Install GRUB into the MBR and the gap behind it, its modules into the first partition, which is an ext4."""
     with partitioned(disk) as device, mounted(Path(f"{device}p1"), "mount") as folder:
         modules = "--modules=biosdisk part_msdos ext2"
         run("grub-install", "--target=i386-pc", modules, f"--boot-directory={folder}/boot", device)
 
 
 def uefi_disk(folder: Path, tree: Path) -> Path:
-    """The ESP from the first sector that a GPT leaves, swap and root right behind it."""
+    """Make a disk with its ESP in the first sector that a GPT leaves, swap and root directly behind it."""
     disk = folder / "uefi.img"
     esp = 34
     swap = esp + ESP_LENGTH // SECTOR
@@ -69,8 +69,10 @@ def uefi_disk(folder: Path, tree: Path) -> Path:
 
 
 def aligned_uefi_disk(folder: Path, tree: Path, label: str = "gpt") -> Path:
-    """As a distribution's image is: the ESP from 1 MiB on, swap, and root up to the last sector that a GPT leaves.
-    `label`: "gpt" or "dos", as sfdisk has it.
+    """Make a disk like a distribution's image: the ESP from 1 MiB, swap, and root up to the last sector that a GPT
+    leaves.
+
+    `label`: "gpt" or "dos", as in sfdisk.
     """
     disk = folder / "cloud.img"
     esp, swap = 2048, 2048 + 40 * MIB // SECTOR
@@ -102,7 +104,7 @@ def put_root(
     folder: Path, tree: Path, disk: Path, start: int, *, length: int = ROOT_LENGTH, menu: str = GRUB,
     uuid: str = ROOT_UUID,
 ) -> None:  # fmt: skip
-    """The tree as an ext4 of `length` bytes from sector `start` on, with GRUB's menu."""
+    """Write the tree as an ext4 of `length` bytes from sector `start`, with GRUB's menu."""
     content = folder / "root-content"
     grub = tree / "boot" / "grub"
     grub.mkdir(exist_ok=True)
@@ -120,7 +122,7 @@ def _put_swap(folder: Path, disk: Path, start: int, length: int = SWAP_LENGTH) -
 
 
 def empty(path: Path, size: int) -> None:
-    """A new file of `size` bytes, all of them a hole."""
+    """Make a new file of `size` bytes that is one hole."""
     with path.open("xb") as file:
         file.truncate(size)
 

@@ -1,7 +1,7 @@
 """An emulated PC that boots from a disk image and writes nothing to it.
 
-An image comes in; what was said on the serial line goes out. By software emulation: a stock kernel hangs in some
-machines' /dev/kvm.
+It returns the output of the serial line. It is emulated in software: a stock kernel hangs in the /dev/kvm of some
+machines.
 """
 
 import re
@@ -19,7 +19,7 @@ LIVE_LONGEST_S = 1800
 
 
 def boot(disk: Path, *, uefi: bool = False, sector_size: int = 512) -> str:
-    """Everything on the serial line until the PC turns itself off."""
+    """Return the output of the serial line until the PC powers off."""
     drive = f"file={disk},format=raw,if=none,id=disk,snapshot=on"
     sectors = f"logical_block_size={sector_size},physical_block_size=4096"
     command = (*pc_words(uefi=uefi), "-drive", drive, "-device", f"virtio-blk-pci,drive=disk,{sectors}")
@@ -29,7 +29,7 @@ def boot(disk: Path, *, uefi: bool = False, sector_size: int = 512) -> str:
 
 @contextmanager
 def live(disk: Path, stick: Path) -> Iterator["Console"]:
-    """A PC with `disk` as /dev/sda, which has a serial number and is written to, that is started from `stick`."""
+    """Start a PC from `stick`, with `disk` as /dev/sda, which has a serial number and is writable."""
     command = (
         *pc_words(memory_mib=2048, accelerator=("-accel", "tcg,thread=multi", "-cpu", CPU)),
         *("-device", "virtio-scsi-pci"),
@@ -42,14 +42,14 @@ def live(disk: Path, stick: Path) -> Iterator["Console"]:
 
 
 class Console:
-    """The serial line of a PC, and who types there."""
+    """The serial line of a PC, with its input."""
 
     def __init__(self, pc: Running) -> None:
         self._pc = pc
-        self._read = 0  # characters of what was said, up to the end of the last answer
+        self._read = 0  # characters of the output, up to the end of the last answer
 
     def until(self, end: str) -> str:
-        """What is said from here to the words that this pattern matches, without escape sequences."""
+        """Return the output up to a match of this pattern, without escape sequences."""
         until = time.monotonic() + LIVE_LONGEST_S
         while True:
             said = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._pc.console())
@@ -61,8 +61,8 @@ class Console:
             time.sleep(0.2)
 
     def enter(self, line: str, end: str) -> str:
-        """Type a line, and read up to the words that this pattern matches."""
-        time.sleep(1)  # login throws away what is typed before it has turned off the echo
+        """Type a line, and read up to a match of this pattern."""
+        time.sleep(1)  # login discards what is typed before it has turned off the echo
         self._pc.enter(line)
         return self.until(end)
 

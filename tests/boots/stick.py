@@ -1,7 +1,6 @@
-"""A rescue stick: Debian's own live system, which runs in memory, and one file beside it.
+"""A rescue stick: a Debian live system, which runs in memory, and one file next to it.
 
-A folder to build in and the file come in; an image goes out that a PC starts from. Only packages of Debian are in the
-live system, those that README.md names: no pip, and the emulated PC has no network.
+The live system contains only Debian packages, those that README.md names: no pip, and the emulated PC has no network.
 """
 
 import shutil
@@ -13,7 +12,7 @@ from tests.boots.system import install
 from tests.conftest import run
 from tests.lab.guest import KERNEL_OPTIONS
 
-# What makes a Debian live, as its live images have it.
+# What makes a Debian a live system, as in the official live images.
 LIVE = (
     *("linux-image-cloud-amd64", "initramfs-tools", "systemd-sysv", "udev", "kmod"),
     *("live-boot", "live-config", "live-config-systemd", "user-setup", "sudo"),
@@ -22,7 +21,7 @@ LEFT_OUT = ("boot", "initrd.img", "var/lib/apt/lists", "usr/share/doc", "usr/sha
 STICK_UUID = "20050701-0003-4003-8003-000000000003"
 START = 2048
 LENGTH = 768 * MIB
-# Where others want this machine, its emulated processors stand still for seconds.
+# On a busy machine the emulated processors stall for seconds.
 BUSY = ("nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1")
 PATIENT = "[Manager]\nDefaultDeviceTimeoutSec=15min\nDefaultTimeoutStartSec=15min\n"
 MENU = f"""serial --unit=0
@@ -36,7 +35,7 @@ boot
 
 
 def stick(folder: Path, file: Path, packages: tuple[str, ...]) -> Path:
-    """The image of the stick, with the live system of these packages besides its own, and with this file."""
+    """Return the image of the stick: a live system with these additional packages, and this file."""
     root = install(folder / "live-root", ",".join((*LIVE, *packages)))
     (root / "etc/fstab").write_text("")
     (root / "etc/systemd/system.conf.d").mkdir()
@@ -46,7 +45,7 @@ def stick(folder: Path, file: Path, packages: tuple[str, ...]) -> Path:
 
 
 def pack(folder: Path, root: Path, file: Path) -> Path:
-    """The same with a live system that is there."""
+    """Return the image of a stick with an existing live system."""
     content, image = folder / "stick-content", folder / "stick.img"
     (content / "boot").mkdir(parents=True)
     (content / "live").mkdir()

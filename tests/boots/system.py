@@ -1,7 +1,7 @@
-"""A small Debian that says on its serial line that it has booted, and from where.
+"""A small Debian that prints on its serial line that it has booted, and from where.
 
-A folder to build in comes in; a file tree goes out. Packages come from the mirror that this machine's own apt uses.
-Alone because it is slow, is made once, and is the same on every disk.
+Its file tree is built in a folder, with packages from the mirror of this machine's own apt. It is slow to build, so it
+is built once and is the same on every disk.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ PACKAGES = "linux-image-cloud-amd64,initramfs-tools,udev,systemd-sysv,kmod"
 ROOT_UUID = "20050701-0001-4001-8001-000000000001"
 SWAP_UUID = "20050701-0002-4002-8002-000000000002"
 
-# The start that the kernel counts from is in sectors of 512 bytes, as sysfs has it.
+# The kernel counts the start in sectors of 512 bytes, as in sysfs.
 REPORT = f"""[Unit]
 Description=Tell the serial line that this system has booted, and turn it off
 After=multi-user.target swap.target
@@ -32,7 +32,7 @@ WantedBy=multi-user.target
 
 
 def mirror() -> tuple[str, str]:
-    """(address, suite) of this machine's own Debian."""
+    """Return (address, suite) of the mirror of this machine's own Debian."""
     said = run("apt-get", "indextargets", "--format", "$(SITE) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
     for line in said.splitlines():
         address, suite, component = line.split()
@@ -42,7 +42,7 @@ def mirror() -> tuple[str, str]:
 
 
 def build(folder: Path) -> Path:
-    """The tree: a minimal Debian with a kernel, that mounts its root and its swap space by UUID."""
+    """Build the tree: a minimal Debian with a kernel, which mounts its root and its swap space by UUID."""
     root = install(folder / "root", PACKAGES)
     with (root / "etc/fstab").open("a") as fstab:
         fstab.write(f"UUID={SWAP_UUID} none swap sw 0 0\n")
@@ -52,7 +52,7 @@ def build(folder: Path) -> Path:
 
 
 def install(root: Path, packages: str) -> Path:
-    """A minimal Debian with these packages (names with commas), that mounts its root by UUID."""
+    """Install a minimal Debian with these packages (comma-separated), which mounts its root by UUID."""
     address, suite = mirror()
     run("debootstrap", "--variant=minbase", f"--include={packages}", suite, root, address, limit_s=1800)
     (root / "etc/fstab").write_text(f"UUID={ROOT_UUID} / ext4 defaults 0 1\n")
@@ -63,7 +63,7 @@ def install(root: Path, packages: str) -> Path:
 
 
 def start_always(root: Path, name: str, unit: str) -> None:
-    """A unit of systemd with this content, started with every boot."""
+    """Install a systemd unit with this content, started at every boot."""
     units = root / "etc/systemd/system"
     (units / name).write_text(unit)
     wants = units / "multi-user.target.wants"

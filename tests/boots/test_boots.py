@@ -1,6 +1,6 @@
-"""Systems that boot before boot after: by BIOS and GRUB in the MBR gap, and by UEFI; once more after a cut.
+"""Systems that boot before also boot after: by BIOS and GRUB in the MBR gap, and by UEFI; again after a power cut.
 
-They take minutes, so they run when they are asked for.
+They take minutes, so they run only on request.
 """
 
 import os
@@ -53,7 +53,7 @@ def uefi(folder: Path, tree: Path) -> Path:
 
 
 def booted_from(disk: Path, *, uefi: bool = False) -> tuple[int, str]:
-    """The root's first sector as the booted kernel has it, and the rest of what it says of itself."""
+    """Return the first sector of the root as the booted kernel reports it, and the rest of its output."""
     said = boot(disk, uefi=uefi)
     found = re.search(rf"{BOOTED} root (\d+) (.*)", said)
     assert found, said

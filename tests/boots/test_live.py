@@ -1,4 +1,4 @@
-"""A system that is realigned from a live stick, as README.md says, boots afterwards from its own disk alone."""
+"""A system that is realigned from a live stick, as in README.md, boots afterwards from its own disk alone."""
 
 import re
 import sys
@@ -23,14 +23,14 @@ PROMPT = r"user@[a-z-]+:\S*\$ "
 
 
 def commands() -> list[str]:
-    """What README.md says to type, with the folder of the live medium before it."""
+    """Return the commands in README.md, with the folder of the live medium in front."""
     typed = re.findall(r"^```\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
     assert len(typed) == 1 and "`cd /run/live/medium`" in SECTION
     return ["cd /run/live/medium", *typed[0].splitlines()]
 
 
 def packages(*rows: str) -> tuple[str, ...]:
-    """The Debian packages that README.md names for these file systems, and Python."""
+    """Return the Debian packages that README.md names for these file systems, and Python."""
     found = [re.search(rf"^\| {row} \| `([^`]+)` \|$", SECTION, re.MULTILINE) for row in rows]
     return ("python3", *(name for each in found if each for name in each[1].split()))
 
@@ -44,7 +44,7 @@ def rescue(folder: Path) -> Path:
 
 
 def realigned_from(rescue: Path, disk: Path) -> None:
-    """Log in to the live system, type what README.md says, and look at each answer."""
+    """Log in to the live system, type the commands of README.md, and check each answer."""
     change, audit, plan, realign, off = commands()
     with live(disk, rescue) as console:
         console.until("[a-z] login: ")

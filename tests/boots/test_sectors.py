@@ -1,4 +1,4 @@
-"""A system that UEFI starts from sectors of 512 bytes starts from sectors of 4096 after `convert`, and back."""
+"""A system that UEFI boots from sectors of 512 bytes boots from sectors of 4096 after `convert`, and back."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ pytestmark = [*WANTED, pytest.mark.needs_tools("partx", "mdir", "fsck.fat")]
 
 
 def told(disk: Path, sector_size: int) -> str:
-    """What the booted system says of itself: where its root begins, its swap space, failed units, a file's digest."""
+    """Return what the booted system reports: the start of its root, its swap, failed units, a file digest."""
     said = boot(disk, uefi=True, sector_size=sector_size)
     found = re.search(rf"{BOOTED} (root .*)", said)
     assert found, said
