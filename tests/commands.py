@@ -1,4 +1,4 @@
-"""The command line with every command loaded, for tests that look at options."""
+"""The command line with every command loaded, for tests of options."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from aligntool.cli.app import LateCommand, app
 
 
 def whole_program() -> Any:
-    """Return the root group; the commands below it are the loaded ones."""
+    """Return the root group with all commands below it loaded."""
     return _loaded(typer.main.get_command(app))
 
 

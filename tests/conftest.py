@@ -1,4 +1,4 @@
-"""What every test may use: tools that must be there, root, loop devices that are always given back."""
+"""Fixtures and helpers for all tests: required tools, root, loop devices that are always detached."""
 
 import errno
 import os
@@ -20,13 +20,13 @@ from tests.thorough import examples
 
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
 MEMORY = Path("/dev/shm")
-ROOM = 4 << 30  # bytes; a container often has 64 MiB there
+ROOM = 4 << 30  # bytes; a container often has only 64 MiB there
 
-# No test is timed: machines are noisy. A failure prints what repeats it.
+# No test is timed: machines are noisy. A failure prints how to repeat it.
 settings.register_profile("aligntool", deadline=None, print_blob=True, max_examples=examples(100))
 settings.load_profile("aligntool")
 
-# A shell that starts its tests in the background has them ignore Ctrl-C, and so would every program they interrupt.
+# A shell that starts its tests in the background makes them ignore Ctrl-C, and so would every program they interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -37,7 +37,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def cannot_run(item: pytest.Item) -> str:
-    """Why this machine cannot run a test; empty where it can."""
+    """Return why this machine cannot run a test; empty if it can."""
     if item.get_closest_marker("needs_root") and os.geteuid() != 0:
         return "needs root: run `sudo make test`"
     for marker in item.iter_markers("needs_tools"):
@@ -51,17 +51,17 @@ def cannot_run(item: pytest.Item) -> str:
 
 @cache
 def _has_own_mounts() -> bool:
-    """unshare(1) refuses in a chroot whose root is not a mount point."""
+    """Return whether unshare(1) works: it refuses in a chroot whose root is not a mount point."""
     return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
 
 
 def find_tool(name: str) -> str | None:
-    """Like `which`, and also where Debian puts the programs of the administrator."""
+    """Find a program like `which`, also in the administrator's folders of Debian."""
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin")
 
 
 def run(*command: str | Path, stdin: str | None = None, fails: bool = False, limit_s: float = 300) -> str:
-    """Run a program that is the source of truth, in the C locale; its standard output."""
+    """Run a reference program in the C locale and return its standard output."""
     words = [str(word) for word in command]
     words[0] = find_tool(words[0]) or words[0]
     done = subprocess.run(
@@ -79,15 +79,15 @@ def run(*command: str | Path, stdin: str | None = None, fails: bool = False, lim
 
 
 def unmount(folder: Path, device: Path | None = None, limit_s: float = 60) -> None:
-    """Unmount, and wait until nothing has the device mounted: a mount namespace that another program of this machine
-    began meanwhile has it mounted until that program ends, and until then the file system is not clean.
+    """Unmount, and wait until the device is mounted nowhere: a mount namespace that another program of this machine
+    created meanwhile has it mounted until that program ends, and until then the file system is not clean.
     """
     end = time.monotonic() + limit_s
     while os.path.ismount(folder):
         run("umount", folder, fails=time.monotonic() < end)  # busy while a program looks at each mount
     while device:
         try:
-            return os.close(os.open(device, os.O_RDONLY | os.O_EXCL))  # as a mount holds it
+            return os.close(os.open(device, os.O_RDONLY | os.O_EXCL))  # as a mount does
         except OSError as error:
             if error.errno != errno.EBUSY or time.monotonic() > end:
                 raise
@@ -95,8 +95,8 @@ def unmount(folder: Path, device: Path | None = None, limit_s: float = 60) -> No
 
 
 def remove_partitions(disk: str | Path, limit_s: float = 60) -> None:
-    """Have the kernel forget the partitions of a disk: a program that looks at every disk may have one open for a
-    moment.
+    """Remove the partitions of a disk from the kernel: a program that scans all disks may have one open
+    for a moment.
     """
     end = time.monotonic() + limit_s
     for file in Path("/sys/block", Path(disk).name).glob("*/partition"):
@@ -106,8 +106,8 @@ def remove_partitions(disk: str | Path, limit_s: float = 60) -> None:
 
 
 def detach(device: str | Path, limit_s: float = 60) -> None:
-    """Detach a loop device, and wait until it is: one that another program has open stays attached until that program
-    closes it, and `losetup -d` succeeds nevertheless.
+    """Detach a loop device, and wait until it is detached: one that another program has open stays attached until that
+    program closes it, though `losetup -d` succeeds.
     """
     attached, end = Path("/sys/block", Path(device).name, "loop/backing_file"), time.monotonic() + limit_s
     file = _text(attached)
@@ -126,10 +126,10 @@ def _text(path: Path) -> str:
 
 @pytest.fixture
 def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """In memory where there is room, unless the test is marked `on_disk`.
+    """Return a folder in memory if there is room, unless the test is marked `on_disk`.
 
-    The power cuts of these tests are simulated, or a SIGKILL, which the page cache outlives; waiting for the disk to
-    flush was three quarters of the time of all that writes.
+    The power cuts of these tests are simulated, or a SIGKILL, which the page cache survives; waiting for the disk to
+    flush took three quarters of the time of tests that write.
     """
     in_memory = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM
     if request.node.get_closest_marker("on_disk") or not in_memory:
@@ -141,7 +141,7 @@ def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 
 @pytest.fixture
 def sparse(tmp_path: Path) -> Callable[..., Path]:
-    """Make an empty image file of so many bytes."""
+    """Make an empty image file of this many bytes."""
 
     def make(size: int, name: str = "disk.img") -> Path:
         path = tmp_path / name
@@ -154,7 +154,7 @@ def sparse(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def loop() -> Iterator[Callable[..., Path]]:
-    """Attach an image to a loop device; exactly those attached here are detached afterwards."""
+    """Attach an image to a loop device; only the devices attached here are detached afterwards."""
     attached: list[Path] = []
 
     def attach(image: Path, *, sector_size: int = 512) -> Path:
@@ -164,12 +164,12 @@ def loop() -> Iterator[Callable[..., Path]]:
             pytest.skip(f"this machine gives no loop device: {error}")
         attached.append(device)
         assert stat.S_ISBLK(device.stat().st_mode), f"{device} is not a block device"
-        run("blockdev", "--setrw", device)  # the number may have been somebody's read-only one
-        remove_partitions(device)  # and those may still be there
+        run("blockdev", "--setrw", device)  # the number may have belonged to a read-only device
+        remove_partitions(device)  # and those may still exist
         return device
 
     yield attach
-    for device in reversed(attached):  # one may be over another
+    for device in reversed(attached):  # one may be on top of another
         detach(device)
 
 

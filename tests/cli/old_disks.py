@@ -15,7 +15,7 @@ CONTENT = bytes(range(256)) * 4096 * 16  # 16 MiB
 
 
 def make_old_disk(image: Path, *, size: int = SIZE, length: int = LENGTH) -> Path:
-    """An MBR with one ext4 from sector 63, with a file of 16 MiB in it."""
+    """Make an MBR with one ext4 from sector 63, which contains a file of 16 MiB."""
     folder = image.parent / f"{image.name}-files"
     folder.mkdir()
     (folder / "holiday.jpg").write_bytes(CONTENT)
@@ -33,18 +33,18 @@ def digest(image: Path) -> str:
 
 
 def first_start(image: Path) -> int:
-    """Of the first partition, in sectors."""
+    """Return the start of the first partition in sectors."""
     return first_partition(image)["start"]
 
 
 def first_partition(image: Path) -> dict[str, int]:
-    """As sfdisk reads it, in sectors."""
+    """Return the first partition as sfdisk reads it, in sectors."""
     partition: dict[str, int] = json.loads(run("sfdisk", "--json", image))["partitiontable"]["partitions"][0]
     return partition
 
 
 def assert_whole(image: Path) -> None:
-    """e2fsprogs finds a clean file system where sfdisk says that it begins, and reads the file out of it."""
+    """Check that e2fsprogs finds a clean file system where sfdisk reports its start, and reads the file out of it."""
     volume, part = image.parent / f"{image.name}-volume", first_partition(image)
     run("dd", f"if={image}", f"of={volume}", "bs=512", f"skip={part['start']}", f"count={part['size']}",
         "conv=sparse", "status=none")  # fmt: skip
@@ -55,5 +55,5 @@ def assert_whole(image: Path) -> None:
 
 
 def found_at(image: Path, start: int) -> str:
-    """What blkid recognises at that byte; empty: nothing."""
+    """Return what blkid recognises at this byte; empty: nothing."""
     return run("blkid", "-p", "-O", str(start), image, fails=True)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def old_disk(tmp_path: Path) -> Path:
-    """The table of a PC of 2005, written by sfdisk."""
+    """Make the table of a PC of 2005 with sfdisk."""
     image = tmp_path / "old disk.img"
     with image.open("wb") as file:
         file.truncate(1 << 30)

@@ -1,4 +1,4 @@
-"""Every stream of `--json` events that did not stop part-way has an `end`, which tells whether anything was written."""
+"""Every stream of `--json` events that completes has an `end` event, which reports whether anything was written."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "debugfs", "e2fsck", "b
 
 
 def end_of(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
-    """The one `end`, which is the last line."""
+    """Return the only `end` event, which is the last line."""
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["event"] for line in lines].count("end") == 1, done.stdout
     end = lines[-1]
@@ -81,7 +81,7 @@ def test_a_kept_layout_ends_with_what_was_changed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("realign", "--yes", "--json"),  # the table was not read: there is no such file
+        ("realign", "--yes", "--json"),  # the table was not read: the file does not exist
         ("layout", "--yes", "--json", "--part", "rest:linux"),
         ("resume", "--json"),
         ("rollback", "--json"),

@@ -1,4 +1,4 @@
-"""A name that ends as a folder's does, of a folder that is not there: a refusal, and no file beside it."""
+"""A file name that ends like a folder's, of a folder that does not exist: refused, and no file is created."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is said to be typed next can be typed as it stands; and files that are not disks are refused in one sentence."""
+"""Suggested commands can be typed as printed; and files that are not disks are refused in one sentence."""
 
 import json
 import shlex
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "debugfs", "e2fsck", "b
 
 
 def hint_of(refused: subprocess.CompletedProcess[str]) -> str:
-    """Whoever runs the tests may be root on a machine without sudo."""
+    """Return the hint, also when the tests run as root on a machine without sudo."""
     assert refused.returncode == 3, refused.stderr
     return refused.stderr.rpartition("→ ")[2].strip().replace("sudo ", "")
 
 
 @pytest.fixture
 def dirty_disk(tmp_path: Path) -> Path:
-    """With an ext4 that was not unmounted."""
+    """Make a disk with an ext4 that was not unmounted."""
     (tmp_path / "old disks").mkdir()
     image = make_old_disk(tmp_path / "old disks" / "a.img")
     run("debugfs", "-w", "-R", "set_super_value state 0", f"{image}?offset={START}")
@@ -131,7 +131,7 @@ def test_a_file_that_is_no_plan_is_answered_with_what_can_be_typed_as_it_stands(
     if text is not None:
         file.write_text(text)
     hint = hint_of(run_aligntool("apply", file))
-    # 3: the disks of other tests are beside it, and one may not be judged
+    # 3: the disks of other tests are present, and one may not be judged
     assert run_aligntool(*shlex.split(hint)[1:]).returncode in (0, 1, 3), hint
 
 
@@ -179,7 +179,7 @@ def _luks_as_a_whole(image: Path) -> None:
 
 
 def _half_a_gpt(image: Path) -> None:
-    """The first MiB is gone, and with it the primary copy: the backup names partitions."""
+    """The first MiB, and with it the primary copy, is gone; the backup copy lists partitions."""
     _ext4_in_a_partition(image)
     with image.open("r+b") as file:
         file.write(bytes(64 * 512))
@@ -244,7 +244,7 @@ def test_a_blank_disk_is_led_to_a_new_table(tmp_path: Path) -> None:
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "unshare")
 def test_a_disk_without_a_node_in_dev_is_refused(dirty_disk: Path) -> None:
-    """The kernel lists it in /sys/block; udev may be late, or /dev a container's."""
+    """The kernel lists it in /sys/block; udev may be late, or /dev may be that of a container."""
     node = run("losetup", "-f", "--show", dirty_disk).strip()
     words = " ".join(program("plan", "realign", Path(node).name))
     try:

@@ -1,4 +1,6 @@
-"""An audit that could not look is never green: exit code, JSON and every other form name what was not judged."""
+"""An audit that could not read something never succeeds: exit code, JSON and all other formats name what was not
+judged.
+"""
 
 import io
 import json
@@ -22,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def made(folder: Path, what: str) -> Path:
-    """A file that is not a disk image, or one that is not there."""
+    """Return a file that is not a disk image, or one that does not exist."""
     path = folder / "target"
     match what:
         case "text":
@@ -99,7 +101,7 @@ class TestCapturedTree:
         return make_tree(tmp_path / "tree", disks)
 
     def test_padding_of_tar_changes_nothing(self, root: Path, tmp_path: Path) -> None:
-        """tar believes st_size, which is 4096 in sysfs, and fills up what it could not read."""
+        """tar trusts st_size, which is 4096 in sysfs, and pads what it could not read."""
         (tmp_path / "padded.tar").touch()
         with tarfile.open(tmp_path / "padded.tar", "w") as tar:
             for path in sorted(root.rglob("*")):

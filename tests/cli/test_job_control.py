@@ -1,5 +1,5 @@
-"""Keys that stop a program, in the middle of a move at a terminal: Ctrl-Z and `fg`, Ctrl-C many times, Ctrl-\\, and the
-terminal closed. Each leaves the move in flight, or going, and the exit code is a documented one.
+"""Keys that stop a program in the middle of a move on a terminal: Ctrl-Z and `fg`, Ctrl-C many times, Ctrl-\\, and
+closing the terminal. Each leaves the move in flight or running, and the exit code is a documented one.
 """
 
 import os
@@ -30,12 +30,12 @@ class AtTerminal:
         if not self.pid:
             os.chdir(ROOT)
             os.environ |= {"TERM": "linux", "PS1": "> "}
-            for each in (signal.SIGINT, signal.SIGQUIT):  # a shell has what runs in its background ignore them
+            for each in (signal.SIGINT, signal.SIGQUIT):  # a shell starts its background programs with these ignored
                 signal.signal(each, signal.SIG_DFL)
             os.execvp(words[0], words)
         self.printed = b""
         modes = termios.tcgetattr(self._terminal)
-        modes[3] |= termios.NOFLSH  # or a Ctrl-C takes what was printed and not read yet
+        modes[3] |= termios.NOFLSH  # or a Ctrl-C discards what was printed and not read yet
         termios.tcsetattr(self._terminal, termios.TCSANOW, modes)
 
     def until(self, words: bytes, *, after: int = 0) -> None:
@@ -63,7 +63,7 @@ class AtTerminal:
         return os.waitstatus_to_exitcode(found[1])
 
     def _reads(self) -> bool:
-        """Read what comes; False where nothing does."""
+        """Read available output; return False if there is none."""
         with suppress(OSError):
             if self._terminal >= 0 and select.select([self._terminal], [], [], 0.05)[0]:
                 self.printed += os.read(self._terminal, 1 << 16)
@@ -90,7 +90,7 @@ def test_every_key_that_stops_a_move_leaves_it_in_flight(disk: Path) -> None:
     shell.closes()
     shell.ended()
 
-    often = AtTerminal(*program("resume", *slow))  # a shell would end its line by those that come too late
+    often = AtTerminal(*program("resume", *slow))  # a shell would end its line at echoes that come too late
     often.until(b"MiB of")
     for _ in range(20):
         often.types(b"\x03")

@@ -1,4 +1,4 @@
-"""Numbers that a user types or a file holds: the digits 0 to 9, and nothing else that Python calls a number."""
+"""Numbers on the command line and in files: only the digits 0 to 9, not everything that Python accepts as a number."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from aligntool.units import parse_size
 from tests.commands import whole_program
 from tests.run_aligntool import run_aligntool
 
-# Each is a number to int() or float(), and none is one to the tools of a disk.
+# Each is a number to int() or float(), but not to disk tools.
 STRANGE = ("1_000", "nan", "inf", "-inf", "infinity", "-5", "+5", " 5", "5 ", "0x10", "1e3", "\u0665", "\uff15", "")
 
 
@@ -59,7 +59,7 @@ def _options(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, An
 
 
 def test_no_option_of_any_command_takes_a_number_in_another_writing() -> None:
-    """Whatever options there will be. Blanks around a size are harmless."""
+    """All options, also future ones. Blanks around a size are harmless."""
     import typer
 
     taken, plain = [], 0
@@ -95,7 +95,7 @@ def test_a_size_and_a_rate_are_plain_digits(word: str) -> None:
 
 def test_a_unit_in_look_alike_letters_is_none() -> None:
     with pytest.raises(ValueError):
-        parse_size("4\u212aiB")  # the sign for Kelvin, whose small letter is k
+        parse_size("4\u212aiB")  # the Kelvin sign, whose lower-case letter is k
 
 
 NUMBERS = [word.encode() for word in STRANGE if word != "1e3"]

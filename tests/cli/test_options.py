@@ -1,4 +1,6 @@
-"""Every option means one thing, every help names its values, and every usage error is exit 2, at every command."""
+"""Each option means one thing, each help text names its values, and each usage error exits with 2, for
+every command.
+"""
 
 import re
 from collections import defaultdict
@@ -32,7 +34,7 @@ def test_the_walk_finds_every_command() -> None:
 
 
 def test_an_option_has_one_kind_of_value_and_one_other_name() -> None:
-    """A flag at one command takes no value at another, a size is no file, and -p is --partition everywhere."""
+    """A flag of one command takes no value in another, a size is not a file, and -p is --partition everywhere."""
     kinds: dict[str, set[tuple[object, ...]]] = defaultdict(set)
     names: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     for _, option in OPTIONS:
@@ -48,7 +50,7 @@ def test_every_file_of_a_result_can_be_standard_output_and_can_be_replaced() -> 
     for words, command in ALL.items():
         names = {name: option for option in command.params for name in option.opts}
         if words == ("convert",):
-            continue  # it writes a disk
+            continue  # it writes to a disk
         assert ("--output" in names) == ("--overwrite" in names), words
         if "--output" in names:
             assert "- is standard output" in names["--output"].help, words
@@ -63,7 +65,7 @@ def test_a_help_names_values_and_not_types(words: tuple[str, ...]) -> None:
 
 
 def _words_of(words: tuple[str, ...]) -> tuple[str, ...]:
-    """As many arguments as the command wants."""
+    """Return as many arguments as the command requires."""
     return tuple("/nowhere/x" for each in ALL[words].params if each.param_type_name == "argument" and each.required)
 
 
@@ -127,7 +129,7 @@ PLAIN = {name: "" for name in ("NO_COLOR", "CLICOLOR_FORCE", "FORCE_COLOR")}
 def test_an_option_counts_more_than_the_environment(
     command: tuple[str, ...], words: tuple[str, ...], environment: dict[str, str], *, coloured: bool
 ) -> None:
-    """In a pipe, where nothing is coloured by itself. The option may stand before the command and after it."""
+    """In a pipe, where there is no colour by default. The option may be before the command or after it."""
     for line in ((*words, *command), (*command, *words)):
         said = run_aligntool(*line, code=0, env=PLAIN | environment).stdout
         assert (said != COLOURED.sub("", said)) is coloured

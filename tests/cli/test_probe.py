@@ -1,4 +1,4 @@
-"""The limits of `aligntool probe` and what it tells meanwhile, on files of this machine."""
+"""The limits of `aligntool probe` and its progress output, on files of this machine."""
 
 import json
 import os
@@ -34,12 +34,12 @@ def image(tmp_path: Path) -> Path:
 
 
 def moved(pid_io: str) -> int:
-    """Bytes of read calls, by the kernel's account (proc(5), /proc/PID/io)."""
+    """Return the bytes of read calls, as the kernel counts them (proc(5), /proc/PID/io)."""
     return int(re.findall(r"rchar: (\d+)", pid_io)[0])
 
 
 def counted(*words: str | Path) -> tuple[int, dict[str, int]]:
-    """What the kernel counted of the process, and what the result says was read and written."""
+    """Return the kernel's byte counts of the process, and those in the result."""
     script = (
         "import sys; from aligntool.__main__ import main; sys.argv[0] = 'aligntool'\n"
         "before = open('/proc/self/io').read()\n"
@@ -59,12 +59,12 @@ def counted(*words: str | Path) -> tuple[int, dict[str, int]]:
 
 @pytest.mark.parametrize("most", [512, 700, 1500])
 def test_no_more_is_read_than_may_be(most: int, image: Path) -> None:
-    # Eight sizes from 512 B to 64 KiB, 32 pairs of each, two requests of 1 KiB in a pair: a round has 512 KiB.
+    # Eight sizes from 512 B to 64 KiB, 32 pairs of each, two requests of 1 KiB per pair: a round has 512 KiB.
     words = (image, "--largest", "64KiB", "--sector-size", "512", "--json")
     read, experiment = counted(*words, "--most", f"{most}KiB")
     assert 512 * KIB <= experiment["read"] <= most * KIB
     little, _ = counted(*words, "--most", "512KiB")
-    assert read - little <= (most - 512) * KIB + 64 * KIB  # what Python itself reads is the same for both
+    assert read - little <= (most - 512) * KIB + 64 * KIB  # what Python itself reads is the same in both
 
 
 def test_a_round_that_does_not_fit_is_refused_with_what_it_takes(image: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_round_that_takes_too_long_is_refused_and_nothing_is_told_of_a_part_of
 
 @contextmanager
 def begun(disk: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """Writing to an empty disk, with times to come."""
+    """Start writing to an empty disk, before any times are measured."""
     words = program("probe", disk, "--destructive", "--yes", "--most", "100GiB", "--limit", "60")
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
@@ -117,7 +117,7 @@ def test_a_disk_that_was_written_to_is_told_also_where_nothing_was_measured(blan
 def test_what_keeps_the_machine_awake_is_no_part_of_what_is_timed(
     blank: Path, loop: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """A process whose program does nothing would be taken for one that a disk does not answer."""
+    """A process whose program does nothing would be taken for one that waits for a disk."""
     inhibitor = tmp_path / "systemd-inhibit"
     inhibitor.write_text(f"#!/bin/sh\necho $PPID > {tmp_path}/parent\necho; exec cat\n")
     inhibitor.chmod(0o755)
@@ -129,7 +129,7 @@ def test_what_keeps_the_machine_awake_is_no_part_of_what_is_timed(
 
 
 def test_what_the_caller_ignores_stays_ignored(image: Path) -> None:
-    """As nohup does."""
+    """As with nohup."""
     with subprocess.Popen(
         ["nohup", *program("probe", image, "--largest", "64KiB", "--limit", "2")],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -1,4 +1,4 @@
-"""Plan, realign, apply, interrupted and gone on with, as a user types them; no root, image files only."""
+"""Plan, realign, apply, interrupt and resume, as a user types them; without root, on image files only."""
 
 import json
 import os
@@ -112,7 +112,7 @@ def test_events_are_json_lines_from_the_plan_to_the_end(disk: Path) -> None:
 
 
 def answered(disk: Path, answer: str) -> subprocess.CompletedProcess[str]:
-    """At a terminal that script(1) makes."""
+    """Answer at a terminal that script(1) provides."""
     words = " ".join(f"'{word}'" for word in program("realign", disk))
     return subprocess.run(
         ["script", "-qec", words, "/dev/null"], input=answer, capture_output=True, text=True, check=False, cwd=ROOT,
@@ -136,7 +136,7 @@ def test_the_name_of_the_image_typed_at_the_terminal_starts_the_move(disk: Path)
     assert first_start(disk) == 2048
 
 
-# Kept plans
+# Stored plans
 
 
 @pytest.fixture
@@ -224,7 +224,9 @@ def interrupted(
     disk: Path, *words: str | Path, with_signal: signal.Signals = signal.SIGINT, mover: bool = False,
     under: Sequence[str] = (), rate: str = "2MiB",
 ) -> tuple[int, str, float]:  # fmt: skip
-    """Exit code, standard error, and the seconds between the signal and the end. `mover`: signal to the child."""
+    """Return exit code, standard error, and the seconds from the signal to the end. `mover`: signal the
+    child process.
+    """
     process = subprocess.Popen(
         [*under, *program("realign", "--yes", "--json", "--rate", rate, *words, disk)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
@@ -350,7 +352,7 @@ def test_a_disk_that_is_not_in_flight_is_not_touched(disk: Path, name: str) -> N
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Path:
-    """Room to move by the distance, and none for a journal."""
+    """Make a disk with room to move the partition, but none for a journal."""
     return make_old_disk(tmp_path / "full.img", size=START + LENGTH + MIB)
 
 
@@ -429,7 +431,7 @@ def test_a_file_system_that_fills_the_disk_is_shrunk_only_when_asked_for(tmp_pat
     assert_whole(disk)
 
 
-# What is typed wrongly
+# Wrong input
 
 
 @pytest.mark.parametrize("words", [("plan", "realign"), ("realign", "--yes"), ("status",), ("resume",), ("rollback",)])

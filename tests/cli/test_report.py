@@ -1,4 +1,4 @@
-"""`aligntool report` as it is typed: files, refusals, and a missing program."""
+"""`aligntool report` as a user types it: files, refusals, and a missing program."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ def report(*words: str | Path, path: str | None = None) -> "subprocess.Completed
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    """A disk with its first partition at sector 63."""
+    """Make a disk with its first partition at sector 63."""
     made = tmp_path / "old.img"
     with made.open("wb") as file:
         file.truncate(64 << 20)

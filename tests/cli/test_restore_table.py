@@ -1,4 +1,6 @@
-"""Killed in the middle, damaged with dd or edited by another program, and brought to an end by what is typed."""
+"""Moves that were killed, then damaged with dd or edited by another program, and finished with the
+suggested commands.
+"""
 
 import json
 import signal
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "mke2fs", "e2fsck", "de
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A disk in flight of each label: killed while it copied."""
+    """Return a disk in flight for each label: killed while it copied."""
     folder = tmp_path_factory.mktemp("in-flight")
     made = {label: make_old_disk(folder / f"{label}.img") for label in ("dos", "gpt")}
     table = f"label: gpt\nunit: sectors\nfirst-lba: 34\nstart=63, size={LENGTH // 512}\n"
@@ -50,14 +52,14 @@ def kill_while_copying(image: Path) -> None:
 
 
 def overwrite(image: Path, *sectors: int) -> None:
-    """With dd, as bad luck would."""
+    """Overwrite a part of the disk with dd, as by accident."""
     for sector in sectors:
         place = ("bs=512", f"seek={sector}", "count=1", "conv=notrunc", "status=none")
         run("dd", "if=/dev/urandom", f"of={image}", *place)
 
 
 def journal_places(image: Path) -> tuple[int, int]:
-    """The sectors of the two copies, by their magic."""
+    """Return the sectors of the two copies, found by their magic."""
     raw, found, at = image.read_bytes(), [], -1
     while (at := raw.find(b"aligntool journal\n", at + 1)) >= 0:
         found.append(at // 512)
@@ -115,7 +117,7 @@ def test_a_larger_clone_whose_backup_was_moved_goes_on_when_the_table_is_restore
     before = digest(image)
     status = json.loads(run_aligntool("status", "--json", image).stdout)
     assert status["state"] == "in-flight" and all("--restore-table" in it for it in status["next"])
-    for words in ((way, image), (way, image, "--restore-table")):  # refused, and nobody there to be asked
+    for words in ((way, image), (way, image, "--restore-table")):  # refused, and nobody is there to answer
         done = run_aligntool(*words)
         assert done.returncode == 3 and "--restore-table" in done.stderr + " ".join(map(str, words))
         assert digest(image) == before

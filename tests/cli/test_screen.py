@@ -1,4 +1,4 @@
-"""What stands on a terminal of 80 columns and 24 lines: the pager, the summary before a question, many disks."""
+"""Output on a terminal of 80 columns and 24 lines: the pager, the summary before a question, many disks."""
 
 import fcntl
 import os
@@ -27,7 +27,7 @@ PAGERS = ("PAGER", "ALIGNTOOL_PAGER", "LESS", "LESSSECURE", "SUDO_UID", "PKEXEC_
 
 
 class Terminal:
-    """A program on a terminal of its own, and what its screen shows."""
+    """A program on a terminal of its own, and the contents of its screen."""
 
     def __init__(self, *words: str | Path, **environment: str) -> None:
         self._screen = pyte.Screen(COLUMNS, LINES)
@@ -50,11 +50,11 @@ class Terminal:
         os.close(self._master)
 
     def rows(self) -> list[str]:
-        """Return the lines of the screen down to the last one with text."""
+        """Return the lines of the screen up to the last one with text."""
         return "\n".join(row.rstrip() for row in self._screen.display).rstrip("\n").split("\n")
 
     def until(self, shown: Callable[[list[str]], bool]) -> list[str]:
-        """Return the screen as soon as it shows something, or when the program ended."""
+        """Return the screen as soon as it shows something, or when the program has ended."""
         end_s = time.monotonic() + LONGEST_S
         while not shown(self.rows()) and self._read(end_s - time.monotonic()):
             pass
@@ -65,7 +65,7 @@ class Terminal:
         assert left_s > 0 and select.select([self._master], [], [], left_s)[0], "\n".join(self.rows())
         try:
             self._stream.feed(os.read(self._master, 1 << 16))
-        except OSError:  # EIO: nothing has the terminal open any more
+        except OSError:  # EIO: the terminal is not open anywhere any more
             return False
         return True
 
@@ -73,7 +73,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def end(self) -> int:
-        """Return the exit code, with all that was printed on the screen."""
+        """Return the exit code, and everything that was printed on the screen."""
         while self._read(LONGEST_S):
             pass
         return self._process.wait(LONGEST_S)

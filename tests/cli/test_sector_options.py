@@ -1,4 +1,4 @@
-"""Sizes of sectors that no drive can have are a usage error of every command that takes them."""
+"""Sector sizes that no drive can have are a usage error of every command that accepts them."""
 
 from pathlib import Path
 

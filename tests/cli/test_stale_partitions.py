@@ -1,4 +1,6 @@
-"""A kernel that cannot show what was done: the disk is done, nothing is left to resume, and partprobe is named."""
+"""A kernel that cannot update its partitions: the disk is finished, nothing is left to resume, and partprobe is
+suggested.
+"""
 
 import json
 from collections.abc import Callable
@@ -25,7 +27,7 @@ def test_a_disk_that_is_done_names_no_resume_when_the_kernel_cannot_show_it(
     image = make_old_disk(tmp_path / "old.img", size=40 * MIB, length=24 * MIB)
     kill_while_copying(image)
     device = loop(image)
-    run("addpart", device, "9", str(20 * 2048), "2048")  # what the kernel has there bars partition 1: EBUSY
+    run("addpart", device, "9", str(20 * 2048), "2048")  # an open partition of the kernel blocks partition 1: EBUSY
     try:
         done = run_aligntool("resume", "--yes", *(["--json"] if way == "json" else []), device)
     finally:

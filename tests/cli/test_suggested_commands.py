@@ -1,4 +1,4 @@
-"""Every command of aligntool that a message names exists, and so does every option in it."""
+"""Every aligntool command in a message exists, with every option that it has there."""
 
 import ast
 import re
@@ -18,7 +18,7 @@ SOURCES = Path(__file__).parents[2] / "aligntool"
 GAP = "\0"  # what an f-string fills in
 COMMAND = re.compile(r"(?<![\w/.-])aligntool (?=[a-z])([^`\n;)&|<>—]*)")
 OPTION = re.compile(r"(?<!\S)--?[a-z][\w-]*")
-BUILDERS = {"command": 0, "next_command": 1}  # which of its arguments is the name of the command
+BUILDERS = {"command": 0, "next_command": 1}  # which of its arguments is the command name
 
 
 def texts(tree: ast.AST) -> Iterator[str]:
@@ -48,7 +48,7 @@ def _program() -> Any:
 
 
 def resolve(line: str) -> tuple[Any, list[str]]:
-    """The command that a line begins with, and the options in the rest; None where it is prose."""
+    """Return the command that a line begins with, and the options in the rest; None if it is prose."""
     here = _program()
     words = re.split(r"\. | -- ", line)[0].split()
     while words and hasattr(here, "commands"):

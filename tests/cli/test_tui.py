@@ -1,4 +1,4 @@
-"""`aligntool tui`: stepped through by Textual's own pilot, and at a terminal as a user does."""
+"""`aligntool tui`: operated by Textual's own pilot, and on a terminal as by a user."""
 
 import asyncio
 import os
@@ -25,20 +25,20 @@ LONGEST_S = 60
 
 
 class User:
-    """What a user sees and presses; every wait ends with a failure that shows the screen."""
+    """The screen and the keys of a user; a wait that times out fails and shows the screen."""
 
     def __init__(self, app: Screens, pilot: Pilot[None]) -> None:
         self.app, self._pilot = app, pilot
 
     def seen(self) -> str:
-        """The title, the text, and what stands below it."""
+        """Return the title, the text, and what is below it."""
         if not isinstance(self.app.screen, DiskPage):
             table = self.app.screen.query_one(DataTable)
             return "\n".join(" ".join(map(str, table.get_row_at(row))) for row in range(table.row_count))
         return "\n".join(str(one.render()) for one in self.app.screen.query(Static) if one.display)
 
     def offered(self) -> set[str]:
-        """What the last line of the screen offers."""
+        """Return the keys in the last line of the screen."""
         return {
             one.binding.description
             for one in self.app.screen.active_bindings.values()
@@ -46,7 +46,7 @@ class User:
         }
 
     async def press(self, *keys: str, until: str) -> str:
-        """Return what is seen as soon as these words are, or this key is offered."""
+        """Press a key and return the screen once it shows these words or offers this key."""
         await self._pilot.press(*keys)
         end = time.monotonic() + LONGEST_S
         while until not in self.seen() and until not in self.offered():
@@ -103,7 +103,7 @@ def test_a_move_that_is_stopped_is_in_flight_and_is_rolled_back(disk: Path) -> N
         await user.press("r", until="Type the file's name")
         await user.answer(disk.name, until="1MiB of")
         assert "Stop; it can be resumed" in user.offered() and "Back" not in user.offered()
-        # Leaving stops the move first, also from the page of the keys.
+        # Quitting stops the move first, also from the page of the keys.
         await user.press("question_mark", "q", "escape", until="Roll back")
         assert "the journal is kept" in user.seen()
         assert "the journal is kept" in user.app.stopped[str(disk)]
@@ -117,7 +117,7 @@ def test_a_move_that_is_stopped_is_in_flight_and_is_rolled_back(disk: Path) -> N
 
 
 class Terminal:
-    """A terminal of 80 columns and 24 lines, without a mouse, and a program in it."""
+    """A terminal of 80 columns and 24 lines, without a mouse, that runs a program."""
 
     def __init__(self, *words: str | Path) -> None:
         self.screen = pyte.Screen(80, 24)
@@ -129,7 +129,7 @@ class Terminal:
             os.execv(sys.executable, [str(word) for word in words])
 
     def type(self, keys: str, *, until: str) -> str:
-        """Return the screen as soon as it has these words."""
+        """Return the screen once it shows these words."""
         os.write(self._terminal, keys.encode())
         end = time.monotonic() + LONGEST_S
         while until not in (seen := "\n".join(self.screen.display)):
@@ -151,7 +151,7 @@ class Terminal:
 
 def test_at_a_terminal_a_move_is_stopped_and_the_next_commands_are_printed(disk: Path) -> None:
     terminal = Terminal(*program("tui", "--rate", "4MiB", disk))
-    # Every key that can be pressed is in the last line.
+    # Every usable key is in the last line.
     assert "q Quit" in terminal.type("", until="1 of 1 partition misaligned").splitlines()[23]
     page = terminal.type("\r", until="r Realign").splitlines()
     assert page[1].startswith("1 of 1 partition misaligned") and "p Plan" in page[23]

@@ -1,7 +1,7 @@
-"""Virtual disks are judged as their bytes are, and no image makes QEMU open another file, or is taken for what it is
-not.
+"""Virtual disks are judged by their content, and an image cannot make QEMU open another file or pass for another
+format.
 
-The images are qemu-img's own; what is judged is compared with the audit of the raw file that they were made from.
+The images are made by qemu-img; each verdict is compared with the audit of the raw file that the image was made from.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ CREATED = {"qcow2": (), "vmdk": (), "vdi": (), "vhdx": (), "vhd": ("-o", "force_
 
 @pytest.fixture
 def raw(tmp_path: Path) -> Path:
-    """A GPT whose one partition is off every grid."""
+    """Make a GPT whose only partition is off every grid."""
     tmp_path.chmod(0o755)
     path = tmp_path / "disk.img"
     with path.open("wb") as file:
@@ -52,7 +52,7 @@ def made(raw: Path, kind: str, *options: str) -> Path:
 
 
 def audited(path: Path) -> dict[str, Any]:
-    """Everything but the name and the time."""
+    """Return everything but the name and the time."""
     done = run_aligntool("audit", "--json", path, code=1)
     document: dict[str, Any] = json.loads(done.stdout.replace(str(path), "DISK"))
     return document | {"date": None}
@@ -60,7 +60,7 @@ def audited(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def in_use(image: Path) -> Iterator[None]:
-    """As a machine has it that runs from it."""
+    """Hold the image open like a virtual machine that runs from it."""
     ready = image.with_suffix(".pid")
     daemon = subprocess.Popen(
         [find_tool("qemu-storage-daemon") or "", "--nbd-server", f"addr.type=unix,addr.path={image}.socket",
@@ -155,7 +155,8 @@ def test_one_that_cannot_be_opened_does_not_stop_the_audit_of_the_others(raw: Pa
     assert [one["what"] for one in found["unseen"]] == [str(broken)]
 
 
-# What a header may hold. Offsets: docs/interop/qcow2.txt of QEMU; VMware's Virtual Disk Format 5.0; Microsoft's Virtual
+# What headers may contain. Offsets: docs/interop/qcow2.txt of QEMU; VMware's Virtual Disk Format 5.0; Microsoft's
+# Virtual
 # Hard Disk Image Format.
 
 
@@ -278,7 +279,7 @@ def test_without_root_a_virtual_disk_is_judged_and_realigned_alike(raw: Path) ->
             apply(plan_realign(path))
         return look([str(path)])
 
-    read_image(str(raw), UserLimits())  # which loads what the child may not read
+    read_image(str(raw), UserLimits())  # which loads modules that the child may not read
     plan_realign(raw)
     (expected,) = as_nobody(lambda: looked(raw)).disks
     for path in (image, vdi):

@@ -1,4 +1,4 @@
-"""What an audit shows fits into the terminal, and names what the disk's owner has named."""
+"""The output of an audit fits the width of the terminal, and contains the names that the owner gave."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Many snapshots out of a few: captured machines and made-up ones, with other drives, tables and counters."""
+"""Many snapshots made from a few: captured machines and made-up ones, with other drives, tables and counters."""
 
 import io
 import tarfile
@@ -20,7 +20,7 @@ def pc(
     firmware: str = "1A01",
     written: int | None = None,
 ) -> Path:
-    """The tree of a machine with a 512e disk of one partition. `written`: bytes a day to that partition."""
+    """Make the tree of a machine with a 512e disk of one partition. `written`: bytes per day to that partition."""
     udev = {"ID_BUS": "ata", "ID_MODEL_ENC": model.replace(" ", "\\x20"), "ID_REVISION": firmware}
     disk = MadeDisk(
         "sda", 100 * GIB, [MadePartition(1, start, 10 * GIB), MadePartition(2, 20 * GIB, MIB)], physical=4096,
@@ -40,7 +40,7 @@ Members = Mapping[str, tuple[tarfile.TarInfo, bytes]]
 
 
 def members_of(source: Path) -> Members:
-    """The members of a snapshot, or of a tree that is put into one."""
+    """Return the members of a snapshot, or of a tree that is put into one."""
     if source.is_dir():
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as tar:
@@ -58,7 +58,7 @@ def members_of(source: Path) -> Members:
 
 
 def pack(path: Path, members: Members, changed: Mapping[str, bytes]) -> Path:
-    """Write a snapshot with other contents of some of its files."""
+    """Write a snapshot with changed contents of some of its files."""
     mode = {".xz": "w:xz", ".gz": "w:gz"}.get(path.suffix, "w")
     with tarfile.open(path, mode) as tar:  # type: ignore[call-overload]
         for name, (info, content) in ({name: (tarfile.TarInfo(name), b"") for name in changed} | dict(members)).items():
@@ -72,7 +72,7 @@ def pack(path: Path, members: Members, changed: Mapping[str, bytes]) -> Path:
 def multiplied(
     folder: Path, number: int, *, machines: Sequence[str] = ("lowest-aligned-7",), suffix: str = ".tar"
 ) -> Iterator[Path]:
-    """So many snapshots: captured machines in turn, each with starts and counters of its own."""
+    """Write this many snapshots: captured machines in turn, each with its own starts and counters."""
     folder.mkdir(parents=True, exist_ok=True)
     sources = [members_of(MACHINES / f"{name}.tar.xz") for name in machines]
     for at in range(number):

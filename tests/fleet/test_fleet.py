@@ -26,7 +26,7 @@ from tests.thorough import THOROUGH
 
 @pytest.fixture(autouse=True)
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where snapshots are unpacked."""
+    """Return the folder in which snapshots are unpacked."""
     (tmp_path / "room").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "room"))
     return tmp_path / "room"
@@ -39,7 +39,7 @@ def document(*words: str | Path, code: int) -> dict[str, Any]:
 
 
 def machines(folder: Path) -> Path:
-    """Three of which the one that writes the most is not the first, and one that is in order."""
+    """Return three machines, of which the one that writes most is not the first, and one without findings."""
     pc(folder / "a-idle", written=0)
     pc(folder / "b-unknown")
     pc(folder / "c-busy", written=4 * GIB)
@@ -50,7 +50,7 @@ def machines(folder: Path) -> Path:
 
 def test_misaligned_disks_are_ranked_by_predicted_cost_and_what_is_written(tmp_path: Path) -> None:
     """A partition at sector 63 of a 512e disk: each 4 KiB write touches two sectors of 4 KiB, so it costs twice as
-    much, and what is written is the extra work.
+    much, and the amount written is the extra work.
     """
     found = document(machines(tmp_path), code=1)
     ranking = [(row["machine"], row["cost"], row["written_a_day"], row["extra_a_day"]) for row in found["ranking"]]
@@ -73,7 +73,7 @@ def test_the_first_line_is_the_verdict(tmp_path: Path) -> None:
 
 
 def test_errors_of_another_kind_are_in_the_verdict() -> None:
-    """As in the verdict of an audit: what ends with 1 is not called OK."""
+    """As in the verdict of an audit: a result that exits with 1 is not called OK."""
     said = []
     for machine in (Machine("a", on_grid=1), Machine("b", on_grid=1, errors=2), Machine("c"), Machine("d", why="torn")):
         fleet = Fleet()
@@ -115,7 +115,9 @@ def test_a_lone_firmware_of_a_model_needs_a_look(tmp_path: Path) -> None:
 
 
 def test_a_firmware_with_a_known_defect_is_a_finding_and_needs_a_look(tmp_path: Path) -> None:
-    """Crucial m4: 0002 stops answering after 5184 hours, 0309 does not (Crucial's release notes of January 2012)."""
+    """Crucial m4: firmware 0002 stops responding after 5184 hours, 0309 does not (Crucial's release notes of January
+    2012).
+    """
     for firmware in ("0002", "0309"):
         pc(tmp_path / f"fw{firmware}", start=MIB, model="M4-CT128M4SSD2", firmware=firmware)
     (look,) = document(tmp_path, code=0)["look"]
@@ -285,7 +287,7 @@ finally:
 
 
 def _peak(folder: Path) -> int:
-    """KiB of the parent at most."""
+    """Return the peak memory of the parent in KiB."""
     done = subprocess.run(
         [sys.executable, "-c", _PEAK, "fleet", "--json", folder], capture_output=True, text=True, check=False
     )

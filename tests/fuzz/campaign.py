@@ -1,8 +1,7 @@
-"""One target fuzzed in one process: by coverage where atheris is there, else by the shapes of the results.
+"""Fuzz one target in one process: by coverage if atheris is installed, otherwise by the shapes of the results.
 
-In: a target, a number of inputs or seconds, a seed. Out: how many inputs were tried, what was reached, and a file for
-each place in the program that failed. Alone because atheris wants a process of its own, which this is; `run.py`
-starts it.
+It counts the inputs and new results, and writes a file for each place in the program that failed. It is a process of
+its own, started by `run.py`, because atheris requires one.
 """
 
 import argparse
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
     from tests.fuzz.targets import Target
 
-SECONDS_AN_INPUT = 5.0  # of processor time; two orders above the slowest honest disk
-MOST_KEPT = 500  # inputs with a shape of their own, to change further
+SECONDS_AN_INPUT = 5.0  # of processor time; two orders of magnitude above the slowest real disk
+MOST_KEPT = 500  # inputs with a new shape, kept for mutation
 FOUND = Path(__file__).parent / "found"
 
 
@@ -37,14 +36,14 @@ class TooSlow(Exception):
 @dataclass(frozen=True, slots=True)
 class Failure:
     target: str
-    place: str  # where in the program, and what: the same fault is told once
+    place: str  # where in the program, and what: the same fault is reported once
     told: str  # the end of the trace
     data: bytes
 
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """By processor time, so that a busy machine is not taken for a slow parser."""
+    """Limit the processor time, so that a busy machine is not taken for a slow parser."""
 
     def stop(_number: int, _frame: "FrameType | None") -> None:
         raise TooSlow(f"more than {seconds:g} seconds of processor time")
@@ -61,8 +60,8 @@ def limited(seconds: float) -> Iterator[None]:
 def try_input(
     name: str, run: Callable[[bytes], str], data: bytes, *, seconds: float = SECONDS_AN_INPUT
 ) -> str | Failure:
-    """The shape of the result, or what went wrong. Every exception is a failure: parsers have their own words for bad
-    disks.
+    """Return the shape of the result, or the failure. Every exception is a failure: parsers report bad disks in their
+    results.
     """
     try:
         with limited(seconds):
@@ -72,7 +71,7 @@ def try_input(
 
 
 def _place(error: Exception) -> str:
-    """The deepest line of aligntool in the trace; for a property, what it says without its numbers."""
+    """Return the deepest line of aligntool in the trace; for a property, its message without the numbers."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/aligntool/" in frame.filename]
     at = f" at {frames[-1].filename.rpartition('/aligntool/')[2]}:{frames[-1].lineno}" if frames else ""
     if not frames or isinstance(error, AssertionError):
@@ -82,7 +81,7 @@ def _place(error: Exception) -> str:
 
 @dataclass(slots=True)
 class Record:
-    """What came out so far."""
+    """The results so far."""
 
     folder: Path | None = None
     tried: int = 0
@@ -90,7 +89,7 @@ class Record:
     failures: dict[str, Failure] = field(default_factory=dict)
 
     def add(self, outcome: str | Failure) -> bool:
-        """Whether this was something new."""
+        """Record a result; return whether it was new."""
         self.tried += 1
         if isinstance(outcome, str):
             fresh = outcome not in self.shapes
@@ -112,7 +111,7 @@ class Record:
 
 
 def fuzz_blindly(target: "Target", record: Record, *, runs: int, seconds: float, seed: int) -> None:
-    """Seeds first, then changes of whatever had a shape of its own. The same seed gives the same inputs."""
+    """Run the seeds first, then mutations of every input that had a new shape. The same seed gives the same inputs."""
     from tests.fuzz.mutation import Mutator, any_bytes
 
     random = Random(seed)
@@ -129,8 +128,8 @@ def fuzz_blindly(target: "Target", record: Record, *, runs: int, seconds: float,
 
 
 def fuzz_guided(name: str, record: Record, *, work: Path, runs: int, seconds: float, seed: int) -> None:
-    """Does not come back: libFuzzer ends the process, and tells its numbers on standard error. So `work` is left to
-    whoever started it.
+    """Run libFuzzer. This does not return: libFuzzer ends the process and prints its numbers on standard error, so the
+    parent has to remove `work`.
     """
     import atheris
 
@@ -158,7 +157,7 @@ def fuzz_guided(name: str, record: Record, *, work: Path, runs: int, seconds: fl
 
 
 def repeat(name: str, path: Path) -> int:
-    """One kept input again, with the whole trace."""
+    """Run one stored input again, with the whole trace."""
     from tests.fuzz.targets import target_named
 
     print(target_named(name).run(path.read_bytes()))

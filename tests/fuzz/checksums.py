@@ -1,7 +1,7 @@
-"""Right checksums on wrong contents.
+"""Recompute the checksums of a disk that a fuzzer has changed.
 
-In: a disk that a fuzzer has damaged. Out: the same, with the checksums of every structure found on it recomputed, so
-that the damage is not turned away at the first gate. It finds structures by their magic, wherever they lie.
+Structures are found by their magic anywhere on the disk; with right checksums, the changed contents are not rejected by
+the first check.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ Mend = Callable[[SparseDisk, int], SparseDisk]
 
 
 def mend(disk: SparseDisk) -> SparseDisk:
-    """Every structure whose magic is in a piece, in the order in which one may cover another."""
+    """Fix every structure whose magic is in a piece, in an order in which one may cover another."""
     mended = 0
     for piece in disk.pieces:
         for magic, before, mend_one in _STRUCTURES:
@@ -53,7 +53,7 @@ def _put(disk: SparseDisk, at: int, value: int, length: int = 4) -> SparseDisk:
 
 
 def _gpt(disk: SparseDisk, at: int) -> SparseDisk:
-    """The entries' sum goes into the header before the header's own is taken."""
+    """Fix a GPT: the checksum of the entries goes into the header before the header's own is computed."""
     header = _bytes(disk, at, 4096)
     sector = next((size for size in (512, 4096, 2048, 1024) if _number(header, 24, 8) * size == at), 512)
     length, count, size = _number(header, 12), _number(header, 80), _number(header, 84)
@@ -79,7 +79,7 @@ def _lvm_label(disk: SparseDisk, at: int) -> SparseDisk:
 
 
 def _lvm_area(disk: SparseDisk, at: int) -> SparseDisk:
-    """The text is taken to be as long as it is: up to its first zero."""
+    """Fix an LVM metadata area; its text ends at the first zero."""
     header = _bytes(disk, at, 512)
     where = _number(header, 40, 8)
     if 512 <= where < 1 << 24:
@@ -185,7 +185,9 @@ _STRUCTURES: tuple[tuple[bytes, int, Mend], ...] = (
 
 
 def mend_sector_0(disk: SparseDisk) -> SparseDisk:
-    """Sun's label is right when its 16-bit words cancel out, SGI's when its 32-bit words add up to zero."""
+    """Fix sector 0: a Sun label is valid if its 16-bit words cancel out, an SGI label if its 32-bit words add up to
+    zero.
+    """
     sector = _bytes(disk, 0, 512).ljust(512, b"\0")
     if sector[508:510] == b"\xda\xbe":
         total = 0

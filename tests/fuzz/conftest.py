@@ -1,4 +1,4 @@
-"""The number of inputs tried stands at the end of every test run that fuzzed anything."""
+"""Print the number of inputs tried at the end of every test run that fuzzed."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ Count = Callable[[str, int, int], None]
 
 @pytest.fixture
 def count(request: pytest.FixtureRequest) -> Count:
-    """Remember a target, its inputs and its failures."""
+    """Record a target, its inputs and its failures."""
     counts = request.config.stash.setdefault(_COUNTS, [])
 
     def add(target: str, tried: int, failures: int) -> None:

@@ -1,7 +1,7 @@
-"""Superblocks written by hand, small and right enough to be recognised: where the real tools are missing, and for the
-formats that no tool here makes.
+"""Superblocks written by hand, small and just valid enough to be recognised: for missing tools, and for formats that no
+tool here makes.
 
-Goes out: one list of disks a family of layers. Layouts: the headers that `aligntool.formats.layers` names.
+One list of disks per family of layers. Layouts: the headers that `aligntool.formats.layers` names.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Things to start from that need no other tool: tables, pages and texts, written by hand, small and mostly right.
+"""Seeds that need no other tool: tables, pages and texts, written by hand, small and mostly valid.
 
-Goes out: one list of disks a family, and the texts of the targets that take none. The layouts are those of the public
-specifications; the checksums are `checksums`'s.
+One list of disks per family, and the texts of the targets that take no disk. Layouts are those of the public
+specifications; the checksums come from `checksums`.
 """
 
 import struct
@@ -20,7 +20,7 @@ Disks = Callable[[], list[SparseDisk]]
 
 
 def mbr(*entries: tuple[int, int, int]) -> bytes:
-    """Entries of type, start and length."""
+    """Make an MBR with entries of type, start and length."""
     rows = b"".join(
         struct.pack("<B3sB3sII", 0, b"\1\1\0", kind, b"\xfe\xff\xff", start, length) for kind, start, length in entries
     )
@@ -124,7 +124,7 @@ def old_labels() -> list[SparseDisk]:
 
 
 def whole_disks() -> list[SparseDisk]:
-    """Tables with layers on their partitions, and layers inside layers."""
+    """Return tables with layers on their partitions, and layers inside layers."""
     table = gpt(512, 256 * MIB, (2048, 131071), (131072, 262143))
     disks = []
     for family in ("md", "lvm", "luks", "linux-fs"):
@@ -168,7 +168,7 @@ def lvm_texts(_folder: Path) -> list[bytes]:
 
 
 def machine_edits(_folder: Path) -> list[bytes]:
-    """The files as they are, five to an input; a link that leads to itself."""
+    """Return the unmodified files, five to an input, and a link that points to itself."""
     alone = [Edit(index, 0, FILES[path]).encoded() for index, path in enumerate(PLACES) if path in FILES]
     circle = Edit(1, 13, PLACES[1].encode()).encoded()
     return [*(b"".join(alone[at : at + 5]) for at in range(0, len(alone), 5)), circle]

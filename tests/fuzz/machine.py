@@ -1,7 +1,7 @@
-"""A small machine as a captured tree, and edits of it: what a hostile snapshot can say.
+"""A small machine as a captured tree, and edits of it: what a hostile snapshot can contain.
 
-In: a list of edits as bytes. Out: a folder with sysfs, udev's database and the mounts in it, edited; afterwards it is
-as it was. One file is one attribute, so an edit of a few bytes reaches every parser of sysfs and udev.
+A list of edits, as bytes, is applied to a folder with sysfs, udev's database and the mounts, and then undone. One file
+is one attribute, so an edit of a few bytes reaches every parser of sysfs and udev.
 """
 
 import os
@@ -144,7 +144,7 @@ def write_machine(folder: Path) -> None:
 
 @contextmanager
 def edited(folder: Path, edits: list[Edit]) -> Iterator[None]:
-    """The edits are made, and undone again."""
+    """Apply the edits, and undo them at the end."""
     touched = set()
     try:
         for edit in edits:
@@ -158,7 +158,7 @@ def edited(folder: Path, edits: list[Edit]) -> Iterator[None]:
 
 
 def _make(place: Path, edit: Edit) -> None:
-    """Another content (mostly), a link to wherever the content says, nothing at all, or a folder."""
+    """Replace a file by other content (mostly), a link to wherever the content points, nothing, or a folder."""
     kind = edit.kind % 16
     _remove(place)
     if kind == 13:

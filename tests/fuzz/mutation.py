@@ -1,7 +1,7 @@
-"""Damage that goes deep: changes of a disk or a text that leave most of it standing.
+"""Mutations of a disk or a text that leave most of it valid, so that they reach deep code.
 
-In: an input, a source of random numbers and, when a guided engine is there, its own way to change bytes. Out: another
-input. Numbers are replaced by those that break programs, at the places where formats keep numbers.
+An input is mutated with a source of random numbers and, if a guided engine runs, with its own byte mutations. Numbers
+are replaced by those that break programs, at the places where formats store numbers.
 """
 
 import re
@@ -14,7 +14,7 @@ from tests.fuzz.machine import FILES, PLACES, Edit, decode_edits
 from tests.fuzz.sparse import LONGEST_PIECE, Piece, SparseDisk, decode
 
 MOST_PIECES = 48
-Change = Callable[[bytes, int], bytes]  # the engine's: these bytes, at most so many
+Change = Callable[[bytes, int], bytes]  # the engine's: these bytes, at most this many
 
 _EDGES = (0, 1, 2, 3, 7, 8, 0x7F, 0x80, 0xFF, 0x100, 512, 4096, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 1 << 20,
           (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 44, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)  # fmt: skip
@@ -30,7 +30,7 @@ class Mutator:
     change: Change
 
     def disk(self, data: bytes, most: int) -> bytes:
-        """One to four changes; then, three times out of four, right checksums."""
+        """Apply one to four changes; then, in three of four cases, fix the checksums."""
         disk = decode(data)
         for _ in range(self.random.choice((1, 1, 1, 2, 2, 4))):
             disk = self._changed(disk)
@@ -44,11 +44,11 @@ class Mutator:
         return changed[:most]
 
     def raw(self, data: bytes, most: int) -> bytes:
-        """Pages of fixed length: half the time a number at an even place, else whatever the engine thinks of."""
+        """Change pages of fixed length: half the time a number at an even place, else a mutation of the engine."""
         return (self.numbers(data) if self.random.random() < 0.5 else self.change(data, most))[:most]
 
     def edits(self, data: bytes, most: int) -> bytes:
-        """Of a captured tree: another file, another content, a link or nothing in its place."""
+        """Change a captured tree: another file, another content, a link or nothing in its place."""
         edits = decode_edits(data) or [Edit(0, 0, b"")]
         index = self.random.randrange(len(edits))
         edit = edits[index]
@@ -99,20 +99,22 @@ class Mutator:
         return self.change(content, min(max(2 * len(content), 64), LONGEST_PIECE))
 
     def _size(self, disk: SparseDisk) -> int:
-        """Larger, smaller, or so that it ends inside of something."""
+        """Return a size that is larger, smaller, or ends inside a structure."""
         piece = self.random.choice(disk.pieces) if disk.pieces else Piece(0, b"\0")
         inside = piece.at + self.random.randrange(1, min(len(piece.content), 512) + 1) if piece.content else 0
         sizes = (disk.size - 512, disk.size + 4096, disk.size // 2, 2 * disk.size, inside, inside)
         return self.random.choice((*sizes, 65536, 1 << 20, 1440 << 10, 1 << 31, 1 << 45, -1)) & (1 << 63) - 1
 
     def _place(self, disk: SparseDisk) -> int:
-        """Where formats keep things: from the start of the disk, the container or another piece, or from the end."""
+        """Return a place where formats store structures: from the start of the disk, the container or a piece, or from
+        the end.
+        """
         step = self.random.choice((0, 512, 1024, 4096, 8192, 16384, 65536, 1 << 20))
         base = self.random.choice((0, disk.start, disk.size - 2 * step, self.random.choice(disk.pieces).at))
         return max(base + step, 0) & (1 << 63) - 1
 
     def numbers(self, content: bytes) -> bytes:
-        """A field of 1, 2, 4 or 8 bytes at a place that is a multiple of its length, in either byte order."""
+        """Change a field of 1, 2, 4 or 8 bytes at a multiple of its length, in either byte order."""
         if not content:
             return content
         width = self.random.choice((1, 2, 2, 4, 4, 4, 8))
@@ -127,7 +129,7 @@ class Mutator:
         return content[:at] + raw[: len(content) - at] + content[at + width :]
 
     def words(self, content: bytes) -> bytes:
-        """Of a text: another number, a word twice, a word gone, two words changed over, a stretch said again."""
+        """Change a text: another number, a word doubled, a word removed, two words swapped, a stretch repeated."""
         pattern = _DIGITS if self.random.random() < 0.4 else _WORDS
         found = list(pattern.finditer(content))
         if not found:
@@ -150,7 +152,7 @@ class Mutator:
 
 
 def any_bytes(random: Random) -> Change:
-    """What a guided engine does to bytes, done blindly: for the machines that have no such engine."""
+    """Mutate bytes blindly as a guided engine does, for machines that have no such engine."""
 
     def change(content: bytes, most: int) -> bytes:
         raw = bytearray(content)
@@ -173,7 +175,7 @@ def any_bytes(random: Random) -> Change:
 
 
 def _is_text(content: bytes) -> bool:
-    """Mostly: a text among binary fields counts."""
+    """Return whether it is mostly text; a text among binary fields counts."""
     sample = content[:4096]
     return sum(byte in _TEXT for byte in sample) * 4 >= len(sample) * 3
 

@@ -1,7 +1,7 @@
-"""What must be true of whatever the parsers return, and of what is told about it.
+"""Properties of everything that the parsers return and of everything printed about it.
 
-In: values from a parser. Out: nothing, or a `Broken` that says what is wrong. Expectations come from the types in
-`aligntool.inventory`, from the JSON schema and from what a terminal can show, never from a parser's own output.
+A violation raises `Broken`. The expectations come from the types in `aligntool.inventory`, from the JSON schema and
+from what a terminal can show, never from a parser's own output.
 """
 
 import json
@@ -25,7 +25,7 @@ from aligntool.units import KIB, MIB, Extent
 from tests.schemas import strict
 
 MOST_PARTITIONS = 8192  # as many as fit into the MiB of GPT entries that is read
-LARGEST_NUMBER = 1 << 160  # sums and products of a few 64-bit fields; more was made in a loop
+LARGEST_NUMBER = 1 << 160  # sums and products of a few 64-bit fields; more comes from a loop
 MOST_TOLD = 16 * MIB  # characters of one report
 
 _ROWS = (
@@ -41,11 +41,13 @@ _WISHES = (AuditOptions(), AuditOptions(page_size=16 * KIB, grain=512))
 
 
 class Broken(AssertionError):
-    """A property that does not hold."""
+    """A property does not hold."""
 
 
 def check(value: object) -> None:
-    """Frozen all through, every field of the type that it is said to have, nothing negative where bytes are counted."""
+    """Check that it is frozen throughout, that every field has its declared type, and that byte counts are not
+    negative.
+    """
     hash(value)
     for place, hint, found in _walk(type(value), value, type(value).__name__):
         if not _conforms(hint, found):
@@ -97,8 +99,8 @@ def _conforms(hint: Any, value: object) -> bool:
 
 
 def tell(inventory: Inventory, *, rows: Known | None = None, validate: bool) -> None:
-    """Everything that is ever said about these disks: harmless on a terminal, valid for a program."""
-    which = sum(disk.size or 0 for disk in inventory.disks) % len(_ROWS)  # now with a known drive, now without
+    """Print everything about these disks: harmless on a terminal, valid for a program."""
+    which = sum(disk.size or 0 for disk in inventory.disks) % len(_ROWS)  # with and without a known drive
     rows = rows or {disk.name: _ROWS[which] for disk in inventory.disks}
     report = audit(inventory, rows, _WISHES[which])
     parsed = json.loads(_told("json", audit_json(report)), parse_constant=_no_number)

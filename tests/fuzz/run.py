@@ -1,10 +1,10 @@
-"""`make fuzz`: every target for its share of the time, one after the other, and what came of it.
+"""`make fuzz`: every target for its share of the time, one after the other, with a summary.
 
     python tests/fuzz/run.py [--seconds 120] [--seed 1] [TARGET ...]
 
-Guided by coverage where atheris can be imported (pyproject.toml says for which machines it is built); elsewhere by the
-shapes of the results, and that is said. Exit 1 when anything failed; the inputs that did it are
-kept beside this file, in `found/`.
+Guided by coverage if atheris can be imported (pyproject.toml lists the machines it is built for); otherwise by the
+shapes of the results, which is reported. Exit 1 if anything failed; failing inputs are stored next to this file, in
+`found/`.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class Outcome:
     reached: str
     failures: tuple[str, ...]
     ended_well: bool
-    told: str  # everything the process said, for when it did not
+    told: str  # the whole output of the process, if it printed no numbers
 
     @property
     def failed(self) -> int:
@@ -47,7 +47,7 @@ def engine() -> str:
 
 
 def fuzz(target: str, *, engine: str, seconds: float, runs: int | None = None, seed: int = 1) -> Outcome:
-    """In a process of its own; its folder for seeds and trees is thrown away with it."""
+    """Fuzz in a separate process; its folder for seeds and trees is removed with it."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="aligntool-fuzz-", dir=memory) as work:
         words = [sys.executable, "-m", "tests.fuzz.campaign", target, "--engine", engine, "--work", work,

@@ -1,7 +1,7 @@
 """A disk of any size as a few hundred bytes of input.
 
-In: the bytes that a fuzzer changes. Out: a disk that is zero but for some pieces. Every input is a disk, so no change
-is wasted on the format itself, and a 16 MiB image with a superblock at each end is an input of one KiB.
+The bytes that a fuzzer changes become a disk that is zero but for some pieces. Every input is a valid disk, so no
+change is wasted on the format itself, and a 16 MiB image with a superblock at each end is an input of one KiB.
 """
 
 import struct
@@ -45,7 +45,9 @@ class SparseDisk:
 
     @property
     def container(self) -> Extent:
-        """From `start` to the end of the disk, or (IS_CUT_SHORT) far beyond it, as on a truncated image."""
+        """Return the extent from `start` to the end of the disk, or (IS_CUT_SHORT) far beyond it, as on a truncated
+        image.
+        """
         length = max(self.size - self.start, 0)
         return Extent(self.start, length + BEYOND if self.choices & IS_CUT_SHORT else length)
 
@@ -60,7 +62,7 @@ class SparseDisk:
         )
 
     def with_bytes(self, at: int, content: bytes) -> "SparseDisk":
-        """These bytes at this place, inside the piece that covers it or as a piece of their own."""
+        """Write these bytes at this place, inside the piece that covers it or as a new piece."""
         for index, piece in enumerate(self.pieces):
             if piece.at <= at and at + len(content) <= piece.end:
                 into = at - piece.at
@@ -71,7 +73,7 @@ class SparseDisk:
 
 
 def decode(data: bytes) -> SparseDisk:
-    """Total: what is missing is zero, and the last piece is as long as there are bytes."""
+    """Decode any bytes: what is missing is zero, and the last piece is as long as there are bytes."""
     choices, size, start = _HEAD.unpack(data[: _HEAD.size].ljust(_HEAD.size, b"\0"))
     pieces, at = [], _HEAD.size
     while at + _PIECE.size < len(data):
@@ -83,13 +85,13 @@ def decode(data: bytes) -> SparseDisk:
 
 
 def of_pieces(size: int, pieces: Iterable[tuple[int, bytes]], *, start: int = 0, choices: int = 0) -> SparseDisk:
-    """Only what is not zero is kept, so that a megabyte of zeros between two sectors costs nothing."""
+    """Encode only what is not zero, so that a megabyte of zeros between two sectors costs nothing."""
     kept = [Piece(at + begin, run) for at, content in pieces for begin, run in _runs(content)]
     return SparseDisk(size, tuple(kept), start, choices)
 
 
 def _runs(content: bytes, grain: int = 64) -> list[tuple[int, bytes]]:
-    """The parts of `content` that are not zero, in steps of `grain`; neighbours are joined."""
+    """Return the parts of `content` that are not zero, in steps of `grain`; neighbours are joined."""
     runs: list[tuple[int, bytearray]] = []
     for at in range(0, len(content), grain):
         part = content[at : at + grain]
@@ -104,17 +106,17 @@ def _runs(content: bytes, grain: int = 64) -> list[tuple[int, bytes]]:
 
 
 def _laid_out(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """In order of place, so that a read finds its pieces; where two overlap, the later one in that order wins."""
+    """Sort by place, so that a read finds its pieces; where two overlap, the later one in that order wins."""
     return tuple(sorted((piece for piece in pieces if piece.content), key=lambda piece: piece.at))
 
 
 class TooMuchRead(AssertionError):
-    """A parser asked for more than any honest disk makes it ask for."""
+    """A parser read more than any real disk requires."""
 
 
 @dataclass(slots=True)
 class SparseReader:
-    """Counts what is asked for; fails as a medium does where `bad` lies."""
+    """A reader that counts what is read, and fails like a bad medium in `bad`."""
 
     size: int
     pieces: tuple[Piece, ...]

@@ -1,8 +1,8 @@
-"""What is fuzzed: a name, a way to try one input, a way to change one, and what to start from.
+"""The fuzz targets: a name, a way to try one input, a way to mutate one, and the seeds.
 
-In: bytes. Out: the shape of the result, in a word or two, so that an engine without coverage can tell new from seen; or
-an exception, and any exception is a failure. Every target ends in an audit that is told in every form there is, because
-hostile values flow that far.
+Trying an input returns the shape of the result, in a word or two, so that an engine without coverage can recognise new
+ones. Any exception is a failure. Every target ends in an audit that is printed in every format, because hostile values
+reach that far.
 """
 
 import tempfile
@@ -33,8 +33,8 @@ MOST_READ_BY_TABLES = 8 * MIB  # both GPT copies at three places with a MiB of e
 MOST_READ_BY_LAYERS = 24 * MIB  # 32 areas one inside the other: both ends of each, and the labels of ZFS
 MOST_READ_OF_LUKS = 9 * MIB  # two headers of at most 4 MiB
 MOST_REQUESTS = 20_000
-TOLD = 3  # one input in so many goes on through the audit, which takes longer than any parser
-VALIDATED = 24  # one input in so many is held against the JSON schema, which takes longer than all the rest
+TOLD = 3  # one input in this many goes on through the audit, which takes longer than any parser
+VALIDATED = 24  # one input in this many is checked against the JSON schema, which takes longer than everything else
 
 Seeds = Callable[[Path], list[bytes]]
 
@@ -52,7 +52,7 @@ def run_table(data: bytes) -> str:
     disk = decode(data)
     reader = disk.reader()
     reader.most_bytes = MOST_READ_BY_TABLES
-    reading = read_table(reader, sector_size=disk.sector_size)  # an OSError here is a failure: none may leave it
+    reading = read_table(reader, sector_size=disk.sector_size)  # an OSError here is a failure: none may escape
     _few_requests(reader.requests)
     _tell_disk(data, disk, table=reading.table, partitions=reading.partitions, table_read=True)
     if reading.table is None:
@@ -85,7 +85,7 @@ def run_layers(data: bytes) -> str:
 
 
 def run_contents(data: bytes) -> str:
-    """The whole way of an image file, with what lies on it and inside what lies on it."""
+    """Run the whole path of an image file, with its layers and the layers inside them."""
     disk = decode(data)
     reader = disk.reader()
     seen = read_contents(reader, sector_size=disk.sector_size)
@@ -161,7 +161,7 @@ def run_lvm_text(data: bytes) -> str:
 
 
 def _outline(section: object, depth: int) -> str:
-    """Also the check that it ends: the parser promises no deeper nesting than its own bound."""
+    """Outline the text, and check that it ends: the parser promises a limit on nesting."""
     if depth > volumes.DEEPEST + 1:
         raise Broken(f"sections nested {depth} deep")
     if isinstance(section, dict):
@@ -170,7 +170,7 @@ def _outline(section: object, depth: int) -> str:
 
 
 def run_machine(data: bytes) -> str:
-    """The captured tree of a machine of five disks, a few of its files changed."""
+    """Run the captured tree of a machine of five disks, with a few of its files changed."""
     folder = Path(_machine_folder().name)
     with machine.edited(folder, machine.decode_edits(data)):
         try:
@@ -192,7 +192,7 @@ def _drives() -> DriveDatabase:
 
 @cache
 def _machine_folder() -> "tempfile.TemporaryDirectory[str]":
-    """Thrown away with the process, or with the folder that the process was given to work in."""
+    """Return a folder that is removed with the process, or with the folder that the process works in."""
     folder = tempfile.TemporaryDirectory(prefix="aligntool-fuzz-")
     machine.write_machine(Path(folder.name))
     return folder
@@ -220,7 +220,7 @@ def _told(data: bytes, disk: Disk, shape: str) -> str:
 
 
 def _one_in(count: int, data: bytes) -> bool:
-    """By chance, and always the same for the same input, so that a failure can be repeated."""
+    """Choose at random, but always the same for the same input, so that a failure can be repeated."""
     return zlib.crc32(data) % count == 0
 
 

@@ -1,4 +1,4 @@
-"""A short, bounded run of the fuzzers, and the proof that they would see a bug. `make fuzz` runs them for longer."""
+"""A short, bounded run of the fuzzers, and a test that they find a planted bug. `make fuzz` runs them for longer."""
 
 import subprocess
 import sys
@@ -83,7 +83,7 @@ def test_inputs_guided_by_coverage_break_nothing_either(name: str, count: Count)
 
 
 def test_the_seeds_of_gpt_are_read_as_whole_tables() -> None:
-    """Otherwise no change of theirs would get past the checksum."""
+    """Otherwise no mutation of them would pass the checksum."""
     for disk in handmade_seeds.gpt_disks():
         reading = read_table(disk.reader(), sector_size=disk.sector_size)
         assert reading.table is not None
@@ -98,7 +98,7 @@ def test_a_change_behind_a_checksum_gets_past_it_when_mended() -> None:
 
 
 def _planted(data: bytes) -> str:
-    """A parser with a fault: it trusts an index that it has read."""
+    """A parser with a bug: it trusts an index that it has read."""
     try:
         sector = decode(data).reader().read(0, 512)
     except OSError:

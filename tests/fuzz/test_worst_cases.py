@@ -1,4 +1,4 @@
-"""What the costliest disks and trees may cost: seconds of processor time, bytes read, bytes of answer."""
+"""Limits for the most expensive disks and trees: seconds of processor time, bytes read, bytes of output."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -20,12 +20,12 @@ from tests.fuzz.machine import write_machine
 from tests.fuzz.properties import check, tell
 from tests.fuzz.sparse import SparseDisk, SparseReader
 
-SECONDS = 15.0  # an order above what they take on a slow machine, and far below what they took
+SECONDS = 15.0  # an order of magnitude above what they take on a slow machine, and far below what they once took
 
 
 @dataclass(slots=True)
 class Cost:
-    """What an audit of an image file has come to."""
+    """The cost of an audit of an image file."""
 
     reader: SparseReader
     disk: Disk
@@ -57,7 +57,7 @@ def test_a_volume_of_thousands_of_pieces_is_audited_in_seconds() -> None:
 
 
 def test_a_long_name_is_not_said_once_for_each_of_thousands_of_pieces() -> None:
-    """A text of 1 MiB could otherwise fill gigabytes: half of it the group's name, half of it segments."""
+    """Otherwise a text of 1 MiB could fill gigabytes: half of it the name of the group, half of it segments."""
     disk = worst_cases.lvm_of_many_pieces(400, group=b"v" * 200_000)
     layers = read_layers(disk.reader(), disk.container)
     assert sum(len(text) for layer in layers for text in _texts(layer)) < 16 * MIB
@@ -76,7 +76,7 @@ def test_headers_inside_mirrors_inside_mirrors_end_somewhere() -> None:
 
 
 def test_partitions_that_share_a_place_do_not_have_it_read_without_end() -> None:
-    """On 8192 of them it would be 60 GiB and minutes. What was not looked at is said, once."""
+    """8192 of them would be 60 GiB and minutes. What was not read is reported, once."""
     cost = audited(worst_cases.partitions_on_one_place(128))
     assert cost.reader.bytes_read < 640 * MIB
     assert cost.disk.partitions[0].content
@@ -86,7 +86,7 @@ def test_partitions_that_share_a_place_do_not_have_it_read_without_end() -> None
 
 @pytest.fixture
 def deep(tmp_path: Path) -> Iterator[Path]:
-    """A captured machine with a disk at the end of a path of 1,500 folders."""
+    """Make a captured machine with a disk at the end of a path of 1,500 folders."""
     words = [*["a"] * 1500, "block", "sdz"]
     write_machine(tmp_path)
     worst_cases.make_deep(tmp_path / "sys/devices", words)
@@ -102,7 +102,7 @@ def test_a_disk_at_the_end_of_a_very_long_path_is_looked_at_in_seconds(deep: Pat
 
 
 def test_a_small_archive_does_not_unpack_to_a_full_disk(tmp_path: Path) -> None:
-    """Members with holes: 20 KiB of archive said to be 640 MiB."""
+    """Members with holes: 20 KiB of archive that claims to be 640 MiB."""
     archive = tmp_path / "holes.tar"
     worst_cases.archive_of_holes(archive, 40)
     assert archive.stat().st_size < MIB
@@ -114,7 +114,7 @@ def test_a_small_archive_does_not_unpack_to_a_full_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize("char", ["\u6f22", "\x1b", "a", "\u0301", "\U0001f600", "a ", "\u6f22 "])
 @pytest.mark.parametrize("cut", [lambda text: fit(text, 20), lambda text: list(wrapped(text, 80, "  "))])
 def test_a_very_long_name_is_cut_and_wrapped_at_once(char: str, cut: Callable[[str], object]) -> None:
-    """Of an udev record it may have 256 KiB, and a disk has hundreds of them."""
+    """A name in a udev record may have 256 KiB, and a disk has hundreds of them."""
     began = time.process_time()
     assert cut(char * 100_000)
     assert time.process_time() - began < SECONDS, "it took minutes when every character was measured anew"

@@ -1,7 +1,7 @@
-"""Things to start from that the real tools make: an image each, of which only what aligntool reads is kept.
+"""Seeds made by the real tools: an image each, of which only what aligntool reads is kept.
 
-In: a family and a folder to work in. Out: disks of a few hundred bytes to a few KiB. A tool that is not installed is
-left out: the hand-made ones are there in any case.
+Each is a disk of a few hundred bytes to a few KiB. A tool that is not installed is left out; the handmade seeds are
+always available.
 """
 
 import os
@@ -15,7 +15,7 @@ from aligntool.units import MIB
 from tests.conftest import find_tool, run
 from tests.fuzz.sparse import SparseDisk, of_pieces
 
-LONGEST_SEED = 16 * 1024  # longer ones make every change slow
+LONGEST_SEED = 16 * 1024  # longer ones make every mutation slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ RECIPES: dict[str, tuple[_Recipe, ...]] = {
 
 @dataclass(slots=True)
 class _Recorder:
-    """Remembers what was read."""
+    """A reader that records what was read."""
 
     below: Reader
     runs: set[tuple[int, int]] = field(default_factory=set)
@@ -101,14 +101,14 @@ def _make(recipe: _Recipe, folder: Path) -> SparseDisk | None:
     try:
         run(*(str(image) if word == "IMAGE" else word for word in recipe.words), stdin=recipe.stdin)
     except AssertionError:
-        return None  # this version of the tool does not know these words
+        return None  # this version of the tool does not have these options
     disk = trimmed(image, choices=recipe.choices)
     image.unlink()
     return disk
 
 
 def trimmed(image: Path, *, choices: int = 0) -> SparseDisk:
-    """Of the image, what aligntool looks at and is not zero."""
+    """Return the parts of the image that aligntool reads and that are not zero."""
     descriptor = os.open(image, os.O_RDONLY)
     try:
         reader = FileReader(descriptor, os.fstat(descriptor).st_size)
@@ -121,7 +121,7 @@ def trimmed(image: Path, *, choices: int = 0) -> SparseDisk:
 
 
 def _cut(disk: SparseDisk) -> SparseDisk:
-    """Without the key material of LUKS and the like: what comes first and last counts, what is long does not."""
+    """Drop the key material of LUKS and the like: the first and last bytes matter, long data do not."""
     left, kept = LONGEST_SEED, []
     for piece in sorted(disk.pieces, key=lambda piece: len(piece.content)):
         left -= len(piece.content)

@@ -19,7 +19,7 @@ from tests.fuzz.sparse import Piece, SparseDisk, of_pieces
 
 
 def gpt_of(places: Sequence[tuple[int, int]], *, size: int = 512 * MIB) -> SparseDisk:
-    """A whole GPT with as many entries as wanted, each at (first, last) sector."""
+    """Make a whole GPT with as many entries as given, each at (first, last) sector."""
     array = b"".join(
         LINUX + struct.pack("<QQ", number, 7) + struct.pack("<QQQ", first, last, 0) + bytes(72)
         for number, (first, last) in enumerate(places, 1)
@@ -41,7 +41,7 @@ def gpt_of(places: Sequence[tuple[int, int]], *, size: int = 512 * MIB) -> Spars
 
 
 def lvm_of_many_pieces(segments: int, *, group: bytes = b"vg", size: int = 64 * MIB) -> SparseDisk:
-    """One volume, put together from extents of one sector each."""
+    """Make one volume, composed of extents of one sector each."""
     listed = b"".join(
         b'segment%d{start_extent=%d\nextent_count=1\nstripes=["p",%d]}\n' % (index, index, index)
         for index in range(segments)
@@ -60,14 +60,14 @@ def lvm_of_many_pieces(segments: int, *, group: bytes = b"vg", size: int = 64 * 
 
 
 def mirrors_of_luks(size: int = 64 * MIB) -> SparseDisk:
-    """Three RAID superblocks, each with itself inside, and in every one of them two LUKS2 headers of 4 MiB."""
+    """Make three RAID superblocks, each with itself inside, and in each of them two LUKS2 headers of 4 MiB."""
     header = packed(512, (0, b"LUKS\xba\xbe\0\2"), (8, be(4 * MIB, 8)), (16, be(3, 8)), (72, b"sha512"))
     second = header.replace(b"LUKS", b"SKUL", 1)
     return mend(of_pieces(size, [(0, header), (4 * MIB, second), md("1.2", data=0), md("1.0", data=0), md_0_90()]))
 
 
 def partitions_on_one_place(count: int) -> SparseDisk:
-    """That many partitions, all of them the same disk of `mirrors_of_luks`."""
+    """Make this many partitions, all of them the same disk of `mirrors_of_luks`."""
     inside, first = mirrors_of_luks(), 100_000
     disk = gpt_of([(first, first + inside.size // 512 - 1)] * count)
     moved = tuple(Piece(piece.at + first * 512, piece.content) for piece in inside.pieces)
@@ -75,7 +75,7 @@ def partitions_on_one_place(count: int) -> SparseDisk:
 
 
 def make_deep(folder: Path, words: Sequence[str]) -> None:
-    """Folder in folder, longer than any path that could be given to the kernel at once."""
+    """Make nested folders, deeper than any path that the kernel takes at once."""
     here = os.open(folder, os.O_RDONLY)
     for word in words:
         os.mkdir(word, dir_fd=here)
@@ -89,7 +89,7 @@ def make_deep(folder: Path, words: Sequence[str]) -> None:
 
 
 def take_down(folder: Path, words: Sequence[str]) -> None:
-    """What `make_deep` has made; shutil goes down by recursion and gives up half-way."""
+    """Remove what `make_deep` has made; shutil recurses and stops half-way."""
     places = [os.open(folder, os.O_RDONLY)]
     for word in words:
         places.append(os.open(word, os.O_RDONLY, dir_fd=places[-1]))
@@ -101,13 +101,13 @@ def take_down(folder: Path, words: Sequence[str]) -> None:
 
 
 def archive_of_holes(path: Path, members: int, each: int = 16 * MIB) -> None:
-    """A tar of sparse members: half a KiB each in the archive, many MiB each when they are unpacked."""
+    """Make a tar of sparse members: half a KiB each in the archive, many MiB each when unpacked."""
     headers = []
     for index in range(members):
         member = tarfile.TarInfo(f"sys/block/f{index}")
         member.type = tarfile.GNUTYPE_SPARSE
         raw = bytearray(member.tobuf(tarfile.GNU_FORMAT))
-        raw[386:410], raw[483:495] = (b"%011o\0" % 0 * 2, b"%011o\0" % each)  # one run of nothing; the real size
+        raw[386:410], raw[483:495] = (b"%011o\0" % 0 * 2, b"%011o\0" % each)  # one hole; the real size
         raw[148:156] = b" " * 8
         raw[148:156] = b"%06o\0 " % sum(raw)
         headers.append(bytes(raw))

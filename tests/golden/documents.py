@@ -1,7 +1,7 @@
-"""Documents of version 1 that are kept as files, and how each is read and written again.
+"""Documents of version 1 that are stored as files, and how each is read and written.
 
-The values are made by hand, so that what a file says is known without reading it. Alone because both the program that
-made the files and the tests need them.
+The values are written by hand, so that the content of a file is known without reading it. Both the program that made
+the files and the tests use them.
 """
 
 import json
@@ -151,6 +151,6 @@ def kept(name: str) -> str:
 
 
 def record_text(record: Record, folder: Path) -> str:
-    """As it is written into a file."""
+    """Return the record as it is written to a file."""
     save(replace(record, file=folder / "x.json"))
     return (folder / "x.json").read_text()

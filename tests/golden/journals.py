@@ -1,9 +1,8 @@
-"""Little disks on which partitions move, as they were left at every stage; kept as `v1/NAME.tar.xz`.
+"""Small disks on which partitions move, stored at every stage as `v1/NAME.tar.xz`.
 
-A case of `CASES` comes in; its disk before the move goes out, and, from the archive, the disk at each stage with what
-its journal has to say. Records are read here from their bytes, not by the program: docs/crash-safety.md, "The journal".
-
-Alone because both the program that made the files and the tests need to know what belongs where.
+`CASES` gives each disk before the move and, from its archive, the disk at each stage with the content of its journal.
+Records are parsed here from their bytes, not by the program: docs/crash-safety.md, "The journal". Both the program that
+made the files and the tests use this.
 """
 
 import json
@@ -17,14 +16,14 @@ from typing import Any
 
 SECTOR = 512
 V1 = Path(__file__).parent / "v1"
-PATCH_AT = 28  # of each partition: the sector at which it begins, four bytes
+PATCH_AT = 28  # of each partition: its first sector, four bytes
 SLOT = 4096
 RECORD = struct.Struct("<18s16sQBIQ")
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A partition in sectors. `record`: of its EBR, before and after."""
+    """A partition in sectors. `record`: the sector of its EBR, before and after."""
 
     number: int
     before: int
@@ -35,7 +34,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`parts` in the order in which they are copied; the journal's place in KiB: start, copy, stash."""
+    """`parts` in the order in which they are copied; the places of the journal in KiB: start, copy, stash."""
 
     label: str
     parts: tuple[Moved, ...]
@@ -76,7 +75,7 @@ CASES = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One state of the disk, and of the journal's file where it has one."""
+    """One state of the disk, and of the journal file if there is one."""
 
     name: str
     position: tuple[int, int, bool]  # of the newest record: step, batch, forward
@@ -89,7 +88,7 @@ class Stage:
 
 
 def sector(number: int, index: int, start: int) -> bytes:
-    """What sector `index` of a partition holds, were the partition at sector `start`: nowhere else is the same."""
+    """Return the content of sector `index` of a partition that begins at `start`: it is the same nowhere else."""
     raw = bytearray((f"partition {number}, sector {index}\n" * 32).encode()[:SECTOR])
     if index == 0:
         raw[PATCH_AT : PATCH_AT + 4] = struct.pack("<I", start)
@@ -101,7 +100,7 @@ def content(part: Moved, start: int) -> bytes:
 
 
 def check_content(case: Case, disk: bytes, *, new: bool) -> None:
-    """Every partition is where it should be, and whole."""
+    """Check that every partition is in its place, and intact."""
     for part in (*case.parts, *case.stays):
         start = part.after if new else part.before
         found = disk[start * SECTOR : (start + part.length) * SECTOR]
@@ -117,7 +116,7 @@ def copy_length(case: Case) -> int:
 
 
 def records(raw: bytes, at: int) -> list[tuple[int, int, int, bool]]:
-    """Number, step, batch and direction of each whole record of the copy at `at`."""
+    """Return number, step, batch and direction of each intact record of the copy at `at`."""
     found = []
     for slot in (1, 2):
         one = raw[at + slot * SLOT : at + slot * SLOT + SECTOR]
@@ -129,14 +128,14 @@ def records(raw: bytes, at: int) -> list[tuple[int, int, int, bool]]:
 
 
 def newest(case: Case, raw: bytes) -> tuple[int, int, bool]:
-    """Step, batch and direction of the newest record in either copy."""
+    """Return step, batch and direction of the newest record in either copy."""
     at = journal_at(case)
     _, step, batch, forward = max(one for copy in (0, 1) for one in records(raw, at + copy * copy_length(case)))
     return step, batch, forward
 
 
 def names_of_stages(name: str) -> tuple[str, ...]:
-    """In the order in which they came about; the archive begins with the list of them."""
+    """Return the names in chronological order; the archive begins with the list of them."""
     with tarfile.open(V1 / f"{name}.tar.xz", "r:xz") as tar:
         first = next(iter(tar))
         facts = tar.extractfile(first) if first.name == "stages.json" else None
@@ -145,7 +144,7 @@ def names_of_stages(name: str) -> tuple[str, ...]:
 
 
 def stages(name: str) -> Iterator[Stage]:
-    """From the archive, in the order in which they came about."""
+    """Return the stages from the archive in chronological order."""
     with tarfile.open(V1 / f"{name}.tar.xz", "r:xz") as tar:
         parts = {member.name: tar.extractfile(member) for member in tar}
         files = {key: file.read() for key, file in parts.items() if file is not None}

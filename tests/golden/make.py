@@ -1,9 +1,9 @@
-"""Writes the files of `v1`. They are frozen: this stays as the description of how they came about.
+"""Write the files of `v1`. They are frozen: this program remains as the description of how they were made.
 
     python -m tests.golden.make FOLDER
 
-A table is made and read by sfdisk, contents are `journals.content`, and every stage is what the disk holds when the
-mover has come that far. Nothing is written unless the end of each move was verified without the program.
+A table is made and read by sfdisk, contents are `journals.content`, and each stage is the state of the disk when the
+mover has reached it. Nothing is written unless the end of each move was verified independently of the program.
 """
 
 import io
@@ -54,11 +54,11 @@ from tests.moving.simulated_disk import SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel
 
 HELD = SavedRanges((Extent(0, 2 * SECTOR), Extent(9 * SECTOR, SECTOR)))
-BACK_FROM = 0.7  # of the stages of a move, from where on it is taken back
+BACK_FROM = 0.7  # the stages of a move from which it is rolled back
 
 
 def platter(case: Case) -> bytes:
-    """The disk before the move: the table by sfdisk, and everything else."""
+    """Return the disk before the move: the table made by sfdisk, and everything else."""
     rows = [(part.number, part.before, part.length, "L") for part in (*case.parts, *case.stays)]
     rows += [(4, *case.container, "E")] if case.container else []
     script = [f"label: {case.label}", "unit: sectors"]
@@ -79,7 +79,7 @@ def platter(case: Case) -> bytes:
 
 
 def plan_of(case: Case) -> Plan:
-    """By hand, so that both directions and the smallest journal are in it."""
+    """Return a handmade plan, so that both directions and the smallest journal are in it."""
     at, copy, stash = (kib * 1024 for kib in case.journal)
     place = JournalPlace(
         Extent(at, 2 * copy + stash), copy, Extent(2 * copy, stash), "journal" if case.in_file else None
@@ -128,7 +128,7 @@ def _change(part: Moved) -> EntryChange:
 
 
 def made_stages(case: Case) -> Iterator[Stage]:
-    """Forwards to the end; then, from a stage on the way, back to the beginning."""
+    """Move to the end; then roll back from an intermediate stage to the beginning."""
     start = platter(case)
     disk, file = SimulatedDisk(start), SimulatedDisk(bytes(case.file_size)) if case.in_file else None
     runs = {part.number: _runs(part) for part in case.parts}
@@ -148,7 +148,7 @@ def made_stages(case: Case) -> Iterator[Stage]:
 
 
 def _runs(part: Moved) -> tuple[Extent, ...]:
-    """Everything, in three pieces."""
+    """Return the whole partition in three pieces."""
     third = part.length // 3 * SECTOR
     return Extent(0, third), Extent(third, third), Extent(2 * third, part.length * SECTOR - 2 * third)
 
@@ -156,7 +156,7 @@ def _runs(part: Moved) -> tuple[Extent, ...]:
 def _seen(
     case: Case, way: str, events: Iterator[Event], disk: SimulatedDisk, file: SimulatedDisk | None
 ) -> Iterator[Stage]:
-    """Wherever the mover could be stopped, and the newest record is another one than before."""
+    """Yield each point where the mover could be stopped, with a new newest record."""
     known: set[tuple[int, int, bool]] = set()
     for _ in events:
         found = _flushed(disk)
@@ -172,7 +172,7 @@ def _seen(
 
 
 def _torn(case: Case, forwards: list[Stage]) -> Stage:
-    """The power went while a record was written into the first copy: half of its sector is new."""
+    """Simulate a power cut while a record is written into the first copy: half of its sector is new."""
     middle = len(forwards) // 2
     was, is_ = forwards[middle], forwards[middle + 1]
     at, length = journal_at(case), copy_length(case)
@@ -198,7 +198,7 @@ def _flushed(disk: SimulatedDisk) -> bytes:
 
 
 def _check_table(case: Case, disk: bytes, *, new: bool) -> None:
-    """By sfdisk."""
+    """Check the table with sfdisk."""
     with tempfile.NamedTemporaryFile(suffix=".img") as file:
         Path(file.name).write_bytes(disk)
         said = json.loads(run("sfdisk", "--json", file.name))["partitiontable"]["partitions"]

@@ -1,4 +1,4 @@
-"""Plans, records and results of version 1 are read, mean the same, and are written again byte by byte."""
+"""Plans, records and results of version 1 are read, mean the same, and are written back byte for byte."""
 
 import hashlib
 import json
@@ -42,7 +42,7 @@ GAINED = ("data", "pause_s", "reads")
 
 
 def without_version(text: str) -> object:
-    """Which aligntool wrote it is another one each time."""
+    """Drop the version of aligntool that wrote it, which differs each time."""
     document = json.loads(text, object_hook=lambda found: {key: found[key] for key in found if key not in GAINED})
     return document | {"aligntool": ""} if isinstance(document, dict) else document
 

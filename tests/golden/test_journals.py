@@ -1,4 +1,4 @@
-"""A move that version 1 began is ended by every later version, forwards or backwards, and its bytes are the same."""
+"""A move that version 1 began is finished by every later version, forwards or backwards, with the same result."""
 
 import json
 import random
@@ -34,7 +34,7 @@ from tests.moving.test_simulated_cuts import NoKernel
 
 PARK = 1  # the place of ParkEntries among the steps
 
-# One case at a time: all are more than a hundred MiB, which every fork of the process would have to map.
+# One case at a time: together they are more than a hundred MiB, which every fork of the process would have to map.
 kept = lru_cache(maxsize=1)(lambda name: tuple(stages(name)))
 
 STAGES = [pytest.param(case, name, id=f"{case}-{name}") for case in CASES for name in names_of_stages(case)]
@@ -59,7 +59,7 @@ def check_table(case: Case, disk: bytes, *, new: bool) -> None:
 
 
 def ended(case: Case, disk: bytes, file: bytes | None, how: Callable[[MoveContext], Iterator[object]]) -> bytes:
-    """The disk after a resume or a rollback; as it is where nothing is in flight."""
+    """Return the disk after a resume or a rollback; unchanged if nothing is in flight."""
     made, shop = shop_of(disk, file)
     if find_journal(shop.device, shop.journal) is not None:
         try:
@@ -94,7 +94,7 @@ def test_a_stage_of_version_1_is_ended_with_every_byte_where_it_belongs(of: str,
 @pytest.mark.parametrize("copy", [0, 1])
 @pytest.mark.parametrize("piece", ["head", "record", "body"])
 def test_either_copy_of_version_1_may_be_torn(name: str, copy: int, piece: str) -> None:
-    """Whichever piece of it: what is left says the same, and the move is ended."""
+    """Whichever sector of it is torn: the other copy has the same content, and the move is finished."""
     case = CASES[name]
     middle = kept(name)[len(kept(name)) // 3]
     at = journal_at(case) + copy * copy_length(case)
@@ -149,7 +149,7 @@ def test_a_journal_is_begun_as_version_1_began_it(name: str) -> None:
 
 
 def zlib_is_the_same(raw: bytes, at: int, made: bytes) -> bool:
-    """Not every zlib compresses to the same bytes; a journal need not either."""
+    """Return whether zlib compresses to the same bytes; not every zlib does, and a journal need not."""
     body = zlib.compress(zlib.decompress(read_parts(SimulatedDisk(raw), at).body), 1)
     return body == read_parts(SimulatedDisk(raw), at).body
 
