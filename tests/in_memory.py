@@ -1,4 +1,4 @@
-"""A disk that is bytes in memory, for the parsers."""
+"""A disk whose content is bytes in memory, for the parsers."""
 
 from dataclasses import dataclass
 

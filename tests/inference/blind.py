@@ -1,11 +1,11 @@
-"""Simulated drives that were written by somebody who knew neither the rules of the inference nor the other kinds."""
+"""Simulated drives whose author knew neither the rules of the inference nor the other kinds."""
 
 from aligntool.units import KIB, MIB, Extent
 from tests.inference.hostile import Hostile, every_kind
 
 
 class PrefetchesForward(Hostile):
-    """What begins up to 1 MiB behind the last request was read ahead."""
+    """Data up to 1 MiB behind the last request were read ahead."""
 
     last = 0
 
@@ -15,7 +15,7 @@ class PrefetchesForward(Hostile):
 
 
 class EveryFewIsSlow(Hostile):
-    """One request in so many, by their number."""
+    """Every n-th request is slow."""
 
     def setup(self) -> None:
         self.every = self.dice.choice((2, 3, 4, 6, 12, 16, 32, 64))
@@ -25,7 +25,7 @@ class EveryFewIsSlow(Hostile):
 
 
 class CoalescesWrites(Hostile):
-    """A write over one of the last 32 costs nothing more."""
+    """A write over one of the last 32 costs nothing extra."""
 
     def setup(self) -> None:
         self.recent: list[Extent] = []
@@ -48,7 +48,7 @@ class FillsPagesInItsLog(Hostile):
 
 
 class SlowSecondHalves(Hostile):
-    """The bytes in the second half of each 64 KiB take longer; crossing costs nothing."""
+    """The bytes in the second half of each 64 KiB take longer; crossing a boundary costs nothing."""
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         slow = sum(start % (64 * KIB) >= 32 * KIB for start in range(extent.start, extent.end, 512))
@@ -56,7 +56,7 @@ class SlowSecondHalves(Hostile):
 
 
 class OneSizeIsFast(Hostile):
-    """Requests of one size; wherever they lie."""
+    """Requests of one size are fast, wherever they are."""
 
     def setup(self) -> None:
         self.fast = self.pick(4, 8, 16, 32, 64)
@@ -71,7 +71,7 @@ class PowersOfTwoAreFast(Hostile):
 
 
 class BoundariesAnywhere(Hostile):
-    """Extents of a random length, of whole sectors."""
+    """Extents of a random length, in whole sectors."""
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         places = range(extent.start // 512 + 1, (extent.end - 1) // 512 + 1)
@@ -79,7 +79,7 @@ class BoundariesAnywhere(Hostile):
 
 
 class ShiftedOddPages(Hostile):
-    """Of no power of two: 20, 33, 63.5 and 100 KiB; or of one, 512 bytes or 4 KiB later."""
+    """Pages that are not a power of two: 20, 33, 63.5 and 100 KiB; or a power of two, 512 bytes or 4 KiB later."""
 
     def setup(self) -> None:
         pages = ((20 * KIB, 0), (33 * KIB, 0), (127 * 512, 0), (100 * KIB, 0), (64 * KIB, 512), (16 * KIB, 4 * KIB))
@@ -91,7 +91,7 @@ class ShiftedOddPages(Hostile):
 
 
 class DirectMappedByStart(Hostile):
-    """64 lines of a cache, by some bits of the first byte."""
+    """64 lines of a cache, selected by some bits of the first byte."""
 
     def setup(self) -> None:
         self.lines: dict[int, int] = {}

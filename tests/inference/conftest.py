@@ -1,4 +1,4 @@
-"""Marks these tests as those of a disk: `bench` measures memory in another way, and warns of it."""
+"""Mark these tests as tests on a disk: `bench` measures memory in another way, and warns about it."""
 
 import pytest
 

@@ -1,8 +1,8 @@
-"""Simulated drives of known page, unit and cache. Time is simulated too: a drive says what a request takes.
+"""Simulated drives with known page, unit and cache. Time is simulated too: a drive returns how long a request takes.
 
-A model of what is published of such drives, not of one product: a request takes its base time, one page read more for
-each page that it touches beyond the first, for a write a read-modify-write of each unit that it covers in part; and on
-top of it jitter, a heavy tail (garbage collection), slow drift (heat), waking up, caches that hit sometimes.
+They model what is published about such drives, not one product: a request takes its base time, one more page read for
+each page that it touches beyond the first, for a write a read-modify-write of each unit that it covers in part; in
+addition jitter, a heavy tail (garbage collection), slow drift (heat), wake-up times, and caches with occasional hits.
 """
 
 import math
@@ -16,13 +16,13 @@ from aligntool.units import GIB, KIB, MIB, Extent
 
 @dataclass(frozen=True)
 class Noise:
-    """Shares are of the base time."""
+    """Shares are fractions of the base time."""
 
-    jitter: float = 0.02  # of the body: normal
-    tail: float = 0.005  # how many requests are late
-    late: float = 20.0  # by how many base times, on average (exponential)
+    jitter: float = 0.02  # of most requests: normal distribution
+    tail: float = 0.005  # share of late requests
+    late: float = 20.0  # their delay in base times, on average (exponential)
     drift: float = 0.05  # slow, up and down
-    waking: float = 0.0002  # how many requests wake the drive up, and take 2 ms longer
+    waking: float = 0.0002  # share of requests that wake up the drive and take 2 ms longer
 
 
 QUIET = Noise()
@@ -33,30 +33,30 @@ NOISES = {"quiet": QUIET, "usual": USUAL, "loud": LOUD}
 
 @dataclass
 class Drive:
-    """Sizes in bytes, times in µs. `boundaries`: what may be said of it; None: its page, unit and allocation
-    unit, as far as they are powers of two and begin at byte 0.
+    """Sizes in bytes, times in µs. `boundaries`: what may be reported; None: its page, unit and allocation unit, if
+    they are powers of two and begin at byte 0.
     """
 
     seed: int = 0
     sector: int = 512
     size: int = 8 * GIB
-    page: int = 0  # 0: reads show nothing
-    unit: int = 0  # of writes; 0: they show nothing
+    page: int = 0  # 0: reads show no page
+    unit: int = 0  # of writes; 0: writes show no unit
     allocation: int = 0
     phase: int = 0
     base_us: float = 80.0
-    page_us: float = 40.0  # a page more
+    page_us: float = 40.0  # per additional page
     allocation_us: float = 150.0
     write_us: float = 400.0
-    transfer_us: float = 0.3  # a KiB
-    read_hits: float = 0.0  # how many reads a cache answers in a quarter of the time
-    map_misses: float = 0.0  # how many requests wait for the mapping table (DRAM-less), for another base time
-    flushes: bool = True  # a durable write is durable; else a cache takes it
-    rotation_us: float = 0.0  # a disk that turns: each request waits for up to this
-    second_region: "Drive | None" = None  # behaves otherwise in the second half
+    transfer_us: float = 0.3  # per KiB
+    read_hits: float = 0.0  # share of reads that a cache answers in a quarter of the time
+    map_misses: float = 0.0  # share of requests that wait for the mapping table (DRAM-less), for another base time
+    flushes: bool = True  # a durable write is durable; otherwise a cache takes it
+    rotation_us: float = 0.0  # a rotating disk: each request waits up to this long
+    second_region: "Drive | None" = None  # behaves differently in the second half
     noise: Noise = QUIET
     boundaries: frozenset[int] | None = None
-    writes: bool = False  # a file or the disk is given up to it
+    writes: bool = False  # the file or the disk may be overwritten
     clock: int = 0
     dice: random.Random = field(default_factory=random.Random)
 
@@ -129,7 +129,7 @@ class Drive:
 
 
 def population(each: int = 1) -> Iterator[tuple[str, Drive]]:
-    """Every kind of drive that the study has, `each` times with another seed; by the name of its family."""
+    """Yield every kind of drive of the study, `each` times with other seeds, with the name of its family."""
     seed = 0
     for family, drive in _kinds_of_drives():
         for level, noise in NOISES.items():

@@ -1,6 +1,6 @@
-"""Simulated drives that were written after the rules of the inference and changed nothing in them.
+"""Simulated drives that were written after the rules of the inference and changed none of them.
 
-Each has another way to look as if it had a unit than those of `tests.inference.hostile`, or a unit that is hard to see.
+Each imitates a unit in another way than those of `tests.inference.hostile`, or has a unit that is hard to see.
 """
 
 import math
@@ -12,12 +12,12 @@ from tests.inference.hostile import Hostile, Paged, every_kind, parts, touched
 
 
 def drawn(seed: int, place: int) -> float:
-    """From 0 to 1, the same for the same place."""
+    """Return a number from 0 to 1, always the same for the same place."""
     return random.Random(seed * 1_000_003 + place * 7919).random()
 
 
 class SeekingFar(Hostile):
-    """The distance from the last request counts."""
+    """The distance from the last request matters."""
 
     last = 0
 
@@ -35,7 +35,7 @@ class SeekingFarOverPages(Paged):
 
 
 class PowerCapped(Hostile):
-    """Twice as slow for a part of each stretch of time."""
+    """Twice as slow for a part of each period."""
 
     def setup(self) -> None:
         self.stretch, self.share = self.dice.choice((1e4, 1e5, 1e6)), self.dice.uniform(0.1, 0.9)
@@ -45,7 +45,7 @@ class PowerCapped(Hostile):
 
 
 class HashedDies(Hostile):
-    """Dies by a hash of the address; one is slow, all work side by side."""
+    """Dies selected by a hash of the address; one is slow, all work in parallel."""
 
     def setup(self) -> None:
         self.stripe, self.dies = self.pick(4, 16, 64, 256), self.dice.choice((2, 4, 8))
@@ -59,7 +59,7 @@ class HashedDies(Hostile):
 
 
 class SlowPlane(Hostile):
-    """Every other piece is slow, and all of its requests with it."""
+    """Every second piece is slow, for all requests."""
 
     def setup(self) -> None:
         self.piece = self.pick(4, 8, 32, 128, 1024)
@@ -69,7 +69,7 @@ class SlowPlane(Hostile):
 
 
 class Appending(Hostile):
-    """A log: a page is programmed whenever so many bytes have come in, wherever they belong."""
+    """A log: a page is programmed whenever this many bytes have been written, wherever they belong."""
 
     def setup(self) -> None:
         self.page, self.pending = self.pick(4, 16, 64), 0
@@ -95,7 +95,7 @@ class SmallInARowSlow(Hostile):
 
 
 class LargeWritesSlow(Hostile):
-    """From a size on writes take another path, which is slower."""
+    """From a certain size, writes take another, slower path."""
 
     def setup(self) -> None:
         self.least = self.pick(2, 4, 16, 64, 128)
@@ -115,7 +115,7 @@ class OddLengthsSlow(Hostile):
 
 
 class SmallUnlessAtTheFront(Hostile):
-    """Writes below a size are slow, but for those at the front of a piece of 1 MiB."""
+    """Writes below a size are slow, except at the front of a piece of 1 MiB."""
 
     def setup(self) -> None:
         self.least = self.pick(4, 8, 16, 32, 64)
@@ -125,7 +125,7 @@ class SmallUnlessAtTheFront(Hostile):
 
 
 class ThresholdByChance(Hostile):
-    """Below a size writes are slow most of the time, from it on some of the time."""
+    """Below a size most writes are slow, from it on some are."""
 
     def setup(self) -> None:
         self.least, self.often = self.pick(4, 8, 16, 32, 64), self.dice.uniform(0.6, 1.0)
@@ -136,7 +136,7 @@ class ThresholdByChance(Hostile):
 
 
 class ThresholdAndSlowPlane(SlowPlane):
-    """Both at once: small writes are slow, and so is every other piece."""
+    """Both at once: small writes are slow, and so is every second piece."""
 
     def setup(self) -> None:
         super().setup()
@@ -148,7 +148,7 @@ class ThresholdAndSlowPlane(SlowPlane):
 
 
 class LongDelayOfSmall(Hostile):
-    """What is below the size of a packet waits for a timer, forty times as long."""
+    """What is smaller than a packet waits for a timer, forty times as long."""
 
     def setup(self) -> None:
         self.least = self.dice.choice((1448, 1500, 4096, 8948, 65536))
@@ -158,7 +158,7 @@ class LongDelayOfSmall(Hostile):
 
 
 class CrossingIsFaster(Hostile):
-    """Two planes read side by side: the request across is the faster one."""
+    """Two planes read in parallel: a request across both is the faster one."""
 
     def setup(self) -> None:
         self.page = self.pick(4, 16, 64)
@@ -168,7 +168,7 @@ class CrossingIsFaster(Hostile):
 
 
 class PlanePairs(Hostile):
-    """Pages in pairs that are read at once: twice the page is the unit."""
+    """Pages in pairs that are read at once: the unit is twice the page."""
 
     def setup(self) -> None:
         self.pair = 2 * self.pick(4, 8, 16)
@@ -179,7 +179,7 @@ class PlanePairs(Hostile):
 
 
 class KindsOfPages(Hostile):
-    """Low, middle and high pages of a cell take unlike times; two are read side by side."""
+    """Low, middle and high pages of a cell take different times; two are read in parallel."""
 
     def setup(self) -> None:
         self.page = self.pick(4, 8, 16, 32)
@@ -190,7 +190,7 @@ class KindsOfPages(Hostile):
 
 
 class KindsOfPagesInTurn(KindsOfPages):
-    """The same, read one after the other: each page that is touched costs."""
+    """The same, read one after the other: each page that is touched adds its cost."""
 
     def setup(self) -> None:
         super().setup()
@@ -219,7 +219,7 @@ class SlowFirstPage(SlowLastPage):
 
 
 class Remapped(Hostile):
-    """Pieces that were moved elsewhere."""
+    """Pieces that were remapped elsewhere."""
 
     def setup(self) -> None:
         self.piece, self.share = self.pick(4, 64, 512), self.dice.choice((0.02, 0.2, 0.6))
@@ -230,21 +230,21 @@ class Remapped(Hostile):
 
 
 class Gradient(Hostile):
-    """The further back, the slower."""
+    """The higher the address, the slower."""
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         return 3 * self.base * extent.start / self.size
 
 
 class SpeedOfEachMebibyte(Hostile):
-    """Every mebibyte has a speed of its own; a request takes the mean of what it touches."""
+    """Every mebibyte has its own speed; a request takes the mean of what it touches."""
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         return self.step * sum(drawn(self.seed, at // MIB) for at in (extent.start, extent.end - 1))
 
 
 class CachedUnits(Paged):
-    """A read-modify-write costs nothing where the unit was touched before."""
+    """A read-modify-write costs nothing if the unit was touched before."""
 
     def setup(self) -> None:
         super().setup()
@@ -272,7 +272,7 @@ class Shingled(Hostile):
 
 
 class MirrorInTurn(Hostile):
-    """Two drives, one slower, that answer in turn; or the one whose piece it is."""
+    """Two drives, one slower, that answer alternately; or the one that owns the piece."""
 
     def setup(self) -> None:
         self.piece = self.pick(64, 128, 1024)
@@ -284,7 +284,7 @@ class MirrorInTurn(Hostile):
 
 
 class ThreeDrivesOneSlow(Hostile):
-    """Three drives in a stripe, one slow; side by side."""
+    """Three drives in a stripe, one slow; in parallel."""
 
     def setup(self) -> None:
         self.chunk = self.pick(4, 16, 64, 256)
@@ -295,7 +295,7 @@ class ThreeDrivesOneSlow(Hostile):
 
 
 class Thin(Hostile):
-    """Chunks are allocated by their first write."""
+    """Chunks are allocated by the first write to them."""
 
     def setup(self) -> None:
         self.chunk = self.pick(64, 512, 1024)
@@ -349,7 +349,7 @@ class LogNormalOverPages(Paged):
 
 
 class Wandering(Hostile):
-    """Noise that stays for a while."""
+    """Noise that persists for a while."""
 
     level = 0.0
 
@@ -367,7 +367,7 @@ class WanderingOverPages(Paged):
 
 
 class BusyQueue(Hostile):
-    """One queue of several, picked anew for each request, has others in it."""
+    """One of several queues, chosen for each request, is busy."""
 
     def setup(self) -> None:
         self.queues = self.dice.choice((2, 4, 8))
@@ -377,7 +377,7 @@ class BusyQueue(Hostile):
 
 
 class Associative(Hostile):
-    """A cache of few sets: addresses a power of two apart push each other out. Lines are filled side by side."""
+    """A cache of few sets: addresses that are a power of two apart evict each other. Lines are filled in parallel."""
 
     def setup(self) -> None:
         self.line, self.sets = self.pick(4, 64, 256), self.dice.choice((16, 256, 2048))
@@ -393,7 +393,7 @@ class Associative(Hostile):
 
 
 class BankConflicts(Hostile):
-    """A bank that the last request used as well is not ready yet."""
+    """A bank that the last request used too is not ready yet."""
 
     def setup(self) -> None:
         self.bank, self.banks = self.pick(4, 8, 16, 64), self.dice.choice((4, 8, 16))
@@ -406,7 +406,7 @@ class BankConflicts(Hostile):
 
 
 class SomeBoundariesCost(Hostile):
-    """Half, two in three or four in five of the boundaries of a size cost, the others do not."""
+    """Half, two thirds or four fifths of the boundaries of a size cost time, the others do not."""
 
     noise = (0.05, 0.15, 0.3)
 
@@ -420,7 +420,7 @@ class SomeBoundariesCost(Hostile):
 
 
 class OneDriveBehindAnother(Hostile):
-    """Two drives, one behind the other; the second one begins off its page."""
+    """Two drives, concatenated; the second one begins off its page."""
 
     def setup(self) -> None:
         self.page, self.phase = self.pick(4, 16, 64), 512 * self.dice.choice((1, 3, 7))
@@ -431,7 +431,7 @@ class OneDriveBehindAnother(Hostile):
 
 
 class UnitAmongDecoys(Paged):
-    """A unit, a threshold of size, a slow region, bursts."""
+    """A unit, a size threshold, a slow region and bursts."""
 
     def setup(self) -> None:
         super().setup()
@@ -445,7 +445,7 @@ class UnitAmongDecoys(Paged):
 
 
 class WeakPage(Hostile):
-    """Crossing costs one part in a hundred."""
+    """Crossing costs one percent."""
 
     def setup(self) -> None:
         self.page = self.pick(4, 16, 64)
@@ -470,7 +470,7 @@ class SlcThenUnit(Paged):
 
 
 class FullLinesOnly(Hostile):
-    """A true unit of writes that reads do not show: what covers it in part costs a read, once."""
+    """A true unit of writes that reads do not show: partial coverage costs a read, once."""
 
     def setup(self) -> None:
         self.unit = self.pick(4, 8, 16, 32)

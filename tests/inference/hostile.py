@@ -1,7 +1,7 @@
-"""Simulated drives that were made to mislead the probe: what they do looks like a unit, and only some have one.
+"""Simulated drives made to mislead the probe: their behaviour looks like a unit, and only some have one.
 
-A drive is a class: `cost` is what a request takes, `boundaries` the sizes whose multiples cost a request that crosses
-them. `KINDS` was used while the rules were made; `tests.inference.held_out` has those that were not.
+A drive is a class: `cost` is the extra time of a request, `boundaries` are the sizes whose multiples cost time to
+cross. `KINDS` was used while the rules were made; `tests.inference.held_out` has those that were not.
 """
 
 import math
@@ -19,7 +19,7 @@ class Hostile:
     sector = 512
     size = 8 * GIB
     only_read = False
-    noise: ClassVar[tuple[float, ...]] = (0.02, 0.08, 0.15)  # jitter, of which one is drawn
+    noise: ClassVar[tuple[float, ...]] = (0.02, 0.08, 0.15)  # jitter, one of which is drawn
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -29,21 +29,21 @@ class Hostile:
         self.boundaries: frozenset[int] = frozenset()
         self.base = self.dice.choice((20.0, 80.0, 250.0))
         self.write_base = self.base * self.dice.choice((0.5, 1.0, 4.0))
-        self.step = self.base * self.dice.choice((0.3, 0.6, 1.5))  # what crossing, or being slow, takes more
+        self.step = self.base * self.dice.choice((0.3, 0.6, 1.5))  # the extra time for crossing, or for being slow
         self.jitter = self.dice.choice(self.noise)
         self.late = self.dice.choice((0.0, 0.005, 0.03))
-        self.kib = self.base * self.dice.choice((0.001, 0.004))  # of each KiB moved
+        self.kib = self.base * self.dice.choice((0.001, 0.004))  # per KiB transferred
         self.setup()
 
     def setup(self) -> None:
-        """Draw what this kind needs."""
+        """Draw the parameters of this kind."""
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         return (Kind.READ,) if self.only_read else tuple(Kind)
 
     def cost(self, extent: Extent, *, write: bool) -> float:
-        """µs beyond the base time."""
+        """Return the µs beyond the base time."""
         return 0.0
 
     def takes_us(self, extent: Extent, *, write: bool) -> float:
@@ -58,7 +58,7 @@ class Hostile:
         return time
 
     def seen(self, time: float) -> float:
-        """What the clock shows of it."""
+        """Return the time that the clock shows."""
         return time
 
     def samples(self, rounds: Iterable[Round]) -> Iterator[Sample]:
@@ -81,13 +81,13 @@ def touched(extent: Extent, size: int, phase: int = 0) -> int:
 
 
 def parts(extent: Extent, size: int) -> int:
-    """How many units of this size it covers in part."""
+    """Return how many units of this size it covers in part."""
     first, last = extent.start // size, (extent.end - 1) // size
     return sum(not (extent.start <= one * size and (one + 1) * size <= extent.end) for one in {first, last})
 
 
 class Paged(Hostile):
-    """A page that a request beyond it costs another of; writes a read-modify-write of each part."""
+    """Each page beyond the first costs another read; writes cost a read-modify-write for each part."""
 
     def setup(self) -> None:
         self.page = self.pick(4, 8, 16, 32, 64)
@@ -121,7 +121,7 @@ class SmallRequestsSlow(SmallWritesSlow):
 
 
 class SmallWritesSlowOverAPage(Paged):
-    """A threshold, and a page of which reads know."""
+    """A threshold, and a page that reads show."""
 
     def setup(self) -> None:
         super().setup()
@@ -159,7 +159,7 @@ class TwoThresholds(SmallWritesSlow):
 
 
 class NaturallyAlignedFast(SmallWritesSlow):
-    """Writes of at least a size are fast where they begin at a multiple of themselves."""
+    """Writes of at least a size are fast if they begin at a multiple of their own size."""
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         fast = extent.length >= self.least and extent.start % extent.length == 0
@@ -167,7 +167,7 @@ class NaturallyAlignedFast(SmallWritesSlow):
 
 
 class LargeWritesDisturb(SmallWritesSlow):
-    """What follows a write of at least a size waits for it."""
+    """A request after a write of at least a size waits for that write."""
 
     before = 0
 
@@ -178,7 +178,7 @@ class LargeWritesDisturb(SmallWritesSlow):
 
 
 class CacheWithStalls(Hostile):
-    """Writes go into a cache; a full one is emptied while a write waits."""
+    """Writes go into a cache; when it is full, it is emptied while a write waits."""
 
     def setup(self) -> None:
         self.most, self.held = self.pick(256, 1024, 16384), 0
@@ -192,7 +192,7 @@ class CacheWithStalls(Hostile):
 
 
 class SlcCliff(Hostile):
-    """After so many bytes every write is slow."""
+    """After this many bytes every write is slow."""
 
     def setup(self) -> None:
         self.most, self.written = self.pick(4096, 32768, 131072), 0
@@ -215,7 +215,7 @@ class Collecting(Hostile):
 
 
 class Throttling(Paged):
-    """Hot: slower and slower, then suddenly fast again."""
+    """Heat: slower and slower, then suddenly fast again."""
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         heat = (self.count % 3000) / 3000
@@ -223,7 +223,7 @@ class Throttling(Paged):
 
 
 class SlowDie(Hostile):
-    """One of several dies over which the addresses are spread is slow; they work side by side."""
+    """One of several dies over which the addresses are spread is slow; they work in parallel."""
 
     def setup(self) -> None:
         self.stripe, self.dies = self.pick(4, 8, 16, 32, 64, 128), self.dice.choice((2, 4, 8, 16))
@@ -244,7 +244,7 @@ class SlowDieOverPages(SlowDie):
 
 
 class UnlikeDies(SlowDie):
-    """Each die has a speed of its own; a request waits for the slowest that it needs."""
+    """Each die has its own speed; a request waits for the slowest that it needs."""
 
     def setup(self) -> None:
         super().setup()
@@ -266,7 +266,7 @@ class SlowRegion(Hostile):
 
 
 class SlowSpots(Hostile):
-    """A share of pieces, anywhere, is slow."""
+    """Some pieces, anywhere, are slow."""
 
     def setup(self) -> None:
         self.spot = self.pick(4, 16, 64, 1024, 4096)
@@ -280,7 +280,7 @@ class SlowSpots(Hostile):
 
 
 class Striped(Hostile):
-    """Dies side by side: a request over two waits for the later one, no longer. The stripe may show, or not."""
+    """Parallel dies: a request over two waits for the later one, no longer. The stripe may be visible or not."""
 
     def setup(self) -> None:
         self.stripe = self.pick(4, 8, 16, 64, 128)
@@ -291,7 +291,7 @@ class Striped(Hostile):
 
 
 class MixedPages(Hostile):
-    """Pages of 4 and 8 KiB in turn."""
+    """Pages of 4 and 8 KiB alternate."""
 
     def setup(self) -> None:
         small = self.pick(4, 8, 16)
@@ -306,7 +306,9 @@ class MixedPages(Hostile):
 
 
 class MixedPagesByBlock(Hostile):
-    """Blocks whose pages have one size, and blocks whose pages have twice that. All pay at the larger one."""
+    """Blocks whose pages have one size, and blocks whose pages have twice that. The larger one costs
+    time everywhere.
+    """
 
     def setup(self) -> None:
         self.page, self.block = self.pick(4, 8, 16), self.pick(256, 1024, 4096)
@@ -346,7 +348,7 @@ class SplitByLength(Hostile):
 
 
 class ReadingAhead(Hostile):
-    """What lies behind the last reads is there already; touching the end of a piece fetches the next one."""
+    """Data behind the last reads are already there; touching the end of a piece fetches the next one."""
 
     def setup(self) -> None:
         self.piece = self.pick(16, 64, 256)
@@ -361,7 +363,7 @@ class ReadingAhead(Hostile):
 
 
 class Turning(Hostile):
-    """A disk that turns: where the head is decides. Its tracks are not powers of two, or one."""
+    """A rotating disk: the position of the head decides. Its tracks are not powers of two, or one."""
 
     def setup(self) -> None:
         self.base, self.write_base, self.kib = 500.0, 600.0, 5.0
@@ -374,7 +376,7 @@ class Turning(Hostile):
 
 
 class TurningPhysical(Turning):
-    """The same with physical sectors of 4 KiB: a part is read, and written a turn later."""
+    """The same with physical sectors of 4 KiB: a partial sector is read, and written one rotation later."""
 
     def setup(self) -> None:
         super().setup()
@@ -409,7 +411,7 @@ class Raid0(Hostile):
 
 
 class Raid5(Raid0):
-    """Writes of less than a stripe read first; of a whole stripe not."""
+    """Writes of less than a stripe read first; those of a whole stripe do not."""
 
     def setup(self) -> None:
         super().setup()
@@ -423,7 +425,7 @@ class Raid5(Raid0):
 
 
 class Clusters(Hostile):
-    """An image file on the host: clusters, of which a share does not follow its neighbour."""
+    """An image file on the host: clusters, some of which do not follow their neighbour."""
 
     def setup(self) -> None:
         self.cluster, self.share = self.pick(64, 1024), self.dice.choice((0.3, 0.6, 0.95))
@@ -447,7 +449,7 @@ class Shifted(Hostile):
 
 
 class Encrypted(Paged):
-    """Sectors of 4 KiB are read and decrypted whole."""
+    """Sectors of 4 KiB are read and decrypted as a whole."""
 
     def setup(self) -> None:
         super().setup()
@@ -494,7 +496,7 @@ class HeavyTailOverPages(Paged):
 
 
 class BusyHost(Paged):
-    """Other programs take the processor for a while."""
+    """Other programs use the processor for a while."""
 
     def setup(self) -> None:
         super().setup()
@@ -507,7 +509,7 @@ class BusyHost(Paged):
 
 
 class Bimodal(Hostile):
-    """Two speeds, by chance."""
+    """Two speeds, at random."""
 
     def setup(self) -> None:
         self.share = self.dice.choice((0.25, 0.5, 0.75))
@@ -527,7 +529,7 @@ class BimodalOverPages(Paged):
 
 
 class Compressing(Hostile):
-    """What a request takes depends on its contents."""
+    """The time of a request depends on its contents."""
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         share = random.Random(extent.start // 4096 * 17 + self.seed).random()
@@ -535,7 +537,7 @@ class Compressing(Hostile):
 
 
 class Sleepy(Hostile):
-    """A power state that costs time to leave, every so often."""
+    """A power state that takes time to leave, every so often."""
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         return 10 * self.base if self.count % self.every < 3 else 0.0
@@ -562,7 +564,7 @@ class MapMisses(Hostile):
 
 
 class Periodic(Hostile):
-    """Every so many requests, a slow run of them: the pace of the experiment."""
+    """Every so many requests, a run of slow ones: at the pace of the experiment."""
 
     def setup(self) -> None:
         self.period = self.dice.choice((2, 3, 4, 14, 16, 28, 32, 64, 448, 896))
@@ -589,11 +591,11 @@ class WarmingUp(Hostile):
 
 
 class OddStartsSlow(Hostile):
-    """A start that is not a multiple of a size costs time, whatever is crossed."""
+    """A start that is not a multiple of a size costs time, whatever boundary is crossed."""
 
     def setup(self) -> None:
         self.grid = self.pick(1, 2, 4, 8, 16)
-        # Of 4 KiB and more, that is what a unit does to its requests.
+        # From 4 KiB on, this is what a unit does to its requests.
         self.boundaries = frozenset({self.grid} if self.grid >= 4 * KIB else ())
 
     def cost(self, extent: Extent, *, write: bool) -> float:
@@ -601,7 +603,7 @@ class OddStartsSlow(Hostile):
 
 
 class Cached(Hostile):
-    """Lines of a cache, filled side by side and kept for long."""
+    """Lines of a cache, filled in parallel and kept for long."""
 
     def setup(self) -> None:
         self.line = self.pick(4, 64, 1024)
@@ -615,7 +617,7 @@ class Cached(Hostile):
 
 
 class HalvesDiffer(Hostile):
-    """Pages of one size in the first half, of another one in the second."""
+    """Pages of one size in the first half, of another in the second."""
 
     def setup(self) -> None:
         self.pages = self.dice.sample((4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB), 2)

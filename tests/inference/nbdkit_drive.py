@@ -1,16 +1,14 @@
-"""A drive with pages that takes its time. nbdkit runs it, in its own Python.
+"""A simulated slow drive with pages, run by nbdkit in its own Python.
 
 `nbdkit python THIS size=BYTES page=BYTES base_us=N page_us=N [unit=BYTES part_us=N] [small=BYTES small_us=N]
 [mapped=BYTES miss_us=N] [rate=1] [log=FILE]`: a read takes its base time and page_us for each page beyond the first, a
-write part_us for each unit that it covers in part, and small_us if it is smaller than `small`, wherever it lies. Of its
-mapping table it has so much at hand as maps `mapped` bytes, what was used last; a read elsewhere takes miss_us more.
-What is written is kept in memory, sparsely. Each read is a line of the log: byte,
-bytes.
+write part_us for each unit that it covers in part, and small_us if it is smaller than `small`, wherever it is. The
+mapping table in memory covers `mapped` bytes, those used last; a read elsewhere takes miss_us more. What is written is
+kept in memory, sparsely. Each read is a line of the log: byte, bytes.
 
-With rate=1 it keeps to its rate: what a busy machine adds to a request, the next ones get back, so that many together
-take the time that the drive is told to take.
+With rate=1 it keeps its average rate: delays that a busy machine adds to a request are subtracted from the next ones.
 
-Alone because nothing of this checkout can be imported here.
+It can import nothing from this checkout.
 """
 
 import time
@@ -30,11 +28,11 @@ NUMBERS = {
     "miss_us": 0,
     "rate": 0,
 }
-IDLE_S = 0.25  # between two requests: nobody waited for the drive
+IDLE_S = 0.25  # between two requests: nothing waited for the drive
 CLOCK = {"due": 0.0, "done": 0.0}  # of the last request, in seconds
 BLOCK = 4096
 SEGMENT = 8 << 20  # bytes whose map is loaded at once
-AT_HAND: dict[int, None] = {}  # segments, the one that was used last at the end
+AT_HAND: dict[int, None] = {}  # segments, the most recently used one at the end
 KEPT: dict[int, bytes] = {}
 LOGS: list[str] = []
 FILLING = bytes(range(1, 255)) * 17
@@ -56,7 +54,7 @@ def get_size(_: int) -> int:
 
 
 def flush(_: int, flags: int) -> None:
-    """Everything is durable at once."""
+    """Do nothing: every write is durable at once."""
 
 
 def pread(_: int, buffer: bytearray, offset: int, flags: int) -> None:

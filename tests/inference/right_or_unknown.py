@@ -1,9 +1,9 @@
-"""What may be asked of a measurement on a machine that does other things as well: never a wrong answer.
+"""Check measurements on a machine that also does other things: an answer is right or unknown, never wrong.
 
-A busy machine can hide what a drive does, and "unknown" is then the honest answer. It cannot make a wrong one right. So
-a test that times a simulated drive measures a few times: every answer must be right or unknown, and one must be right.
-Where none is, and processes had to wait for a processor meanwhile as the kernel counts it, the test is skipped: that
-machine cannot tell.
+A busy machine can hide what a drive does, and "unknown" is then the honest answer; it does not excuse a wrong one. So a
+test that times a simulated drive measures a few times: every answer must be right or unknown, and one must be right. If
+none is, and processes had to wait for a processor meanwhile as the kernel counts it, the test is skipped: it is not
+possible to measure on that machine.
 """
 
 import time
@@ -17,18 +17,19 @@ import pytest
 Found = TypeVar("Found")
 TRIES = 4
 PRESSURE = Path("/proc/pressure/cpu")  # Documentation/accounting/psi.rst; not on every kernel
-TOO_BUSY = 0.4  # of the time somebody waited for a processor
+TOO_BUSY = 0.4  # of the time some process waited for a processor
 
 
 class Answer(StrEnum):
     RIGHT = "right"
-    UNKNOWN = "unknown"  # nothing is claimed, or only with a doubt
+    UNKNOWN = "unknown"  # no claim, or only a doubtful one
     WRONG = "wrong"
 
 
 def right_or_unknown(measure: Callable[[], Found], judge: Callable[[Found], Answer]) -> Found:
-    """The first right answer. Fails at once for a wrong one, and when none of `TRIES` is right on a machine that had
-    processors to spare."""
+    """Return the first right answer. Fails at once for a wrong one, and if none of `TRIES` is right on a machine that
+    had processors to spare.
+    """
     began, waited = time.monotonic(), _waited_s()
     for _ in range(TRIES):
         found = measure()
@@ -43,7 +44,9 @@ def right_or_unknown(measure: Callable[[], Found], judge: Callable[[Found], Answ
 
 
 def _waited_s() -> float:
-    """Seconds since the start of the machine in which somebody waited for a processor; 0 where nobody counts them."""
+    """Return the seconds since boot in which some process waited for a processor; 0 if the kernel does
+    not count them.
+    """
     try:
         line = PRESSURE.read_text().partition("\n")[0]
     except OSError:
@@ -52,5 +55,5 @@ def _waited_s() -> float:
 
 
 def told(answer: object, right: object, unknown: object = None) -> Answer:
-    """Of one value: what is neither the right one nor the word for unknown is wrong."""
+    """Classify one value: it is wrong if it is neither the right one nor the word for unknown."""
     return Answer.RIGHT if answer == right else Answer.UNKNOWN if answer == unknown else Answer.WRONG

@@ -1,7 +1,7 @@
-"""Drives that take their time behind a real file or a loop device, and the whole command on them.
+"""Slow drives behind a real file or a loop device, and the whole command on them.
 
-The drive and the command go before other programs (nice(1), where root may), so that a loaded machine adds little to
-what the drive is told to take.
+The drive and the command have priority over other programs (nice(1), if root may), so that a loaded machine adds little
+to the configured times of the drive.
 """
 
 import json
@@ -19,14 +19,14 @@ from tests.conftest import detach, find_tool, run
 from tests.run_aligntool import program, run_aligntool
 
 PLUGIN = Path(__file__).parent / "nbdkit_drive.py"
-FIRST = ("nice", "-n", "-15")  # only a warning for who may not
+FIRST = ("nice", "-n", "-15")  # only a warning without the permission
 
 needs_nbdkit = pytest.mark.needs_tools("nbdkit", "nbdfuse", "fusermount3", "losetup")
 
 
 @contextmanager
 def slow_drive(folder: Path, *settings: str) -> Iterator[Path]:
-    """A file of 1 GiB behind which the drive of `nbdkit_drive.py` is."""
+    """Return a file of 1 GiB served by the drive of `nbdkit_drive.py`."""
     with nbdkit_file(folder, "python", str(PLUGIN), *settings) as file:
         assert file.stat().st_size == GIB
         yield file
@@ -34,7 +34,7 @@ def slow_drive(folder: Path, *settings: str) -> Iterator[Path]:
 
 @contextmanager
 def nbdkit_file(folder: Path, *words: str) -> Iterator[Path]:
-    """A file behind which nbdkit runs: filters, plugin, settings."""
+    """Return a file served by nbdkit with these filters, plugin and settings."""
     file = folder / "drive"
     file.touch()
     nbdfuse = [find_tool("nbdfuse") or "nbdfuse", str(file), "--command", "nbdkit", "-s"]
@@ -47,7 +47,7 @@ def nbdkit_file(folder: Path, *words: str) -> Iterator[Path]:
         assert file.stat().st_size, child.stderr.read() if child.stderr else ""
         yield file
     finally:
-        # Lazily: somebody else may just look at the loop device over it, which then goes a moment later.
+        # Lazily: another program may just have the loop device over it open, which is then detached a moment later.
         run("fusermount3", "-u", "-z", file, fails=True)
         child.wait(60)
         if child.stderr:
@@ -56,7 +56,7 @@ def nbdkit_file(folder: Path, *words: str) -> Iterator[Path]:
 
 @contextmanager
 def device_over(file: Path, *words: str) -> Iterator[Path]:
-    """The loop device reads past the page cache, or the cache would answer."""
+    """Return a loop device that bypasses the page cache, which would answer otherwise."""
     device = Path(run("losetup", "-f", "--show", "--direct-io=on", *words, file).strip())
     try:
         yield device
@@ -65,17 +65,17 @@ def device_over(file: Path, *words: str) -> Iterator[Path]:
 
 
 def measured(*words: str | Path) -> dict[str, Any]:
-    """The result of a command that times requests, as JSON."""
+    """Run a command that times requests, and return its result as JSON."""
     found: dict[str, Any] = json.loads(aligntool_first(*words, "--json"))
     return found
 
 
 def aligntool(*words: str | Path, code: int = 0) -> tuple[str, str]:
-    """Return both outputs of a command that has to end with this code."""
+    """Run a command, check its exit code, and return both outputs."""
     done = run_aligntool(*words, code=code)
     return done.stdout, done.stderr
 
 
 def aligntool_first(*words: str | Path) -> str:
-    """Return the output of a command that goes before other programs."""
+    """Run a command with priority over other programs, and return its output."""
     return run(*FIRST, *program(*words), limit_s=1800)

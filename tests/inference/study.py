@@ -1,9 +1,9 @@
-"""The probe on simulated drives of known page, unit and cache: hits, misses, false answers.
+"""The probe on simulated drives with known page, unit and cache: hits, misses, false answers.
 
 python -m tests.inference.study                     the table on standard output
 python -m tests.inference.study --write docs/probing.md     and into the page
 python -m tests.inference.study --each 2 --rounds 2     fewer drives, shorter experiments
-python -m tests.inference.study hostile             drives made to mislead; "held-out": those unknown to the rules
+python -m tests.inference.study hostile             misleading drives; "held-out": those unknown to the rules
 """
 
 import argparse
@@ -30,15 +30,15 @@ KINDS = {"hostile": hostile.KINDS, "held-out": held_out.KINDS, "blind": blind.KI
 
 
 class Outcome(StrEnum):
-    HIT = "hit"  # the unit, and no boundary that is none
+    HIT = "hit"  # the unit, and no false boundary
     PARTLY = "larger only"  # a true boundary, but not the smallest one
     RIGHTLY_UNKNOWN = "rightly unknown"
-    MISS = "miss"  # unknown, and there is a unit
-    FALSE = "FALSE"  # a boundary that is none
+    MISS = "miss"  # unknown, though there is a unit
+    FALSE = "FALSE"  # a false boundary
 
 
 class Simulated(Protocol):
-    """A drive that can be probed, and what may be stated of it."""
+    """A drive that can be probed, and the boundaries that may be reported for it."""
 
     seed: int
     size: int
@@ -54,7 +54,7 @@ class Simulated(Protocol):
 
 
 def probe_simulated(drive: Simulated, rounds: int = ROUNDS, resamples: int = RESAMPLES) -> Inference:
-    """The whole experiment, in simulated time."""
+    """Run the whole experiment in simulated time."""
     dice = random.Random(drive.seed)
     experiment = design(regions(Extent(0, drive.size)), drive.sector, drive.kinds, dice, rounds=rounds)
     return infer(drive.samples(experiment), dice, resamples=resamples)
@@ -72,7 +72,7 @@ def judge(drive: Simulated, inference: Inference) -> Outcome:
 
 @dataclass(frozen=True)
 class Probed:
-    """What came out for one drive, and how many boundaries were stated."""
+    """The outcome for one drive, and how many boundaries were reported."""
 
     family: str
     noise: str
@@ -91,7 +91,7 @@ def _probed(family: str, noise: str, drive: Simulated, rounds: int, resamples: i
 
 
 def probe_kind(task: tuple[str, str, int, int, int]) -> Probed:
-    """Probe one drive of `KINDS`: which set, the name of its kind, its seed, rounds, resamples."""
+    """Probe one drive of `KINDS`: the set, the name of its kind, its seed, rounds, resamples."""
     which, name, seed, rounds, resamples = task
     return _probed(name, "", KINDS[which][name](seed), rounds, resamples)
 
@@ -99,7 +99,7 @@ def probe_kind(task: tuple[str, str, int, int, int]) -> Probed:
 def kinds_of(
     which: str, each: int, rounds: int, resamples: int = RESAMPLES, first: int = 0
 ) -> list[tuple[str, str, int, int, int]]:
-    """`each` drives of every kind of a set, with seeds of their own."""
+    """Return `each` drives of every kind of a set, each with its own seed."""
     return [
         (which, name, 1000 * index + seed, rounds, resamples)
         for index, name in enumerate(KINDS[which])
@@ -114,7 +114,7 @@ def _study(each: int, rounds: int) -> list[Probed]:
 
 
 def _table(found: Iterable[Probed]) -> Iterator[str]:
-    """By family and noise."""
+    """Return a table by family and noise."""
     by_family: dict[str, Mapping[str, Counter[Outcome]]] = {}
     for one in found:
         by_noise = by_family.setdefault(one.family, {noise: Counter() for noise in NOISES})
@@ -138,7 +138,7 @@ def _table_of_kinds(found: Iterable[Probed]) -> Iterator[str]:
 
 
 def _summary(found: list[Probed]) -> str:
-    """What came out of all of them together."""
+    """Return the totals of all outcomes."""
     outcomes = Counter(one.outcome for one in found)
     told = ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in Outcome)
     stated = sum(one.stated for one in found)

@@ -1,4 +1,4 @@
-"""`bench alignment`: predictions against the article's figures, verdicts on drives that are known, real requests."""
+"""`bench alignment`: predictions against the figures of the article, verdicts on known drives, real requests."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ Noise = Callable[[random.Random], float]
 ROOM = Extent(0, GIB)
 WRITES = Load(Pattern.RANDOM_WRITE, 4 * KIB, 1)
 
-# The article's figures: 1/(1 + r/u) for requests of 4 KiB.
+# The figures of the article: 1/(1 + r/u) for requests of 4 KiB.
 ARTICLE = {4 * KIB: 1 / 2, 16 * KIB: 4 / 5, 32 * KIB: 8 / 9, 64 * KIB: 16 / 17}
 
 
@@ -57,7 +57,7 @@ def test_a_start_off_the_unit_by_whole_requests_costs_small_requests_nothing() -
 def _rates(
     share: Callable[[Place], float], *, unit: int, noise: float, repeats: int = 5, seed: int = 1
 ) -> Sequence[Rate]:
-    """A drive of 1000 requests a second that keeps this share of them; noise is normal."""
+    """Return the rates of a drive of 1000 requests per second, reduced to this share; noise is normal."""
     dice = random.Random(seed)
     return [
         Rate(WRITES, place, repeat, 1000 * share(place) * (1 + dice.gauss(0, noise)))
@@ -93,7 +93,7 @@ def test_a_drive_that_is_noisier_than_the_loss_cannot_be_told() -> None:
 
 @pytest.mark.parametrize(("cpu", "word"), [(94.9, AlignmentVerdict.DOES_NOT), (95.0, AlignmentVerdict.CANNOT_TELL)])
 def test_two_rates_of_one_processor_say_nothing_of_the_drive(cpu: float, word: AlignmentVerdict) -> None:
-    """From the share of a core on from which `bench` says CPU-bound."""
+    """Above the share of a core at which `bench` reports CPU-bound."""
     rates = [replace(rate, cpu=cpu) for rate in _rates(lambda place: 1.0, unit=4096, noise=0.005)]
     rows = judge_rates(rates, 4096)
     assert {(row.word, row.cpu, row.cpu_bound) for row in rows} == {(word, cpu, cpu >= 95)}
@@ -127,7 +127,7 @@ def gauss(scatter: float) -> Noise:
 
 
 def disturbed(dice: random.Random) -> float:
-    """Two runs in five are slowed down by something else."""
+    """Return rates of which two in five are slowed down by something else."""
     return dice.gauss(1, 0.02) if dice.random() > 0.4 else dice.uniform(0.05, 0.9)
 
 
@@ -141,7 +141,7 @@ PAIRS = (("5 %", 8), ("10 %", 6), ("30 %, skewed", 5), ("disturbed", 5))  # of n
 def whole(
     noise: Noise, *, repeats: int, seed: int, unit: int = 16 * KIB, writes: bool = True, costs: bool = False
 ) -> tuple[Row, ...]:
-    """The whole experiment: all loads from all starts, on a drive that loses what is predicted, or nothing."""
+    """Run the whole experiment: all loads from all starts, on a drive that loses what is predicted, or nothing."""
     dice = random.Random(seed)
     return judge_rates(
         [
@@ -196,7 +196,7 @@ def test_the_article_s_losses_are_found_among_all_rows(unit: int) -> None:
 
 
 def test_the_same_loss_is_one_alone_and_chance_among_many() -> None:
-    """Small and not quite even: such a row comes about by chance once in some hundred."""
+    """Small and not quite even: one such row in some hundred occurs by chance."""
     ratios = (0.891, 0.94, 0.94, 0.94, 0.949)
 
     def rates(places: Sequence[Place], loads: Sequence[Load]) -> Sequence[Rate]:
@@ -208,7 +208,7 @@ def test_the_same_loss_is_one_alone_and_chance_among_many() -> None:
     alone = judge_rates(rates(places_of(ROOM, 16 * KIB, 512, OLD_START), [WRITES]), 16 * KIB)
     assert [row.word for row in alone] == [AlignmentVerdict.MATTERS]
     many = _of_63(judge_rates(rates(places_of(ROOM, 16 * KIB, 512), [WRITES]), 16 * KIB))
-    assert many.word is AlignmentVerdict.MATTERS  # of eight rows still
+    assert many.word is AlignmentVerdict.MATTERS  # still significant among eight rows
     every = [WRITES, *(Load(Pattern.RANDOM_WRITE, 4 * KIB, depth) for depth in (2, 4, 8, 16, 32))]
     among = judge_rates(
         [
@@ -236,7 +236,7 @@ def test_of_a_drive_that_was_only_read_nothing_is_said_of_writes() -> None:
 
 
 def test_one_start_that_loses_where_those_further_off_do_not_is_no_boundary() -> None:
-    """8 KiB past loses, and 2 KiB past, which is off whatever 8 KiB is off, does not."""
+    """8 KiB past a boundary loses, and 2 KiB past, which is off every boundary that 8 KiB is off, does not."""
 
     def share(place: Place) -> float:
         return 0.5 if place.residue == 8 * KIB else 1
@@ -307,7 +307,7 @@ def test_too_little_room_is_refused() -> None:
 @pytest.mark.needs_tools("fio")
 @needs_nbdkit
 def test_what_the_drive_is_asked_for_touches_as_many_units_as_predicted(tmp_path: Path) -> None:
-    """Counted in the drive's own log of requests, so that no clock decides: half, 4/5 and 8/9 of the rate."""
+    """Counted in the drive's own log of requests, so that no clock is involved: half, 4/5 and 8/9 of the rate."""
     log = tmp_path / "log"
     with slow_drive(tmp_path, f"log={log}", "base_us=0") as file, device_over(file) as device:
         places = places_of(ROOM, 4 * KIB, 512)[:3]

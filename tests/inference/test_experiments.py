@@ -1,4 +1,4 @@
-"""`bench alignment` and `bench span` as commands: what they write, what they refuse, and figures that are fio's."""
+"""`bench alignment` and `bench span` as commands: what they write, what they refuse, and figures that match fio's."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ needs_fio = pytest.mark.needs_tools("fio")
 
 @pytest.fixture(autouse=True)
 def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where results are kept, apart from this machine's."""
+    """Store results apart from those of this machine."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state/aligntool/bench"
 
@@ -65,7 +65,7 @@ def test_a_file_is_only_read_and_every_row_follows_from_the_rates(image: Path) -
 
 
 def figures_are_fio_s(folder: Path, figures: list[tuple[float, float]], conditions: dict[str, Any]) -> None:
-    """Of each run, in their order: requests a second, and user and system time in percent of a core."""
+    """Check requests per second, and user and system time in percent of a core, of each run in order."""
     files = sorted(folder.iterdir(), key=lambda file: int(file.stem.rpartition("-")[2]))
     documents = [json.loads(file.read_text()) for file in files]
     jobs = [document["jobs"][0] for document in documents]
@@ -137,7 +137,7 @@ PLACES = (
 
 
 def starts(**changes: object) -> dict[str, Any]:
-    """A document as `bench alignment` writes it: 1000 requests a second, and half of that at sector 63."""
+    """Return a document as `bench alignment` writes it: 1000 requests per second, and half of that at sector 63."""
     load = {"pattern": "randwrite", "block": 4096, "depth": 1}
     rates = [
         {"load": load, "repeat": repeat, "iops": (500 if residue else 1000) + repeat,
@@ -212,12 +212,13 @@ def test_a_hostile_experiment_is_refused_with_what_is_wrong(
     assert "is not a result" in said and words in said
 
 
-# Drives whose answer is known. Waiting is most of what they do, many times what a busy computer adds.
+# Drives whose answer is known. They mostly wait, much longer than the delays that a busy computer adds.
 
 
 def as_the_model_has_it(shares: dict[str, float]) -> Callable[[dict[str, Any]], Answer]:
-    """The drive takes a time for each page that is touched, so what is predicted is true: what keeps less than 95 % of
-    the rate matters. `shares`: by pattern, what the only start that was tried must keep; each in one of the tries.
+    """Check the verdict. The drive takes a time for each page that is touched, so what is predicted is true: what keeps
+    less than 95 % of the rate matters. `shares`: by pattern, what the only tested start must keep, in each of the
+    tries.
     """
     found_right: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""Drives that look as if they had a unit: what is stated of them is true, or nothing is."""
+"""Misleading drives: what is reported about them is true, or nothing is reported."""
 
 import random
 from collections import Counter
@@ -93,7 +93,7 @@ def test_a_shifted_write_covers_no_whole_unit_of_its_own_size_and_whole_ones_of_
         assert pair.dear.length == pair.cheap.length == pair.level
         assert pair.cheap.start % pair.level == 0
         assert pair.dear.start % pair.level == pair.level // 2
-        # Inside one unit of every larger size, as the other one is: there they differ in nothing.
+        # Inside one unit of every larger size, like the other one: there they do not differ.
         assert pair.dear.start // (2 * pair.level) == (pair.dear.end - 1) // (2 * pair.level)
 
 
@@ -115,7 +115,7 @@ def _probed(each: int, rounds: int, resamples: int, *sets: str) -> list[Probed]:
 
 
 def test_one_drive_of_every_hostile_kind_gives_no_false_answer() -> None:
-    """Short experiments. The page has the long ones."""
+    """Short experiments. docs/probing.md has the long ones."""
     found = _probed(1, 3, 20, *KINDS)
     assert len(found) == len({one.family for one in found}) >= 90
     assert [one for one in found if one.outcome is Outcome.FALSE] == []

@@ -1,4 +1,4 @@
-"""What an audit takes from a measurement, and from whose; and what it refuses to take."""
+"""What an audit takes from a measurement, for which drives, and what it refuses to take."""
 
 import json
 import random
@@ -31,7 +31,7 @@ def measured(*sizes: int, serial: str | None = "S1", wwn: str | None = None, siz
 
 
 def disk(kind: DiskKind = DiskKind.NVME, serial: str | None = "S1") -> Disk:
-    # Starts at 4 KiB past a mebibyte: on 4 KiB, off everything larger.
+    # Starts 4 KiB past a mebibyte: on 4 KiB, off everything larger.
     return replace(made_disk("2056+1000", kind=kind, rotational=False, physical=4096), serial=serial)
 
 
@@ -87,7 +87,7 @@ def _probed(drive: Simulated | None = None) -> ProbeResult:
 
 
 def _kept(drive: Simulated | None = None) -> dict[str, Any]:
-    """A document as the command keeps it."""
+    """Return a document as the command stores it."""
     found: dict[str, Any] = json.loads(json.dumps(document(_probed(drive), "1")))
     return found
 

@@ -1,6 +1,6 @@
-"""The whole command on drives that take their time: nbdkit, nbdfuse, a loop device; real requests, real direct I/O.
+"""The whole command on slow drives: nbdkit, nbdfuse, a loop device; real requests, real direct I/O.
 
-The penalties are many times what a busy computer adds, and nothing here is measured in seconds.
+The penalties are much larger than the delays that a busy computer adds, and nothing is measured in seconds.
 """
 
 import json
@@ -24,7 +24,7 @@ def probed(target: Path, *words: str | Path) -> dict[str, Any]:
 
 
 def the_unit_is(size: int) -> Callable[[dict[str, Any]], Answer]:
-    """Every boundary that is told counts as an answer, and not the unit alone."""
+    """Judge the answer; every reported boundary counts as one, not only the unit."""
 
     def judge(found: dict[str, Any]) -> Answer:
         boundaries = [one["size"] for one in found["boundaries"]]
@@ -34,7 +34,7 @@ def the_unit_is(size: int) -> Callable[[dict[str, Any]], Answer]:
 
 
 def by_writes_across(size: int) -> Callable[[dict[str, Any]], Answer]:
-    """A unit of this size, and writes that cross its boundary among the evidence."""
+    """Require a unit of this size, with writes that cross its boundary as evidence."""
     judge = the_unit_is(size)
 
     def and_across(found: dict[str, Any]) -> Answer:
@@ -88,12 +88,12 @@ def test_a_drive_that_is_slower_for_writes_below_a_size_has_no_unit_and_the_audi
     with slow_drive(tmp_path, "small=16384", "base_us=200", "small_us=3000") as file:
         words = ("--destructive", "--yes", "--most", "30MiB", "--sector-size", "1024", "-o", kept)
         found = probed(file, *words)
-    with file.open("wb") as blank:  # the drive is gone, and so is what was written to it: a disk of its name and size
+    with file.open("wb") as blank:  # the drive is gone with everything written to it: a disk of the same name and size
         blank.truncate(GIB)
     out, _ = aligntool("audit", file, "--measured", kept, "--json")
     assert found["unit"] is None and found["boundaries"] == []
     assert found["experiment"]["written"] > 0
-    # The halves of 16 KiB do take longer: that is what must not be taken for a unit.
+    # The halves of 16 KiB do take longer, which must not be taken for a unit.
     part, shifted = (
         next(one["median_us"] for one in looked["penalties"] if one["level"] == 16 * KIB)
         for kind in ("write part", "write shifted")
@@ -155,7 +155,7 @@ def test_a_measurement_counts_for_its_own_disk_only(tmp_path: Path) -> None:
 
 
 def test_what_is_no_result_is_answered_with_the_command_that_makes_one(tmp_path: Path) -> None:
-    """As it stands, it can be typed."""
+    """It can be typed as printed."""
     image, kept = tmp_path / "my disk.img", tmp_path / "measured.json"
     image.write_bytes(bytes(MIB) + bytes(range(256)) * (62 * MIB // 256) + bytes(MIB))
     kept.write_text("{}")
@@ -207,7 +207,7 @@ def _skip_where_nobody_knows_where_a_file_lies(folder: Path) -> None:
 
 
 def _merged(pieces: list[tuple[int, int]], told: list[list[str]]) -> list[tuple[int, int]]:
-    """filefrag tells every extent; those that go on in one piece are one for us."""
+    """Merge adjacent extents: filefrag prints each, and aligntool counts contiguous ones as one."""
     lengths = [int(line[3]) for line in told]
     kept = pieces[:1]
     for before, length, piece in zip(pieces, lengths, pieces[1:], strict=False):

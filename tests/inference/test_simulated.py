@@ -1,4 +1,4 @@
-"""The inference on simulated drives whose answer is known. A false answer is the worst: there is none."""
+"""The inference on simulated drives whose answer is known. A false answer is the worst outcome: there is none."""
 
 import random
 from collections import Counter
@@ -74,8 +74,8 @@ def _of_a_short_experiment(drive: Drive) -> Outcome:
 
 
 def test_simulated_drives_give_no_false_answer() -> None:
-    """Kinds and noises of the study, 200 drives or each third; short experiments, which are the harder ones. The
-    page has the long ones.
+    """Every kind and noise of the study, 200 drives or one third of them; short experiments, which are harder.
+    docs/probing.md has the long ones.
     """
     drives = [drive for _, drive in population(1)]
     again = [replace(drive, seed=drive.seed + 10_000) for drive in drives[::6]]
@@ -141,7 +141,7 @@ def test_the_second_half_of_a_round_is_the_first_one_reversed() -> None:
     half = len(one) // 2
     forward, back = one[:half], one[half:][::-1]
     for there, again in zip(forward, back, strict=True):
-        # The quarter's second bit is the order of the two requests.
+        # The second bit of the quarter is the order of the two requests.
         assert (there.kind, there.level, there.quarter ^ 2) == (again.kind, again.level, again.quarter)
         assert there.dear_first is not again.dear_first
         assert there.dear != again.dear or there.level >= MIB
@@ -159,7 +159,7 @@ def test_every_cell_has_as_many_pairs_in_every_stratum() -> None:
 def test_the_stratum_is_the_region_the_order_and_the_side() -> None:
     for pair in _pairs((Kind.READ,)):
         assert bool(pair.quarter & 2) is pair.dear_first
-        if pair.level > 1024:  # of which a request beside has another one's boundary at its other end
+        if pair.level > 1024:  # of which a request next to it has another boundary at its other end
             assert (pair.cheap.end % pair.level == 0) is bool(pair.quarter & 4)
             assert (pair.cheap.start % pair.level == 0) is not bool(pair.quarter & 4)
 

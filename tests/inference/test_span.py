@@ -1,4 +1,4 @@
-"""`bench span`: the knee of curves whose knee is known. The BG4's are those that were published (2019)."""
+"""`bench span`: the knee of curves whose knee is known. Those of the BG4 are the published ones (2019)."""
 
 import json
 import random
@@ -26,7 +26,7 @@ from aligntool.units import GIB, KIB, MIB
 def curve(
     spans: Sequence[int], cached: int, *, hit_us: float = 60, miss_us: float = 60, noise: float = 0.01, seed: int = 1
 ) -> dict[int, list[float]]:
-    """A table that is at hand for `cached` bytes: of requests all over a larger span, so many wait for it."""
+    """Return the curve of a table that is in memory for `cached` bytes: requests beyond it wait in proportion."""
     dice = random.Random(seed)
     return {
         span: [32e6 / (hit_us + miss_us * max(0.0, 1 - cached / span)) * (1 + dice.gauss(0, noise)) for _ in range(5)]
@@ -47,7 +47,8 @@ def spans(last: int) -> tuple[int, ...]:
     ],
 )
 def test_the_knee_of_the_bg4_lies_where_it_was_published(cached: int, bracket: tuple[int, int]) -> None:
-    # A span that is only a little longer than the map waits in few requests: 30 of 32 GiB needs a dearer miss to show.
+    # With a span only slightly longer than the map, few requests wait: 30 of 32 GiB needs a more expensive miss to
+    # show.
     made = curve(spans(64), cached, miss_us=180)
     knee = find_knee(made, random.Random(1))
     assert (knee.below, knee.above) == bracket
@@ -94,7 +95,7 @@ def test_a_dent_is_no_knee() -> None:
 
 
 def test_fewer_than_five_repeats_tell_nothing() -> None:
-    """The default, and the least that may be asked for."""
+    """The default, and the minimum that can be requested."""
     made = curve(spans(64), GIB)
     assert find_knee(made, random.Random(1)).found
     knee = find_knee(made | {GIB: made[GIB][:4]}, random.Random(1))
@@ -103,7 +104,7 @@ def test_fewer_than_five_repeats_tell_nothing() -> None:
 
 
 def stepped(at: int, share: float, noise: float, dice: random.Random, *, first: int = MIB) -> dict[int, list[float]]:
-    """As fast up to the span `at`, and `share` of that beyond it: a table that is at hand or not."""
+    """Return a constant rate up to the span `at`, and `share` of it beyond: the table is in memory or not."""
     return {
         span: [2327 * (1 if span <= at else share) * dice.gauss(1, noise) for _ in range(5)]
         for span in spans_of(128 * GIB, first)
@@ -113,7 +114,7 @@ def stepped(at: int, share: float, noise: float, dice: random.Random, *, first: 
 @pytest.mark.parametrize("noise", [0.01, 0.05, 0.1])
 @pytest.mark.parametrize("share", [0.66, 0.53, 0.3])
 def test_a_fall_by_a_third_at_one_place_with_flat_sides_is_a_knee_there(share: float, noise: float) -> None:
-    """At each power of two from 1 MiB to 64 GiB. Before the second span there is nothing to fall from."""
+    """At each power of two from 1 MiB to 64 GiB. Before the second span there is nothing to compare."""
     dice = random.Random(round(1000 * share * noise))
     right = 0
     for power in range(17):
@@ -127,7 +128,9 @@ def test_a_fall_by_a_third_at_one_place_with_flat_sides_is_a_knee_there(share: f
 
 
 def test_the_curve_that_was_called_perhaps_has_a_knee() -> None:
-    """2,327 IOPS up to 512 MiB, 1,235 beyond; the sides scatter by a few percent from span to span, as drives do."""
+    """2,327 IOPS up to 512 MiB, 1,235 beyond; both sides scatter by a few percent from span to span, as
+    real drives do.
+    """
     sure = 0
     for seed in range(100):
         dice = random.Random(seed)
@@ -169,7 +172,7 @@ def test_a_mebibyte_of_host_memory_maps_a_gibibyte() -> None:
 
 
 def test_as_fast_everywhere_is_what_a_processor_shows_too() -> None:
-    """95 % of a core, as `bench` has it; a fall is one, whatever held the small spans back."""
+    """95 % of a core, as in `bench`; a drop remains one, whatever limited the small spans."""
     flat = find_knee(curve(spans(64), 1 << 50), random.Random(1))
     busy: dict[int, list[float]] = {span: [99.0, 96.0, 95.0] for span in spans(64)}
     assert doubt_limited_by_cpu(flat, {span: [94.9] * 3 for span in spans(64)}, Conditions()) == flat
@@ -184,14 +187,14 @@ def test_as_fast_everywhere_is_what_a_processor_shows_too() -> None:
         ([("sda", "ata", True)], "sda"),
         ([("md0", "md", True), ("sda", "ata", False), ("sdb", "ata", True)], "sdb"),
         ([("dm-0", "dm", True)], "dm-0"),
-        ([("dm-0", "dm", True), ("sda", "usb", False)], ""),  # it keeps what was so when it was made
+        ([("dm-0", "dm", True), ("sda", "usb", False)], ""),  # it keeps the conditions of when it was made
         ([("nvme0n1", "nvme", False)], ""),
         ([("sda", "scsi", None)], ""),
         ([], ""),
     ],
 )
 def test_on_a_rotating_disk_slower_is_no_knee(drives: list[tuple[str, str, bool | None]], turning: str) -> None:
-    """Where nothing gets slower there is none, whatever turns."""
+    """If nothing gets slower there is no knee, rotating disk or not."""
     seen = Conditions(drives=tuple(DriveState(name, kind=kind, rotational=turns) for name, kind, turns in drives))
     bent = knee_of(curve(spans(64), GIB, miss_us=180), {}, seen, random.Random(1))
     flat, busy = curve(spans(64), 1 << 50), {span: [99.0] * 5 for span in spans(64)}
@@ -228,7 +231,7 @@ TB = 10**12  # 931.3 GiB
 
 
 def flat_over(last: int, drive: int | None, setting: Setting | None = None) -> Spans:
-    """As fast up to `last` bytes of such a drive."""
+    """Return a constant rate up to `last` bytes of such a drive."""
     rates = {span: [1000.0] * 5 for span in spans_of(last)}
     seen = Conditions(drives=(DriveState("sda", size=drive),) if drive else ())
     knee = find_knee(rates, random.Random(1))
