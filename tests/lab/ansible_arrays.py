@@ -41,7 +41,7 @@ def thrice(folder: Path) -> dict[str, object]:
 
 
 def unfinished(folder: Path) -> dict[str, object]:
-    """An array that is cut when it runs and no file of the system names it: undone, and after another cut finished."""
+    """Cut an array off when it runs and no system file names it: roll it back, and after another cut finish it."""
     drives, found = [drive(serial) for serial in OF_CUT], {}
     seen = partial(look, "cut", drives)
     for task in ("undo", "finish"):
@@ -53,7 +53,7 @@ def unfinished(folder: Path) -> dict[str, object]:
 
 
 def put_away() -> None:
-    """Later parts find no array, and nothing that udev would make one of."""
+    """Clean up so that later parts find no array, and nothing that udev would assemble."""
     run("umount", "/srv/played")
     for node in sorted(Path("/sys/block").glob("md*")):
         run("mdadm", "--stop", f"/dev/{node.name}")
@@ -64,7 +64,7 @@ def put_away() -> None:
 
 
 def look(name: str, drives: Sequence[str]) -> dict[str, object]:
-    """What is on the drives, of the array, and in the files that name arrays."""
+    """Return what is on the drives, the facts of the array, and the files that name arrays."""
     return {
         "sums": [digest(each) for each in drives],
         "export": said("mdadm", "--detail", "--export", f"/dev/md/{name}"),

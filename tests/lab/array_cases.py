@@ -1,7 +1,7 @@
-"""The arrays that the lab makes, and what a plan of aligntool says that tools must say of them afterwards.
+"""The arrays that the lab makes, and the values in their plans that tools must report afterwards.
 
-In: a plan as JSON. Out: the words of its commands as values. Alone because the plan is the expectation here: it was
-shown before anything was written, and mdadm, mkfs and the kernel are asked whether it came true.
+The plan, as JSON, is the expectation: it was shown before anything was written, and mdadm, mkfs and the kernel are
+asked whether it came true.
 """
 
 import json
@@ -29,7 +29,7 @@ class Case:
     block: int
     kind: str
     data_members: int
-    applied: bool = False  # by `raid plan` and `apply`, in place of `raid create`
+    applied: bool = False  # by `raid plan` and `apply` instead of `raid create`
 
     @property
     def drives(self) -> tuple[Nvme, ...]:
@@ -37,7 +37,7 @@ class Case:
 
     @property
     def command(self) -> str:
-        """What follows `raid plan` and `raid create`."""
+        """Return the arguments of `raid plan` and `raid create`."""
         members = " ".join(f"{BY_ID}{drive.serial}" for drive in self.drives)
         return f"{self.words} --name {self.name} {members}"
 
@@ -51,7 +51,7 @@ class Case:
 
 
 def cases(*, swapped: bool = False) -> tuple[Case, ...]:
-    """Every level, on drives of both block sizes; `swapped`: each on those of the other size."""
+    """Return every level on drives of both block sizes; `swapped`: each on drives of the other size."""
     small, large = (4096, 512) if swapped else (512, 4096)
     return (
         Case("scratch", "--recipe nvme-raid0-scratch", 2, small, "xfs", 2),
@@ -63,7 +63,7 @@ def cases(*, swapped: bool = False) -> tuple[Case, ...]:
 
 
 class Planned:
-    """What the steps of a plan say."""
+    """The values in the steps of a plan."""
 
     def __init__(self, text: str) -> None:
         steps: list[dict[str, Any]] = json.loads(text)["plan"]["steps"]
@@ -75,15 +75,15 @@ class Planned:
         self.words = {match[1]: match[2] for match in found if match}
 
     def size(self, word: str) -> int:
-        """An option of `mdadm --create` in bytes."""
+        """Return an option of `mdadm --create` in bytes."""
         return in_bytes(self.words[word])
 
     def mkfs(self, name: str) -> int | None:
-        """A value of mkfs, such as su or stride, in its own unit; None where it is not given."""
+        """Return a value of mkfs, such as su or stride, in its own unit; None if it is not given."""
         found = re.search(rf"\b{name}=(\d+)([kmg]?)\b", " ".join(self.content["options"]))
         return int(found[1]) * UNITS[found[2].upper()] if found else None
 
 
 def in_bytes(text: str) -> int:
-    """mdadm's sizes: 512K, 1G."""
+    """Convert a size of mdadm to bytes: 512K, 1G."""
     return int(text.rstrip("KMG")) * UNITS[text[len(text.rstrip("KMG")) :]]

@@ -1,4 +1,4 @@
-"""The fixtures `lab` and `debian`: make PCs, each in a folder of its own that is gone after the session's tests."""
+"""The fixtures `lab` and `debian` make PCs, each in a folder of its own that is removed at the end of the session."""
 
 import sys
 from collections.abc import Sequence
@@ -17,21 +17,21 @@ from tests.lab.kernel import ROOT
 from tests.lab.odd_disks import DRIVES
 from tests.thorough import THOROUGH
 
-REFERENCE_LIMIT_S = 3600.0  # minutes on a quiet machine, but nobody waits for a processor for long
+REFERENCE_LIMIT_S = 3600.0  # minutes on a quiet machine, much longer on a busy one
 
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """Where guests are made."""
+    """A factory of guests."""
 
     folders: pytest.TempPathFactory
 
     def guest(self, *drives: Drive, memory_mib: int = 1536, cpus: int = 2) -> Guest:
-        """A guest that can be started several times on the same drives."""
+        """Return a guest that can be started several times with the same drives."""
         return Guest(self.folders.mktemp("guest"), drives, memory_mib, cpus=cpus)
 
     def run(self, *drives: Drive, script: str, limit_s: float = LIMIT_S, cpus: int = 2) -> Path:
-        """Start a guest with these drives, run this script in it; the folder that it had as /lab."""
+        """Start a guest with these drives and run this script in it; return the folder that it had as /lab."""
         return self.guest(*drives, cpus=cpus).run(script, limit_s=limit_s)
 
 
@@ -42,14 +42,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 @dataclass(frozen=True, slots=True)
 class Debian:
-    """Where PCs with a Debian of their own are made."""
+    """A factory of PCs with their own Debian."""
 
     folders: pytest.TempPathFactory
     base: Path
     tool: Path
 
     def pc(self, *drives: Drive) -> DebianPC:
-        """A freshly installed one, with these drives, and off."""
+        """Return a freshly installed PC with these drives, powered off."""
         return DebianPC(self.folders.mktemp("debian"), self.base, self.tool, drives)
 
 
@@ -60,7 +60,7 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Debian:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the one guest that `in_guest` runs; a module of tests that reads what it wrote has it as PART."""
+    """A part of the one guest that `in_guest` runs; a test module that reads its output names it PART."""
 
     name: str  # the module, whose `main` runs in the guest
     drives: Sequence[Drive]
@@ -78,7 +78,7 @@ REFERENCE_TOOLS = Part("reference_tools", DRIVES, tuple(each.name for each in GE
 
 @pytest.fixture(scope="session")
 def said(lab: Lab, request: pytest.FixtureRequest) -> Path:
-    """What every program of one guest said: started once for all tests of this session that read it."""
+    """Run the parts in one guest, once for all tests of this session that read their output; return the folder."""
     if not (THOROUGH or kvm_works()):
         pytest.skip("takes a minute and both processors without KVM; `make test-all` runs it")
     found = [getattr(item, "module", None) for item in request.session.items if not cannot_run(item)]
@@ -86,6 +86,6 @@ def said(lab: Lab, request: pytest.FixtureRequest) -> Path:
     parts = list(dict.fromkeys(part for part in named if isinstance(part, Part)))
     script = f"cd '{ROOT}'\n'{sys.executable}' -m tests.lab.in_guest {' '.join(part.asked for part in parts)}"
     drives = [drive for part in parts for drive in part.drives]
-    # Code for several processors takes an emulated one a fifth longer.
+    # Code for several processors takes 20 % longer on an emulated one.
     cpus = 2 if THOROUGH else 1
     return lab.run(*drives, script=script, limit_s=sum(part.limit_s for part in parts), cpus=cpus)

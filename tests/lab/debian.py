@@ -1,8 +1,7 @@
-"""A Debian on a disk of its own, with everything that an array needs, made once and kept.
+"""A Debian on a disk image of its own, with everything that an array needs, made once and kept.
 
-Nothing comes in but this machine's Debian mirror; the path of a raw disk image goes out, which nobody writes to: PCs
-write to overlays of it (`debian_pc`). It lies in the git-ignored `.lab/`, in a folder whose name is made of what went
-into it. Alone because it takes two minutes, and knows nothing of who starts it.
+The image is raw and never written to: PCs write to overlays of it (`debian_pc`). It is in the git-ignored `.lab/`, in a
+folder named after a hash of its inputs. Making it takes two minutes.
 """
 
 import fcntl
@@ -34,11 +33,11 @@ PACKAGES = ",".join(
         *("python3", "python3-parted", "python3-pyudev"),
     )
 )
-# Half of the work is the modules that this PC does not need; not in a chroot, where nobody knows which those are.
+# Half of the work is the modules that this PC does not need; not in a chroot, where the needed ones are unknown.
 QUICK = """COMPRESS=lz4
 if [ -d /sys/block ]; then MODULES=dep; fi
 """
-# Nothing that a newly started system does for itself: every second counts ten here.
+# Disable what a newly started system does by itself: every second takes ten here.
 UNWANTED = (
     "apt-daily.timer",
     "apt-daily-upgrade.timer",
@@ -71,7 +70,7 @@ WantedBy=multi-user.target
 
 
 def disk() -> Path:
-    """The image; made when there is none of this content yet, which takes two minutes."""
+    """Return the image; if there is none for this content, it is made in two minutes."""
     folder = CACHE / f"debian-{_key()}"
     CACHE.mkdir(exist_ok=True)
     with _one_at_a_time():
@@ -85,7 +84,9 @@ def disk() -> Path:
 
 
 def _key() -> str:
-    """Of the mirror, the kernel's options, and the text of all that builds: a change to either is another disk."""
+    """Return a hash of the mirror, the kernel's options, and the text of all building code: a change
+    makes a new disk.
+    """
     here = Path(__file__)
     sources = (here, *((here.parent.parent / "boots" / name) for name in ("system.py", "bootdisks.py")))
     words = " ".join((*mirror(), *KERNEL_OPTIONS))
@@ -113,7 +114,7 @@ def _make(folder: Path, image: Path) -> None:
 
 
 def _settle(tree: Path) -> None:
-    """As an administrator leaves it, but faster: an initramfs that is quick to pack, and nothing started for later."""
+    """Set the system up as an administrator would, but faster: a small initramfs, and no background services."""
     (tree / "etc/initramfs-tools/conf.d/quick").write_text(QUICK)
     for name in UNWANTED:
         (tree / "etc/systemd/system" / name).symlink_to("/dev/null")

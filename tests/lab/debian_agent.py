@@ -1,7 +1,6 @@
-"""What is said to QEMU's guest agent, which runs commands in the emulated PC and brings back what they said.
+"""A client of QEMU's guest agent, which runs commands in the emulated PC and returns their output.
 
-The socket of the PC's virtio port comes in; exit codes and output go out. Alone because it is a protocol: lines of JSON
-(qemu-ga(8), qga/qapi-schema.json), and knows nothing of disks.
+It uses the socket of the PC's virtio port. The protocol is lines of JSON (qemu-ga(8), qga/qapi-schema.json).
 """
 
 import base64
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ANSWER_S = 60  # for the agent itself; a command has its own time
+ANSWER_S = 60  # for the agent itself; commands have their own limits
 WAIT_S = 0.5
 
 
@@ -45,7 +44,7 @@ class Agent:
         self._socket.close()
 
     def ping(self, limit_s: float = 2) -> bool:
-        """Whether somebody is there; whatever was said before is thrown away."""
+        """Return whether the agent answers; discard earlier output."""
         token = time.monotonic_ns() % 10**9
         words = {"execute": "guest-sync-delimited", "arguments": {"id": token}}
         try:
@@ -65,7 +64,7 @@ class Agent:
         return said["return"]
 
     def start(self, script: str) -> int:
-        """A shell in the PC runs the script; its process id."""
+        """Start a shell in the PC with this script; return its process ID."""
         words = {
             "path": "/bin/sh",
             "input-data": base64.b64encode(script.encode()).decode(),
@@ -75,7 +74,7 @@ class Agent:
         return int(self.ask("guest-exec", **words)["pid"])
 
     def ended(self, pid: int) -> Done | None:
-        """What became of it, or None while it runs."""
+        """Return the result, or None while it runs."""
         said = self.ask("guest-exec-status", pid=pid)
         if not said["exited"]:
             return None
@@ -83,7 +82,7 @@ class Agent:
         return Done(int(said.get("exitcode", 128 + said.get("signal", 0))), out, err)
 
     def wait(self, pid: int, limit_s: float) -> Done:
-        """The same when it has ended; TimeoutError after `limit_s`."""
+        """Wait for the end and return the result; TimeoutError after `limit_s`."""
         until = time.monotonic() + limit_s
         while time.monotonic() < until:
             if done := self.ended(pid):

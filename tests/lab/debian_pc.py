@@ -1,10 +1,9 @@
-"""A PC with the Debian of `debian` on its disk, that can be started, told what to do, turned off, and cut.
+"""A PC with the Debian of `debian` on its disk, which can be started, given commands, turned off, and cut off.
 
-A folder for its files and the words for its further drives come in; what commands said goes out, with exit codes.
-Without a base it has no disk but those drives, and UEFI finds a system on them or does not.
-What one start writes the next one sees: the system's disk is an overlay that is as old as the PC. A cut is a SIGKILL
-to QEMU: what the PC had not yet given to a drive is gone, as its memory is; what a drive had taken it keeps, as one
-with capacitors does. Alone because it owns the process.
+Its files are in a folder. Without a base image its only disks are the given drives, and UEFI finds a system on them or
+does not. What one start writes the next one sees: the disk of the system is an overlay as old as the PC. A power cut is
+a SIGKILL to QEMU: data that the PC had not yet sent to a drive are lost, like its memory; data that a drive had
+accepted are kept, as by a drive with capacitors.
 """
 
 import re
@@ -25,12 +24,13 @@ LONGEST_OFF_S = 600
 LONGEST_S = 1800
 WAIT_S = 0.4
 PANIC = "Kernel panic - not syncing"
-# Seen once of QEMU 7.2 in about ten starts, before the kernel said a word: a fault of the emulator, not of the disks.
+# Seen once with QEMU 7.2 in about ten starts, before the kernel printed anything: a fault of the emulator, not of the
+# disks.
 EMULATORS_FAULT = "msix.c:218: msix_table_mmio_write: Assertion"
 
 
 class DebianPC:
-    """Off when it is made; these drives are what it has beside its system's disk, their images in its folder."""
+    """A PC that is off at first, with these drives in addition to its system disk; their images are in its folder."""
 
     def __init__(self, folder: Path, base: Path | None, tool: Path, drives: Sequence[Drive] = ()) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class DebianPC:
 
     @property
     def console(self) -> str:
-        """What was said on the serial line since the last start."""
+        """Return the output of the serial line since the last start."""
         return self._running.console() if self._running else ""
 
     @property
@@ -53,7 +53,7 @@ class DebianPC:
         return self._running is not None
 
     def start(self) -> None:
-        """On, and booted as far as it will: every unit is up or has failed."""
+        """Power on and boot, until every unit is up or has failed."""
         assert self._running is None, "it is on already"
         try:
             self._turn_on()
@@ -65,7 +65,7 @@ class DebianPC:
         self.run("while [ $(systemctl is-system-running) = starting ]; do sleep 0.5; done", LONGEST_START_S)
 
     def _turn_on(self) -> None:
-        """Until its agent answers."""
+        """Power on, and wait until its agent answers."""
         self._starts += 1
         path = self.folder / "agent"
         path.unlink(missing_ok=True)
@@ -79,14 +79,14 @@ class DebianPC:
             self._check_on(until)
 
     def run(self, script: str, limit_s: float = LONGEST_S, *, code: int | None = 0) -> Done:
-        """A shell script, with what it said; its exit code is checked unless `code` is None."""
+        """Run a shell script and return its output; its exit code is checked unless `code` is None."""
         done = self.wait(self.begin(script), limit_s)
         if code is not None and done.code != code:
             raise AssertionError(f"exit {done.code}, not {code}:\n{script}\n{done.out}{done.err}\n{self.console}")
         return done
 
     def begin(self, script: str) -> int:
-        """The same without waiting: its process id."""
+        """Start a script without waiting; return its process ID."""
         return self._agent_on().start(script)
 
     def wait(self, pid: int, limit_s: float = LONGEST_S) -> Done:
@@ -96,7 +96,7 @@ class DebianPC:
             raise AssertionError(f"{error}\n{self.console}") from None
 
     def off(self) -> None:
-        """Turned off by its own system, which unmounts and stops everything first."""
+        """Turn the PC off by its own system, which first unmounts and stops everything."""
         running = self._on()
         self.begin("systemctl poweroff")
         running.until_off(LONGEST_OFF_S)
@@ -107,13 +107,13 @@ class DebianPC:
         self.start()
 
     def cut(self, after_s: float = 0) -> None:
-        """The power is gone, now or so many seconds later."""
+        """Cut the power, now or after this many seconds."""
         time.sleep(after_s)
         self._on().cut()
         self._forget()
 
     def await_console(self, words: re.Pattern[str], pid: int, limit_s: float = LONGEST_S) -> None:
-        """Until these words were said on the serial line, by a command that is still running then."""
+        """Wait until the serial line shows these words, printed by a command that still runs."""
         until = time.monotonic() + limit_s
         while not words.search(self.console):
             if self._agent_on().ended(pid) or time.monotonic() > until:
@@ -162,7 +162,7 @@ class DebianPC:
 
 
 def _reached(path: Path) -> Agent | None:
-    """QEMU makes the socket's file a moment before it listens."""
+    """Return the agent, or None while it does not listen: QEMU creates the socket file a moment earlier."""
     try:
         return Agent(path)
     except (FileNotFoundError, ConnectionRefusedError):
@@ -171,7 +171,7 @@ def _reached(path: Path) -> Agent | None:
 
 @contextmanager
 def powered(pc: DebianPC) -> Iterator[DebianPC]:
-    """On for the length of the block, and certainly off behind it."""
+    """Power the PC on for the length of the block, and off at its end in any case."""
     try:
         pc.start()
         yield pc

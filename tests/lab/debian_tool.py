@@ -1,7 +1,7 @@
-"""aligntool as it is in this checkout, as a read-only image that the emulated Debian mounts at /opt/aligntool.
+"""This checkout of aligntool as a read-only image that the emulated Debian mounts at /opt/aligntool.
 
-The checkout and its environment come in; a squashfs goes out. Alone because it changes with every line of aligntool,
-and the system under it does not. What is compiled (parted) and what Debian has new enough (pyudev) comes from Debian.
+The checkout and its environment become a squashfs. Compiled packages (parted) and those that Debian has in a recent
+version (pyudev) come from Debian. It is separate from `debian` because it changes with every line of aligntool.
 """
 
 import compileall
@@ -23,7 +23,7 @@ PYTHONPATH=/opt/aligntool/python exec python3 -m aligntool "$@"
 
 
 def image(folder: Path) -> Path:
-    """The squashfs, recreated in `folder` (some seconds)."""
+    """Return the squashfs, recreated in `folder` (some seconds)."""
     tree = folder / "tool"
     python = tree / "python"
     ignore = shutil.ignore_patterns("__pycache__")
@@ -43,7 +43,7 @@ def image(folder: Path) -> Path:
 
 
 def _needed(name: str) -> set[str]:
-    """A distribution and what it needs to run, without what Debian brings."""
+    """Return a distribution and its dependencies, without those in Debian."""
     found = {name}
     for line in requires(name) or ():
         need = Requirement(line)

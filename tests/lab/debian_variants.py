@@ -1,7 +1,7 @@
-"""The Debian of `debian` with other packages: made from its disk by its own apt, kept beside it.
+"""The Debian of `debian` with other packages: its disk is changed by its own apt, and stored next to it.
 
-Nothing comes in but this machine's Debian mirror; the path of a raw disk image goes out, which nobody writes to. Alone
-because it is the same system but for what a user would type to get there, and other tests need not wait for it.
+The image is raw and never written to. A variant is the same system after the commands that a user would type; other
+tests need not wait for it.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ from tests.lab import debian
 from tests.lab.kernel import CACHE
 from tests.moving.loop_mounts import mounted, partitioned
 
-# In mounts of its own, which are gone when it ends; nobody asks and nobody answers.
+# In its own mount namespace, which ends with it; without questions.
 _APT = """set -e
 mount -t proc proc "$1/proc"
 tree=$1; shift
@@ -25,12 +25,12 @@ QUICK = 'compress="lz4"\n'
 
 
 def disk_with_dracut() -> Path:
-    """Its initramfs is dracut's, as Debian's package makes it; initramfs-tools is gone."""
+    """Return a disk whose initramfs is dracut's, as Debian's package makes it; initramfs-tools is removed."""
     return _variant("dracut", _put_dracut)
 
 
 def disk_with_grub_at_hand() -> Path:
-    """GRUB for UEFI lies in apt's cache, so that `apt-get install grub-efi-amd64` needs no network."""
+    """Return a disk with GRUB for UEFI in apt's cache, so that `apt-get install grub-efi-amd64` needs no network."""
     return _variant("grub", _put_grub_at_hand)
 
 

@@ -1,7 +1,6 @@
-"""The drives of an emulated PC and the PCIe ports that they hang on, as values.
+"""The drives of an emulated PC and the PCIe ports that they are attached to, as values.
 
-In: what a test wants to have. Out: QEMU's words for it, and an image file for each drive that has none yet.
-Alone because a PC that boots from its own disk and a PC that runs on this machine's tree have the same drives.
+They become QEMU options, and an image file for each drive that has none yet. Both kinds of emulated PC use them.
 """
 
 from collections.abc import Sequence
@@ -13,16 +12,16 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A PCIe root port. What it is capable of can be said; QEMU's drives themselves have one lane of 2.5 GT/s."""
+    """A PCIe root port. Its capability can be set; QEMU's drives themselves have one lane of 2.5 GT/s."""
 
     name: str
-    speed: str = "16"  # GT/s, in QEMU's words: 2_5, 5, 8, 16
+    speed: str = "16"  # GT/s, as QEMU writes it: 2_5, 5, 8, 16
     width: int = 32  # lanes: 1, 2, 4, 8, 12, 16, 32
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A PCIe switch: its upstream port hangs on a root port, and each drive gets a downstream port of its own."""
+    """A PCIe switch: its upstream port is attached to a root port, and each drive gets a downstream port of its own."""
 
     name: str
     port: Port
@@ -32,16 +31,16 @@ class Switch:
 class Nvme:
     """An NVMe drive. Sizes are bytes; its image is SERIAL.img. Without a place it is on the root bus and has no link.
 
-    QEMU 7.2 says nothing of a physical block that is larger than the logical one but a coarser unit to deallocate, so
-    the kernel takes the logical one: such a drive is one that does not say what it is.
+    QEMU 7.2 reports a physical block that is larger than the logical one only as a larger unit of deallocation, so the
+    kernel uses the logical one: the drive does not report its physical block.
     """
 
     serial: str
     size: int = 256 * MIB
     block: int = 512  # logical
-    physical: int = 0  # 0: as the logical one
+    physical: int = 0  # 0: like the logical one
     behind: Port | Switch | None = None
-    options: str = ""  # more properties of QEMU's nvme device, with commas
+    options: str = ""  # further properties of QEMU's nvme device, with commas
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ Drive = Nvme | Scsi
 
 
 def words(drives: Sequence[Drive], folder: Path, *, cache: str = "writeback") -> tuple[str, ...]:
-    """QEMU's words for these drives with their images in this folder; `cache` is that of QEMU's -drive."""
+    """Return QEMU's options for these drives with their images in this folder; `cache` is that of QEMU's -drive."""
     said: list[str] = []
     for number, (name, bus, device) in enumerate(_ports(drives), 1):
         numbers = "" if device.startswith("x3130") else f",chassis={number},slot={number}"
@@ -73,7 +72,7 @@ def words(drives: Sequence[Drive], folder: Path, *, cache: str = "writeback") ->
 
 
 def image(drive: Drive, folder: Path) -> Path:
-    """The file that holds what is on a drive: empty and sparse at first."""
+    """Return the file with the content of a drive: empty and sparse at first."""
     path = folder / f"{drive.serial}.img"
     if not path.exists():
         with path.open("wb") as file:
@@ -97,7 +96,7 @@ def _device(drive: Drive) -> str:
 
 
 def _ports(drives: Sequence[Drive]) -> list[tuple[str, str, str]]:
-    """(name, the bus it hangs on, QEMU's device) of every port, those nearer to the processor first."""
+    """Return (name, the bus it is attached to, QEMU's device) of every port, those nearer to the processor first."""
     ports: dict[str, tuple[str, str, str]] = {}
     for drive in drives:
         place = drive.behind if isinstance(drive, Nvme) else None

@@ -1,7 +1,7 @@
-"""A running QEMU, and the words that every emulated PC here has in common.
+"""A running QEMU, and the options that all emulated PCs have in common.
 
-In: a command line. Out: what was said on its console, when it has turned itself off or its time is over.
-Alone because PCs that boot from a disk and guests on this machine's own tree are started, watched and ended alike.
+It returns the output of the console once the PC has powered off or its time is over. PCs that boot from a disk and
+guests on this machine's own tree are started, watched and ended alike.
 """
 
 import contextlib
@@ -27,8 +27,9 @@ FIRMWARE = (
 
 
 def pc_words(*, memory_mib: int = 1024, uefi: bool = False, accelerator: Sequence[str] = SOFTWARE) -> tuple[str, ...]:
-    """A PC without a disk and without a network, its serial line on standard output. A stock kernel hangs in some
-    machines' /dev/kvm, so KVM is for those who have tried it (`guest.kvm_works`)."""
+    """Return the options of a PC without disk and network, with its serial line on standard output. A stock kernel
+    hangs in the /dev/kvm of some machines, so KVM is used only after a test (`guest.kvm_works`).
+    """
     firmware = ("-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={_firmware()}") if uefi else ()
     return (
         find_tool("qemu-system-x86_64") or "qemu-system-x86_64",
@@ -46,7 +47,7 @@ def _firmware() -> Path:
 
 
 class Running:
-    """An emulated PC that is on. It is off, one way or another, when the `with` block of `started` is left."""
+    """A running emulated PC. It is off in any case when the `with` block of `started` ends."""
 
     def __init__(self, command: Sequence[str], console: Path, *, keyboard: bool = False) -> None:
         self.console_file = console
@@ -55,20 +56,20 @@ class Running:
             self._process = subprocess.Popen(command, stdin=stdin, stdout=said, stderr=said, start_new_session=True)
 
     def enter(self, line: str) -> None:
-        """Type a line at the console of a PC with a keyboard."""
+        """Type a line on the console of a PC with a keyboard."""
         assert self._process.stdin, "it has no keyboard"
         self._process.stdin.write(f"{line}\n".encode())
         self._process.stdin.flush()
 
     def console(self) -> str:
-        """Everything said so far."""
+        """Return all output so far."""
         return self.console_file.read_text(errors="replace").replace("\r", "")
 
     def is_on(self) -> bool:
         return self._process.poll() is None
 
     def until_off(self, limit_s: float) -> str:
-        """Everything on the console until the PC turned itself off, which it has to do in this time."""
+        """Return all output until the PC powers off, which it has to do within this time."""
         try:
             status = self._process.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -78,7 +79,7 @@ class Running:
         return self.console()
 
     def cut(self) -> None:
-        """The power is cut: SIGKILL, to the emulator and what started it. Afterwards nobody holds the images open."""
+        """Cut the power: SIGKILL to the emulator and its parent. Afterwards no process has the images open."""
         if self._process.stdin:
             self._process.stdin.close()
         if not self.is_on():
@@ -90,7 +91,7 @@ class Running:
 
 
 def _alive(group: int) -> Iterator[int]:
-    """The processes of a process group that have not ended yet; those that nobody waited for have."""
+    """Return the running processes of a process group; zombies have ended."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             state, _, its_group = path.read_text().rpartition(")")[2].split()[:3]
@@ -100,7 +101,7 @@ def _alive(group: int) -> Iterator[int]:
 
 @contextlib.contextmanager
 def started(command: Sequence[str], console: Path, *, keyboard: bool = False) -> Iterator[Running]:
-    """A PC, turned on; its console goes into this file."""
+    """Start a PC whose console goes into this file."""
     running = Running(command, console, keyboard=keyboard)
     try:
         yield running

@@ -1,7 +1,7 @@
-"""A guest: Debian's kernel on this machine's own file tree, with drives that do not exist.
+"""A guest: Debian's kernel on this machine's own file tree, with emulated drives.
 
-In: drives and a shell script. Out: the folder that the script, as root in the guest, saw as /lab and wrote its answers
-to. Alone because it is virtme-ng's business how a guest gets a tree, a udev and a console, and nobody else's here.
+A shell script runs as root in the guest and writes its results to /lab, which is a folder of the host. virtme-ng
+provides the tree, udev and the console of the guest.
 """
 
 import os
@@ -22,8 +22,8 @@ from tests.lab.kernel import CACHE, Kernel, debian_kernel, virtme_run
 INIT = Path(__file__).parent / "init.sh"
 LIMIT_S = 600.0
 KVM_LIMIT_S = 30.0
-# In an emulated processor the cures for speculation cost most of the time and cure nothing; and where many want this
-# machine's own processor, the emulated timer is late, which the kernel takes for a broken one and panics
+# On an emulated processor, mitigations for speculation cost most of the time and protect nothing; and if this machine's
+# own processor is busy, the emulated timer is late, which the kernel takes for a broken one and panics
 # (arch/x86/kernel/apic/io_apic.c, check_timer).
 KERNEL_OPTIONS = (
     "mitigations=off",
@@ -31,14 +31,16 @@ KERNEL_OPTIONS = (
     "nokaslr",
     "module_blacklist=kvm,kvm_amd,kvm_intel,powernow_k8,floppy,psmouse",
 )
-# QEMU's "max" has AVX, and the C library then uses it; instructions that wide cost an emulated processor a fifth more.
+# QEMU's "max" has AVX, and the C library then uses it; such wide instructions cost an emulated processor 20 % more.
 CPU = "Nehalem"
 SCRIPT = "script.sh"
 
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """What a guest is made of, before it is started. `folder` gets the drives' images; a second start finds them."""
+    """The definition of a guest before it is started. `folder` gets the images of the drives; a second start reuses
+    them.
+    """
 
     folder: Path
     drives: Sequence[Drive]
@@ -47,9 +49,9 @@ class Guest:
     cpus: int = 2
 
     def run(self, script: str, *, limit_s: float = LIMIT_S) -> Path:
-        """Run this script in a fresh guest, ended by the first command that fails; the folder it wrote to.
+        """Run this script in a fresh guest until its first failing command; return the folder it wrote to.
 
-        Raises AssertionError with the console when it fails or takes longer than this.
+        Raises AssertionError with the console output if it fails or takes longer than the limit.
         """
         shared = self.folder / "lab"
         shared.mkdir(exist_ok=True)
@@ -60,7 +62,7 @@ class Guest:
         return shared
 
     def cut_off(self, script: str, *, limit_s: float = LIMIT_S) -> Path:
-        """Run this script until it makes /lab/cut, and take the power away; the folder it wrote to."""
+        """Run this script until it creates /lab/cut, and cut the power; return the folder it wrote to."""
         shared = self.folder / "lab"
         shared.mkdir(exist_ok=True)
         (shared / SCRIPT).write_text(f"set -eu\nexport LC_ALL=C\n{script}\n")
@@ -75,7 +77,7 @@ class Guest:
         return shared
 
     def command(self, kernel: Kernel, *options: str) -> list[str]:
-        """The command line that starts it, with virtme-run's options for what to do inside."""
+        """Return the command line that starts it, with virtme-run's options for what to do inside."""
         (self.folder / "lab").mkdir(exist_ok=True)
         initramfs = self._initramfs(kernel)
         kvm = kvm_works() if self.kvm is None else self.kvm
@@ -90,7 +92,7 @@ class Guest:
         ]
 
     def _initramfs(self, kernel: Kernel) -> Path:
-        """virtme-ng's own, and after it an archive whose files take the place of those of the same name."""
+        """Return virtme-ng's own initramfs, followed by an archive whose files replace those of the same name."""
         first, both = self.folder / "virtme.cpio", self.folder / "initramfs.cpio"
         first.unlink(missing_ok=True)
         run(*_virtme(kernel), "--save-initramfs", first, "--dry-run", "--script-sh", "true")
@@ -107,9 +109,9 @@ class Guest:
 
 @cache
 def kvm_works() -> bool:
-    """Whether a guest comes up and goes down again by KVM: a stock kernel hangs in some machines' /dev/kvm.
+    """Return whether a guest boots and powers off with KVM: a stock kernel hangs in the /dev/kvm of some machines.
 
-    Tried once, and again when this machine has been restarted.
+    Tested once per boot of this machine.
     """
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False

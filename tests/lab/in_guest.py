@@ -1,8 +1,8 @@
-"""The program of the one guest whose answers many tests read; runs in the guest, as root.
+"""The program that runs as root in the one guest whose results many tests read.
 
-aligntool is loaded once, which takes longest in an emulated processor, and forked for each of its runs; nothing of
-pytest is loaded. What a fork runs is the command line, from its words to its exit code. Each part writes what the
-programs said to files in /lab, and the tests judge those.
+aligntool is loaded once, because that takes longest on an emulated processor, and forked for each run; pytest is not
+loaded. A fork runs the command line from its arguments to its exit code. Each part writes the output of its programs to
+files in /lab, which the tests then check.
 """
 
 import gc
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from aligntool.cli.app import main as aligntool
 
-# What the command line loads when it is needed, and every fork would load for itself: seconds each time.
+# Modules that the command line loads on demand, and that every fork would load again: seconds each time.
 LOADED = (
     "aligntool.audit.judge",
     "aligntool.cli.audit",
@@ -32,7 +32,7 @@ OUT = Path("/lab")
 
 
 def start(name: str, *words: str) -> int:
-    """Start aligntool's command line with these words; the process id.
+    """Start aligntool's command line with these arguments; return the process ID.
 
     Its standard streams are /dev/null and the files NAME and NAME.err in /lab.
     """
@@ -49,24 +49,24 @@ def start(name: str, *words: str) -> int:
 
 
 def ended(child: int) -> int:
-    """Wait for its end; the exit code as a shell has it."""
+    """Wait for its end; return the exit code as a shell does."""
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return code if code >= 0 else 128 - code
 
 
 def drive(serial: str) -> str:
-    """The NVMe drive that has this serial number."""
+    """Return the NVMe drive with this serial number."""
     return str(by_serial()[serial])
 
 
 def by_serial() -> dict[str, Path]:
-    """Every NVMe drive by its serial number."""
+    """Return all NVMe drives by serial number."""
     drives = (path.parent for path in Path("/sys/class/block").glob("nvme*/device"))
     return {(drive / "device/serial").read_text().strip(): Path("/dev") / drive.name for drive in sorted(drives)}
 
 
 def main(parts: Sequence[str]) -> None:
-    """Run these parts one after the other: a name, and further words behind colons."""
+    """Run these parts one after the other: a name, and further arguments separated by colons."""
     gc.disable()
     for name in LOADED:
         importlib.import_module(name)

@@ -1,7 +1,6 @@
-"""Debian's own kernel, unpacked into `.lab/`, where git does not see it; and whether KVM runs it here.
+"""Debian's own kernel, unpacked into `.lab/`, which git ignores; and whether KVM runs it here.
 
-In: the packages that this machine's apt offers. Out: an image and its modules, fetched once.
-Alone because the kernel comes from outside, and this is where a machine that has no apt or no network finds out.
+It is downloaded once from the packages of this machine's apt. A machine without apt or network is detected here.
 """
 
 import platform
@@ -24,7 +23,7 @@ META_PACKAGE = "linux-image-amd64"
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel: its image, and the tree that has its modules in lib/modules/VERSION."""
+    """A kernel: its image, and the tree with its modules in lib/modules/VERSION."""
 
     version: str
     tree: Path
@@ -39,7 +38,7 @@ class Kernel:
 
 
 def debian_kernel() -> Kernel:
-    """The kernel that is in `.lab/` already, or the one that apt has today. Skips where there can be none."""
+    """Return the kernel in `.lab/`, or download the current one of apt. Skips if there is neither."""
     if platform.machine() != "x86_64":
         pytest.skip(f"the lab's kernel is {META_PACKAGE}, and this is a {platform.machine()}")
     for image in sorted(CACHE.glob("kernel-*/boot/vmlinuz-*"), reverse=True):
@@ -65,7 +64,7 @@ def _fetch(package: str, version: str) -> Kernel:
             pytest.skip(f"apt-get could not download {package}: {done.stderr.strip()}")
         made, ready = Path(folder) / "tree", CACHE / f"kernel-{version}"
         run("dpkg", "-x", packages[0], made)
-        packed = list(made.rglob("*.ko.xz"))  # since Debian 13; the guest's first insmod knows only plain ones
+        packed = list(made.rglob("*.ko.xz"))  # since Debian 13; the first insmod of the guest knows only plain ones
         if packed:
             run("xz", "--decompress", *packed)
         run("depmod", "-b", made, version)
@@ -75,7 +74,7 @@ def _fetch(package: str, version: str) -> Kernel:
 
 
 def virtme_run() -> str:
-    """virtme-ng's starter of guests, from the environment that runs the tests."""
+    """Return virtme-ng's program that starts guests, from the environment of the tests."""
     busybox = find_tool("busybox")
     if busybox and "=>" in run("ldd", busybox, fails=True):
         pytest.skip("busybox is not linked statically, and an initramfs has no libraries (package busybox-static)")

@@ -1,7 +1,4 @@
-"""What the tests of a PC that boots a Debian of its own need, as marks.
-
-Marks for `pytestmark`; most modules here need the same.
-"""
+"""Requirements of tests that boot a PC with its own Debian, as marks for `pytestmark`."""
 
 import pytest
 

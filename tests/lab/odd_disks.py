@@ -1,7 +1,7 @@
-"""The disks of odd geometry that the audit is held against the kernel and parted on.
+"""Disks of odd geometry, for which the audit is compared with the kernel and parted.
 
-In: nothing. Out: values: what `scsi_debug` is told, the tables, the NVMe drives. Alone because two programs read them:
-the tests here, and `reference_tools` in the guest.
+The parameters of `scsi_debug`, the tables and the NVMe drives, as values. Two programs read them: the tests here, and
+`reference_tools` in the guest.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ TABLES = {
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """One life of the module scsi_debug: a disk of this geometry with this table."""
+    """One configuration of the module scsi_debug: a disk of this geometry with this table."""
 
     name: str
     parameters: str  # of the module; sizes in blocks
@@ -28,7 +28,7 @@ GEOMETRIES = (
     Geometry("512e", "sector_size=512 physblk_exp=3", "dos"),
     Geometry("4Kn", "sector_size=4096", "gpt"),
     Geometry("lowest-aligned-7", "sector_size=512 physblk_exp=3 lowest_aligned=7", "gpt"),
-    # What USB bridges say: 65535 blocks. The kernel believes it unless it is not a multiple of the physical block.
+    # As USB bridges report it: 65535 blocks. The kernel accepts it unless it is not a multiple of the physical block.
     Geometry("bogus-optimal", "sector_size=512 opt_blks=65535", "dos"),
     Geometry(
         "unmap-alignment",
@@ -37,7 +37,7 @@ GEOMETRIES = (
     ),
 )
 
-ALWAYS = ("lowest-aligned-7", "bogus-optimal")  # 512e and 4Kn are those of NVMe drives as well
+ALWAYS = ("lowest-aligned-7", "bogus-optimal")  # NVMe drives are also 512e and 4Kn
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ DRIVES = (*(drive.nvme for drive in NVME), *BEHIND_SWITCH, X4, X2, SLOWED)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A PCIe link as one of its two ends has it."""
+    """A PCIe link as one of its two ends reports it."""
 
     speed: float  # GT/s
     width: int
@@ -73,15 +73,15 @@ class Link:
     max_width: int
 
 
-# QEMU 7.2 gives every drive one lane of 2.5 GT/s, and its ports what it cannot use. So the guest's configuration space
-# is shown differently: of the drive, and of the port above it.
+# QEMU 7.2 gives every drive one lane of 2.5 GT/s, and its ports capabilities that are not used. So the configuration
+# space that the guest sees is changed: of the drive, and of the port above it.
 LINKS = {
     X4.serial: (Link(8, 4, 8, 4), Link(8, 4, 8, 4)),
     X2.serial: (Link(8, 2, 8, 4), Link(8, 2, 8, 2)),
     SLOWED.serial: (Link(2.5, 1, 8, 4), Link(2.5, 1, 8, 4)),
 }
 
-# Which drives an array is planned over, at which level.
+# The drives and the level of each planned array.
 PLANS = {
     "behind-switch": (0, ("left", "right")),
     "x4-and-x2": (0, ("x4", "x2")),

@@ -1,6 +1,6 @@
-"""Arrays made over earlier arrays, in a guest with a real udev: what aligntool and md say of each; runs in the guest.
+"""Arrays created over earlier arrays, in a guest with a real udev: what aligntool and md report of each.
 
-A part of `in_guest`, which gives it the names of cases. It writes one JSON file per case.
+A part of `in_guest`, which passes it the names of cases. It writes one JSON file per case.
 """
 
 import json
@@ -31,12 +31,12 @@ mkdir -p "$2/etc/mdadm" && cp /etc/mdadm/mdadm.conf "$2/etc/mdadm/"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`old`: what the earlier members were: "whole" drives, partitions at the "same" place or at "other" ones."""
+    """`old`: the place of the earlier members: "whole" drives, partitions at the "same" place or at "other" ones."""
 
     level: str
     metadata: str
     old: str
-    new: str  # "partitions", "whole", or "taken": the old partitions as they are
+    new: str  # "partitions", "whole", or "taken": the old partitions are used as they are
     how: str = ""  # "backwards", "cut" after the first member, or cut, and then "another" array on the others
 
     @property
@@ -58,7 +58,7 @@ def main(names: Sequence[str]) -> None:
 
 
 def prepare() -> None:
-    """Boot images of this guest are of no interest: one that holds mdadm.conf is there at once."""
+    """Disable boot images, which this guest does not need: one that holds mdadm.conf exists at once."""
     for module in ("raid0", "raid1", "raid10", "raid456"):
         run("modprobe", module)
     run("umount", "/etc/fstab", fails=True)
@@ -114,13 +114,13 @@ def nodes() -> list[str]:
 
 
 def examined(node: str) -> str:
-    """The UUID of the array that mdadm finds a superblock of there."""
+    """Return the UUID of the array whose superblock mdadm finds there."""
     said = run("mdadm", "--examine", "--export", node, fails=True).splitlines()
     return next((line.partition("=")[2] for line in said if line.startswith("MD_UUID=")), "")
 
 
 def cut(*words: str, done: int = 1) -> str:
-    """The work, ended after so many steps (members first) as a power cut ends it; what udev assembles of the rest."""
+    """Cut the creation off after this many steps (members first), like a power cut; return what udev assembles."""
     Path("/run/plan.json").unlink(missing_ok=True)
     code, out, err = forked("raid", "plan", *words, "-o", "/run/plan.json")
     if code:
@@ -140,7 +140,7 @@ def cut(*words: str, done: int = 1) -> str:
 
 
 def other_array(members: Sequence[str]) -> None:
-    """What somebody may have made of the members that were not touched yet."""
+    """Create an array as a user might from the members that were not touched yet."""
     for node in sorted(Path("/sys/block").glob("md*")):
         run("mdadm", "--stop", f"/dev/{node.name}")
     run("mdadm", "--zero-superblock", *members)
@@ -149,7 +149,7 @@ def other_array(members: Sequence[str]) -> None:
 
 
 def clear() -> None:
-    """No array runs, and the drives are blank."""
+    """Stop all arrays and blank the drives."""
     for node in sorted(Path("/sys/block").glob("md*")):
         run("mdadm", "--stop", f"/dev/{node.name}")
     for name in drives():
@@ -162,7 +162,7 @@ def clear() -> None:
 
 
 def old_array(case: Case) -> list[str]:
-    """Made, filled at its beginning, and stopped, as somebody does who wants its drives for something else."""
+    """Create an array, fill its beginning, and stop it, as before its drives are reused."""
     members = list(drives())
     if case.old != "whole":
         start, length = SAME if case.old == "same" else OTHER
@@ -189,6 +189,6 @@ def run(*words: str, stdin: str = "", fails: bool = False) -> str:
 
 
 def forked(*words: str) -> tuple[int, str, str]:
-    """aligntool's command line with these words: exit code, standard output, standard error."""
+    """Run aligntool's command line with these arguments: exit code, standard output, standard error."""
     code = ended(start("forked", *words))
     return code, (OUT / "forked").read_text(), (OUT / "forked.err").read_text()

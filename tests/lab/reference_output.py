@@ -1,7 +1,7 @@
-"""What the programs of the guest of `reference_tools` said, read back.
+"""Parse the output of the programs in the guest of `reference_tools`.
 
-In: the folder that they wrote to. Out: what the kernel, parted and aligntool each have of a disk's partitions, by the
-partition's first logical block. Alone because several test modules read the same guest.
+It returns what the kernel, parted and aligntool report of the partitions of a disk, by the first logical block of each.
+Several test modules read the same guest.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Heard:
-    """One disk, by the name that its files have."""
+    """One disk, named as its files are."""
 
     folder: Path
     name: str
@@ -27,7 +27,9 @@ class Heard:
 
     @cached_property
     def starts(self) -> dict[str, int]:
-        """The kernel's name of each partition → its first logical block; the kernel counts 512 bytes everywhere."""
+        """Return the first logical block of each partition by its kernel name; the kernel counts 512
+        bytes everywhere.
+        """
         block = self.sysfs["queue/logical_block_size"]
         found = {path: at * 512 // block for path, at in self.sysfs.items() if path.endswith("/start")}
         return {path.removesuffix("/start"): start for path, start in found.items()}
@@ -36,7 +38,9 @@ class Heard:
         return {start: self.sysfs[f"{name}/{attribute}"] for name, start in self.starts.items()}
 
     def parted(self, kind: str) -> dict[int, bool]:
-        """First block → aligned, as `parted align-check` says: minimal of each partition first, then optimal."""
+        """Return, by first block, whether it is aligned by `parted align-check`: minimal for each partition first, then
+        optimal.
+        """
         said = (self.folder / f"parted-{self.name}").read_text()
         answers = re.findall(r"^(\d+) (aligned|not aligned)", said, re.MULTILINE)
         numbers = {int(re.split(r"\D+", name)[-1]): start for name, start in self.starts.items()}
@@ -54,17 +58,17 @@ class Heard:
 
     @cached_property
     def findings(self) -> list[dict[str, Any]]:
-        """aligntool's, of this disk."""
+        """Return aligntool's findings about this disk."""
         findings = json.loads((self.folder / self.audit).read_text())["findings"]
         return [finding for finding in findings if finding["disk"] == self.disk["name"]]
 
     @property
     def sources(self) -> dict[str, str]:
-        """Each boundary that aligntool judges by → reported, known or assumed."""
+        """Return for each boundary that aligntool uses: reported, known or assumed."""
         return {grid["kind"]: grid["source"] for grid in self.disk["grids"]}
 
     def aligned(self, kind: str) -> dict[int, bool]:
-        """First block → on this kind of boundary, as aligntool says."""
+        """Return, by first block, whether it is on this kind of boundary, according to aligntool."""
         return {
             self._block(part): check["on"]
             for part in self.disk["partitions"]
@@ -73,7 +77,9 @@ class Heard:
         }
 
     def on_all(self) -> dict[int, bool]:
-        """First block → on every boundary that aligntool knows of there, those that it only makes a note of as well."""
+        """Return, by first block, whether it is on every boundary that aligntool knows there, also those
+        it only notes.
+        """
         return {
             self._block(part): all(check["on"] for check in part["verdict"]["checks"])
             for part in self.disk["partitions"]
@@ -83,7 +89,7 @@ class Heard:
         return {self._block(part): part["verdict"]["answer"] for part in self.disk["partitions"]}
 
     def codes(self, block: int | None = None) -> dict[str, str]:
-        """Code → severity of aligntool's findings, of the disk or of the partition that starts with this block."""
+        """Return the severity by code of aligntool's findings about the disk or about the partition at this block."""
         numbers = {self._block(part): part["number"] for part in self.disk["partitions"]}
         wanted = None if block is None else numbers[block]
         return {each["code"]: each["severity"] for each in self.findings if each["partition"] == wanted}
@@ -93,6 +99,6 @@ class Heard:
 
 
 def links(folder: Path) -> dict[str, str]:
-    """PCI address → what `lspci -vv` says of the device."""
+    """Return the output of `lspci -vv` by PCI address."""
     blocks = (folder / "lspci").read_text().split("\n\n")
     return {block.split()[0]: block for block in blocks if block.strip()}

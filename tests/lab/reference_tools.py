@@ -1,4 +1,4 @@
-"""What every program of a guest says of its odd disks, each in its own words; runs in the guest, as root.
+"""Record what each program in a guest reports of its odd disks; runs in the guest, as root.
 
 A part of `in_guest`. It writes one file per program and disk of `odd_disks`.
 """
@@ -20,9 +20,9 @@ SPEED_CODES = {2.5: 1, 5: 2, 8: 3, 16: 4}  # PCI Express Base Specification, Lin
 
 
 def main(names: Sequence[str]) -> None:
-    """Ask about the links, the NVMe drives and the geometries that have these names."""
-    # virtme-ng has one of its own mounted there, and an array's line could not go into it; another part may have been
-    # here before.
+    """Query the links, the NVMe drives and the geometries with these names."""
+    # virtme-ng has mounted one of its own there, which could not take the line of an array; another part may have run
+    # before.
     subprocess.run(("umount", "/etc/fstab"), check=False)
     Path("/etc/fstab").touch()
     drives = {drive.serial: by_serial()[drive.serial] for drive in DRIVES}
@@ -43,7 +43,7 @@ def main(names: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def odd_disk(geometry: Geometry) -> Iterator[Path]:
-    """A disk that the module scsi_debug makes."""
+    """Make a disk with the module scsi_debug."""
     print(f"{time.monotonic():.0f} s: {geometry.name}", flush=True)
     run("modprobe", "scsi_debug", "dev_size_mb=64", *geometry.parameters.split())
     run("udevadm", "settle")
@@ -61,7 +61,7 @@ def partition(disk: Path, table: str) -> None:
 
 
 def ask(disk: Path, name: str) -> None:
-    """The kernel's attributes, and what parted says of each partition."""
+    """Record the kernel's attributes, and parted's answer for each partition."""
     here = Path("/sys/class/block") / disk.name
     kept = [*here.glob("*"), *here.glob("queue/*"), *here.glob(f"{disk.name}*/*")]
     lines = [
@@ -100,12 +100,14 @@ def ask_about_links(drives: dict[str, Path]) -> None:
 
 
 def device_of(disk: Path) -> Path:
-    """The folder of its PCI device, in which those above it are its parents."""
+    """Return the folder of its PCI device; its parent folders are the devices above it."""
     return (Path("/sys/class/block") / disk.name / "device/device").resolve()
 
 
 def show(device: Path, link: Link) -> None:
-    """Another link than QEMU has: in the configuration space, which lspci reads, and in the kernel's words for it."""
+    """Show another link than QEMU has: in the configuration space, which lspci reads, and in the
+    kernel's attributes.
+    """
     config = bytearray((device / "config").read_bytes())
     at = config[0x34]
     while config[at] != 0x10:
@@ -119,17 +121,17 @@ def show(device: Path, link: Link) -> None:
 
 
 def put(config: bytearray, at: int, speed: int, width: int, *, length: int) -> None:
-    """Bits 3:0 and 9:4 of the link's capabilities, and of its status."""
+    """Set bits 3:0 and 9:4 of the link's capabilities and of its status."""
     said = int.from_bytes(config[at : at + length], "little") & ~0x3FF
     config[at : at + length] = (said | speed | width << 4).to_bytes(length, "little")
 
 
 def cover(path: Path, content: bytes) -> None:
-    """Another file in the place of one of sysfs."""
+    """Mount another file over one of sysfs."""
     instead = Path("/run/shown") / str(path).replace("/", "-")
     instead.parent.mkdir(exist_ok=True)
     instead.write_bytes(content)
-    if LIBC.mount(os.fsencode(instead), os.fsencode(path), None, BIND, None):  # a program for each takes seconds
+    if LIBC.mount(os.fsencode(instead), os.fsencode(path), None, BIND, None):  # a process for each takes seconds
         raise OSError(ctypes.get_errno(), f"cannot mount over {path}")
 
 
@@ -141,12 +143,12 @@ def run(*words: str | Path, stdin: str = "") -> None:
 
 
 def say(name: str, *words: str | Path) -> None:
-    """A program's standard output, whatever its exit code is: parted's is about the last partition only."""
+    """Record a program's standard output, whatever its exit code: parted's is about the last partition only."""
     done = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     (OUT / name).write_bytes(done.stdout)
     (OUT / f"{name}.err").write_bytes(done.stderr)
 
 
 def fork(name: str, *words: str) -> None:
-    """Run aligntool's command line with these words; its exit code goes beside its standard output."""
+    """Run aligntool's command line with these arguments; its exit code is stored next to its standard output."""
     (OUT / f"{name}.exit").write_text(str(ended(start(name, *words))))

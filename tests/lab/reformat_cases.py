@@ -1,4 +1,4 @@
-"""Arrays whose NVMe members get another LBA format, in a guest: made, filled, reformatted; runs in the guest.
+"""Arrays whose NVMe members get another LBA format: made, filled and reformatted; runs in the guest.
 
 `python -m tests.lab.reformat_cases NAME...` writes NAME.json of each case to /lab. The records of aligntool are in /lab
 too, because the guest's own tree is gone after a power cut.
@@ -30,13 +30,13 @@ MAPPED = Path("/dev/mapper/inside")
 GROUP = "group"
 VOLUME = Path("/dev", GROUP, "files")
 PLACE = Path("/mnt/reformatted")
-# Ends in the middle of the second member: out and not formatted; formatted and not back; given up and not removed.
+# Ends in the middle of the second member: out and not formatted; formatted and not back; overwritten and not removed.
 BACK: dict[str, Event] = {"out": StepDone(4), "back": StepDone(5), "leaving": StepBegun(4)}
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`members`: how many of the drives, the last one of them a spare where there is one."""
+    """`members`: how many of the drives, the last one a spare if there is one."""
 
     name: str
     level: str
@@ -76,7 +76,7 @@ def main(names: Sequence[str]) -> None:
 
 
 def prepare() -> None:
-    """What aligntool keeps is in /lab; folders, a key and modules are there."""
+    """Put aligntool's state into /lab; create folders, a key and modules."""
     (OUT / "state").mkdir(exist_ok=True)
     STATE.mkdir(parents=True, exist_ok=True)
     PLACE.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,9 @@ def prepare() -> None:
 
 
 def carried_out(case: Case, how: str = "") -> dict[str, object]:
-    """`how`: "cut" ends with the command in the background, its events on the console, and waits for the power cut."""
+    """Run a case. `how`: "cut" ends with the command in the background, its events on the console, waiting for the
+    power cut.
+    """
     clear()
     make(case)
     sums, tables = filled(case), tables_of(case)
@@ -102,7 +104,7 @@ def carried_out(case: Case, how: str = "") -> dict[str, object]:
 
 
 def differing(case: Case) -> dict[str, object]:
-    """Members that differ in front of the place where an earlier comparison was interrupted."""
+    """Make members differ before the place where an earlier comparison was interrupted."""
     clear()
     make(case)
     name, first = Path("/dev/md/data").resolve().name, f"{by_serial()[SERIALS[0]].name}p1"
@@ -116,7 +118,7 @@ def differing(case: Case) -> dict[str, object]:
 
 
 def taken_back(case: Case, last: Event) -> dict[str, object]:
-    """Ended after this event, in the middle of the second member, and taken back."""
+    """Interrupt it after this event, in the middle of the second member, and roll it back."""
     clear()
     make(case)
     sums, tables = filled(case), tables_of(case)
@@ -142,7 +144,7 @@ def taken_back(case: Case, last: Event) -> dict[str, object]:
 
 
 def tables_of(case: Case) -> list[dict[str, object]]:
-    """Of each drive that has one: the GUIDs, types and names, and the places in bytes."""
+    """Return the GUIDs, types and names of the table of each drive that has one, and the places in bytes."""
     found: list[dict[str, object]] = []
     for serial in () if case.whole else SERIALS[: case.members]:
         table: dict[str, Any] = json.loads(run("sfdisk", "--json", str(by_serial()[serial])))["partitiontable"]
@@ -154,7 +156,7 @@ def tables_of(case: Case) -> list[dict[str, object]]:
 
 
 def resumed(case: Case, *, cut: bool) -> dict[str, object]:
-    """After a power cut: what the machine shows, and what `resume` makes of it; `cut`: which is cut, too."""
+    """After a power cut: return what the machine shows, and the result of `resume`; `cut`: it is cut off as well."""
     run("udevadm", "settle")
     before = Path("/proc/mdstat").read_text()
     status = forked("status", "--json")
@@ -167,7 +169,7 @@ def resumed(case: Case, *, cut: bool) -> dict[str, object]:
 
 
 def seen(case: Case) -> dict[str, object]:
-    """Of an array that is not in use: from every tool that knows something of it, and its files, read anew."""
+    """Return what every tool reports of an unused array, and the hashes of its files, read again."""
     name = Path("/dev/md/data").resolve().name
     drives = [by_serial()[serial] for serial in SERIALS[: case.members]]
     return {
@@ -265,7 +267,7 @@ def detach(case: Case) -> None:
 
 
 def refusals(case: Case) -> dict[str, object]:
-    """What is refused while it is in use, and of a member that is missing."""
+    """Return what is refused while it is in use, or if a member is missing."""
     words = ("raid", "reformat", "/dev/md/data", "--lba-size", "4096", "--dry-run", "--json")
     device = attach(case)
     run("mount", device, str(PLACE))
@@ -283,7 +285,7 @@ def checked(name: str) -> str:
 
 
 def clear() -> None:
-    """No array runs, and the drives are blank, with blocks of 512 bytes."""
+    """Stop all arrays and blank the drives, with blocks of 512 bytes."""
     for node in sorted(Path("/sys/block").glob("md*")):
         run("mdadm", "--stop", f"/dev/{node.name}")
     for drive in by_serial().values():
@@ -299,7 +301,7 @@ def run(*words: str, stdin: str = "", fails: bool = False) -> str:
 
 
 def forked(*words: str) -> tuple[int, str, str]:
-    """aligntool's command line with these words: exit code, standard output, standard error."""
+    """Run aligntool's command line with these arguments: exit code, standard output, standard error."""
     code = ended(start("forked", *words))
     return code, (OUT / "forked").read_text(), (OUT / "forked.err").read_text()
 

@@ -1,7 +1,6 @@
-"""`make lab`: into an emulated PC with NVMe drives, a SCSI adapter, this checkout and a shell.
+"""`make lab`: a shell in an emulated PC with NVMe drives, a SCSI adapter and this checkout.
 
-In: how many drives, and of what size. Out: what the shell's user sees; the drives stay in `.lab/drives`.
-Alone because it talks to a person and not to a test.
+The number and the size of the drives are options; the drives are kept in `.lab/drives`.
 """
 
 import argparse
@@ -24,7 +23,7 @@ Type `exit` to turn the PC off; Ctrl-A X cuts its power.
 
 
 def drives(number: int, size: int, block: int) -> list[Nvme]:
-    """So many drives: the first two behind one switch, each other one on a root port of its own."""
+    """Return this many drives: the first two behind one switch, the others each on its own root port."""
     switch = Switch("switch", Port("uplink", speed="8", width=4))
     places = (switch if each < 2 else Port(f"port{each}", speed="8", width=4) for each in range(number))
     return [Nvme(f"lab{each}", size, block, behind=place) for each, place in enumerate(places)]

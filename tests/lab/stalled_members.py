@@ -1,4 +1,4 @@
-"""Commands that change arrays while a member does not answer, in a guest: interrupted, and finished; runs in the guest.
+"""Commands that change arrays while a member does not answer, interrupted and then finished; runs in the guest.
 
 `python -m tests.lab.stalled_members NAME...` writes NAME.json of each case to /lab. A member stalls because the kernel
 limits what a group of processes may write to it (cgroup v2, io.max) to two bytes a second.
@@ -29,7 +29,7 @@ REFORMAT = ("raid", "reformat", "/dev/md/data", "--lba-size", "4096")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`step`: the kind of step at whose beginning the drive falls silent; "": before the command. `way`: what is typed
+    """`step`: the kind of step at whose beginning the drive stalls; "": before the command. `way`: the command typed
     when it answers again.
     """
 
@@ -67,7 +67,7 @@ def main(names: Sequence[str]) -> None:
 
 
 def story(case: Case) -> dict[str, object]:
-    for drive in by_serial().values():  # what the kernel keeps would be written over what is formatted
+    for drive in by_serial().values():  # data in the page cache would be written over what is formatted
         run("blockdev", "--flushbufs", str(drive))
     clear()
     for drive in by_serial().values():
@@ -116,7 +116,7 @@ def story(case: Case) -> dict[str, object]:
 
 
 def interrupted(child: int) -> tuple[int, float]:
-    """Its exit code, and the seconds that its end takes."""
+    """Interrupt it; return its exit code, and the seconds until it ended."""
     began = time.monotonic()
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGINT)
@@ -124,13 +124,13 @@ def interrupted(child: int) -> tuple[int, float]:
 
 
 def limit(drive: str, rate: str) -> None:
-    """So many bytes a second may be written to a drive by the group."""
+    """Limit the bytes per second that the group may write to a drive."""
     number = Path("/sys/block", Path(drive).name, "dev").read_text().strip()
     (GROUP / "io.max").write_text(f"{number} wbps={rate}")
 
 
 def in_group(words: Sequence[str]) -> int:
-    """Start aligntool in the group of processes that a drive may leave without an answer."""
+    """Start aligntool in the group of processes whose drive may stall."""
     own = Path("/run/cgroup/cgroup.procs")
     (OUT / "stalled").write_text("")
     (GROUP / "cgroup.procs").write_text(str(os.getpid()))
@@ -140,7 +140,7 @@ def in_group(words: Sequence[str]) -> int:
 
 
 def events(child: int) -> Iterator[dict[str, object]]:
-    """What it reports, as it comes. Raises SystemExit where it ends by itself."""
+    """Yield its events as they arrive. Raises SystemExit if it ends by itself."""
     deadline = time.monotonic() + PATIENCE_S
     with (OUT / "stalled").open() as file:
         line = ""
@@ -159,7 +159,7 @@ def events(child: int) -> Iterator[dict[str, object]]:
 
 
 def left_alone() -> None:
-    """The drive answers again, and whoever was left with it ends."""
+    """Let the drive answer again, and wait for the processes that were stuck on it."""
     deadline = time.monotonic() + PATIENCE_S
     while (GROUP / "cgroup.procs").read_text().strip():
         if time.monotonic() > deadline:

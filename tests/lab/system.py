@@ -1,7 +1,6 @@
-"""What the emulated Debian is asked, and its answers as values.
+"""Queries to the emulated Debian, and their answers as values.
 
-A PC that is on comes in; what mdadm, blkid, findmnt, sysfs and aligntool say in it goes out. Alone because every proof
-asks the same questions before and after a reboot.
+They use mdadm, blkid, findmnt, sysfs and aligntool in a running PC. Every test asks the same before and after a reboot.
 """
 
 import json
@@ -24,7 +23,7 @@ say blkid; blkid -p -o export {device}
 say mount; findmnt --json -o TARGET,SOURCE,FSTYPE,OPTIONS,UUID --source {device}
 say end
 """
-# What is asked where something is amiss, so that a failure says why.
+# Queries in case of a failure, to show its cause.
 CIRCUMSTANCES = """cat /proc/mdstat
 systemctl list-units --all --no-pager 'mdadm-last-resort@*' 'mdadm-late-start*' 'srv-*.mount'
 systemctl list-jobs --no-pager
@@ -34,7 +33,7 @@ journalctl -b --no-pager -o short-monotonic | grep -i -e mdadm -e raid -e 'md[0-
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the tools say of one array; `examine` has one text for each member, in the order of their names."""
+    """What the tools report of one array; `examine` has one text for each member, in the order of their names."""
 
     node: str
     detail: dict[str, str]
@@ -46,12 +45,14 @@ class Facts:
 
     @property
     def lasting(self) -> dict[str, str]:
-        """What a reboot must not change of `detail`: all but the kernel's names of the members."""
+        """Return the part of `detail` that a reboot must not change: everything but the kernel's names
+        of the members.
+        """
         return {name: value for name, value in self.detail.items() if not name.startswith("MD_DEVICE_")}
 
 
 def facts(pc: DebianPC, device: str) -> Facts:
-    """Of the array that this name leads to."""
+    """Return the facts of the array that this name leads to."""
     said = _sections(pc.run(_FACTS.format(device=device, mark=_MARK), code=None).out)
     mounts = json.loads(said["mount"] or '{"filesystems": []}')["filesystems"]
     return Facts(
@@ -66,7 +67,7 @@ def facts(pc: DebianPC, device: str) -> Facts:
 
 
 def arrays(pc: DebianPC) -> set[str]:
-    """The kernel's names of all arrays that are there, whether they run or not."""
+    """Return the kernel's names of all arrays, running or not."""
     return set(pc.run("cd /sys/block && ls -d md* 2>/dev/null", code=None).out.split())
 
 

@@ -33,7 +33,7 @@ BLANK = hashlib.sha256(bytes(ansible_arrays.SIZE)).hexdigest()
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What ansible-playbook printed, and what other programs saw afterwards."""
+    """The output of ansible-playbook, and what other programs saw afterwards."""
 
     play: Played
     seen: dict[str, Any]
@@ -44,7 +44,7 @@ class Told:
 
     @property
     def members(self) -> list[dict[str, str]]:
-        """`mdadm --examine` of each."""
+        """Return the output of `mdadm --examine` for each member."""
         return [fields(text, " : ") for text in self.seen["examine"]]
 
 

@@ -1,4 +1,4 @@
-"""Arrays of every level and layout in a guest: what aligntool reads of them and finds, against mdadm's own words.
+"""Arrays of every level and layout in a guest: aligntool's facts and findings against mdadm's output.
 
 One guest makes them all, on partitions of the same drives, and asks mdadm, the kernel and aligntool.
 """
@@ -104,7 +104,7 @@ def exported(file: Path) -> dict[str, str]:
 
 @cache
 def detail(file: Path) -> dict[str, str]:
-    """`mdadm --detail`: "Chunk Size : 64K" and the like."""
+    """Return `mdadm --detail`: "Chunk Size : 64K" and the like."""
     rows = (line.split(" : ", 1) for line in file.read_text().splitlines() if " : " in line)
     return {key.strip(): value.strip() for key, value in rows}
 

@@ -1,6 +1,6 @@
-"""Arrays of every level: planned, made, filled, and there again after a real reboot, as mdadm and the kernel have it.
+"""Arrays of every level: planned, made, filled, and present after a real reboot, according to mdadm and the kernel.
 
-One PC makes five of them, so one reboot proves five: every level, on drives of both block sizes.
+One PC makes five of them, so one reboot tests five: every level, on drives of both block sizes.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ cd / && find {place} -type f -exec sha256sum {{}} + >> /root/sums
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Of one array: what was planned, and what was seen before and after the reboot."""
+    """One array: its plan, and its state before and after the reboot."""
 
     planned: Planned
     before: Facts
@@ -36,7 +36,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Of one PC: its arrays after the reboot, and what is to be said once of all of them."""
+    """One PC: its arrays after the reboot, and facts about all of them."""
 
     told: dict[Case, Told]
     arrays: set[str]
@@ -91,7 +91,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture(scope="module")
 def made() -> dict[tuple[Case, ...], Machine]:
-    """One PC makes the arrays of a group: the first of them starts it."""
+    """Make the arrays of a group on one PC: the first test of the group starts it."""
     return {}
 
 
@@ -156,7 +156,7 @@ def test_the_kernels_limits_follow_from_the_chunk(told: Told, case: Case) -> Non
 
 
 def test_the_file_system_fits_the_stripe(told: Told, case: Case) -> None:
-    """Against the array itself, not against what mkfs was told."""
+    """Compared with the array itself, not with the options of mkfs."""
     chunk = told.planned.size("chunk") if "chunk" in told.planned.words else 0
     if case.kind == "xfs":
         assert f"sunit={chunk // 4096}  " in told.geometry

@@ -1,8 +1,8 @@
-"""The power is cut while an array is made: `resume` finishes it or `rollback` takes it back, and until then nothing
-looks finished.
+"""The power is cut while an array is made: `resume` finishes it or `rollback` undoes it, and until then nothing looks
+finished.
 
-QEMU is killed at a moment after a given step began: a number of seconds that the step's number seeds. One array is cut
-again in every resume until it is there; another is cut, and taken back.
+QEMU is killed a number of seconds after a given step began; the step's number seeds it. One array is cut off again in
+every resume until it is complete; another is cut off and rolled back.
 """
 
 import json
@@ -39,7 +39,7 @@ FILES = "/etc/fstab /etc/mdadm/mdadm.conf"
 
 @dataclass(slots=True)
 class Seen:
-    """After each start that followed a cut, by the step that was cut; and at the end."""
+    """The state after each start that followed a cut, by the step that was cut; and at the end."""
 
     mounts: dict[int, str] = field(default_factory=dict)
     status: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -51,14 +51,16 @@ def _members(name: str) -> tuple[Nvme, ...]:
 
 
 def _create(name: str, *, again: bool = False) -> str:
-    """`again`: on these drives one was taken back, which leaves what mkfs wrote in the middle of them."""
+    """Create the array. `again`: after one was rolled back on these drives, which leaves what mkfs wrote
+    in the middle.
+    """
     drives = [f"{BY_ID}{drive.serial}" for drive in _members(name)]
     wiped = " ".join(f"--wipe {drive}" for drive in drives if again)
     return f"aligntool raid create --level 1 --name {name} {wiped} {' '.join(drives)} --yes"
 
 
 def cut_during(pc: DebianPC, command: str, step: int) -> None:
-    """Run the command, and cut the power within this step."""
+    """Run the command, and cut the power during this step."""
     pid = pc.begin(f"exec {command} --json > /dev/ttyS0 2>&1")
     pc.await_console(re.compile(rf'"step-begun",\s*"index":\s*{step}\b'), pid)
     pc.cut(after_s=random.Random(step).uniform(0, LONGEST_DELAY_S[step]))
@@ -79,7 +81,7 @@ def pc(debian: Debian) -> Iterator[DebianPC]:
 
 @pytest.fixture(scope="module")
 def onward(pc: DebianPC) -> Seen:
-    """Cut at every moment in turn, and finished."""
+    """Cut the power at every step in turn, and finish the array."""
     seen = Seen()
     command = _create(MADE)
     for step in ONWARD:
@@ -93,7 +95,7 @@ def onward(pc: DebianPC) -> Seen:
 
 @pytest.fixture(scope="module")
 def back(pc: DebianPC) -> Seen:
-    """Cut and taken back, once for every moment."""
+    """Cut the power and roll back, once for every step."""
     seen = Seen()
     pc.run(f"sha256sum {FILES} > /root/files; sync")
     for step in BACK:
@@ -106,7 +108,9 @@ def back(pc: DebianPC) -> Seen:
 
 
 def _is_told(seen: Seen, name: str, step: int) -> None:
-    """Before fstab has its line nothing mounts it; and status and audit say that it is unfinished until the end."""
+    """Check that nothing mounts it before fstab has its line, and that status and audit report it unfinished until the
+    end.
+    """
     status = seen.status[step]
     assert step > FSTAB or seen.mounts[step] == ""
     assert (status["state"], status["disk"]) == ("unfinished", f"/dev/md/{name}")

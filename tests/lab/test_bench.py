@@ -1,4 +1,4 @@
-"""`aligntool bench` on NVMe drives and on an array that checks itself: what it sees of them, and what it refuses."""
+"""`aligntool bench` on NVMe drives and on an array that is being checked: what it detects, and what it refuses."""
 
 import json
 from pathlib import Path

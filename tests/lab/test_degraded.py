@@ -1,4 +1,4 @@
-"""Data arrays with a drive pulled: started all the same, mounted by the line that was planned, and told to be degraded.
+"""Data arrays with a missing drive: started degraded, mounted by the planned line, and reported as degraded.
 
 A RAID1 and a RAID5 are made on one PC, which is started again without one drive of each.
 """
@@ -28,7 +28,7 @@ sha256sum /srv/{name}/file >> /root/sums
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """`before`: with all drives; the rest with one drive of each array pulled."""
+    """`before`: with all drives; the rest with one drive of each array removed."""
 
     before: dict[str, Facts]
     after: dict[str, Facts]

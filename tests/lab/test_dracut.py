@@ -1,8 +1,8 @@
-"""Arrays of a Debian whose initramfs is dracut's: there again after a reboot, by the running system or by dracut.
+"""Arrays on a Debian with dracut: present after a reboot, assembled by the running system or by dracut.
 
 The image is first as Debian's package makes it, which assembles nothing; then as on Fedora: for this machine alone
 (hostonly), with mdraid and one array in rd.md.uuid, so that this one is up before the root is mounted. dracut puts its
-own words into /etc/cmdline.d of the image, which count as the kernel's: dracut.conf(5), kernel_cmdline.
+own options into /etc/cmdline.d of the image, which count like the kernel's: dracut.conf(5), kernel_cmdline.
 """
 
 import re
@@ -29,13 +29,13 @@ kernel_cmdline="rd.md.uuid={uuid}"
 END
 """
 FILL = "seq 300000 > {place}/numbers && sha256sum {place}/numbers >> /root/sums"
-# In the order of the kernel's own messages: when an array began to run, and when the root was mounted.
+# In the order of the kernel's own messages: when an array started, and when the root was mounted.
 MESSAGES = r"md/raid1:md\d+: active|EXT4-fs \(vda1\): mounted"
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What was seen after a start."""
+    """The state after a start."""
 
     facts: dict[str, Facts]
     arrays: set[str]
@@ -113,7 +113,7 @@ def _is_whole(started: Started, places: int) -> None:
 
 
 def test_with_debians_own_image_the_running_system_brings_it_back(told: Told) -> None:
-    """The image has mdraid, for any machine, and so no mdadm.conf; nobody asks it for an array."""
+    """The image has mdraid, for any machine, and so no mdadm.conf; no option requests an array."""
     assert "mdraid" in told.plain.modules and told.plain.conf == ""
     assert [message[:4] for message in told.plain.messages] == ["EXT4", "md/r"]
     _comes_back(told.made["mirror"], told.plain.facts["mirror"], MIRROR)

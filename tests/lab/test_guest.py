@@ -1,4 +1,4 @@
-"""The lab itself: what is asked for is what a guest's own programs find, and a guest that fails tells why."""
+"""The lab itself: a guest's own programs find the drives that were requested, and a failing guest reports why."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ exit 3
 """
 
 
-# The kernel's physical block of an NVMe drive is what the drive writes at once and whole; QEMU's write one block.
+# The kernel's physical block of an NVMe drive is what the drive writes atomically; QEMU's drives write one block.
 SEEN = {drive.serial: drive.physical if isinstance(drive, Scsi) else drive.block for drive in DRIVES}
 
 
@@ -47,7 +47,7 @@ fails_on_purpose = when_thorough("starts a guest whose script fails")
 
 @pytest.fixture(scope="module")
 def failed(lab: Lab) -> tuple[Path, str]:
-    """(the folder of a guest, what was told when its script failed at the end)."""
+    """Return (the folder of a guest, the message when its script failed at the end)."""
     guest = lab.guest(*DRIVES)
     with pytest.raises(AssertionError) as error:
         guest.run(ASK)
@@ -99,16 +99,16 @@ def test_a_pc_that_hangs_shows_its_console_and_is_ended_with_all_that_it_started
 
 
 def _running(word: bytes) -> Iterator[Path]:
-    """The processes that have this in their command line."""
+    """Return the processes with this in their command line."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # gone in the meantime
+        with contextlib.suppress(OSError):  # ended in the meantime
             if word in path.read_bytes():
                 yield path
 
 
 @when_thorough("makes an initramfs twice")
 def test_a_guest_can_be_started_again_on_the_same_drives(lab: Lab) -> None:
-    """All that comes before a start, twice; what was on a drive stays there."""
+    """All preparations before a start, twice; the content of a drive remains."""
     guest, kernel = lab.guest(Nvme("kept", size=MIB)), debian_kernel()
     first = guest.command(kernel)
     (guest.folder / "kept.img").write_bytes(b"what was there")

@@ -1,7 +1,7 @@
-"""The script that starts arrays without the drives that they lack, on arrays that wait in a guest.
+"""The script that starts arrays without their missing drives, on waiting arrays in a guest.
 
-Each array is a RAID1 of which mdadm was given one member; which ones the script starts depends on mdadm.conf alone.
-tests/lab/test_degraded.py and test_persist.py have its timer on a machine that boots.
+Each array is a RAID1 with one member present; which ones the script starts depends on mdadm.conf alone.
+tests/lab/test_degraded.py and test_persist.py test its timer on a machine that boots.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "mdadm", "sfdisk", "udevadm"),
 ]
 
-# The line of each in mdadm.conf(5), $uuid being its UUID; of `striped` mdadm lacks a member that it cannot do without.
+# The line of each in mdadm.conf(5), where $uuid is its UUID; `striped` lacks a member that it cannot run without.
 LINES = {
     "plain": "ARRAY /dev/md/plain metadata=1.2 UUID=$uuid",
     "odd": "array odd uuid=$(echo $uuid | tr a-f: A-F.)",

@@ -1,5 +1,5 @@
-"""LUKS2 with LVM in it gets larger sectors on a real kernel, through a power cut; what cannot have them is refused.
-Segments of LVM that no move of their partition puts right are moved by the commands that the plan shows.
+"""LUKS2 with LVM in it gets larger sectors on a real kernel, despite a power cut; unsupported layers are refused.
+Segments of LVM that no move of their partition can align are moved by the commands in the plan.
 """
 
 import json
@@ -165,7 +165,7 @@ dmsetup ls >> /lab/left
 
 @pytest.fixture(scope="module")
 def said(lab: Lab) -> Path:
-    """The folder of two guests: one that was cut off in the middle, and one that went on."""
+    """Return the folder of two guests: one that was cut off in the middle, and one that resumed."""
     guest = lab.guest(Scsi("disk", size=256 * MIB, physical=4096))
     guest.cut_off(BEGIN, limit_s=LIMIT_S)
     return guest.run(RESUME, limit_s=LIMIT_S)
@@ -211,7 +211,7 @@ def test_what_the_plan_types_for_segments_that_are_off_puts_them_on_the_sectors(
 
 
 def test_a_luks_on_a_whole_disk_becomes_a_partition_as_long_as_its_key_shows(lab: Lab) -> None:
-    """Cut off in the middle by a kill, and finished without the key."""
+    """Killed in the middle, and finished without the key."""
     said = lab.run(Scsi("disk", size=256 * MIB, physical=4096), script=ENCLOSE, limit_s=LIMIT_S)
     assert (said / "codes").read_text().split() == ["333", "3"]
     assert "cannot be opened to look inside" in (said / "wrong.refused").read_text()
@@ -229,6 +229,6 @@ def test_a_luks_on_a_whole_disk_becomes_a_partition_as_long_as_its_key_shows(lab
 
 
 def _places(segments: Path) -> list[int]:
-    """Where those of the volume with files begin on their partition, as LVM reports it."""
+    """Return where the segments of the volume with files begin on their partition, as LVM reports it."""
     rows = (line.split() for line in segments.read_text().splitlines())
     return [int(row[1]) + 2048 * int(row[2]) for row in rows if row[3:] == ["files"]]

@@ -1,9 +1,9 @@
-"""The links of drives, the uplink they share, and what an array on them can carry, against lspci in the same guest.
+"""The links of drives, their shared uplink, and the bandwidth for an array on them, against lspci in the same guest.
 
-Two drives hang behind a switch as QEMU made it, with one lane of 2.5 GT/s for both. Three more hang on root ports, and
-their links are shown as four lanes, two lanes and a link that came up at a fraction of what both ends can do (see
-`odd_disks.LINKS`): QEMU 7.2 cannot make those, so the guest's configuration space is shown with other link registers.
-lspci decodes that space itself; aligntool reads the kernel's words for it.
+Two drives are behind a switch as QEMU makes it, with one lane of 2.5 GT/s for both. Three more are on root ports, and
+their links appear as four lanes, two lanes, and a link that trained to a fraction of what both ends can do (see
+`odd_disks.LINKS`): QEMU 7.2 cannot make those, so the link registers in the guest's configuration space are replaced.
+lspci decodes that space itself; aligntool reads the kernel's attributes.
 """
 
 import json
@@ -23,7 +23,7 @@ pytestmark = [
 ]
 PART = REFERENCE_TOOLS
 
-# Bytes a second of one lane: 8b/10b below 8 GT/s, 128b/130b from there on (PCI Express Base Specification).
+# Bytes per second of one lane: 8b/10b below 8 GT/s, 128b/130b from there on (PCI Express Base Specification).
 LANE = {2.5: 2.5e9 * 8 / 10 / 8, 8: 8e9 * 128 / 130 / 8}
 BEHIND_PORTS = (*BEHIND_SWITCH, X4, X2, SLOWED)
 
@@ -47,13 +47,13 @@ def disk(audit: dict[str, Any], serial: str) -> dict[str, Any]:
 
 
 def addresses(said: Path, serial: str) -> list[str]:
-    """The devices on the way from a drive up to the root bus, as folders of sysfs have it."""
+    """Return the devices on the way from a drive up to the root bus, as folders of sysfs."""
     places = dict(line.split(" ", 1) for line in (said / "places").read_text().splitlines())
     return re.findall(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", places[serial])[::-1]
 
 
 def link(seen: dict[str, str], address: str, register: str) -> tuple[float, int] | None:
-    """(GT/s, lanes) of LnkCap or LnkSta; None where the device has no such register."""
+    """Return (GT/s, lanes) of LnkCap or LnkSta; None if the device has no such register."""
     found = re.search(rf"{register}:.*?Speed ([\d.]+)GT/s.*?Width x(\d+)", seen[address])
     return (float(found[1]), int(found[2])) if found else None
 
@@ -108,7 +108,7 @@ def test_a_slow_link_is_a_fault_where_both_ends_can_do_more_and_a_slow_slot_wher
         if each["disk"] == disk(audit, drive.serial)["name"] and each["code"] in ("AT501", "AT509")
     }
     assert found == {("AT501", SLOWED.serial), ("AT509", X2.serial)}
-    # lspci marks a drive that runs below its own most, and does not judge ports.
+    # lspci marks a drive that runs below its own maximum, and does not judge ports.
     marked = {
         drive.serial: [
             "downgraded" in (re.search(r"LnkSta:.*", seen[address]) or [""])[0]
@@ -119,25 +119,25 @@ def test_a_slow_link_is_a_fault_where_both_ends_can_do_more_and_a_slow_slot_wher
     assert marked == {X4.serial: [False, False], X2.serial: [True, False], SLOWED.serial: [True, False]}
 
 
-# What an array on these drives can carry
+# The bandwidth for an array on these drives
 
 
 def plan(said: Path, name: str) -> str:
-    """The notes of a plan, in which the ceiling is."""
+    """Return the notes of a plan, which state the ceiling."""
     text = (said / f"plan-{name}.json").read_text()
     assert text, (said / f"plan-{name}.json.err").read_text()
     return "\n".join(json.loads(text)["plan"]["notes"])
 
 
 def carried(seen: dict[str, str], address: str) -> float:
-    """Bytes a second of a link, from what lspci says of it."""
+    """Return the bytes per second of a link, from the output of lspci."""
     now = link(seen, address, "LnkSta")
     assert now
     return now[1] * LANE[now[0]]
 
 
 def ceiling(notes: str) -> tuple[float, float, str]:
-    """(reading, writing, what binds), bytes a second."""
+    """Return (reading, writing, what binds), bytes per second."""
     found = re.search(r"at most ([\d.]+) ([GM])B/s reading.*?([\d.]+) ([GM])B/s writing", notes)
     binds = re.search(r"at most .*; (.* binds)|at most .*\((.* binds)\)", notes)
     assert found, notes

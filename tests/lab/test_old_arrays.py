@@ -1,7 +1,7 @@
-"""`raid create --wipe` over drives that were an array before, under a real udev, which assembles what it finds.
+"""`raid create --wipe` over drives of an earlier array, under a real udev, which assembles what it finds.
 
-`old_arrays` runs in the guest: every kind of old array but with one level each, also with a cut, and drives that
-another array took after a cut.
+`old_arrays` runs in the guest: every kind of old array but with one level each, also with a cut, and drives that were
+put into another array after a cut.
 """
 
 import json
@@ -22,11 +22,11 @@ pytestmark = [
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "mdadm", "sfdisk", "udevadm"),
     when_thorough("makes and overwrites arrays in an emulated PC, each for a minute"),
 ]
-# mdadm 4.2 makes no RAID0 with superblocks of 0.90, which have no room for its layout (super0.c, validate_geometry0).
+# mdadm 4.2 makes no RAID0 with superblocks of 0.90, which cannot store its layout (super0.c, validate_geometry0).
 LEVELS = {"0.90": ("10", "1", "5"), "1.0": ("0", "1", "5"), "1.2": ("0", "1", "5")}
 PLACES = (("whole", "partitions"), ("whole", "whole"), ("same", "partitions"), ("same", "taken"), ("other", "whole"))
 HOW = ("", "backwards", "cut")
-# Each metadata with each place in each way; the levels in turn, so that each meets each of the others.
+# Each metadata with each place in each way; the levels alternate, so that each meets each of the others.
 EVERY = [
     Case(levels[(m + p + h) % len(levels)], metadata, *place, how)
     for (m, (metadata, levels)), (p, place), (h, how) in product(
@@ -66,7 +66,7 @@ def test_the_new_array_is_made_and_nothing_of_the_old_one_comes_back(said: Path,
 
 @pytest.mark.parametrize("case", [case for case in EVERY if case.how == "cut"], ids=lambda case: case.name)
 def test_a_cut_left_what_a_resume_must_stop(said: Path, case: Case) -> None:
-    """Or the test above would prove nothing."""
+    """Otherwise the test above would prove nothing."""
     assert len(arrays(read(said, case)["left"])) == 1
 
 

@@ -1,6 +1,6 @@
 """`raid persist` on a Debian that boots: arrays made by hand come back wrong, and after it they come back right.
 
-The PC's array is made as the article of 2015 made its own: `mdadm --create`, a file system, a line in fstab, no more.
+The PC's array is made like that of the article of 2015: `mdadm --create`, a file system, a line in fstab, no more.
 """
 
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ from tests.thorough import when_thorough
 pytestmark = [*DEBIAN_PC, when_thorough("starts a PC three times")]
 
 SCRATCH, MIRROR = ("left", "right"), ("first", "second")
-# Drives without a table, as the article had them, and an mdadm that is told as little as it was; beside its RAID0 a
-# RAID1, which loses a drive after it was mended.
+# Drives without a table, as in the article, and an mdadm with as few options; next to its RAID0 a RAID1, which loses a
+# drive after it was repaired.
 BY_HAND = """set -e
 mdadm --create /dev/md0 --run --level=0 --raid-devices=2 --chunk=256 {scratch}
 mkfs.xfs -q -L scratch /dev/md0
@@ -42,7 +42,7 @@ sync
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was seen at each start; `lost`: after the first reboot. At the last one the RAID1 lacks a drive."""
+    """The state at each start; `lost`: after the first reboot. At the last one the RAID1 lacks a drive."""
 
     lost: set[str]
     lost_mounts: str
@@ -115,7 +115,7 @@ def test_afterwards_they_come_back_with_their_uuids_and_are_mounted_with_their_f
 
 
 def test_the_mirror_that_lost_a_drive_was_started_without_it(told: Told) -> None:
-    """The audit had said that nobody would, and what it gave to type has mended it."""
+    """The audit had warned that it would not be started, and the suggested command repaired that."""
     assert len(told.after["mirror"].examine) == 1, told.circumstances
     mirror = told.before["mirror"].node
     assert f"{mirror}: raid1 that lacks a drive at a start stays inactive" in " ".join(told.unpersisted.split())

@@ -1,10 +1,10 @@
-"""`raid reformat` on real md and on NVMe drives with formats of 512 and 4096 bytes, with the power cut in the middle.
+"""`raid reformat` on real md and on NVMe drives with formats of 512 and 4096 bytes, with power cuts in the middle.
 
-One guest makes, fills and reformats an array of each level, and takes one back; the last one, a RAID5, is cut off by
-killing QEMU while the first member is filled again. A second guest resumes, and is cut while the second member is
-formatted. A third one resumes to the end, and begins a RAID10 that is cut; a fourth one resumes that, and begins a
-RAID6 that is cut while two of its members are whole again. QEMU forgets the format of a drive when it ends, so a guest
-gets each drive with the blocks that the table on it counts in.
+One guest makes, fills and reformats an array of each level, and rolls one back; the last one, a RAID5, is cut off by
+killing QEMU while the first member is being rebuilt. A second guest resumes, and is cut off while the second member is
+formatted. A third one resumes to the end, and begins a RAID10 that is cut off; a fourth one resumes that, and begins a
+RAID6 that is cut off when two of its members are complete again. QEMU forgets the format of a drive when it ends, so a
+guest gets each drive with the blocks that its table counts in.
 """
 
 import json
@@ -37,14 +37,14 @@ LIMIT_S = 3600.0
 FORWARD = tuple(case for case in CASES if case.name not in ("old", "ten"))
 BACK = ("old-out", "old-back", "old-leaving", "spared-leaving")
 DIFFERING = "mirror-differing"
-# Step 0 compares; 1, 2, 3 take out, format and put back the first member; 4, 5, 6 the second one, and so on.
+# Step 0 compares; 1, 2, 3 remove, format and re-add the first member; 4, 5, 6 the second one, and so on.
 PUT_BACK, FORMAT, FORMAT_THIRD = 3, 5, 8
-CUT = {"five": "FormatMember", "ten": "PutBackMember", "six": "FormatMember"}  # and the step that the last cut was in
+CUT = {"five": "FormatMember", "ten": "PutBackMember", "six": "FormatMember"}  # and the step of the last cut
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """`cut`: of the arrays whose power was cut, of the RAID5 twice."""
+    """`cut`: the arrays whose power was cut, twice for the RAID5."""
 
     of: dict[str, dict[str, Any]]
     cut: dict[str, dict[str, Any]]
@@ -55,7 +55,9 @@ def _script(*names: str) -> str:
 
 
 def _guest(lab_guest: Guest) -> Guest:
-    """The same drives, each with the blocks that the table on it counts in; one without a table was just formatted."""
+    """Return a guest with the same drives, each with the blocks that its table counts in; one without a table was just
+    formatted.
+    """
 
     def block(serial: str) -> int:
         with (lab_guest.folder / f"{serial}.img").open("rb") as image:
@@ -101,7 +103,9 @@ def _case(name: str) -> Case:
 
 
 def _is_whole(said: dict[str, Any], case: Case, blocks: Sequence[int]) -> None:
-    """By mdadm, the kernel, sfdisk and the file system's own checker, which ran before the files were read again."""
+    """Check it with mdadm, the kernel, sfdisk and the file system's own checker, which ran before the files were read
+    again.
+    """
     code, _, err = said["done"]
     assert code == 0, err
     assert said["after"] == said["sums"] and len(said["sums"]) == 12
@@ -131,7 +135,7 @@ def test_while_it_is_mounted_nothing_is_begun(told: Told, case: Case) -> None:
 @pytest.mark.parametrize("name", BACK)
 def test_what_is_taken_back_has_the_old_blocks_and_the_old_files(told: Told, name: str) -> None:
     said, case = told.of[name], _case(name.partition("-")[0])
-    assert any(mark in said["before"] for mark in ("[2/1]", "(R)", "(F)"))  # or nothing was taken back
+    assert any(mark in said["before"] for mark in ("[2/1]", "(R)", "(F)"))  # or nothing was rolled back
     _is_whole(said, case, [512] * case.members)
 
 

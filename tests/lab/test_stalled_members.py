@@ -1,5 +1,5 @@
-"""A member that does not answer while an array is made or reformatted: the command ends when it is interrupted, the
-record is kept, and what is typed when the drive answers again finishes the work.
+"""A member that stops answering while an array is made or reformatted: the command ends when it is interrupted, the
+record is kept, and the suggested command finishes the work when the drive answers again.
 """
 
 import json

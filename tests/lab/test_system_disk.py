@@ -1,7 +1,7 @@
-"""A system on RAID1, moved there as docs/raid.md says, starts with both drives and with either one pulled.
+"""A system moved to RAID1 as in docs/raid.md starts with both drives and with either one removed.
 
-The commands are those of the document, word for word; the drives have the names that it gives them. What a start wrote
-stays in the images of its drives, which the next one gets as copies: a drive that is pulled keeps what it had.
+The commands are those of the document, verbatim; the drives have its names. What a start wrote is kept in the images of
+its drives, which the next one gets as copies: a drive that is removed keeps its content.
 """
 
 import re
@@ -27,14 +27,14 @@ pytestmark = [*DEBIAN_PC, pytest.mark.needs_tools("unshare"), when_thorough("sta
 LEFT, RIGHT, FRESH = (Nvme(name, 2 * GIB) for name in ("left", "right", "fresh"))
 ARRAY = "/dev/md/system"
 DEGRADED = "AT601"
-# What a user has in /etc/default/grub: here a console that the test reads.
+# A user's /etc/default/grub: here with a console that the test reads.
 MENU = f"""mkdir -p /etc/default/grub.d && cat > /etc/default/grub.d/console.cfg <<END
 GRUB_TIMEOUT=0
 GRUB_TERMINAL=console
 GRUB_CMDLINE_LINUX="console=ttyS0 {" ".join(KERNEL_OPTIONS)}"
 END
 """
-# aligntool's own undoing of its last step, and the step again: a rollback of the whole array is proven elsewhere.
+# aligntool's own rollback of its last step, and the step again: another test rolls back the whole array.
 ENABLED_AND_BACK = """cat > /root/undo.py <<'END'
 from aligntool.raid.steps_system import find_system_trace, apply_system, undo_system
 from aligntool.steps import EnableUnit
@@ -45,7 +45,7 @@ print([said.text for said in apply_system(step)], find_system_trace(step))
 END
 PYTHONPATH=/opt/aligntool/python python3 /root/undo.py
 """
-# The driver of its disk is not a part of this initramfs any more, so it is there later than the unit looks for it.
+# The driver of its disk is no longer in this initramfs, so the disk appears later than the unit looks for it.
 TOOL = "udevadm settle; mountpoint -q /opt/aligntool || systemctl restart aligntool-mounted"
 LOADERS = """for device in /dev/nvme*n1p1; do
     mkdir -p /tmp/esp && mount $device /tmp/esp
@@ -57,8 +57,9 @@ done"""
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What was seen after a start. `loaders`: of each EFI system partition, by its UUID, a digest of all files, and
-    what stands in a note and lies in EFI/BOOT."""
+    """The state after a start. `loaders`: for each EFI system partition, by its UUID, a digest of all files, the
+    content of a note, and the files in EFI/BOOT.
+    """
 
     root: str
     array: Facts
@@ -82,14 +83,14 @@ class Told:
 
 
 def blocks() -> dict[str, str]:
-    """The commands of docs/raid.md under "A system on RAID1", each block by its first word."""
+    """Return the commands of docs/raid.md under "A system on RAID1", each block by its first word."""
     text = (ROOT / "docs" / "raid.md").read_text()
     section = text.partition("\n## A system on RAID1\n")[2].partition("\n## ")[0]
     return {block.split()[0]: block for block in re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)}
 
 
 def typed(pc: DebianPC, commands: str) -> str:
-    """As a user types them: from a file, because some of them read what is typed next."""
+    """Type the commands as a user does: from a file, because some of them read the next input."""
     pc.run(f"cat > /root/typed <<'TYPED'\nset -e\n{commands}\nTYPED")
     return pc.run("DEBIAN_FRONTEND=noninteractive sh -x /root/typed < /dev/null", 3600).out
 
@@ -114,7 +115,7 @@ class Machine:
 
     def __init__(self, debian: Debian) -> None:
         self.debian = debian
-        self.now: dict[str, Path] = {}  # where the image of a drive is that was written last
+        self.now: dict[str, Path] = {}  # where the latest image of each drive is
 
     def with_drives(self, *drives: Nvme, base: Path | None = None) -> DebianPC:
         folder = self.debian.folders.mktemp("system")

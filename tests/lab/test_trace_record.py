@@ -1,4 +1,4 @@
-"""`aligntool trace record` on an NVMe drive, under a kernel that lets itself be traced: dd's and fio's counts."""
+"""`aligntool trace record` on an NVMe drive, under a kernel that allows tracing: the counts of dd and fio."""
 
 import json
 from pathlib import Path

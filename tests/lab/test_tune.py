@@ -1,4 +1,4 @@
-"""`aligntool raid tune` on real md: the arrays it makes, and the drives as it leaves them, however it ends."""
+"""`aligntool raid tune` on real md: the arrays it makes, and the state of the drives afterwards, however it ends."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 SERIALS = ("tune-a", "tune-b", "tune-c")
-# Asked while the second load of the first array runs: what md itself says of it.
+# Asked while the second load of the first array runs: what md itself reports.
 SCRIPT = f"""
 set +e
 set -m # or what runs in the background hears no Ctrl-C
@@ -124,7 +124,7 @@ def test_the_plan_takes_the_drives_own_rates_from_the_result_and_says_why_there_
 
 
 def test_health_is_what_nvme_cli_says(said: Path) -> None:
-    """nvme-cli tells the temperature in kelvin."""
+    """nvme-cli reports the temperature in kelvin."""
     from aligntool.linux.commands import decode_smartctl_report
 
     log = json.loads(read(said, "smart-log.json"))

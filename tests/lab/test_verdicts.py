@@ -1,5 +1,5 @@
-"""The audit's verdicts against the kernel's and parted's, on disks of odd geometry; the numbers behind them against
-sysfs and nvme-cli. Where aligntool says something else, it does so on purpose, and each such partition is named here.
+"""The audit's verdicts against the kernel's and parted's, on disks of odd geometry; its numbers against sysfs and
+nvme-cli. Where aligntool differs, it does so on purpose, and each such partition is listed here.
 """
 
 import json
@@ -21,7 +21,7 @@ PART = REFERENCE_TOOLS
 SCSI = {geometry.name: geometry.table for geometry in GEOMETRIES}
 ODD = {**SCSI, **{f"nvme-{drive.nvme.serial}": drive.table for drive in NVME}}
 
-# Where sectors of 4096 bytes are reported, by arithmetic: starts that are not multiple of 8, or not 7 past one.
+# If sectors of 4096 bytes are reported, by arithmetic: starts that are not a multiple of 8, or not 7 past one.
 MISALIGNED = {
     *(("512e", start) for start in (63, 10001)),
     *(("lowest-aligned-7", start) for start in (1088, 5000, 8192)),
@@ -77,7 +77,7 @@ def test_the_numbers_behind_a_verdict_are_those_of_sysfs(disks: dict[str, Heard]
 
 @pytest.mark.parametrize("name", ODD)
 def test_on_the_physical_sector_the_kernel_and_parted_agree(disks: dict[str, Heard], name: str) -> None:
-    """Both witnesses say the same of every partition, so that there is one verdict to be held against."""
+    """Both tools agree on every partition, so that there is one verdict to compare with."""
     assert _kernel(disks[name]) == disks[name].parted("minimal")
 
 
@@ -119,7 +119,9 @@ def test_what_the_kernel_calls_misaligned_is_an_error(disks: dict[str, Heard]) -
 
 
 def test_sectors_that_begin_off_zero_are_counted_from_where_they_begin(disks: dict[str, Heard]) -> None:
-    """lowest_aligned=7: the kernel says so in alignment_offset, and sector 63 is on the grid while 2048 x 4 is not."""
+    """lowest_aligned=7: the kernel reports it in alignment_offset, and sector 63 is on the grid while
+    2048 x 4 is not.
+    """
     disk = disks["lowest-aligned-7"]
     phases = {grid["kind"]: grid["phase"] for grid in disk.disk["grids"]}
     assert phases["physical sector"] == disk.sysfs["alignment_offset"] == 7 * 512
@@ -140,7 +142,9 @@ def test_what_parted_calls_not_optimal_is_noted_at_least_but_for_bogus_sizes(dis
 
 
 def test_bogus_optimal_sizes_came_through_the_kernel(disks: dict[str, Heard]) -> None:
-    """65535 blocks where no physical block contradicts it, 65528 where one does: both reach sysfs, and parted obeys."""
+    """65535 blocks where no physical block contradicts it, 65528 where one does: both reach sysfs, and parted uses
+    them.
+    """
     assert disks["bogus-optimal"].sysfs["queue/optimal_io_size"] == 65535 * 512
     if "unmap-alignment" in disks:  # make test-all
         assert disks["unmap-alignment"].sysfs["queue/optimal_io_size"] == 65528 * 512
@@ -164,7 +168,7 @@ def _nvme(said: Path, serial: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("serial", [drive.nvme.serial for drive in NVME])
 def test_identify_namespace_is_what_nvme_cli_prints(said: Path, serial: str) -> None:
-    """Units of blocks, 0-based but for noiob, and only with bit 4 of nsfeat (NVM Express Base, Identify Namespace)."""
+    """Units of blocks, 0-based except noiob, and only with bit 4 of nsfeat (NVM Express Base, Identify Namespace)."""
     theirs, disk = _identify(said, "id-ns", serial), _nvme(said, serial)
     nvme, in_use = disk["nvme"], theirs["flbas"] & 15
     block = 1 << theirs["lbafs"][in_use]["ds"]

@@ -1,7 +1,7 @@
-"""`aligntool trace record` of an NVMe drive, beside dd, fio, signals and another trace; runs in the guest.
+"""`aligntool trace record` of an NVMe drive, together with dd, fio, signals and another trace; runs in the guest.
 
-A part of `in_guest`. Of each recording it writes NAME, its standard output, NAME.err, NAME.code, and NAME.left: whether
-the kernel still traces, the blktraces that run and the folders that are left.
+A part of `in_guest`. For each recording it writes NAME, its standard output, NAME.err, NAME.code, and NAME.left:
+whether the kernel still traces, the blktraces that run and the folders that are left.
 """
 
 import os
@@ -42,7 +42,7 @@ def main(words: Sequence[str]) -> None:
     (OUT / "stopped.alive").write_text(output("ps", "-p", pid))
     killed = ("--", "sh", "-c", "touch /lab/runs; exec sleep 3600")
     record("killed", disk, *killed, end=sends(signal.SIGKILL, OUT / "runs"))
-    for folder in Path("/tmp").glob(".aligntool-trace*"):  # nobody else puts it away
+    for folder in Path("/tmp").glob(".aligntool-trace*"):  # nothing else removes it
         shutil.rmtree(folder)
     if EVERY in words:
         three = f"{' '.join(dd)} bs=4k count=3; exit 7"
@@ -62,7 +62,7 @@ def on_the_traced_disk(disk: str) -> None:
 
 
 def record(name: str, disk: str, *words: str, end: Callable[[int], None] = lambda _: None) -> None:
-    """Record, and write down what was said and what is left. `end` may send a signal to the recording."""
+    """Record, and write down the output and what is left. `end` may send a signal to the recording."""
     child = start(name, "trace", "record", disk, *words)
     end(child)
     (OUT / f"{name}.code").write_text(f"{ended(child)}\n")
@@ -73,7 +73,9 @@ def record(name: str, disk: str, *words: str, end: Callable[[int], None] = lambd
 
 
 def sends(number: signal.Signals, file: Path) -> Callable[[int], None]:
-    """Return what sends this signal once the traced command has made a file, five minutes later at the latest."""
+    """Return a function that sends this signal once the traced command has made a file, after five minutes at the
+    latest.
+    """
 
     def end(child: int) -> None:
         until = time.monotonic() + 300

@@ -1,4 +1,4 @@
-"""A captured machine, audited: the same for every test of this folder."""
+"""The audit of a captured machine, shared by all tests of this folder."""
 
 from functools import cache
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Captured machines, audited without their disks: what other programs said there is expected here.
+"""Captured machines, audited without their disks, against what other programs printed there.
 
-README.md tells how they were captured. The machines with NVMe drives and with arrays have files of their own.
+README.md describes how they were captured. The machines with NVMe drives and with arrays have files of their own.
 """
 
 import pytest
@@ -73,7 +73,7 @@ PARTED = {
     "mmcblk0": (0, 0), "sda": (1, 0), "sdc": (0, 0), "sdd": (1, 0), "sde": (0, 0), "sdf": (0, 0), "sdg": (0, 0),
     "sdh": (1, 0), "sdi": (0, 0), "vda": (0, 0), "vdb": (0, 0),
 }  # fmt: skip
-# Disks of which parted believes 512 bytes and aligntool does not, and why (docs/cli.md)
+# Disks for which parted believes 512 bytes and aligntool does not, and why (docs/cli.md)
 DISBELIEVED = {
     "sdc": "assumed",  # nothing shows that it is one drive
     "mmcblk0": "assumed",
@@ -127,7 +127,7 @@ def test_an_sd_card_asks_for_its_allocation_unit() -> None:
 def test_a_minimum_io_size_above_the_sector_is_a_grid() -> None:
     """sg_vpd -p bl: optimal transfer length granularity 32 blocks of 512 bytes, optimal transfer length 128."""
     kinds = {grid.kind: grid.size for grid in judged(BUSES, "sda").grids}
-    assert kinds[GridKind.CHUNK] == 32 * 512  # a virtual disk: what the host has below may be a stripe
+    assert kinds[GridKind.CHUNK] == 32 * 512  # a virtual disk: the host may store it on a stripe
     assert kinds[GridKind.OPTIMAL_IO] == 128 * 512
 
 

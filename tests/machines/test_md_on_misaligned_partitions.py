@@ -50,7 +50,7 @@ def test_the_data_of_every_member_begin_where_mdadm_and_the_table_add_up_to(name
 
 @pytest.mark.parametrize("name", ["md0", "md1", "md2", "md4"])
 def test_what_fills_an_array_is_judged_by_the_sectors_of_its_members(name: str) -> None:
-    """lsblk: ext4 on md0, crypto_LUKS on md1, xfs on md2, swap on md4. For md0 the kernel says −1."""
+    """lsblk: ext4 on md0, crypto_LUKS on md1, xfs on md2, swap on md4. The kernel reports −1 for md0."""
     *_, start, data = ARRAYS[name]
     assert answers(RAID, name) == {None: Answer.ON if (start + data) % 8 == 0 else Answer.OFF}
 
@@ -88,5 +88,5 @@ def test_mappings_are_told_apart() -> None:
 
 
 def test_a_tree_without_the_system_s_files_is_no_disk_that_did_not_answer() -> None:
-    """Only sysfs, udev's data and sectors were captured of this machine."""
+    """Only sysfs, udev's data and sectors of this machine were captured."""
     assert "AT903" not in {finding.code.value for finding in report(RAID).findings}

@@ -32,7 +32,7 @@ def facts(name: str) -> NvmeFacts:
 
 
 def test_namespaces_are_listed_once_however_many_paths_lead_to_them() -> None:
-    """`nvme list` gave these; nvme2c2n1 and nvme2c3n1 are the paths to nvme2n1, sr0 is the CD-ROM drive."""
+    """`nvme list` printed these; nvme2c2n1 and nvme2c3n1 are the paths to nvme2n1, sr0 is the CD-ROM drive."""
     assert names(SWITCH) == set(ID_NS)
 
 
