@@ -1,1 +1,1 @@
-"""Real file systems on real tables, moved for real: what is there afterwards is asked of other programs."""
+"""Real file systems on real tables, moved for real; other programs verify the result."""

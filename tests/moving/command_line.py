@@ -1,6 +1,6 @@
-"""aligntool as a user types it: words in, exit code and what it said out, or a process that can be killed.
+"""Run aligntool as a user types it, to its end or as a process that can be killed.
 
-Alone so that a changed option is changed in one place for all that moves here.
+A changed option has to be changed only here.
 """
 
 import os
@@ -16,7 +16,7 @@ LONGEST_S = 300
 
 
 def aligntool(*words: str | Path, code: int | None = DONE) -> str:
-    """Everything that it said; `code` is what it has to end with, None: anything."""
+    """Return all its output; `code` is the expected exit code, None: any."""
     done = run_aligntool(*words, limit_s=LONGEST_S)
     said = f"{' '.join(str(word) for word in words)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
     assert code is None or done.returncode == code, said
@@ -36,18 +36,18 @@ def rollback(disk: Path, *options: str, code: int | None = DONE) -> str:
 
 
 def exit_code(said: str) -> int:
-    """Of what the functions above gave back."""
+    """Return the exit code of the functions above."""
     return int(said.splitlines()[0].rpartition("exit ")[2])
 
 
 def begin(*words: str | Path) -> subprocess.Popen[bytes]:
-    """Running on its own, with nobody who reads what it says."""
+    """Start it in the background, without reading its output."""
     quiet = subprocess.DEVNULL
     return subprocess.Popen(program(*words), stdin=quiet, stdout=quiet, stderr=quiet)
 
 
 def kill(process: subprocess.Popen[bytes]) -> int:
-    """Kill it, and wait until the process that moves for it has ended, too. Return its exit code."""
+    """Kill it, and wait until its child process has ended too. Return its exit code."""
     movers = []
     with suppress(OSError):  # it has ended
         for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():

@@ -19,7 +19,7 @@ Loop = Callable[..., Path]
 
 @pytest.fixture
 def loop() -> Iterator[Loop]:
-    """As everywhere, and writable, and with partitions where the kernel is told of them."""
+    """Like the usual fixture, but writable, and with partitions in the kernel."""
     with ExitStack() as stack:
         yield lambda image, *, sector_size=512: stack.enter_context(looped(image, sector_size=sector_size))
 

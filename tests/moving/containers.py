@@ -1,7 +1,7 @@
-"""What lies in partitions and is not a file system: swap, encryption, volumes, arrays, and what nobody knows.
+"""Contents of partitions other than file systems: swap, encryption, volumes, arrays, unknown data.
 
-A content file comes in as in `filesystems`; what goes out are hashes again, here of every byte, because a mover that
-does not know what is inside has to keep every byte. What the container's own tool says stands beside them.
+As in `filesystems`, each is made in a content file and read back as hashes, here of every byte, because a mover that
+does not know the content has to keep every byte. The container's own tool checks it as well.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ def write(content: Path, at: int, what: bytes) -> None:
 
 
 def data_to_both_ends(content: Path, *, start: int, end: int) -> None:
-    """Something at the first and at the last sectors that may hold data, and a little in the middle."""
+    """Write data to the first and the last sectors that may hold data, and a little in the middle."""
     for at in (start, (start + end) // 2 // SECTOR * SECTOR, end - 5 * SECTOR):
         write(content, at, noise(f"data at {at}", 5 * SECTOR))
 
@@ -54,7 +54,7 @@ def make_swap(content: Path) -> None:
 
 
 def read_swap(content: Path) -> Hashes:
-    """The header page is all that a swap space keeps when it is off."""
+    """Return the header page, which is all that an inactive swap space keeps."""
     with content.open("rb") as file:
         return {"header": hashlib.sha256(file.read(4096)).hexdigest(), "said": run("swaplabel", content)}
 
@@ -96,13 +96,13 @@ def rewrite_segment(content: Path, segment: Mapping[str, object]) -> None:
 
 
 def check_luks(content: Path) -> None:
-    """The password opens it: a key slot is right, whose bytes are all over the header's area."""
+    """Check that the passphrase opens it: the bytes of a key slot are spread over the area of the header."""
     with _passphrase() as key:
         run("cryptsetup", "open", "--test-passphrase", "--key-file", key, content)
 
 
 def make_luks1(content: Path) -> None:
-    """QEMU writes the ext4 through the encryption that cryptsetup made, for which a kernel would need a driver."""
+    """Make a LUKS1 with an ext4: QEMU writes through the encryption, for which the kernel would need a driver."""
     _format(content, "luks1")
     with tempfile.TemporaryDirectory(prefix="aligntool-made-") as name, _passphrase() as key:
         inner = Path(name) / "inner"
@@ -164,11 +164,11 @@ def check_lvm(content: Path) -> None:
         check_ext(inner)
 
 
-# md and ZFS members, and what nobody knows
+# md and ZFS members, and unknown data
 
 
 def make_md(content: Path, superblock: tuple[int, bytes], *, start: int, end: int) -> None:
-    """Data as far as `end`, where the member's own place for data ends."""
+    """Make a member with data up to `end`, where the member's own data area ends."""
     data_to_both_ends(content, start=start, end=end)
     write(content, *superblock)
 
@@ -187,7 +187,7 @@ def check_unknown(content: Path) -> None:
 
 
 def md(version: str, make: Callable[[Path], None]) -> Kind:
-    # Three sectors more than the size for which the superblocks are made, and still at the place that belongs to it.
+    # Three sectors more than the size for which the superblocks are made, and still at the right place for it.
     return Kind(
         f"md {version}", MEMBER + 3 * SECTOR, "fd", RAID, make, every_byte, check_md,
         (pytest.mark.needs_tools("mdadm"),), by_hand=True,

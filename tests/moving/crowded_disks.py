@@ -1,6 +1,6 @@
-"""Crowded little disks with plans to move what is on them: a target may cover a place its neighbour has yet to leave.
+"""Small crowded disks with plans to move their partitions: a target may overlap a neighbour that has yet to move.
 
-Tables are written by sfdisk. The numbers are as small as they can be, so that every operation can be cut.
+Tables are written by sfdisk. The numbers are as small as possible, so that every operation can be cut.
 """
 
 import random
@@ -29,7 +29,7 @@ from aligntool.units import Extent
 from tests.conftest import run
 from tests.moving.simulated_disk import SECTOR
 
-FIRST = 64  # the first sector that a partition may begin at
+FIRST = 64  # the first sector where a partition may begin
 PATCH_AT = 28
 JOURNAL = 3 * (1 << 17)
 
@@ -41,7 +41,7 @@ class Part:
     new: Extent
     runs: tuple[Extent, ...]
     held: SavedRanges
-    signs: tuple[tuple[int, bytes], ...]  # by which it is recognised, the one that libblkid believes first
+    signs: tuple[tuple[int, bytes], ...]  # the signature that identifies it, the one that libblkid checks first
     record_old: int | None = None
     record_new: int | None = None
 
@@ -62,20 +62,20 @@ class Crowd:
         return {part.number: part.runs for part in self.parts if part.moves}
 
     def content(self, platter: bytes, part: Part, start: int) -> tuple[bytes, ...]:
-        """Everything of a partition that counts, were it at `start`; the patched field is left out."""
+        """Return the used content of a partition that begins at `start`, without the patched field."""
         wanted = sorted({*part.runs, *part.held.ranges})
         return tuple(_unpatched(platter[start + it.start : start + it.end], it.start, part.held) for it in wanted)
 
 
 def _unpatched(raw: bytes, start: int, held: SavedRanges) -> bytes:
-    """Without the field that says where the partition begins, which every made-up partition has at byte 28."""
+    """Remove the field with the partition's start, which every made-up partition has at byte 28."""
     if start == 0 and held.ranges[0].start == 0:
         return raw[:PATCH_AT] + bytes(4) + raw[PATCH_AT + 4 :]
     return raw
 
 
 def make_crowd(seed: int, label: str) -> Crowd:
-    """The same for the same seed. One that cannot be ordered is drawn again."""
+    """Make the same disk for the same seed. One whose moves cannot be ordered is drawn again."""
     luck = random.Random(seed)
     while True:
         parts = _dos_parts(luck) if label == "dos" else _gpt_parts(luck)
@@ -85,7 +85,7 @@ def make_crowd(seed: int, label: str) -> Crowd:
 
 
 def _lay_out(luck: random.Random, count: int, gap: int, first: int) -> list[tuple[int, int]]:
-    """Starts and lengths in sectors."""
+    """Return starts and lengths in sectors."""
     found, at = [], first
     for _ in range(count):
         at += luck.choice((gap, gap + luck.randint(0, 20)))
@@ -96,7 +96,7 @@ def _lay_out(luck: random.Random, count: int, gap: int, first: int) -> list[tupl
 
 
 def _again(luck: random.Random, old: list[tuple[int, int]], gap: int, first: int) -> list[tuple[int, int]]:
-    """The same lengths elsewhere, in the same order: near where they were, or packed differently."""
+    """Place the same lengths elsewhere, in the same order: near their old places, or packed differently."""
     found, at = [], first
     for start, length in old:
         low = at + gap
@@ -114,7 +114,7 @@ def _gpt_parts(luck: random.Random) -> list[Part]:
 
 
 def _dos_parts(luck: random.Random) -> list[Part]:
-    """Primaries, and sometimes a container (number 4) with logicals, the sector before each for its EBR."""
+    """Return primaries, and sometimes a container (number 4) with logicals, each preceded by one sector for its EBR."""
     primaries = luck.randint(0, 2)
     logicals = luck.randint(0 if primaries else 1, 3)
     old = _lay_out(luck, primaries, 0, FIRST)
@@ -163,13 +163,13 @@ def _part(
 
 
 def _signs(length: int) -> tuple[tuple[int, bytes], ...]:
-    """Magics of libblkid, in its order, no two in one sector: of an LSI RAID, LVM, XFS, ext and SysV."""
+    """Return magics of libblkid, in its order, no two in one sector: LSI RAID, LVM, XFS, ext and SysV."""
     at_the_end = (((length - 1) * SECTOR, b"$XIDE$"),) if length > 5 else ()
     return (*at_the_end, (536, b"LVM2 001"), (0, b"XFSB"), (1080, b"\x53\xef"), (2048, b"\x2b\x55\x44"))
 
 
 def _order(moving: list[Part]) -> list[Part]:
-    """No target covers a source that is still to be copied; empty when there is no such order."""
+    """Return an order in which no target covers a source that is still to be copied; empty if there is none."""
     left, order = list(moving), []
     while left:
         free = [it for it in left if not any(it.new.overlaps(other.old) for other in left if other is not it)]
@@ -205,7 +205,7 @@ def _platter(luck: random.Random, label: str, parts: list[Part], size: int, cont
     for part in parts:
         signed = {at // SECTOR * SECTOR for at, _ in part.signs}
         for at in range(0, part.old.length, SECTOR):
-            hole = luck.random() < sparse and at not in signed  # as of a sparse image
+            hole = luck.random() < sparse and at not in signed  # like a sparse image
             platter[part.old.start + at : part.old.start + at + SECTOR] = (
                 bytes(SECTOR) if hole else luck.randbytes(SECTOR)
             )

@@ -1,7 +1,8 @@
-"""Whole disks of the proving ground: contents put at their starts under a real table, and what is to be seen of them.
+"""Whole disks for the tests: contents put at their starts under a table written by sfdisk, and what tools report of
+them.
 
-Contents and starts come in; an image file with a table by sfdisk goes out, and for every partition what blkid, sfdisk
-and the contents' own tools say. Starts on this page are sectors, because that is what the cases are named after.
+For every partition, `see` returns what blkid, sfdisk and the content's own tools report. Starts are in sectors, because
+the cases are named after them.
 """
 
 import json
@@ -22,12 +23,12 @@ from tests.moving.filesystems import SECTOR, Hashes, Kind
 
 PIECE = 1 * MIB
 ZEROES = bytes(PIECE)
-EBR_TO_LOGICAL = 63  # sectors between a logical partition's own record and its start, as on a disk of cylinders
+EBR_TO_LOGICAL = 63  # sectors between a logical partition's EBR and its start, as on a disk of cylinders
 
 
 @dataclass(frozen=True)
 class Row:
-    """A partition that is wanted: `start` in sectors, and where it lies in an extended partition."""
+    """A partition to create: `start` in sectors, and whether it is in an extended partition."""
 
     kind: Kind
     start: int
@@ -40,27 +41,27 @@ class Row:
 
 @dataclass(frozen=True)
 class Seen:
-    """All that has to be the same after a move, of one partition."""
+    """The properties of one partition that have to be the same after a move."""
 
     blkid: dict[str, str]
-    entry: dict[str, Any]  # what sfdisk says of it, without its start
+    entry: dict[str, Any]  # what sfdisk reports of it, without its start
     hashes: Hashes
 
 
 @dataclass(frozen=True)
 class Disk:
-    """An image file and what was put on it; `rows` in the order of the table."""
+    """An image file and its contents; `rows` in the order of the table."""
 
     image: Path
     rows: tuple[Row, ...]
 
     def numbers(self) -> tuple[int, ...]:
-        """Primary partitions count from 1, logical ones from 5."""
+        """Return the numbers: primary partitions count from 1, logical ones from 5."""
         primary, logical = iter(range(1, 129)), iter(range(5, 64))
         return tuple(next(logical) if row.logical else next(primary) for row in self.rows)
 
     def extents(self) -> dict[int, Extent]:
-        """Where sfdisk says that they are now; extended ones are none."""
+        """Return the current places by sfdisk, without extended partitions."""
         return {
             number: Extent(entry["start"] * SECTOR, entry["size"] * SECTOR)
             for number, entry in entries(self.image).items()
@@ -68,7 +69,7 @@ class Disk:
         }
 
     def seen(self, *, at: dict[int, Extent] | None = None) -> dict[int, Seen]:
-        """By number. `at` says where to look, when the table cannot be asked."""
+        """Return the properties by number. `at` is where to look if the table cannot be read."""
         table = entries(self.image)
         places = at or self.extents()
         return {
@@ -81,7 +82,7 @@ class Disk:
         }
 
     def check(self) -> None:
-        """Every content by its own checker, the table by others than who wrote it."""
+        """Check every content with its own checker, and the table with other tools than its writer."""
         places = self.extents()
         for number, row in zip(self.numbers(), self.rows, strict=True):
             with content_of(self.image, places[number]) as content:
@@ -90,12 +91,12 @@ class Disk:
 
 
 def make_disk(image: Path, label: str, rows: tuple[Row, ...], contents: dict[str, Path], *, free: int) -> Disk:
-    """`free` sectors are behind the last partition. Boot code and the gap behind it are full of noise."""
+    """Make a disk with `free` sectors behind the last partition, and noise as boot code and in the gap behind it."""
     end = max(row.end for row in rows)
     with image.open("xb") as file:
         file.truncate((end + free) * SECTOR)
         if label == "dos":
-            gap = min(min(row.start for row in rows), 63) * SECTOR  # a loader of those days had a track
+            gap = min(min(row.start for row in rows), 63) * SECTOR  # a boot loader of that time had one track
             file.write(noise("boot loader", gap))
     run(
         "sfdisk",
@@ -131,7 +132,7 @@ def _script(label: str, rows: tuple[Row, ...], size: int) -> str:
 
 
 def place(content: Path, image: Path, start: int) -> None:
-    """Copy a file's data to byte `start` of another; what is a hole or zero stays a hole."""
+    """Copy the data of a file to byte `start` of another; holes and zeros stay holes."""
     with content.open("rb") as source, image.open("r+b") as target:
         for at, piece in data_of(source.fileno(), Extent(0, content.stat().st_size)):
             target.seek(start + at)
@@ -140,7 +141,7 @@ def place(content: Path, image: Path, start: int) -> None:
 
 @contextmanager
 def content_of(image: Path, extent: Extent) -> Iterator[Path]:
-    """One partition's bytes in a file of their own, for tools that know no offsets."""
+    """Copy the bytes of one partition to a file of their own, for tools that take no offset."""
     with tempfile.TemporaryDirectory(prefix="aligntool-content-") as name:
         content = Path(name) / "content"
         with image.open("rb") as source, content.open("wb") as target:
@@ -152,7 +153,7 @@ def content_of(image: Path, extent: Extent) -> Iterator[Path]:
 
 
 def data_of(descriptor: int, extent: Extent) -> Iterator[tuple[int, bytes]]:
-    """(byte, data) of all that is neither a hole nor zero."""
+    """Return (byte, data) of everything that is neither a hole nor zero."""
     at, end = extent.start, extent.start + extent.length
     while at < end:
         try:
@@ -176,7 +177,7 @@ def read(image: Path, extent: Extent, kind: Kind) -> Hashes:
 
 
 def entries(image: Path) -> dict[int, dict[str, Any]]:
-    """Partition number to what sfdisk says of it."""
+    """Return what sfdisk reports of each partition, by number."""
     table = json.loads(run("sfdisk", "--json", image))["partitiontable"]
     found = {}
     for entry in table["partitions"]:
@@ -191,21 +192,21 @@ def check_table(image: Path) -> None:
     if json.loads(run("sfdisk", "--json", image))["partitiontable"]["label"] == "gpt":
         said = run("sgdisk", "--verify", image)
         assert "No problems found" in said, said
-        assert "corrupt GPT" not in said, said  # one of two copies is damaged, which is not a problem to sgdisk
+        assert "corrupt GPT" not in said, said  # one of two copies is damaged, which sgdisk does not count as a problem
     run("parted", "-s", image, "unit", "s", "print")
 
 
 def blkid(image: Path, extent: Extent) -> dict[str, str]:
-    """Empty where blkid finds nothing."""
+    """Return what blkid finds; empty if nothing."""
     said = run("blkid", "-p", "-o", "udev", "-O", str(extent.start), "-S", str(extent.length), image, fails=True)
     return dict(line.split("=", 1) for line in said.splitlines() if line.startswith("ID_FS_"))
 
 
-# The boot sector's memory of where it lies
+# The boot sector's record of its own place
 
 
 def set_hidden_sectors(image: Path, row: Row) -> None:
-    """As a formatter that knew the start would have written it: counted from the disk's start, or from the EBR."""
+    """Write it like a formatter that knew the start: counted from the start of the disk, or from the EBR."""
     value = EBR_TO_LOGICAL if row.logical else row.start
     with image.open("r+b") as file:
         for at, form in hidden_sector_fields(row.kind):
@@ -216,7 +217,7 @@ def set_hidden_sectors(image: Path, row: Row) -> None:
 
 
 def hidden_sectors(image: Path, start: int, kind: Kind) -> list[int]:
-    """The fields' values in a partition that begins at byte `start`; none where there is no such field."""
+    """Return the fields' values in a partition that begins at byte `start`; none if there is no such field."""
     found = []
     with image.open("rb") as file:
         for at, form in hidden_sector_fields(kind):
@@ -241,7 +242,9 @@ def hidden_sector_fields(kind: Kind) -> list[tuple[int, str]]:
 
 
 def _mend_exfat_checksums(descriptor: int, start: int) -> None:
-    """exFAT specification, 3.4: over eleven sectors without the flags and the percentage, repeated in the twelfth."""
+    """Fix the checksums. exFAT specification, 3.4: over eleven sectors without the flags and the percentage, stored in
+    the twelfth.
+    """
     for region in (start, start + 12 * SECTOR):
         checksum = 0
         for index, byte in enumerate(os.pread(descriptor, 11 * SECTOR, region)):

@@ -1,4 +1,4 @@
-"""What a kernel would offer of a disk's partitions: an independent, short reader of MBR, EBRs and GPT."""
+"""The partitions that a kernel would show: a short, independent reader of MBR, EBRs and GPT."""
 
 import struct
 import zlib

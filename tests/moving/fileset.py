@@ -1,7 +1,6 @@
-"""The files that every file system of the proving ground holds, and what is in them as hashes.
+"""The files that every file system of these tests holds, and their hashes.
 
-A folder comes in and is filled; a folder that was read back comes in and its hashes go out. Here because all file
-systems get the same files, and because the hashes of what was written are what every reader has to find again.
+All file systems get the same files, and every reader has to find the same hashes again.
 """
 
 import hashlib
@@ -15,12 +14,12 @@ LONG_NAME = "a name as long as names may be in most file systems " * 4 + ".txt"
 
 
 def noise(name: str, length: int) -> bytes:
-    """The same bytes every time, and no two names alike."""
+    """Return the same bytes every time, different for each name."""
     return hashlib.shake_128(name.encode()).digest(length)
 
 
 def lay_out(folder: Path) -> None:
-    """Files of many kinds, with spacers between them."""
+    """Create files of many kinds, with spacers between them."""
     nested = folder / "one" / "two" / "three" / "Fotos – été"
     nested.mkdir(parents=True)
     (folder / "empty").touch()
@@ -51,12 +50,12 @@ def removed_spacers() -> list[str]:
 
 
 def fragmented() -> bytes:
-    """What is written when every second spacer is gone."""
+    """Return the content that is written after every second spacer was removed."""
     return noise("fragmented", 600 * KIB + 123)
 
 
 def fill(folder: Path) -> None:
-    """Everything, into a folder that is a mounted file system."""
+    """Write everything into a folder that is a mounted file system."""
     lay_out(folder)
     for name in removed_spacers():
         (folder / name).unlink()
@@ -64,7 +63,7 @@ def fill(folder: Path) -> None:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """Path from `folder` to the SHA-256 of what is in the file, or to "a folder"."""
+    """Return the SHA-256 of each file by its path in `folder`, or "a folder"."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

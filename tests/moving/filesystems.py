@@ -1,7 +1,6 @@
-"""Every file system of the proving ground: how it is made and filled, read back, and checked by its own tools.
+"""Every file system of these tests: how it is made and filled, read back, and checked by its own tools.
 
-A content file (one partition's bytes, in a file of their own) comes in; hashes of every file go out, or the complaint
-of the file system's checker. Nothing here knows disks or tables.
+A content file holds the bytes of one partition. Nothing here handles disks or tables.
 """
 
 import re
@@ -23,7 +22,7 @@ Hashes = dict[str, str]
 
 @dataclass(frozen=True)
 class Kind:
-    """`length` is bytes, and no multiple of anything but a sector. `read` and `check` leave the content as it is."""
+    """`length` is in bytes, a multiple of a sector and nothing else. `read` and `check` do not change the content."""
 
     name: str
     length: int
@@ -45,7 +44,7 @@ needs_root = pytest.mark.needs_root
 
 
 def read_folder(fill: Callable[[Path], None]) -> Hashes:
-    """The hashes of what `fill` puts into a folder."""
+    """Return the hashes of what `fill` writes into a folder."""
     with tempfile.TemporaryDirectory(prefix="aligntool-read-") as name:
         folder = Path(name) / "files"
         folder.mkdir()
@@ -54,7 +53,7 @@ def read_folder(fill: Callable[[Path], None]) -> Hashes:
 
 
 def laid_out(take: Callable[[Path], None]) -> None:
-    """`take` gets a folder with the files in it, the spacers too."""
+    """Call `take` with a folder that holds the files, including the spacers."""
     with tempfile.TemporaryDirectory(prefix="aligntool-made-") as name:
         folder = Path(name) / "files"
         folder.mkdir()
@@ -72,7 +71,7 @@ def make_ext(content: Path, kind: str, *options: str) -> None:
         words = [f'rm "/{name}"' for name in fileset.removed_spacers()]
         words += [f'write {folder.parent / "fragmented"} "{fileset.FRAGMENTED}"']
         run("debugfs", "-w", "-f", "-", content, stdin="\n".join(words))
-        run("e2fsck", "-fy", content, fails=True)  # 1: it has put directory sizes right
+        run("e2fsck", "-fy", content, fails=True)  # 1: it has corrected directory sizes
 
     laid_out(take)
 
@@ -137,7 +136,7 @@ def check_btrfs(content: Path) -> None:
 
 
 def make_ntfs(content: Path) -> None:
-    # Sectors per track, heads and the start are what a disk of cylinders has; `disks` writes the real start.
+    # Sectors per track, heads and the start are those of a disk of cylinders; `disks` writes the real start.
     run("mkntfs", "-q", "-Q", "-F", "-p", "63", "-H", "255", "-S", "63", "-c", "4096", "-L", "an ntfs", content)
     with mounted(content, "ntfs-3g") as folder:
         fileset.fill(folder)
@@ -149,7 +148,9 @@ def read_ntfs(content: Path) -> Hashes:
 
 
 def check_ntfs(content: Path) -> None:
-    """ntfsresize accounts every cluster, ntfsfix compares the mirror and the alternate boot sector."""
+    """Check with ntfsresize, which accounts for every cluster, and ntfsfix, which compares the mirror and the backup
+    boot sector.
+    """
     run("ntfsresize", "--info", "--force", "--no-progress-bar", content)
     said = run("ntfsfix", "--no-action", content)
     assert "alternate boot sector... OK" in said, said
@@ -168,7 +169,7 @@ def make_fat(content: Path, bits: str, cluster: str) -> None:
 
 
 def mtools(*command: str | Path) -> None:
-    """With the names as they are: in the C locale mtools writes an underscore for every letter it does not know."""
+    """Run it in a UTF-8 locale: in the C locale mtools replaces every letter it does not know by an underscore."""
     run("env", "LC_ALL=C.UTF-8", *command)
 
 
@@ -178,11 +179,11 @@ def read_fat(content: Path) -> Hashes:
 
 def check_fat(content: Path) -> None:
     said = run("fsck.fat", "-n", "-v", content)
-    assert "differences" not in said, said  # between the boot sector and its backup; fsck.fat lets that pass
+    assert "differences" not in said, said  # between the boot sector and its backup; fsck.fat accepts that
 
 
 def fat(bits: str, sectors: int, *, cluster: str) -> Kind:
-    """`cluster` is counted in sectors."""
+    """Return a FAT; `cluster` is in sectors."""
     return Kind(
         f"fat{bits}", sectors * SECTOR, {"12": "01", "16": "0e", "32": "0c"}[bits], WINDOWS,
         lambda content: make_fat(content, bits, cluster), read_fat, check_fat,
@@ -221,7 +222,7 @@ def make_f2fs(content: Path) -> None:
 
 
 def read_f2fs(content: Path) -> Hashes:
-    """dump.f2fs writes one file at a time, into a folder of its own, so the tree comes from fsck.f2fs."""
+    """Read each file: dump.f2fs writes one at a time, into a folder of its own, so the tree comes from fsck.f2fs."""
     found: Hashes = {}
     branch: list[str] = []
     dump = find_tool("dump.f2fs") or "dump.f2fs"
@@ -235,7 +236,7 @@ def read_f2fs(content: Path) -> Hashes:
 
 
 def _f2fs_tree(content: Path) -> list[tuple[int, str, str]]:
-    """(depth, name, inode in hexadecimal) of every entry, in the order of a walk."""
+    """Return (depth, name, inode in hexadecimal) of every entry, in traversal order."""
     said = run("fsck.f2fs", "-t", content, stdin="n\n")
     lines = re.findall(r"^((?:\|   )*)\|-- (.*) <ino = (0x[0-9a-f]+)>", said, re.MULTILINE)
     return [(len(bars) // 4, name, inode) for bars, name, inode in lines]

@@ -1,7 +1,7 @@
-"""What has to be true of a disk at every moment of a move, and how it is brought to an end.
+"""The invariants of a disk at every moment of a move, and its recovery.
 
-A disk that was cut comes in; an AssertionError goes out where the promise is broken. Here because killed programs,
-failing media and replayed writes are judged alike: docs/crash-safety.md, "The promise".
+A violation raises AssertionError. Killed programs, failing media and replayed writes are all checked here:
+docs/crash-safety.md, "The promise".
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.moving.filesystems import SECTOR, Kind
 
 @dataclass(frozen=True)
 class Journey:
-    """A disk as it was before the move, and the places at both ends of it. `disk` is never written to itself."""
+    """A disk before the move, and the places at both ends of it. `disk` itself is never written."""
 
     disk: Disk
     options: tuple[str, ...]
@@ -28,12 +28,12 @@ class Journey:
         return {number: row.kind for number, row in zip(self.disk.numbers(), self.disk.rows, strict=True)}
 
     def at(self, image: Path) -> Disk:
-        """The same disk in another file."""
+        """Return the same disk in another file."""
         return Disk(image, self.disk.rows)
 
 
 def journey(disk: Disk, *options: str) -> Journey:
-    """Where the move leads, found out on a copy that stays beside the disk."""
+    """Determine the result of the move on a copy, which is kept next to the disk."""
     target = trial(disk)
     copy(disk.image, target)
     realign(target, *options)
@@ -41,19 +41,19 @@ def journey(disk: Disk, *options: str) -> Journey:
 
 
 def trial(disk: Disk) -> Path:
-    """The file in which a disk was moved to see where that leads."""
+    """Return the file in which the disk was moved to determine its result."""
     return disk.image.with_suffix(".moved")
 
 
 def arrived(disk: Disk, *options: str) -> Journey:
-    """The journey whose end is in the trial file."""
+    """Return the move that ends as in the trial file."""
     old, new = disk.extents(), Disk(trial(disk), disk.rows).extents()
     assert any(old[number] != new[number] for number in old)
     return Journey(disk, options, disk.seen(), old, new)
 
 
 def copy(image: Path, target: Path) -> Path:
-    """What is a hole or zero is a hole in the copy."""
+    """Copy a file; holes and zeros become holes."""
     assert image != target
     with image.open("rb") as source, target.open("wb") as file:
         file.truncate(image.stat().st_size)
@@ -64,7 +64,9 @@ def copy(image: Path, target: Path) -> Path:
 
 
 def nothing_or_the_whole(trip: Journey, image: Path) -> None:
-    """At the old and at the new place blkid finds nothing, or what it found before, and then all of it is there."""
+    """Check that blkid finds nothing at the old and at the new place, or what it found before, with
+    everything intact.
+    """
     for number, kind in trip.kinds().items():
         for place in {trip.old[number], trip.new[number]}:
             said = blkid(image, place)
@@ -74,14 +76,14 @@ def nothing_or_the_whole(trip: Journey, image: Path) -> None:
             assert read(image, place, kind) == trip.seen[number].hashes, f"partition {number} at {place}"
 
 
-REDUNDANT = 16  # sectors with signatures that are marked or put back between the same two flushes; more than there are
+REDUNDANT = 16  # sectors with signatures that are hidden or restored between the same two flushes; more than there are
 OF_ZFS = 4 * 128  # uberblocks
 
 
 def _but_for_redundant_signatures(trip: Journey, image: Path, number: int, place: Extent) -> bool:
-    """Whether nothing but a few sectors is wrong, and they are markers: the power went while they were written.
+    """Return whether only a few sectors differ, and they are markers: the power was cut while they were written.
 
-    Sectors that say where the partition lies are another matter: they may be as before or as after.
+    Sectors that contain the partition's place are excluded: they may be as before or as after.
     """
     kind = trip.kinds()[number]
     patched = {at // SECTOR for at, _ in hidden_sector_fields(kind)}
@@ -98,7 +100,7 @@ def _sectors(content: Path) -> list[bytes]:
 
 
 def brought_to_an_end(trip: Journey, image: Path, target: Path, *options: str, back: bool) -> str:
-    """Resume or roll back whatever is in flight; the disk is whole afterwards. Which state it is in."""
+    """Resume or roll back a move in flight; check that the disk is intact, and return its state."""
     finish: Callable[..., str] = rollback if back else resume
     said = finish(target, *options, code=None)
     state = whole(trip, image)
@@ -111,7 +113,7 @@ def brought_to_an_end(trip: Journey, image: Path, target: Path, *options: str, b
 
 
 def whole(trip: Journey, image: Path) -> str:
-    """The disk is in its old or in its new state, and everything on it is as it was. Which one."""
+    """Check that the disk is in its old or its new state with everything unchanged, and return which."""
     disk = trip.at(image)
     places = disk.extents()
     assert places in (trip.old, trip.new)

@@ -1,7 +1,6 @@
-"""libblkid asked in this process: what `blkid -p` finds in a part of an image.
+"""Call libblkid in this process: what `blkid -p` finds in a part of an image.
 
-In: an image in memory and a place. Out: what is recognised there. Here because a program started for each of thousands
-of states takes an hour.
+A process for each of thousands of states would take an hour.
 """
 
 import ctypes
@@ -10,8 +9,8 @@ import os
 from functools import cache
 from types import TracebackType
 
-_SUPERBLOCKS = 0x1EA  # BLKID_SUBLKS_*: label, UUID, type, second type, usage, version, as blkid -p asks
-_DETAILS = 1 << 2  # BLKID_PARTS_ENTRY_DETAILS, as blkid -p asks
+_SUPERBLOCKS = 0x1EA  # BLKID_SUBLKS_*: label, UUID, type, second type, usage, version, as blkid -p requests
+_DETAILS = 1 << 2  # BLKID_PARTS_ENTRY_DETAILS, as blkid -p requests
 AMBIVALENT = {"TYPE": "ambivalent"}
 
 
@@ -21,7 +20,7 @@ def find_library() -> str | None:
 
 
 def known_kinds() -> set[str]:
-    """Superblocks and partition tables, by the names that libblkid has for them."""
+    """Return superblocks and partition tables, by their names in libblkid."""
     library, name, usage = ctypes.CDLL(find_library() or ""), ctypes.c_char_p(), ctypes.c_int()
     found: list[str] = []
     while not library.blkid_superblocks_get_name(len(found), ctypes.byref(name), ctypes.byref(usage)):
@@ -33,7 +32,7 @@ def known_kinds() -> set[str]:
 
 
 class Witness:
-    """An image that can be changed and looked at. Raises OSError where libblkid reports an error."""
+    """An image that can be changed and probed. Raises OSError if libblkid reports an error."""
 
     def __init__(self, image: bytes) -> None:
         self._library = ctypes.CDLL(find_library() or "libblkid.so.1", use_errno=True)
@@ -45,7 +44,7 @@ class Witness:
         self._library.blkid_probe_set_partitions_flags(self._probe, _DETAILS)
         self._file = os.memfd_create("aligntool-witness")
         os.ftruncate(self._file, len(image))
-        for at in range(0, len(image), 1 << 16):  # what is zero stays a hole
+        for at in range(0, len(image), 1 << 16):  # zeros stay a hole
             piece = image[at : at + (1 << 16)]
             if piece.count(0) < len(piece):
                 os.pwrite(self._file, piece, at)
@@ -66,7 +65,7 @@ class Witness:
         return os.pread(self._file, length, at)
 
     def see(self, start: int, length: int) -> dict[str, str]:
-        """Names and values as `blkid -p -o export` prints them; nothing recognised: nothing."""
+        """Return names and values as `blkid -p -o export` prints them; empty if nothing is recognised."""
         library = self._library
         done = library.blkid_probe_set_device(self._probe, self._file, ctypes.c_int64(start), ctypes.c_int64(length))
         assert done == 0

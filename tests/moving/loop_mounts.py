@@ -1,7 +1,4 @@
-"""Images that are attached to a loop device or mounted for a moment, and never longer.
-
-An image file comes in; a block device or a folder goes out, given back when the block ends, whatever happens in it.
-"""
+"""Attach images to a loop device or mount them for the length of a block."""
 
 import stat
 import tempfile
@@ -14,11 +11,11 @@ from tests.conftest import detach, remove_partitions, run, unmount
 
 @contextmanager
 def looped(image: Path, *, sector_size: int = 512) -> Iterator[Path]:
-    """`image` as a block device that may have partitions; exactly this one is detached afterwards."""
+    """Yield `image` as a block device that may have partitions; only this one is detached afterwards."""
     device = Path(run("losetup", "-f", "--show", "-P", "-b", str(sector_size), image).strip())
     try:
         assert stat.S_ISBLK(device.stat().st_mode), f"{device} is not a block device"
-        run("blockdev", "--setrw", device)  # read-only is remembered from whoever had the same node before
+        run("blockdev", "--setrw", device)  # the kernel remembers read-only from the previous use of the same node
         yield device
     finally:
         detach(device)
@@ -26,7 +23,7 @@ def looped(image: Path, *, sector_size: int = 512) -> Iterator[Path]:
 
 @contextmanager
 def partitioned(image: Path) -> Iterator[Path]:
-    """The same with a node for every partition, which the kernel is told of: not every kernel reads tables."""
+    """Yield the same with a node for every partition, added by partx: not every kernel reads tables."""
     with looped(image) as device:
         run("partx", "-u", device)
         try:
@@ -37,9 +34,9 @@ def partitioned(image: Path) -> Iterator[Path]:
 
 @contextmanager
 def mounted(content: Path, *mount: str) -> Iterator[Path]:
-    """The file system in `content`, mounted by the command `mount`."""
+    """Yield the file system in `content`, mounted by the command `mount`."""
     with tempfile.TemporaryDirectory(prefix="aligntool-mount-") as name:
-        folder = Path(name) / "mnt"  # what is mounted lies one deeper than what is deleted
+        folder = Path(name) / "mnt"  # the mount is one folder below the one that is deleted
         folder.mkdir()
         run(*mount, content, folder)
         try:

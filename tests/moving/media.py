@@ -1,7 +1,7 @@
-"""Disks under our control: one that records every write and flush, one that fails where and as long as it is told to.
+"""Controllable disks: they record every write and flush, and fail on request, where and as long as requested.
 
-An image file comes in; a file goes out that is a disk (nbdkit serves it, nbdfuse shows it as a file), and with it the
-log of what was done. Image files and loop devices cannot do either.
+An image file is served by nbdkit and shown as a file by nbdfuse, with a log of what was done. Image files and loop
+devices cannot do either.
 """
 
 import os
@@ -31,7 +31,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Medium:
-    """`disk` is the file to give to a program; `image` is what is really on it."""
+    """`disk` is the file to pass to a program; `image` is its real content."""
 
     disk: Path
     image: Path
@@ -39,7 +39,7 @@ class Medium:
     faults: Path
 
     def fail(self, *faults: tuple[str, int, int]) -> None:
-        """From now on: ("read" | "write" | "garble" | "flush", byte, bytes). None: the disk is mended.
+        """Fail from now on: ("read" | "write" | "garble" | "flush", byte, bytes). None: the disk is repaired.
         "stall-read" and so on: it does not answer.
         """
         making = self.faults.with_suffix(".new")
@@ -47,7 +47,7 @@ class Medium:
         making.rename(self.faults)
 
     def epochs(self) -> list[list[Write]]:
-        """The writes between two flushes each; the last ones were never flushed."""
+        """Return the writes between each two flushes; the last ones were never flushed."""
         epochs: list[list[Write]] = [[]]
         log = self.log.read_bytes()
         at = 0
@@ -63,7 +63,7 @@ class Medium:
 
 @contextmanager
 def medium(image: Path) -> Iterator[Medium]:
-    """`image` behind a disk that is gone when the block ends."""
+    """Serve `image` as a disk until the block ends."""
     folder = image.with_name(f"{image.name}-medium")
     folder.mkdir()
     served = Medium(folder / "mnt" / "disk", image, folder / "log", folder / "faults")
@@ -88,7 +88,7 @@ def medium(image: Path) -> Iterator[Medium]:
 
 
 def _unmounted(folder: Path) -> bool:
-    """Another program may be looking at the file for a moment: whoever asks what stands on a loop device does."""
+    """Unmount it. Another program may have the file open for a moment, for example to identify a loop device."""
     run("fusermount3", "-u", folder, fails=True)
     return not os.path.ismount(folder)
 

@@ -1,4 +1,4 @@
-"""Specimens of RAID members, encryption and other kinds that take a partition as a whole, as libblkid orders them."""
+"""Specimens of RAID members, encryption and other kinds that own a whole partition, in libblkid's order."""
 
 from functools import partial
 

@@ -1,6 +1,6 @@
-"""Deliberate bugs in the mover, the journal and the table writer: each must be caught by the simulated power cuts.
+"""Deliberate bugs in the mover, the journal and the table writer: the simulated power cuts must catch each of them.
 
-A bug is a piece of source, the same piece gone wrong, and what goes wrong. docs/crash-safety.md lists them.
+A bug is a piece of source, its broken version, and the consequence. docs/crash-safety.md lists them.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ class Mutation:
     file: str
     right: str
     wrong: str
-    why: str  # what a power cut makes of it
-    caught_by: str  # a test below tests/moving that fails with it, and takes seconds
+    why: str  # the consequence of a power cut
+    caught_by: str  # a test below tests/moving that fails with it, within seconds
 
 
 EVERY_CUT = "test_simulated_cuts.py::test_a_cut_before_every_operation_loses_nothing"

@@ -1,12 +1,12 @@
-"""A disk that writes down what it is asked to do and fails where it is told to. nbdkit runs it, in its own Python.
+"""A disk that logs its requests and fails on request. nbdkit runs it in its own Python.
 
 `nbdkit python THIS image=FILE log=FILE faults=FILE`: reads and writes go to the image; every write and flush goes to
-the log; every range named in the file of faults answers with an I/O error, takes a write and keeps it with a wrong bit,
-or ("stall-read") gives no answer as long as it is named there. The file of faults is read before every request, so a
-disk can break, and be mended, while it is in use. There is no cache: what is written is in the image at once. What a
-cache could have lost is for whoever replays the log to say.
+the log; every range in the file of faults returns an I/O error, stores a write with a flipped bit, or ("stall-read")
+does not answer as long as it is listed there. The file of faults is read before every request, so a disk can fail and
+be repaired while it is in use. There is no cache: what is written is in the image at once. The replay of the log
+decides what a cache could have lost.
 
-Alone because nothing of this checkout can be imported here.
+It can import nothing from this checkout.
 """
 
 import os
@@ -67,7 +67,7 @@ def _fail_if_told(what: str, offset: int, length: int) -> None:
 
 
 def _garbled_if_told(offset: int, content: bytes) -> bytes:
-    """With one wrong bit in each range that is to be written wrongly."""
+    """Flip one bit in each range that is to be written wrongly."""
     wrong = bytearray(content)
     for start in _told("garble", offset, len(content)):
         wrong[max(start, offset) - offset] ^= 0x10
@@ -75,7 +75,9 @@ def _garbled_if_told(offset: int, content: bytes) -> bytes:
 
 
 def _told(what: str, offset: int, length: int) -> Iterator[int]:
-    """The first bytes of the ranges that touch this one. A fault is a line: "read 4096 512", what, byte, bytes."""
+    """Return the first bytes of the ranges that touch this one. A fault is a line: "read 4096 512": operation, byte,
+    bytes.
+    """
     if "faults" in PATHS:
         for line in Path(PATHS["faults"]).read_text().splitlines():
             kind, start, many = line.split()

@@ -1,7 +1,7 @@
-"""Little disks with real tables and odd contents, and what the planner makes of them.
+"""Small disks with real tables and odd contents, and the plans that the planner makes for them.
 
-A seed comes in; the platter, the plan and the runs go out. Tables are written by sfdisk; contents are those of mkfs,
-made-up superblocks at odd places, or noise.
+A seed gives the platter, the plan and the runs. Tables are written by sfdisk; contents are made by mkfs, or are made-up
+superblocks at odd places, or noise.
 """
 
 import random
@@ -34,7 +34,7 @@ class Planned:
     runs: dict[int, tuple[Extent, ...]]
 
     def content(self, platter: bytes, step: HoldContent, start: int) -> list[bytes]:
-        """Everything of a partition that counts, were it at `start`; what is patched is left out."""
+        """Return the used content of a partition that begins at `start`, without the patched ranges."""
         patches = [patch for one in self.plan.steps if isinstance(one, ReleaseContent)
                    if one.partition == step.partition for patch in one.patches]  # fmt: skip
         found = []
@@ -49,7 +49,7 @@ class Planned:
 
     @property
     def in_file(self) -> "Planned":
-        """With its journal at the beginning of a file."""
+        """Return the same with its journal at the beginning of a file."""
 
         def moved(place: JournalPlace) -> JournalPlace:
             return replace(place, extent=replace(place.extent, start=0), file="journal")
@@ -62,7 +62,7 @@ class Planned:
 
 
 def make_planned(seed: int, label: str, sector: int, spares: tuple[int, ...] = SPARES) -> Planned:
-    """The same for the same seed; a disk for which there is no plan is drawn again."""
+    """Make the same disk for the same seed; one for which there is no plan is drawn again."""
     luck = random.Random(f"{seed} {label} {sector}")
     while True:
         with tempfile.TemporaryDirectory(prefix="aligntool-planned-") as folder:
@@ -89,7 +89,7 @@ def _plan(image: Path, luck: random.Random, sector: int) -> Planned | None:
 
 
 def _runs(luck: random.Random, length: int, sector: int) -> tuple[Extent, ...]:
-    """In any way that a map may look: everything, nothing, or pieces that end anywhere in what is held."""
+    """Return a map of used runs: everything, nothing, or pieces that end anywhere in the held ranges."""
     kind = luck.random()
     if kind < 0.3:
         return (Extent(0, length),)
@@ -140,8 +140,8 @@ def _make(image: Path, luck: random.Random, label: str, sector: int, spares: tup
 
 
 def _table(lines: list[str], sectors: int, sector: int, *, gpt: bool) -> list[tuple[int, bytes]]:
-    """sfdisk makes it for sectors of 512 bytes. A number of a sector means the same in larger ones; only the two
-    arrays of a GPT are one piece, however large the sectors are.
+    """Return a table written by sfdisk for sectors of 512 bytes. Sector numbers mean the same for larger ones; only the
+    two entry arrays of a GPT are one piece, whatever the size of the sectors.
     """
     with tempfile.NamedTemporaryFile(suffix=".img") as image:
         image.truncate(sectors * 512)
@@ -158,7 +158,7 @@ def _table(lines: list[str], sectors: int, sector: int, *, gpt: bool) -> list[tu
 
 
 def _content(luck: random.Random, length: int, sector: int) -> list[tuple[int, bytes]]:
-    """Pieces and where they belong; no pieces: noise."""
+    """Return pieces and their places; no pieces: noise."""
     made: list[Callable[[], list[tuple[int, bytes]]]] = [
         lambda: [],
         lambda: [(0, _filesystem("mke2fs -q -b 1024", length))],
@@ -174,7 +174,7 @@ def _content(luck: random.Random, length: int, sector: int) -> list[tuple[int, b
 
 @cache
 def _filesystem(command: str, length: int) -> bytes:
-    """Nothing where it is too small for that."""
+    """Return a file system; nothing if the place is too small."""
     with tempfile.NamedTemporaryFile(suffix=".fs") as file:
         file.truncate(length)
         run(*command.split(), file.name, fails=True)

@@ -1,7 +1,7 @@
-"""A process that has loaded pytest and what the package imports, and forks for each run of it.
+"""A process that has loaded pytest and the imports of the package, and forks for each run of it.
 
 A program: a request is a line of JSON, a folder and pytest's arguments; the answer is the exit code and the output. It
-imports nothing of this checkout: a fork imports what is in its folder.
+imports nothing from this checkout: a fork imports what is in its folder.
 """
 
 import importlib
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def become_pytest(folder: str, words: list[str], output: int) -> None:
-    """As `python -m pytest` in that folder."""
+    """Run like `python -m pytest` in that folder."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)

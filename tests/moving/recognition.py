@@ -1,7 +1,7 @@
-"""A specimen moved on a simulated disk, and every state that a power cut can leave looked at through libblkid.
+"""A specimen moved on a simulated disk, with every state that a power cut can leave examined by libblkid.
 
-In: a specimen and a shift. Out: how many states were looked at; an AssertionError where something is recognised that is
-not whole. docs/crash-safety.md, "The promise".
+It counts the states, and raises AssertionError if something is recognised that is not complete. docs/crash-safety.md,
+"The promise".
 """
 
 import random
@@ -44,7 +44,7 @@ SIGN = b"aligntool: a partition was here"
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Sectors."""
+    """The distance of a move in sectors."""
 
     old: int
     new: int
@@ -66,7 +66,7 @@ class Trip:
 
     @property
     def counts(self) -> tuple[Extent, ...]:
-        """What of the partition has to be there: the runs, and what is held."""
+        """Return the parts of the partition that must be there: the runs, and the held ranges."""
         held = next(step.held for step in self.plan.steps if isinstance(step, HoldContent))
         return (*self.runs, *held.ranges)
 
@@ -77,7 +77,7 @@ def pieces_of(specimen: Specimen) -> tuple[tuple[int, bytes], ...]:
 
 
 def make_trip(specimen: Specimen, shift: Shift, *, stale: bytes = b"") -> Trip:
-    """`stale`: what lies at the new place, as far as the old one does not cover it."""
+    """Prepare a move. `stale`: the old content of the new place where the old place does not cover it."""
     old, new = (Extent(at * SECTOR, specimen.length) for at in (shift.old, shift.new))
     at = align_up(max(old.end, new.end), MIB)
     place = JournalPlace(Extent(at, 5 * MIB), 2 * MIB, Extent(4 * MIB, MIB))
@@ -130,7 +130,7 @@ def log_of_the_move(trip: Trip) -> Log:
 
 
 def before_the_commit(trip: Trip, log: Log) -> bytes:
-    """The disk with everything at its new place, and the table not yet rewritten."""
+    """Return the disk with everything at its new place, before the table is rewritten."""
     commit = max(index for index, entry in enumerate(log) if entry and entry[0] == 0)
     platter = bytearray(trip.platter)
     for entry in log[:commit]:
@@ -149,7 +149,9 @@ def log_of_the_way_back(platter: bytes) -> Log:
 def look_at_every_state(
     trip: Trip, start: bytes, log: Log, luck: random.Random, *, most: int, marker: bytes = b""
 ) -> int:
-    """`most`: states of one flush epoch. `marker`: where none is in the log. How many were looked at."""
+    """Check the states and return their number. `most`: states per flush epoch. `marker`: for logs that
+    contain none.
+    """
     looked = 0
     with Witness(trip.platter) as witness:
         seen = witness.see(trip.old.start, trip.old.length)
@@ -191,7 +193,7 @@ def _epochs(log: Log) -> Iterator[dict[int, bytes]]:
 def _states(
     changes: dict[int, bytes], there: dict[int, bytes], luck: random.Random, most: int, *, torn: bool
 ) -> Iterator[dict[int, bytes]]:
-    """Every subset where there are few sectors; else none, all, each, all but each, beginnings, and any others."""
+    """Return every subset of a few sectors; for many: none, all, each, all but each, beginnings, and random ones."""
     sectors = sorted(changes)
     if len(sectors) <= 5:
         for count in range(len(sectors) + 1):
@@ -219,7 +221,7 @@ def _check(trip: Trip, witness: Witness, seen: dict[str, str], marker: bytes) ->
     for place in (trip.old, trip.new):
         found = witness.see(place.start, place.length)
         if found == trip.seen_at_the_target and there == seen and place == trip.new:
-            continue  # what was left over there, until the partition is hidden
+            continue  # old content of that place, until the partition is hidden
         if found:
             assert found == seen, f"{found} at {place}"
             wrong = len(set(_hidden_sectors(trip, witness, place, marker)))
@@ -227,7 +229,7 @@ def _check(trip: Trip, witness: Witness, seen: dict[str, str], marker: bytes) ->
 
 
 def _hidden_sectors(trip: Trip, witness: Witness, place: Extent, marker: bytes) -> Iterator[int]:
-    """Those of which a byte or more is as in the marker; another kind of difference is an AssertionError."""
+    """Return the sectors that are at least partly those of the marker; any other difference raises AssertionError."""
     for extent in trip.counts:
         was = trip.platter[trip.old.start + extent.start : trip.old.start + extent.end]
         found = witness.read(place.start + extent.start, extent.length)

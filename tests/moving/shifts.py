@@ -1,8 +1,7 @@
-"""The moves that everything has to survive, named after sectors: where it lies and where it has to go.
+"""The moves that every content has to survive, named after sectors: its start and its target.
 
-A kind of content comes in; rows for a disk go out, with the options for aligntool and the places that are expected.
-By default every kind makes two moves, chosen so that every move is made by several kinds; ALIGNTOOL_THOROUGH=1 is
-all of them.
+For a kind of content it returns rows for a disk, the options for aligntool and the expected places. By default every
+kind makes two moves, chosen so that every move is made by several kinds; ALIGNTOOL_THOROUGH=1 makes all of them.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from tests.thorough import THOROUGH
 
 @dataclass(frozen=True)
 class Shift:
-    """`free` sectors are left behind the partition for the journal; `grain` is None where the default leads there."""
+    """`free` sectors remain behind the partition for the journal; `grain` is None if the default gives this move."""
 
     start: int
     target: int
@@ -35,7 +34,7 @@ class Shift:
 MIB_OF_SECTORS = MIB // SECTOR
 SHIFTS = (
     Shift(63, 2048, "dos", 60 * MIB_OF_SECTORS),
-    Shift(2047, 2048, "gpt", 50 * MIB_OF_SECTORS),  # one sector up, through a stash as large as can be
+    Shift(2047, 2048, "gpt", 50 * MIB_OF_SECTORS),  # one sector up, through the largest possible stash
     Shift(63, 64, "dos", 6 * MIB_OF_SECTORS, grain=32 * KIB),  # and through a small one
     Shift(34, 40, "gpt", 9 * MIB_OF_SECTORS, grain=4 * KIB),
     Shift(2049, 2048, "dos", 12 * MIB_OF_SECTORS),
@@ -46,7 +45,7 @@ SHIFTS = (
 
 
 def chosen(kinds: Sequence[Kind]) -> list[tuple[Kind, Shift]]:
-    """Two shifts for each kind: one that goes on by one from kind to kind, one by three; never the same."""
+    """Return two shifts for each kind: one that advances by one per kind, the other by three; never the same."""
     if THOROUGH:
         return [(kind, shift) for kind in kinds for shift in SHIFTS]
     count = len(SHIFTS)
@@ -54,7 +53,7 @@ def chosen(kinds: Sequence[Kind]) -> list[tuple[Kind, Shift]]:
     return pairs + [(kind, SHIFTS[(3 * index + 1) % count]) for index, kind in enumerate(kinds)]
 
 
-# Ten GiB to the left: there is a gap at the start, a partition that is right, and one behind it that is wrong.
+# Ten GiB to the left: there is a gap at the start, an aligned partition, and behind it a misaligned one.
 
 LARGE_OR_SMALL = tuple(
     Kind(
@@ -66,9 +65,9 @@ LARGE_OR_SMALL = tuple(
 
 
 def far_left(kind: Kind) -> tuple[Row, Row, Row]:
-    """The last one has no room but in the gap, where 12 MiB are left for the journal.
+    """Return rows where the last partition fits only into the gap, where 12 MiB remain for the journal.
 
-    The first one is there because the space before it belongs to a boot loader, on an MBR.
+    The first partition exists because the space before it belongs to a boot loader on an MBR.
     """
     small = Row(LARGE_OR_SMALL[1], MIB_OF_SECTORS)
     gap = (kind.length // MIB + 17) * MIB_OF_SECTORS

@@ -1,6 +1,7 @@
 """A disk with a write cache whose power can be cut before any operation.
 
-What was flushed survives. Of what was not, any subset of sectors may; and a sector may be torn, half old and half new.
+What was flushed survives. Of the rest any subset of sectors may survive, and a sector may be torn, half old and half
+new.
 """
 
 import errno
@@ -11,11 +12,11 @@ SECTOR = 512
 
 
 class PowerCut(BaseException):
-    """Not an Exception: no handler of the program under test may swallow it."""
+    """Not an Exception: no handler of the tested program may catch it."""
 
 
 class SimulatedDisk:
-    """Operations are counted: each write and each flush. `cut`: before which of them the power goes."""
+    """Operations are counted: each write and each flush. `cut`: the operation before which the power is cut."""
 
     def __init__(
         self, platter: bytes, *, cut: int | None = None, bad: Iterable[int] = (), sector: int = SECTOR
@@ -24,7 +25,7 @@ class SimulatedDisk:
         self._cache: dict[int, bytes] = {}
         self._cut = cut
         self._sector = sector
-        self._bad = frozenset(bad)  # sectors that give an I/O error
+        self._bad = frozenset(bad)  # sectors that return an I/O error
         self._first, self._written = (bytes(platter), set[int]())  # a hole is what holds zeros and was never written
         self.operations = 0
         self.log: list[tuple[int, bytes] | None] = []  # writes in order; None: a flush
@@ -72,7 +73,7 @@ class SimulatedDisk:
             job()
 
     def after_the_cut(self, luck: random.Random, *, torn: bool = True) -> bytes:
-        """The platter as the next boot finds it."""
+        """Return the platter as the next boot finds it."""
         return survivors(bytes(self._platter), self._cache, luck, torn=torn)
 
     def _draw(self) -> None:
@@ -89,7 +90,7 @@ class SimulatedDisk:
 
 
 def survivors(platter: bytes, cache: dict[int, bytes], luck: random.Random, *, torn: bool) -> bytes:
-    """Each unflushed sector is there, or not, or torn."""
+    """Return the platter with each unflushed sector written, not written, or torn."""
     found = bytearray(platter)
     chance = luck.choice((0.0, 0.1, 0.5, 0.9, 1.0))
     tearing = luck.choice((0.0, 0.1, 0.9)) if torn else 0.0
@@ -105,7 +106,7 @@ def survivors(platter: bytes, cache: dict[int, bytes], luck: random.Random, *, t
 def crashes(
     start: bytes, log: list[tuple[int, bytes] | None], luck: random.Random, *, torn: bool = True, sector: int = SECTOR
 ) -> Iterable[bytes]:
-    """What a cut before each operation of a run would have left, one after the other."""
+    """Yield the platters that a cut before each operation of a run would have left."""
     platter, cache = bytearray(start), dict[int, bytes]()
     for entry in log:
         yield survivors(bytes(platter), cache, luck, torn=torn)

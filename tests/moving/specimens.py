@@ -1,6 +1,5 @@
-"""One specimen of each kind that libblkid recognises.
-
-Goes out: a table. Alone because it grows by lines; owners, file systems, partition tables, as libblkid orders them.
+"""One specimen of each kind that libblkid recognises, as a table: file systems and partition tables, in libblkid's
+order.
 """
 
 from functools import partial

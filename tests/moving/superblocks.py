@@ -1,7 +1,7 @@
-"""Images of the kinds that libblkid recognises: by their own tools, or by hand with the least that is believed.
+"""Images of the kinds that libblkid recognises: made by their own tools, or by hand with the minimum it accepts.
 
-In: a length. Out: pieces and where they belong in a partition of that length. Layouts: libblkid's probers; whether one
-is believed is for libblkid to say, not for this file.
+For a length, each gives pieces and their places in a partition of that length. Layouts: libblkid's probers; libblkid
+decides whether one is accepted.
 """
 
 import struct
@@ -23,10 +23,10 @@ UUID = bytes(range(1, 17))
 
 @dataclass(frozen=True, slots=True)
 class Specimen:
-    """`seen`: what libblkid calls it: TYPE, or PTTYPE. `signatures`: places from each of which alone it is recognised.
+    """`seen`: the name that libblkid reports: TYPE, or PTTYPE. `signatures`: places, each of which alone identifies it.
 
-    `shared`: its sector is a partition table as well, once the file system in it is not recognised. Both go in one
-    write, and of what a torn one leaves the promise does not speak (docs/crash-safety.md).
+    `shared`: its sector is also a partition table once its file system is not recognised. Both are written in one
+    write, and the promise does not cover what a torn one leaves (docs/crash-safety.md).
     """
 
     name: str
@@ -48,12 +48,12 @@ def crc32c(raw: bytes, start: int = 0xFFFFFFFF) -> int:
 
 
 def crc32(raw: bytes, start: int = 0xFFFFFFFF) -> int:
-    """Without the inversion at the end, as util-linux has it."""
+    """Without the final inversion, as in util-linux."""
     return zlib.crc32(raw, start ^ 0xFFFFFFFF) ^ 0xFFFFFFFF
 
 
 def at_place(at: int, raw: bytes) -> Callable[[int], Pieces]:
-    """`at` below 0: from the end."""
+    """Return the place; `at` below 0 counts from the end."""
     return lambda length: [(at if at >= 0 else length + at, raw)]
 
 
@@ -75,7 +75,7 @@ def made_by(command: str, *, arguments: Callable[[int], str] = lambda _: "") -> 
 
 
 def sum_fixed(raw: bytes, at: int, width: int, count: int, order: str = "<") -> bytes:
-    """`raw` with a word at `at` that makes the sum of its first `count` words 0."""
+    """Return `raw` with a word at `at` that makes the sum of its first `count` words 0."""
     code = {1: "B", 2: "H", 4: "I"}[width]
     words: tuple[int, ...] = struct.unpack_from(f"{order}{count}{code}", raw)
     value = -sum(words) & (1 << 8 * width) - 1
@@ -174,7 +174,7 @@ def lvm() -> bytes:
 
 
 def befs(at: int, _length: int) -> Pieces:
-    """With the inode of its root folder, which libblkid looks at."""
+    """Return a BeFS with the inode of its root folder, which libblkid checks."""
     raw = packed(512, (0, b"Haiku"), (32, b"1SFB" + b"EGIB" + le(2048) + le(11) + le(1000, 8)), (64, le(2048)),
                   (68, le(0xDD121031)), (112, le(0x15B6830E) + le(0) + le(1, 2) + le(1, 2)))  # fmt: skip
     return [(at, raw), (2048, le(0x3BBE0AD9))]
@@ -246,12 +246,12 @@ def luks2(second: int, _length: int) -> Pieces:
 
 
 def ext4dev(length: int) -> Pieces:
-    """With the flag of a file system under development."""
+    """Return an ext4 with the flag of a file system under development."""
     made = dict(made_by("mkfs.ext4 -q -F -O ^metadata_csum {image}")(length))
     return [(0, packed(len(made[0]), (0, made[0]), (1024 + 0x160, b"\4"))), *list(made.items())[1:]]
 
 
 def fat_and_table(length: int) -> Pieces:
-    """A FAT without boot code: its sector is an empty partition table as soon as the FAT is gone."""
+    """Return a FAT without boot code: its sector is an empty partition table once the FAT is hidden."""
     made = dict(made_by("mkfs.vfat -F 16 {image}")(length))
     return [(0, packed(len(made[0]), (0, made[0]), (62, bytes(448)))), *list(made.items())[1:]]

@@ -1,4 +1,4 @@
-"""A move in flight is an error in every output of an audit, and what is parked is compared with nothing."""
+"""A move in flight is an error in every output of an audit, and parked partitions are not compared with anything."""
 
 import json
 import random
@@ -28,7 +28,7 @@ KINDS = {kind.name: kind for kind in FILESYSTEMS}
 
 
 def killed_in_the_copy(image: Path, *options: str) -> None:
-    """SIGKILL as soon as the program reports that a copy has begun; at that rate it lasts for minutes."""
+    """SIGKILL when the program reports that a copy has begun; at that rate the copy takes minutes."""
     words = ["realign", "--yes", "--json", "--rate", "64KiB", *options, str(image)]
     with subprocess.Popen(program(*words), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -102,7 +102,7 @@ def test_at_every_cut_the_audit_reports_what_is_parked_and_judges_nothing_of_it(
     image, reported = tmp_path / "cut.img", 0
     for number, platter in enumerate(crashes(crowd.platter, whole.log, random.Random(seed))):
         if 40 < number < len(whole.log) - 40 and number % 29:
-            continue  # the middle is all alike to the table
+            continue  # the middle is the same for the table
         image.write_bytes(platter)
         report = audit(look([str(image)]), {})
         findings = [one for one in report.findings if one.code is Code.IN_FLIGHT]

@@ -1,7 +1,7 @@
-"""Disks that fail in the middle of a move, journals that are damaged, tables that somebody changed meanwhile.
+"""Disks that fail in the middle of a move, damaged journals, and tables that another program changed meanwhile.
 
-The faults are real ones of a disk that fails where it is told to, until it is mended; what the disk holds is looked at
-behind its back. Where nothing can be done, the disk is left as it is, and it is said why.
+The faults are those of a disk that fails on request until it is repaired; its real content is checked directly. If
+nothing can be done, the disk is left as it is, and the reason is reported.
 """
 
 import os
@@ -37,7 +37,7 @@ Trip = tuple[Journey, list[list[Write]]]
 
 @pytest.fixture(scope="module")
 def trip(contents: Contents, tmp_path_factory: pytest.TempPathFactory) -> Trip:
-    """One partition from 63 to 2048, and all that is written on the way."""
+    """Return one partition to be moved from 63 to 2048, and everything that is written for it."""
     row = Row(NAMED["ext2"], 63)
     image = tmp_path_factory.mktemp("trip") / "disk.img"
     disk = make_disk(image, "dos", (row,), {"ext2": contents(row.kind)}, free=6 * 2048)
@@ -131,12 +131,12 @@ def one_story(journey: Journey, image: Path, faults: list[tuple[str, int, int]],
         brought_to_an_end(journey, image, disk.disk, back=chance.random() < 0.5)
 
 
-# A disk in flight that something else has happened to
+# A disk in flight that was changed by something else
 
 
 @pytest.fixture
 def cut(trip: Trip, tmp_path: Path) -> tuple[Journey, Path]:
-    """In flight, cut when two thirds were done."""
+    """Return a disk in flight, cut after two thirds of the work."""
     journey, epochs = trip
     image = copy(journey.disk.image, tmp_path / "cut.img")
     replay(image, epochs[: len(epochs) * 2 // 3])
@@ -148,7 +148,9 @@ Cut = tuple[Journey, Path]
 
 
 def journal_copies(image: Path) -> tuple[int, int]:
-    """Where the two copies lie: the marker at the old place names the first, and the other one begins like it."""
+    """Return the places of the two copies: the marker at the old place points to the first, and the other one begins
+    like it.
+    """
     content = image.read_bytes()
     named = re.search(rb"journal [0-9a-f]{32} at byte (\d+)\n", content)
     assert named

@@ -1,6 +1,6 @@
-"""The proving ground itself: its readers find every file that was written, and its checkers find damage.
+"""The test tools themselves: the readers find every file that was written, and the checkers find damage.
 
-sfdisk's own mover stands in for ours here, so that what these tests look at does not depend on aligntool at all.
+sfdisk's own mover is used instead of ours, so that these tests do not depend on aligntool.
 """
 
 from collections.abc import Callable
@@ -96,7 +96,7 @@ def test_another_mover_that_copies_everything_loses_nothing(kind: Kind, make: Ma
     assert disk.extents()[1].start == 2048 * SECTOR
     assert disk.seen() == before
     disk.check()
-    # sfdisk knows nothing of boot sectors: this is what aligntool has to do better.
+    # sfdisk does not know boot sectors: this is what aligntool has to do better.
     assert {*hidden_sectors(disk.image, 2048 * SECTOR, kind)} <= {63}
 
 

@@ -1,4 +1,4 @@
-"""A disk gets a table for sectors of another size: the same files, no tool objects, what cannot work is refused."""
+"""A disk gets a table for sectors of another size: the same files, no tool objects, and what cannot work is refused."""
 
 import json
 import os
@@ -32,7 +32,7 @@ FILES = {"EFI/BOOT/BOOTX64.EFI": 700_001, "A long näme, with spaces.txt": 5000,
 
 
 def make(folder: Path, *, free: int = 0, sizes: tuple[int, ...] = (40 * MIB, 4 * MIB)) -> Path:
-    """An ESP with files, swap, and an ext4 up to the last sector that a GPT of 512-byte sectors leaves."""
+    """Make an ESP with files, swap, and an ext4 up to the last sector that a GPT of 512-byte sectors leaves."""
     disk, esp, swap, root = (folder / name for name in ("disk.img", "esp", "swap", "root"))
     tree = folder / "tree"
     luck = random.Random(1)
@@ -56,7 +56,7 @@ def make(folder: Path, *, free: int = 0, sizes: tuple[int, ...] = (40 * MIB, 4 *
 
 
 def files_of(folder: Path, image: Path) -> dict[str, bytes]:
-    """The files of the ESP, as mtools reads them."""
+    """Return the files of the ESP, as mtools reads them."""
     out = folder / "out"
     run("rm", "-rf", out)
     out.mkdir()
@@ -65,14 +65,14 @@ def files_of(folder: Path, image: Path) -> dict[str, bytes]:
 
 
 def entries(device: Path) -> list[dict[str, object]]:
-    """What sfdisk reads, places as bytes."""
+    """Return what sfdisk reads, with places in bytes."""
     table = json.loads(run("sfdisk", "--json", device))["partitiontable"]
     size = table["sectorsize"]
     return [{**each, "node": "", "start": each["start"] * size, "size": 0} for each in table["partitions"]]
 
 
 def check(image: Path, sector: int, before: list[dict[str, object]], *, fat: int) -> None:
-    """What the usual tools say of it on sectors of this size."""
+    """Check it with the usual tools on sectors of this size."""
     with looped(image, sector_size=sector) as device:
         assert "No errors detected" in run("sfdisk", "--verify", device)
         assert "No problems found" in run("sgdisk", "--verify", device)
@@ -151,8 +151,8 @@ LOGICALS = {5: (62 * MIB, 20 * MIB), 6: (83 * MIB, 17 * MIB)}
 
 
 def make_mbr(folder: Path) -> Path:
-    """A FAT, an ext4, and two more ext4 in an extended partition, of which fdisk puts the EBR of the second one sector
-    before it; a program in the boot sector.
+    """Make a FAT, an ext4, and two more ext4 in an extended partition, where fdisk puts the EBR of the second one
+    sector before it; and a program in the boot sector.
     """
     disk, content = folder / "disk.img", folder / "content"
     parts = {1: (MIB, 40 * MIB), 2: (41 * MIB, 20 * MIB), 3: (61 * MIB, 39 * MIB), **LOGICALS}
@@ -179,7 +179,7 @@ def make_mbr(folder: Path) -> Path:
 
 
 def places_of(device: Path) -> list[tuple[object, ...]]:
-    """What sfdisk reads of an MBR, places as bytes."""
+    """Return what sfdisk reads of an MBR, with places in bytes."""
     table = json.loads(run("sfdisk", "--json", device))["partitiontable"]
     size = table["sectorsize"]
     return [
@@ -225,7 +225,7 @@ def test_an_mbr_and_its_logical_partitions_go_to_4kn_and_back(tmp_path: Path) ->
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "partx", "fdisk")
 def test_partitions_that_the_kernel_shows_in_wrong_places_are_shown_anew(tmp_path: Path) -> None:
-    """A kernel that counts an MBR for 512 in sectors of 4096 bytes shows eight times as long ones, if they fit."""
+    """A kernel that counts an MBR for 512 in sectors of 4096 bytes shows them eight times as long, if they fit."""
     image, content = tmp_path / "disk.img", tmp_path / "content"
     for path, size in ((image, 64 * MIB), (content, 4 * MIB)):
         with path.open("wb") as file:
@@ -251,7 +251,7 @@ KILLS = 40 if THOROUGH else 2
 @pytest.mark.on_disk
 @pytest.mark.needs_tools("losetup", "partx", "fsck.fat")
 def test_killed_at_any_moment_it_is_resumed_or_rolled_back(tmp_path: Path, loop: Loop) -> None:
-    """On free space of its own disk; the disk is the old one to the byte, or the new one."""
+    """On free space of its own disk; the disk is either byte for byte the old one, or the new one."""
     image = make(tmp_path, free=40 * MIB)
     run("sgdisk", "-e", image)
     whole, copy = image.read_bytes(), tmp_path / "copy.img"
@@ -284,11 +284,11 @@ def test_killed_at_any_moment_it_is_resumed_or_rolled_back(tmp_path: Path, loop:
 
 def total_seed() -> int:
     seed = random.SystemRandom().randrange(1 << 32)
-    print(f"seed {seed}")  # shown where it fails
+    print(f"seed {seed}")  # shown on failure
     return seed
 
 
-# What is kept, and what is refused, by the tool that made it.
+# What is kept, and what is refused, according to the tool that made it.
 
 LUKS = "cryptsetup luksFormat -q --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file /etc/hostname"
 KEPT = {
@@ -310,7 +310,7 @@ REFUSALS = {
 }
 
 
-LENGTHS = {"mkfs.xfs": 320 * MIB, "mkfs.btrfs": 128 * MIB, "mkfs.f2fs": 64 * MIB}  # the least that each makes
+LENGTHS = {"mkfs.xfs": 320 * MIB, "mkfs.btrfs": 128 * MIB, "mkfs.f2fs": 64 * MIB}  # the minimum size of each
 
 
 def with_content(folder: Path, command: str, *, start: int = MIB, sector: int = 512, length: int = 24 * MIB) -> Path:
@@ -336,7 +336,7 @@ def needed(command: str) -> list[pytest.MarkDecorator]:
 
 @pytest.mark.parametrize("command", [pytest.param(each, id=name, marks=needed(each)) for name, each in KEPT.items()])
 def test_what_counts_in_4096_bytes_stays(tmp_path: Path, command: str) -> None:
-    """And the journal of so small a change fits into the free space before the first partition."""
+    """And the journal of such a small change fits into the free space before the first partition."""
     disk = with_content(tmp_path, command)
     before = disk.read_bytes()[MIB:-MIB]
     aligntool("convert", disk, "--yes")
@@ -357,7 +357,7 @@ def test_what_counts_in_less_is_refused_with_what_to_do(tmp_path: Path, command:
 
 
 def with_volumes(folder: Path, **volumes: str) -> Path:
-    """A disk with a volume group in its only partition; each volume of 16 MiB made by this command."""
+    """Make a disk with a volume group in its only partition; each volume of 16 MiB is made by this command."""
     content = folder / "volumes"
     with content.open("wb") as file:
         file.truncate(64 * MIB)
@@ -424,7 +424,7 @@ def test_a_volume_that_counts_in_less_is_named(tmp_path: Path, command: str, wor
 
 
 def other_tables() -> Iterator[object]:
-    """Each way to spoil a disk, and what is said of it."""
+    """Return each way to make a disk unsuitable, and the expected message."""
 
     def off_grid(folder: Path) -> Path:
         return with_content(folder, "mke2fs -q -t ext4 -b 4096 {0}", start=MIB + 512)
@@ -478,7 +478,7 @@ def test_a_disk_without_room_or_order_is_refused(tmp_path: Path, spoil: Callable
 
 @pytest.mark.needs_tools("fdisk")
 def test_an_mbr_that_reaches_further_than_512_byte_sectors_count_is_refused(tmp_path: Path) -> None:
-    """As behind a USB adapter that shows sectors of 4096 bytes; without it the drive shows 512."""
+    """As behind a USB adapter that shows sectors of 4096 bytes; without the adapter the drive shows 512."""
     disk, swap = tmp_path / "disk.img", tmp_path / "swap"
     for path, size in ((disk, 3 << 40), (swap, 24 * MIB)):
         with path.open("wb") as file:
@@ -546,7 +546,7 @@ def test_a_copy_is_refused_where_it_cannot_go(tmp_path: Path) -> None:
 
 
 def test_a_plan_that_was_edited_is_refused(tmp_path: Path) -> None:
-    """Neither its sizes nor its target can become another one than was shown."""
+    """Neither its sizes nor its target can differ from what was shown."""
     disk, kept, new = (tmp_path / name for name in ("disk.img", "plan.json", "new.img"))
     with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
     aligntool("plan", "convert", disk, "-o", kept)
@@ -589,14 +589,14 @@ def test_meanwhile_the_source_of_a_copy_stays_as_it_is_and_a_signal_removes_the_
         assert "locked by another program" in aligntool("convert", disk, "--yes", code=REFUSED)
     finally:
         copying.send_signal(signal.SIGTERM)
-    assert copying.wait(60) == STOPPED  # it keeps the rate, or it would have ended
+    assert copying.wait(60) == STOPPED  # it obeys the rate limit, or it would have ended
     assert not new.exists()
 
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("fsck.fat")
 def test_a_folder_for_temporary_files_that_is_full_is_named(tmp_path: Path) -> None:
-    """At any moment: a write into memory that has no room behind it would end the process."""
+    """At any moment: a write to memory on a full file system would kill the process."""
     disk = make(tmp_path)
     for size in ("1800k", "2200k"):
         with mounted(Path("none"), "mount", "-t", "tmpfs", "-o", f"size={size}") as folder:

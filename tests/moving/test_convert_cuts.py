@@ -22,7 +22,7 @@ from tests.thorough import THOROUGH
 pytestmark = pytest.mark.needs_tools("mke2fs", "mkfs.fat", "mcopy", "fsck.fat", "fdisk")
 
 ESP, ROOT = Extent(MIB // 4, 500 * KIB), Extent(MIB, 600 * KIB)
-CONTAINER, MORE = Extent(MIB - 64 * KIB, 4 * MIB), Extent(3 * MIB, 256 * KIB)  # of an MBR
+CONTAINER, MORE = Extent(MIB - 64 * KIB, 4 * MIB), Extent(3 * MIB, 256 * KIB)  # in an MBR
 SIZE = {"gpt": 3 * MIB, "dos": 6 * MIB}
 PLACES = {"gpt": {ESP, ROOT}, "dos": {ESP, CONTAINER, ROOT, MORE}}
 PARKED = {"49D6ADEB-B2C3-4691-8FA8-BFBAC209865B", "7f"}
@@ -31,7 +31,7 @@ EVERY = 1 if THOROUGH else 5
 
 @dataclass(frozen=True)
 class Case:
-    """A disk, the plan of its conversion, and what it is afterwards. `unit`: the device's sectors."""
+    """A disk, the plan of its conversion, and the result. `unit`: the sector size of the device."""
 
     platter: bytes
     plan: Plan
@@ -71,12 +71,12 @@ class Case:
         return disk
 
     def bare(self, platter: bytes) -> bytes:
-        """The disk without the free space that the journal took."""
+        """Return the disk without the free space that the journal used."""
         return platter[: self.journal.start] + platter[self.journal.end :]
 
 
 def make(folder: Path, old: int, new: tuple[int, ...], unit: int, label: str) -> Case:
-    """An ESP with files and an ext2, made by mkfs.fat, mke2fs and fdisk for sectors of `old` bytes.
+    """Make an ESP with files and an ext2, made by mkfs.fat, mke2fs and fdisk for sectors of `old` bytes.
 
     In an MBR the ext2 and one more are logical partitions.
     """
@@ -112,9 +112,9 @@ def make(folder: Path, old: int, new: tuple[int, ...], unit: int, label: str) ->
 
 
 def table(case: Case, folder: Path, platter: bytes, sector: int) -> dict[Extent, str]:
-    """What fdisk reads on a disk with such sectors: the places and their types.
+    """Return what fdisk reads on a disk with such sectors: the places and their types.
 
-    An MBR for other sectors lists other places, before and afterwards; here it lists none.
+    An MBR for other sectors gives other places, before and afterwards; here it gives none.
     """
     path = folder / "seen.img"
     path.write_bytes(platter)
@@ -131,7 +131,7 @@ def table(case: Case, folder: Path, platter: bytes, sector: int) -> dict[Extent,
 
 
 def check_seen(case: Case, folder: Path, platter: bytes, whole: bytes) -> None:
-    """Whoever sees a table sees partitions that are whole, for sectors of that size, or parked ones."""
+    """Check that every visible table, for sectors of its size, shows complete partitions or parked ones."""
     for sector in {case.old, *case.new}:
         seen = table(case, folder, platter, sector)
         assert set(seen) <= case.places
@@ -146,7 +146,7 @@ def check_seen(case: Case, folder: Path, platter: bytes, whole: bytes) -> None:
 
 
 def end(case: Case, folder: Path, platter: bytes, whole: bytes) -> str:
-    """Old or new; the disk must be exactly the one or the other, and nothing in flight."""
+    """Return old or new; the disk must be exactly one of the two, with nothing in flight."""
     assert find_journal(SimulatedDisk(platter, sector=case.unit), None) is None
     is_new = case.bare(platter) == case.bare(whole)
     assert is_new or case.bare(platter) == case.bare(case.platter)
@@ -197,7 +197,7 @@ def test_a_cut_before_every_operation_loses_nothing(
 
 @pytest.mark.parametrize("seed", range(200 if THOROUGH else 6))
 def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, seed: int) -> None:
-    """Resume and rollback in turn, each cut again and again."""
+    """Resume and rollback alternate, each cut again and again."""
     luck = random.Random(seed)
     case = make(tmp_path, *luck.choice(KINDS))
     run_whole = case.act(case.platter, "realign")
@@ -214,7 +214,9 @@ def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize(("old", "new", "label"), [(512, 4096, "gpt"), (4096, 512, "gpt"), (512, 4096, "dos")])
 def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, old: int, new: int, label: str) -> None:
-    """A system that starts after a cut writes to the ESP that it sees; no recovery puts the journal's back."""
+    """A system that starts after a cut writes to the ESP that it sees; no recovery restores the
+    journal's copy of it.
+    """
     case = make(tmp_path, old, (new,), 512, label)
     run_whole = case.act(case.platter, "realign")
     whole = final(run_whole)

@@ -1,4 +1,4 @@
-"""A disk in flight that is not quite the disk on which the move began: copied to a larger one, or with an odd end."""
+"""A disk in flight that has changed since the move began: copied to a larger one, or ending within a sector."""
 
 import random
 from dataclasses import replace
@@ -50,7 +50,7 @@ def test_an_image_that_ends_within_a_sector_can_be_recovered(way: type) -> None:
 
 
 def test_an_old_table_put_back_by_hand_does_not_make_the_disk_whole() -> None:
-    """The status said so; resume knows better and finishes."""
+    """The status reported it; resume continues and finishes."""
     crowd = make_crowd(8004, "gpt")
     cut = _half_way(crowd)
     by_hand = crowd.platter[: 34 * 512] + cut[34 * 512 : -33 * 512] + crowd.platter[-33 * 512 :]
@@ -61,7 +61,7 @@ def test_an_old_table_put_back_by_hand_does_not_make_the_disk_whole() -> None:
 
 
 def _half_way(crowd: Crowd) -> bytes:
-    """Everything that moves is marked, and something is copied."""
+    """Return a disk with the markers written and a part of the content copied."""
     disk = SimulatedDisk(crowd.platter)
     marked = max(index for index, step in enumerate(crowd.plan.steps) if isinstance(step, HoldContent))
     for event in realign(crowd.plan, MoveContext(disk, NoKernel()), crowd.runs):
@@ -72,7 +72,7 @@ def _half_way(crowd: Crowd) -> bytes:
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_the_audit_of_a_disk_in_flight_plans_no_second_move(label: str, tmp_path: Path) -> None:
-    """What to type is `status`, which names the two ways on."""
+    """The suggested command is `status`, which names the two ways to continue."""
     image = tmp_path / "disk.img"
     image.write_bytes(_half_way(make_crowd(8000, label)))
     said = run_aligntool("audit", "--fail-on", "never", image, code=0).stdout

@@ -1,6 +1,6 @@
-"""Damage to the records of a journal, at every moment of a move: recovered, or stopped with nothing touched.
+"""Damaged records of a journal, at every moment of a move: recovered, or stopped with nothing changed.
 
-Damage is what a cut does not do: sectors that read as something else, or not at all. A cut comes before it.
+Damage is what a cut does not cause: sectors with other content, or unreadable ones. A cut precedes it.
 """
 
 import itertools
@@ -21,14 +21,14 @@ from tests.thorough import THOROUGH
 pytestmark = pytest.mark.needs_tools("sfdisk")
 
 CROWDS = range(30 if THOROUGH else 2)
-STRIDE = 1 if THOROUGH else 7  # so many operations from one cut to the next
+STRIDE = 1 if THOROUGH else 7  # this many operations from one cut to the next
 SLOT = 4096
 SLOTS = (1, 2)
 WAYS = {"resume": resume, "rollback": rollback}
 
 
 def ended(crowd: Crowd, platter: bytes, way: str, bad: frozenset[int] = frozenset()) -> str:
-    """Return "done", "stopped" with nothing touched, or "nothing" where nothing was in flight; checked each time."""
+    """Return "done", "stopped" with nothing changed, or "nothing" if nothing was in flight; checked each time."""
     disk = SimulatedDisk(platter, bad=bad)
     context = MoveContext(disk, NoKernel())
     try:
@@ -58,7 +58,9 @@ def damaged(platter: bytes, places: Iterator[int], content: bytes) -> bytes:
 
 
 def moments(crowd: Crowd, seed: int, *, torn: bool = True) -> Iterator[bytes]:
-    """What a cut before each operation leaves, of a move and of the rollback from its middle; some of them."""
+    """Yield some of the states that a cut before each operation leaves, of a move and of the rollback
+    from its middle.
+    """
     whole = act(crowd, crowd.platter, "realign")
     middle = final(act(crowd, crowd.platter, "realign", whole.operations * 2 // 3))
     back = act(crowd, middle, "rollback")
@@ -93,7 +95,7 @@ def test_the_records_of_one_copy_are_enough_at_every_moment(label: str, seed: in
         bad = frozenset(lost) if number % 3 == 0 else frozenset()
         way = next(ways)
         end = ended(crowd, damaged(platter, iter(lost), b"\xff" * 512), way, bad)
-        if way == "rollback" and end == "nothing":  # what is complete is not undone
+        if way == "rollback" and end == "nothing":  # a complete move is not undone
             end = "done" if ended(crowd, platter, way) == "nothing" else "lost"
         assert end == "done"
 
@@ -117,7 +119,7 @@ def test_a_record_that_a_cut_left_in_one_copy_is_made_whole_before_the_work_goes
 
 
 def newer_copy(crowd: Crowd, platter: bytes) -> int | None:
-    """The one whose newest record the other lacks; None where both have the same."""
+    """Return the copy whose newest record the other lacks; None if both have the same."""
     copies = [
         [read_record(SimulatedDisk(platter), slot_at(crowd, copy, slot), id_of(crowd, platter)) for slot in SLOTS]
         for copy in (0, 1)

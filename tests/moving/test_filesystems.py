@@ -1,7 +1,7 @@
-"""Every kind of content over every kind of distance: everything that other programs say of it stays what it was.
+"""Every kind of content moved over every kind of distance: other programs report the same before and after.
 
-On image files without root where the content's own tools allow that, and on loop devices. The default is a choice in
-which every kind makes two moves; ALIGNTOOL_THOROUGH=1 makes all of them.
+On image files without root if the content's own tools allow that, and on loop devices. By default a selection, in which
+every kind makes two moves; ALIGNTOOL_THOROUGH=1 makes all of them.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ SOME = [NAMED[name].parameter() for name in (NAMED if THOROUGH else ("ext4", "xf
 
 
 def moved(disk: Disk, target: Path, *options: str) -> dict[int, Extent]:
-    """Realign it, and look at everything that has to stay. The places afterwards."""
+    """Realign it, and check everything that must not change. Return the places afterwards."""
     before, old, first = disk.seen(), disk.extents(), boot_code(disk)
     fields = {number: hidden(disk, number) for number in old}
     realign(target, *options)
@@ -42,14 +42,14 @@ def moved(disk: Disk, target: Path, *options: str) -> dict[int, Extent]:
     assert boot_code(disk) == first
     for number, row in zip(disk.numbers(), disk.rows, strict=True):
         if old[number] != new[number] and row.kind.name != "zfs":
-            # ZFS repeats its uberblock every KiB: six sectors beside the new place blkid still sees a row of them.
+            # ZFS repeats its uberblock every KiB: six sectors away from the new place blkid still sees a row of them.
             assert blkid(disk.image, old[number]) == {}, "the old place is still taken for something"
         assert hidden(disk, number) == fields[number], "the boot sector does not know where it lies"
     return new
 
 
 def boot_code(disk: Disk) -> bytes:
-    """The loader in the first sector, as far as the disk's number, and in the gap behind the table."""
+    """Return the loader in the first sector, up to the disk's number, and in the gap behind the table."""
     label = run("blkid", "-p", "-s", "PTTYPE", "-o", "value", disk.image).strip()
     end = min(extent.start for extent in disk.extents().values()) if label == "dos" else 0
     with disk.image.open("rb") as file:
@@ -58,7 +58,9 @@ def boot_code(disk: Disk) -> bytes:
 
 
 def hidden(disk: Disk, number: int) -> list[int]:
-    """How far the boot sector's idea of its place is from the truth, in sectors: zero, or what a logical one has."""
+    """Return the difference between the boot sector's place and the real one, in sectors: zero, or that of a logical
+    one.
+    """
     extent = disk.extents()[number]
     kind = dict(zip(disk.numbers(), disk.rows, strict=True))[number].kind
     return [extent.start // SECTOR - value for value in hidden_sectors(disk.image, extent.start, kind)]

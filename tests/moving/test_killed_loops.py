@@ -1,4 +1,6 @@
-"""SIGKILL while another program works on a loop device over a partition: none is left, and the next run goes on."""
+"""SIGKILL while another program works on a loop device over a partition: no loop device remains, and the next run
+resumes.
+"""
 
 import os
 import stat
@@ -48,7 +50,7 @@ def stand_in(folder: Path, name: str, *lines: str) -> None:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder whose programs come first."""
+    """Return a folder whose programs come first in PATH."""
     folder = tmp_path / "programs"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -79,7 +81,7 @@ def test_killed_while_a_checker_works_no_loop_device_is_left_and_the_next_run_is
 
 @pytest.mark.parametrize("how", ["read-only", "writable"])
 def test_a_loop_device_is_gone_with_the_process_that_attached_it(sparse: Sparse, how: str) -> None:
-    """From the first moment on, without anything that a killed process could still do."""
+    """From the first moment on, without any help of the killed process."""
     image = sparse(4 * MIB)
     reader, writer = os.pipe()
     child = os.fork()
@@ -126,7 +128,7 @@ def test_a_program_that_ends_by_itself_is_waited_for(sparse: Sparse) -> None:
 
 
 def test_what_is_detached_while_a_program_has_it_open_is_waited_for(sparse: Sparse) -> None:
-    """As udev has it open right after it was attached or written to."""
+    """As udev has it open directly after it was attached or written to."""
     image = sparse(4 * MIB)
     device = run("losetup", "-f", "--show", image).strip()
     with Path(device).open("rb"):

@@ -1,6 +1,6 @@
 """SIGKILL at random moments of a move and of its resume, on a real block device. Nothing is lost.
 
-The moments are spread evenly over what is written: the process is killed when the device has taken so many bytes.
+The moments are spread evenly over the written bytes: the process is killed when the device has received that many.
 `ALIGNTOOL_KILLS=300` makes 300 of them; `ALIGNTOOL_SEED` repeats a run, and every failure prints its own.
 """
 
@@ -34,7 +34,7 @@ NAMED: dict[str, Kind] = {kind.name: kind for kind in (*FILESYSTEMS, *CONTAINERS
 
 
 def packed(make: MakeDisk, label: str, start: int, *names: str, logical: int = 99) -> Disk:
-    """Partitions one behind the other, the first one at `start`; from the index `logical` on they are logical."""
+    """Return adjacent partitions, the first one at `start`; from the index `logical` on they are logical."""
     rows: list[Row] = []
     for index, name in enumerate(names):
         at = rows[-1].end if rows else start
@@ -54,12 +54,12 @@ def disks(make: MakeDisk) -> list[Disk]:
 
 
 def written(device: Path) -> int:
-    """Sectors that the device has taken, whatever was attached to it: Documentation/block/stat.rst, field 7."""
+    """Return the sectors written to the device, by anything attached to it: Documentation/block/stat.rst, field 7."""
     return int(Path("/sys/block", device.name, "stat").read_text().split()[6])
 
 
 def killed(device: Path, limit: int, *words: str) -> bool:
-    """Whether the program was still running when the device had taken `limit` sectors more."""
+    """Kill the program once the device has received `limit` more sectors; return whether it was still running."""
     first = written(device)
     process = begin(*words)
     try:
@@ -73,14 +73,16 @@ def killed(device: Path, limit: int, *words: str) -> bool:
 
 
 def settle(device: Path) -> None:
-    """What the killed program had written lies in the page cache, which outlives it; a power cut is not meant here."""
+    """Wait for the page cache, which holds what the killed program wrote and survives it; a power cut is not simulated
+    here.
+    """
     descriptor = os.open(device, os.O_RDONLY)
     os.fsync(descriptor)
     os.close(descriptor)
 
 
 def whole_run(disk: Disk, loop: Loop, *options: str) -> tuple[Journey, int]:
-    """Where a move leads that nobody kills, and how many sectors it writes."""
+    """Return the result of an undisturbed move, and how many sectors it writes."""
     device = loop(copy(disk.image, trial(disk)))
     first = written(device)
     assert not killed(device, 1 << 40, "realign", str(device), "--yes", *options)
@@ -88,7 +90,7 @@ def whole_run(disk: Disk, loop: Loop, *options: str) -> tuple[Journey, int]:
 
 
 def one_story(trip: Journey, device: Path, image: Path, total: int, chance: random.Random) -> str:
-    """Cut, look, cut the resume or the rollback too, and bring it to an end."""
+    """Kill, check, kill the resume or the rollback too, and finish."""
     story = []
     words: tuple[str, ...] = ("realign", str(device), "--yes", *trip.options)
     for _ in range(chance.choice((1, 1, 2, 3))):
@@ -104,7 +106,7 @@ def one_story(trip: Journey, device: Path, image: Path, total: int, chance: rand
 
 
 def nothing_in_flight(device: Path, *options: str) -> bool:
-    """Nothing yet, or nothing any more."""
+    """Check that nothing is in flight, not yet or not any more."""
     return '"in-flight"' not in aligntool("status", device, *options, "--json", code=None)
 
 

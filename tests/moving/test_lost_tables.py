@@ -1,4 +1,4 @@
-"""A disk in flight whose partition table cannot be read any more, or is another program's by now."""
+"""A disk in flight whose partition table is unreadable, or was replaced by another program."""
 
 import itertools
 import random
@@ -33,9 +33,10 @@ def flipped(platter: bytes, *places: int) -> bytes:
 
 
 def without_table(crowd: Crowd, platter: bytes) -> bytes:
-    """Nothing reads the table any more: the checksums in both GPT headers are flipped, or the signature of the MBR is.
+    """Destroy the table: the checksums in both GPT headers are flipped, or the signature of the MBR.
 
-    All four bytes: one alone is that of another state of the table by chance, and the header a torn mix of the two.
+    All four bytes: one alone could by chance be that of another state of the table, and the header a torn mix of the
+    two.
     """
     if crowd.label == "dos":
         return flipped(platter, 510)
@@ -96,7 +97,7 @@ def test_the_journal_is_found_without_a_table_and_without_its_first_head(label: 
 
 
 def pieces(crowd: Crowd) -> list[tuple[str, int]]:
-    """What a copy of the journal has, and a byte of each."""
+    """Return what a copy of the journal has, and a byte of each."""
     start = place_of(crowd).extent.start
     parts = {"head": 20, "slot 1": 4096 + 20, "slot 2": 8192 + 20, "body": 12288 + 20, "end of body": 12288 + 800}
     return [(name, start + copy * COPY + at) for copy in (0, 1) for name, at in parts.items()]

@@ -1,4 +1,4 @@
-"""A drive that loses a write in spite of the flush: nothing is recognised that is not whole when the work stops."""
+"""A drive that loses a write in spite of the flush: when the work stops, nothing incomplete is recognised."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.needs_tools("sfdisk")
 
 
 class ForgetfulDisk(SimulatedDisk):
-    """Loses the write that is operation `lost`, and reads what was there."""
+    """A disk that loses the write that is operation `lost`, and reads the old content."""
 
     def __init__(self, platter: bytes, lost: int) -> None:
         super().__init__(platter)
@@ -27,7 +27,7 @@ class ForgetfulDisk(SimulatedDisk):
 
 
 def moved(crowd: Crowd, lost: int) -> tuple[SimulatedDisk, bool]:
-    """The disk afterwards, and whether the work was stopped."""
+    """Return the disk afterwards, and whether the work was stopped."""
     disk = ForgetfulDisk(crowd.platter, lost)
     try:
         for _ in realign(crowd.plan, MoveContext(disk, NoKernel()), crowd.runs):
@@ -38,7 +38,7 @@ def moved(crowd: Crowd, lost: int) -> tuple[SimulatedDisk, bool]:
 
 
 def at_every_flush(crowd: Crowd, disk: SimulatedDisk, lost: int) -> Iterator[bytes]:
-    """From the lost write on."""
+    """Yield the disk at each flush from the lost write on."""
     platter = bytearray(crowd.platter)
     for number, entry in enumerate(disk.log):
         if entry:

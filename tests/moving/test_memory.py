@@ -1,4 +1,4 @@
-"""The memory that a plan and a move of a file system of 16 TiB take, programs that they run included."""
+"""The memory for a plan and a move of a file system of 16 TiB, including the programs that they run."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.conftest import run
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("sfdisk", "losetup", "mkfs.xfs", "xfs_db", "xfs_repair")]
 
-# From a small process: a child's peak begins with the memory of the one that forks it.
+# From a small process: a child's peak starts with the memory of its parent.
 PEAK = """
 import os, resource, sys
 code = os.spawnv(os.P_WAIT, sys.argv[1], sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Journals of other moves that lie about, and a journal in one copy of which nothing can be written any more."""
+"""Stale journals of other moves, and a journal in one copy of which nothing can be written any more."""
 
 import random
 from dataclasses import replace
@@ -39,7 +39,7 @@ def with_place(crowd: Crowd, **changes: object) -> Crowd:
 
 
 def until(crowd: Crowd, platter: bytes, kind: type, file: bytes | None = None) -> tuple[bytes, bytes]:
-    """The disk and the journal's file when the last step of that kind begins."""
+    """Return the disk and the journal file when the last step of that kind begins."""
     disk = SimulatedDisk(platter)
     journal = None if file is None else SimulatedDisk(file)
     last = max(index for index, step in enumerate(crowd.plan.steps) if isinstance(step, kind))
@@ -52,7 +52,7 @@ def until(crowd: Crowd, platter: bytes, kind: type, file: bytes | None = None) -
 @pytest.mark.parametrize("way", [resume, rollback])
 @pytest.mark.parametrize("kind", [CopyContent, ReleaseContent])
 def test_the_file_of_a_move_that_never_began_is_not_taken_for_that_of_another(way: type, kind: type) -> None:
-    """In an MBR nothing says which of the two is meant, but the markers do."""
+    """In an MBR nothing shows which of the two is meant, but the markers do."""
     crowd = with_place(make_crowd(9001, "dos"), extent=Extent(0, JOURNAL), file="journal")
     _, stale = until(crowd, crowd.platter, ParkEntries, bytes(JOURNAL))
     cut, right = until(crowd, crowd.platter, kind, bytes(JOURNAL))
@@ -92,7 +92,7 @@ def test_a_bad_sector_in_one_copy_does_not_keep_a_disk_in_flight(way: type, slot
 
 @pytest.mark.parametrize("seed", range(9100, 9103))
 def test_a_parked_entry_that_is_torn_still_leads_to_the_journal(seed: int) -> None:
-    """An MBR has no checksum: its type may say "parked", and the rest of the entry not yet where the journal is."""
+    """An MBR has no checksum: its type may be "parked", and the rest of the entry not yet the place of the journal."""
     crowd = make_crowd(seed, "dos")
     park = next(index for index, step in enumerate(crowd.plan.steps) if isinstance(step, ParkEntries))
     before, _ = until(crowd, crowd.platter, ParkEntries)

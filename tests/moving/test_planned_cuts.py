@@ -1,4 +1,4 @@
-"""What the planner makes of real tables survives power cuts as well as the plans that tests make up.
+"""Plans that the planner makes for real tables survive power cuts like the made-up plans of other tests.
 
 `ALIGNTOOL_THOROUGH=1` tries hundreds of disks.
 """
@@ -36,14 +36,16 @@ def test_what_is_planned_survives_every_cut(seed: int, label: str, sector: int) 
 
 
 def drawn(seed: int, label: str, sector: int, spares: tuple[int, ...] = SPARES) -> Iterator[Planned]:
-    """Disks for this seed, one after the other: the seed itself first."""
+    """Yield disks for this seed, the seed itself first."""
     yield make_planned(seed, label, sector, spares)
     for number in count(1000 * (seed + 1)):
         yield make_planned(number, label, sector, spares)
 
 
 def journal_fits(planned: Planned) -> bool:
-    """Whether what the journal keeps can be compressed into its place; noise cannot, and the move is refused."""
+    """Return whether the content of the journal can be compressed into its place; noise cannot, and the move is
+    refused.
+    """
     try:
         whole(planned)
     except Refused as refused:
@@ -77,7 +79,7 @@ def test_a_disk_that_is_nearly_full_survives_every_cut(seed: int, label: str, sp
 
 
 def small(seed: int, label: str, spare: int) -> Planned:
-    """With a journal in less than what is free, into which everything fits."""
+    """Return one with a journal in less than the free space, into which everything fits."""
     for planned in drawn(seed, label, 512, (spare,)):
         place = next(step.journal for step in planned.plan.steps if isinstance(step, WriteJournal))
         if place.extent.length <= spare and journal_fits(planned):
@@ -86,7 +88,7 @@ def small(seed: int, label: str, spare: int) -> Planned:
 
 
 def whole(planned: Planned) -> tuple[int, bytes]:
-    """How many operations a move takes, and the disk afterwards."""
+    """Return how many operations a move takes, and the disk afterwards."""
     disk, file = disks(planned, planned.platter, None, None)
     for _ in realign(planned.plan, MoveContext(disk, NoKernel(), file), planned.runs):
         pass
@@ -104,7 +106,7 @@ def disks(
 def act(
     planned: Planned, how: str, platter: bytes, journal: bytes | None, luck: random.Random, cut: int | None
 ) -> tuple[bytes, bytes | None]:
-    """The disk and the journal's file after the next start of the machine."""
+    """Return the disk and the journal file after the next boot."""
     disk, file = disks(planned, platter, journal, cut)
     shop = MoveContext(disk, NoKernel(), file)
     try:
@@ -135,7 +137,7 @@ def recover(shop: MoveContext, how: str) -> None:
 
 
 def changes(planned: Planned) -> tuple[EntryChange, ...]:
-    """Of partitions; a container that grows begins where it began."""
+    """Return the changes of partitions; a container that grows begins where it began."""
     moved = {step.partition for step in planned.plan.steps if isinstance(step, CopyContent)}
     return tuple(
         change
@@ -159,7 +161,7 @@ def holds(planned: Planned) -> Iterator[tuple[HoldContent, EntryChange]]:
 
 
 def check(planned: Planned, platter: bytes, *, new: bool) -> None:
-    """The table is the old one or the new one, and so is everything that it shows."""
+    """Check that the table is the old or the new one, and so is everything that it shows."""
     seen = entries(platter, planned.sector)
     assert not any(entry.parked for entry in seen.values())
     for step, change in holds(planned):
@@ -169,7 +171,7 @@ def check(planned: Planned, platter: bytes, *, new: bool) -> None:
 
 
 def check_table(planned: Planned, platter: bytes) -> None:
-    """Whatever entry a kernel would offer for mounting shows a partition that is whole."""
+    """Check that every entry that a kernel would offer for mounting shows a complete partition."""
     seen = entries(platter, planned.sector)
     for step, change in holds(planned):
         entry = seen.get(step.partition)
@@ -184,7 +186,7 @@ def is_whole(planned: Planned, platter: bytes, step: HoldContent, start: int) ->
 
 
 def check_what_stays(planned: Planned, platter: bytes) -> None:
-    """No byte changes outside of old and new places, tables and the journal."""
+    """Check that no byte changes outside of old and new places, tables and the journal."""
     place = next(step.journal for step in planned.plan.steps if isinstance(step, WriteJournal))
     touched = [] if place.file else [place.extent]
     sector, gpt = planned.sector, planned.plan.disk.label == "gpt"

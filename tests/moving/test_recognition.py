@@ -1,7 +1,7 @@
-"""At every state that a power cut can leave, libblkid finds nothing at the old and the new place, or everything.
+"""In every state that a power cut can leave, libblkid finds nothing at the old and the new place, or everything.
 
-For every kind that libblkid knows: `specimens`. By default one of each kind, those that are small, and some states of
-each flush epoch; ALIGNTOOL_THOROUGH=1 takes all, up, down and by a few sectors, and the way back of each.
+For every kind that libblkid knows: `specimens`. By default one of each kind, the small ones, with some states of each
+flush epoch; ALIGNTOOL_THOROUGH=1 takes all, up, down and by a few sectors, and the rollback of each.
 """
 
 import random

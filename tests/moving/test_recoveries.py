@@ -1,4 +1,4 @@
-"""What a resume or a rollback copes with beyond a cut: journals inside images, other sectors, a step done again."""
+"""What a resume or a rollback handles beyond a power cut: journals inside images, other sectors, a step done again."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -35,11 +35,11 @@ pytestmark = pytest.mark.needs_tools("sfdisk")
 
 Way = Callable[..., Iterator[object]]
 GRID = 1 << 16
-DOWNWARDS = (9719, 9728)  # no marker is left where a partition began, once the first is at its new place
+DOWNWARDS = (9719, 9728)  # no marker remains where a partition began, once the first is at its new place
 
 
 def with_an_image_inside(outer: bytes, inner: Crowd) -> bytes:
-    """A larger disk, in whose last part an image of another disk lies that is in flight."""
+    """Return a larger disk whose last part contains the image of another disk in flight."""
     return outer + bytes(-len(outer) % GRID) + copying(inner) + bytes(MIB)
 
 
@@ -68,7 +68,7 @@ def test_an_image_in_flight_inside_a_disk_without_a_table_is_not_the_disk_in_fli
 def test_the_journal_of_a_move_that_never_began_is_not_taken_for_that_of_the_one_in_flight(
     seed: int, kind: type, way: Way
 ) -> None:
-    """It lies where a search comes to it first, and no table leads to the other one."""
+    """A search finds it first, and no table leads to the other one."""
     crowd = make_crowd(seed, "dos")
     larger = crowd.platter + bytes(-len(crowd.platter) % GRID + 8 * GRID)
     beyond = Extent(len(larger) - 7 * GRID, JOURNAL)
@@ -80,7 +80,7 @@ def test_the_journal_of_a_move_that_never_began_is_not_taken_for_that_of_the_one
 @pytest.mark.parametrize("copy", [0, 1])
 @pytest.mark.parametrize("way", ["resume", "rollback"])
 def test_a_record_that_one_copy_has_lost_is_written_again_before_the_work_goes_on(copy: int, way: str) -> None:
-    """Both slots, not only the one that the next record goes to; then the other copy loses its records."""
+    """Both slots, not only the one for the next record; then the other copy loses its records."""
     crowd = make_crowd(9603, "gpt")
     lost = (slot_at(crowd, copy, slot) for slot in SLOTS)
     platter = damaged(copying(crowd), lost, b"\xff" * SECTOR)
@@ -103,7 +103,7 @@ def test_a_move_begun_with_large_sectors_goes_on_where_the_disk_has_small_ones(w
 
 
 def operations_before(planned: Planned, kind: type) -> int:
-    """Before the first step of that kind."""
+    """Count the operations before the first step of that kind."""
     disk = SimulatedDisk(planned.platter, sector=planned.sector)
     first = next(index for index, step in enumerate(planned.plan.steps) if isinstance(step, kind))
     for event in realign(planned.plan, MoveContext(disk, NoKernel()), planned.runs):
@@ -123,7 +123,7 @@ def cut_at(planned: Planned, cut: int) -> bytes:
 @pytest.mark.parametrize("name", ["ext4", "luks2 16K"])
 @pytest.mark.parametrize("way", ["resume", "rollback"])
 def test_content_that_is_put_back_a_second_time_is_hidden_byte_by_byte_first(name: str, way: str) -> None:
-    """Cut when all of it was back and no record said so: torn sectors show nothing that is not whole."""
+    """Cut when all of it was restored and no record showed it: torn sectors show nothing that is not complete."""
     trip = make_trip(next(one for one in SPECIMENS if one.name == name), Shift(63, 2048))
     start, log = trip.platter, log_of_the_move(trip)
     place = trip.new
@@ -140,7 +140,7 @@ def test_content_that_is_put_back_a_second_time_is_hidden_byte_by_byte_first(nam
 
 
 def _put_back(trip: Trip, start: bytes, log: Log, first: int, end: int) -> bytes:
-    """The disk when the last write between these bytes was flushed."""
+    """Return the disk when the last write to these bytes was flushed."""
     last = max(index for index, entry in enumerate(log) if entry and first <= entry[0] < end)
     platter = bytearray(start)
     for entry in log[: last + 1]:

@@ -1,6 +1,6 @@
 """Disks without any free space: a file system is shrunk by its own tool, everything moves, and nothing is lost.
 
-What is expected comes from the file systems' own checkers and readers, blkid and sfdisk.
+Expected values come from the file systems' own checkers and readers, blkid and sfdisk.
 """
 
 import os
@@ -34,19 +34,19 @@ pytestmark = [
 ]
 
 NAMED = {kind.name: kind for kind in FILESYSTEMS}
-BTRFS = replace(NAMED["btrfs"], name="long btrfs", length=300 * MIB + 9 * SECTOR)  # 256 MiB always stay
+BTRFS = replace(NAMED["btrfs"], name="long btrfs", length=300 * MIB + 9 * SECTOR)  # 256 MiB always remain
 KINDS = [kind.parameter() for kind in (NAMED["ext4"], NAMED["ntfs"], BTRFS)]
 EXT4 = replace(ext("ext4", 64 * 2048 + 5), name="long ext4")
-OF_ITS_LENGTH = ("ID_FS_SIZE", "ID_FS_LASTBLOCK")  # newer blkid tells them
+OF_ITS_LENGTH = ("ID_FS_SIZE", "ID_FS_LASTBLOCK")  # newer versions of blkid print them
 
 
 def full(make: MakeDisk, label: str, *rows: Row) -> Disk:
-    """The last partition ends where the disk, or its backup table, does not let it go on."""
+    """Make a disk whose last partition ends at the end of the disk, or at its backup table."""
     return make(label, *rows, free=33 if label == "gpt" else 0)
 
 
 def seen(disk: Disk) -> dict[int, Seen]:
-    """What stays when a file system becomes shorter."""
+    """Return what does not change when a file system is shrunk."""
     return {
         number: Seen(
             {key: value for key, value in one.blkid.items() if key not in OF_ITS_LENGTH},
@@ -58,9 +58,9 @@ def seen(disk: Disk) -> dict[int, Seen]:
 
 
 def shrunk(disk: Disk, target: Path, *, needed: bool = True) -> dict[int, Extent]:
-    """Realign it, and look at everything that has to stay. The places afterwards.
+    """Realign it, and check everything that must not change. Return the places afterwards.
 
-    `needed`: there is no room for a journal without, on any grain.
+    `needed`: without shrinking there is no room for a journal, on any grain.
     """
     before, old = seen(disk), disk.extents()
     if needed:
@@ -115,7 +115,7 @@ def test_an_ntfs_has_the_copy_of_its_boot_sector_in_its_last_sector_afterwards(m
 
 
 def stand_in(folder: Path, name: str, *lines: str) -> None:
-    """A program of that name that comes first in the PATH."""
+    """Write a program of that name that comes first in PATH."""
     program = folder / name
     program.write_text("\n".join(("#!/bin/sh", *lines)) + "\n")
     program.chmod(0o755)
@@ -155,7 +155,7 @@ def test_a_length_that_ntfsresize_finds_too_short_is_refused(make: MakeDisk) -> 
 
 @pytest.mark.needs_tools("mkfs.btrfs")
 def test_a_btrfs_of_several_devices_is_refused(sparse: Sparse, loop: Loop) -> None:
-    """Its tool would shrink the one with id 1, which lies elsewhere."""
+    """Its tool would shrink the device with id 1, which is elsewhere."""
     first, second = (sparse(300 * MIB, name) for name in ("first", "second"))
     run("mkfs.btrfs", "-q", "-d", "single", "-m", "single", loop(first), loop(second))
     for number, image in enumerate((first, second), 1):
@@ -170,9 +170,9 @@ def test_xfs_is_refused_with_the_reason(make: MakeDisk) -> None:
     assert disk.image.read_bytes() == before
 
 
-@pytest.mark.on_disk  # below /dev, what it tells to type would need root
+@pytest.mark.on_disk  # below /dev, the suggested command would need root
 def test_a_tool_that_is_killed_in_the_middle_is_told_with_what_to_type(make: MakeDisk, programs: Path) -> None:
-    """And what is to be typed is true: e2fsck repairs it, and then it is shrunk and moved."""
+    """The suggested commands are right: e2fsck repairs it, and then it is shrunk and moved."""
     disk = full(make, "dos", Row(NAMED["ext4"], 63))
     before = seen(disk)
     stand_in(programs, "resize2fs", f'[ "$1" = -P ] && exec {find_tool("resize2fs")} "$@"', "kill -9 $$")
@@ -196,7 +196,7 @@ def test_a_tool_that_left_the_file_system_too_long_stops_the_move(make: MakeDisk
 
 @pytest.mark.needs_tools("ntfsresize")
 def test_a_killed_aligntool_leaves_the_tool_to_its_end_and_no_loop_device(make: MakeDisk, programs: Path) -> None:
-    """ntfsresize tells each percent: into a pipe whose reader is gone it could not, and would be ended by that."""
+    """ntfsresize prints each percent: with a pipe whose reader is gone it could not, and would be killed."""
     disk = full(make, "dos", Row(NAMED["ntfs"], 63))
     before = seen(disk)
     begun, go_on, ended = (programs / name for name in ("begun", "go on", "ended"))
@@ -253,7 +253,7 @@ def wait_for(file: Path) -> None:
 
 
 def wait_until_detached(image: Path) -> None:
-    """From its loop devices; the tool has ended, the shell around it will at once."""
+    """Wait until the tool is detached from its loop devices; it has ended, and the shell around it will at once."""
     limit = time.monotonic() + 30
     while attached := run("losetup", "-j", image):
         assert time.monotonic() < limit, attached
@@ -264,8 +264,8 @@ def wait_until_detached(image: Path) -> None:
 
 
 def test_nobody_reads_what_a_cache_had_before_the_tool_or_misses_what_it_wrote(sparse: Sparse, loop: Loop) -> None:
-    """The disk's cache is kept old by somebody who has it open, the loop device's own is not written back by itself
-    as long as somebody has that open.
+    """The disk's cache is kept stale by a process that has it open; the loop device's own is not written back by itself
+    as long as a process has it open.
     """
     image = sparse(4 * MIB)
     disk, place = loop(image), Extent(63 * SECTOR, 2 * MIB)

@@ -1,4 +1,4 @@
-"""A file system gives room to itself or to its neighbour: shrunk by its own tool, then everything moves."""
+"""A file system is shrunk by its own tool to make room for itself or its neighbour; then everything moves."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,9 @@ SECTOR = 512
 
 
 def make(image: Path, label: str, rows: list[tuple[int, Path]]) -> Path:
-    """(start in sectors, content); the last one ends with the last sector that a partition may have."""
+    """Make a disk from (start in sectors, content); the last one ends with the last sector that a
+    partition may have.
+    """
     lines = [f"label: {label}", "unit: sectors"] + (["first-lba: 34"] if label == "gpt" else [])
     end = 0
     for start, content in rows:
@@ -40,7 +42,7 @@ def extent(image: Path, number: int) -> Extent:
 @pytest.mark.needs_tools("resize2fs", "e2fsck", "mke2fs", "partx")
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_a_file_system_that_stays_gives_room_to_its_neighbour(label: str, tmp_path: Path) -> None:
-    """The kernel knows the shorter partition as well, else it would have no place for the neighbour."""
+    """The kernel updates the shorter partition as well, otherwise it would have no place for the neighbour."""
     first, second = tmp_path / "first", tmp_path / "second"
     run("mke2fs", "-q", "-t", "ext4", first, "40000k")
     second.write_bytes(os.urandom(3 * MIB))
@@ -70,7 +72,7 @@ def test_a_file_system_that_stays_gives_room_to_its_neighbour(label: str, tmp_pa
 
 @pytest.mark.needs_tools("mkntfs", "ntfsresize", "ntfscat")
 def test_an_ntfs_that_fills_the_disk_is_shrunk_and_moved(tmp_path: Path) -> None:
-    """ntfsresize leaves the copy of the boot sector to chkdsk, so nobody knows where to change it."""
+    """ntfsresize leaves the copy of the boot sector to chkdsk, so the place to change is unknown."""
     volume, file = tmp_path / "volume", tmp_path / "file"
     with volume.open("xb") as made:
         made.truncate(30 * MIB)

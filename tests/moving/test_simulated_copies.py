@@ -1,4 +1,4 @@
-"""The copier alone, on sparse images: cut before every operation, gone on from what was recorded, forwards and back."""
+"""The copier alone, on sparse images: cut before every operation, resumed from the record, forwards and backwards."""
 
 import random
 
@@ -16,7 +16,7 @@ STASH = 64 * SECTOR
 
 
 class Case:
-    """A sparse partition of runs, and where it goes."""
+    """A sparse partition of runs, and its target."""
 
     def __init__(self, seed: int) -> None:
         luck = random.Random(seed)
@@ -47,7 +47,7 @@ class Case:
     def run(
         self, platter: bytes, done: int, luck: random.Random, cut: int | None, *, back: bool
     ) -> tuple[bytes, int, int]:
-        """The platter, how many batches are recorded as done, how many operations it took."""
+        """Return the platter, how many batches are recorded as done, and how many operations it took."""
         disk = SimulatedDisk(platter, cut=cut)
         recorded = [done]
 

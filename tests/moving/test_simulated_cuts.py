@@ -35,7 +35,7 @@ class NoKernel:
 
 
 def act(crowd: Crowd, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
-    """Run to the end, or to the cut; the disk tells which."""
+    """Run to the end, or to the cut; return the disk."""
     return act_on(SimulatedDisk(platter, cut=cut), crowd.plan, crowd.runs, how)
 
 
@@ -55,7 +55,7 @@ def act_on(disk: SimulatedDisk, plan: Plan, runs: Mapping[int, tuple[Extent, ...
 
 
 def recover(crowd: Crowd, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
-    """As a user would: resume or rollback where something is in flight, else nothing is to be done."""
+    """Recover as a user would: resume or roll back if something is in flight, otherwise do nothing."""
     disk = SimulatedDisk(platter)
     if find_journal(disk, None) is None:
         return disk
@@ -76,13 +76,13 @@ def whole_at(crowd: Crowd, platter: bytes, part: Part, start: int) -> bool:
 
 
 def signs_at(platter: bytes, part: Part, start: int) -> list[bool]:
-    """Which of the partition's signatures are there: what blkid would recognise it by."""
+    """Return which of the partition's signatures are there: those by which blkid would recognise it."""
     return [platter[start + at : start + at + len(magic)] == magic for at, magic in part.signs]
 
 
 def check_nothing_or_whole(crowd: Crowd, platter: bytes) -> None:
-    """At the old and the new place: nothing to recognise, or everything but redundant signatures. The new place may
-    begin where another partition lies, and is recognised by what that one has there until it is gone.
+    """Check that at the old and the new place there is nothing to recognise, or everything but redundant signatures.
+    The new place may begin in another partition, and is recognised by that one's content until it is gone.
     """
     places = [(start, part) for part in crowd.parts for start in {part.old.start, part.new.start}]
     for start, part in places:
@@ -95,7 +95,7 @@ def check_nothing_or_whole(crowd: Crowd, platter: bytes) -> None:
 
 
 def whole_but_signs(crowd: Crowd, platter: bytes, part: Part, start: int) -> bool:
-    """But for the sectors of all signatures after the first: each of those is as it was, or hidden."""
+    """Ignore the sectors of all signatures after the first: each of those is unchanged or hidden."""
     found, was = bytearray(platter), bytearray(crowd.platter)
     for at, _ in part.signs[1:]:
         sector = at // SECTOR * SECTOR
@@ -105,7 +105,7 @@ def whole_but_signs(crowd: Crowd, platter: bytes, part: Part, start: int) -> boo
 
 
 def check_table(crowd: Crowd, platter: bytes) -> None:
-    """Whatever entry a kernel would offer for mounting shows a partition that is whole."""
+    """Check that every entry that a kernel would offer for mounting shows a complete partition."""
     seen = entries(platter)
     for part in crowd.parts:
         entry = seen.get(part.number)
@@ -152,7 +152,7 @@ def test_a_cut_before_every_operation_loses_nothing(seed: int, label: str) -> No
 
 @pytest.mark.parametrize("seed", SOME_CUTS)
 def test_many_cuts_in_a_row_lose_nothing(seed: int) -> None:
-    """Resume and rollback in turn, each cut again and again."""
+    """Resume and rollback alternate, each cut again and again."""
     luck = random.Random(seed)
     crowd = make_crowd(seed, luck.choice(("gpt", "dos")))
     operations = act(crowd, crowd.platter, "realign").operations
@@ -171,7 +171,7 @@ def test_many_cuts_in_a_row_lose_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_rollback_takes_everything_back_and_a_resume_finishes(seed: int) -> None:
-    """Not either of the two: from the middle, each goes where it says."""
+    """Not just either of the two: from the middle, each goes in its own direction."""
     crowd = make_crowd(3000 + seed, "gpt" if seed % 2 else "dos")
     operations = act(crowd, crowd.platter, "realign").operations
     middle = act(crowd, crowd.platter, "realign", operations // 2).after_the_cut(random.Random(seed))

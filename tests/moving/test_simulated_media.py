@@ -29,7 +29,7 @@ def half_way(crowd: Crowd, seed: int = 1) -> bytes:
 
 
 def until_it_stops(crowd: Crowd, platter: bytes, how: str, bad: set[int]) -> tuple[bytes, str]:
-    """The platter afterwards, and how it ended."""
+    """Return the platter afterwards, and how it ended."""
     disk = SimulatedDisk(platter, bad=bad)
     context = MoveContext(disk, NoKernel())
     acts = {"resume": resume, "rollback": rollback}
@@ -53,7 +53,7 @@ def test_a_bad_sector_stops_the_work_and_mended_it_goes_on(seed: int) -> None:
     extent = luck.choice((part.old, part.new, place_of(crowd).extent))
     bad = {luck.randrange(extent.start, extent.end, SECTOR)}
     platter, end = until_it_stops(crowd, crowd.platter, "realign", bad)
-    if end == "done":  # nobody needed that sector
+    if end == "done":  # that sector was not needed
         check_end(crowd, platter, new=True)
         return
     if end == "refused":
@@ -64,7 +64,7 @@ def test_a_bad_sector_stops_the_work_and_mended_it_goes_on(seed: int) -> None:
 
 
 def only_targets(crowd: Crowd) -> list[int]:
-    """Sectors that are copied to and hold nothing before: no source, no EBR."""
+    """Return sectors that are copied to and hold nothing before: no source, no EBR."""
     part = next(part for part in crowd.parts if part.moves)
     taken = [other.old for other in crowd.parts]
     taken += [Extent(other.record_old, SECTOR) for other in crowd.parts if other.record_old is not None]
@@ -127,7 +127,7 @@ def test_a_table_that_somebody_changed_meanwhile_is_refused(label: str) -> None:
 
 
 def test_the_journal_of_another_disk_is_refused() -> None:
-    """Its entries point to a journal that is another move's."""
+    """Its entries point to the journal of another move."""
     crowd, other = make_crowd(6003, "gpt"), make_crowd(6005, "gpt")
     platter, wrong = half_way(crowd), half_way(other)
     place, its = place_of(crowd).extent, place_of(other).extent
@@ -139,7 +139,7 @@ def test_the_journal_of_another_disk_is_refused() -> None:
 
 
 def elsewhere(crowd: Crowd) -> Crowd:
-    """The same plan with its journal in a file."""
+    """Return the same plan with its journal in a file."""
     place = replace(place_of(crowd), extent=Extent(0, JOURNAL), file="journal")
     steps = tuple(replace(step, journal=place) if isinstance(step, WriteJournal | CloseJournal) else step
                   for step in crowd.plan.steps)  # fmt: skip

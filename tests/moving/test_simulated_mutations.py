@@ -1,4 +1,4 @@
-"""The tests of the power cuts, tested: with a bug put in on purpose they must fail."""
+"""The tests of the power cuts, tested: with a deliberate bug they must fail."""
 
 import json
 import os
@@ -35,9 +35,9 @@ RunCuts = Callable[[Path, Sequence[str]], tuple[int, str]]
 
 @pytest.fixture(scope="module")
 def run_cuts() -> Iterator[RunCuts]:
-    """Run tests in a folder; exit code and output.
+    """Run tests in a folder; return exit code and output.
 
-    As many disks and cuts as `make test` tries: a bug that needs hundreds is noticed too late.
+    As many disks and cuts as in `make test`: a bug that needs hundreds would be noticed too late.
     """
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "ALIGNTOOL_"))}
     with subprocess.Popen(
@@ -57,7 +57,7 @@ def run_cuts() -> Iterator[RunCuts]:
 
 
 def copy_to(folder: Path) -> None:
-    """The program, with its bytecode, and what its cuts need; the copy is what gets imported there."""
+    """Copy the program, with its bytecode, and the modules that its tests need; the copy is imported there."""
     unfinished = shutil.ignore_patterns("*.pyc.*")
     shutil.copytree(ROOT / "aligntool", folder / "aligntool", ignore=unfinished)
     shutil.copytree(ROOT / "recipes", folder / "recipes")
@@ -84,7 +84,7 @@ def copy_to(folder: Path) -> None:
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name.replace(" ", "-"))
 def test_the_cuts_catch_it(mutation: Mutation, tmp_path: Path, run_cuts: RunCuts) -> None:
-    """By the test that is named beside the bug, or by any of them."""
+    """By the test named next to the bug, or by any of them."""
     copy_to(tmp_path)
     source = tmp_path / mutation.file
     text = source.read_text()
@@ -97,7 +97,7 @@ def test_the_cuts_catch_it(mutation: Mutation, tmp_path: Path, run_cuts: RunCuts
 
 
 def test_without_a_bug_they_pass(tmp_path: Path, run_cuts: RunCuts) -> None:
-    """A part of them; `make test` runs all of them on the program itself."""
+    """Some of them; `make test` runs all of them on the program itself."""
     copy_to(tmp_path)
     code, output = run_cuts(tmp_path, CUTS if THOROUGH else CHOSEN[::4])
     assert code == 0, output[-3000:]

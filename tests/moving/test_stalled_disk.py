@@ -1,8 +1,8 @@
 """A disk that stops answering in the middle of a move: the move waits and reports it, can be interrupted at once, and
-is finished later; until what was asked of the disk is answered, no other move begins.
+is finished later; until the disk has answered the open request, no other move begins.
 
-The disk is a loop device over a file that a server of ours shows, which leaves a request without an answer as long as
-it is told to; of reading back it is the file itself. What waits for it cannot be killed meanwhile.
+The disk is a loop device over a file served by the test, which leaves requests unanswered on demand; verification reads
+the file itself. A process that waits for it cannot be killed meanwhile.
 """
 
 import json
@@ -58,7 +58,7 @@ def stall(where: str, trip: Journey) -> tuple[str, int, int]:
 
 @contextmanager
 def stalling(where: str, trip: Journey, folder: Path) -> Iterator[tuple[Medium, Path]]:
-    """The disk, and what to give to the program."""
+    """Return the disk, and the environment for the program."""
     with ExitStack() as stack:
         disk = stack.enter_context(medium(copy(trip.disk.image, folder / f"{where}.img")))
         path = disk.disk if where == "read" else stack.enter_context(looped(disk.disk))
@@ -67,7 +67,7 @@ def stalling(where: str, trip: Journey, folder: Path) -> Iterator[tuple[Medium, 
 
 
 def gone(pid: str) -> bool:
-    """Whether no thread of a process is left. Here nobody may wait for an orphan, which stays a zombie then."""
+    """Return whether no thread of a process is left. An orphan is not reaped here, and then stays a zombie."""
     with suppress(OSError):
         states = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/status")]
         return all("\nState:\tZ" in state for state in states)
@@ -78,7 +78,7 @@ def interrupted(where: str, trip: Journey, disk: Medium, path: Path) -> str:
     """Move until the disk stalls, and interrupt that. Return which process is left."""
     words = program("realign", "--yes", "--json", "--rate", "8MiB", path)
     fault = stall(where, trip)
-    disk.fail(*([fault] if where == "write" else ()))  # others would meet what comes before the copy
+    disk.fail(*([fault] if where == "write" else ()))  # other requests would stall before the copy
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout
         alarm = Timer(PATIENCE_S, process.kill)
@@ -127,7 +127,7 @@ def one_story(where: str, trip: Journey, folder: Path) -> None:
 
 
 def until_closed(disk: Medium, path: Path) -> None:
-    """The disk answers again, and whoever was left with it ends."""
+    """Let the disk answer again, and wait until the process that was stuck on it has ended."""
     disk.fail()
     deadline = time.monotonic() + PATIENCE_S
     while str(path) in opened():
@@ -136,7 +136,7 @@ def until_closed(disk: Medium, path: Path) -> None:
 
 
 def opened() -> Iterator[str]:
-    """What the processes of this machine have open."""
+    """Return the files that the processes of this machine have open."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or closed one meanwhile
             for link in (process / "fd").iterdir():
@@ -145,7 +145,7 @@ def opened() -> Iterator[str]:
 
 
 def silent_from_the_end_on(trip: Journey, folder: Path) -> None:
-    """The table is read, and what lies where a journal may be does not come."""
+    """Read the table, then stall the reads of places where a journal may be."""
     with medium(copy(trip.disk.image, folder / "end.img")) as disk:
         disk.fail(("stall-read", trip.disk.image.stat().st_size - 5 * MIB, 4 * MIB))
         try:
@@ -178,7 +178,7 @@ def layout_interrupted(trip: Journey, folder: Path) -> None:
 def measurement_interrupted(
     name: str, options: str, begins: str, silence: str, most_s: int, trip: Journey, folder: Path
 ) -> None:
-    """`silence`: what is said of the path, after it. `most_s`: until it has ended."""
+    """Interrupt a measurement. `silence`: the expected message after the path. `most_s`: until it has ended."""
     with stalling(name.replace(" ", "-"), trip, folder) as (disk, path):
         words = program(*name.split(), path, *options.split())
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""The entries that a change leaves in the systemd journal: a socket stands in for journald's own."""
+"""The entries that a change writes to the systemd journal; a socket replaces journald's own."""
 
 import json
 import os
@@ -29,7 +29,7 @@ Entry = list[tuple[str, str]]
 
 
 def fields(datagram: bytes) -> Entry:
-    """Decode an entry as systemd.io/JOURNAL_NATIVE_PROTOCOL has it: NAME=value, or NAME, a length and the value."""
+    """Decode an entry as systemd.io/JOURNAL_NATIVE_PROTOCOL describes: NAME=value, or NAME, a length and the value."""
     found = []
     while datagram:
         line, _, rest = datagram.partition(b"\n")
@@ -53,7 +53,7 @@ def listening(path: Path) -> Iterator[socket.socket]:
 
 
 def entries(server: socket.socket) -> list[dict[str, str]]:
-    """What has arrived by now."""
+    """Return the entries received so far."""
     found = []
     while True:
         try:
@@ -102,7 +102,7 @@ def test_a_change_neither_fails_nor_waits_where_no_journal_listens(image: Path, 
 
 
 def test_a_journal_that_does_not_read_holds_nothing_up(tmp_path: Path) -> None:
-    """The kernel keeps a few datagrams for it (net.unix.max_dgram_qlen); a send that waits would hang this test."""
+    """The kernel keeps a few datagrams for it (net.unix.max_dgram_qlen); a blocking send would hang this test."""
     with listening(tmp_path / "socket") as server:
         for _ in range(5000):
             record("realign", ["/dev/sda"], ChangeState.DONE, to=str(tmp_path / "socket"))
@@ -133,7 +133,7 @@ def test_a_refusal_before_the_first_write_leaves_no_entry(image: Path, tmp_path:
         assert entries(server) == []
 
 
-# The commands themselves, with a journal's socket where it is on a running system.
+# The commands themselves, with a journal socket where a running system has it.
 
 COMMANDS = """
 import json, pathlib, signal, socket, subprocess, sys

@@ -1,7 +1,7 @@
-"""A qcow2 is realigned as its bytes are, and killed at any moment, with or without the server, it loses nothing.
+"""A qcow2 is realigned like its raw content; killed at any moment, with or without the server, nothing is lost.
 
-The moments are spread evenly over what the server writes. `ALIGNTOOL_KILLS=300` makes 300 of them; `ALIGNTOOL_SEED`
-repeats a run, and every failure prints its own.
+The moments are spread evenly over the bytes written by the server. `ALIGNTOOL_KILLS=300` makes 300 of them;
+`ALIGNTOOL_SEED` repeats a run, and every failure prints its own.
 """
 
 import os
@@ -30,7 +30,7 @@ pytestmark = [
 ]
 NAMED = {kind.name: kind for kind in FILESYSTEMS}
 KILLS = int(os.environ.get("ALIGNTOOL_KILLS") or (40 if THOROUGH else 2))
-CUTS = 4  # of the host's power
+CUTS = 4  # of the power of the host
 SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 SERVER = "qemu-storage-da"  # as much of its name as the kernel keeps
 
@@ -41,7 +41,7 @@ def packed(disk: Path, qcow2: Path) -> Path:
 
 
 def unpacked(qcow2: Path, disk: Path) -> Path:
-    """Its bytes, once the server is gone and qemu-img finds no error; clusters that nothing uses (3) are none."""
+    """Return its content, once the server has ended and qemu-img finds no error; leaked clusters (3) are not errors."""
     deadline = time.monotonic() + 30
     while (done := checked(qcow2)).returncode == 1 and "lock" in done.stderr and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -67,7 +67,7 @@ def test_a_qcow2_is_realigned_as_its_bytes_are(kind: Kind, make: MakeDisk, tmp_p
     with content_of(moved, trip.new[1]) as one, content_of(trial(disk), trip.new[1]) as other:
         pairs = zip(sectors(one), sectors(other), strict=True)
         differing = [sector for pair in pairs if pair[0] != pair[1] for sector in pair]
-    # What is left of the old place in blocks that nothing uses has the number of the move in it.
+    # Unused blocks at the old place contain the number of the move.
     assert all(sector.startswith(b"aligntool: a partition was") for sector in differing)
 
 
@@ -100,7 +100,7 @@ def test_killed_at_any_moment_a_qcow2_loses_nothing(make: MakeDisk, tmp_path: Pa
 @needs_media
 @pytest.mark.needs_tools("mkfs.ext4", "debugfs", "e2fsck")
 def test_a_host_that_loses_its_page_cache_loses_nothing_of_a_qcow2(make: MakeDisk, tmp_path: Path) -> None:
-    """What QEMU wrote before a flush is there after it; what it wrote since may be, sector by sector."""
+    """What QEMU wrote before a flush is there after it; what it wrote later may be, sector by sector."""
     disk, kept = make("gpt", Row(NAMED["ext4"], 35), free=12 * 2048), tmp_path / "kept.qcow2"
     packed(disk.image, kept)
     os.truncate(kept, kept.stat().st_size + disk.image.stat().st_size)  # such a medium does not grow
@@ -125,7 +125,7 @@ def test_a_host_that_loses_its_page_cache_loses_nothing_of_a_qcow2(make: MakeDis
 
 
 def one_story(trip: Journey, image: Path, total: int, chance: random.Random) -> str:
-    """Kill, look, kill the resume or the rollback too, and bring it to an end."""
+    """Kill, check, kill the resume or the rollback too, and finish."""
     story, command, raw = [], "realign", image.with_suffix(".img")
     for _ in range(chance.choice((1, 1, 2))):
         victims = chance.choice(("both", "server", "aligntool"))
@@ -143,7 +143,7 @@ def one_story(trip: Journey, image: Path, total: int, chance: random.Random) -> 
 
 
 def killed(command: str, image: Path, *, limit: int, victims: str = "") -> tuple[int, int]:
-    """Kill when the server has written so many bytes. The exit code, and what was seen written."""
+    """Kill when the server has written this many bytes. Return the exit code, and the number of bytes seen."""
     process, server, done = begin(command, str(image), "--yes"), 0, 0
     while process.poll() is None and done <= limit:
         server = server or child_of(process.pid)
@@ -159,7 +159,7 @@ def killed(command: str, image: Path, *, limit: int, victims: str = "") -> tuple
 
 
 def child_of(pid: int) -> int:
-    """The server of a process; 0 while it has none."""
+    """Return the server of a process; 0 if it has none."""
     with suppress(OSError):
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
             if Path(f"/proc/{child}/comm").read_text().strip() == SERVER:

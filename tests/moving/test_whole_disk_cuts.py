@@ -1,4 +1,6 @@
-"""What lies on a whole disk gets a table or loses it, and the power is cut before every operation: nothing is lost."""
+"""The content of a whole disk gets a table or loses it, and the power is cut before every operation:
+nothing is lost.
+"""
 
 import random
 import struct
@@ -38,7 +40,7 @@ MAKE = {
 
 @dataclass(frozen=True)
 class Case:
-    """A disk and what is to happen to it."""
+    """A disk and the change that is planned for it."""
 
     kind: str
     platter: bytes
@@ -73,7 +75,7 @@ def make(
     old: bytes = b"",
     sector: int = 512,
 ) -> Case:
-    """A file system of 600 KiB on a disk of 3 MiB, with a file in it where that is possible; `old`: instead of that."""
+    """Make a file system of 600 KiB on a disk of 3 MiB, with a file in it if possible; `old`: other content instead."""
     path = folder / "disk.img"
     noise = random.Random(kind).randbytes(3 * MIB)
     if old:
@@ -87,7 +89,7 @@ def make(
 
 
 def make_luks(folder: Path) -> Case:
-    """A LUKS2 as long as 600 KiB, had a key shown that: a disk of 3 MiB, noise behind it."""
+    """Make a LUKS2 of 600 KiB, which only a key would show: a disk of 3 MiB with noise behind it."""
     path = folder / "disk.img"
     path.write_bytes(random.Random(0).randbytes(3 * MIB))
     run(*LUKS.format(path=path).split(), stdin="secret")
@@ -102,7 +104,7 @@ def make_luks(folder: Path) -> Case:
 
 
 def seen(platter: bytes) -> dict[str, str]:
-    """What libblkid sees on the disk."""
+    """Return what libblkid finds on the disk."""
     with Witness(platter) as witness:
         return witness.see(0, len(platter))
 
@@ -121,7 +123,7 @@ def used_bytes(case: Case, platter: bytes, place: Extent) -> bytes:
 
 
 def check_seen(case: Case, platter: bytes) -> None:
-    """Everybody sees the old content whole, nothing, or the new content whole."""
+    """Check that the old content is visible and complete, nothing is visible, or the new content is."""
     facts = seen(platter)
     has_table = "PTTYPE" in facts and not ("TYPE" in facts and facts["PTTYPE"] == "dos")
     if "TYPE" in facts:
@@ -129,7 +131,7 @@ def check_seen(case: Case, platter: bytes) -> None:
         whole = case.target if case.target.start == 0 else case.source
         if case.kind == "vfat":  # a torn boot sector: docs/crash-safety.md, "Assumptions"
             platter = platter[:510] + case.platter[case.source.start + 510 :][:2] + platter[512:]
-        if case.kind == "crypto_LUKS":  # its second header goes first, and LUKS2 is whole without it
+        if case.kind == "crypto_LUKS":  # its second header is removed first, and LUKS2 is complete without it
             platter = platter[: 16 * KIB] + case.platter[16 * KIB :][:512] + platter[16 * KIB + 512 :]
         assert is_whole_at(case, platter, whole), "half a file system is recognised at the start of the disk"
     elif has_table:
@@ -138,7 +140,7 @@ def check_seen(case: Case, platter: bytes) -> None:
 
 
 def end(case: Case, folder: Path, platter: bytes) -> str:
-    """Old or new; the disk must be exactly the one or the other, and nothing in flight."""
+    """Return old or new; the disk must be exactly one of the two, with nothing in flight."""
     assert find_journal(SimulatedDisk(platter, sector=case.sector), None) is None
     facts = seen(platter)
     at_start = facts.get("TYPE") == case.kind
@@ -155,7 +157,7 @@ def end(case: Case, folder: Path, platter: bytes) -> str:
 
 
 def check_entry(case: Case, folder: Path, platter: bytes, place: Extent) -> None:
-    """By sfdisk; of sectors that it does not take, by the fields of the entry: UEFI specification 2.10, table 5-6."""
+    """Check with sfdisk; for sectors that it does not support, check the fields: UEFI specification 2.10, table 5-6."""
     if case.sector == 512:
         (folder / "seen.img").write_bytes(platter)
         listed = run("sfdisk", "--dump", folder / "seen.img")
@@ -257,7 +259,7 @@ def number_of(kind: str) -> int:
 
 @pytest.mark.parametrize("seed", range(200 if THOROUGH else 6))
 def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, seed: int) -> None:
-    """Resume and rollback in turn, each cut again and again."""
+    """Resume and rollback alternate, each cut again and again."""
     luck = random.Random(seed)
     kind, label, grain = luck.choice(list(MAKE)), luck.choice(("gpt", "dos")), luck.choice((64 * KIB, MIB))
     case = make(tmp_path, kind, label=label, grain=grain)
@@ -280,7 +282,9 @@ USED = 1024 + 44  # s_mtime of an ext2 superblock: linux/fs/ext4/ext4.h
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 @pytest.mark.parametrize("undo", [False, True])
 def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, label: str, undo: bool) -> None:
-    """A system that starts after a cut mounts what it sees; no recovery writes the journal's superblock over that."""
+    """A system that starts after a cut mounts what it sees; no recovery overwrites that with the
+    journal's superblock.
+    """
     case = make(tmp_path, "ext2", label=label)
     if undo:
         case = make(tmp_path, "ext2", undo=True, old=final(case.act(case.platter, "realign")))

@@ -1,4 +1,6 @@
-"""Real file systems on a whole disk become a partition and a whole disk again: the same files, and nobody objects."""
+"""Real file systems on a whole disk become a partition and a whole disk again: the same files, and no
+tool complains.
+"""
 
 import hashlib
 import json
@@ -42,7 +44,7 @@ def parameters(names: tuple[str, ...]) -> list[object]:
 
 
 def facts(image: Path, start: int = 0, length: int = 0) -> dict[str, str]:
-    """What libblkid says of a place, but for what the table says of it."""
+    """Return what libblkid reports of a place, without the facts of the table."""
     where = ("-O", str(start), "-S", str(length)) if length else ()
     said = run("blkid", "-p", "-o", "export", *where, image)
     pairs = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
@@ -50,7 +52,7 @@ def facts(image: Path, start: int = 0, length: int = 0) -> dict[str, str]:
 
 
 def partition_of(image: Path) -> tuple[int, int, str]:
-    """Start and length in bytes, and the type."""
+    """Return start and length in bytes, and the type."""
     table = json.loads(run("sfdisk", "--json", image))["partitiontable"]
     (part,) = table["partitions"]
     size = table["sectorsize"]
@@ -104,7 +106,7 @@ def test_a_file_system_keeps_its_files_and_its_uuid(kind: Kind, tmp_path: Path) 
 @pytest.mark.parametrize("name", ["LUKS1", "LUKS2"])
 @pytest.mark.needs_tools("cryptsetup")
 def test_luks_is_refused_on_a_full_disk_and_taken_out_of_a_partition(name: str, tmp_path: Path) -> None:
-    """Its header does not say how long it is, so nothing behind it is free; downwards nothing is in the way."""
+    """Its header does not give its length, so nothing behind it is free; in the other direction nothing prevents it."""
     luks, image = tmp_path / "luks", tmp_path / "disk.img"
     luks.write_bytes(bytes(20 * MIB))
     fast = ("--pbkdf-force-iterations", "1000")
@@ -215,7 +217,7 @@ def test_a_luks_that_is_being_encrypted_is_left_to_cryptsetup(tmp_path: Path) ->
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("lvm")
 def test_the_length_of_a_volume_without_metadata_of_its_own_is_unknown(tmp_path: Path) -> None:
-    """pvresize changes it in the metadata, which lie on another disk, and not in the label."""
+    """pvresize changes it in the metadata, which are on another disk, and not in the label."""
     image = tmp_path / "disk.img"
     with image.open("wb") as file:
         file.truncate(64 * MIB)
@@ -266,14 +268,14 @@ def swap(path: Path, size: int) -> Path:
 
 
 def both(path: Path) -> Path:
-    """An XFS with the header of a swap space behind its superblock."""
+    """Make an XFS with the header of a swap space behind its superblock."""
     path.write_bytes(b"")
     with path.open("r+b") as file:
         file.truncate(320 * MIB)
         run("mkfs.xfs", "-q", "-d", "size=300m", path)
         file.seek(KIB)
         file.write(swap(path.with_name("swap"), MIB).read_bytes()[KIB : 4 * KIB])
-    assert not run("blkid", "-p", path, fails=True)  # "ambivalent result" is all that it says
+    assert not run("blkid", "-p", path, fails=True)  # "ambivalent result" is its only output
     return path
 
 
@@ -284,7 +286,7 @@ def gpt(path: Path) -> Path:
 
 
 def table_in_it(path: Path) -> Path:
-    """An ext4 in a partition that begins with a table, which ext4 leaves alone in its first 1024 bytes."""
+    """Make an ext4 in a partition that begins with a table, which ext4 ignores in its first 1024 bytes."""
     part = ext4(path.with_name("part"), 16 * MIB)
     with path.open("wb") as file:
         file.truncate(32 * MIB)
@@ -396,7 +398,7 @@ def test_a_kill_at_any_moment_leaves_nothing_half(
             aligntool("resume", device, "--yes")
             was_ended = True
         is_new = (facts(device).get("TYPE") == "ext4") is undo
-        if is_new:  # also when it was killed behind the moment from which on that is true
+        if is_new:  # also when it was killed after the point from which that is true
             break
     place = (0, made.length) if undo else (MIB, made.length)
     if is_new:

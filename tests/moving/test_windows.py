@@ -1,4 +1,4 @@
-"""A Windows on an MBR disk finds its partitions after a move: its boot store and its drive letters follow."""
+"""A Windows on an MBR disk finds its partitions after a move: its boot store and its drive letters are updated."""
 
 import json
 import os
@@ -30,7 +30,7 @@ pytestmark = [
     ),
 ]
 
-SIZE = 6000  # sectors of a partition; no multiple of a cluster
+SIZE = 6000  # sectors of a partition; not a multiple of a cluster
 BOOT, WINDOWS = 2048, 8192 + 63  # the partition that stays, and the one that moves
 STORE, SYSTEM = "Boot/BCD", "Windows/System32/config/SYSTEM"
 
@@ -55,7 +55,9 @@ def hives(folder: Path, windows_at: int, boot_at: int) -> tuple[Path, Path]:
 
 
 def two_partitions(folder: Path, *, label: str = "dos", change: Callable[[Path], None] = lambda _: None) -> Path:
-    """The partition with the boot store on the grid, and that with Windows off it. `change`: of the hives."""
+    """Make the partition with the boot store on the grid, and that with Windows off it. `change`:
+    applied to the hives.
+    """
     made = hives(folder, WINDOWS, BOOT)
     for hive in made:
         change(hive)
@@ -68,7 +70,7 @@ def two_partitions(folder: Path, *, label: str = "dos", change: Callable[[Path],
 
 
 def file_on(image: Path, start: int, path: str) -> bytes:
-    """A file as ntfscat reads it, of the partition that begins at this sector."""
+    """Return a file as ntfscat reads it, of the partition that begins at this sector."""
     content = image.with_suffix(".part")
     with image.open("rb") as file:
         file.seek(start * SECTOR)
@@ -133,7 +135,7 @@ def test_a_windows_in_one_partition_takes_its_names_along(tmp_path: Path) -> Non
 
 
 def test_a_table_by_which_a_windows_finds_its_partition_is_not_taken_away(tmp_path: Path) -> None:
-    """The disk's signature goes with it, so no value of its files could name the disk any more."""
+    """The disk's signature is removed with it, so no value in its files could identify the disk any more."""
     store, system = hives(tmp_path, 63, 63)
     image = tmp_path / "disk.img"
     for hive in ((store, system), (None, None)):
@@ -161,7 +163,7 @@ def test_a_table_by_which_a_windows_finds_its_partition_is_not_taken_away(tmp_pa
 
 
 def test_a_hive_in_many_pieces_is_changed_across_them(tmp_path: Path) -> None:
-    """Clusters of a sector, each chunk of the hive between those of another file: with a list of attributes."""
+    """Clusters of a sector, each piece of the hive between those of another file: with a list of attributes."""
     loaders = [f"{{{number:08x}-1d81-11e3-806a-cb00aeb9e05c}}" for number in range(160)]
     old, new = 63 * SECTOR, 2048 * SECTOR
     values: Values = {("Objects", one, "Elements", "11000001", "Element"): windows.device(old) for one in loaders}
@@ -235,7 +237,7 @@ def test_a_hive_that_is_not_whole_is_refused(tmp_path: Path, change: Callable[[P
 
 
 def test_a_hibernated_partition_that_stays_is_not_written_to(tmp_path: Path) -> None:
-    """Today's rule for one that moves holds for one whose files have to change."""
+    """Today's rule for a partition that moves also applies to one whose files have to change."""
     store, system = hives(tmp_path, WINDOWS, BOOT)
 
     def fill(folder: Path) -> None:
@@ -269,7 +271,7 @@ def test_a_compressed_hive_is_refused(tmp_path: Path) -> None:
     )
 
 
-# A cut before every write, then on or back.
+# A power cut before every write, then resume or roll back.
 
 
 @pytest.fixture(scope="module")
@@ -281,7 +283,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
 
 
 def parts_after(planned: Planned, platter: bytes, *, new: bool) -> None:
-    """Both partitions as they were, or with every name changed and nothing else."""
+    """Check that both partitions are unchanged, or have every name changed and nothing else."""
     seen = entries(platter, SECTOR)
     assert not any(entry.parked for entry in seen.values())
     copy = next(step for step in planned.plan.steps if isinstance(step, CopyContent))
@@ -300,7 +302,7 @@ def parts_after(planned: Planned, platter: bytes, *, new: bool) -> None:
                 assert platter[start + extent.start : start + extent.end] == was[extent.start : extent.end]
 
 
-FIRST_SEEN = 40  # operations: before the entries are parked, a resume has nothing to go on with
+FIRST_SEEN = 40  # operations: before the entries are parked, a resume has nothing to resume
 
 
 def act(planned: Planned, how: str, platter: bytes, cut: int | None, luck: random.Random) -> tuple[bytes, int]:
@@ -319,7 +321,7 @@ def act(planned: Planned, how: str, platter: bytes, cut: int | None, luck: rando
 
 
 class Seen(NoKernel):
-    """A kernel that remembers which partitions it shows."""
+    """A kernel that records which partitions it shows."""
 
     def __init__(self) -> None:
         self.forgotten: tuple[int, ...] = ()

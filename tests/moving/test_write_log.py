@@ -1,8 +1,8 @@
-"""Power cuts with a cache in the disk: every write and flush of a real move, recorded, and played back as crashes.
+"""Power cuts with a cache in the disk: every write and flush of a real move is recorded, and replayed as crashes.
 
 What was written before a flush is there after it. What was written since the last flush may be there or not, sector by
-sector. Each picture that this can leave is a disk of which the promise has to hold. By default one crash in each of
-some epochs, drawn with a seed; ALIGNTOOL_THOROUGH=1 takes every epoch, several times.
+sector. The promise has to hold for every resulting disk. By default one crash in each of some epochs, drawn with a
+seed; ALIGNTOOL_THOROUGH=1 takes every epoch, several times.
 """
 
 import os
@@ -36,7 +36,7 @@ def mbr_disk(make: MakeDisk) -> Disk:
 
 
 def gpt_disk(make: MakeDisk) -> Disk:
-    """The second one moves a sector, all of it through the stash."""
+    """Make a GPT disk; the second partition moves a sector, all of it through the stash."""
     first = Row(NAMED["fat12"], 34)
     return make("gpt", first, Row(NAMED["swap"], first.end + 3000 // 8 * 8 + 1), free=9 * 2048)
 
@@ -48,12 +48,12 @@ def logical_disk(make: MakeDisk) -> Disk:
 
 
 def large_disk(make: MakeDisk) -> Disk:
-    """All of it is copied, in more than one batch."""
+    """Make a disk where all of it is copied, in more than one batch."""
     return make("dos", Row(NAMED["zfs"], 63), free=12 * 2048)
 
 
 def large_near_disk(make: MakeDisk) -> Disk:
-    """A third as much, all of it through the stash, batch by batch."""
+    """Make one a third as large, all of it through the stash, batch by batch."""
     return make("gpt", Row(NAMED["md 1.0"], 2047), free=12 * 2048)
 
 
@@ -88,7 +88,7 @@ def test_a_power_cut_while_it_is_finished_loses_nothing(finish: object, make: Ma
 
 
 def crashes(trip: Journey, start: Path, epochs: Epochs, tmp_path: Path) -> None:
-    """The disk `start` with crashes in these epochs, each brought to an end."""
+    """Replay crashes of the disk `start` in these epochs, and recover each."""
     chance = random.Random(SEED)
     assert len(epochs) > 10, "there are flushes between the steps"
     assert epochs[-1] == [], "everything was flushed before the end"
@@ -116,7 +116,7 @@ def replay(image: Path, epochs: Epochs) -> None:
 
 
 def survivors(epoch: list[Write], chance: random.Random) -> list[Write]:
-    """What a disk's cache had written out when the power went: whole sectors of it, in any number."""
+    """Return what a disk's cache had written when the power was cut: any number of whole sectors."""
     pieces = [
         Write(write.at + at, write.content[at : at + SECTOR])
         for write in epoch

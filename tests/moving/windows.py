@@ -1,6 +1,6 @@
-"""Disks with files of Windows that name partitions by their starts: hives by hivex, on NTFS by mkntfs.
+"""Disks with Windows files that identify partitions by their starts: hives made by hivex, on NTFS made by mkntfs.
 
-What goes into the hives was seen in stores and SYSTEM hives of Windows 7, 8.1 and 10 (docs/decisions/0039).
+The contents of the hives were seen in stores and SYSTEM hives of Windows 7, 8.1 and 10 (docs/decisions/0039).
 """
 
 import struct
@@ -18,13 +18,13 @@ LOADER, OTHER_LOADER = "{40a5a38d-1d81-11e3-806a-cb00aeb9e05c}", "{40a5a38e-1d81
 MANAGER, RECOVERY = "{9dea862c-5cdd-4e70-acc1-f32b344d4795}", "{3c32c4e7-f36e-11e2-8548-986c4e43b52a}"
 
 Values = Mapping[tuple[str, ...], bytes]  # the last name is the value's, those before it are keys
-FORMER = 4 << 20  # a start of a partition that is gone; another one comes there
-DECOY = b"\xff" * 16  # before what looks like a name and is none
+FORMER = 4 << 20  # a start of a deleted partition; another one moves there
+DECOY = b"\xff" * 16  # before what looks like a name but is not
 NONE, BACKSLASH = 0xFFFFFFFF, "\\"
 
 
 def partition(start: int, signature: int = SIGNATURE) -> bytes:
-    """A partition of an MBR in a boot store: 72 bytes."""
+    """Return a partition of an MBR in a boot store: 72 bytes."""
     return struct.pack("<4I Q 8x 3I 28x", 6, 0, 0x48, 0, start, 0, 1, signature)
 
 
@@ -33,7 +33,7 @@ def device(start: int, signature: int = SIGNATURE) -> bytes:
 
 
 def ram_disk(start: int, path: str) -> bytes:
-    """A RAM disk from a file on a partition: Windows' recovery environment."""
+    """Return a RAM disk from a file on a partition: Windows' recovery environment."""
     name = f"{path}\0".encode("utf-16-le")
     file = struct.pack("<3I", 1, 12 + 72 + len(name) + 4, 5) + partition(start) + name
     body = struct.pack("<I 16x", 3) + file
@@ -41,7 +41,7 @@ def ram_disk(start: int, path: str) -> bytes:
 
 
 def located(start: int, path: str) -> bytes:
-    """A search for a file, which begins in the middle of four bytes."""
+    """Return a search for a file, which begins in the middle of four bytes."""
     name = f"{path}\0".encode("utf-16-le")
     return bytes(16) + struct.pack("<4I", 8, 0, 0xC2, 0) + bytes(4 + 4 + 2) + partition(start) + name
 
@@ -51,7 +51,7 @@ def mounted_device(start: int, signature: int = SIGNATURE) -> bytes:
 
 
 def boot_store(windows: int, boot: int) -> Values:
-    """What two Windows in one partition have, with their recovery environment, and one on another disk."""
+    """Return the store of two Windows in one partition, with their recovery environment, and one on another disk."""
     elements = {
         (MANAGER, "11000001"): device(boot),
         (LOADER, "11000001"): device(windows),
@@ -60,13 +60,13 @@ def boot_store(windows: int, boot: int) -> Values:
         (OTHER_LOADER, "21000001"): located(windows, "\\windows"),
         (RECOVERY, "11000001"): ram_disk(windows, "\\Recovery\\WindowsRE\\Winre.wim"),
         (RECOVERY, "31000003"): device(windows + 512),  # where no partition begins
-        (RECOVERY, "25000020"): DECOY + partition(windows),  # not of the format of a device
+        (RECOVERY, "25000020"): DECOY + partition(windows),  # not in the format of a device
     }
     return {("Objects", one, "Elements", each, "Element"): value for (one, each), value in elements.items()}
 
 
 def changed_in_store(windows: int, boot: int) -> Values:
-    """The same after a move to these starts, of what has to change."""
+    """Return the expected changes after a move to these starts."""
     same = {(RECOVERY, "31000003"), (RECOVERY, "25000020"), (OTHER_LOADER, "11000001")}
     return {path: value for path, value in boot_store(windows, boot).items() if (path[1], path[3]) not in same}
 
@@ -78,7 +78,7 @@ def mounted_devices(windows: int, boot: int) -> Values:
 
 
 def elsewhere(windows: int) -> Values:
-    """Values of the same hive that stay: those of another disk, of a CD-ROM, and of another key."""
+    """Return values of the same hive that must not change: of another disk, of a CD-ROM, and of another key."""
     return {
         ("MountedDevices", "\\DosDevices\\D:"): mounted_device(windows, OTHER_DISK),
         ("MountedDevices", "\\DosDevices\\F:"): mounted_device(FORMER),
@@ -88,7 +88,7 @@ def elsewhere(windows: int) -> Values:
 
 
 def make_hive(path: Path, values: Values) -> Path:
-    """An empty hive, written here; everything in it by hivexsh."""
+    """Make a hive: an empty one written here, and its content by hivexsh."""
     path.write_bytes(_empty())
     words, made = list[str](), set[str]()
     for key in dict.fromkeys(path[:-1] for path in values):
@@ -127,7 +127,7 @@ def _empty() -> bytes:
 
 
 def read_hive(path: Path) -> Values:
-    """Every value, as hivexml says."""
+    """Return every value, as hivexml prints it."""
     found: dict[tuple[str, ...], bytes] = {}
 
     def walk(node: ElementTree.Element, keys: tuple[str, ...]) -> None:
@@ -153,7 +153,7 @@ def make_ntfs(content: Path, sectors: int, fill: Callable[[Path], None], *option
 
 
 def make_disk(image: Path, parts: Mapping[int, bytes], sectors: int, *, label: str = "dos") -> None:
-    """Partitions by their first sector; the first one is active."""
+    """Make partitions by their first sector; the first one is active."""
     lines = [f"label: {label}", "unit: sectors", "grain: 512"]
     lines += [f"label-id: 0x{SIGNATURE:08x}"] if label == "dos" else ["first-lba: 34"]
     kind = "7" if label == "dos" else "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7"
