@@ -1,4 +1,4 @@
-"""A plan that was written is read back the same, and one that was touched is not read at all."""
+"""A plan is read back as it was written, and a modified one is refused."""
 
 import json
 

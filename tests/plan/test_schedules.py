@@ -1,4 +1,4 @@
-"""The rule of every schedule, on bytes in memory: a batch may be torn and done again, and everything can be undone."""
+"""The rule of every schedule, on bytes in memory: a batch may be torn and repeated, and everything can be undone."""
 
 import random
 
@@ -15,7 +15,7 @@ SECTOR = 512
 
 @st.composite
 def schedules(draw: st.DrawFn) -> tuple[Schedule, int]:
-    """Runs of sectors, and how long the partition is."""
+    """Draw runs of sectors, and the length of the partition."""
     runs: list[Extent] = []
     at = draw(st.integers(0, 20))
     for _ in range(draw(st.integers(1, 6))):
@@ -40,7 +40,7 @@ class Disk:
         self.stash = bytearray(200 * SECTOR)
 
     def copy(self, batch: Batch, *, back: bool = False, torn: random.Random | None = None) -> None:
-        """All are read before any is written; torn: each only in part."""
+        """Read all strips before any is written; torn: write each only in part."""
         reads, writes = [], []
         for copy in batch:
             source = (self.stash, copy.source) if copy.from_stash else (self.bytes, self.old + copy.source)
@@ -108,7 +108,7 @@ def test_bounds_are_kept(made: tuple[Schedule, int]) -> None:
 
 
 def test_a_dense_run_moves_in_batches_of_many_windows() -> None:
-    """4 GiB by about 1 MiB, as a 63-sector partition: a flush for every 32 MiB, not for every window."""
+    """4 GiB by about 1 MiB, as for a partition at sector 63: one flush per 32 MiB, not one per window."""
     mib = 1 << 20
     schedule = Schedule((Extent(0, 4096 * mib),), 1985 * 512, CopyStrips(1015808, 32 * mib, 1024 * mib, 40 * mib))
     batches = list(schedule.batches())

@@ -1,7 +1,7 @@
 """Initramfs images, made by the programs that make them: mkinitramfs, dracut, cpio.
 
-In: a folder, and the ARRAY lines of an mdadm.conf. Out: an image file. Alone because mkinitramfs takes the machine's
-own /etc and /lib/modules: here it runs on a copy of the machine's tree that lives in memory and is gone afterwards.
+mkinitramfs reads the machine's own /etc and /lib/modules, so it runs here on a copy of the machine's tree that is in
+memory and is dropped afterwards.
 """
 
 import subprocess
@@ -13,7 +13,7 @@ VERSION = "6.1.0-test"
 UUID = "01234567:89abcdef:01234567:89abcdef"
 LINE = f"ARRAY /dev/md/data metadata=1.2 UUID={UUID}"
 
-# An overlay over the root: what mkinitramfs is told of the system is written there, and nowhere else.
+# An overlay over the root: the configuration for mkinitramfs is written there, and nowhere else.
 _DEBIAN = """set -e
 mount --make-rprivate /
 mount -t tmpfs tmpfs "$1"; cd "$1"; mkdir upper work root
@@ -32,7 +32,7 @@ cat root/boot/made.img
 
 
 def by_mkinitramfs(folder: Path, conf: str, *, compress: str = "zstd") -> Path:
-    """Debian's image with Debian's own hook for mdadm. `conf`: what mdadm.conf says."""
+    """Make Debian's image with Debian's own hook for mdadm. `conf`: the content of mdadm.conf."""
     image, place = folder / f"initrd.img-{VERSION}", folder / "copy"
     place.mkdir()
     words = ("unshare", "-m", "sh", "-c", _DEBIAN, "sh", str(place), VERSION, conf, compress)
@@ -43,7 +43,7 @@ def by_mkinitramfs(folder: Path, conf: str, *, compress: str = "zstd") -> Path:
 
 
 def by_dracut(folder: Path, conf: str, *, command_line: str = "") -> Path:
-    """dracut's image without a kernel's modules; `conf` is put in as /etc/mdadm.conf."""
+    """Make dracut's image without the modules of a kernel; `conf` becomes its /etc/mdadm.conf."""
     image, file, told = folder / f"initramfs-{VERSION}.img", folder / "mdadm.conf", folder / "90.conf"
     file.write_text(conf + "\n")
     told.write_text(command_line + "\n")
@@ -56,7 +56,7 @@ def by_dracut(folder: Path, conf: str, *, command_line: str = "") -> Path:
 
 
 def by_cpio(folder: Path, files: dict[str, bytes], *, compress: str = "", early: bool = False) -> Path:
-    """A plain archive of these files, packed by that program; `early`: with microcode before it, not packed."""
+    """Make a plain archive of these files, packed by that program; `early`: after uncompressed microcode."""
     image = folder / "made.img"
     head = _archive(folder / "early", {"kernel/x86/microcode/GenuineIntel.bin": b"\1" * 5000}) if early else b""
     body = _archive(folder / "main", files)

@@ -1,6 +1,7 @@
-"""A disk that stops answering: a loop device over a file that nbdfuse shows, whose server is stopped and goes on later.
+"""A disk that stops answering: a loop device over a file served by nbdfuse, whose server is stopped and continued
+later.
 
-Nothing of what waits for it can be killed meanwhile, so the server always goes on before anything is taken down.
+A process that waits for it cannot be killed meanwhile, so the server is always continued before anything is removed.
 """
 
 import os
@@ -20,7 +21,7 @@ needs_stalled = pytest.mark.needs_tools("nbdkit", "nbdfuse", "fusermount3", "los
 
 @contextmanager
 def stalled_file(folder: Path) -> Iterator[Path]:
-    """A file of 64 MiB; reads of it do not return."""
+    """Return a file of 64 MiB whose reads do not return."""
     with _served(folder) as (file, server), _stopped(server):
         yield file
 

@@ -1,4 +1,4 @@
-"""A disk that cannot be opened or read, or had better not be: said, and nothing else spoilt."""
+"""A disk that cannot be opened or read, or should not be: it is reported, and the others are still read."""
 
 import errno
 import os
@@ -71,7 +71,7 @@ class TestSleepers:
 
     @pytest.mark.parametrize("name", ["mmcblk0", "sda"])
     def test_flash_that_the_kernel_suspends_whenever_it_is_idle_is_read(self, tmp_path: Path, name: str) -> None:
-        """As an emulated SD card showed it: runtime_status suspended, whatever one does, until it is opened."""
+        """As on an emulated SD card: runtime_status suspended, whatever is done, until it is opened."""
         asleep = {"power/runtime_status": "suspended"}
         root = make_tree(tmp_path, [MadeDisk(name, GIB, rotational=False, device=asleep)])
         block = find_block(Tree(str(root)), name)
@@ -95,7 +95,7 @@ class TestSleepers:
 
 @dataclass(frozen=True)
 class Failing:
-    """A disk with a hole that cannot be read."""
+    """A disk with an unreadable area."""
 
     good: BytesReader
     start: int
@@ -136,7 +136,7 @@ class TestBadSectors:
         assert seen.table_read and len(seen.partitions) == 2
 
     def test_partitions_of_an_unreadable_mbr_are_what_udev_read_when_it_was_good(self, tmp_path: Path) -> None:
-        """As scsi_debug with a medium error in sector 0 showed it: the container is none to be judged."""
+        """As scsi_debug shows with a medium error in sector 0: the container is not judged."""
         path = tmp_path / "disk.img"
         path.write_bytes(bytes(16 * MIB))
         run("sfdisk", "--quiet", path, stdin="label: dos\nstart=63,size=1000\nstart=4104,type=5\nstart=4167,size=9\n")

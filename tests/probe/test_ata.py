@@ -1,4 +1,4 @@
-"""IDENTIFY DEVICE, against what hdparm makes of the same words."""
+"""IDENTIFY DEVICE, compared with what hdparm makes of the same words."""
 
 import re
 import struct
@@ -18,7 +18,7 @@ from tests.probe.trees import MadeDisk, make_tree
 
 
 def identify(**words: int) -> bytes:
-    """A plain SATA disk of ACS-3 with the given words ("w106") in it."""
+    """Return a plain SATA disk of ACS-3 with the given words ("w106") in it."""
     data = [0] * 256
     data[0], data[1], data[3], data[6] = 0x0040, 0x3FFF, 16, 63
     data[49], data[53], data[80], data[83], data[86] = 0x2F00, 7, 0x03F0, 0x4400, 0x0400
@@ -117,7 +117,7 @@ def test_any_bytes_decode_to_something_sane(data: bytes) -> None:
 
 
 def vpd_page(data: bytes, command: int = 0xEC) -> bytes:
-    """As libata makes it: drivers/ata/libata-scsi.c, ata_scsiop_inq_89."""
+    """Return the page as libata makes it: drivers/ata/libata-scsi.c, ata_scsiop_inq_89."""
     head = bytearray(60)
     head[1], head[2:4], head[8:16], head[56] = 0x89, (0x238).to_bytes(2, "big"), b"linux   ", command
     return bytes(head) + data

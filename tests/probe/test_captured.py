@@ -1,4 +1,4 @@
-"""Captured machines against what lsblk printed there; this machine against what lsblk prints here."""
+"""Captured machines compared with the output of lsblk there; this machine compared with lsblk here."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def machine(request: pytest.FixtureRequest, shared_data: Path, tmp_path: Path) -
 
 
 def rows(machine: Path, columns: str) -> dict[str, dict[str, str]]:
-    """lsblk's own table, by the last word of the tree it draws; "DISC-GRAN" and the like as printed."""
+    """Return lsblk's own table, by the last word of the tree it draws; "DISC-GRAN" and the like as printed."""
     lines = (machine / f"lsblk-{machine.name}-{columns}").read_text().splitlines()
     heads = lines[0].split()
     found = {}
@@ -41,7 +41,7 @@ def by_name(machine: Path) -> dict[str, Disk]:
 
 
 def size_of(text: str) -> int:
-    """lsblk writes 512B, 4K, 10M."""
+    """Parse sizes of lsblk: 512B, 4K, 10M."""
     return parse_size(text if text[-1] == "B" else f"{text}iB")
 
 
@@ -195,7 +195,7 @@ def test_limits_are_kept_as_the_kernel_gives_them_however_bogus(tmp_path: Path, 
 
 @pytest.mark.needs_tools("lsblk")
 def test_lsblk_reads_a_made_up_tree_as_we_do(tmp_path: Path) -> None:
-    """The builder of trees is not a friend of ours: another program reads the same numbers in what it made."""
+    """An independent check of the builder of trees: another program reads the same numbers in what it made."""
     made = MadeDisk("sda", 8 * GIB, physical=4096, optimal_io=33553920, alignment_offset=3584, rotational=True)
     root = make_tree(tmp_path, [made])
     (row,) = json.loads(run("lsblk", "-J", "-O", "-b", "--sysroot", root))["blockdevices"]

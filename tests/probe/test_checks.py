@@ -1,4 +1,4 @@
-"""Checkers: whole file systems pass, and each kind of damage that its own tool knows is told."""
+"""Checkers: intact file systems pass, and each kind of damage that a tool finds is reported."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.conftest import detach, run
 Sparse = Callable[..., Path]
 START = 63 * 512
 
-# kind -> how it is made, its size, bytes that hurt it and where in it they do
+# kind -> how it is made, its size, bytes that damage it and their place
 MADE: dict[str, tuple[tuple[str, ...], int, tuple[int, bytes]]] = {
     "ext4": (
         ("mkfs.ext4", "-q", "-F", "-b", "1024", "-O", "^metadata_csum"),
@@ -22,7 +22,7 @@ MADE: dict[str, tuple[tuple[str, ...], int, tuple[int, bytes]]] = {
     "xfs": (("mkfs.xfs", "-q", "-f"), 320 * MIB, (512, b"rubbish!")),  # head of the first group's free space
     "btrfs": (("mkfs.btrfs", "-q", "-f"), 128 * MIB, (64 * 1024 + 80, b"\1\2\3")),  # root of the root tree
     "ntfs": (("mkfs.ntfs", "-q", "-F", "-f", "-c", "4096"), 16 * MIB, (4 * 4096 + 5 * 1024, b"rubbish!")),  # root
-    "vfat": (("mkfs.fat", "-F32"), 64 * MIB, (32 * 512 + 40, b"\x29\0\0\0")),  # a chain that nobody owns
+    "vfat": (("mkfs.fat", "-F32"), 64 * MIB, (32 * 512 + 40, b"\x29\0\0\0")),  # a chain without an owner
     "exfat": (("mkfs.exfat",), 16 * MIB, (80, b"\xff\xff\xff")),  # where the allocation table is
     "f2fs": (("mkfs.f2fs", "-q"), 64 * MIB, (512 * 4096 + 140, b"\x63\x63\x63\x63")),  # in the checkpoint
 }

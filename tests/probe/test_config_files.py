@@ -1,4 +1,4 @@
-"""mdadm.conf, fstab and crypttab as people write them, against findmnt and mdadm.conf(5)."""
+"""mdadm.conf, fstab and crypttab as they are written by hand, compared with findmnt and mdadm.conf(5)."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_fstab_is_read_as_findmnt_reads_it(tmp_path: Path) -> None:
     file = tmp_path / "fstab"
     file.write_text(FSTAB)
     said = run("findmnt", "--tab-file", file, "--noheadings", "--raw", "--output", "SOURCE,TARGET,FSTYPE,OPTIONS")
-    # findmnt shows quotes as they stand; what it looks for is without them (libblkid, blkid_parse_tag_string)
+    # findmnt shows quotes as they are; what it looks for is without them (libblkid, blkid_parse_tag_string)
     told = [line.replace("\\x20", " ").replace('"', "").split(" ") for line in said.splitlines()]
     found = parse_fstab(FSTAB)
     assert len(found) == len(told) == 6

@@ -1,4 +1,4 @@
-"""What nobody recognises is seen by its bytes, and what is blank is not taken for data."""
+"""Unrecognised data are detected by their bytes, and a blank area is not taken for data."""
 
 import os
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def test_one_byte_at_an_end_or_where_the_data_will_begin_is_seen(sparse: Sparse,
 
 
 def test_random_data_over_a_part_is_seen_at_about_that_share_of_the_places(sparse: Sparse) -> None:
-    """Places that are spread evenly: 256 of 1024 MiB are a quarter of them, plus or minus the one at its border."""
+    """Places are spread evenly: 256 of 1024 MiB are a quarter of them, plus or minus the one at its border."""
     image = sparse(GIB)
     for at in range(300 * MIB, 556 * MIB, 4 * MIB):
         written_at(image, at, os.urandom(4 * MIB))
@@ -57,7 +57,7 @@ def test_of_a_partition_only_its_own_bytes_are_read(sparse: Sparse) -> None:
 
 
 def test_what_cannot_be_read_is_counted_and_not_taken_for_blank(sparse: Sparse) -> None:
-    """Behind the end of a file that is shorter than it was said to be there is nothing to read."""
+    """Behind the end of a file that is shorter than expected there is nothing to read."""
     found = sample(str(sparse(MIB)), Extent(0, 2 * MIB))
     assert found.unreadable > SPREAD // 3
     assert sample("/nowhere/at/all", WHOLE).unreadable == sample(str(sparse(GIB, "b.img")), WHOLE).places

@@ -1,4 +1,4 @@
-"""What does not return is left behind, and what does is not kept waiting by it."""
+"""What does not return is abandoned, and what returns is not delayed by it."""
 
 import json
 import os
@@ -213,7 +213,7 @@ class TestStalledDisk:
     def test_a_look_before_an_array_opens_no_other_disk(
         self, tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
     ) -> None:
-        """What was opened and does not answer stays a child of this process."""
+        """A child of this process that opens a disk that does not answer would remain."""
         steps = [member_step(paths_in(tmp_path), loop(sparse(64 * MIB)))]
         with stalled_disk(tmp_path):
             before = _children()

@@ -1,4 +1,4 @@
-"""Which devices are disks, in which order, and what kind each is."""
+"""Which devices are disks, their order, and their kinds."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Families of distributions by their os-release, as those print it."""
+"""Families of distributions, recognised by their own os-release files."""
 
 import pytest
 

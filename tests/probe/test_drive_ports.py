@@ -1,4 +1,4 @@
-"""Which SCSI disks are one drive, by the paths that the kernel's transport classes make."""
+"""Which SCSI disks are one drive, by the paths of the kernel's transport classes."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from aligntool.linux.look import look
 
 BUS = "sys/devices/pci0000:00/0000:00:02.0/0000:02:00.0/host0"
 B1 = bytes((0, 0xB1, 0, 60))
-# As sysfs has them: mpt3sas with a drive behind an expander, aic7xxx, megaraid_sas, mpt3sas with a volume, qla2xxx.
+# As in sysfs: mpt3sas with a drive behind an expander, aic7xxx, megaraid_sas, mpt3sas with a volume, qla2xxx.
 PLACES = {
     "sas": f"{BUS}/port-0:0/expander-0:0/port-0:0:1/end_device-0:0:1/target0:0:1/0:0:1:0",
     "spi": f"{BUS}/target0:0:1/0:0:1:0",

@@ -1,4 +1,4 @@
-"""What smartctl says, as its JSON has it: fields as in smartmontools 7.3 (ataprint.cpp, nvmeprint.cpp)."""
+"""Health by smartctl's JSON: fields as in smartmontools 7.3 (ataprint.cpp, nvmeprint.cpp)."""
 
 import json
 from dataclasses import replace
@@ -92,7 +92,9 @@ def test_what_is_no_drive_is_not_asked(tmp_path: Path, kind: DiskKind) -> None:
 
 
 def nvme_log(**fields: int) -> str:
-    """As smartctl 7.3 prints the log of a drive; the fields that count are the ones of the NVMe specification."""
+    """Return the log of a drive as smartctl 7.3 prints it; the fields that count are those of the NVMe
+    specification.
+    """
     log = {"critical_warning": 0, "temperature": 41, "available_spare": 100, "available_spare_threshold": 10,
            "percentage_used": 3, "media_errors": 0}  # fmt: skip
     return json.dumps({"temperature": {"current": 41}, "nvme_smart_health_information_log": log | fields})
@@ -143,8 +145,9 @@ def test_a_verdict_alone_is_an_answer() -> None:
 
 
 def log(warning: int = 0, used: int = 3, errors: int = 0) -> bytes:
-    """Log page 02h, by the offsets of smartmontools' nvme_smart_log (nvmecmds.h): warning 0, temperature 1, spare 3,
-    its threshold 4, percentage used 5, media errors 160."""
+    """Return log page 02h, by the offsets of smartmontools' nvme_smart_log (nvmecmds.h): warning 0, temperature 1,
+    spare 3, its threshold 4, percentage used 5, media errors 160.
+    """
     page = bytearray(512)
     page[0], page[3:6] = warning, bytes((100, 10, used))
     page[1:3] = (41 + 273).to_bytes(2, "little")

@@ -1,4 +1,4 @@
-"""What is inside an initramfs, against the programs that make and unpack them."""
+"""The content of an initramfs, compared with the programs that make and unpack them."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ def uuids(found: Initramfs) -> list[str | None]:
 
 
 def unpacked_conf(image: Path, into: Path) -> str:
-    """As unmkinitramfs of initramfs-tools finds it."""
+    """Return the file as unmkinitramfs of initramfs-tools finds it."""
     run("unmkinitramfs", image, into)
     return "".join(path.read_text() for path in sorted(into.rglob("etc/mdadm/mdadm.conf")))
 
@@ -86,7 +86,7 @@ def test_an_image_without_mdadm_says_so(tmp_path: Path) -> None:
 @pytest.mark.needs_tools("cpio", "gzip")
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_an_image_that_was_cut_is_never_taken_for_one_without_mdadm(tmp_path: Path, share: float) -> None:
-    """Random bytes, which no packer makes smaller, lie before everything that is looked for."""
+    """Random bytes, which no packer makes smaller, precede everything that is searched for."""
     image = by_cpio(tmp_path, {"bin/x": os.urandom(200_000), **FILES}, compress="gzip", early=True)
     content = image.read_bytes()
     image.write_bytes(content[: int(len(content) * share)])
@@ -118,7 +118,7 @@ def test_a_squashed_image_is_not_guessed_at(tmp_path: Path) -> None:
 
 
 def test_an_image_that_holds_more_than_any_machine_has_is_left(tmp_path: Path) -> None:
-    """A file of 4 GiB inside, which is a hole in the image."""
+    """It contains a file of 4 GiB, which is a hole in the image."""
     image = tmp_path / "large.img"
     with image.open("wb") as file:
         file.write(b"070701" + b"0" * 48 + b"FFFFFFF0" + b"0" * 32 + b"00000004" + b"0" * 8 + b"bin\0" + bytes(2))

@@ -1,4 +1,4 @@
-"""What the user names, and what becomes of it; images; no root; nothing opened for writing."""
+"""The devices and files that a user names, and the result; images; without root; nothing is opened for writing."""
 
 import atexit
 import os
@@ -114,7 +114,7 @@ MAGICS = {
 
 
 def md_superblock_090(device_kib: int) -> bytes:
-    """RAID1 of two members of that size; words as in md_p.h, and mdadm is asked whether it is one."""
+    """Return the superblock of a RAID1 of two members of that size; words as in md_p.h, and mdadm confirms it."""
     words = [0] * 1024
     words[0:3] = 0xA92B4EFC, 0, 90
     words[5:11] = 0x11111111, 1, 1, device_kib // 64 * 64 - 64, 2, 2
@@ -175,7 +175,7 @@ class TestImages:
 
     @pytest.mark.needs_tools("sfdisk", "mdadm")
     def test_a_superblock_at_the_end_of_the_last_partition_is_not_that_of_the_disk(self, sparse: Sparse) -> None:
-        """md 0.90 lies at the end, and the end of the last partition is the end of the disk."""
+        """md 0.90 is at the end, and the end of the last partition is the end of the disk."""
         path = sparse(64 * MIB)
         run("sfdisk", "--quiet", path, stdin="label: dos\nstart=2048, type=fd\n")
         with path.open("r+b") as file:
@@ -220,7 +220,7 @@ class TestImages:
 
 
 def load_modules() -> None:
-    """What a look imports, it imports in children; who gives up root later may not read this checkout."""
+    """Import here what a look imports in children: a child that drops root may not read this checkout."""
     tree = Tree("")
     looker = Looker(tree, UserLimits(), wake=False)
     for block in list_blocks(tree):
@@ -229,7 +229,7 @@ def load_modules() -> None:
 
 
 def as_nobody(work: Callable[[], Inventory]) -> Inventory:
-    """Run it in a child that has given up root. Modules are loaded before: the child may not read this checkout."""
+    """Run it in a child that drops root. Modules are loaded before: the child may not read this checkout."""
     load_modules()
     reading, writing = os.pipe()
     child = os.fork()
@@ -368,7 +368,9 @@ class TestLoopDevices:
         assert first.kernel_alignment_offset == 0
 
     def test_a_look_is_not_fooled_by_what_an_earlier_one_left_in_the_cache(self, sparse: Sparse, loop: Loop) -> None:
-        """The disk's page cache knows nothing of writes through the partition's, while something holds the disk."""
+        """The page cache of the disk does not see writes through the partition's while something holds
+        the disk open.
+        """
         device = loop(sparse(64 * MIB))
         run("sfdisk", "--quiet", "--no-reread", device, stdin="label: gpt\nsize=32MiB\n")
         run("partx", "-a", device)

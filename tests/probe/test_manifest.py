@@ -1,4 +1,4 @@
-"""What a snapshot says of itself: when, by which version, whose; and how much its machine wrote to each disk."""
+"""The manifest of a snapshot: time, version, machine, and how much the machine wrote to each disk."""
 
 import json
 import re
@@ -81,7 +81,7 @@ def test_a_manifest_that_is_none_says_nothing(tmp_path: Path, content: bytes) ->
 
 
 def test_the_rate_of_writes_is_that_of_the_kernel_s_counters(tmp_path: Path) -> None:
-    """40960 sectors of 512 bytes in 1024 s; a line that is cut short counts for nothing."""
+    """40960 sectors of 512 bytes in 1024 s; a truncated line is ignored."""
     assert read_written(Tree(str(machine(tmp_path)))) == {"sda": 20480.0, "sda1": 10240.0}
 
 

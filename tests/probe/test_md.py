@@ -1,4 +1,4 @@
-"""What sysfs says of arrays, in made-up trees; of real arrays see tests/lab/test_array_facts.py."""
+"""Facts of arrays in sysfs, in made-up trees; for real arrays see tests/lab/test_array_facts.py."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.machines.captured import disk
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
 
 PARTS = [MadePartition(1, MIB, GIB)]
-# As mdadm 4.2 and Linux 6.1 show a RAID10 of four that is being made alike, layout f2.
+# As mdadm 4.2 and Linux 6.1 show a RAID10 of four during its first resync, layout f2.
 ATTRIBUTES = {
     "md/level": "raid10",
     "md/layout": "513",
@@ -104,7 +104,7 @@ def test_an_array_that_is_not_started_is_none(tmp_path: Path) -> None:
         ("raid10", 0x20201, "f2"),  # with improved sets
         ("raid5", 2, "left-symmetric"),
         ("raid6", 0, "left-asymmetric"),
-        ("raid6", 8, None),  # one of DDF's
+        ("raid6", 8, None),  # one of a DDF container
         ("raid1", 0, None),
         ("raid0", -1, None),
         ("raid5", None, None),

@@ -1,4 +1,4 @@
-"""Identify pages: what libnvme's header says lies where, and what the kernel computes from it."""
+"""Identify pages: the layout in libnvme's header, and the values that the kernel computes."""
 
 import re
 import struct
@@ -44,7 +44,7 @@ int main(void) {
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes, bytes]:
-    """Filled through the structures of libnvme, by their field names."""
+    """Fill pages through the structures of libnvme, by their field names."""
     if not HEADER.exists():
         pytest.skip("not installed: libnvme-dev; `make test` installs it")
     folder = tmp_path_factory.mktemp("pages")

@@ -1,4 +1,4 @@
-"""Partitions as the kernel and udev tell them, and how they go together with a table that was read."""
+"""Partitions as the kernel and udev report them, and how they are merged with a table that was read."""
 
 from pathlib import Path
 
@@ -132,7 +132,7 @@ def test_folders_that_only_look_like_partitions_are_none(tmp_path: Path) -> None
 
 
 class TestTableAndKernel:
-    """`merge`: what was read from the disk, and what the kernel has."""
+    """`merge`: the table read from the disk, and the partitions of the kernel."""
 
     def kernel(self, number: int, start: int, length: int, node: str = "") -> KernelPartition:
         return KernelPartition(number, Extent(start, length), node or f"sda{number}", 0, 0, (), (), NOTHING)

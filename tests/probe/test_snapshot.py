@@ -1,4 +1,4 @@
-"""A snapshot gives the same Inventory as the machine, and nobody's identity."""
+"""A snapshot gives the same Inventory as the machine, and contains no identities."""
 
 import io
 import lzma
@@ -33,7 +33,7 @@ SECRETS = [
 
 
 def machine(folder: Path) -> Path:
-    """Full of identities, in every place that holds one."""
+    """Return a machine with identities in every place that can hold one."""
     udev = {
         "ID_BUS": "ata", "ID_MODEL_ENC": "WDC\\x20WD20EARS-00MVWB0", "ID_SERIAL_SHORT": "WD-WMAZA1234567",
         "ID_SERIAL": "WDC_WD20EARS_WD-WMAZA1234567", "ID_WWN": "0x50014ee2b0a1b2c3", "ID_PART_TABLE_TYPE": "dos",
@@ -64,7 +64,7 @@ def machine(folder: Path) -> Path:
 
 
 def captured(root: Path, *, serials: bool) -> list[Entry]:
-    """`collect` reads a captured machine as if it were the one it runs on."""
+    """Make `collect` read a captured machine as if it ran on it."""
     return list(collect(Tree(str(root)), serials=serials))
 
 
@@ -83,7 +83,7 @@ def test_a_snapshot_without_serials_gives_the_same_numbers(tmp_path: Path) -> No
 
 
 def blurred(disk: Disk) -> Disk:
-    """Without what a mask changes; how often something is mounted stays."""
+    """Drop what a mask changes; the number of mounts is kept."""
     parts = tuple(
         replace(part, name=None, uuid=None, mounted_at=("x",) * len(part.mounted_at)) for part in disk.partitions
     )
@@ -137,8 +137,8 @@ def test_this_machine_s_snapshot_is_this_machine_seen_without_root(tmp_path: Pat
 
 
 def told(inventory: Inventory) -> dict[str, Disk]:
-    """Without the reasons why something was not seen, and without Identify and health, which root's snapshot has."""
-    disks = [disk for disk in inventory.disks if disk.kind is not DiskKind.LOOP]  # other tests' come and go
+    """Drop the reasons why something was not read, and Identify and health, which root's snapshot has."""
+    disks = [disk for disk in inventory.disks if disk.kind is not DiskKind.LOOP]  # those of other tests come and go
     return {disk.name: replace(disk, unseen=(), nvme=None, failing=None, health=None) for disk in disks}
 
 

@@ -185,7 +185,7 @@ def test_a_snapshot_keeps_what_the_findings_need_and_no_names(tmp_path: Path) ->
 
 
 def test_files_that_are_links_are_kept_where_they_were_asked_for(tmp_path: Path) -> None:
-    """Debian's /etc/os-release leads to ../usr/lib/os-release, and some keep fstab elsewhere."""
+    """Debian's /etc/os-release is a link to ../usr/lib/os-release, and some systems keep fstab elsewhere."""
     root = machine(tmp_path / "tree")
     for name, place in (("etc/os-release", "usr/lib/os-release"), ("etc/fstab", "keep/fstab")):
         (root / place).parent.mkdir(parents=True, exist_ok=True)
@@ -211,7 +211,7 @@ def test_a_late_start_that_systemctl_enabled_is_seen_here_and_in_a_snapshot(tmp_
     units = root / "etc/systemd/system"
     units.mkdir(parents=True)
     (units / "mdadm-late-start.timer").write_text(system_file_text("mdadm-late-start.timer"))
-    assert not seen(root).late_start  # there, and not enabled
+    assert not seen(root).late_start  # present, and not enabled
     run("systemctl", f"--root={root}", "enable", "mdadm-late-start.timer")
     assert seen(root).late_start and kept_system(root, tmp_path / "with.tar.gz").late_start
 

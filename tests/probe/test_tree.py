@@ -1,4 +1,4 @@
-"""A captured tree comes from a stranger: whatever it holds, nothing outside it is read and nothing hangs."""
+"""A captured tree is untrusted: whatever it contains, nothing outside it is read and nothing hangs."""
 
 import os
 from pathlib import Path

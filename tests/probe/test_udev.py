@@ -1,4 +1,4 @@
-"""udev's database and the mount table, in the forms they are captured in."""
+"""udev's database and the mount table, in the formats of a capture."""
 
 import shutil
 import subprocess

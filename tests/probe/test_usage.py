@@ -1,6 +1,6 @@
-"""The map of used bytes, tried the hard way: what it names is copied over rubbish, and the copy must be whole.
+"""The map of used bytes: only the bytes that it names are copied over random data, and the copy must be intact.
 
-Whole means: the file system's own checker finds nothing, and every file has its bytes.
+That is, the file system's own checker finds no error, and every file has its bytes.
 """
 
 import hashlib
@@ -27,12 +27,12 @@ from tests.probe.layers.placed_partitions import layers_of
 
 Sparse = Callable[..., Path]
 START = 63 * 512
-RUBBISH = bytes(range(1, 256)) * 4112  # no zeros: a byte that was not copied is not an empty one by luck
+RUBBISH = bytes(range(1, 256)) * 4112  # no zeros: a byte that was not copied cannot be an empty one by chance
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A file system: how it is made, how it is mounted, and its checker, which must find nothing."""
+    """A file system: how it is made, how it is mounted, and its checker, which must find no error."""
 
     make: tuple[str, ...]
     check: tuple[str, ...]
@@ -70,7 +70,7 @@ MOUNTED = {
 
 
 def fill(folder: Path) -> None:
-    """Files of many lengths, and holes between them where others were deleted; some are written into these."""
+    """Write files of many lengths, and holes between them where others were deleted; some are written into these."""
     chance = random.Random(1)
     for at in range(240):
         (folder / f"{at:03} a file with a longer name").write_bytes(
@@ -112,7 +112,7 @@ def looped(image: Path, extent: Extent) -> Iterator[Path]:
 
 
 def only_the_used(disk: Path, extent: Extent, used: UsedMap) -> Path:
-    """A file with the partition's used bytes at their places, and rubbish at all others."""
+    """Return a file with the partition's used bytes at their places, and random data everywhere else."""
     copy = disk.with_name("copy.img")
     with disk.open("rb") as source, copy.open("wb") as target:
         while target.tell() < extent.length:
@@ -153,7 +153,7 @@ def is_sound(used: UsedMap, length: int) -> bool:
 def test_a_copy_of_the_used_bytes_alone_is_a_whole_file_system(sparse: Sparse, tmp_path: Path, name: str) -> None:
     kind, folder = MOUNTED[name], tmp_path / "mounted"
     disk = sparse(START + kind.size + 2 * MIB)
-    extent = Extent(START, kind.size + 512)  # one sector is behind the file system, for whoever looks there
+    extent = Extent(START, kind.size + 512)  # one sector is behind the file system, for tools that read there
     with looped(disk, Extent(START, kind.size)) as device:
         run(*kind.make, device)
         with mounted(device, kind.mount, folder):
@@ -174,7 +174,7 @@ def test_a_copy_of_the_used_bytes_alone_is_a_whole_file_system(sparse: Sparse, t
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("partclone.btrfs", "mkfs.btrfs", "btrfs", "btrfs-map-logical")
 def test_older_tree_roots_of_a_btrfs_are_used_as_well(sparse: Sparse, tmp_path: Path) -> None:
-    """With the present tree root lost, a copy of the used bytes is mounted by an older one, as the original is."""
+    """With the current tree root lost, a copy of the used bytes is mounted with an older one, like the original."""
     disk, folder, size = sparse(160 * MIB), tmp_path / "mounted", 160 * MIB
     with looped(disk, Extent(0, size)) as device:
         run("mkfs.btrfs", "-q", device)
@@ -261,7 +261,7 @@ def _content(image: Path, name: str, folder: Path) -> bytes:
 def test_the_clusters_of_a_fat_are_those_that_mshowfat_lists(
     sparse: Sparse, tmp_path: Path, bits: int, size: int
 ) -> None:
-    """Every other cluster is free, and the last one is used."""
+    """Every second cluster is free, and the last one is used."""
     image, names, one = sparse(size), [f"f{at:02}" for at in range(13)], tmp_path / "one"
     run("mkfs.fat", "-F", str(bits), "-s", "1", image)
     one.write_bytes(b"x")
@@ -403,7 +403,7 @@ def test_a_report_that_does_not_add_up_is_not_believed(words: str, instead: str)
 
 @pytest.fixture
 def freesp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], UsedMap]:
-    """The map of an XFS of four groups of 4 MiB of which xfs_db prints this."""
+    """Return the map of an XFS of four groups of 4 MiB for which xfs_db prints this."""
     image, program = tmp_path / "disk.img", tmp_path / "xfs_db"
     with image.open("wb") as file:
         file.truncate(16 * MIB)
@@ -471,7 +471,7 @@ def gaps(used: UsedMap) -> list[int]:
 
 
 def test_a_map_of_a_quarter_of_a_million_runs_takes_no_memory() -> None:
-    """A disk of 2 TiB of which every other 4 MiB is used; and a map that is never in memory as a whole: 30 MiB."""
+    """A disk of 2 TiB of which every second 4 MiB is used, and a map that is never in memory as a whole: 30 MiB."""
     length, count = 2 * TIB, 2 * TIB // (8 * MIB)
     tracemalloc.start()
     used = with_edges((Extent(at * 8 * MIB, 4 * MIB) for at in range(count)), length, sector_size=512, by="x")

@@ -1,10 +1,10 @@
-"""Made-up machines: a few words about its disks become a /sys, a /proc and a udev database in a folder.
+"""Made-up machines: a short description of the disks becomes a /sys, a /proc and a udev database in a folder.
 
     parts = [MadePartition(1, 32256, GIB)]
     root = make_tree(tmp_path, [MadeDisk("sda", size=8 * GIB, physical=4096, partitions=parts)])
     look([], sysroot=str(root))
 
-What the kernel would compute (a partition's alignment_offset) is computed by its formula; everything else is as told.
+What the kernel would compute (a partition's alignment_offset) is computed by its formula; everything else is as given.
 """
 
 # ruff: noqa: PTH112, PTH103, PTH120, PTH211  (a thousand disks are a hundred thousand files)
@@ -54,12 +54,12 @@ class MadeDisk:
     usb: bool = False
     pci: Sequence[str] = ("0000:00:1f.2",)  # addresses from the root port down
     udev: Mapping[str, str] = field(default_factory=dict)
-    links: Sequence[str] = ()  # below /dev, as udev made them
+    links: Sequence[str] = ()  # below /dev, as created by udev
     mounted_at: Sequence[str] = ()
     slaves: Sequence[str] = ()
     holders: Sequence[str] = ()
     attributes: Mapping[str, str | bytes | None] = field(default_factory=dict)  # of the disk; None: not there
-    device: Mapping[str, str | bytes | None] = field(default_factory=dict)  # of what it belongs to
+    device: Mapping[str, str | bytes | None] = field(default_factory=dict)  # of its parent device
 
 
 def make_tree(
@@ -129,7 +129,9 @@ def _make_partition(
 
 
 def kernel_alignment(disk: MadeDisk, start: int) -> int:
-    """block/blk-settings.c, queue_limit_alignment_offset; a disk that is misaligned itself counts as 0 there."""
+    """Compute block/blk-settings.c, queue_limit_alignment_offset; a disk that is misaligned itself
+    counts as 0 there.
+    """
     granularity = max(disk.physical, disk.minimum_io or disk.physical)
     offset = max(disk.alignment_offset, 0)
     return (granularity + offset - start % granularity) % granularity

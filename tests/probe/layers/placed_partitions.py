@@ -1,4 +1,4 @@
-"""Images of partitions put somewhere on an image of a disk, and what blkid says of them."""
+"""Place images of partitions on an image of a disk, and compare aligntool's layers with blkid."""
 
 import os
 import re
@@ -27,7 +27,7 @@ class Placed:
         return layers_of(self.disk, self.extent, sector_size=sector_size)
 
     def layer(self) -> Layer:
-        """The one that is there, without anything to say against it."""
+        """Return the only layer, which must have no fault."""
         layers = self.layers()
         assert len(layers) == 1, layers
         assert layers[0].problems == ()
@@ -38,7 +38,7 @@ class Placed:
 
 
 def place(content: Path, start: int) -> Placed:
-    """The file's data at byte `start` of a disk a MiB longer; holes stay holes."""
+    """Copy the file's data to byte `start` of a disk a MiB longer; holes stay holes."""
     disk = content.with_name(f"{content.stem}-at-{start}.img")
     size = content.stat().st_size
     with content.open("rb") as source, disk.open("wb") as target:
@@ -78,7 +78,7 @@ def layers_of(path: Path, extent: Extent | None = None, *, sector_size: int = 51
 
 
 def blkid(path: Path, extent: Extent | None = None) -> dict[str, str]:
-    """Empty when blkid recognises nothing, or is not sure."""
+    """Return what blkid reports; empty if it recognises nothing, or is not sure."""
     place = ("-O", str(extent.start), "-S", str(extent.length)) if extent else ()
     said = run("blkid", "-p", "-o", "udev", *place, path, fails=True)
     pairs = dict(line.split("=", 1) for line in said.splitlines() if line.startswith("ID_FS_"))
@@ -87,7 +87,7 @@ def blkid(path: Path, extent: Extent | None = None) -> dict[str, str]:
 
 
 def _plain(encoded: str) -> str:
-    """udev writes what is not a plain character as \\x and its hexadecimal number."""
+    """Decode the escapes of udev, which writes special characters as \\x and a hexadecimal number."""
     runs = re.split(r"((?:\\x[0-9a-f]{2})+)", encoded)
     return "".join(
         bytes.fromhex(run.replace("\\x", "")).decode() if run.startswith("\\x") else run for run in runs
@@ -95,20 +95,22 @@ def _plain(encoded: str) -> str:
 
 
 def as_blkid(layer: Layer) -> dict[str, str]:
-    """The layer in blkid's words, to compare."""
+    """Return the layer in blkid's terms, for comparison."""
     version = layer.version.removeprefix("LUKS") if layer.kind == "crypto_LUKS" and layer.version else layer.version
     said = {"TYPE": layer.kind, "VERSION": version, "LABEL": layer.label, "UUID": layer.uuid}
     return {key: value for key, value in said.items() if value is not None}
 
 
 def agree(layer: Layer, said: dict[str, str], *, unsaid: tuple[str, ...] = ()) -> None:
-    """`unsaid` names what blkid of Debian 12 does not tell of this kind, and newer ones do."""
+    """Check that they agree. `unsaid`: what blkid of Debian 12 does not report of this kind, though
+    newer versions do.
+    """
     ours = as_blkid(layer)
     assert {key: ours[key] for key in ours if key not in unsaid} == said
 
 
 def field(report: str, name: str) -> str:
-    """The value after `name:` or `name =` in what a tool printed."""
+    """Return the value after `name:` or `name =` in the output of a tool."""
     for line in report.splitlines():
         head, mark, value = line.replace("=", ":", 1).partition(":")
         if mark and head.strip() == name:
@@ -117,5 +119,5 @@ def field(report: str, name: str) -> str:
 
 
 def number(report: str, name: str) -> int:
-    """The first number of that value, decimal or hexadecimal."""
+    """Return the first number of that value, decimal or hexadecimal."""
     return int(field(report, name).split()[0], 0)

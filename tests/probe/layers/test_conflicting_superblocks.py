@@ -1,4 +1,4 @@
-"""Several superblocks at once, empty places, and a medium that cannot be read."""
+"""Several superblocks at once, empty places, and an unreadable medium."""
 
 import errno
 from collections.abc import Callable
@@ -101,7 +101,7 @@ def test_an_extent_beyond_the_disk_is_no_error(extent: Extent) -> None:
 
 
 class Broken:
-    """A disk that fails with EIO in one range of bytes and is an image elsewhere; it counts what it is asked for."""
+    """A disk that fails with EIO in one range of bytes and is an image elsewhere; it counts what is read."""
 
     def __init__(self, content: bytes, bad: range = range(0)) -> None:
         self.content, self.bad, self.asked, self.requests = content, bad, 0, 0

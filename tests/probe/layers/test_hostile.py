@@ -1,4 +1,4 @@
-"""Any bytes at all, and real superblocks with bytes changed: no answer but layers or OSError, in bounded time."""
+"""Arbitrary bytes, and real superblocks with bytes changed: the answer is layers or OSError, in bounded time."""
 
 import zlib
 from dataclasses import dataclass
@@ -89,7 +89,9 @@ stripes = ["pv0", 5, "pv1", 0] }
 
 
 def physical_volume(text: bytes) -> bytes:
-    """Label, header and metadata area with right checksums, so that the text itself gets read (lvm2's layout.h)."""
+    """Make a label, header and metadata area with right checksums, so that the text itself is parsed
+    (lvm2's layout.h).
+    """
 
     def summed(data: bytes) -> bytes:
         return (zlib.crc32(data, 0xF597A6CF ^ 0xFFFFFFFF) ^ 0xFFFFFFFF).to_bytes(4, "little")
@@ -118,7 +120,7 @@ def look(content: bytes, extent: Extent) -> tuple[Layer, ...]:
 
 
 def check(layer: Layer) -> None:
-    """Whatever the bytes were, the answer is made of sane types."""
+    """Check that the answer has sane types, whatever the bytes were."""
     assert layer.kind
     assert layer.extent.length >= 0
     for number in (layer.data_start, layer.claims_size, layer.stripe_unit, layer.stripe_width, layer.raid_chunk):

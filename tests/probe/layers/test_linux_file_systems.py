@@ -1,4 +1,4 @@
-"""ext2/3/4, XFS, btrfs, f2fs and swap, made by their own tools and read back beside what those tools report."""
+"""ext2/3/4, XFS, btrfs, f2fs and swap, made by their own tools and compared with the reports of these tools."""
 
 from collections.abc import Callable
 from pathlib import Path

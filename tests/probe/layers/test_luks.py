@@ -1,4 +1,4 @@
-"""LUKS headers made by cryptsetup and read back beside `cryptsetup luksDump`."""
+"""LUKS headers made by cryptsetup and compared with `cryptsetup luksDump`."""
 
 import json
 from collections.abc import Callable
@@ -90,7 +90,7 @@ def test_with_the_first_header_overwritten_the_second_is_found_as_cryptsetup_fin
     (layer,) = layers_of(content)
     assert (layer.kind, layer.label, layer.data_start) == ("crypto_LUKS", "rescue", 16 * MIB)
     assert any("second" in problem for problem in layer.problems)
-    run("cryptsetup", "repair", "-q", "--disable-locks", content)  # the tool agrees that there is one
+    run("cryptsetup", "repair", "-q", "--disable-locks", content)  # the tool finds one too
     assert "rescue" in run("cryptsetup", "luksDump", content)
 
 

@@ -1,4 +1,4 @@
-"""Physical volumes made by LVM's own tools on loop devices without device mapper; offsets as `pvs --segments` says."""
+"""Physical volumes made by LVM's own tools on loop devices without device mapper; offsets as in `pvs --segments`."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("lvm", "blkid")]
 
 
 class Lvm:
-    """LVM that sees only the given devices, keeps its own folder and asks no kernel driver."""
+    """LVM that sees only the given devices, uses its own folder and no kernel driver."""
 
     def __init__(self, folder: Path, *devices: Path) -> None:
         self.folder, self.devices = folder, devices
@@ -35,7 +35,7 @@ class Lvm:
         return run("env", *environment, lvm, command, "--config", config, "--driverloaded", "n", *words)
 
     def segments(self, device: Path) -> set[tuple[str, int, int]]:
-        """(logical volume, first byte on the device, bytes), as pvs reports them."""
+        """Return (logical volume, first byte on the device, bytes), as pvs reports them."""
         report = json.loads(
             self("pvs", "--segments", "--reportformat", "json", "--units", "b", "--nosuffix", "-a", "-o",
                  "lv_full_name,lv_name,pvseg_start,pvseg_size,pe_start,vg_extent_size,vg_name", device)
@@ -57,7 +57,7 @@ class Lvm:
 
 @pytest.fixture
 def made(tmp_path: Path, sparse: Sparse, loop: Loop) -> Callable[..., tuple[Lvm, list[Path], list[Path]]]:
-    """Make physical volumes: LVM, the images, the devices."""
+    """Make physical volumes; return LVM, the images and the devices."""
 
     def make(count: int, *options: str, size: int = 64 * MIB) -> tuple[Lvm, list[Path], list[Path]]:
         images = [sparse(size, f"pv{index}.img") for index in range(count)]
@@ -147,7 +147,9 @@ def test_file_systems_inside_volumes_are_found_at_their_place_on_the_disk(made: 
 
 
 def raid_and_thin(group: str, first: str, second: str) -> str:
-    """A group that a kernel without device mapper cannot make: a mirror over both volumes, a thin pool on the first."""
+    """Make a group that a kernel without device mapper cannot make: a mirror over both volumes, a thin pool on the
+    first.
+    """
 
     def physical(name: str, uuid: str) -> str:
         sizes = "dev_size = 131072 pe_start = 2048 pe_count = 63"
@@ -219,7 +221,7 @@ def test_a_metadata_checksum_that_fails_is_told(made: Made) -> None:
         file.write(b"EXTENT_SIZE")
     (layer,) = layers_of(image)
     assert any("checksum of the LVM metadata" in problem for problem in layer.problems)
-    assert layer.data_start == MIB  # the label still says it
+    assert layer.data_start == MIB  # the label still has it
 
 
 def test_the_text_parser_gives_up_quietly() -> None:

@@ -1,8 +1,7 @@
 """Linux RAID members of every superblock version.
 
-A kernel without md cannot make them, so the superblocks are written here after
-linux/include/uapi/linux/raid/md_p.h; that they are right is what `mdadm --examine` and `blkid -p` say, and only what
-these two read is expected of aligntool.
+A kernel without md cannot make them, so the superblocks are written here after linux/include/uapi/linux/raid/md_p.h.
+`mdadm --examine` and `blkid -p` confirm that they are valid, and aligntool is compared only with what these two read.
 """
 
 import struct
@@ -27,7 +26,7 @@ PLACES = {"1.0": SIZE - 8 * KIB, "1.1": 0, "1.2": 4 * KIB}
 
 
 def superblock_1(version: str, level: str, *, chunk: int = 0, disks: int = 2, data: int = MIB) -> tuple[int, bytes]:
-    """Where it goes on a member of SIZE bytes, and its bytes. `data` is where the data start."""
+    """Return its place on a member of SIZE bytes, and its bytes. `data` is where the data start."""
     at = PLACES[version]
     start, end = (0, at & ~(4 * KIB - 1)) if version == "1.0" else (data, SIZE)
     block = bytearray(512)
@@ -49,7 +48,7 @@ def superblock_1(version: str, level: str, *, chunk: int = 0, disks: int = 2, da
 def superblock_0_90(
     level: str, *, order: str = "<", chunk: int = 64 * KIB, disks: int = 2, size: int | None = None
 ) -> tuple[int, bytes]:
-    """As above; `size` is the bytes that each member gives."""
+    """Return the same for 0.90; `size` is the number of bytes used on each member."""
     at = (SIZE & ~(64 * KIB - 1)) - 64 * KIB
     words = [0] * 1024
     given = (at if size is None else size) // KIB
@@ -73,7 +72,7 @@ def member(content: Path, superblock: tuple[int, bytes]) -> Path:
 
 
 def checked(content: Path) -> str:
-    """What mdadm reads; it finds nothing wrong."""
+    """Return what mdadm reads, without errors."""
     report = run("mdadm", "--examine", content)
     assert field(report, "Checksum").endswith("correct"), report
     return report
@@ -146,7 +145,7 @@ def _groups(digits: str) -> list[str]:
 
 
 def partitioned(content: Path, start: int) -> Path:
-    """A disk whose last partition, an md member, ends where the disk ends."""
+    """Return a disk whose last partition, an md member, ends where the disk ends."""
     placed = place(content, start)
     with placed.disk.open("r+b") as file:
         file.truncate(start + SIZE)
@@ -204,7 +203,7 @@ def test_a_file_system_left_under_a_1_2_superblock_is_told_after_it(sparse: Spar
 @pytest.mark.needs_tools("mkfs.ext4")
 def test_a_file_system_that_runs_over_the_superblock_of_a_mirror_makes_both_doubtful(sparse: Sparse) -> None:
     content = sparse(SIZE)
-    run("mkfs.ext4", "-q", "-F", "-L", "new", content)  # as large as the member: it does not know of the superblock
+    run("mkfs.ext4", "-q", "-F", "-L", "new", content)  # as large as the member: it does not know about the superblock
     member(content, superblock_1("1.0", "raid1"))
     layers = layers_of(content)
     assert [layer.kind for layer in layers] == ["linux_raid_member", "ext4"]
@@ -214,7 +213,9 @@ def test_a_file_system_that_runs_over_the_superblock_of_a_mirror_makes_both_doub
 @pytest.mark.needs_tools("cryptsetup")
 @pytest.mark.parametrize("superblock", ["1.0", "0.90"])
 def test_a_mirror_with_its_superblock_at_the_end_shows_what_it_holds_only_once(sparse: Sparse, superblock: str) -> None:
-    """LUKS and LVM owe their container nothing but its start; on a real RAID1 blkid -p names the array alone."""
+    """LUKS and LVM depend only on the start of their container; on a real RAID1, blkid -p reports only the
+    array.
+    """
     content = sparse(SIZE)
     quick = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "-q", "--key-file", "-", "--disable-locks")
     run("cryptsetup", "luksFormat", "--type", "luks2", *quick, content, stdin="secret")

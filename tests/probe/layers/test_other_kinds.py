@@ -1,7 +1,7 @@
-"""bcache, read-only images and BSD file systems by their own tools.
+"""bcache, read-only images and BSD file systems made by their own tools.
 
-ZFS, firmware RAID and dynamic disks by headers written here after their documented layout, which blkid (and mdadm) then
-read as well.
+ZFS, firmware RAID and dynamic disks have headers written here after their documented layout, which blkid (and mdadm)
+then read as well.
 """
 
 import struct
@@ -111,7 +111,7 @@ def _padded(image: Path) -> Path:
 
 
 def zfs_label(*, ashift: int, order: str) -> bytes:
-    """One vdev label with a pool's name-value list in XDR (module/nvpair/nvpair.c) and a ring of uberblocks."""
+    """Make one vdev label with a pool's name-value list in XDR (module/nvpair/nvpair.c) and a ring of uberblocks."""
 
     def pair(name: str, kind: int, value: bytes) -> bytes:
         raw = name.encode()
@@ -187,7 +187,7 @@ def test_drbd_on_the_last_partition_is_not_taken_for_drbd_on_the_whole_disk(spar
 
 
 def intel_block(*, level: int, strip: int, members: int, start: int) -> bytes:
-    """A metadata block of Intel Matrix Storage with one volume, after mdadm's super-intel.c."""
+    """Make a metadata block of Intel Matrix Storage with one volume, after mdadm's super-intel.c."""
     disks = b"".join(
         f"SERIAL{index:04d}".encode().ljust(16, b"\0") + struct.pack("<III", 65536, index, 0x3A) + bytes(20)
         for index in range(members)
@@ -215,7 +215,7 @@ def test_an_intel_raid_member_tells_level_and_strip(
 ) -> None:
     disk = sparse(32 * MIB)
     block = intel_block(level=level, strip=128 * KIB, members=members, start=MIB)
-    more = -(-len(block) // 512) - 1  # sectors of the block that do not fit into the anchor lie before it
+    more = -(-len(block) // 512) - 1  # sectors of the block that do not fit into the anchor are before it
     with disk.open("r+b") as file:
         file.seek(32 * MIB - 1024 - more * 512)
         file.write(block[512:].ljust(more * 512, b"\0") + block[:512])

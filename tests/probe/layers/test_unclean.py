@@ -1,4 +1,4 @@
-"""How a file system was left: made unclean by the kernel or by its own tools, and judged beside these."""
+"""Unclean file systems: made unclean by the kernel or by their own tools, and compared with the reports of these."""
 
 import subprocess
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def exit_code(*command: str | Path) -> int:
     return subprocess.run(words, capture_output=True, check=False, timeout=120).returncode
 
 
-SMALL = ("TEST_DIR=x", "TEST_DEV=x", "QA_CHECK_FS=x")  # what mkfs.xfs wants to see to make a short log
+SMALL = ("TEST_DIR=x", "TEST_DEV=x", "QA_CHECK_FS=x")  # what mkfs.xfs requires to make a short log
 
 CLEAN = {
     "ext2": (8 * MIB, ("mkfs.ext2", "-q", "-F")),
@@ -75,7 +75,7 @@ def test_what_mkfs_made_is_not_unclean(sparse: Sparse, name: str) -> None:
 def test_protection_against_mounting_on_two_machines_is_told_by_its_state(
     sparse: Sparse, sequence: int | None, why: str
 ) -> None:
-    """States of linux/fs/ext4/ext4.h, EXT4_MMP_SEQ_*; the block is where dumpe2fs has it."""
+    """States of linux/fs/ext4/ext4.h, EXT4_MMP_SEQ_*; the block is where dumpe2fs reports it."""
     image = sparse(40 * MIB)
     run("mkfs.ext4", "-q", "-b", "4096", "-O", "mmp", image)
     header = run("dumpe2fs", "-h", image)
@@ -132,7 +132,7 @@ def test_an_xfs_is_clean_when_unmounted_wherever_in_its_log_that_stands(
     heads = []
     for turn in range(8):
         run("mount", device, folder)
-        for at in range(1200):  # files and directories that come and go fill about a third of the log
+        for at in range(1200):  # files and directories that are created and removed fill about a third of the log
             (folder / f"{at}").mkdir()
             if at % 100 == 99:
                 run("sync", "-f", folder)
@@ -154,9 +154,9 @@ def test_an_xfs_is_clean_when_unmounted_wherever_in_its_log_that_stands(
 @pytest.mark.needs_tools("mkfs.xfs", "xfs_db")
 @pytest.mark.parametrize("flags", [0x20, 0])
 def test_the_last_record_of_an_xfs_log_is_found_across_its_end(sparse: Sparse, flags: int) -> None:
-    """The unmount that mkfs wrote, cut in two: its header in the last block, its operation in the first one.
+    """The unmount record of mkfs, cut in two: its header in the last block, its operation in the first one.
 
-    The blocks after the end belong to the next round: xlog_split_iclog(), linux/fs/xfs/xfs_log.c.
+    The blocks after the end belong to the next cycle: xlog_split_iclog(), linux/fs/xfs/xfs_log.c.
     """
     image = sparse(320 * MIB)
     run("mkfs.xfs", "-q", "-f", image)
@@ -248,7 +248,7 @@ def test_a_hibernated_windows_is_found_among_any_number_of_files(
 
 @pytest.mark.needs_tools("mkfs.ntfs", "ntfscp")
 def test_a_hibernated_windows_is_found_wherever_in_the_index_its_name_stands(sparse: Sparse, tmp_path: Path) -> None:
-    """Name by name it moves on, across the ends of sectors, where NTFS keeps two bytes elsewhere."""
+    """The position varies name by name, across the ends of sectors, where NTFS stores two bytes elsewhere."""
     image, content = sparse(16 * MIB), tmp_path / "content"
     content.write_bytes(b"found by this" + bytes(5000))
     run("mkfs.ntfs", "-q", "-F", "-f", image)
@@ -265,7 +265,7 @@ def test_a_hibernated_windows_is_found_wherever_in_the_index_its_name_stands(spa
 @pytest.mark.needs_tools("mkfs.ntfs", "ntfsinfo", "ntfs-3g.probe")
 @pytest.mark.parametrize(("client", "flags", "clean"), [(0, 0, False), (0, 2, True), (0xFFFF, 0, True)])
 def test_an_ntfs_log_in_use_is_unclean(sparse: Sparse, client: int, flags: int, clean: bool) -> None:
-    """ntfs-3g of Debian 12 reads the same page and comes to the same answer."""
+    """ntfs-3g of Debian 12 reads the same page and gives the same answer."""
     image = sparse(16 * MIB)
     run("mkfs.ntfs", "-q", "-F", "-f", "-s", "512", "-c", "4096", image)
     runs = run("ntfsinfo", "-i", "2", "-v", image)
@@ -318,7 +318,7 @@ def test_an_exfat_with_its_dirty_flag_is_unclean(sparse: Sparse) -> None:
 
 @pytest.mark.needs_tools("mkfs.f2fs", "dump.f2fs", "fsck.f2fs")
 def test_an_f2fs_without_the_unmount_flag_is_unclean(sparse: Sparse) -> None:
-    """mkfs writes the flags of its one checkpoint at byte 132 of both its first and its last block."""
+    """mkfs writes the flags of its only checkpoint at byte 132 of both its first and its last block."""
     image = sparse(64 * MIB)
     run("mkfs.f2fs", "-q", image)
     report = run("dump.f2fs", "-d", "3", image)
@@ -347,7 +347,7 @@ def test_a_hibernated_linux_is_unclean(sparse: Sparse) -> None:
     [
         (("mkfs.ntfs", "-q", "-f", "-p", "63"), 512),
         (("mkfs.fat", "-F32", "-h", "63"), 512),
-        (("mkfs.exfat",), 105),  # the flags and the use in per cent, from byte 106 on, are in the first copy alone
+        (("mkfs.exfat",), 105),  # the flags and the use in per cent, from byte 106 on, are only in the first copy
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )

@@ -150,10 +150,10 @@ def test_ntfs_is_read_as_ntfsresize_and_blkid_read_it(sparse: Sparse, start: int
 
 
 def bitlocker(*, start: bytes, metadata_field: int) -> bytes:
-    """A volume header and one metadata block, as libbde's format notes lay them out."""
+    """Make a volume header and one metadata block, as in libbde's format notes."""
     volume = bytearray(4 * MIB)
     volume[:11], volume[510:512] = start, b"\x55\xaa"
-    volume[11:14] = b"\x00\x02\x08"  # 512-byte sectors, 8 a cluster
+    volume[11:14] = b"\x00\x02\x08"  # 512-byte sectors, 8 per cluster
     at = 2 * MIB
     volume[metadata_field : metadata_field + 8] = at.to_bytes(8, "little")
     name = "LAPTOP C: 1/2/2024\0".encode("utf-16-le")
@@ -179,7 +179,7 @@ def test_bitlocker_is_recognised_and_its_data_lie_where_they_lay_before(
     assert layer.kind == placed.blkid()["TYPE"] == "BitLocker"
     assert layer.data_start == 63 * 512
     assert layer.data_unit == 4 * KIB
-    assert layer.uuid == "04030201-0605-0807-090a-0b0c0d0e0f10"  # a GUID of Microsoft's byte order (libbde, 4.2)
+    assert layer.uuid == "04030201-0605-0807-090a-0b0c0d0e0f10"  # a GUID in Microsoft's byte order (libbde, 4.2)
     assert layer.label == "LAPTOP C: 1/2/2024"
 
 

@@ -1,4 +1,4 @@
-"""The reader of what Windows names, held against hivex, and given volumes and hives with bytes changed."""
+"""The reader of Windows' partition references, compared with hivex, and given volumes and hives with bytes changed."""
 
 import random
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_another_signature_has_no_names(volume: bytes) -> None:
 @settings(max_examples=examples(1500), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(min_value=0), many=st.sampled_from((1, 2, 8, 60)))
 def test_no_changed_bytes_make_it_raise_or_grow(volume: bytes, seed: int, many: int) -> None:
-    """Bytes of records, indexes and hives; a change to the last two of a sector is found by NTFS itself."""
+    """Bytes of records, indexes and hives; NTFS itself detects a change to the last two bytes of a sector."""
     luck = random.Random(seed)
     places = [at for at in range(0, len(volume), 512) if volume[at : at + 4] in (b"FILE", b"INDX", b"regf", b"hbin")]
     content = bytearray(volume)

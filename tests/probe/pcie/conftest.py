@@ -1,4 +1,4 @@
-"""The fixture that writes a machine into a folder."""
+"""The fixture that writes a made-up machine into a folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.probe.pcie.machines import Attributes, Machine
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """A sysfs with these PCI devices: address path below /sys/devices -> attributes; "driver" becomes a link."""
+    """Write a sysfs with these PCI devices: address path below /sys/devices -> attributes; "driver" becomes a link."""
 
     def build(devices: Mapping[str, Attributes]) -> Tree:
         for path, attributes in devices.items():

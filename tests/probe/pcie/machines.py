@@ -1,4 +1,4 @@
-"""Parts of made-up machines: PCI devices with their attributes, and disks that hang on them."""
+"""Parts of made-up machines: PCI devices with their attributes, and the disks attached to them."""
 
 from collections.abc import Callable, Mapping
 
@@ -41,7 +41,7 @@ def ports(hops: tuple[LinkHop, ...]) -> list[tuple[str, Port]]:
 
 
 def switch_with_four_drives() -> dict[str, Attributes]:
-    """PLX PEX 8724 on a Xeon E5 port: x8 up, four times x4 down."""
+    """Return a PLX PEX 8724 on a Xeon E5 port: x8 up, four times x4 down."""
     root = "pci0000:00/0000:00:03.0"
     upstream = f"{root}/0000:03:00.0"
     devices = {

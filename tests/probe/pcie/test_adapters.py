@@ -1,4 +1,4 @@
-"""VMD controllers and firmware RAID, which change what can be seen of drives."""
+"""VMD controllers and firmware RAID, which hide details of drives."""
 
 import pytest
 
@@ -24,7 +24,7 @@ VMD_DRIVE = f"{PCI}/0000:00:0e.0/pci10000:e0/10000:e0:06.0/10000:e1:00.0/nvme/nv
 
 
 def vmd_machine() -> dict[str, Attributes]:
-    """A laptop of the 11th generation with VMD switched on."""
+    """Return a laptop of the 11th generation with VMD switched on."""
     vmd = "pci0000:00/0000:00:0e.0"
     return {
         vmd: link("8086", "9a0b", RAID) | {"driver": "vmd"},

@@ -1,7 +1,7 @@
 """Links of drives, hop by hop.
 
-The figures expected here are those of the PCI Express specification and of the kernel's own table
-(drivers/pci/pci.h, PCIE_SPEED2MBS_ENC): 250, 500, 985, 1969, 3938 and 8000 MB/s a lane.
+The expected figures are those of the PCI Express specification and of the kernel's own table (drivers/pci/pci.h,
+PCIE_SPEED2MBS_ENC): 250, 500, 985, 1969, 3938 and 8000 MB/s per lane.
 """
 
 import pytest
@@ -112,7 +112,7 @@ def test_a_device_without_pci_has_no_links() -> None:
         "/",
         "/sys/devices/virtual/block/loop0",
         "/sys/devices/platform/soc/fe340000.mmc/mmc_host/mmc0",
-        "/sys/devices/LNXSYSTM:00/0000:01:00.0",  # an address that hangs on no PCI bus
+        "/sys/devices/LNXSYSTM:00/0000:01:00.0",  # an address without a PCI bus
     ):
         assert read_links(tree, path) == ()
 

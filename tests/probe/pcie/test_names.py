@@ -1,4 +1,4 @@
-"""Names from pci.ids, and what follows from a name."""
+"""Names from pci.ids, and what is derived from a name."""
 
 from pathlib import Path
 

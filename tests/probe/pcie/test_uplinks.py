@@ -1,4 +1,4 @@
-"""Links that several drives share, on machines made up to be like ones that exist."""
+"""Links that several drives share, on made-up machines that resemble existing ones."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_a_switch_shows_both_its_ports(machine: Machine) -> None:
 def test_four_drives_on_a_switch_share_its_upstream_port_and_nothing_else(machine: Machine) -> None:
     (uplink,) = find_uplinks(switch_disks(machine(switch_with_four_drives())))
     assert uplink.name == "0000:03:00.0"
-    assert uplink.bandwidth == 7_876_923_076  # x8 of Gen3: two drives' worth
+    assert uplink.bandwidth == 7_876_923_076  # x8 of Gen3: the bandwidth of two drives
     assert uplink.source is Source.REPORTED
     assert uplink.members == ("nvme0n1", "nvme1n1", "nvme2n1", "nvme3n1")
 
@@ -46,7 +46,7 @@ def test_one_drive_on_a_switch_shares_nothing(machine: Machine) -> None:
 
 
 def test_drives_on_the_processor_share_nothing_and_those_on_the_chipset_the_dmi(machine: Machine) -> None:
-    """A Z170 board: one M.2 slot on the processor's lanes by a riser, two on the chipset."""
+    """A Z170 board: one M.2 slot on the processor's lanes through a riser, two on the chipset."""
     tree = machine(
         {
             "pci0000:00/0000:00:01.0": link("8086", "1901", BRIDGE, (GEN3, "4"), (GEN3, "16")),

@@ -1,4 +1,4 @@
-"""GPT disks for tests: by sgdisk, and by hand where every number has to be set."""
+"""GPT disks for tests: made by sgdisk, or by hand where every number has to be set."""
 
 import functools
 import os
@@ -27,7 +27,7 @@ def make_gpt(sparse: Sparse, *options: str, size: int = SIZE, name: str = "disk.
 
 @functools.cache
 def made_by_sgdisk(options: tuple[str, ...], size: int) -> tuple[bytes, bytes]:
-    """The first and the last 64 KiB. Kept, because sgdisk sleeps for a second after each time it writes."""
+    """Return the first and the last 64 KiB. Cached, because sgdisk sleeps for a second after each write."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "disk.img"
         path.touch()
@@ -48,9 +48,9 @@ def header(
     crc: int | None = None,
     numbers: dict[str, int] | None = None,
 ) -> bytes:
-    """A header after the UEFI specification, table 5-5, with a right checksum.
+    """Return a header after the UEFI specification, table 5-5, with a right checksum.
 
-    `numbers`: what is not as usual of first and last (usable), count and entry_size; `crc`: one for the entries.
+    `numbers`: replace first and last (usable), count and entry_size; `crc`: the checksum of the entries.
     """
     usual = {"first": 34, "last": 2014, "count": 128, "entry_size": 128} | (numbers or {})
     entries_crc = zlib.crc32(entries) if crc is None else crc
@@ -69,7 +69,7 @@ def entry(start: int, last: int, *, name: bytes = b"", attributes: int = 0, kind
 def gpt_disk(
     entries: bytes, *, sectors: int = 2048, count: int = 128, entry_size: int = 128, pmbr: bytes = b""
 ) -> bytes:
-    """A disk of 512-byte sectors whose two copies are both right."""
+    """Return a disk of 512-byte sectors whose two copies are both valid."""
     array = entries.ljust(count * entry_size, b"\0")
     length = -(-len(array) // 512)
     numbers = {"first": 2 + length, "last": sectors - length - 2, "count": count, "entry_size": entry_size}

@@ -1,4 +1,4 @@
-"""Disks for the tests of partition tables: read as aligntool does, told as other tools tell them, broken on purpose."""
+"""Disks for the tests of partition tables: read by aligntool and by other tools, or damaged on purpose."""
 
 import json
 import os
@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 
 @dataclass(slots=True)
 class CountingReader:
-    """Counts the bytes that were asked for and the requests."""
+    """A reader that counts the bytes read and the requests."""
 
     below: Reader
     bytes_read: int = 0
@@ -80,14 +80,14 @@ def detail_of(reading: TableReading, kind: Fault) -> str:
 
 
 def places(reading: TableReading) -> dict[int, tuple[int, int]]:
-    """Number -> (start, size) in sectors of the table, as sfdisk says them."""
+    """Return number -> (start, size) in sectors of the table, as in sfdisk."""
     size = table_of(reading).sector_size
     return {part.number: (part.extent.start // size, part.extent.length // size) for part in reading.partitions}
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A partition as another tool tells it; start and size in sectors."""
+    """A partition as another tool reports it; start and size in sectors."""
 
     start: int
     size: int
@@ -114,13 +114,13 @@ def sfdisk_partitions(path: Path) -> dict[int, Told]:
 
 
 def partx_partitions(path: Path) -> dict[int, tuple[int, int]]:
-    """libblkid's reading, nested tables included; always in sectors of 512 bytes."""
+    """Return libblkid's reading, nested tables included; always in sectors of 512 bytes."""
     rows = run("partx", "--show", "--noheadings", "-o", "NR,START,SECTORS", path).splitlines()
     return {int(number): (int(start), int(size)) for number, start, size in (row.split() for row in rows)}
 
 
 def parted_partitions(path: Path) -> dict[int, tuple[int, int, str]]:
-    """Number -> (start, size) in bytes, and the partition's name."""
+    """Return number -> (start, size) in bytes, and the partition's name."""
     told = {}
     for row in run("parted", "-ms", path, "unit", "B", "print").splitlines()[2:]:
         number, start, _, size, _, name, _ = row.rstrip(";").split(":")
@@ -129,7 +129,7 @@ def parted_partitions(path: Path) -> dict[int, tuple[int, int, str]]:
 
 
 def sgdisk_verify(path: Path) -> str:
-    """All that sgdisk says of a table; half of it goes to its standard error."""
+    """Return the whole output of sgdisk about a table; half of it goes to its standard error."""
     words = [find_tool("sgdisk") or "sgdisk", "-v", str(path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     return done.stdout + done.stderr
@@ -142,7 +142,7 @@ def patch(path: Path, offset: int, content: bytes) -> None:
 
 
 def flip(path: Path, offset: int) -> None:
-    """Turn over the bits of one byte, counted from the end when negative."""
+    """Flip the bits of one byte, counted from the end if negative."""
     with path.open("r+b") as file:
         file.seek(offset, os.SEEK_END if offset < 0 else os.SEEK_SET)
         at = file.tell()
@@ -152,7 +152,7 @@ def flip(path: Path, offset: int) -> None:
 
 
 def mbr(*entries: tuple[int, int, int, int], signature: int = 0) -> bytes:
-    """A sector with entries (type, start, sectors, boot flag), and 55 AA."""
+    """Return a sector with entries (type, start, sectors, boot flag), and 55 AA."""
     sector = bytearray(512)
     sector[440:444] = struct.pack("<I", signature)
     for slot, (code, start, sectors, boot) in enumerate(entries):
@@ -162,7 +162,7 @@ def mbr(*entries: tuple[int, int, int, int], signature: int = 0) -> bytes:
 
 
 def disk(size: int, *pieces: tuple[int, bytes]) -> bytes:
-    """Zeros, with pieces laid at byte offsets."""
+    """Return zeros with pieces at byte offsets."""
     content = bytearray(size)
     for at, piece in pieces:
         content[at : at + len(piece)] = piece

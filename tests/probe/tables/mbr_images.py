@@ -1,4 +1,4 @@
-"""MBR disks for tests: by sfdisk, and by hand where a chain or a nested table has to be set up."""
+"""MBR disks for tests: made by sfdisk, or by hand where a chain or a nested table has to be set up."""
 
 import struct
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def chain(size: int, extended: tuple[int, int], *ebrs: tuple[int, bytes]) -> byt
 
 
 def bsd_label(*slices: tuple[int, int, int]) -> bytes:
-    """A disklabel of (sectors, start, type), with its checksum (FreeBSD sys/disk/bsd.h)."""
+    """Return a disklabel of (sectors, start, type), with its checksum (FreeBSD sys/disk/bsd.h)."""
     label = bytearray(148 + 16 * 16)
     struct.pack_into("<I", label, 0, 0x82564557)
     struct.pack_into("<IHH", label, 132, 0x82564557, 0, len(slices))

@@ -1,4 +1,4 @@
-"""File systems and other contents on a whole disk are not partition table, whatever stands in their first sector."""
+"""File systems and other contents on a whole disk are not partition tables, whatever their first sector contains."""
 
 import struct
 from collections.abc import Callable
@@ -26,7 +26,7 @@ MAKERS = {
 }
 SIZES = {"FAT12": 2 * MIB, "XFS": 400 * MIB}
 NO_ENTRIES = bytes(64)
-# What stands in Windows' FAT32 boot sector where an MBR has its entries: a message, ending before 55 AA.
+# Windows' FAT32 boot sector has a message where an MBR has its entries, ending before 55 AA.
 MESSAGE = b"\x00\x00\x00\x00\x0d\x0aDisk error\xff\x0d\x0aPress any key to restart\x0d\x0a".ljust(64, b"\0")
 
 
@@ -42,7 +42,7 @@ def make(sparse: Sparse, kind: str) -> Path:
 def test_a_file_system_on_the_whole_disk_is_no_table(kind: str, sector_size: int | None, sparse: Sparse) -> None:
     path = make(sparse, kind)
     assert read_image(path, sector_size).table is None
-    # A boot loader in its boot area: 55 AA, code, and nothing where the entries are. LILO and GRUB leave this.
+    # A boot loader in its boot area: 55 AA, code, and nothing in place of the entries. LILO and GRUB leave this.
     if kind not in ("XFS", "exFAT", "NTFS") and "FAT" not in kind:
         patch(path, 0, b"\xeb\x63\x90" + bytes(437) + b"\x12\x34\x56\x78\0\0" + NO_ENTRIES + b"\x55\xaa")
         assert read_image(path, sector_size).table is None
@@ -51,7 +51,7 @@ def test_a_file_system_on_the_whole_disk_is_no_table(kind: str, sector_size: int
 @pytest.mark.needs_tools("mkfs.fat")
 @pytest.mark.parametrize("message", [MESSAGE, b"\0" * 8 + b"Remove disks or other media.\xff", bytes(range(0, 64))])
 def test_the_message_of_a_boot_sector_is_not_taken_for_entries(message: bytes, sparse: Sparse) -> None:
-    """util-linux issue 4103: four partitions at 778135908 and the like, out of the text in a FAT boot sector."""
+    """util-linux issue 4103: four partitions at 778135908 and the like, from the text in a FAT boot sector."""
     path = make(sparse, "FAT32")
     patch(path, 446, message)
     patch(path, 510, b"\x55\xaa")

@@ -1,4 +1,4 @@
-"""GPT: what its headers and entries mean, and what is wrong with entries; against sfdisk on the same bytes."""
+"""GPT: the meaning of headers and entries, and faults in entries; compared with sfdisk on the same bytes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -171,7 +171,7 @@ def test_an_unreadable_primary_leaves_the_backup(sparse: Sparse) -> None:
 
 
 def test_a_16_tib_disk_costs_a_few_hundred_kib_at_most() -> None:
-    """A sparse disk: only what is asked for exists."""
+    """A sparse disk: only what is read exists."""
 
     sectors = 2**35
     array = entry(2048, 2**34).ljust(128 * 128, b"\0")

@@ -1,4 +1,4 @@
-"""GPT disks that were damaged, grown, cut off, overwritten or made hybrid; judged against sgdisk and sfdisk."""
+"""GPT disks that were damaged, grown, truncated, overwritten or made hybrid; compared with sgdisk and sfdisk."""
 
 import re
 from collections.abc import Callable
@@ -29,9 +29,9 @@ Sparse = Callable[..., Path]
 
 
 def sgdisk_states(path: Path) -> dict[str, bool]:
-    """Which of the four parts sgdisk finds good.
+    """Return which of the four parts sgdisk finds valid.
 
-    It lists them only when one is not, and for a header with an odd entry size it says a sentence instead.
+    It lists them only if one is not, and for a header with an odd entry size it prints a sentence instead.
     """
     said = sgdisk_verify(path)
     states = dict(re.findall(r"^((?:Main|Backup) (?:header|partition table)): (OK|ERROR)$", said, re.M))
@@ -120,7 +120,7 @@ def test_on_a_grown_disk_with_a_damaged_primary_the_backup_is_found_all_the_same
     with path.open("r+b") as file:
         file.truncate(80 * MIB)
     patch(path, 512, bytes(512 * 33))
-    assert table_of(read_image(path)).label is TableLabel.DOS  # nothing at LBA 1, nothing at the end: nobody finds it
+    assert table_of(read_image(path)).label is TableLabel.DOS  # nothing at LBA 1, nothing at the end: no tool finds it
     patch(path, 512, b"EFI PART")
     reading = read_image(path)
     assert reading.partitions == whole.partitions
@@ -138,7 +138,7 @@ def test_a_cut_off_disk_says_so_and_lists_what_reaches_beyond_its_end(sparse: Sp
 
 
 def test_an_older_tables_leftover_in_the_last_sector_is_not_taken_for_the_backup(sparse: Sparse) -> None:
-    """A small image written onto a disk that had a GPT of its own: the last sector still holds that one's backup."""
+    """A small image written onto a disk that had its own GPT: the last sector still contains the backup of that one."""
     large, small = make_gpt(sparse, size=80 * MIB), make_gpt(sparse, name="small.img")
     patch(large, 0, small.read_bytes()[:-512])
     reading = read_image(large)

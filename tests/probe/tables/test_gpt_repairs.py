@@ -1,4 +1,4 @@
-"""A damaged GPT is reported as sgdisk sees it, and the repair that `explain` names works in its case."""
+"""A damaged GPT is reported as sgdisk reports it, and the repair in `explain` works in that case."""
 
 import os
 import random
@@ -33,7 +33,7 @@ def codes(report: Report) -> set[str]:
 
 
 def typed(tool: str, *words: str | Path, stdin: str = "") -> tuple[int, str]:
-    """Exit code and all output; sgdisk's exit code differs from case to case."""
+    """Return exit code and all output; sgdisk's exit code differs from case to case."""
     done = subprocess.run([find_tool(tool) or tool, *words], input=stdin, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
@@ -44,7 +44,7 @@ def starts(path: Path) -> list[int]:
 
 
 def end_at(path: Path, number: int, last: int, usable: int) -> None:
-    """The same table, but for where one partition ends and how far sectors are called usable."""
+    """Return the same table, except where one partition ends and which sectors are usable."""
     for lba, entries in ((1, 2), (LAST, LAST - 32)):
         content = bytearray(path.read_bytes())
         struct.pack_into("<Q", content, lba * 512 + 48, usable)

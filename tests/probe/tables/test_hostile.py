@@ -1,4 +1,4 @@
-"""Any bytes at all: no crash, no endless loop, no thousands of megabytes, no negative extents."""
+"""Arbitrary bytes: no crash, no endless loop, no gigabytes of memory, no negative extents."""
 
 import lzma
 import struct
@@ -26,7 +26,7 @@ SECTOR_SIZES = st.sampled_from([None, 512, 1024, 2048, 4096])
 
 
 def images() -> list[bytes]:
-    """Small disks with a sound table of every kind."""
+    """Return small disks with a valid table of every kind."""
     made = [
         gpt_disk(entry(200, 299, name=b"a\0b\0") + entry(300, 399), sectors=512),
         gpt_disk(entry(200, 299), sectors=512, pmbr=mbr((0xEE, 1, 33, 0), (0x0C, 200, 100, 0))),
@@ -98,7 +98,7 @@ ENTRY = st.tuples(TYPES, WORDS, WORDS, st.sampled_from([0, 0x80]))
 def test_webs_of_ebrs_are_read_within_bounds(
     sectors: list[list[tuple[int, int, int, int]]], sector_size: int | None
 ) -> None:
-    """Every sector of the disk is a table that may point at any other."""
+    """Every sector of the disk is a table that may point to any other."""
     tables = [mbr(*entries) for entries in sectors]
     read_within_bounds(b"".join(tables) * (600 // len(tables)), sector_size)
 
@@ -154,7 +154,7 @@ def test_a_medium_with_unreadable_sectors_never_raises(
 
 
 def test_the_sound_images_are_sound() -> None:
-    """Without this the mutations above could all start from garbage."""
+    """Otherwise the mutations above could all start from garbage."""
     labels = {str(reading.table.label) for reading in map(lambda image: read_within_bounds(image, None), IMAGES)
               if reading.table}  # fmt: skip
     assert {"gpt", "dos", "bsd", "mac", "atari"} <= labels

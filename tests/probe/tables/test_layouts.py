@@ -1,4 +1,6 @@
-"""Tables of real machines, and util-linux's own test images, against what other tools read from the same bytes."""
+"""Tables of real machines, and util-linux's own test images, compared with what other tools read from
+the same bytes.
+"""
 
 import json
 import lzma

@@ -1,4 +1,4 @@
-"""What sgdisk left on a drive that then became a member of an array as a whole."""
+"""A GPT left by sgdisk on a drive that was then made a member of an array as a whole."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.needs_tools("sgdisk", "wipefs", "blkid")
 
 
 def member(image: Path, *, version: str = "1.2", wiped: str = "") -> Path:
-    """A GPT by sgdisk, then md's superblock over it, as `mdadm --create` does it after asking."""
+    """Make a GPT with sgdisk, then md's superblock over it, as `mdadm --create` does after asking."""
     run("sgdisk", "--new=1:2048:+8M", image)
     if wiped == "gpt":
         run("sgdisk", "--zap-all", image)
@@ -62,7 +62,7 @@ def test_a_member_partition_leaves_its_disks_table_alone(sparse: Callable[..., P
 
 
 def test_the_table_of_what_is_inside_an_array_is_not_taken_for_the_drives(sparse: Callable[..., Path]) -> None:
-    """Metadata 1.0 lies at the end: the drive begins as the array does, with the array's own GPT."""
+    """Metadata 1.0 is at the end: the drive begins like the array, with the array's own GPT."""
     image = sparse(SIZE)
     inside = sparse(SIZE - (1 << 20), "array.img")
     run("sgdisk", "--new=1:2048:+8M", inside)

@@ -1,4 +1,4 @@
-"""MBR: primary, extended and logical partitions; entries and chains that are broken."""
+"""MBR: primary, extended and logical partitions; broken entries and chains."""
 
 from collections.abc import Callable
 from pathlib import Path

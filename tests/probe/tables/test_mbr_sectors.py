@@ -1,4 +1,4 @@
-"""An MBR does not say which sectors it counts in: what is reported, and what the disk itself says."""
+"""An MBR does not state its sector size: what the device reports, and what the disk itself shows."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ Sparse = Callable[..., Path]
 
 
 def table_for(sector_size: int, size: int) -> bytes:
-    """A partition with a FAT-like start and an EBR chain, all in units of `sector_size`."""
+    """Return a partition with a FAT-like start and an EBR chain, all in units of `sector_size`."""
     return disk(
         size,
         (0, mbr((0x83, 64, 200, 0), (0x05, 300, 300, 0))),

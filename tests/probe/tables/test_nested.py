@@ -1,4 +1,4 @@
-"""Tables inside MBR partitions, against partx."""
+"""Tables inside MBR partitions, compared with partx."""
 
 import struct
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_nested_tables_are_read_as_partx_reads_them(
     kind: int, inside: tuple[int, bytes], expected: dict[int, tuple[int, int]], tmp_path: Path
 ) -> None:
     path = tmp_path / "disk.img"
-    # 8 MiB: libblkid looks for no nested table on what could be a floppy disk.
+    # 8 MiB: libblkid looks for no nested table on anything of a floppy disk's size.
     pieces = (0, mbr((kind, 100, 1000, 0), signature=1)), (100 * 512 + inside[0], inside[1])
     path.write_bytes(disk(8 * MIB, *pieces))
     reading = read_image(path)

@@ -1,4 +1,4 @@
-"""Apple, BSD, Sun, SGI, Atari and DASD labels, made by parted or by hand, against parted, sfdisk and partx."""
+"""Apple, BSD, Sun, SGI, Atari and DASD labels, made by parted or by hand, compared with parted, sfdisk and partx."""
 
 import struct
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def test_partedes_tables_hold_the_partitions_that_parted_prints(label: str, spar
     assert {number: found.get(number) for number in told} == {
         number: (start, size) for number, (start, size, _) in told.items()
     }
-    # What parted keeps to itself is the label's own: free space, the map, the slice for the whole disk.
+    # parted does not list the label's own entries: free space, the map, the slice for the whole disk.
     assert {part.role for part in reading.partitions if part.number not in told} <= {Role.MAP}
     assert faults_of(reading) == []
 
@@ -76,7 +76,7 @@ def test_apple_partitions_have_names_types_and_roles(sparse: Sparse) -> None:
 
 
 def apple_map(block: int, *entries: tuple[int, int, str], count: int | None = None, named: int | None = None) -> bytes:
-    """A driver descriptor and a map of (start, blocks, type); `named`: the block size that the descriptor tells."""
+    """Make a driver descriptor and a map of (start, blocks, type); `named`: the block size in the descriptor."""
     pieces = [(0, b"ER" + struct.pack(">HI", named or block, 1000))]
     for number, (start, blocks, kind) in enumerate(entries, 1):
         body = struct.pack(">III", len(entries) if count is None else count, start, blocks)
@@ -131,7 +131,9 @@ def test_a_wrong_checksum_makes_no_sun_and_no_sgi_label(sparse: Sparse) -> None:
 
 
 def xgm_disk(*links: tuple[int, int]) -> bytes:
-    """An Atari disk with one XGM partition; `links` are (sector, next sector counted from the first) of its chain."""
+    """Make an Atari disk with one XGM partition; `links` are (sector, next sector counted from the
+    first) of its chain.
+    """
     root = bytearray(512)
     struct.pack_into(">I", root, 0x1C2, 2048)
     struct.pack_into(">B3sII", root, 0x1C6, 1, b"XGM", 100, 1900)
