@@ -1,12 +1,12 @@
 """Run the command line without starting an interpreter: `run_aligntool("audit", image)`.
 
-A fork calls `aligntool.__main__.main` with standard streams of its own. It saves the start of an interpreter and every
-import, and runs are as separate as processes are: working directory, environment, signal handlers, locks and caches end
-with the fork, and a run that hangs is killed. A test whose subject is the process itself (signals, closed streams,
-terminals, limits, another user) starts `program(...)`.
+A fork calls `aligntool.__main__.main` with its own standard streams. This saves the start of an interpreter and all
+imports, and runs are as separate as processes: working directory, environment, signal handlers, locks and caches end
+with the fork, and a run that hangs is killed. A test of the process itself (signals, closed streams, terminals, limits,
+another user) starts `program(...)`.
 
-What is forked is a small process that was forked before the tests were collected: with 7,000 tests in it, a fork and
-those that it makes take twice as long. It has no threads either, whose locks a fork would have copies of.
+The parent of the forks is a small process that was forked before the tests were collected: with 7,000 tests in memory,
+a fork and its own forks take twice as long. It also has no threads, whose locks would be copied into a fork.
 """
 
 import atexit
@@ -32,11 +32,11 @@ from typing import Any, BinaryIO, NoReturn
 UNSET = ("COLUMNS", "LINES", "NO_COLOR")  # a terminal or a build server may have set them
 LONGEST_S = 300
 MOST_INPUT = 1 << 20
-MOST_ASKED = 128 << 10  # bytes of a request: words and environment
+MOST_ASKED = 128 << 10  # bytes of a request: arguments and environment
 
 
 def program(*words: str | Path) -> list[str]:
-    """Return the command that starts aligntool in a process of its own."""
+    """Return the command that starts aligntool as a separate process."""
     return [sys.executable, "-m", "aligntool", *map(str, words)]
 
 
@@ -48,7 +48,7 @@ def run_aligntool(
     env: Mapping[str, str] | None = None,
     limit_s: float = LONGEST_S,
 ) -> subprocess.CompletedProcess[str]:
-    """Return what aligntool printed and its exit code, which must be `code` where one is given.
+    """Return aligntool's output and its exit code, which must be `code` if one is given.
 
     `env` is added to the environment of the tests.
     """
@@ -80,7 +80,7 @@ class _Server:
         asked.close()
 
     def ask(self, request: Mapping[str, object], *descriptors: int) -> tuple[int, int]:
-        """Return the number that answers, and the descriptor that came with it, or -1."""
+        """Return the number of the answer, and the descriptor that came with it, or -1."""
         with self._alone:
             socket.send_fds(self._asking, [json.dumps(request).encode()], descriptors)
             answer, (*came,), _, _ = socket.recv_fds(self._asking, MOST_ASKED, 1)
@@ -88,7 +88,7 @@ class _Server:
 
 
 def _serve(asked: socket.socket) -> NoReturn:
-    """Answer until the tests end."""
+    """Answer requests until the tests end."""
     try:
         null = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
@@ -118,7 +118,7 @@ def _serve(asked: socket.socket) -> NoReturn:
 
 
 def _load(modules: list[str]) -> int:
-    """Import what the program imported on its way, so that the next run finds it loaded."""
+    """Import the modules that the program imported while it ran, so that the next run finds them loaded."""
     for name in modules:
         with suppress(Exception):
             importlib.import_module(name)
@@ -126,13 +126,13 @@ def _load(modules: list[str]) -> int:
 
 
 def _be_aligntool(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
-    """In the fork: become what a new process is, and run the program."""
+    """In the fork: reset the state to that of a new process, and run the program."""
     status = 1
     *streams, kept = descriptors
     try:
         faulthandler.disable()
         atexit._clear()
-        gc.freeze()  # a file of the test that is collected here would close a number that is used again
+        gc.freeze()  # a test file that is garbage-collected here would close a descriptor that is in use again
         before = set(sys.modules)
         _take_streams(streams, kept)
         _set_signals_of_a_new_process()
@@ -152,7 +152,7 @@ def _be_aligntool(request: Mapping[str, Any], descriptors: list[int]) -> NoRetur
 
 
 def _take_streams(streams: list[int], kept: int) -> None:
-    """Make these the standard streams, and close all others but one."""
+    """Make these the standard streams, and close all other descriptors but one."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     os.closerange(3, kept)
@@ -166,11 +166,11 @@ def _set_signals_of_a_new_process() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python begins; main() changes it
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # Python's default; main() changes it
 
 
 def _exit_code_of_main() -> int:
-    """Return what the interpreter would end with (`sys.exit`)."""
+    """Return the exit code as the interpreter would (`sys.exit`)."""
     try:
         importlib.import_module("aligntool.__main__").main()
     except SystemExit as end:
@@ -182,7 +182,7 @@ def _exit_code_of_main() -> int:
 
 
 def _memory() -> BinaryIO:
-    """Return a file that lies in memory."""
+    """Return a file in memory."""
     return os.fdopen(os.memfd_create("run_aligntool"), "r+b")
 
 
@@ -192,7 +192,7 @@ def _text(file: BinaryIO) -> str:
 
 
 def _input(text: str) -> BinaryIO:
-    """Return the reading end of a pipe that holds the text and is closed at its other end."""
+    """Return the reading end of a pipe that contains the text and is closed at the other end."""
     content = text.encode()
     assert len(content) <= MOST_INPUT, "more than a pipe holds"
     reading, writing = os.pipe()
@@ -203,7 +203,7 @@ def _input(text: str) -> BinaryIO:
 
 
 def _wait(pid: int, process: BinaryIO, argv: list[str], limit_s: float) -> int:
-    """Return its exit code, negative for a signal as in subprocess. Raise where it takes too long."""
+    """Return its exit code, negative for a signal as in subprocess. Raises if it takes too long."""
     ended = False
     try:
         poll = select.poll()

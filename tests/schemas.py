@@ -1,4 +1,4 @@
-"""Check documents by the JSON Schemas that aligntool publishes, and by strict ones that allow no other field."""
+"""Check documents by the JSON Schemas that aligntool publishes, and by strict ones that allow no other fields."""
 
 import json
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from aligntool.documents import schema_texts
 
 
 def check(document: Any, name: str = "") -> None:
-    """Raise jsonschema.ValidationError where a document is not what its schema describes, or has a field more.
+    """Raise jsonschema.ValidationError if a document does not match its schema or has an additional field.
 
-    `name`: of a document that does not name its schema.
+    `name`: the schema of a document that does not name it.
     """
     for validator in _validators(name or document["schema"].removeprefix("aligntool.")):
         validator.validate(document)
@@ -32,7 +32,7 @@ def _validators(name: str) -> tuple[Draft202012Validator, Draft202012Validator]:
 
 
 def strict(schema: Any) -> Any:
-    """Return a schema that refuses fields which it does not describe."""
+    """Return a schema that refuses fields that it does not describe."""
 
     def closed(node: Any) -> Any:
         return node | {"additionalProperties": False} if "properties" in node else node

@@ -1,4 +1,4 @@
-"""The Python API: frozen names, the same results as the commands, and silence."""
+"""The Python API: frozen names, the same results as the commands, and no output."""
 
 import ast
 import enum
@@ -33,7 +33,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def disk(model: Path, tmp_path: Path) -> Path:
-    """A disk with one file system on sector 63."""
+    """Make a disk with one file system on sector 63."""
     image = tmp_path / "disk.img"
     image.write_bytes(model.read_bytes())
     return image
@@ -67,7 +67,7 @@ def described() -> Iterator[str]:
 
 
 def test_the_public_names_and_signatures_are_frozen() -> None:
-    """Where something was added, write this text into the file; what was removed has been deprecated before."""
+    """For additions, write this text into the file; removals must have been deprecated before."""
     assert "\n".join(described()) + "\n" == FROZEN.read_text()
 
 
@@ -136,7 +136,7 @@ def test_an_interruption_after_the_first_write_is_resumed(disk: Path, capfd: pyt
     assert_whole(disk)
 
 
-# The number of what an event loop wakes up by is the disk's in the process that moves.
+# An event loop's wake-up descriptor has the number of the disk in the child process.
 WOKEN = """
 import os, signal, sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The drawing in docs/architecture.md, checked: floors, budgets, names, and the linters as tests."""
+"""Checks of the drawing in docs/architecture.md: layers, budgets, names, and the linters as tests."""
 
 import ast
 import json
@@ -21,7 +21,7 @@ LONGEST_FILE = 600
 LONGEST_FUNCTION = 40
 
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "base", "misc", "manager", "handler", "lib"}
-# Where untyped things come in (libparted, TOML and JSON files), and methods that every class has.
+# Where untyped data comes in (libparted, TOML and JSON files), and methods that every class has.
 MAY_SAY_ANY = ("aligntool/recipes/", "aligntool/documents.py", "aligntool/steps.py", "aligntool/values.py")
 HEAVY = ("rich", "pyudev", "parted", "_ped", "jsonschema", "importlib.metadata", "email", "asyncio")
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
@@ -43,7 +43,7 @@ def _outside(*folders: str) -> list[Path]:
 
 
 def _pure(*but: str) -> list[Path]:
-    """Return the files of the modules that the contract keeps from the machine."""
+    """Return the files of the modules that the contract keeps independent of the machine."""
     names = {name for name in PURE if name.split(".")[1] not in but}
     return [path for path in SOURCES if {_module(path), _module(path).rpartition(".")[0]} & names]
 
@@ -97,7 +97,9 @@ def test_no_function_is_longer_than_a_screen() -> None:
 
 
 def _length(path: Path, node: ast.FunctionDef) -> int:
-    """Lines of a function. A command's options are declarations with their help texts, so in `cli` the body counts."""
+    """Return the lines of a function. The options of a command are declarations with help texts, so in `cli` the body
+    counts.
+    """
     first = node.body[0].lineno if path.parent.name == "cli" else node.lineno
     return (node.end_lineno or first) - first + 1
 
@@ -118,7 +120,7 @@ def test_any_is_said_only_where_untyped_things_come_in() -> None:
 
 
 def test_what_people_read_leaves_through_one_door() -> None:
-    """Names of disks and files may have control characters in them; `print` would pass these on to the terminal."""
+    """Names of disks and files may contain control characters; `print` would pass these on to the terminal."""
     doors = ("aligntool/cli/app.py", "aligntool/cli/options.py")
     places = [
         f"{_name(path)}:{line}"
@@ -140,7 +142,7 @@ def test_nothing_hangs_on_an_assert_that_python_may_leave_out() -> None:
 
 
 def test_no_source_file_is_left_half_done_or_speaks_of_a_place_on_one_machine() -> None:
-    # The words are put together here so that this file does not find itself.
+    # The words are assembled here so that this file does not match itself.
     marks = re.compile("|".join(("TO" + "DO", "FIX" + "ME", "X" + "XX", "/wo" + "rk/")))
     text_files = [*SOURCES, *TESTS, *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "Makefile"]
     found = [
@@ -173,7 +175,7 @@ def test_thinking_opens_no_file() -> None:
 
 
 def test_dry_run_is_a_word_of_the_command_line_only() -> None:
-    # A plan is data: whoever applies one has nothing to be dry about.
+    # A plan is data: no code that applies one needs a dry-run mode.
     names = [_name(path) for path in _outside("cli") if re.search(r"\bdry_?run\b", path.read_text(), re.IGNORECASE)]
     assert not names
 
@@ -294,7 +296,7 @@ def test_starting_the_command_line_loads_nothing_heavy() -> None:
     loaded = set(_python("-c", code).split())
     assert "aligntool.cli" in loaded
     heavy = {name for name in HEAVY if name in loaded}
-    # What typer itself brings along is typer's to answer for.
+    # Modules that typer itself loads are not counted.
     assert not heavy - loaded_by_typer()
     assert not {"rich", "pyudev", "parted", "_ped", "jsonschema"} & loaded
     assert not {"aligntool.change", "aligntool.steps", "aligntool.inventory", "aligntool.linux.look"} & loaded
@@ -306,7 +308,7 @@ def loaded_by_typer() -> set[str]:
 
 
 def test_the_collector_leaves_out_what_was_loaded() -> None:
-    """Otherwise it reads all of it several times, in each child once more, and again at exit."""
+    """Otherwise it scans all of it several times, again in each child, and again at exit."""
     end = "print(gc.isenabled(), gc.get_freeze_count() > 10_000)"
     code = f"import gc\nfrom aligntool.__main__ import main\ntry: main()\nfinally: {end}"
     assert _python("-c", code, "schema", "audit").endswith("True True\n")
@@ -352,9 +354,9 @@ def test_an_audit_without_a_finding_loads_nothing_that_it_does_not_need(loaded_b
 
 @pytest.mark.needs_tools("sfdisk")
 def test_a_class_that_an_audit_loads_costs_little(loaded_by_an_audit: set[str]) -> None:
-    """A class of the standard library's `dataclass` costs at start-up what ten of `aligntool.values` do.
+    """A class of the standard library's `dataclass` costs as much at start-up as ten of `aligntool.values`.
 
-    Of Extent (aligntool.units) a plan makes a hundred thousand, which the standard library's class makes faster.
+    A plan makes a hundred thousand of Extent (aligntool.units), and the standard library's class is faster at that.
     """
     costly = [
         _name(path)
@@ -392,7 +394,7 @@ def test_every_module_says_what_it_is() -> None:
 
 
 def test_the_package_is_not_the_program() -> None:
-    """A program in the package's own __init__ is how import circles begin."""
+    """A program in the package's own __init__ is a common start of import cycles."""
     kinds = [type(node) for node in _tree(PACKAGE / "__init__.py").body]
     assert kinds == [ast.Expr, ast.Assign]
 
@@ -409,8 +411,8 @@ def test_the_tests_patch_nothing() -> None:
 
 
 def _orphaned_strings(tree: ast.Module) -> Iterator[int]:
-    """Lines of string statements that document nothing: neither a module, class or function, nor the name that is
-    assigned just before.
+    """Return the lines of string statements that document nothing: not in a module, class or function, nor after an
+    assignment.
     """
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for node in ast.walk(tree):
@@ -431,7 +433,7 @@ def _orphaned_strings(tree: ast.Module) -> Iterator[int]:
 
 
 def test_every_string_that_stands_alone_documents_something() -> None:
-    """A docstring whose constant was moved away explains what follows it, wrongly."""
+    """A docstring whose constant was moved elsewhere would document the wrong name."""
     assert list(_orphaned_strings(ast.parse('"""Doc."""\nA = 1\n"""Of A."""\nfrom b import c\n"""Of nothing."""'))) == [
         5
     ]
@@ -440,7 +442,7 @@ def test_every_string_that_stands_alone_documents_something() -> None:
 
 
 def test_the_command_line_imports_at_the_top_only() -> None:
-    """Commands load late as whole modules, by the table in cli/app.py."""
+    """Commands are loaded late as whole modules, by the table in cli/app.py."""
     inner = [
         f"{_name(path)}:{node.lineno}"
         for path in (PACKAGE / "cli").glob("*.py")

@@ -31,7 +31,7 @@ STARTS = {
 }
 READY = "all-is-ready"
 ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[a-zA-Z]|[=>]|\(B|\][^\x07]*\x07)")
-MOST_S = 0.150  # of processor time for a TAB
+MOST_S = 0.150  # processor time for a TAB
 
 
 class Shell:
@@ -53,7 +53,7 @@ class Shell:
         os.write(self._terminal, text.encode())
 
     def _read(self, awaited: Sequence[str], quiet_s: float) -> str:
-        """Return what the terminal shows until it shows all of this, or nothing more comes."""
+        """Return the output of the terminal until it contains all of this, or nothing more arrives."""
         shown = ""
         while not awaited or not all(word in shown for word in awaited):
             if not select.select([self._terminal], [], [], quiet_s)[0]:
@@ -63,10 +63,10 @@ class Shell:
 
     def _cpu_s(self) -> float:
         fields = Path(f"/proc/{self._process}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # its own and its children's
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # its own and that of its children
 
     def complete(self, line: str, awaited: Sequence[str]) -> tuple[str, float]:
-        """Return what is shown after TAB, and the processor time that it took."""
+        """Return the output after TAB, and the processor time that it took."""
         self._empty_line()
         self._type(line)
         self._read((), 0.3)
@@ -76,7 +76,7 @@ class Shell:
         return shown, self._cpu_s() - before
 
     def _empty_line(self) -> None:
-        """Delete what is left of the line before. A busy shell loses what is typed before it has seen Ctrl-C."""
+        """Delete the rest of the line before. A busy shell loses what is typed before it has seen Ctrl-C."""
         for attempt in range(30):
             self._type("\x15\x03")
             self._read((), 0.2)

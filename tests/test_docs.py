@@ -1,4 +1,4 @@
-"""What is documented is what there is: commands, options, findings, exit codes, metrics, fields."""
+"""The documentation matches the program: commands, options, findings, exit codes, metrics, fields."""
 
 import json
 import os
@@ -23,7 +23,7 @@ DOCS = ROOT / "docs"
 
 
 def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command by what is typed: "audit", and of groups "plan" and "plan realign"."""
+    """Return every command as typed: "audit", and of groups "plan" and "plan realign"."""
     for name, command in group.commands.items():
         yield before + name, command
         if hasattr(command, "commands"):
@@ -35,7 +35,7 @@ EVERYWHERE = ("help", "color", "no_pager")
 
 
 def section(page: str, title: str) -> str:
-    """The text of one `## title` of a page; of a command of a group, the group's section where it has none."""
+    """Return the text of one `## title` of a page; for a command of a group, the group's section if it has none."""
     found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     if found is None and title.count(" ") > 1:
         return section(page, title.rpartition(" ")[0])
@@ -157,7 +157,7 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}, which is not there"
 
 
-# The manual pages, which `make man` makes of the pages in docs/.
+# The manual pages, which `make man` generates from the pages in docs/.
 
 
 def test_the_manual_pages_are_those_of_docs(tmp_path: Path) -> None:
@@ -189,6 +189,6 @@ def test_man_shows_a_page_without_a_warning_and_with_all_its_options(page: Path)
         own = [command for name, command in COMMANDS.items() if name.split(" ")[0] == word]
         own_options = [each for command in own for each in command.params if each.name not in EVERYWHERE]
         options = {text for each in own_options for text in each.opts if text.startswith("--")}
-        # What a page does not list, docs/cli.md documents elsewhere: the options of every command.
+        # Options that a page does not list are in docs/cli.md: those of every command.
         listed = set(re.findall(r"--[a-z][a-z-]*", shown))
         assert options <= listed

@@ -1,4 +1,4 @@
-"""The wheel and the one file, as they are installed and run where there is no checkout."""
+"""The wheel and the single file, installed and run without a checkout."""
 
 import email
 import json
@@ -37,14 +37,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs' folder of a fresh environment with the wheel in it. What aligntool depends on is lent by the
-    environment of the tests, so no network is needed; this checkout is not lent."""
+    """Return the program folder of a fresh environment with the wheel in it. The dependencies of aligntool come from
+    the environment of the tests, so no network is needed; this checkout does not.
+    """
     home = tmp_path_factory.mktemp("home")
     venv.create(home, with_pip=False, symlinks=True)
     library = next(home.glob("lib*/python*/site-packages"))
     _python(sys.executable, "-m", "pip", f"--python={home}/bin/python", "install", "--quiet", "--no-deps",
             "--no-index", "--disable-pip-version-check", str(wheel))  # fmt: skip
-    # A path in PYTHONPATH or a .pth file would bring the editable checkout along; links to the packages do not.
+    # A path in PYTHONPATH or a .pth file would include the editable checkout; links to the packages do not.
     for package in Path(sysconfig.get_path("platlib")).iterdir():
         if not package.name.lower().startswith(("aligntool", "_aligntool", "__editable__", "pip")):
             place = library / package.name
@@ -119,8 +120,8 @@ def _alone(
 
 
 def _alone_words(pyz: Path, python: Sequence[str], **environment: str) -> list[str]:
-    """Return what starts the file with an empty environment, none of the libraries of this one (-I -S: Python's own
-    only) and, where root may say so, no network.
+    """Return the command that starts the file with an empty environment, without the libraries of this one (-I -S: only
+    Python's own) and, if root may do that, without a network.
     """
     alone = ("unshare", "--net") if os.geteuid() == 0 else ()
     given = [f"{name}={value}" for name, value in (environment | {"PATH": os.environ["PATH"]}).items()]
@@ -168,7 +169,7 @@ def test_one_file_refuses_a_new_table_by_the_name_of_the_package_that_is_missing
     assert image.read_bytes() == before
 
 
-# Warnings are errors: a deprecation of a new Python is repaired before it is an end. `-X dev` shows all of them.
+# Warnings are errors: a deprecation in a new Python is fixed before the removal. `-X dev` shows all of them.
 STRICT = ("-X", "dev", "-W", "error")
 IMPORT_ALL = """
 import importlib, sys, zipfile
@@ -184,14 +185,14 @@ for name in names:
 
 @cache
 def _pythons() -> dict[str, str]:
-    """Every Python here by its version: those that ALIGNTOOL_PYTHONS names, the one of the tests, PATH's, pyenv's."""
+    """Return every Python here by its version: those in ALIGNTOOL_PYTHONS, the one of the tests, PATH's, pyenv's."""
     ask = ("-c", "import sys; print('%d.%d' % sys.version_info[:2])")
     named = [path for path in os.environ.get("ALIGNTOOL_PYTHONS", "").split(os.pathsep) if path]
     found = {run(path, *ask).strip(): path for path in (sys.executable, *named)}
     folders = [*map(Path, os.get_exec_path()), *Path.home().glob(".pyenv/versions/*/bin")]
     for version in SUPPORTED:
         for path in (folder / f"python{version}" for folder in folders):
-            # A shim of pyenv is there for versions that are not.
+            # pyenv has shims for versions that are not installed.
             if version not in found and path.exists() and run(path, *ask, fails=True).strip() == version:
                 found[version] = str(path)
     return found

@@ -1,4 +1,4 @@
-"""The words of the Makefile and the scripts behind them, on machines that have less than this one."""
+"""The targets of the Makefile and their scripts, on machines with fewer programs than this one."""
 
 import ast
 import os
@@ -59,8 +59,9 @@ Machine = Callable[..., dict[str, str]]
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """The environment of a bare machine: the plain tools, and these programs as shell scripts. All calls of those are
-    written to `calls`."""
+    """Return the environment of a bare machine: the plain tools, and these programs as shell scripts. All calls of
+    those are written to `calls`.
+    """
 
     def make(**programs: str) -> dict[str, str]:
         folder = tmp_path / "bin"
@@ -81,7 +82,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def _setup(level: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    # Never the level "demo" or "test" with all that is needed: that would make an environment here.
+    # Never the level "demo" or "test" with everything that is needed: that would create an environment here.
     return subprocess.run(
         ["/bin/sh", SETUP, level], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
@@ -166,7 +167,7 @@ def test_a_user_with_sudo_installs_what_is_missing_and_nothing_else(machine: Mac
     assert {"install", "-y", "libparted-dev"} <= set(installs[0])
     assert "gcc" not in installs[0]  # there is a compiler
     assert "mtools" not in installs[0]  # not needed for this
-    assert done.returncode == 1  # this apt-get promised and brought nothing
+    assert done.returncode == 1  # this apt-get reported success and installed nothing
     assert "cannot go on without: " in done.stderr
 
 
@@ -237,8 +238,9 @@ def test_ci_run_calls_make_test_and_ends_with_its_status_and_closing_line(
 
 # make install
 
-# A Python whose environments have the files of aligntool, so that nothing is fetched. What pip brings is tested where
-# the packages are (tests/test_packages.py).
+# A Python whose environments contain the files of aligntool, so that nothing is downloaded. tests/test_packages.py
+# tests
+# what pip installs.
 PYTHON = """#!/bin/sh
 case $2 in *sysconfig*) dirname "$0" ;; esac
 [ "$2" = venv ] || exit 0
@@ -263,7 +265,7 @@ LINKS = (
 
 @pytest.fixture
 def install(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a word of the Makefile with the Python above, and a sudo that looks into these folders only."""
+    """Run a target of the Makefile with the Python above, and a sudo that can access only these folders."""
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "python3").write_text(PYTHON)
@@ -299,7 +301,7 @@ def test_install_goes_below_the_prefix_and_uninstall_leaves_what_was_there(
     (prefix / "share" / "man").mkdir(parents=True)
     (prefix / "share" / "man" / "other.1").touch()
     before = _files(prefix)
-    for _ in range(2):  # an upgrade is an install over another one
+    for _ in range(2):  # an upgrade is an install over an older one
         done = install("install", f"{word}={prefix}")
         assert done.returncode == 0, done.stderr
     assert [(prefix / name).resolve().is_relative_to(prefix / "lib" / "aligntool") for name in LINKS] == [True] * len(
@@ -326,7 +328,7 @@ def test_install_with_destdir_stages_files_that_run_without_it(install: Install,
 @pytest.mark.needs_tools("make", "systemctl")
 def test_the_timer_is_installed_and_not_enabled(install: Install, tmp_path: Path) -> None:
     assert install("install", "prefix=/usr", f"DESTDIR={tmp_path}", secure_path="/sbin:/bin").returncode == 0
-    # The links lead to where the files will be; offline systemctl follows them from its --root.
+    # The links point to the final place of the files; offline systemctl resolves them in its --root.
     systemctl = ("systemctl", f"--root={tmp_path}")
     assert run(*systemctl, "is-enabled", "aligntool-audit.timer", fails=True) == "disabled\n"
     run(*systemctl, "enable", "aligntool-audit.timer")

@@ -1,6 +1,6 @@
-"""The messages in other languages: complete, and of the same program.
+"""The translated messages: complete, and of the same program.
 
-The sentences come from the source itself (.ci/messages.py), the checks of the catalogue from gettext.
+The messages come from the source itself (.ci/messages.py), the checks of the catalogue from gettext.
 """
 
 import ast
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.needs_tools("msgfmt")
 
 @pytest.fixture(scope="module")
 def old_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A disk of 2005, as `aligntool demo` makes it."""
+    """Make a disk of 2005, like `aligntool demo`."""
     disk = tmp_path_factory.mktemp("messages") / "old.img"
     run_aligntool("demo", disk, code=0)
     return disk
@@ -46,7 +46,7 @@ def old_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_message_of_the_program_is_in_the_catalogue_and_has_a_translation() -> None:
-    """`python .ci/messages.py` adds new messages to po/ja.po; then they want a msgstr."""
+    """`python .ci/messages.py` adds new messages to po/ja.po; then they need a msgstr."""
     code = "import json, messages; print(json.dumps([*messages.messages()]))"
     found = run(sys.executable, "-B", "-c", f"import sys; sys.path.insert(0, {str(ROOT / '.ci')!r}); {code}")
     wanted = set(json.loads(found))
@@ -69,7 +69,7 @@ PAGES = [page for page in sorted((ROOT / "docs" / "ja").glob("*.md")) if page.na
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_in_japanese_follows_the_english_page_of_today(page: Path) -> None:
-    """Its first lines name the page, or some sections of one, with the SHA-256 of their words."""
+    """Its first lines name the page, or some sections of it, with the SHA-256 of their words."""
     own, english = page.read_text(), ""
     followed = r"^<!-- follows docs/(\S+)(?: \((.*)\))? sha256:(\S+) -->$"
     for name, sections, digest in re.findall(followed, own, re.MULTILINE):
@@ -109,7 +109,7 @@ def test_gettext_finds_the_catalogue_in_order_and_the_program_has_the_same(tmp_p
     assert made.read_bytes() == MO.read_bytes()
 
 
-# The door through which translated text leaves
+# The function that prints translated text
 
 CATALOGUE = Catalogue(
     {
@@ -134,10 +134,10 @@ CATALOGUE = Catalogue(
          "パーティション1はセクタ63から始まる、4KiBの境界から512B後ろ"),
         ("  - partition 1 starts at sector 63, somewhere", "  - パーティション1はセクタ63から始まる、somewhere"),
         ("3 errors, 10 warnings", "エラー3件、警告10件"),
-        ("AT101 errors", "AT101 errors"),  # a number has to be one
+        ("AT101 errors", "AT101 errors"),  # one has to be a number
         ("3 errors; and 2 more", "エラー3件; ほか2件"),
         ("4KiB (assumed)", "4KiB (仮定)"),
-        ('label "assumed"', 'ラベル"assumed"'),  # what stands in quotes is the user's
+        ('label "assumed"', 'ラベル"assumed"'),  # text in quotes belongs to the user
         ("name: {0}", "名前: {0}"),
         ("name: {braces} {{", "名前: {braces} {{"),
         ("$ aligntool assumed", "$ aligntool assumed"),
@@ -172,7 +172,7 @@ def test_wide_characters_fill_lines_and_columns_by_their_cells() -> None:
     text = "  - パーティション1はセクタ63から始まる(物理セクタ)。GRUBはそのまま残る、これは長い文である。"
     lines = list(wrapped(text, 30, "    "))
     assert len(lines) > 2 and "".join(line.strip() for line in lines).replace(" ", "") == text.replace(" ", "")
-    assert max(map(cell_width, lines)) <= 31  # a full stop may hang over by one
+    assert max(map(cell_width, lines)) <= 31  # a full stop may exceed the width by one
     assert not any(line.strip()[0] in "、。)" or line.endswith("(") for line in lines)
     assert {cell_width(row) for row in columns([("開始", "63"), ("a", "2048")])} == {10}
 
@@ -206,7 +206,7 @@ NAMES = re.compile(
 
 
 def _english(text: str) -> Iterator[str]:
-    """Yield the lines that have lower-case words which are no names, commands or labels."""
+    """Yield the lines with lower-case words that are not names, commands or labels."""
     for line in text.splitlines():
         if re.search(r"(?<![\dA-Za-z])[a-z]{3,}", NAMES.sub("", line)):
             yield line
@@ -255,13 +255,13 @@ def test_a_usage_error_is_translated_and_ends_as_in_english(words: str, own: str
     assert max(map(cell_width, done.stderr.splitlines())) <= MOST_CELLS
 
 
-# What typer and click write, in the versions that are installed: typer may bring a click of its own, without gettext.
+# Texts of typer and click in the installed versions: typer may bring its own click, without gettext.
 PACKAGES = [Path(click.__file__).parent, Path(typer.__file__).parent, Path(typer.__file__).parent / "_click"]
 SHOWN = r"_|ngettext|fail|BadParameter|BadOptionUsage|BadArgumentUsage|UsageError"
 NEVER_SHOWN = (
     r"(Type|Value|Runtime|Attribute)Error|__repr__|"  # errors of a program
     r"show|get_help_(record|extra)|_?(typer_)?format_(options|commands|help_text)|_?get_default_string|"  # without rich
-    r".*File|FileError|Path|DateTime|UUIDParameterType"  # kinds of parameters that no command has
+    r".*File|FileError|Path|DateTime|UUIDParameterType"  # kinds of parameters that aligntool does not use
 )
 UNSEEN = {
     "(deprecated) ", "(Deprecated) {text}", "deprecated", "[env var: {}]", "Positional arguments",
@@ -310,7 +310,7 @@ def test_every_text_of_typer_and_click_that_a_user_can_see_is_translated(package
     found = {text for tree in trees for text in _texts_of_typer(tree)} - UNSEEN
     assert len(found) > 8
     known, own = _entries(), read_catalogue(MO.read_bytes()).translate
-    before = {"(": "No such option: '--1' "}  # what stands in parentheses follows something
+    before = {"(": "No such option: '--1' "}  # text in parentheses follows other text
     said = {
         text: known.get(text) or own(before.get(text[:1], "") + re.sub(r"\{\w[^}]*\}", "'1'", text)) for text in found
     }
@@ -340,7 +340,7 @@ CAPTURES = [ROOT / "tests" / "machines" / f"{name}.tar.xz" for name in ("nvme-be
 
 
 def _page(*words: str | Path, env: Mapping[str, str], cwd: Path) -> tuple[str, Counter[str], list[str]]:
-    """Return a page as it is written, its numbers but for those in pictures, and its tags outside of these."""
+    """Return a page as text, without the numbers in pictures and without tags."""
     page = run_aligntool(*words, "-o", "-", env=env, cwd=cwd, code=0).stdout
     outside = re.sub(r"<svg.*?</svg>|\d\d:\d\d UTC", "", page, flags=re.DOTALL)
     tags = [re.sub(r' aria-label="[^"]*"| lang="\w+"', "", tag) for tag in TEXTS.findall(outside)]
@@ -388,7 +388,7 @@ def test_errors_and_hints_are_translated_and_commands_stay(old_disk: Path) -> No
 
 
 def test_the_catalogue_has_no_word_that_could_be_the_name_of_a_disk() -> None:
-    """A question names the disk in words that are translated; the name itself must stay."""
+    """A question contains the name of the disk in a translated sentence; the name itself must not change."""
     words = (ROOT / "po" / "words.txt").read_text().splitlines()
     assert not [word for word in words if re.fullmatch(r"(sd|vd|nvme|md|mmcblk|loop)[a-z0-9]+|data|disk\.img", word)]
 

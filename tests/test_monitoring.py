@@ -35,7 +35,7 @@ def test_every_alert_has_a_test_and_asks_for_metrics_that_there_are() -> None:
     rules, tests = RULES.read_text(), RULES.with_name("alerts_test.yml").read_text()
     alerts = re.findall(r"- alert: (\w+)", rules)
     assert len(alerts) == 8
-    for alert in alerts:  # once in the machine that is in order, and once where it fires
+    for alert in alerts:  # once on a machine without problems, and once on one where it fires
         assert len(re.findall(rf"alertname: {alert}\b", tests)) >= 2, alert
         assert f"| `{alert}` |" in (PACKAGING.parent / "docs" / "monitoring.md").read_text()
     assert metrics_in(rules) <= set(METRICS)
@@ -71,7 +71,7 @@ def test_panels_of_the_dashboard_lie_beside_each_other() -> None:
     assert len(places) == len(set(places)) and max(x for x, _ in places) == 23  # Grafana has 24 columns
 
 
-# The service. The audit reads disks, so it is root; everything that it does not need is taken from it.
+# The service. The audit reads disks, so it runs as root, without any privilege that it does not need.
 
 UNITS = PACKAGING / "systemd"
 
@@ -86,7 +86,7 @@ def test_systemd_rates_the_exposure_of_the_service_at_most_3() -> None:
 
 @pytest.mark.needs_tools("systemd-analyze")
 def test_systemd_has_no_remark_on_the_units(tmp_path: Path) -> None:
-    """With the program at a place where it is here; verify writes its remarks to standard error."""
+    """With an installed program at the expected path; verify writes its remarks to standard error."""
     for unit in UNITS.glob("aligntool-audit.*"):
         text = unit.read_text().replace("/usr/bin/aligntool", str(Path(sys.executable).with_name("aligntool")))
         (tmp_path / unit.name).write_text(text)

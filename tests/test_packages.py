@@ -37,7 +37,7 @@ def test_every_package_has_the_version_of_the_program(file: str, pattern: str) -
 
 
 def test_every_package_has_the_date_of_the_release() -> None:
-    """Keep a Changelog's heading of a version; debian/changelog and the .rpm's have days of the week too."""
+    """The heading of a version as in Keep a Changelog; debian/changelog and the .rpm's also have days of the week."""
     released = re.findall(r"^## \[(\S+)\] - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     version, day = released[0]
     assert version == __version__
@@ -48,7 +48,7 @@ def test_every_package_has_the_date_of_the_release() -> None:
     assert rpm == [(f"{datetime.fromisoformat(day):%a %b %d %Y}", __version__)]
 
 
-# A placeholder that nobody can own (RFC 2606), which a release replaces; texts of licences and formats.
+# A reserved placeholder domain (RFC 2606), which a release replaces; texts of licences and formats.
 ADDRESSES = {"aligntool@example.org", "https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"}
 LICENCE = re.compile(r"https://www\.gnu\.org/licenses/\S+")
 

@@ -1,4 +1,4 @@
-"""Every JSON document has a schema, which describes all that the commands really write."""
+"""Every JSON document has a schema, which describes everything that the commands write."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from tests.trace.blktrace_files import drawn_records, write_trace
 
 PACKAGE = Path(__file__).parent.parent / "aligntool"
 SCHEMAS = {name: json.loads(text) for name, text in schema_texts().items()}
-LISTS = {"bench.list", "recipes"}  # documents that are lists, and have no place for a name
+LISTS = {"bench.list", "recipes"}  # documents that are lists and cannot name a schema
 NO_INTERFACE = {"record"}  # docs/json.md, "Other documents"
 
 
@@ -64,7 +64,7 @@ def test_a_field_that_is_not_described_is_allowed_but_not_by_the_strict_schema()
 
 
 def written(*words: str | Path, name: str = "", code: int = 0, stdin: str = "", state: Path | None = None) -> None:
-    """Check what a command writes."""
+    """Check the output of a command."""
     env = {"XDG_STATE_HOME": str(state)} if state else {}
     check(json.loads(run_aligntool(*words, "--json", code=code, stdin=stdin, env=env).stdout), name)
 

@@ -1,4 +1,4 @@
-"""The site that `make site` makes of the Markdown pages."""
+"""The site that `make site` generates from the Markdown pages."""
 
 import re
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.conftest import run
 
 ROOT = Path(__file__).parent.parent
-# What a browser fetches by itself: scripts, pictures, style sheets, fonts.
+# What a browser loads by itself: scripts, pictures, style sheets, fonts.
 FETCHED = re.compile(
     r"""<(?:script|img|iframe|source)\b[^>]*\bsrc="([^"]*)|<link\b[^>]*\bhref="([^"]*)|url\(['"]?([^'")]*)"""
 )
@@ -15,7 +15,7 @@ FETCHED = re.compile(
 
 def test_the_site_is_built_without_a_warning_has_every_page_and_fetches_nothing(tmp_path: Path) -> None:
     site = tmp_path / "site"
-    # A link to no page or no heading is a warning, and so is a page that no list in docs/README.md names.
+    # A link to a missing page or heading is a warning, and so is a page that is in no list of docs/README.md.
     words = ("-qW", "--keep-going", "-c", ROOT / ".ci", "-d", tmp_path / "doctrees", ROOT, site)
     assert run(sys.executable, "-m", "sphinx", *words) == ""
 

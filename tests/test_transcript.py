@@ -1,4 +1,4 @@
-"""The recording of the demo in the README is what the demo prints today."""
+"""The recording of the demo in the README matches the current output of the demo."""
 
 import json
 import re
@@ -14,12 +14,12 @@ from tests.conftest import run
 ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "docs" / "pictures"
 COLOR = re.compile(r"\x1b\[[\d;]*m")
-# How much is copied, and which program knows that, differ between versions of these programs.
+# How much is copied, and which program reports it, depend on the versions of these programs.
 USED = re.compile(r"(?m)(?:\d\S*B \(\d+B\)|, says .*)$")
 
 
 def _played(cast: Path) -> tuple[dict[str, object], str]:
-    """The head of a recording for asciinema, and all that it prints, without colours."""
+    """Return the head of a recording for asciinema, and its whole output, without colours."""
     head, *events = (json.loads(line) for line in cast.read_text().splitlines())
     times = [at for at, _, _ in events]
     assert times == sorted(times)

@@ -1,4 +1,4 @@
-"""Bytes, extents and the arithmetic of grids, against counting one by one."""
+"""Bytes, extents and the arithmetic of grids, compared with counting one by one."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Our `dataclass` beside that of the standard library: the same classes, made by both, must answer the same."""
+"""Our `dataclass` compared with that of the standard library: classes made by both must behave the same."""
 
 import copy
 import dataclasses
@@ -26,7 +26,7 @@ def kinds(dataclass: Any) -> SimpleNamespace:
 
     @dataclass(frozen=True, slots=True)
     class Node:
-        """With fields that are left out of the comparison and the text, and one that is made for each instance."""
+        """With fields that are not compared or printed, and one that is made for each instance."""
 
         name: str
         below: tuple[object, ...] = ()
@@ -41,7 +41,7 @@ def kinds(dataclass: Any) -> SimpleNamespace:
 
     @dataclass(slots=True)
     class Counter:
-        """That changes, with an own text."""
+        """Mutable, with a custom text."""
 
         count: int = 0
 

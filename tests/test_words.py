@@ -33,7 +33,7 @@ BANNED = {
     r"says? how large": "size unknown",
     rf"(?<!there )(is|was) no ({'|'.join(THINGS)})": "is not a ...",
 }
-# Files that STYLE calls riddles.
+# Riddling file names, banned by the style guide.
 BANNED_FILES = {
     "coming_back", "numbered", "incomplete", "excuses", "wishes", "telling", "beginnings", "unmakeable", "meaning",
     "chance", "asked", "beforehand", "given_up", "follow", "moving", "workshop", "carrying", "whereabouts", "untouched",

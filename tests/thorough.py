@@ -1,4 +1,4 @@
-"""What `make test-all` adds to `make test`: one variable, ALIGNTOOL_THOROUGH=1."""
+"""The additional tests of `make test-all`: one variable, ALIGNTOOL_THOROUGH=1."""
 
 import os
 
@@ -8,7 +8,7 @@ THOROUGH = os.environ.get("ALIGNTOOL_THOROUGH") == "1"
 
 
 def when_thorough(why: str) -> pytest.MarkDecorator:
-    """Return a mark for a test that takes longer than `make test` may; `why` names what makes it long."""
+    """Return a mark for a test that is too long for `make test`; `why` is what makes it long."""
     return pytest.mark.skipif(not THOROUGH, reason=f"{why}; `make test-all` runs it")
 
 

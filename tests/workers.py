@@ -1,11 +1,11 @@
-"""Which tests may run beside which, where `make test` has several processes (a plugin of pytest-xdist).
+"""Which tests may run in parallel when `make test` has several processes (a plugin of pytest-xdist).
 
-Emulated PCs keep one process busy for minutes. Tests that mount, or that have mounts of their own (unshare), go one
+Emulated PCs keep one process busy for minutes. Tests that mount, or that have mounts of their own (unshare), run one
 after the other in a second one: what is mounted when a mount namespace begins stays mounted until that ends, and a file
-system that was unmounted meanwhile is not clean. The files of everything else fill the rest; a test of loop devices
-looks at its own only. What takes longest begins first. Tests that time a simulated drive wait most of the time: they
-come last, beside each other and nothing else, and after them those that keep every processor busy. Alone because
-`pytest` by itself, with one process, needs nothing of it.
+system that was unmounted meanwhile is not clean. The files of all other tests are spread over the remaining processes;
+a test of loop devices uses only its own. The longest begin first. Tests that time a simulated drive mostly wait: they
+run last, in parallel with each other only, and after them those that keep every processor busy. `pytest` with one
+process does not use this module.
 """
 
 import ast
@@ -26,7 +26,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-FEWEST = 6  # of which some wait for a disk, a lock or a time limit
+FEWEST = 6  # some of which wait for a disk, a lock or a time limit
 ROOT = Path(__file__).parent.parent
 # The files that take longest begin before other files, or the last process would end long after the others.
 LONGEST = (
@@ -48,7 +48,7 @@ ORDER = {"lab": 0, "mounts": 1, **dict.fromkeys(LONGEST, 2), "timed": 4, "alone"
 OTHERS = 3
 LONGEST_TIMED = ("test_a_drive_that_maps_32_mib", "test_a_drive_that_reads_more_pages", "test_a_drive_that_serves_many")
 HURRY = 5  # how much nicer all others are to tests that go one after the other, or those would end long after them
-# By what a test is known to belong to a group: names and words that it uses, itself or through others of its file.
+# How a test is assigned to a group: names and words that it uses, itself or through others of its file.
 WORDS = {
     "alone": frozenset({"full_machine"}),
     "timed": frozenset({"right_or_unknown", "slow_drive"}),
@@ -63,9 +63,9 @@ GATE, ROOM, ROOM_OF_TIMED = (Path(__file__).with_name(name) for name in ("worker
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have modules compiled once, where the environment forbids it too: hundreds of programs are started, and an
-    emulated processor takes a minute to compile them. Tests are compiled by pytest in a way of its own, which every
-    process would do with all of them at the same time.
+    """Have modules compiled once, even if the environment forbids it: hundreds of programs are started, and an emulated
+    processor takes a minute to compile them. pytest compiles tests in its own way, which every process would do with
+    all of them at the same time.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
@@ -75,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if 2 * len([*ROOT.glob("tests/**/test_*-pytest-*.pyc")]) < len([*ROOT.glob("tests/**/test_*.py")]):
             words = (sys.executable, "-m", "pytest", "--collect-only", "-qq", *config.args)
             subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    gc.disable()  # what is collected is kept, and to look for garbage among it takes as long again
+    gc.disable()  # what is collected is kept, and scanning it for garbage takes as long again
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -89,7 +89,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _places_of_timed(items: list[pytest.Item]) -> dict[str, int]:
-    """Return the order of the groups: every other one is a long one, as a process that waits gets two at once."""
+    """Return the order of the groups: every other one is a long one, as a waiting process gets two at once."""
     groups = dict.fromkeys(group(item.nodeid) for item in items)
     long = dict.fromkeys(group(item.nodeid) for item in items if item.name.startswith(LONGEST_TIMED))
     others = iter([each for each in groups if each not in long])
@@ -124,9 +124,9 @@ def _hurried() -> Iterator[None]:
 
 @contextmanager
 def _beside(kind: str) -> Iterator[None]:
-    """Run beside tests of the same kind, while none of the other kind runs; "alone": beside none.
+    """Run in parallel with tests of the same kind, while none of the other kind runs; "alone": in parallel with none.
 
-    Who comes first goes first, but for the timed ones: they wait until no process has others, or each of them would
+    First come, first served, except for the timed ones: they wait until no process has others, or each of them would
     keep all other processes waiting, one after the other.
     """
     with ROOM.open() as room, ROOM_OF_TIMED.open() as room_of_timed:
@@ -159,7 +159,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]
-    """By `group`; xdist's own loadgroup reads marks from test ids, where pytest 9 no longer keeps them."""
+    """Groups of tests by `group`; xdist's own loadgroup reads marks from test ids, where pytest 9 no
+    longer keeps them.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return group(nodeid)
@@ -183,8 +185,8 @@ def _kind(nodeid: str) -> str:
 
 @cache
 def _tests_of(file: str, wanted: frozenset[str]) -> frozenset[str]:
-    """The tests of a file in whose decorators and bodies is one of these words, or a name that leads to one."""
-    if not any(word in _text(file) for word in wanted):  # a tree takes a hundred times longer, of each of 500 files
+    """Return the tests of a file whose decorators or bodies contain one of these words, or a name that leads to one."""
+    if not any(word in _text(file) for word in wanted):  # a tree takes a hundred times longer, for each of 500 files
         return frozenset()
     named, functions = _tree(file)
     found = {name for name, words in named.items() if words & wanted}
@@ -200,14 +202,14 @@ def _text(file: str) -> str:
 
 @cache
 def _tree(file: str) -> tuple[dict[str, set[str]], frozenset[str]]:
-    """What a file defines, with the words that are used there; and its functions."""
+    """Return what a file defines, with the words that are used there; and its functions."""
     tree = ast.parse(_text(file))
     functions = frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     return dict(pair for node in tree.body for pair in _names_of(node)), functions
 
 
 def _names_of(node: ast.stmt) -> Iterator[tuple[str, set[str]]]:
-    """What a statement of a module defines, with the words that are used there."""
+    """Return what a statement of a module defines, with the words that are used there."""
     match node:
         case ast.ClassDef():
             marks = _words(*node.decorator_list)
@@ -222,7 +224,7 @@ def _names_of(node: ast.stmt) -> Iterator[tuple[str, set[str]]]:
 
 
 def _words(*nodes: ast.AST) -> set[str]:
-    """The names, attributes, parameters (fixtures) and strings that occur."""
+    """Return the names, attributes, parameters (fixtures) and strings that occur."""
     found: set[str] = set()
     for node in (node for root in nodes for node in ast.walk(root)):
         match node:

@@ -1,4 +1,4 @@
-"""Drives and goals for arrays, in a few words."""
+"""Drives and goals for arrays in short form."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ FS_UUID = "11111111-2222-4333-8444-555555555555"
 
 
 def drive(number: int, *, size: int = SIZE, logical: int = 512, parts: str = "", phase: int = 0) -> Disk:
-    """An NVMe drive that was looked at; `parts` as in tests/audit/builders.py, empty: nothing is on it."""
+    """Return an NVMe drive that was read; `parts` as in tests/audit/builders.py, empty: the drive is blank."""
     name = f"nvme{number}n1"
     disk = made_disk(
         parts, name=name, kind=DiskKind.NVME, logical=logical, physical=4096, rotational=False, size=size, offset=phase
@@ -33,7 +33,7 @@ def drives(count: int, *, size: int = SIZE, logical: int = 512) -> tuple[Disk, .
 
 
 def linked(disk: Disk, bandwidth: int | None, *, gts: float = 8, width: int = 4, hidden: int | None = None) -> Disk:
-    """On a root port of its own; `hidden`: the link of the chipset above that."""
+    """Put the drive on its own root port; `hidden`: the link of the chipset above that."""
     number = int(disk.name[4:-2])
     end = LinkHop(
         f"0000:0{number}:00.0", Port.ENDPOINT, speed_gts=gts, width=width, bandwidth=bandwidth, max_bandwidth=bandwidth
@@ -50,7 +50,7 @@ def judged(*disks: Disk, known: tuple[KnownGeometry, ...] = ()) -> tuple[Judged,
 
 
 def goal(level: str = "raid1", **words: object) -> RaidGoal:
-    """With UUIDs that stay the same."""
+    """Return a goal with fixed UUIDs."""
     made = RaidGoal(level, array_uuid=ARRAY_UUID, filesystem_uuid=FS_UUID)
     return replace(made, **words)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""`python -m tests.raid.golden_plans` writes the plans that the recipes are known for; read what changed."""
+"""`python -m tests.raid.golden_plans` writes the golden plans of the recipes; review the diff."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ RECIPES = tuple(each for each in load_recipes() if each.kind == "raid")
 X4 = 3_938_000_000
 DMI = Uplink("DMI 3.0 x4", X4, Source.KNOWN, ("nvme0n1", "nvme1n1"))
 
-# The article: two of 400 GB behind the chipset. Else four of 960 GB, or six with 4096-byte blocks, each on a link.
+# The article: two of 400 GB behind the chipset. Otherwise four of 960 GB, or six with 4096-byte blocks, each on a link.
 _ARTICLE = tuple(linked(disk, X4, hidden=X4) for disk in drives(2, size=400_088_457_216))
 _FOUR = tuple(linked(disk, X4) for disk in drives(4))
 _SIX = tuple(linked(disk, 2 * X4, gts=16) for disk in drives(6, size=7_681_501_126_656, logical=4096))

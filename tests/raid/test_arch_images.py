@@ -1,4 +1,4 @@
-"""The look into Arch's images: each that a preset names, unpacked in a place of its own."""
+"""The check of Arch's initramfs images: each image that a preset names is unpacked and searched."""
 
 import os
 import subprocess
@@ -14,12 +14,12 @@ from tests.conftest import find_tool, run
 pytestmark = pytest.mark.needs_tools("cpio")
 UUID = "01234567:89abcdef:01234567:89abcdef"
 LINE = f"ARRAY /dev/md/data metadata=1.2 UUID={UUID}\n"
-# What lsinitcpio does with -x: mkinitcpio, lsinitcpio. It unpacks with bsdcpio, which is not packaged everywhere.
+# What lsinitcpio -x does: mkinitcpio, lsinitcpio. It unpacks with bsdcpio, which not every distribution packages.
 UNPACKER = '#!/bin/sh\n[ "$1" = -x ] && [ $# = 2 ] && [ -f "$2" ] && exec cpio --quiet -idm < "$2"\n'
 
 
 def image(place: Path, conf: str | None) -> Path:
-    """A newc archive as mkinitcpio makes them, with mdadm.conf or without."""
+    """Write a newc archive as mkinitcpio makes it, with mdadm.conf or without."""
     (tree := place.with_suffix(".tree")).mkdir()
     (tree / "etc").mkdir()
     (tree / "init").write_text("#!/bin/ash\n")
@@ -35,7 +35,9 @@ def image(place: Path, conf: str | None) -> Path:
 
 
 def looked(folder: Path, **images: Path) -> subprocess.CompletedProcess[str]:
-    """Presets as of the packages linux and linux-lts: an image, and a unified one beside no image."""
+    """Run the check with presets like those of the packages linux and linux-lts: an image, and a unified one without
+    one.
+    """
     (folder / "presets").mkdir()
     lines = [f"PRESETS=({' '.join(repr(name) for name in images)})"]
     lines += [f'{name}_{"uki" if name == "unified" else "image"}="{path}"' for name, path in images.items()]

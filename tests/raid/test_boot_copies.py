@@ -1,7 +1,7 @@
-"""The script that keeps EFI system partitions alike, run on real file systems.
+"""The script that synchronises EFI system partitions, run on real file systems.
 
-ext4 in the place of FAT, which not every kernel can mount: the script asks nothing of a FAT but its UUID. On real ones,
-with firmware, it runs in tests/lab/test_system_disk.py.
+They are ext4 instead of FAT, which not every kernel can mount: the script needs only the UUID.
+tests/lab/test_system_disk.py runs it on real ones, with firmware.
 """
 
 import os
@@ -25,7 +25,7 @@ LOADER = "EFI/BOOT/BOOTX64.EFI"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two file systems, of which the first has a boot loader."""
+    """Two file systems, the first of which has a boot loader."""
 
     folder: Path
     devices: tuple[Path, Path]
@@ -46,7 +46,7 @@ class Pair:
             )  # fmt: skip
 
     def write(self, at: int, name: str, text: str | None, *, time: int = 1_700_000_000) -> None:
-        """None: the file goes."""
+        """Write a file; None: remove it."""
         with mounted(self.devices[at], "mount") as place:
             file = place / name
             if text is None:
@@ -64,7 +64,7 @@ class Pair:
 
 @pytest.fixture
 def pair(tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[Pair]:
-    uuids = (str(uuid4()), str(uuid4()))  # blkid finds those of a test that runs at the same time, too
+    uuids = (str(uuid4()), str(uuid4()))  # blkid also finds those of a test that runs at the same time
     one, two = (loop(sparse(16 * MIB, f"{number}.img")) for number in range(2))
     for device, uuid in zip((one, two), uuids, strict=True):
         run("mkfs.ext4", "-q", "-U", uuid, device)
@@ -97,7 +97,7 @@ def test_a_newer_loader_on_the_mounted_one_is_copied_whichever_that_is(pair: Pai
 
 
 def test_something_newer_is_never_written_over_by_itself(pair: Pair) -> None:
-    """The first drive was away for a while, and comes back as it was."""
+    """The first drive was removed for a while, and comes back unchanged."""
     pair.copy()
     pair.write(1, LOADER, "loader 2", time=1_700_000_100)
     before = pair.files(1)
@@ -109,7 +109,7 @@ def test_something_newer_is_never_written_over_by_itself(pair: Pair) -> None:
 
 
 def test_an_empty_one_is_never_copied_over_a_boot_loader(pair: Pair) -> None:
-    """A new drive in the place of the first."""
+    """A new drive in place of the first."""
     pair.copy()
     run("mkfs.ext4", "-q", "-F", "-U", pair.uuids[0], pair.devices[0])
     before = pair.files(1)

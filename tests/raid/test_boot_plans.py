@@ -1,4 +1,4 @@
-"""What a plan says of EFI system partitions and their copies, and how its files are written and taken back."""
+"""EFI system partitions and their copies in a plan, and how its files are written and rolled back."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_without_boot_partitions_there_is_nothing_to_copy() -> None:
 
 
 def test_a_unit_is_not_enabled_again_when_its_file_is_put_back() -> None:
-    """What carries an edited file is done once more after it was put back; this would find no unit."""
+    """The command for an edited file is repeated after the file was restored; this one would find no unit."""
     file = WriteFile("/etc/own.service", ("[Unit]",), "/etc/own.service.before")
     for step, again in ((EnableUnit("esp-copies.service"), False), (ReloadUnits(), True)):
         plan = plan_of([file, step])

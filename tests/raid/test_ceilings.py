@@ -1,4 +1,4 @@
-"""The bandwidth ceiling against sums done by hand, and against a captured machine with a switch."""
+"""The bandwidth ceiling compared with manual calculations and with a captured machine with a switch."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def test_behind_a_chipset_two_drives_are_as_fast_as_one() -> None:
     assert (found.read, found.write) == (X4, X4)
     assert "DMI 3.0 x4" in found.binds
     mirror = ceiling(disks, (DMI,), LEVELS["raid1"], "")
-    assert (mirror.read, mirror.write) == (X4, X4 // 2)  # every byte goes over the link twice
+    assert (mirror.read, mirror.write) == (X4, X4 // 2)  # every byte is transferred twice over the link
 
 
 def test_only_members_below_an_uplink_share_it() -> None:
@@ -103,7 +103,9 @@ def test_no_ceiling_is_higher_than_all_links_together_and_none_writes_faster_tha
 
 
 def test_a_drive_that_is_slower_than_its_link_binds_in_its_own_direction() -> None:
-    """The article's two SSD 750 400 GB: 2200/900 MB/s each (data sheet); he measured 4461-4717 and 1847-2144."""
+    """The article's two SSD 750 400 GB: 2200/900 MB/s each (data sheet); the author measured 4461-4717
+    and 1847-2144.
+    """
     rates = {disk.name: DriveRate(2_200_000_000, 900_000_000, "known: Intel SSD 750") for disk in drives(2)}
     disks = [linked(disk, X4) for disk in drives(2)]
     found = ceiling(disks, (), LEVELS["raid0"], "", rates)

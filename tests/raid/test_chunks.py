@@ -1,4 +1,4 @@
-"""The recommended chunk against the published table and rules, for any level, members and workload."""
+"""The recommended chunk compared with the published table and rules, for any level, members and workload."""
 
 import pytest
 from hypothesis import given
@@ -76,7 +76,7 @@ def test_the_recommended_chunk_keeps_every_rule_that_can_be_kept(
     if workload == "database":
         assert size >= 2 * page
     if LEVELS[level].parity and size * asked.data > MIB:
-        # The only rule that may give way, and only to the floors.
+        # The only rule that may yield, and only to the minimums.
         assert size == max(16 * KIB, unit, 2 * page if workload == "database" else 0)
         assert [rule.kept for rule in judge_chunk(size, asked)].count(False) == 1
     else:
@@ -99,17 +99,19 @@ def test_a_chunk_that_was_asked_for_is_judged_by_the_same_rules(chunk: int, leve
 
 
 def test_what_nobody_published_is_called_a_rule_of_thumb() -> None:
-    """Published are the 4 KiB figure, md's largest request and ScyllaDB's setup; the rules built on them are not."""
+    """The 4 KiB figure, md's largest request and ScyllaDB's setup are published; the rules derived from
+    them are not.
+    """
     for level, workload in (("raid0", "general"), ("raid5", "general"), ("raid6", "sequential"), ("raid5", "lsm")):
         assert recommend_chunk(stripes(level, 4, workload)).evidence is Evidence.RULE
     least = next(rule for rule in judge_chunk(64 * KIB, stripes("raid0", 4)) if "16KiB" in rule.sentence)
     assert least.evidence is Evidence.RULE and "is not measured" in least.sentence
-    assert recommend_chunk(stripes("raid6", 100)).evidence is Evidence.RULE  # the floor of 16 KiB
+    assert recommend_chunk(stripes("raid6", 100)).evidence is Evidence.RULE  # the minimum of 16 KiB
     assert recommend_chunk(stripes("raid5", 9, unit=256 * KIB)).evidence is Evidence.REPORTED  # the drives' own
 
 
 def test_two_rules_that_conflict_are_said_to() -> None:
-    """RAID5 of nine drives that work in 256 KiB: a stripe of 2 MiB, and no smaller chunk."""
+    """RAID5 of nine drives with a unit of 256 KiB: a stripe of 2 MiB, and no smaller chunk."""
     asked_of = stripes("raid5", 9, unit=256 * KIB)
     size = recommend_chunk(asked_of).size or 0
     (broken,) = [rule for rule in judge_chunk(size, asked_of) if not rule.kept]
@@ -135,9 +137,9 @@ def test_evidence_is_as_strong_as_who_says_the_unit() -> None:
 def test_where_mdadms_own_chunk_was_faster_when_measured_it_is_the_default(
     level: str, workload: str, members: int
 ) -> None:
-    """docs/benchmarks.md, Chunks: 0.77 and 0.80 of its work for `sequential`, 0.92 and 0.97 for `database`.
+    """docs/benchmarks.md, Chunks: 0.77 and 0.80 of its rate for `sequential`, 0.92 and 0.97 for `database`.
 
-    RAID5 and RAID6 take less only where md's largest request asks for it, and the reason names the measurement.
+    RAID5 and RAID6 use a smaller one only where md's largest request requires it, and the reason names the measurement.
     """
     asked = stripes(level, members, workload)
     advice = recommend_chunk(asked)

@@ -1,4 +1,4 @@
-"""`aligntool raid` as it is typed: what it prints, what it keeps, what it refuses."""
+"""`aligntool raid` as a user types it: what it prints, stores and refuses."""
 
 import json
 import subprocess
@@ -90,7 +90,7 @@ def test_what_arrays_of_a_captured_machine_say_to_type_is_for_that_machine(tmp_p
 
 
 def test_nothing_is_to_be_typed_about_an_array_of_another_machine(tmp_path: Path) -> None:
-    """The capture holds no files of a system; a Debian's without any line are put beside it."""
+    """The capture contains no system files; those of a Debian without any ARRAY line are added."""
     run("tar", "-xf", MACHINE, "-C", tmp_path)
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "os-release").write_text("ID=debian\n")
@@ -104,7 +104,7 @@ def test_nothing_is_to_be_typed_about_an_array_of_another_machine(tmp_path: Path
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("unshare", "mount")
 def test_a_plan_that_is_only_shown_ends_with_what_carries_it_out(tmp_path: Path) -> None:
-    """Here, with the capture's sysfs in a mount namespace of its own, the array is one of this machine."""
+    """Here, with the capture's sysfs in a mount namespace of its own, the array belongs to this machine."""
     run("tar", "-xf", MACHINE, "-C", tmp_path)
     script = 'mount --bind "$1" /sys && shift && exec "$@"'
     inside = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(tmp_path / "sys")]
@@ -138,7 +138,7 @@ def test_a_page_without_a_database_is_refused() -> None:
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("unshare", "mount")
 def test_a_distribution_that_nobody_knows_is_not_taken_for_another(tmp_path: Path) -> None:
-    """With another os-release(5) in a mount namespace of its own, which is gone with the command."""
+    """With another os-release(5) in a mount namespace of its own, which ends with the command."""
     release = tmp_path / "os-release"
     release.write_text("ID=templeos\n")
     script = 'mount --bind "$1" /usr/lib/os-release && mount --bind "$1" /etc/os-release && shift && exec "$@"'
@@ -179,7 +179,7 @@ def test_drives_that_are_there_are_looked_at_refused_when_full_and_left_as_they_
 def test_a_partition_in_flight_looks_empty_and_is_taken_by_nobody(
     sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
-    """What would be recognised is in the journal meanwhile: docs/crash-safety.md."""
+    """Its signatures are in the journal meanwhile: docs/crash-safety.md."""
     parked = "label: gpt\nstart=2048, size=400000, type=49D6ADEB-B2C3-4691-8FA8-BFBAC209865B, name=x\n"
     drives = [loop(sparse(300 * MIB, name)) for name in ("a.img", "b.img")]
     try:

@@ -1,4 +1,4 @@
-"""The commands, tried: mkfs.xfs without writing, mke2fs, mkswap and mkfs.btrfs on files, mdadm up to its devices."""
+"""The commands, executed: mkfs.xfs without writing, mke2fs, mkswap and mkfs.btrfs on files, mdadm up to its devices."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ from tests.raid.builders import FS_UUID, drives, goal, planned
 
 
 def made(plan: Plan, kind: str) -> tuple[str, ...]:
-    """The words of the command, without the device at the end."""
+    """Return the arguments of the command, without the device at the end."""
     (step,) = [step for step in plan.steps if isinstance(step, MakeFileSystem) and step.kind == kind]
     assert command_of(step)[-1] == "/dev/md/data" == step.device
     return command_of(step)[:-1]
@@ -25,7 +25,7 @@ def made(plan: Plan, kind: str) -> tuple[str, ...]:
 
 XFS = [
     ("raid0", 2, 256 * KIB, (64, 128), 64),
-    ("raid0", 4, 512 * KIB, (128, 512), 8),  # the log's unit falls back to 32 KiB
+    ("raid0", 4, 512 * KIB, (128, 512), 8),  # the unit of the log falls back to 32 KiB
     ("raid10", 4, 64 * KIB, (16, 32), 16),
     ("raid5", 4, 128 * KIB, (32, 96), 32),
     ("raid6", 6, 64 * KIB, (16, 64), 16),
@@ -38,8 +38,7 @@ XFS = [
 def test_mkfs_xfs_understands_the_stripe_as_it_was_meant(
     sparse: Callable[..., Path], level: str, count: int, chunk: int | None, stripe: tuple[int, int], log: int
 ) -> None:
-    """What it prints is in blocks of 4096 bytes; without a word of complaint, since it warns about a log that is
-    cut."""
+    """Its output is in blocks of 4096 bytes; it must print no warning, as it does if the log is limited."""
     command = made(planned(goal(level, chunk=chunk), *drives(count)), "xfs")
     words = [find_tool(command[0]) or "", "-N", *command[1:], str(sparse(20 * GIB))]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
@@ -52,8 +51,9 @@ def test_mkfs_xfs_understands_the_stripe_as_it_was_meant(
 
 @pytest.mark.parametrize(("level", "count"), [("raid0", 2), ("raid1", 2), ("raid10", 4), ("raid5", 3)])
 def test_mkfs_is_left_nothing_to_take_from_what_the_drives_report(level: str, count: int) -> None:
-    """md passes io_min and io_opt of its members on (facts of a P5316: 64 KiB), and blkid hands them to mkfs:
-    xfs_mkfs.c, calc_stripe_factors; mke2fs.c, set_stride and set_stripe, which an extended option overwrites."""
+    """md passes on io_min and io_opt of its members (facts of a P5316: 64 KiB), and blkid passes them to mkfs:
+    xfs_mkfs.c, calc_stripe_factors; mke2fs.c, set_stride and set_stripe, which an extended option overwrites.
+    """
     xfs = " ".join(made(planned(goal(level), *drives(count)), "xfs"))
     assert ("-d noalign" in xfs) == (level == "raid1") and ("-d su=" in xfs) == (level != "raid1")
     ext4 = " ".join(made(planned(goal(level, filesystem="ext4"), *drives(count)), "ext4"))
@@ -82,9 +82,9 @@ def test_the_articles_file_system_is_made_to_the_letter(sparse: Callable[..., Pa
 def test_what_shows_through_of_an_earlier_array_stops_no_file_system(
     sparse: Callable[..., Path], loop: Callable[..., Path], kind: str
 ) -> None:
-    """An emulated PC did this: a RAID1 made on the drives of a stopped RAID0 had the XFS of that one on it.
+    """Seen on an emulated PC: a RAID1 made on the drives of a stopped RAID0 contained the XFS of that one.
 
-    On a device, because mkfs may overwrite a file without a word.
+    On a device, because mkfs may overwrite a file without a warning.
     """
     device = loop(sparse(GIB))
     run("mkfs.ext4" if kind == "xfs" else "mkfs.xfs", "-q", device)
@@ -140,7 +140,7 @@ def test_the_boot_partitions_of_a_system_are_fat32_with_ids_that_differ(sparse: 
 def test_mdadm_understands_every_word_and_stops_at_members_that_are_not_there(
     tmp_path: Path, level: str, count: int, bitmap: str | None
 ) -> None:
-    """It reads all options before it opens a member, and these are paths where nothing is: nothing can be made."""
+    """It reads all options before it opens a member, and the members do not exist: nothing can be made."""
     plan = planned(goal(level, bitmap=bitmap, name="aligntool-test"), *drives(count))
     (step,) = [step for step in plan.steps if isinstance(step, MakeArray)]
     gone = {device: str(tmp_path / device.rpartition("/")[2]) for device in step.members}

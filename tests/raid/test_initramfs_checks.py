@@ -1,4 +1,4 @@
-"""The looks into the initramfs images of Debian and of dracut: into every kernel's; one without the line is named."""
+"""The checks of the initramfs images of Debian and of dracut: those of every kernel; one without the line is named."""
 
 import subprocess
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.probe.initramfs_images import LINE, UUID, by_cpio
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("unshare", "mount", "cpio", "gzip")]
 
-# A copy of the machine's tree that lives in memory, with these boot images and kernels in place of its own.
+# A copy of the machine's tree in memory, with these boot images and kernels instead of its own.
 _INSIDE = """set -e
 mount --make-rprivate /
 mount -t tmpfs tmpfs "$1"; cd "$1"; mkdir upper work root
@@ -28,7 +28,7 @@ exec chroot root "$@"
 
 
 class Machine:
-    """`with_image`: a kernel's, with that mdadm.conf inside; None: without the file."""
+    """`with_image`: add an image of a kernel with this mdadm.conf inside; None: without the file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -131,5 +131,5 @@ def test_an_image_of_dracut_that_cannot_be_read_is_no_success(machine: Machine) 
 def test_what_looks_into_images_is_sound_shell(maker: Maker, tmp_path: Path) -> None:
     shell, _, script, _ = maker.check
     (tmp_path / "check").write_text(f"{script}\n")
-    # The presets are found when it runs (SC1090), and the folder is known when the trap is set (SC2064).
+    # The presets are found at run time (SC1090), and the folder is known when the trap is set (SC2064).
     run("shellcheck", f"--shell={shell}", "--exclude=SC1090,SC2064", tmp_path / "check")

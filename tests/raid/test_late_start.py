@@ -1,4 +1,4 @@
-"""What starts an array without a drive that is missing: for whom it is planned, and that its files are sound."""
+"""Starting an array without a missing drive: for which arrays it is planned, and that its files are valid."""
 
 import configparser
 import shutil
@@ -33,7 +33,7 @@ def test_only_an_array_that_can_do_without_a_drive_on_a_system_that_would_not_st
     assert bool(late(plan)) is wanted
     enabled = EnableUnit("mdadm-late-start.timer")
     assert (enabled in plan.steps) is wanted
-    if wanted:  # before anything may mount it
+    if wanted:  # before any mount
         fstab = next(at for at, step in enumerate(plan.steps) if getattr(step, "path", "") == "/etc/fstab")
         assert plan.steps.index(enabled) < fstab
 

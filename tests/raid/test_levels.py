@@ -1,4 +1,4 @@
-"""Data members and capacity, against what the kernel made of such arrays."""
+"""Data members and capacity, compared with what the kernel made of such arrays."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What `mdadm --create` is told, against what mdadm itself would take."""
+"""The arguments of `mdadm --create`, compared with what mdadm itself would use."""
 
 import pytest
 
@@ -11,13 +11,13 @@ from tests.raid.builders import drives, goal, planned
 
 
 def words(plan: Plan) -> dict[str, str]:
-    """The options of the command."""
+    """Return the options of the command."""
     (step,) = [step for step in plan.steps if isinstance(step, MakeArray)]
     return dict(word.split("=", 1) for word in command_of(step) if word.startswith("--") and "=" in word)
 
 
 # add_internal_bitmap1 of mdadm 4.6 (super1.c), compiled and called with --size and with what Create.c makes of it for a
-# RAID10: the least chunk of a bitmap that it takes, in MiB. It ends with -EINVAL below that.
+# RAID10: the smallest chunk of a bitmap that it accepts, in MiB. It returns -EINVAL below that.
 LARGE = [
     (goal("raid10"), 12, 15_360_950_534_144, 128),
     (goal("raid10"), 8, 15_360_950_534_144, 64),
@@ -39,14 +39,14 @@ def test_the_bits_of_a_large_array_fit_the_room_that_mdadm_leaves(
 
 
 def test_a_name_is_short_enough_for_the_host_before_it() -> None:
-    """init_super1 of super1.c: strlen("any") + 1 + strlen(name) < 32, or the name stands alone."""
+    """init_super1 of super1.c: strlen("any") + 1 + strlen(name) < 32, or the name is used without the host."""
     assert words(planned(goal(name="x" * 27), *drives(2)))["--homehost"] == "any"
     with pytest.raises(Refused, match="not a valid array name"):
         planned(goal(name="x" * 28), *drives(2))
 
 
 def test_a_bit_stands_for_what_was_wanted_where_there_is_room() -> None:
-    """The same function takes 128 MiB for these RAID5, and 8 MiB for this RAID10 of 40 small members."""
+    """The same function accepts 128 MiB for these RAID5, and 8 MiB for this RAID10 of 40 small members."""
     plan = planned(goal("raid5"), *drives(4, size=122_880_000_000_000))
     assert words(plan)["--bitmap-chunk"] == "1024M"
     plan = planned(goal("raid10"), *drives(40, size=7 * GIB))

@@ -1,4 +1,4 @@
-"""What a plan says of the drives that an array is to be made of."""
+"""What a plan reports of the drives for an array."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What `aligntool raid persist` would do: for arrays that are in order nothing, for others what is missing."""
+"""The plans of `aligntool raid persist`: nothing for arrays that are in order, and for others what is missing."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ def commands(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def done(inventory: Inventory, plan: Plan, texts: dict[str, str]) -> Inventory:
-    """The machine with the plan's edits in its files, and every initramfs as those say."""
+    """Return the machine with the plan's edits in its files, and every initramfs updated with them."""
     files = inventory.system
     assert files is not None
     for step in plan.steps:
@@ -57,7 +57,7 @@ def done(inventory: Inventory, plan: Plan, texts: dict[str, str]) -> Inventory:
     return replace(inventory, system=files)
 
 
-# mdadm.conf, fstab, crypttab as they are -> what is left afterwards is nothing; and words of the plan
+# mdadm.conf, fstab, crypttab before -> after the edits nothing is left to do; and words in the plan
 CASES: list[tuple[str, str, str, str, Sequence[str]]] = [
     ("nothing at all", "", "", "", [RIGHT]),
     ("a line by name", "MAILADDR root\nARRAY /dev/md/data name=any:data\n", "", "", [RIGHT]),
@@ -131,7 +131,7 @@ def unseen() -> Initramfs:
 @pytest.mark.parametrize(
     ("level", "family", "images", "place", "brought"),
     [
-        ("raid0", "debian", None, "/srv", False),  # it cannot do without
+        ("raid0", "debian", None, "/srv", False),  # the array cannot run without it
         ("raid1", "fedora", None, "/srv", False),
         ("raid1", "debian-dracut", None, "/srv", False),
         ("raid1", "debian", None, "/", False),  # scripts/local-block/mdadm starts it
@@ -188,7 +188,7 @@ def test_a_name_that_another_array_has_is_not_given_twice() -> None:
 
 
 def two_of_one_name(files: System) -> Inventory:
-    """The array "data" of another host, and this host's own, which has the link."""
+    """Return the array "data" of another host, and this host's own, which has the link."""
     inventory = machine("raid1", files, name="there:data", links=("md/there:data",))
     first = inventory.disks[-1]
     assert first.array is not None
@@ -268,7 +268,7 @@ def test_every_family_has_its_file_and_its_command(word: str, file: str, rebuild
 
 
 def test_a_new_array_whose_line_is_debians_first_brings_the_others_theirs() -> None:
-    """Else the array that the system starts from would be gone from the initramfs."""
+    """Otherwise the array that the system boots from would be missing from the initramfs."""
     running = machine("raid1", system(conf=CONF))
     new = [drive(number) for number in (4, 5)]
     plan = plan_raid(judged(*new), replace(running, disks=(*new, *running.disks)), goal(name="scratch"))
@@ -292,7 +292,7 @@ def test_the_file_that_is_there_is_taken_in_place_of_the_usual_one() -> None:
     [
         ((image("HOMEHOST x"),), True, True),
         ((image("HOMEHOST x"), image(RIGHT)), True, True),
-        ((image(mdadm=False),), False, False),  # it comes up by the system's own file
+        ((image(mdadm=False),), False, False),  # it is assembled by the system's own file
         ((image("HOMEHOST x", maker="dracut"),), False, False),
         ((image("HOMEHOST x", maker="dracut", asked=(UUID,)),), True, False),
         ((replace(image(), unseen="needs root"),), True, False),
@@ -400,7 +400,7 @@ def test_a_drive_is_no_array() -> None:
 
 @pytest.mark.needs_tools("findmnt")
 def test_the_lines_that_are_written_are_fstabs_own_language(tmp_path: Path) -> None:
-    """findmnt(8) reads the file that comes out, and finds the same source, place and options."""
+    """findmnt(8) reads the resulting file, and finds the same source, mount point and options."""
     table = "# by hand\n/dev/md127\t/srv  ext4\tdefaults 0 2\nUUID=aa-bb /other vfat ro 0 0\n"
     inventory = machine("raid1", system(fstab=fstab(table)))
     texts = {"/etc/fstab": table, "/etc/mdadm/mdadm.conf": RIGHT}

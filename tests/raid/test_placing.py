@@ -1,5 +1,6 @@
-"""Where members and data lie: on the drives' own grids, inside the drives, alike on all, and as sgdisk and parted
-like it."""
+"""Places of members and data: on the drives' own grids, inside the drives, the same on all, and accepted by sgdisk and
+parted.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,7 @@ def members_of(plan: Plan) -> list[MakeMember]:
 
 
 def option(plan: Plan, name: str) -> str | None:
-    """The value of an option of mdadm --create."""
+    """Return the value of an option of mdadm --create."""
     (array,) = [step for step in plan.steps if isinstance(step, MakeArray)]
     found = [word.partition("=")[2] for word in command_of(array) if word.startswith(f"--{name}=")]
     return found[0] if found else None
@@ -153,4 +154,4 @@ def test_the_tables_of_a_system_are_such_as_sgdisk_and_parted_find_no_fault_with
     listed = run("sgdisk", "--print", image).splitlines()
     assert [line.split()[5] for line in listed if line.split()[:1] in (["1"], ["2"])] == ["EF00", "FD00"]
     for number in (1, 2):
-        run("parted", "-s", image, "align-check", "optimal", str(number))  # its exit code is the answer
+        run("parted", "-s", image, "align-check", "optimal", str(number))  # the exit code is the result

@@ -1,6 +1,6 @@
-"""What every recipe's plan would make, put before the audit: no error and no warning.
+"""The arrays that every recipe's plan would make are audited: no error and no warning.
 
-The array is built from the words of the plan's own commands, as mdadm and the kernel would tell it afterwards.
+The array is derived from the commands of the plan, as mdadm and the kernel would report it afterwards.
 """
 
 from dataclasses import replace
@@ -33,7 +33,7 @@ def kib(text: str | None) -> int:
 
 
 def made(recipe: Recipe) -> Inventory:
-    """The machine after the plan of this recipe."""
+    """Return the machine after the plan of this recipe."""
     plan = golden_plan(recipe)
     (step,) = [one for one in plan.steps if isinstance(one, MakeArray)]
     offset = kib(words(command_of(step)).get("--data-offset"))
@@ -42,7 +42,7 @@ def made(recipe: Recipe) -> Inventory:
 
 
 def _member(disk: Disk, plan: Plan, offset: int) -> Disk:
-    """With the plan's table, and md's superblock where the array's data begin so far behind it."""
+    """Return the drive with the plan's table, and md's superblock where the array's data begin at this offset."""
     (step,) = [one for one in plan.steps if isinstance(one, MakeMember) and one.disk.path == disk.path]
     parts = disk.partitions
     if step.entries:
@@ -83,8 +83,8 @@ def _array(plan: Plan, step: MakeArray, drives: tuple[Disk, ...], offset: int) -
 
 
 def _content(step: MakeFileSystem, size: int) -> Layer:
-    """The stripe settings of the command: "su=...,sw=..." of XFS; of ext4 stride and stripe_width, in blocks."""
-    words = reversed(command_of(step))  # "-d su=" comes before "-l su=", which is the log's
+    """Return the stripe settings of the command: "su=...,sw=..." of XFS; of ext4 stride and stripe_width, in blocks."""
+    words = reversed(command_of(step))  # "-d su=" comes before "-l su=", which is that of the log
     said = dict(pair.split("=") for word in words for pair in word.split(",") if pair.count("=") == 1)
     unit = int(said.get("su", 0)) or int(said.get("stride", 0)) * 4096
     width = unit * int(said.get("sw", 0)) or int(said.get("stripe_width", 0)) * 4096
@@ -115,7 +115,7 @@ def test_an_array_as_planned_gives_no_error_and_no_warning(recipe: Recipe) -> No
     found = audit(inventory, {}).findings
     assert [(one.code.value, one.summary) for one in found if one.severity.value != "info"] == []
     notes = {one.code.value for one in found if one.code.value.startswith("AT6")}
-    assert notes <= {"AT602", "AT607"}, notes  # the first resync; discards on parity: the plan says both
+    assert notes <= {"AT602", "AT607"}, notes  # the first resync, and discards on parity: the plan mentions both
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=name)

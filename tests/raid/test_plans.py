@@ -1,4 +1,4 @@
-"""Plans of arrays: the recipes' golden ones, and what every plan must say and hold."""
+"""Plans of arrays: the recipes' golden plans, and what every plan must state and hold."""
 
 import re
 from dataclasses import replace
@@ -70,11 +70,11 @@ def test_files_that_are_edited_keep_what_they_were_beside_them() -> None:
     assert len(steps) == 2
     for step in steps:
         assert step.backup != step.path and step.backup.startswith(step.path)
-        assert all(step.instead_of in line for line in step.lines)  # done once more, it replaces its own line
+        assert all(step.instead_of in line for line in step.lines)  # when repeated, it replaces its own line
 
 
 def test_no_line_and_no_command_names_an_array_by_its_number() -> None:
-    """/dev/md127 is another array after the next start: mdadm counts down from it."""
+    """/dev/md127 is another array after the next boot: mdadm counts down from it."""
     for each in RECIPES:
         said = to_json(golden_plan(each))
         assert not re.search(r"/dev/md\d", said)
@@ -99,7 +99,7 @@ def test_mdadm_is_left_nothing_to_decide_and_nothing_to_ask() -> None:
 
 
 # The commands of these plans, run by mdadm 4.2 on Linux 6.1 in an emulated PC with four empty NVMe drives of 20 GiB:
-# blockdev --getsize64 of the array, and the data offset in sectors that mdadm --examine told of the first member.
+# blockdev --getsize64 of the array, and the data offset in sectors that mdadm --examine reported for the first member.
 MADE = [
     (goal("raid0", chunk=256 * KIB), 2, 42905632768, 38912),
     (goal("raid1"), 2, 21347958784, 38912),
@@ -262,7 +262,7 @@ def test_an_array_that_is_not_mounted_has_no_line_in_fstab() -> None:
 
 
 def test_the_mount_outlasts_mdadms_wait_for_members_that_are_missing() -> None:
-    """mdadm-last-resort@.timer of mdadm 4.2: OnActiveSec=30, from the first member on; the mount waits from earlier."""
+    """mdadm-last-resort@.timer of mdadm 4.2: OnActiveSec=30, from the first member on; the mount begins to wait earlier."""
     options = edits(planned(goal(), *drives(2)))["/etc/fstab"].split()[3].split(",")
     (wait,) = [each for each in options if each.startswith("x-systemd.device-timeout=")]
     number, unit = re.fullmatch(r".*=(\d+)(s|min)", wait).groups()  # type: ignore[union-attr]

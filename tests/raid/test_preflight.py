@@ -1,4 +1,4 @@
-"""What stands in the way is told before a plan is shown: by `raid plan`, `raid create --dry-run` and `apply` alike."""
+"""Problems are reported before a plan is shown: by `raid plan`, `raid create --dry-run` and `apply` alike."""
 
 import re
 from collections.abc import Callable
@@ -76,7 +76,7 @@ def test_a_place_that_was_filled_since_is_told_before_a_kept_plan_is_shown(
 
 @needs_rebuild
 def test_what_no_table_shows_is_told_before_a_plan_is_shown(drives: tuple[Path, Path]) -> None:
-    """A lost partition where the new one would begin; and nothing of it is written over."""
+    """A lost partition where the new one would begin; none of it is overwritten."""
     run("mkfs.ext4", "-q", "-E", f"offset={1 << 20}", drives[0], "900M")
     done = run_aligntool("raid", "plan", *WORDS, *drives)
     assert (done.returncode, done.stdout) == (3, "")

@@ -1,4 +1,4 @@
-"""What `aligntool raid reformat` would do, and everything that it refuses, on made-up arrays of NVMe drives."""
+"""The plans of `aligntool raid reformat`, and everything that it refuses, on made-up arrays of NVMe drives."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -78,7 +78,7 @@ def test_one_member_after_the_other_between_two_comparisons() -> None:
     assert kinds == [CheckArray, *each, *each, CheckArray]
     first = plan.steps[2]
     assert isinstance(first, FormatMember)
-    # The best of the two formats of 4096 bytes without metadata, by the drive's own word.
+    # The better of the two formats of 4096 bytes without metadata, as rated by the drive.
     assert (first.format_before, first.block_before, first.format_after, first.block_after) == (0, 512, 3, 4096)
     # NVMe base specification, Format NVM: opcode 80h; dword 10 has the format in bits 3:0, and zero elsewhere.
     words = ("--opcode=0x80", "--namespace-id=1", "--cdw10=3", "--timeout=600000")
@@ -275,7 +275,7 @@ def test_a_drive_that_cannot_be_told_from_another_is_refused() -> None:
 def test_a_failing_member_is_refused_though_it_has_the_size_already() -> None:
     inventory, closer = machine()
     inventory = changed(inventory, 0, lambda _: replace(member(0, logical=4096), failing="it dies"))
-    with pytest.raises(Refused, match="it dies"):  # the other one is filled again from it
+    with pytest.raises(Refused, match="it dies"):  # the other one is rebuilt from it
         planned(inventory, closer)
 
 

@@ -1,4 +1,4 @@
-"""What no array is made of, and what no array can be: all reasons at once, each with what to type."""
+"""Drives and arrays that are refused: all reasons at once, each with the next command."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -178,7 +178,7 @@ def test_a_member_that_may_go_away_by_itself_is_told(kind: DiskKind, word: str) 
 def test_two_loop_devices_over_one_file_are_no_two_members(
     sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
-    """Also where one is over the other: both end on the file."""
+    """Even if one is on top of the other: both end on the file."""
     file, other = sparse(GIB), sparse(GIB, "other.img")
     first, second = loop(file), loop(file)
     third = loop(first)
@@ -191,7 +191,7 @@ def test_two_loop_devices_over_one_file_are_no_two_members(
 
 
 def test_two_volumes_of_a_captured_machine_on_one_drive_are_no_two_members() -> None:
-    """lsblk of it: the parts dm-5 and dm-6 of a volume lie on vde3, dm-7 on vdf3."""
+    """lsblk of it: the parts dm-5 and dm-6 of a volume are on vde3, dm-7 on vdf3."""
     inventory = report("md-on-misaligned-partitions").inventory
     named = {name: captured("md-on-misaligned-partitions", name) for name in ("dm-5", "dm-6", "dm-7")}
     for one, two, same in (("dm-5", "dm-6", True), ("dm-6", "dm-7", False)):
@@ -201,7 +201,7 @@ def test_two_volumes_of_a_captured_machine_on_one_drive_are_no_two_members() -> 
 
 
 def test_a_drive_is_too_small_for_a_member_beside_what_stays_free_and_both_are_stated() -> None:
-    """100 MiB at the end stay free where another drive may replace it: docs/cli.md, --spare-end."""
+    """100 MiB at the end remain free for a replacement drive that is smaller: docs/cli.md, --spare-end."""
     small = [replace(drive(number), size=64 * MIB) for number in (0, 1)]
     with pytest.raises(Refused) as refused:
         planned(goal("raid1"), *small)

@@ -1,4 +1,4 @@
-"""Arrays that run, on captured machines: against mdadm, lspci and sysfs there."""
+"""Running arrays on captured machines, compared with mdadm, lspci and sysfs there."""
 
 import json
 from dataclasses import replace
@@ -89,7 +89,7 @@ def test_an_array_that_does_not_run_is_refused_with_those_that_do() -> None:
 
 
 def named_twice() -> Report:
-    """What mdadm makes of two arrays of that name: the second one's node gets a number."""
+    """Return the names that mdadm gives two arrays of that name: the second one's node gets a number."""
     one, two = array([drive(0), drive(1)], name="here:bare", links=("md/bare",)), array([drive(2), drive(3)])
     here = replace(two.array, name="other:bare", links=("md/bare_0",), uuid=OTHER) if two.array else None
     two = replace(two, name="md126", path="/dev/md126", array=here)
@@ -115,7 +115,7 @@ def test_a_name_that_two_arrays_share_is_refused_with_both() -> None:
 
 
 def test_persist_knows_an_array_by_the_same_names(tmp_path: Path) -> None:
-    """The capture holds no mdadm.conf, which is what persist asks for next. Its md2 is "xxxx93-10:0" to mdadm."""
+    """The capture contains no mdadm.conf, which persist requires next. mdadm names its md2 "xxxx93-10:0"."""
     capture = str(tmp_path)
     unpack(str(HERE / f"{RAID}.tar.xz"), capture)  # once for all names
     for name in ("md2", "/dev/md2", "0", "xxxx93-10:0") if THOROUGH else ("/dev/md2", "xxxx93-10:0"):
@@ -144,14 +144,16 @@ DMI = Uplink("DMI 3.0 x4", 2 * X4, Source.KNOWN, ("nvme0n1", "nvme1n1", "nvme7n1
 
 
 def trained(disk: Disk, width: int) -> Disk:
-    """Behind a port of 8 GT/s x4, with as many lanes as that in use."""
+    """Return a drive behind a port of 8 GT/s x4, with this many lanes in use."""
     here = linked(disk, X4 * width // 4, width=width)
     end, root = here.links[0]
     return replace(here, links=((replace(end, max_speed_gts=8.0, max_width=4, max_bandwidth=X4), root),), model="ACME")
 
 
 def behind_the_chipset() -> Report:
-    """Two drives on one wide uplink, which a third one, no member, shares; the second drive borrows memory."""
+    """Return two drives on one wide uplink, which a third one, not a member, shares; the second drive
+    uses host memory.
+    """
     first, second = trained(drive(0), 4), trained(drive(1), 2)
     facts = NvmeFacts(hmb_preferred=64 * MIB, hmb_granted=0)
     members = (first, replace(second, nvme=facts))

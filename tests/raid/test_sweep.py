@@ -1,4 +1,4 @@
-"""A sweep over chunks, thought out: what is made of which members, what is written where, what refuses it."""
+"""The plan of a sweep over chunks: the arrays, their members, what is written where, and what is refused."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def sweep(wanted: RaidGoal, count: int = 4, **words: object) -> Sweep:
 def test_a_test_array_is_made_as_the_real_one_but_for_its_name_its_chunk_and_its_resynchronisation(
     level: str, count: int
 ) -> None:
-    """`raid plan --whole-drives --chunk` of the same drives is what it is compared with."""
+    """Compared with `raid plan --whole-drives --chunk` on the same drives."""
     made = sweep(goal(level), count)
     for chunk, array in made.arrays.items():
         plan = planned(goal(level, chunk=chunk, members="whole-drives", name="aligntool-tune", array_uuid=UUID),
@@ -54,7 +54,7 @@ def test_a_test_array_is_made_as_the_real_one_but_for_its_name_its_chunk_and_its
 
 
 def test_the_data_begin_at_the_same_byte_of_a_drive_as_those_of_an_array_on_partitions() -> None:
-    """So the same pages of the flash are asked. Both on 4 MiB; with large members one and the same byte."""
+    """So the same flash pages are measured. Both on 4 MiB; with large members the same byte."""
     size = 960_197_124_096
     tried = plan_sweep(judged(*drives(2, size=size)), goal("raid0", array_uuid=UUID), repeats=1, runtime_s=1.0)
     plan = planned(goal("raid0"), *drives(2, size=size))
@@ -128,7 +128,7 @@ def test_fio_understands_every_load_as_it_is_meant(workload: str, sparse: Callab
         made = sweep(goal("raid0", workload=workload), runtime_s=0.1)
         job = replace(job_of(shape, str(image), 16 * MIB, made), direct=False)
         output = tmp_path / f"{number}.json"
-        # So many requests instead of some tenths of a second, in which a busy machine gets too few of one kind done.
+        # A number of requests instead of tenths of a second, in which a busy machine completes too few of one kind.
         words = [word for word in fio_options(job) if not word.startswith(("--time_based", "--runtime", "--ramp_time"))]
         run("fio", "--output-format=json", f"--output={output}", *words, "--number_ios=400")
         document = json.loads(output.read_text())
@@ -142,7 +142,7 @@ def test_fio_understands_every_load_as_it_is_meant(workload: str, sparse: Callab
 
 
 def test_what_plans_by_the_result_asks_for_what_was_measured() -> None:
-    """An option that is left out would be another array, of which the plan says that the measurement does not count."""
+    """A missing option would give another array, and the plan would report that the measurement does not apply."""
     asked = goal("raid10", layout="f2", bitmap="none", workload="database", database_page=8 * KIB)
     assert plan_command(sweep(asked), asked, "my chunks.json") == (
         "sudo aligntool raid plan --level 10 --workload database --layout f2 --bitmap none --database-page 8KiB "
@@ -165,7 +165,7 @@ def test_a_load_says_what_it_is() -> None:
     assert Load("randwrite", 8 * KIB, 1, threads=4, sync_every=1).name == "randwrite 8KiB QD1 x4, synced"
 
 
-# As it is typed
+# As a user types it
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_who_wants_to_take_back_what_a_sweep_left_is_told_what_does(sparse: Call
 
 
 def _named(name: str, uuid: str) -> tuple[int, bytes]:
-    """A superblock of that name and UUID, with its checksum (super1.c, calc_sb_1_csum)."""
+    """Return a superblock with this name and UUID, with its checksum (super1.c, calc_sb_1_csum)."""
     at, made = superblock_1("1.2", "raid0", chunk=512 * KIB)
     block = bytearray(made)
     block[16:32], block[32:64] = bytes.fromhex(uuid.replace(":", "")), name.encode().ljust(32, b"\0")
@@ -250,7 +250,7 @@ def _named(name: str, uuid: str) -> tuple[int, bytes]:
 def test_a_member_that_somebody_has_taken_meanwhile_is_not_written_to(
     sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
-    """Whoever opens a drive like this, as a mount or a volume group does, has it for itself: open(2), O_EXCL."""
+    """Opened exclusively, as by a mount or a volume group: open(2), O_EXCL."""
     names = [str(loop(sparse(GIB, name))) for name in ("a.img", "b.img")]
     members, numbers, _, _ = look_at_members(names)
     wanted = replace(goal("raid0"), partitions=numbers, array_uuid=UUID)
@@ -270,7 +270,7 @@ def test_a_member_that_somebody_has_taken_meanwhile_is_not_written_to(
 def test_members_are_blank_again_also_where_md_kept_its_bitmap(
     sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
-    """`mdadm --zero-superblock` leaves a bitmap where it is, and `raid create` would take it for somebody's data."""
+    """`mdadm --zero-superblock` leaves a bitmap where it is, and `raid create` would take it for data of the user."""
     names = [str(loop(sparse(GIB, name))) for name in ("a.img", "b.img")]
     members, numbers, _, _ = look_at_members(names)
     wanted = replace(goal("raid0"), partitions=numbers, array_uuid=UUID)
@@ -285,7 +285,7 @@ def test_members_are_blank_again_also_where_md_kept_its_bitmap(
 
 
 def test_drives_of_unequal_length_are_measured_though_no_raid0_of_them_as_a_whole_would_be_made() -> None:
-    """The plan after it gives them partitions of one length."""
+    """The plan after it gives them partitions of the same length."""
     unequal = judged(*drives(1, size=20 * GIB), *drives(2, size=30 * GIB)[1:])
     made = plan_sweep(unequal, goal("raid0", array_uuid=UUID), chunks=(256 * KIB,), repeats=1, runtime_s=5.0)
     assert made.span < 2 * 20 * GIB and made.members == ("/dev/nvme0n1", "/dev/nvme1n1")

@@ -1,5 +1,5 @@
-"""How a sweep over chunks ends where something goes wrong in it: what was written is taken back, what could not be is
-said, what was measured is kept.
+"""How a failing sweep over chunks ends: writes are undone, what could not be undone is reported, and measurements are
+kept.
 """
 
 import errno
@@ -46,7 +46,7 @@ def is_empty(device: str | Path) -> bool:
 
 
 def taken(device: str | Path) -> bool:
-    """By whoever opens it as a mount does: open(2), O_EXCL."""
+    """Open it exclusively as a mount does: open(2), O_EXCL."""
     try:
         os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
     except OSError as error:
@@ -62,7 +62,9 @@ def two(sparse: Make, loop: Make) -> list[str]:
 
 @pytest.fixture
 def sweep_of_links(two: list[str], tmp_path: Path) -> Sweep:
-    """Its members have names of their own, which go as the node of a drive goes that is pulled out."""
+    """Return a sweep whose members have names of their own, which disappear like the node of a drive
+    that is removed.
+    """
     links = [tmp_path / "pulled", tmp_path / "other"]
     for link, name in zip(links, two, strict=True):
         link.symlink_to(name)
@@ -75,7 +77,7 @@ def sweep_of_links(two: list[str], tmp_path: Path) -> Sweep:
 def test_a_member_that_vanishes_keeps_no_other_from_being_emptied_and_is_named(
     sweep_of_links: Sweep, two: list[str], at: str
 ) -> None:
-    """While the other one is written, so what it holds itself stays; while it is to be read itself, which is a load
+    """While the other one is written, so what it holds itself stays; or while it is to be read itself, which is a load
     that fails before it has written anything.
     """
     gone, other = sweep_of_links.members
@@ -141,7 +143,7 @@ def test_what_somebody_wrote_while_the_question_stood_is_not_overwritten(two: li
 @on_loops
 @tools
 def test_a_load_that_only_reads_and_fails_ends_a_sweep_that_has_written(two: list[str], tmp_path: Path) -> None:
-    """fio itself fails: it is asked for an engine that it does not have, for loads that read."""
+    """fio itself fails: it is given an engine that it does not have, for loads that read."""
     (tmp_path / "bin").mkdir()
     wrapper = tmp_path / "bin" / "fio"
     wrapper.write_text(
@@ -160,7 +162,7 @@ def test_a_load_that_only_reads_and_fails_ends_a_sweep_that_has_written(two: lis
 @on_loops
 @tools
 def test_whoever_stops_reading_ends_the_sweep_and_finds_the_members_empty(two: list[str], tmp_path: Path) -> None:
-    """As `raid tune ... 2>&1 | head` does."""
+    """As with `raid tune ... 2>&1 | head`."""
     with subprocess.Popen(
         program("raid", "tune", *QUICK, "--yes", "-o", tmp_path / "out.json", *two),
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -192,7 +194,7 @@ def test_a_result_is_kept_before_it_is_shown_to_somebody_who_is_gone(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_waits_until_it_is_cleaned_up_whichever_thread_it_reaches(number: signal.Signals) -> None:
-    """The bar of a terminal is drawn by a thread, and the kernel gives a signal to any thread that takes it:
+    """A thread draws the progress bar on a terminal, and the kernel delivers a signal to any thread that accepts it:
     signal(7).
     """
 

@@ -1,4 +1,6 @@
-"""What mkfs and md stop at, or make otherwise than it was planned, is refused before anything is written."""
+"""Arrays at which mkfs or md would fail, or that they would make differently, are refused before
+anything is written.
+"""
 
 import subprocess
 from collections.abc import Callable
@@ -27,13 +29,13 @@ def refused(wanted: RaidGoal, *disks: object) -> str:
 
 
 def mkfs(plan: Plan) -> tuple[str, ...]:
-    """Without the device."""
+    """Return the command without the device."""
     (step,) = [step for step in plan.steps if isinstance(step, MakeFileSystem)]
     return command_of(step)[:-1]
 
 
-# What the array of drives of this size has, and what it is to hold. Before its size was asked for, each was planned,
-# and mkfs 6.1 stopped after the array was made.
+# The size of the array of such drives, and its file system. Before the size was checked, each was planned, and mkfs 6.1
+# failed after the array was made.
 SMALL = [
     (goal("raid10"), 4, 201 * MIB),
     (goal("raid1"), 2, 390 * MIB),
@@ -88,7 +90,7 @@ def test_a_stripe_too_wide_for_xfs_is_refused_as_mkfs_would(sparse: Callable[...
 
 @pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
 def test_a_chunk_too_large_for_the_stride_of_ext4_is_refused(sparse: Callable[..., Path]) -> None:
-    """mke2fs takes 65536 blocks without a word, and writes 0."""
+    """mke2fs accepts 65536 blocks without a warning, and writes 0."""
     wanted = goal("raid0", chunk=256 * MIB, filesystem="ext4")
     assert "too large for the stride" in refused(wanted, *drives(4))
     image = sparse(GIB)
@@ -97,7 +99,7 @@ def test_a_chunk_too_large_for_the_stride_of_ext4_is_refused(sparse: Callable[..
 
 
 def test_members_of_a_raid0_that_are_used_whole_are_of_one_length() -> None:
-    """md takes all of each, and makes a second zone of what is longer: raid0.c, create_strip_zones."""
+    """md uses all of each, and makes a second zone of the excess: raid0.c, create_strip_zones."""
     unequal = (drive(0), drive(1, size=2 * 960_197_124_096))
     said = refused(goal("raid0", members="whole-drives"), *unequal)
     assert "differ in length (nvme0n1 894.3GiB, nvme1n1 1.7TiB)" in said
@@ -134,7 +136,7 @@ def test_superblocks_at_the_end_are_for_members_that_are_read_alone() -> None:
     planned(goal("raid1", metadata="1.0"), *drives(2))
 
 
-# What to type next -------------------------------------------------------------------------------------------------
+# The next command -------------------------------------------------------------------------------------------------
 
 FORMATS = (LbaFormat(0, 512, 0, 2), LbaFormat(1, 4096, 8, 0), LbaFormat(2, 4096, 0, 1), LbaFormat(3, 4096, 0, 3))
 LARGE = IoLimits(4096, 4096, 4096)
@@ -164,7 +166,7 @@ def test_drives_of_two_block_sizes_are_told_how_the_fewest_of_them_are_formatted
     disks = [replace(disk, limits=LARGE) if number in large else disk for number, disk in enumerate(disks)]
     found = [line for line in next_of(goal("raid5"), *disks) if "nvme format" in line]
     assert [line.partition("sudo nvme format ")[2] for line in found] == words
-    assert all(line.startswith("this erases ") for line in found)  # pasted as it is, it erases nothing
+    assert all(line.startswith("this erases ") for line in found)  # pasted unchanged, it erases nothing
 
 
 @pytest.mark.parametrize(
@@ -214,7 +216,7 @@ def test_for_a_place_that_fstab_has_given_away_a_free_one_is_told(table: str, as
 
 
 def test_a_drive_that_only_root_may_look_at_sends_to_sudo_and_another_to_the_audit() -> None:
-    """After an audit by root the same plan, typed without it, would be refused again."""
+    """After an audit as root, the same plan without sudo would be refused again."""
     one, other = drives(2)
     closed = replace(one, content_read=False, unseen=(Unseen("partition table", "needs root to open /dev/nvme0n1"),))
     assert next_of(goal(), closed, other) == ["type the same after sudo"]
@@ -223,7 +225,7 @@ def test_a_drive_that_only_root_may_look_at_sends_to_sudo_and_another_to_the_aud
 
 
 def test_the_command_that_a_recipe_tells_is_understood_as_it_stands() -> None:
-    """Its partitions are somebody else's; only those are another name here, which no machine has."""
+    """Its partitions belong to another user; only those have another name here, which no machine has."""
     shown = " ".join(run_aligntool("recipes", "show", "partition-level").stdout.split())
     assert "→ sudo aligntool raid plan DEVICE... --recipe partition-level" in shown
     note = shown.partition("note: ")[2].partition("source: ")[0]

@@ -1,4 +1,4 @@
-"""Which chunk a sweep speaks for, on figures whose answer is known; figures of another array count for nothing."""
+"""The chunk that a sweep recommends, on figures whose answer is known; measurements of another array are ignored."""
 
 import json
 import random
@@ -39,7 +39,7 @@ CHUNKS = (64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, MIB)
 def samples(
     true: dict[int, float], *, rounds: int = 5, noise: float = 0.02, seed: int = 0, drift: float = 0.0
 ) -> tuple[Sample, ...]:
-    """Two loads, a fast and a slow one; each chunk does them `true` times as fast, give or take `noise`."""
+    """Return two loads, a fast and a slow one; each chunk runs them `true` times as fast, plus or minus `noise`."""
     dice = random.Random(seed)
     found = []
     for number, chunk in sweep_order(tuple(true), rounds):
@@ -60,7 +60,7 @@ def true(**better: float) -> dict[int, float]:
         (true(), Verdict.KEPT, 512 * KIB),
         (true(k64=1.3), Verdict.CHANGED, 64 * KIB),
         (true(k64=0.5, k128=0.8), Verdict.KEPT, 512 * KIB),
-        (true(k512=0.7), Verdict.CHANGED, 256 * KIB),  # all others alike: the nearest that is larger or smaller
+        (true(k512=0.7), Verdict.CHANGED, 256 * KIB),  # for all others: the nearest that is larger or smaller
         (true(k64=1.5, k128=1.5), Verdict.CHANGED, 128 * KIB),
         (true(k1024=1.2), Verdict.CHANGED, MIB),
         (true(k512=1.4), Verdict.KEPT, 512 * KIB),
@@ -76,13 +76,15 @@ def test_the_chunk_that_is_clearly_faster_is_chosen_and_else_the_recommended_one
 
 
 def test_what_drifts_over_the_rounds_is_not_taken_for_a_difference() -> None:
-    """A drive that warms up and slows down by 30 %: the order A B C, C B A lets it slow all chunks alike."""
+    """A drive that warms up and slows down by 30 %: the order A B C, C B A spreads the slowdown evenly
+    over the chunks.
+    """
     for seed in range(20):
         assert choose(samples(true(), drift=0.3, seed=seed), 512 * KIB).verdict is Verdict.KEPT
 
 
 def test_without_any_difference_noise_alone_is_hardly_ever_taken_for_one() -> None:
-    """Two chunks, five rounds: 2 in C(10, 5) = 252 sweeps have ranges that lie apart; five chunks have four pairs."""
+    """Two chunks, five rounds: 2 in C(10, 5) = 252 sweeps have separate ranges; five chunks have four pairs."""
     changed = sum(choose(samples(true(), noise=0.3, seed=seed), 512 * KIB).chunk != 512 * KIB for seed in range(500))
     assert changed <= 500 * 4 / 252 * 2
 
@@ -160,7 +162,7 @@ def test_the_loads_of_each_workload_have_names_of_their_own() -> None:
         assert len(set(names)) == len(names)
 
 
-# The result file, and the plan that it is fed to
+# The result file, and the plan that uses it
 
 
 def tuning(truth: dict[int, float], wanted: RaidGoal, count: int = 4, **words: object) -> Tuning:

@@ -1,4 +1,4 @@
-"""What `--wipe` zeroes on a member, told byte for byte."""
+"""The ranges that `--wipe` zeroes on a member, byte for byte."""
 
 from pathlib import Path
 
@@ -73,7 +73,7 @@ FAR = {
 
 
 def wiped_is_blank(image: Path, kind: str) -> bool:
-    """What blkid finds on the image is of this kind, and gone with what is zeroed of it."""
+    """Make a signature of this kind, check that blkid finds it, and that zeroing the ranges removes it."""
     words = ("blkid", "-p", "-o", "value", "-s", "TYPE", image)
     assert run(*words).strip() == kind
     whole = Extent(0, IMAGE)
@@ -98,7 +98,7 @@ def test_a_signature_far_from_the_ends_is_wiped(tmp_path: Path, kind: str) -> No
 
 @pytest.mark.needs_tools("blkid", "cryptsetup")
 def test_the_second_header_of_luks2_is_wiped_wherever_it_lies(tmp_path: Path) -> None:
-    """With the most metadata that cryptsetup takes it begins at 4 MiB."""
+    """With the largest metadata that cryptsetup accepts it begins at 4 MiB."""
     image, key = tmp_path / "image", tmp_path / "key"
     key.write_text("key")
     with image.open("wb") as file:

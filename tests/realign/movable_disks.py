@@ -32,7 +32,9 @@ def movable_disk(
 
 
 def with_room(disk: Disk) -> Disk:
-    """A GPT of 128 entries takes the first 34 sectors of 512 bytes and the last 33, or 6 and 5 of 4096."""
+    """Return the disk with a GPT of 128 entries, which takes the first 34 sectors of 512 bytes and the last 33, or 6
+    and 5 of 4096.
+    """
     size, sector = disk.size or 0, disk.sector_size
     first, last = (1, 0)
     if disk.table and disk.table.label is TableLabel.GPT:
@@ -72,5 +74,5 @@ def plan_for(
 
 
 def starts(plan: Plan) -> list[int]:
-    """In the sectors of the disk's table."""
+    """Return the starts in the sectors of the disk's table."""
     return [place.after.start // plan.disk.sector_size for place in plan.places]

@@ -1,4 +1,4 @@
-"""Fields that say where the partition begins, and what the user is told of boot loaders."""
+"""Fields that contain the start of the partition, and the messages about boot loaders."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -111,7 +111,7 @@ def test_the_plan_carries_the_patches_to_where_they_are_released() -> None:
         assert any(run.contains(Extent(one.at, one.length)) for run in release.held.ranges)
 
 
-# Sentences
+# Messages
 
 
 def first(disk: Disk, **changes: object) -> Disk:
@@ -150,7 +150,7 @@ def test_a_windows_on_gpt_goes_by_guids_and_needs_nothing() -> None:
     assert plan_for(disk).attention == ()
 
 
-# What files of Windows name
+# Partitions that files of Windows identify
 
 
 BOTH = StartNames(files=(BCD_STORES[0], SYSTEM_HIVE))

@@ -1,6 +1,6 @@
-"""Images laid out as boot media, boards and old systems lay them out: from the file through probe and audit to a plan.
+"""Images with the layout of boot media, boards and old systems: from the file through probe and audit to a plan.
 
-What is expected follows from how the boot program finds its pieces: docs/boot-layouts.md has the sources.
+The expected result depends on how the boot program finds its parts: docs/boot-layouts.md has the sources.
 """
 
 import struct
@@ -28,7 +28,7 @@ Sparse = Callable[..., Path]
 TO_1MIB = RealignGoal(grain=MIB, grain_given=True)
 ANY_JOURNAL = RealignGoal(journal_file="journal.bin")
 VTOY_SECTORS = 65536  # VENTOY_SECTOR_NUM
-VENTOY_CODE = b"VT\0Ge\0HD\0Rd\0 Er\r\n"  # what its boot.img has at 0x190
+VENTOY_CODE = b"VT\0Ge\0HD\0Rd\0 Er\r\n"  # the value of its boot.img at 0x190
 
 
 def put(image: Path, at: int, content: bytes) -> None:
@@ -73,7 +73,7 @@ def starts(plan: Plan) -> list[int]:
 
 
 def ventoy(image: Path, label: str, *, named: str = "VTOYEFI", code: bytes = VENTOY_CODE) -> Path:
-    """As VentoyWorker.sh makes it, but with a second partition off every grid of 4 KiB."""
+    """Make a disk like VentoyWorker.sh, but with a second partition off every grid of 4 KiB."""
     data = 100001
     second = 2048 + data
     partitioned(image, label, f"start=2048, size={data}", f"start={second}, size={VTOY_SECTORS}")
@@ -101,17 +101,17 @@ def test_ventoys_boot_code_under_another_table_is_no_ventoy_stick(sparse: Sparse
 
 
 def test_rufus_uefi_ntfs_is_found_by_its_partition_and_moves(sparse: Sparse) -> None:
-    """UEFI:NTFS goes through all partitions of its disk: it need not follow the first one."""
+    """UEFI:NTFS searches all partitions of its disk: it need not follow the first one."""
     image = partitioned(sparse(256 * MIB), "dos", "start=2048, size=100001, type=7", "start=102049, size=2048, type=ef")
     fat(image, 102049, 2048, "UEFI_NTFS")
     assert starts(planned(image)) == [2048, 102400]
 
 
-# Isohybrid: entries are places in the image, whose first byte is the disk's.
+# Isohybrid: entries are places in the image, whose first byte is that of the disk.
 
 
 def iso(image: Path, size: int) -> int:
-    """An image by genisoimage at the start of so many bytes; its length in sectors."""
+    """Write an image with genisoimage that begins at this byte; return its length in sectors."""
     source = image.parent / "tree"
     source.mkdir()
     (source / "data").write_bytes(bytes(range(256)) * 8192)
@@ -144,7 +144,7 @@ def test_a_gpt_over_an_iso_image_is_refused_as_well(tmp_path: Path) -> None:
     assert "isohybrid" in refusal(image)
 
 
-# Boards: a boot ROM reads fixed sectors, and what it starts reads others.
+# Boards: a boot ROM reads fixed sectors, and the program it starts reads others.
 
 BOOT_ROMS = [
     (8 * KIB + 4, b"eGON.BT0"),
@@ -162,7 +162,7 @@ BOOT_ROMS = [
 def test_of_a_board_nothing_is_put_below_16_mib_before_the_first_partition(
     sparse: Sparse, at: int, magic: bytes
 ) -> None:
-    """Its U-Boot keeps the environment in sectors that are empty until it is saved for the first time."""
+    """Its U-Boot stores the environment in sectors that are empty until it is saved for the first time."""
     image = partitioned(sparse((32763 + 40000) * 512), "dos", "start=32763, size=40000")
     ext4(image, 32763, 40000)
     assert starts(planned(image, ANY_JOURNAL))[0] < 32763, "without a board's mark there is room to the left"
@@ -181,7 +181,7 @@ def test_a_move_up_leaves_the_boards_boot_program_alone(sparse: Sparse) -> None:
 
 
 def test_what_is_not_zero_before_the_first_partition_stays(sparse: Sparse) -> None:
-    """No mark of any board, but bytes: U-Boot of an unknown one, say."""
+    """No known signature of a board, but data: for example U-Boot of an unknown one."""
     image = partitioned(sparse(40 * MIB), "dos", f"start=16389, size={40 * 2048 - 16389}")
     ext4(image, 16389, 40 * 2048 - 16389)
     assert starts(planned(image, ANY_JOURNAL))[0] < 16389
@@ -216,7 +216,7 @@ def test_no_journal_lies_before_the_first_partition_where_bytes_are(sparse: Spar
 
 
 def test_a_partition_with_a_boards_loader_is_not_moved(sparse: Sparse) -> None:
-    """Rockchip's layout as partitions: idbloader at sector 64, U-Boot at 16384, which no table leads to."""
+    """Rockchip's layout as partitions: idbloader at sector 64, U-Boot at 16384, to which no table points."""
     image = partitioned(sparse(256 * MIB), "gpt", "start=64, size=8000", "start=16385, size=8192",
                         "start=32769, size=100000")  # fmt: skip
     put(image, 32 * KIB, b"RKNS")
@@ -262,7 +262,7 @@ def test_lilo_and_extlinux_keep_lists_of_sectors_and_that_is_said(
     ],
 )
 def test_what_an_encryption_of_the_whole_disk_may_hold_stays(sparse: Sparse, at: int, mark: bytes) -> None:
-    """It decrypts by the number of a sector of the disk: elsewhere the same bytes are noise."""
+    """It decrypts by the sector number on the disk: elsewhere the same bytes are noise."""
     image = partitioned(sparse(256 * MIB), "dos", "start=63, size=100000, type=7", "start=204801, size=100000")
     ext4(image, 204801, 100000)
     put(image, at, mark)
@@ -275,7 +275,7 @@ def test_what_an_encryption_of_the_whole_disk_may_hold_stays(sparse: Sparse, at:
 
 @pytest.mark.parametrize("kind", [0xA5, 0xA6, 0xA9])
 def test_a_bsd_label_whose_only_slice_is_the_partition_is_refused(sparse: Sparse, kind: int) -> None:
-    """The kernel shows no slice there: it is the parent once more, and names its absolute sector."""
+    """The kernel shows no slice there: the slice is the parent itself, and contains its absolute sector."""
     image = sparse(256 * MIB)
     put(image, 0, mbr((kind, 63, 100000, 0x80), signature=7))
     put(image, 64 * 512, bsd_label((100000, 63, 7), (0, 0, 0), (100000, 63, 0)))
@@ -308,13 +308,13 @@ def test_slices_and_subpartitions_inside_a_partition_keep_it_where_it_is(
 
 @pytest.mark.parametrize("label", ["dos", "gpt"])
 def test_a_windows_dynamic_disk_stays(sparse: Sparse, label: str) -> None:
-    """Its database names absolute sectors."""
+    """Its database contains absolute sectors."""
     kind = "42" if label == "dos" else "AF9B60A0-1431-4F62-BC68-3311714A69AD"
     image = partitioned(sparse(256 * MIB), label, f"start=63, size=100000, type={kind}")
     refusal(image)
 
 
-# What is found by its entry moves.
+# Partitions that are found through their entry are moved.
 
 
 @pytest.mark.parametrize(

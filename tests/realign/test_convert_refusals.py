@@ -1,4 +1,4 @@
-"""What a conversion of the sector size refuses, and whether what it says to type leads on."""
+"""Refusals of a sector size conversion, and whether the suggested commands work."""
 
 import subprocess
 from pathlib import Path
@@ -36,7 +36,7 @@ def with_swap(disk: Path, lines: str) -> None:
 )
 @pytest.mark.parametrize("start", [34, 40])
 def test_a_partition_that_a_realign_leaves_where_it_is_may_be_deleted(tmp_path: Path, kind: str, start: int) -> None:
-    """gdisk puts them right behind the table, in sector 34 or 40."""
+    """gdisk creates them directly behind the table, in sector 34 or 40."""
     disk = tmp_path / "disk.img"
     line = f"first-lba: 34\nstart={start},size={2048 - start},type={kind}\n"
     with_swap(disk, line)
@@ -50,7 +50,7 @@ def test_a_partition_that_a_realign_leaves_where_it_is_may_be_deleted(tmp_path: 
 @pytest.mark.parametrize("at", [20_000, 4 * MIB - 20 * KIB + 100], ids=["start", "end"])
 @pytest.mark.needs_tools("sfdisk", "mkswap")
 def test_what_a_table_for_other_sectors_left_can_be_cleared(tmp_path: Path, at: int) -> None:
-    """The backup entries for 4096 begin 20 KiB before the end, those for 512 bytes 16.5 KiB: the first stay."""
+    """The backup entries for 4096 begin 20 KiB before the end, those for 512 bytes 16.5 KiB: the former remain."""
     disk, size = tmp_path / "disk.img", 4 * MIB
     disk.write_bytes(bytes(size))
     with_swap(disk, "")
@@ -72,7 +72,7 @@ def test_what_a_table_for_other_sectors_left_can_be_cleared(tmp_path: Path, at: 
 @pytest.mark.needs_tools("sfdisk", "cryptsetup")
 @pytest.mark.parametrize("version", ["luks1", "luks2"])
 def test_a_luks_gets_longer_sectors_while_it_is_open(tmp_path: Path, version: str) -> None:
-    """cryptsetup 2.6 says otherwise: size increase on offline device is not supported, activate the device first."""
+    """cryptsetup 2.6 refuses otherwise: size increase on offline device is not supported, activate the device first."""
     disk, content = tmp_path / "disk.img", tmp_path / "luks"
     disk.write_bytes(bytes(20 * MIB))
     run("sfdisk", "-q", disk, stdin=f"label: gpt\nstart=2048,size={18 * MIB // 512},type=L\n")

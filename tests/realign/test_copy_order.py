@@ -1,4 +1,4 @@
-"""Copies that cover each other's sources."""
+"""The order of copies that overlap each other's sources."""
 
 import pytest
 

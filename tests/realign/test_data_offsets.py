@@ -1,4 +1,4 @@
-"""Partitions whose data begin behind a header: RAID, encryption, volume manager. Their data get onto the boundary."""
+"""Partitions whose data begin behind a header: RAID, encryption, volume manager. It is the data that are aligned."""
 
 import hashlib
 import json
@@ -175,7 +175,7 @@ def test_a_physical_volume_of_lvm_ends_with_pe_start_on_the_boundary(tmp_path: P
 
 
 def _only(device: Path) -> tuple[str, str]:
-    """LVM sees nothing but this device, whatever else the machine has."""
+    """Make LVM see only this device, whatever else the machine has."""
     return "--config", f'devices {{ filter = ["a|^{device}$|", "r|.*|"] use_devicesfile = 0 }}'
 
 

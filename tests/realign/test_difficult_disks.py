@@ -1,4 +1,4 @@
-"""Where partitions go on disks that are not as simple: crowded ones, shifted ones, and what the user insists on."""
+"""Where partitions go on difficult disks: crowded ones, shifted ones, and with restrictions by the user."""
 
 from dataclasses import replace
 
@@ -20,16 +20,16 @@ ANY_JOURNAL = RealignGoal(journal_file="journal.bin")
 @pytest.mark.parametrize(
     ("text", "sectors", "after"),
     [
-        # No whole MiB between 63 and what follows: the coarsest boundary that there is.
+        # No whole MiB between 63 and the next partition: the coarsest boundary available.
         ("63+2000; 2064+40000", 43000, [64, 2064]),
         ("63+1900; 2048+40000", 43000, [128, 2048]),
         ("63+1024; 2048+40000", 43000, [1024, 2048]),
-        # Into the gap on the left, for on the right there is none.
+        # Into the gap on the left, because there is none on the right.
         ("2048+2048; 8001+8191; 16192+40000", 60000, [2048, 6144, 16192]),
-        # To the right, for on the left there is less.
+        # To the right, because there is less on the left.
         ("2048+2048; 4097+2000; 20480+40000", 61440, [2048, 4096, 20480]),
         ("2048+2049; 4097+2000; 20480+40000", 61440, [2048, 6144, 20480]),
-        # Nobody moves left into the first MiB: right by a sector is possible, left by seven is not.
+        # Nothing moves left into the first MiB: right by a sector is possible, left by seven is not.
         ("63+8193; 8264+40000", 49000, [64, 8264]),
     ],
 )
@@ -40,12 +40,12 @@ def test_a_crowded_disk_gets_the_coarsest_boundary_there_is_room_for(text: str, 
 def test_what_is_on_the_grid_makes_room_only_when_there_is_no_other_way() -> None:
     disk = movable_disk("63+2001 ext4; 2064+2000 swap; 20480+40000 xfs", size=61440 * 512)
     plan = plan_for(disk, ANY_JOURNAL, {2: Used(2, 128 * KIB, "the header")})
-    assert starts(plan) == [4096, 2064, 20480]  # it jumps over its neighbour, which costs less than moving both
+    assert starts(plan) == [4096, 2064, 20480]  # it moves past its neighbour, which costs less than moving both
     assert any("the order of the partitions on the disk changes" in note for note in plan.notes)
 
 
 def test_a_neighbour_on_the_grid_moves_when_nothing_else_helps() -> None:
-    """The 32 sectors behind the second one are all there is; the first needs one of them."""
+    """The 32 sectors behind the second one are the only free ones; the first needs one of them."""
     disk = movable_disk("63+2001 ext4; 2064+2000 swap; 4096+57344 xfs", size=61440 * 512, label=TableLabel.DOS)
     plan = plan_for(disk, ANY_JOURNAL)
     assert starts(plan) == [64, 2080, 4096]
@@ -134,7 +134,7 @@ def test_a_file_system_in_a_partition_of_a_reserved_type_is_moved_like_any_other
 
 
 def test_the_cheaper_of_two_ways_is_taken() -> None:
-    """Both neighbours could make room; the one with less in it does."""
+    """Both neighbours could make room; the one with less data does."""
     text = "2048+2048 ext4; 4097+8191 ntfs; 12288+2048 xfs"
     disk = movable_disk(text, size=(14336 + 8 + 33) * 512)
     little_in_3 = {1: Used(1, MIB, "a map"), 3: Used(3, KIB, "a map")}
@@ -162,7 +162,8 @@ def test_the_last_file_system_is_shrunk_by_as_little_as_it_takes() -> None:
     assert by % MIB == 0
     (journal,) = (step.journal.extent for step in plan.steps if isinstance(step, WriteJournal))
     assert journal.end <= (502434 * 512)
-    # The same disk with so much free space to begin with is planned without shrinking; with a MiB less it is not.
+    # The same disk with this much free space from the beginning is planned without shrinking; with a MiB less it is
+    # not.
     grain = RealignGoal(grain_given=True)
     assert plan_for(with_free_space(by), grain).steps
     with pytest.raises(Refused):
@@ -214,7 +215,7 @@ def test_the_estimate_counts_what_is_used_and_says_no_time_for_an_image() -> Non
 
 
 def test_the_estimate_of_a_full_disk_has_the_flushes_of_a_small_journal() -> None:
-    """192 KiB: 64 KiB for what is staged, twice for each of them three flushes of 10 ms; and 60 MB a second."""
+    """192 KiB: 64 KiB for the stash, twice for each of them three flushes of 10 ms; and 60 MB per second."""
     disk = movable_disk("63+200000 ext4", label=TableLabel.DOS, size=(200063 + 2 * 300) * 512)
     plan = plan_for(disk)
     (copy,) = (step for step in plan.steps if isinstance(step, CopyContent))

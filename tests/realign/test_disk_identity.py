@@ -1,4 +1,4 @@
-"""A disk is known again, and one whose table was changed is not."""
+"""A disk is recognised again, and one whose table was changed is not."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A FAT recreated has the same entries byte for byte, as Linux, Windows and firmware write them."""
+"""A recreated FAT has the same entries byte for byte, as Linux, Windows and firmware write them."""
 
 import re
 import struct
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.needs_tools("mkfs.fat", "mcopy", "mdel", "mdir", "fsck.
 
 
 def long_name(name: str, short: bytes) -> bytes:
-    """Long-name entries (Microsoft's FAT specification 1.03, "FAT Long Directory Entries")."""
+    """Return long-name entries (Microsoft's FAT specification 1.03, "FAT Long Directory Entries")."""
     checksum = 0
     for byte in short:
         checksum = ((checksum & 1) << 7) + (checksum >> 1) + byte & 0xFF
@@ -33,13 +33,13 @@ def long_name(name: str, short: bytes) -> bytes:
 
 
 def empty_file(name: str, short: bytes, attributes: int, times: bytes) -> bytes:
-    """`times`: what stands from the time of creation to that of the last change."""
+    """Return an entry; `times`: the bytes from the time of creation to that of the last change."""
     return long_name(name, short) + short + bytes([attributes, 0]) + times + bytes(6)
 
 
 TIMES = struct.pack("<B6H", 99, 0x1234, 0x2821, 0x3333, 0, 0x6000, 0x5C21)
 NEVER = bytes(13)  # firmware without a clock
-# Linux gives a lower-case name a long one too (shortname=mixed), and a tenth similar name a hash for a short one.
+# Linux also gives a lower-case name a long one (shortname=mixed), and the tenth similar name a hash as short name.
 WRITTEN = b"".join((
     empty_file("grubx64.efi", b"GRUBX64 EFI", 0x20, TIMES),
     empty_file("0123456789abcdef-6.1.0-22-amd64.conf", b"01A3F4~1CON", 0x27, TIMES),
@@ -49,7 +49,7 @@ WRITTEN = b"".join((
 
 
 def entries(content: bytes) -> list[bytes]:
-    """The first folder's entries in use, without the clusters that they name. FAT12 and FAT16 only."""
+    """Return the used entries of the first folder, without their clusters. FAT12 and FAT16 only."""
     sector, reserved, copies, count, fat = struct.unpack_from("<H1xHBH3xH", content, 11)
     start = (reserved + copies * fat) * sector
     folder = content[start : start + count * 32]

@@ -1,4 +1,4 @@
-"""What is held is enough: without it blkid sees nothing, and with its signatures hidden it sees nothing either."""
+"""The held ranges are sufficient: without them blkid recognises nothing, and with their signatures hidden neither."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -38,7 +38,7 @@ NAMED = [
 
 
 def seen(image: Path) -> str:
-    """Every signature that blkid believes, of a partition of this length."""
+    """Return every signature that blkid accepts in a partition of this length."""
     return run("blkid", "-p", "-o", "export", image, fails=True)
 
 
@@ -49,7 +49,9 @@ def as_partition(image: Path) -> Partition:
 
 
 def without(image: Path, runs: Iterable[Extent]) -> str:
-    """What blkid sees when these bytes are blank, a single one as in a marker; the image is as before afterwards."""
+    """Return what blkid recognises when these bytes are blank, a single one as in a marker; the image is restored
+    afterwards.
+    """
     kept = []
     with image.open("r+b") as file:
         for run_ in runs:

@@ -1,4 +1,4 @@
-"""Where the journal lies: in what nobody else has, before, during and after."""
+"""The place of the journal: in space that is unused before, during and after the move."""
 
 from dataclasses import replace
 
@@ -59,7 +59,7 @@ def test_192_kib_are_enough_for_one_partition_of_which_the_sectors_of_signatures
 @pytest.mark.parametrize("slack", [256, 300, 512, 1000, 1126, 2047])
 @pytest.mark.parametrize("label", [TableLabel.DOS, TableLabel.GPT])
 def test_a_full_old_disk_with_little_slack_gets_a_journal_in_it(slack: int, label: TableLabel) -> None:
-    """The way of 63 sectors is the shortest that leaves room where 1 MiB does not."""
+    """The distance of 63 sectors is the shortest that leaves room where 1 MiB does not."""
     start, table = (63, 0) if label is TableLabel.DOS else (35, 33)
     end = start + 400_000
     size = (end + 2 * slack + table) * 512
@@ -90,14 +90,14 @@ def test_on_an_mbr_the_gap_before_the_first_partition_is_the_boot_loaders() -> N
 
 
 def test_the_first_16_mebibytes_before_a_partition_are_never_the_journals() -> None:
-    """16.1 MiB are free from sector 34 on, of which 0.1 count: boot loaders of ARM boards lie before them."""
+    """16.1 MiB are free from sector 34 on, of which 0.1 count: boot loaders of ARM boards are before them."""
     text = "33001+100000 ext4; 133002+300000 xfs"
     with pytest.raises(Refused, match="no room for the journal"):
         plan_for(movable_disk(text, size=(433009 + 33) * 512))
 
 
 def test_the_first_ebr_of_an_empty_container_is_not_the_journals() -> None:
-    """Behind it there is room; around it there would be as well."""
+    """Behind it there is room; a place around it would also be large enough."""
     text = "2048+2048; 2e 8000+4000; 12001+100000 ext4"
     disk = movable_disk(text, label=TableLabel.DOS, size=112008 * 512)
     place = journal_of(plan_for(disk))

@@ -1,4 +1,4 @@
-"""New layouts: where partitions are put, on which grids, and which disks get none."""
+"""New layouts: where partitions are placed, on which grids, and which disks are refused."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -50,7 +50,7 @@ def refusal(disk: Judged, goal: LayoutGoal) -> Refused:
     return refused.value
 
 
-# Where partitions go
+# Places of partitions
 
 
 def test_the_rest_in_the_middle_takes_all_that_the_others_leave() -> None:
@@ -58,7 +58,7 @@ def test_the_rest_in_the_middle_takes_all_that_the_others_leave() -> None:
     esp, rest, swap = extents(plan)
     assert esp == Extent(MIB, 512 * MIB)
     assert rest.start == esp.end and swap.start == rest.end and swap.length == 8 * GIB
-    # A GPT's last 33 sectors are its backup copy: the last whole MiB before them ends one MiB before the disk does.
+    # The last 33 sectors are the backup GPT: the last whole MiB before them ends one MiB before the disk does.
     assert swap.end == 500 * GIB - MIB
 
 
@@ -257,7 +257,7 @@ def test_a_file_system_on_the_whole_disk_is_not_overlooked() -> None:
 
 def test_a_disk_that_is_too_small_says_by_how_much() -> None:
     said = refusal(empty(size=GIB), LayoutGoal((PartitionRequest(GIB, "linux"),)))
-    # 1 MiB before it, and the last MiB has the backup GPT in it.
+    # 1 MiB before it, and the last MiB contains the backup GPT.
     assert f"too small by 2MiB ({2 * MIB}B)" in str(said)
     assert f"({GIB - MIB - 33 * 512}B) is available for partitions" in str(said)
     assert "--part rest:linux" in said.hint

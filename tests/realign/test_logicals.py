@@ -1,4 +1,4 @@
-"""Logical partitions: the chain of EBRs is laid out anew, and sfdisk accepts where they go."""
+"""Logical partitions: the chain of EBRs is rewritten, and sfdisk accepts the places."""
 
 import json
 from dataclasses import replace
@@ -37,7 +37,7 @@ def test_the_whole_chain_is_written_anew_and_the_first_ebr_stays() -> None:
     for number in (6, 7):
         record = told[number].record_after
         assert record is not None
-        assert told[number].after.start - record == 63 * SECTOR  # as far before it as it was
+        assert told[number].after.start - record == 63 * SECTOR  # as far before it as before
 
 
 def test_the_container_is_parked_in_place_of_its_logicals() -> None:
@@ -67,7 +67,7 @@ def test_with_a_single_sector_free_the_ebr_is_right_before_its_partition() -> No
 
 
 def test_an_ebr_comes_nearer_where_its_distance_does_not_fit() -> None:
-    """Partition 6 can only go left, and 63 sectors are not left between the two."""
+    """Partition 6 can only go left, and 63 sectors are not available between the two."""
     text = "2048+2048; 2e 4096+8269; 5l 4104+4095; 6l 8263+4102"
     told = changes(plan_for(old_disk(text, 12365), RealignGoal(journal_file="journal.bin")))
     assert told[6].after.start == 8256 * SECTOR
@@ -75,7 +75,7 @@ def test_an_ebr_comes_nearer_where_its_distance_does_not_fit() -> None:
 
 
 def test_an_ebr_keeps_its_distance_where_there_is_room_for_it() -> None:
-    """Right behind partition 5 there is a boundary too, but only one sector before it."""
+    """Directly behind partition 5 there is a boundary too, but only one sector before it."""
     plan = plan_for(old_disk("2048+2048; 2e 4096+40000; 5l 4159+4095; 6l 10319+4102"))
     told = changes(plan)
     assert (told[5].after.start, told[6].after.start) == (6144 * SECTOR, 12288 * SECTOR)
@@ -111,7 +111,7 @@ def test_copies_of_logicals_do_not_run_over_each_other() -> None:
     assert [step.partition for step in copies if step.partition >= 5] == [7, 6, 5]
 
 
-# What sfdisk says of such a table
+# sfdisk's reading of such a table
 
 
 def write_with_sfdisk(image: Path, disk: Disk, places: dict[int, Extent]) -> dict[int, tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The search itself, on rows without a disk."""
+"""The search for places, on rows without a disk."""
 
 from itertools import pairwise, product
 
@@ -45,7 +45,7 @@ def test_places_keep_their_leads_and_stay_in_the_room_whichever_way_they_lean(
 
 @given(rows())
 def test_there_is_no_way_that_costs_less(row: tuple[RowItem, ...]) -> None:
-    """Compared with trying every place for every thing that could move."""
+    """Compared with trying every place for everything that could move."""
     choice = choose_moves(row, ROOM)
     tried = [
         sum(
@@ -61,7 +61,7 @@ def test_there_is_no_way_that_costs_less(row: tuple[RowItem, ...]) -> None:
 
 def _starts(thing: RowItem) -> list[int]:
     stays = [thing.extent.start] if thing.may_stay or thing.extent.start % 8 == 0 else []
-    # Nothing moves left here: all of it lies in the first MiB.
+    # Nothing moves left here: all of it is in the first MiB.
     return stays + [at for at in range(0, 140, 8) if thing.start_grids and at > thing.extent.start]
 
 
@@ -76,7 +76,7 @@ def _is_possible(row: tuple[RowItem, ...], starts: tuple[int, ...]) -> bool:
 
 @pytest.mark.parametrize("count", [20, 200])
 def test_a_long_row_finds_a_way_where_there_is_one(count: int) -> None:
-    """Everybody has to go right by one step of the lattice, and there is just room for it."""
+    """Every item has to move right by one step of the grid, and there is just enough room."""
     row = tuple(RowItem(Extent(1 + 16 * index, 16), index + 1, (StartGrid(16),), False, 16) for index in range(count))
     exact = Room(Extent(0, 16 * (count + 1)))
     choice = choose_moves(row, exact)

@@ -1,4 +1,4 @@
-"""A plan promises a check where there is a checker, and nowhere else."""
+"""A plan contains a check if there is a checker, and only then."""
 
 from aligntool.linux.content import CHECKERS
 from aligntool.realign.planning import CHECKED

@@ -1,4 +1,4 @@
-"""Whatever the disk: what is planned is on every grid, overlaps nothing, and can be copied in the order it says."""
+"""For any disk: the plan is on every grid, overlaps nothing, and can be copied in its order."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -100,7 +100,7 @@ def _disk_after(disk: Disk, plan: Plan) -> Disk:
 
 
 def _table_pieces(disk: Disk) -> Iterator[Extent]:
-    """What takes space on the disk: partitions, and EBRs of one sector."""
+    """Return what occupies space on the disk: partitions, and EBRs of one sector."""
     container = next((part for part in disk.partitions if part.role is Role.EXTENDED), None)
     for part in disk.partitions:
         if part.role is not Role.EXTENDED:
@@ -167,7 +167,7 @@ def _is_out_of_the_way(journal: JournalPlace, before: Disk, after: Disk, plan: P
 
 
 def _shortened(disk: Disk, lengths: dict[int, int]) -> Disk:
-    """What the file systems have when the journal is written: those that are shrunk are short by then."""
+    """Return the lengths of the file systems when the journal is written: those that are shrunk are shorter by then."""
     return replace(
         disk,
         partitions=tuple(
@@ -193,7 +193,7 @@ def test_who_is_said_to_be_mended_in_place_is_mended_together_or_alone(disk: Dis
 
 
 def test_a_grid_counts_when_off_it_is_more_than_information() -> None:
-    """The properties above lean on the audit's verdict; it must not have lost its grids on the way."""
+    """The properties above rely on the audit's verdict; it must not have lost its grids."""
     disk = movable_disk("63+10000", physical=16384)
     severities = {grid.severity for grid in judged(disk).grids}
     assert Severity.ERROR in severities

@@ -1,4 +1,4 @@
-"""Everything that stands against a move is told at once, with evidence and the next thing to type."""
+"""All reasons against a move are reported at once, with evidence and the next command."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +18,7 @@ Change = Callable[[Disk], Disk]
 
 
 def partition(**changes: object) -> Change:
-    """Of the first partition."""
+    """Change the first partition."""
     return lambda disk: replace(
         disk, partitions=(replace(disk.partitions[0], **changes), *disk.partitions[1:])  # type: ignore[arg-type]
     )  # fmt: skip
@@ -87,7 +87,7 @@ BROKEN = [one for one in Fault if one not in (Fault.GPT_BACKUP_MISPLACED, Fault.
 
 
 def refusal_of(seen: Disk, goal: RealignGoal | None = None) -> Refused:
-    """With the devices that may lie above it."""
+    """Return the refusal, also with devices that may be on top of it."""
     above = (
         Disk("dm-0", "/dev/dm-0", DiskKind.DM, MIB, seen.limits, mapping="lvm vg/root"),
         Disk("dm-1", "/dev/dm-1", DiskKind.DM, MIB, seen.limits, mapping="crypt LUKS2 secret"),
@@ -169,7 +169,7 @@ def test_what_lies_on_md_can_be_moved() -> None:
     assert plan_for(movable_disk(OFF, kind=DiskKind.MD)).steps
 
 
-# The audit's word
+# The verdict of the audit
 
 
 def test_the_audit_says_where_a_journal_needs_a_file() -> None:

@@ -1,4 +1,4 @@
-"""The command that gives a drive other sectors is named where the drive states that it can, and only there."""
+"""The command that changes a drive's sector size is suggested if the drive reports support for it, and only then."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ FORMATS = (LbaFormat(0, 512, 0, 2), LbaFormat(1, 4096, 8, 1), LbaFormat(2, 4096,
 
 
 def test_the_format_without_metadata_is_named() -> None:
-    """nvme-format(1): --lbaf is the index in the drive's list."""
+    """nvme-format(1): --lbaf is the index in the list of the drive."""
     (said,) = reformatting(replace(NVME, nvme=NvmeFacts(FORMATS)), 4096)
     assert said.endswith(": sudo nvme format /dev/nvme0n1 --lbaf=2")
     assert "erases" in said

@@ -1,4 +1,4 @@
-"""The usual disks: one or several partitions, a gap, everybody to the nearest boundary."""
+"""The usual disks: one or several partitions, a gap, everything moves to the nearest boundary."""
 
 import pytest
 

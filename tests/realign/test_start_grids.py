@@ -1,4 +1,4 @@
-"""Grids that meet: compared with trying every sector."""
+"""Combined grids: compared with trying every sector."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Disks to look up, and the names of the rows that were found."""
+"""Disks to look up, and the names of the rows that match."""
 
 from aligntool.inventory import Disk, DiskKind, IoLimits, KnownGeometry, Source
 

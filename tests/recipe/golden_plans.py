@@ -1,6 +1,5 @@
-"""What each recipe makes of a made-up disk. `python -m tests.recipe.golden_plans` writes the plans anew; read the diff.
-
-In: the packaged recipes. Out: the plans of tests/recipe/golden/. Alone because it is a program as well as a table.
+"""The plan that each recipe gives for a made-up disk. `python -m tests.recipe.golden_plans` writes the plans to
+tests/recipe/golden/; review the diff.
 """
 
 from dataclasses import replace
@@ -56,7 +55,9 @@ def key(recipe: Recipe) -> str:
 
 
 def goal_of(recipe: Recipe) -> RealignGoal | LayoutGoal:
-    """Arrays are of several disks, and their golden plans are in tests/raid; a benchmark has no plan."""
+    """Return the goal, except of arrays, which have several disks and golden plans in tests/raid, and benchmarks, which
+    have no plan.
+    """
     if isinstance(recipe.goal, RaidGoal | BenchGoal):
         raise TypeError(f"{recipe.name} is for no single disk")
     return recipe.goal

@@ -1,4 +1,4 @@
-"""The list of what is in `recipes/`, as recipes/README.md shows it: python -m tests.recipe.menu > recipes/README.md"""
+"""Print the list of `recipes/` that is in recipes/README.md: python -m tests.recipe.menu > recipes/README.md"""
 
 import sys
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def _line(row: DriveRow) -> str:
 
 
 def summary(known: KnownGeometry) -> str:
-    """The facts of a row in a few words."""
+    """Return the facts of the row in a few words."""
     sizes = (
         ("physical sector", known.physical_block_size),
         ("page", known.page_size),

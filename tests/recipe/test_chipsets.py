@@ -1,4 +1,4 @@
-"""The table of chipsets, against pci.ids."""
+"""The table of chipsets, compared with pci.ids."""
 
 import tomllib
 from itertools import pairwise
@@ -20,7 +20,7 @@ def _side_by_name(name: str) -> Side | None:
 
 
 def test_the_table_agrees_with_every_name_in_pci_ids() -> None:
-    """What pci.ids calls a chipset's root port is one in the table, and a processor's is a processor's."""
+    """A name in pci.ids that describes a chipset's root port is in the table as such, and so is a processor's."""
     place = next((Path(place) for place in PLACES if Path(place).is_file()), None)
     if place is None:
         pytest.skip("no pci.ids on this machine; `make test` installs it")

@@ -1,4 +1,4 @@
-"""Recipes that are goals: all of them load, make the plans they are known for, and a slip of the pen is refused."""
+"""Recipes that are goals: all of them load and make their golden plans, and a typing mistake is refused."""
 
 from pathlib import Path
 

@@ -14,7 +14,7 @@ from tests.recipe.disks import disk, of_class, of_model
         "WDC WD20EARS-00MVWB0",
         "WDC_WD20EARS-00MVWB0",
         "WD20EARS",
-        "WDC WD20EARS-00M",  # as an INQUIRY cuts it
+        "WDC WD20EARS-00M",  # truncated as in INQUIRY data
         "ATA WDC WD20EARS-00MVWB0",
         "  WDC  WD20EARS-00MVWB0   ",
         "Western Digital WD20EARS",

@@ -1,4 +1,4 @@
-"""Every row of the drive database is sound, and no two of them claim the same drive."""
+"""Every row of the drive database is valid, and no two of them match the same drive."""
 
 import re
 import tomllib
@@ -73,7 +73,7 @@ def _words(pattern: str) -> tuple[str, ...]:
 
 
 def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Is there a text that both globs describe? By the tails that still have to meet."""
+    """Return whether a text exists that both globs match, by the tails that still have to match."""
     seen, todo = set(), [(0, 0)]
     while todo:
         i, j = todo.pop()
@@ -109,7 +109,7 @@ def test_the_menu_in_the_repository_is_current() -> None:
 
 
 def test_a_thousand_models_are_each_matched_by_their_own_name(database: DriveDatabase) -> None:
-    """The one pre-check for all patterns lets none through and holds none back."""
+    """The pre-check common to all patterns accepts no wrong model and rejects no right one."""
     for number in range(1000):
         lying = disk(f"WDC WD{number % 100:02}EARS-{number:05}", size=500 * 1000**3, rotational=True)
         honest = disk(f"WDC WD{number % 100:02}ZZZZ-{number:05}", size=500 * 1000**3, rotational=True)

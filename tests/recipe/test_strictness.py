@@ -1,4 +1,4 @@
-"""A mistake in a row is refused by file, row and key; patterns mean what fnmatch says."""
+"""A mistake in a row is refused with file, row and key; patterns behave like fnmatch."""
 
 import time
 from fnmatch import fnmatchcase

@@ -1,4 +1,4 @@
-"""Plans made by hand, with every kind of step in them."""
+"""Handmade plans with every kind of step."""
 
 from aligntool.change import Estimate, Place, Plan, Used
 from aligntool.steps import (

@@ -1,4 +1,4 @@
-"""The JSON of an audit: valid by its published schema, whatever a disk is called."""
+"""The JSON of an audit: valid by its published schema, whatever a disk is named."""
 
 import json
 from dataclasses import replace
@@ -42,7 +42,7 @@ def document(report: Report) -> Any:
 
 
 def full_report() -> Report:
-    """A machine with something in every field."""
+    """Return a machine with something in every field."""
     lvm = Layer(
         "LVM2_member", Extent(MIB, MIB), data_start=2 * MIB, segments=(Segment("vg/lv", 0, Extent(MIB, MIB), 64),)
     )

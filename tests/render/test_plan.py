@@ -1,4 +1,4 @@
-"""A plan as people read it: everything that will be touched is there, to the byte, in 80 columns."""
+"""A plan as text: everything that will be changed is listed, to the byte, in 80 columns."""
 
 import io
 import json

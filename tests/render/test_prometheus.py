@@ -1,4 +1,4 @@
-"""Metrics: what Prometheus's own linter accepts, what their values are, and how the file of them is written."""
+"""Metrics: accepted by Prometheus's own linter, with the right values, and written atomically."""
 
 import os
 import re
@@ -29,13 +29,13 @@ def metrics(report: Report, *, serials: bool = False) -> str:
 
 
 def samples(report: Report, name: str, *, serials: bool = False) -> list[str]:
-    """The samples of one metric, without its name."""
+    """Return the samples of one metric, without its name."""
     lines = metrics(report, serials=serials).splitlines()
     return [line.removeprefix(name) for line in lines if re.match(rf"{name}[ {{]", line)]
 
 
 def everything() -> Report:
-    """A machine with something of every kind."""
+    """Return a machine with something of every kind."""
     drives = [drive(number) for number in range(2)]
     hop = LinkHop("0000:01:00.0", Port.ENDPOINT, speed_gts=2.5, width=2, max_speed_gts=16.0, max_width=4)
     above = LinkHop("0000:00:01.0", Port.CPU_ROOT, max_speed_gts=8.0, max_width=16)
@@ -43,7 +43,7 @@ def everything() -> Report:
     return judge(replace(drives[0], links=((hop, above),), wwn="eui.0025385b71b0c1d2", serial="S1"), drives[1], busy)
 
 
-# Prometheus's own program says whether this is what it reads, and by its conventions. It exits with 3 for a remark.
+# Prometheus's own program checks the format and its conventions. It exits with 3 for a remark.
 
 
 @pytest.mark.needs_tools("promtool")
@@ -78,7 +78,7 @@ def test_promtool_has_no_remark_on_the_file_of_an_image(tmp_path: Path) -> None:
 
 @pytest.mark.needs_tools("strace")
 def test_a_collector_of_prom_files_never_sees_half_of_one(tmp_path: Path) -> None:
-    """node_exporter reads every file whose name ends in .prom: that name may only come by a rename."""
+    """node_exporter reads every file whose name ends in .prom: the file may get this name only by a rename."""
     file, log = tmp_path / "aligntool.prom", tmp_path / "log"
     file.write_text("old")
     words = program(

@@ -1,4 +1,4 @@
-"""Whether a misaligned partition can be mended, as text and in the JSON."""
+"""Whether a misaligned partition can be repaired, as text and in the JSON."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What people read: nothing from a disk may act on the terminal, and 80 columns are enough."""
+"""Text output: nothing from a disk may control the terminal, and 80 columns are enough."""
 
 import io
 import re
@@ -156,7 +156,7 @@ def test_the_map_of_an_aligned_partition_draws_blocks_on_the_boundaries() -> Non
 
 
 def test_the_map_of_a_start_that_was_checked_against_nothing_has_a_title_and_no_drawing() -> None:
-    """As of a partition in a table of which both copies are damaged."""
+    """As for a partition in a table of which both copies are damaged."""
     report = judge(made_disk("63+80000", physical=4096))
     (judged,) = report.judged
     (verdict,) = judged.verdicts
@@ -192,5 +192,5 @@ def test_wide_characters_are_measured_as_terminals_do() -> None:
 
 
 def test_a_part_of_a_disk_has_as_many_cells_as_columns() -> None:
-    """A volume at the very end of a disk has none; with its whole name it was drawn beyond the line."""
+    """A volume at the very end of a disk has none; drawn with its whole name it exceeded the line."""
     assert [_part("12", width) for width in range(6)] == ["", "2", "12", "|12", "[12]", "[12=]"]

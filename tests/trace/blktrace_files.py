@@ -1,6 +1,6 @@
 """Binary traces as the kernel writes them: struct blk_io_trace of include/uapi/linux/blktrace_api.h, for blkparse.
 
-To time the reading of a large one, as docs/trace.md does: python -m tests.trace.blktrace_files big.blktrace.0 2000000
+To measure reading a large one, as in docs/trace.md: python -m tests.trace.blktrace_files big.blktrace.0 2000000
 """
 
 import random
@@ -69,7 +69,7 @@ def drawn_records(seed: int, commands: int = 300) -> list[Record]:
 
 
 def write_large(path: Path, commands: int) -> None:
-    """Random reads and writes, one after the other, with the five records that a plain command leaves."""
+    """Write random reads and writes, one after the other, with the five records of a plain command."""
     drawn = random.Random(1)
     number = 0
     with path.open("wb") as file:

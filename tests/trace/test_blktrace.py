@@ -1,4 +1,4 @@
-"""Traces of blktrace, held against the summary that blkparse itself prints of them."""
+"""Traces of blktrace, compared with the summary that blkparse prints of them."""
 
 import re
 import shlex
@@ -31,7 +31,7 @@ def summary(text: str, words: str) -> list[int]:
 
 
 def dispatched(text: str, kind: str) -> tuple[int, int]:
-    """Commands that were sent and not taken back, and their KiB. blkparse takes back the KiB, and not the count."""
+    """Return commands that were sent and not requeued, and their KiB. blkparse subtracts the KiB, but not the count."""
     count, kib = summary(text, f"{kind} Dispatches")
     return count - summary(text, f"{kind}s Requeued")[0], kib
 
@@ -43,7 +43,7 @@ def test_counts_and_bytes_are_those_of_blkparse(tmp_path: Path, seed: int, order
     text = run("blkparse", "-i", log)
     rows = {row.kind: row for row in pattern_of(log).rows}
     assert (rows[Kind.READ].count, rows[Kind.READ].bytes >> 10) == dispatched(text, "Read")
-    # blkparse has discards among the writes.
+    # blkparse counts discards as writes.
     writes = rows[Kind.WRITE], rows[Kind.DISCARD]
     assert (sum(row.count for row in writes), sum(row.bytes for row in writes) >> 10) == dispatched(text, "Write")
 
@@ -110,7 +110,7 @@ def test_a_trace_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
         pattern_of(log)
 
 
-# Printed by blkparse 1.2.0, of a trace with one event of each kind.
+# Printed by blkparse 1.2.0 for a trace with one event of each kind.
 EACH_ACTION = """\
   8,0    0        0     0.000000000     0  m   N cfq said: D W 8 + 8
   8,0    0        3     0.000001000   697  Q   R 36 [kworker 0:1]

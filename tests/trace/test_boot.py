@@ -1,4 +1,4 @@
-"""The estimate of a boot, with the article's numbers as its truth."""
+"""The estimate of a boot, compared with the numbers of the article."""
 
 from fractions import Fraction
 
@@ -14,7 +14,7 @@ def test_a_command_takes_what_the_article_says(rate: int, micro: int) -> None:
 
 
 def _drive(read_micro: int, write_micro: int) -> Drive:
-    """By what a 4 KiB command takes."""
+    """Return a drive by its time for a 4 KiB command."""
     return Drive(Fraction(4096, read_micro), Fraction(4096, write_micro))
 
 

@@ -1,4 +1,4 @@
-"""`aligntool estimate boot` of results of `aligntool bench`: which it takes, and what it says of them."""
+"""`aligntool estimate boot` with results of `aligntool bench`: which it accepts, and what it reports of them."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,7 @@ def test_passes_over_the_same_data_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_spoils_a_result_stands_beside_the_estimate(tmp_path: Path) -> None:
-    """Of one that was interrupted, buffered and held back by the processor; nothing of one that was not."""
+    """One that was interrupted, buffered and CPU-bound has remarks; one that was not has none."""
     read, write, deep = (series(*[50e6] * 5, cpu=99), series(*[100e6] * 5, write=True), series(9e6, depth=32, cpu=99))
     made = result(read, write, deep)
     doubtful = replace(

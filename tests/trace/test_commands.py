@@ -1,4 +1,4 @@
-"""`aligntool trace` and `aligntool estimate boot` as they are typed."""
+"""`aligntool trace` and `aligntool estimate boot` as a user types them."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ BOOT = "time_s,op,lba,sectors,who\n" + "".join(
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """60 reads and 30 writes of 4 KiB, each at a multiple of 4 KiB."""
+    """Write 60 reads and 30 writes of 4 KiB, each at a multiple of 4 KiB."""
     path = tmp_path / "boot.csv"
     path.write_text(BOOT)
     return path
@@ -29,7 +29,7 @@ def rows(*words: str | Path, stdin: str = "") -> dict[str, dict[str, object]]:
 
 
 def alignment(*words: str | Path) -> dict[int, tuple[int, int]]:
-    """By the size of the grid: writes that start off it, and that straddle."""
+    """Return writes that start off the grid, and that straddle it, by the size of the grid."""
     found = rows(*words)["write"]["alignment"]
     assert isinstance(found, list)
     return {one["size"]: (one["off_grid"], one["straddling"]) for one in found}
@@ -41,7 +41,7 @@ def test_the_table_tells_count_bytes_and_what_is_random(log: Path) -> None:
     assert ["read", "60", "240KiB", "0", "60", "100.0", "%"] in lines
     assert ["write", "30", "120KiB", "0", "30", "100.0", "%"] in lines
     assert ["4KiB", "60", "30"] in lines
-    assert "Queue depth" not in done.stdout  # the log does not say when commands ended
+    assert "Queue depth" not in done.stdout  # the log does not contain when commands ended
 
 
 def test_standard_input_is_read_as_a_file_is(log: Path) -> None:

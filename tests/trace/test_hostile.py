@@ -1,4 +1,4 @@
-"""Files that are not logs, or broken ones: one clear error, exit code 3, and no memory that grows with them."""
+"""Files that are not logs, or are damaged: one clear error, exit code 3, and bounded memory."""
 
 import resource
 import subprocess
@@ -83,7 +83,7 @@ PEAK = "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
 
 
 def peak_kib(log: Path) -> int:
-    """Of a process that reads the log."""
+    """Return the peak memory of a process that reads the log."""
     words = [sys.executable, "-c", WORDS + PEAK, "trace", str(log)]
     return int(subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
 

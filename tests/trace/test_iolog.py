@@ -1,4 +1,4 @@
-"""Logs of fio, held against the report of the same run; and by hand, against its manual."""
+"""Logs of fio, compared with the report of the same run, and by hand with its manual."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def pattern_of(log: Path, *boundaries: Boundary) -> Pattern:
 
 
 def fio(tmp_path: Path, *options: str) -> tuple[Path, dict[str, dict[str, int]]]:
-    """A run over a file of 8 MiB: its log and what fio reports of it."""
+    """Run fio over a file of 8 MiB; return its log and its report."""
     data, log, report = tmp_path / "data file", tmp_path / "iolog", tmp_path / "report"
     run("fio", "--name=load", f"--filename={data}", "--filesize=8M", "--ioengine=psync", "--randseed=1",
         f"--write_iolog={log}", "--output-format=json", f"--output={report}", *options)  # fmt: skip

@@ -1,4 +1,4 @@
-"""How long commands took, held against what btt (of the package blktrace) says of the same trace."""
+"""The durations of commands, compared with those that btt (of the package blktrace) reports of the same trace."""
 
 import json
 import random
@@ -38,7 +38,7 @@ def latencies(log: Path) -> tuple[Latency, ...]:
 
 
 def of_btt(folder: Path, log: Path) -> dict[Moment, list[float]]:
-    """Every latency in seconds, as btt lists them."""
+    """Return every latency in seconds, as listed by btt."""
     name = log.name.removesuffix(".blktrace.0")
     run("sh", "-c", f"cd {folder} && blkparse -q -i {name} -d bin >/dev/null && btt -i bin -l d -q q -o out")
     found = {}
@@ -49,7 +49,7 @@ def of_btt(folder: Path, log: Path) -> dict[Moment, list[float]]:
 
 
 def summary_of_btt(folder: Path) -> dict[Moment, tuple[float, float, float, int]]:
-    """Least, mean, most and count, to the nanosecond."""
+    """Return minimum, mean, maximum and count, to the nanosecond."""
     text = (folder / "out.avg").read_text()
     found = {}
     for moment, word in ((Moment.ISSUED, "D2C"), (Moment.QUEUED, "Q2C")):
@@ -60,7 +60,7 @@ def summary_of_btt(folder: Path) -> dict[Moment, tuple[float, float, float, int]
 
 
 def check(one: Latency, seconds: Sequence[float], least: float, middle: float, most: float, count: int) -> None:
-    """The list of btt has microseconds, its summary nanoseconds."""
+    """Compare: the list of btt has microseconds, its summary nanoseconds."""
     assert one.count == len(seconds) == count
     assert one.least / 1e9 == pytest.approx(least, abs=1e-9)
     assert one.most / 1e9 == pytest.approx(most, abs=1e-9)
@@ -72,7 +72,7 @@ def check(one: Latency, seconds: Sequence[float], least: float, middle: float, m
 
 
 def slower(records: Sequence[Record], seed: int) -> Iterator[Record]:
-    """The same order of events, with pauses of 1 µs to 30 ms between them."""
+    """Return the same order of events, with pauses of 1 µs to 30 ms between them."""
     dice, now = random.Random(seed), 0
     for one in records:
         now += round(10 ** dice.uniform(3, 7.5))

@@ -1,6 +1,6 @@
-"""`aligntool trace record` where it cannot be: each thing that is missing is named, and nothing is left behind.
+"""`aligntool trace record` on systems that do not support it: each missing part is named, and nothing is left behind.
 
-What it records is tried where a kernel lets itself be traced: tests/lab/test_trace_record.py.
+tests/lab/test_trace_record.py tests recordings, under a kernel that allows tracing.
 """
 
 import os
@@ -27,7 +27,7 @@ def device(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[P
 
 
 def elsewhere(before: str, *words: str | Path) -> "subprocess.CompletedProcess[str]":
-    """In a mount namespace of its own, after these commands of a shell."""
+    """Run it in a mount namespace of its own, after these shell commands."""
     script = f'set -e\n{before}\nexec "$@"'
     return subprocess.run(
         ["unshare", "-m", "sh", "-c", script, "sh", TOOL, "trace", "record", *words],
@@ -99,7 +99,7 @@ def test_a_log_that_is_there_is_never_written_over(device: Path, tmp_path: Path)
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "unshare", "blkparse")
 def test_a_kernel_that_is_locked_down_says_so_and_the_command_does_not_run(device: Path, tmp_path: Path) -> None:
-    """Whether it is, blktrace itself says."""
+    """blktrace itself reports whether it is."""
     log, ran = tmp_path / "log", tmp_path / "ran"
     mounted = "mount -t debugfs debugfs /sys/kernel/debug"
     probed = subprocess.run(
@@ -119,7 +119,7 @@ def test_a_kernel_that_is_locked_down_says_so_and_the_command_does_not_run(devic
 def test_a_log_on_the_traced_disk_is_known_through_loop_devices(
     sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """A file system on a loop device over a file of another file system: both disks are below it."""
+    """A file system on a loop device over a file of another file system: it is stored on both disks."""
     outer = loop(sparse(64 * MIB, "outer.img"))
     place, inside = tmp_path / "outer", tmp_path / "inner"
     for folder in (place, inside):

@@ -1,4 +1,4 @@
-"""What is sequential, what straddles, how deep the queue is: the rules, case by case."""
+"""Sequential access, straddling, queue depth: the rules, case by case."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ KINDS = {"R": Kind.READ, "W": Kind.WRITE, "D": Kind.DISCARD, "F": Kind.FLUSH}
 
 
 def events(text: str) -> list[Event]:
-    """ "R0+8 W8+8 F b:R0+8": kind, start and length; a source in front."""
+    """Parse "R0+8 W8+8 F b:R0+8": kind, start and length; a source in front."""
     found: list[Event] = []
     for word in text.split():
         source, _, command = word.rpartition(":")

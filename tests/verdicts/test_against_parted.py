@@ -1,8 +1,8 @@
 """Verdict for verdict against `parted align-check minimum`, on loop devices with sectors of 512 and 4096 bytes.
 
 parted believes what the device reports; a loop device reports its own sector size and hides the drive below. So with
-the reported size given by hand both must agree on every partition, and without it aligntool assumes 4096 bytes: the
-difference that docs/cli.md documents.
+the reported size given by an option both must agree on every partition, and without it aligntool assumes 4096 bytes,
+the difference that docs/cli.md documents.
 """
 
 import subprocess

@@ -1,8 +1,8 @@
-"""The kernel's own verdict on made-up machines, for every combination of limits that the design names.
+"""The kernel's own verdict on made-up machines, for every combination of limits in the design.
 
-The made-up tree carries for each partition the `alignment_offset` that the kernel would show (0: aligned); the audit
-reads the tree as it would a captured machine's and must come to the same answer, except where docs/cli.md says that it
-differs on purpose.
+The made-up tree contains for each partition the `alignment_offset` that the kernel would show (0: aligned); the audit
+reads the tree like that of a captured machine and must give the same answer, except where docs/cli.md documents an
+intended difference.
 """
 
 import itertools

@@ -1,8 +1,8 @@
 """Partition tables of real machines, from public reports, against answers written down by hand.
 
-What is expected follows from the kernel's rule (block/blk-settings.c: a start is aligned when it is a multiple of the
-granularity, here the 4096 bytes that are assumed for image files) or from what lies there: what nothing writes to does
-not matter wherever it starts. A disk that works as it should must not end in exit code 1.
+The expected answer follows from the kernel's rule (block/blk-settings.c: a start is aligned if it is a multiple of the
+granularity, here the 4096 bytes that are assumed for image files) or from the content: a partition that is never
+written to does not matter wherever it starts. A disk that works as it should must not give exit code 1.
 """
 
 import struct
@@ -154,7 +154,7 @@ def test_blkid_sees_the_image_on_the_stick_as_well(sparse: Sparse) -> None:
 
 
 def test_a_neighbour_is_blamed_for_its_size_or_for_its_start(sparse: Sparse) -> None:
-    """Synology: partition 1 starts on a MiB and is not a whole number of them long."""
+    """Synology: partition 1 starts on a MiB and is not a whole number of MiB long."""
     path = sparse(7814037168 * 512)
     patch(path, 0, mbr((0x83, 2048, 4980480, 0), (0x82, 4982528, 4194304, 0), (0x83, 9176832, 4194304, 0)))
     report = judged(path)
@@ -166,7 +166,7 @@ def test_a_neighbour_is_blamed_for_its_size_or_for_its_start(sparse: Sparse) -> 
 
 
 def test_the_kernels_volumes_of_a_dynamic_disk_are_judged_in_place_of_its_table(sparse: Sparse) -> None:
-    """subiquity, examples/machines/ms-win-dyn-disk.json: what the kernel made of one entry of type 0x42."""
+    """subiquity, examples/machines/ms-win-dyn-disk.json: the kernel's partitions for one entry of type 0x42."""
     path = sparse(41943040 * 512)
     patch(path, 0, mbr((0x42, 63, 41940929, 0)))
     with path.open("rb") as file:

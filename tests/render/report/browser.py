@@ -1,4 +1,4 @@
-"""A page in a real browser: what it says on its console, what it asks the network for, what becomes of its tree."""
+"""A page in a real browser: its console output, its network requests, and its tree."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.conftest import find_tool
 LIMIT_S = 240  # the machine may be busy
 QUIET = (
     "--headless=new",
-    "--no-sandbox",  # which root may not have
+    "--no-sandbox",  # which root cannot have
     "--disable-dev-shm-usage",
     "--disable-gpu",
     "--hide-scrollbars",
@@ -27,14 +27,14 @@ QUIET = (
     "--disable-sync",
     "--virtual-time-budget=5000",
     "--enable-logging=stderr",
-    "--proxy-server=http://127.0.0.1:9",  # nobody listens there: what is asked for gets no answer, and is seen
+    "--proxy-server=http://127.0.0.1:9",  # nothing listens there: requests get no answer, and are recorded
     "--proxy-bypass-list=<-loopback>",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """`console`: every word on it. `requests`: every address but file: and data: that the page asked for."""
+    """`console`: all of its output. `requests`: every address except file: and data: that the page requested."""
 
     tree: str
     console: tuple[str, ...]
@@ -42,7 +42,7 @@ class Seen:
 
 
 def browse(page: str, *, width: int = 1200, height: int = 900, dark: bool = False) -> Seen:
-    """The page from a file, as a user opens it."""
+    """Open the page from a file, as a user does."""
     with TemporaryDirectory(prefix="aligntool-browser-") as name:
         folder = Path(name)
         file, log = folder / "page.html", folder / "net.json"
@@ -58,7 +58,7 @@ def browse(page: str, *, width: int = 1200, height: int = 900, dark: bool = Fals
 
 
 def _run(words: tuple[str, ...], folder: Path) -> tuple[str, str]:
-    """A browser is several programs: they get a session of their own, and end together."""
+    """Run a browser, which is several programs: they get a session of their own, and end together."""
     with subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=os.environ | {"HOME": str(folder)}, start_new_session=True,
@@ -74,7 +74,7 @@ def _run(words: tuple[str, ...], folder: Path) -> tuple[str, str]:
 
 
 def _requests(log: Path) -> list[str]:
-    """Of the net log those that a page started: what the browser asks for by itself names no origin."""
+    """Return the requests of the net log that a page started: those of the browser itself have no origin."""
     text = log.read_text().rstrip()
     events = json.loads(text if text.endswith("}") else text.rstrip(",") + "]}")["events"]
     parameters = [event.get("params", {}) for event in events]
@@ -83,7 +83,9 @@ def _requests(log: Path) -> list[str]:
 
 
 def asked(page: str, script: str, *, width: int = 1200, height: int = 900, dark: bool = False) -> object:
-    """What a script finds in the page. The script is the test's, so a copy of the page without its policy is asked."""
+    """Return what a script finds in the page. The script belongs to the test, so it runs in a copy without the page's
+    policy.
+    """
     open_page, count = re.subn(r"<meta http-equiv=\"Content-Security-Policy\"[^>]*>", "", page)
     assert count == 1
     answer = (

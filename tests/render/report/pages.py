@@ -30,7 +30,7 @@ HOSTILE = (
 
 
 def charts() -> tuple[Chart, ...]:
-    """One of each kind, with all that it can have."""
+    """Return one chart of each kind, with all optional parts."""
     spans = tuple(2**step for step in range(7))
     known = (200_000, 201_000, 199_000, 200_500, 90_000, 89_000, 88_500)
     reads = tuple(
@@ -64,7 +64,7 @@ def content_of(inventory: Inventory, measured: tuple[Measured, ...] = ()) -> Con
 
 
 def array_machine() -> Inventory:
-    """RAID0 over two drives behind one DMI, and a third whose link is half as wide as it could be."""
+    """Return a RAID0 over two drives behind one DMI, and a third drive whose link is half as wide as possible."""
     first, second = (
         linked(drive(number, parts="63+9000 ext4 2048+1000000 raid" if number else "2048+1000000 raid"), X4, hidden=X4)
         for number in (0, 1)
@@ -101,7 +101,7 @@ def captured_page(machine: str) -> str:
 
 
 def named_machine(word: str) -> Inventory:
-    """Everything that a stranger can name has this name."""
+    """Return a machine on which everything that a stranger can name has this name."""
     named = []
     place = word.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")  # a path is bytes
     for disk in array_machine().disks:

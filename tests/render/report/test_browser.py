@@ -1,4 +1,4 @@
-"""The page in a real Chromium: silent, without a request, within its window, and by the rules of axe-core."""
+"""The page in a real Chromium: no console output, no request, inside its window, and valid by axe-core."""
 
 from importlib.resources import files
 
@@ -11,7 +11,7 @@ from tests.thorough import when_thorough
 pytestmark = pytest.mark.needs_tools("chromium")
 
 MACHINE = "nvme-behind-switch"
-PHONE = 500  # the narrowest window that Chromium makes; the body is then squeezed to 360 pixels
+PHONE = 500  # the narrowest window of Chromium; the body is then squeezed to 360 pixels
 
 
 def test_the_page_is_silent_and_asks_for_nothing() -> None:
@@ -35,7 +35,7 @@ LEAK = "<img src='http://127.0.0.1:9/leak.png'><script>document.title = 'owned'<
 
 
 def test_markup_that_slipped_through_could_do_nothing() -> None:
-    """And the console and the network are really watched: without the policy the same leak is seen."""
+    """Console and network are really watched: without the policy the same leak is seen."""
     page = array_page().replace("<footer>", LEAK + "<footer>")
     shut = browse(page)
     assert shut.requests == ()

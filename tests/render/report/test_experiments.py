@@ -1,4 +1,4 @@
-"""Experiments on the page: what was predicted beside what was measured, the knee, and files that are none."""
+"""Experiments on the page: predictions with measurements, the knee, and files that are not results."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,7 @@ HALF = (520, 500, 550, 515, 505, 525)  # of the first of these: 0.52 in the midd
 
 
 def alignment(word: str = "/srv") -> Document:
-    """The article's case: half of the random writes are left at sector 63. What the stored rows say is wrong."""
+    """Return the article's case: half of the random writes remain at sector 63. The stored verdicts are wrong."""
     load = {"pattern": "randwrite", "block": 4096, "depth": 1}
     aligned = {"title": "aligned", "start": 1 << 20, "residue": 0, "control": False}
     rates = [
@@ -109,7 +109,7 @@ def test_the_page_says_what_bench_show_says_and_not_what_the_rows_of_a_file_say(
 
 
 def of_a_disk(misplaced: int, **other: object) -> str:
-    """The page of a disk with one partition there, and of a measurement of it; `other`: what the file says else."""
+    """Return the page of a disk with one partition there, and of a measurement of it; `other`: fields of the file."""
     disk = array_machine().disks[1]
     part = replace(disk.partitions[0], extent=replace(disk.partitions[0].extent, start=misplaced))
     machine = replace(array_machine(), disks=(replace(disk, partitions=(part,)),))
@@ -124,7 +124,7 @@ MEASURED = "nvme1n1 partition 1: 0.52 (0.51–0.54), matters here (/srv), on /sr
 def test_a_finding_tells_what_was_measured_on_that_disk_from_such_a_start() -> None:
     assert MEASURED in of_a_disk(32256)
     assert MEASURED in of_a_disk(32256 + (1 << 20))
-    assert MEASURED not in of_a_disk(32256 + 512)  # off by as much as nobody measured
+    assert MEASURED not in of_a_disk(32256 + 512)  # off by an amount that was not measured
 
 
 @pytest.mark.parametrize(

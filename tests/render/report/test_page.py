@@ -1,4 +1,4 @@
-"""The page against a strict HTML parser, against what other tools say of the same disks, and against hostile names."""
+"""The page against a strict HTML parser, other tools' reports of the same disks, and hostile names."""
 
 import re
 import unicodedata
@@ -31,7 +31,7 @@ ACTIVE = {"script", "iframe", "object", "embed", "form", "base", "link", "image"
 
 
 def parsed(page: str) -> ElementTree.Element:
-    """By the rules of the HTML standard; any parse error raises."""
+    """Parse by the rules of the HTML standard; any parse error raises."""
     tree = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page)
     assert isinstance(tree, ElementTree.Element)
     return tree
@@ -141,7 +141,7 @@ def one_disk(start: int, size: int = 1 << 30) -> Inventory:
 
 
 def unknown_disk() -> Inventory:
-    """The kernel's word for a stacked device whose members contradict each other."""
+    """Return the kernel's value for a stacked device whose members contradict each other."""
     (disk,) = one_disk(1 << 20).disks
     return Inventory((replace(disk, limits=replace(disk.limits, alignment_offset=-1)),))
 
@@ -218,7 +218,7 @@ def test_charts_come_before_remarks() -> None:
 
 
 def test_the_link_that_binds_is_named_and_marked() -> None:
-    # By hand: two drives of 3.94 GB/s share 3.94 GB/s, the third has 1.97 GB/s; a stripe gives each the least, 1.97.
+    # By hand: two drives of 3.94 GB/s share 3.94 GB/s, the third has 1.97 GB/s; a stripe gives each the minimum, 1.97.
     tree = parsed(array_page())
     said = words_of(tree)
     assert "5.91 GB/s" in said
@@ -256,7 +256,7 @@ def test_a_drive_that_is_slower_than_its_link_is_drawn_and_binds() -> None:
 
 
 def test_a_link_is_called_slow_where_the_audit_says_so_and_nowhere_else() -> None:
-    # Root ports of up to x4 with drives of x1 below: both ends together can do no more than they do.
+    # Root ports of up to x4 with drives of x1 below: both ends together cannot do more.
     slow = {finding.disk for finding in report("nvme-behind-switch").findings if finding.code.value == "AT501"}
     assert words_of(parsed(captured_page("nvme-behind-switch"))).count("slower than it could be") == len(slow)
     assert words_of(parsed(array_page())).count("slower than it could be") == 1

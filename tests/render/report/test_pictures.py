@@ -1,4 +1,4 @@
-"""Pictures: well-formed XML, in proportion, and drawable by librsvg; queue depth against Little's law."""
+"""Pictures: well-formed XML, in proportion, and drawable by librsvg; queue depth by Little's law."""
 
 import json
 import struct
@@ -61,7 +61,7 @@ def test_every_picture_is_drawn_by_librsvg_at_twice_its_size() -> None:
 
 
 def drawn_words(picture: Picture) -> str:
-    """What can be read in a picture of its own; not its title and description, which are not drawn."""
+    """Return the readable text of a picture; not its title and description, which are not drawn."""
     tree = ElementTree.fromstring(svg_text(picture, alone=True))
     return " ".join(text.text or "" for text in tree.iter(f"{SVG}text"))
 

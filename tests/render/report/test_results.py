@@ -1,4 +1,4 @@
-"""Results of benchmarks on the page: the figures of fio's own JSON, and which figures make which chart."""
+"""Benchmark results on the page: the figures of fio's own JSON, and which figures become which chart."""
 
 import json
 from dataclasses import replace
