@@ -28,7 +28,7 @@ MODULES = ("audit", "layout", "raid", "realign")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PlaybookRuns:
     """Three runs of a playbook, and the disks it worked on."""
 
     checked: Played
@@ -38,14 +38,14 @@ class Told:
     images: dict[str, Path]
 
 
-def told(playbook: str, images: dict[str, Path], disks: dict[str, Path]) -> Told:
+def run_playbook(playbook: str, images: dict[str, Path], disks: dict[str, Path]) -> PlaybookRuns:
     def digests() -> list[str]:
         return [digest(image) for image in images.values()]
 
     before, variables = digests(), {name: str(disk) for name, disk in disks.items()}
     folder = next(iter(images.values())).parent
     checked, ran, again = play_thrice(folder, playbook, variables, digests)
-    return Told(read(checked[0]), read(ran[0]), read(again[0]), (before, checked[1], ran[1], again[1]), images)
+    return PlaybookRuns(read(checked[0]), read(ran[0]), read(again[0]), (before, checked[1], ran[1], again[1]), images)
 
 
 def digest(image: Path) -> str:
@@ -72,17 +72,17 @@ def attach() -> Iterator[Loop]:
 
 
 @pytest.fixture(scope="module")
-def disks(tmp_path_factory: pytest.TempPathFactory, attach: Loop) -> Told:
+def disks(tmp_path_factory: pytest.TempPathFactory, attach: Loop) -> PlaybookRuns:
     folder = tmp_path_factory.mktemp("ansible")
     images = {name: folder / f"{name}.img" for name in ("old", "empty")}
     make_old_disk(images["old"])
     with images["empty"].open("xb") as file:
         file.truncate(64 * MIB)
-    return told("disks.yml", images, {name: attach(image) for name, image in images.items()})
+    return run_playbook("disks.yml", images, {name: attach(image) for name, image in images.items()})
 
 
 @pytest.fixture(scope="module")
-def interrupted(tmp_path_factory: pytest.TempPathFactory, attach: Loop) -> Told:
+def interrupted(tmp_path_factory: pytest.TempPathFactory, attach: Loop) -> PlaybookRuns:
     folder = tmp_path_factory.mktemp("ansible")
     images = {name: folder / f"{name}.img" for name in ("cut", "copy", "full")}
     make_old_disk(images["cut"])
@@ -90,33 +90,33 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory, attach: Loop) -> Told:
     cut = attach(images["cut"])
     assert killed(cut, 20_000, "realign", str(cut), "--yes")  # sectors: half of its file
     run("cp", "--sparse=always", images["cut"], images["copy"])
-    return told("interrupted.yml", images, images | {"cut": cut})
+    return run_playbook("interrupted.yml", images, images | {"cut": cut})
 
 
 needs_disks = pytest.mark.needs_tools("sfdisk", "mke2fs", "e2fsck", "debugfs", "losetup", "blockdev", "dd")
 
 
-def check_three_runs(told: Told, names: set[str]) -> None:
+def check_three_runs(runs: PlaybookRuns, names: set[str]) -> None:
     """Check that the first run announces every change and makes none, the second makes them all, and the third none."""
-    before, checked, ran, again = told.digests
+    before, checked, ran, again = runs.digests
     assert before == checked and ran == again
     assert all(one != other for one, other in zip(checked, ran, strict=True))
-    assert {name for name, word in told.checked.words.items() if word == "changed"} == names
-    assert {name for name, word in told.ran.words.items() if word == "changed"} == names
-    assert (told.checked.changed, told.ran.changed, told.again.changed) == (len(names), len(names), 0)
-    assert all(told.checked.diffs[name] == told.ran.diffs[name] for name in names)
-    assert not any(told.again.diffs[name].strip() for name in names)
+    assert {name for name, word in runs.checked.words.items() if word == "changed"} == names
+    assert {name for name, word in runs.ran.words.items() if word == "changed"} == names
+    assert (runs.checked.changed, runs.ran.changed, runs.again.changed) == (len(names), len(names), 0)
+    assert all(runs.checked.diffs[name] == runs.ran.diffs[name] for name in names)
+    assert not any(runs.again.diffs[name].strip() for name in names)
 
 
 @pytest.mark.needs_root
 @needs_disks
-def test_check_mode_writes_nothing_and_a_second_run_changes_nothing(disks: Told) -> None:
+def test_check_mode_writes_nothing_and_a_second_run_changes_nothing(disks: PlaybookRuns) -> None:
     check_three_runs(disks, {"realign", "layout"})
 
 
 @pytest.mark.needs_root
 @needs_disks
-def test_the_disks_are_as_wanted_for_other_tools(disks: Told) -> None:
+def test_the_disks_are_as_wanted_for_other_tools(disks: PlaybookRuns) -> None:
     assert first_start(disks.images["old"]) == 2048
     assert_whole(disks.images["old"])
     layout = entries(disks.images["empty"])
@@ -125,7 +125,7 @@ def test_the_disks_are_as_wanted_for_other_tools(disks: Told) -> None:
 
 @pytest.mark.needs_root
 @needs_disks
-def test_the_diff_shows_the_partitions_before_and_after(disks: Told) -> None:
+def test_the_diff_shows_the_partitions_before_and_after(disks: PlaybookRuns) -> None:
     moved, made = (disks.checked.diffs[name] for name in ("realign", "layout"))
     assert re.search(r"^-1  start 32256 B  length 50331648 B .*\n\+1  start 1048576 B  length 5", moved, re.MULTILINE)
     assert re.search(r"^\+1  start 1048576 B  length 16777216 B  EFI System", made, re.MULTILINE)
@@ -133,7 +133,7 @@ def test_the_diff_shows_the_partitions_before_and_after(disks: Told) -> None:
 
 @pytest.mark.needs_root
 @needs_disks
-def test_the_audit_is_a_fact_as_its_schema_describes_it(disks: Told) -> None:
+def test_the_audit_is_a_fact_as_its_schema_describes_it(disks: PlaybookRuns) -> None:
     report = disks.ran.results["audit"]["ansible_facts"]["aligntool"]
     check(report)
     assert [part["verdict"]["answer"] for part in report["disks"][0]["partitions"]] == ["on"]
@@ -141,7 +141,7 @@ def test_the_audit_is_a_fact_as_its_schema_describes_it(disks: Told) -> None:
 
 @pytest.mark.needs_root
 @needs_disks
-def test_a_refusal_fails_the_task_with_its_codes_and_the_exit_code(disks: Told) -> None:
+def test_a_refusal_fails_the_task_with_its_codes_and_the_exit_code(disks: PlaybookRuns) -> None:
     failed = disks.ran.results["refused"]
     assert disks.ran.words["refused"] == "fatal" and not failed["changed"]
     assert failed["rc"] == 3 and "same-drive" in {one["code"] for one in failed["refusals"]}
@@ -152,7 +152,7 @@ def test_a_refusal_fails_the_task_with_its_codes_and_the_exit_code(disks: Told) 
 @pytest.mark.needs_root
 @needs_disks
 @when_thorough("plays three times more")
-def test_an_interrupted_move_is_finished_or_undone_and_other_content_wiped_once(interrupted: Told) -> None:
+def test_an_interrupted_move_is_finished_or_undone_and_other_content_wiped_once(interrupted: PlaybookRuns) -> None:
     check_three_runs(interrupted, {"finish", "undo", "wipe"})
     for name, start in (("cut", 2048), ("copy", 63)):
         assert first_start(interrupted.images[name]) == start

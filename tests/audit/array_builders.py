@@ -84,7 +84,7 @@ def system(
     )  # fmt: skip
 
 
-def told(report: Report) -> list[tuple[str, str]]:
+def finding_codes(report: Report) -> list[tuple[str, str]]:
     """Return the code and severity of every finding about arrays."""
     found = [(one.code.value, one.severity.value) for one in report.findings]
     return sorted(pair for pair in found if pair[0].startswith("AT6"))

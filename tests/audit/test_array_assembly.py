@@ -10,7 +10,7 @@ from aligntool.inventory import Inventory
 from aligntool.raid.running import arrays_of, find_array
 from aligntool.system import MdadmConf, System, parse_crypttab
 from aligntool.units import GIB
-from tests.audit.array_builders import FS, OTHER, RIGHT, UUID, fstab, image, lines, machine, system, told
+from tests.audit.array_builders import FS, OTHER, RIGHT, UUID, finding_codes, fstab, image, lines, machine, system
 from tests.audit.builders import made_disk
 
 NOTHING = MdadmConf()
@@ -18,7 +18,7 @@ LINE, WRONG, INSIDE, FOREIGN = (("AT611", "warning"), ("AT612", "warning"), ("AT
 
 
 def findings(files: System | None, level: str = "raid1", **facts: object) -> list[tuple[str, str]]:
-    return told(audit(machine(level, files, **facts), {}))
+    return finding_codes(audit(machine(level, files, **facts), {}))
 
 
 def mounted(inventory: Inventory, place: str) -> Inventory:
@@ -49,12 +49,12 @@ def test_the_line_of_the_array_is_there_and_names_it_by_its_uuid(
 
 def test_a_line_of_an_array_whose_member_is_here_is_that_arrays() -> None:
     inventory = machine("raid1", system(conf=lines(RIGHT.replace(UUID, OTHER))))
-    assert told(audit(inventory, {})) == [WRONG]
+    assert finding_codes(audit(inventory, {})) == [WRONG]
     stopped = made_disk("2048+4096 linux_raid_member", name="sdz")
     part = stopped.partitions[0]
     layer = replace(part.content[0], uuid="89abcdef-0123-4567-89ab-cdef01234567")
     stopped = replace(stopped, partitions=(replace(part, content=(layer,)),))
-    assert told(audit(replace(inventory, disks=(*inventory.disks, stopped)), {})) == [LINE]
+    assert finding_codes(audit(replace(inventory, disks=(*inventory.disks, stopped)), {})) == [LINE]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_an_initramfs_that_assembles_the_array_knows_its_line(
     made: object, place: str, expected: list[tuple[str, str]]
 ) -> None:
     files = system(images=(made,))  # type: ignore[arg-type]
-    assert told(audit(mounted(machine("raid1", files), place), {})) == expected
+    assert finding_codes(audit(mounted(machine("raid1", files), place), {})) == expected
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_an_image_that_was_not_seen_is_to_be_looked_into_by_the_systems_own_prog
 def test_an_image_that_nobody_could_read_is_told_and_not_guessed_at() -> None:
     unseen = replace(image(), unseen="needs root", has_mdadm=False)
     report = audit(machine("raid1", system(images=(unseen,))), {})
-    assert told(report) == []
+    assert finding_codes(report) == []
     assert [one.summary for one in report.findings if one.code.value == "AT901"] == [
         "arrays in the initramfs /boot/initrd.img-6.1 not seen: needs root"
     ]
@@ -260,7 +260,7 @@ def test_a_number_on_the_kernels_command_line_is_looked_for_where_boot_loaders_k
 
 def test_an_array_whose_making_has_not_ended_is_an_error_without_any_array_that_runs() -> None:
     files = replace(system(), unfinished=("/dev/md/data: its making was begun",))
-    assert told(audit(Inventory((), system=files), {})) == [("AT617", "error")]
+    assert finding_codes(audit(Inventory((), system=files), {})) == [("AT617", "error")]
 
 
 def test_without_the_systems_files_nothing_is_said_about_them() -> None:
@@ -275,4 +275,4 @@ def test_what_is_stacked_on_an_array_belongs_to_it() -> None:
     """A volume on the array, mounted as the root: the initramfs needs the array."""
     inventory = machine("raid1", system(images=(image(mdadm=False),)))
     volume = replace(made_disk(name="dm-0", size=GIB), slaves=("md127",), mounted_at=("/",))
-    assert told(audit(replace(inventory, disks=(*inventory.disks, volume)), {})) == [("AT613", "error")]
+    assert finding_codes(audit(replace(inventory, disks=(*inventory.disks, volume)), {})) == [("AT613", "error")]

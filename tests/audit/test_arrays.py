@@ -8,7 +8,7 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Finding, Report, explanations
 from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, Layer, Source, TableCopy, TableCopyState
 from aligntool.units import GIB, KIB, MIB, Extent
-from tests.audit.array_builders import LEVELS, array, drive, machine, system, told
+from tests.audit.array_builders import LEVELS, array, drive, finding_codes, machine, system
 from tests.audit.builders import made_disk
 
 PAGE = KnownGeometry(Source.KNOWN, "a drive of large pages", "a data sheet", "high", page_size=96 * KIB)
@@ -22,7 +22,7 @@ def report(inventory: Inventory, known: tuple[KnownGeometry, ...] = ()) -> Repor
 @pytest.mark.parametrize("level", LEVELS)
 def test_an_array_that_is_in_order_gives_no_finding_but_the_note_that_parity_passes_no_discards(level: str) -> None:
     found = report(machine(level, system()))
-    assert told(found) == ([("AT607", "info")] if level in ("raid5", "raid6") else [])
+    assert finding_codes(found) == ([("AT607", "info")] if level in ("raid5", "raid6") else [])
     assert not [one for one in found.findings if one.severity.value != "info"], found.findings
 
 
@@ -71,15 +71,15 @@ def test_each_rule_on_both_sides_of_its_border(
         assert disk.array is not None
         changed = replace(disk, array=replace(disk.array, level="container", degraded=1, sync_action="resync"))
         inventory = replace(inventory, disks=(*inventory.disks[:-1], changed))
-    assert told(report(inventory)) == expected
+    assert finding_codes(report(inventory)) == expected
 
 
 def test_a_chunk_that_cuts_the_page_of_its_members_is_told_with_who_says_so() -> None:
     found = report(machine("raid0", None, chunk=64 * KIB), (PAGE,))
     (finding,) = [one for one in found.findings if one.code.value == "AT603"]
     assert "smaller than the NAND page of nvme" in finding.summary and "a drive of large pages" in finding.summary
-    assert told(report(machine("raid0", None, chunk=192 * KIB), (PAGE,))) == []
-    assert told(report(machine("raid0", None, chunk=128 * KIB), (PAGE,))) == [("AT603", "warning")]
+    assert finding_codes(report(machine("raid0", None, chunk=192 * KIB), (PAGE,))) == []
+    assert finding_codes(report(machine("raid0", None, chunk=128 * KIB), (PAGE,))) == [("AT603", "warning")]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_discards_that_are_off_are_told_only_where_the_members_would_take_them(
     drives = [replace(one, limits=replace(one.limits, discard_max=discard_max)) for one in drives]
     made = array(drives, "raid5")
     made = replace(made, limits=replace(made.limits, discard_max=array_max))
-    found = told(report(Inventory((*drives, made))))
+    found = finding_codes(report(Inventory((*drives, made))))
     assert [code for code, _ in found if code == "AT607"] == expected
 
 
@@ -137,7 +137,7 @@ def test_why_no_discards_are_passed_on_is_told_as_the_module_says(safely: bool |
 def test_a_fine_bitmap_is_only_told_of_flash() -> None:
     drives = [drive(number, rotational=True) for number in range(3)]
     made = array(drives, "raid5", bitmap_chunk=64 * MIB)
-    assert told(report(Inventory((*drives, made)))) == []
+    assert finding_codes(report(Inventory((*drives, made)))) == []
 
 
 # The kernel's words for sync_action: Documentation/admin-guide/md.rst. While one of them is active, md refuses to add
@@ -195,7 +195,7 @@ def whole(*copies: TableCopy, data: int = MIB, kind: DiskKind = DiskKind.NVME, t
 def test_a_drive_that_is_a_member_as_a_whole_is_told_and_a_stale_table_on_it_is_an_error(
     disk: Disk, expected: list[tuple[str, str]]
 ) -> None:
-    assert told(report(Inventory((disk,)))) == expected
+    assert finding_codes(report(Inventory((disk,)))) == expected
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,12 @@ def main() -> None:
     for level in levels:
         sweep, recommended = _sweep(level, repeats, runtime_s, span)
         measuring = SweepRun(sweep)
-        measuring.run(_tell, lambda: None)
+        measuring.run(_print_progress, lambda: None)
         (folder / f"{level}.json").write_text(tuning_text(measuring.tuning(complete=True)))
         (folder / f"{level}.recommended").write_text("".join(f"{name}={size}\n" for name, size in recommended.items()))
 
 
-def _tell(words: str, share: float, left_s: float | None) -> None:
+def _print_progress(words: str, share: float, left_s: float | None) -> None:
     print(f"{share:4.0%} {words}", flush=True)
 
 

@@ -59,7 +59,7 @@ class Once:
 
 
 @contextmanager
-def drive_of_memory(size: int) -> Iterator[str]:
+def memory_drive(size: int) -> Iterator[str]:
     with tempfile.NamedTemporaryFile(dir=MEMORY, prefix="aligntool-beside-fio-") as file:
         file.write(os.urandom(size))
         file.flush()
@@ -112,7 +112,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 def measured(repeats: int, runtime_s: float, size: int = SIZE) -> list[tuple[Once, Once]]:
     """Measure aligntool and fio alternately, after one uncounted run of each."""
-    with tempfile.TemporaryDirectory(prefix="aligntool-beside-fio-") as name, drive_of_memory(size) as device:
+    with tempfile.TemporaryDirectory(prefix="aligntool-beside-fio-") as name, memory_drive(size) as device:
         folder = Path(name)
         (folder / "beside.toml").write_text(PROFILE)
         words = [device, "--profile", str(folder / "beside.toml"), "--runtime", str(runtime_s)]

@@ -82,7 +82,7 @@ def test_passes_over_the_same_data_show_a_cache_and_nothing_else(
         out.unlink(missing_ok=True)
         with nbdkit_file(tmp_path, *drive) as file, device_over(file) as device:
             told(device, *words, "-o", out, "--fio-output", fio)
-        return aligntool("bench", "show", as_on_an_idle_machine(out))[0]
+        return aligntool("bench", "show", without_other_load(out))[0]
 
     def judge(text: str) -> Answer:
         answer, certain = says(right, wrong)(text), text.count("no cache shows") == (1 if drive is CACHED else 2)
@@ -144,7 +144,7 @@ def _gains(folder: Path, device: Path, right: str, wrong: str) -> None:
     def measure() -> str:
         out.unlink(missing_ok=True)
         told(device, "--profile", folder / "queue.toml", "--span", "8MiB", "--fio-output", fio, "-o", out)
-        return aligntool("bench", "show", as_on_an_idle_machine(out))[0]
+        return aligntool("bench", "show", without_other_load(out))[0]
 
     said = " ".join(right_or_unknown(measure, says(right, wrong)).split())
     one, deep = (
@@ -159,7 +159,7 @@ def _gains(folder: Path, device: Path, right: str, wrong: str) -> None:
     assert ("the device offers a depth of" in said) <= (f"a depth of {offered}" in said)
 
 
-def as_on_an_idle_machine(file: Path) -> Path:
+def without_other_load(file: Path) -> Path:
     """Return the same runs without the load of other programs: on a busy machine there is no verdict on the drive."""
     document = json.loads(file.read_text())
     for row in document["series"]:

@@ -16,7 +16,7 @@ from tests.moving.loop_mounts import looped
 pytestmark = [*WANTED, pytest.mark.needs_tools("partx", "mdir", "fsck.fat")]
 
 
-def told(disk: Path, sector_size: int) -> str:
+def boot_report(disk: Path, sector_size: int) -> str:
     """Return what the booted system reports: the start of its root, its swap, failed units, a file digest."""
     said = boot(disk, uefi=True, sector_size=sector_size)
     found = re.search(rf"{BOOTED} (root .*)", said)
@@ -32,7 +32,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_a_system_boots_from_sectors_of_4096_bytes_and_from_512_again(label: str, tmp_path: Path, tree: Path) -> None:
     disk = aligned_uefi_disk(tmp_path, tree, label)
-    before = told(disk, 512)
+    before = boot_report(disk, 512)
     assert f"swap {SWAP_UUID} failed 0" in before
     run("mcopy", "-s", "-i", f"{disk}@@1M", "::*", tmp_path)
     program = tmp_path / "EFI/BOOT/BOOTX64.EFI"
@@ -52,12 +52,12 @@ def test_a_system_boots_from_sectors_of_4096_bytes_and_from_512_again(label: str
     program.unlink()
     run("mcopy", "-s", "-o", "-i", f"{copy}@@1M", "::*", tmp_path)
     assert run("sha256sum", program) == digest
-    assert told(copy, 4096) == before
+    assert boot_report(copy, 4096) == before
     aligntool("convert", copy, "--sector-size", "512", "--yes", "-o", back)
-    assert told(back, 512) == before
+    assert boot_report(back, 512) == before
 
 
 def test_an_image_with_both_tables_boots_from_sectors_of_either_size(tmp_path: Path, tree: Path) -> None:
     disk, copy = aligned_uefi_disk(tmp_path, tree), tmp_path / "both.img"
     aligntool("convert", disk, "--both", "--yes", "-o", copy)
-    assert told(copy, 4096) == told(copy, 512) == told(disk, 512)
+    assert boot_report(copy, 4096) == boot_report(copy, 512) == boot_report(disk, 512)

@@ -27,7 +27,7 @@ MOST_MENDED = 24  # structures on one disk
 Mend = Callable[[SparseDisk, int], SparseDisk]
 
 
-def mend(disk: SparseDisk) -> SparseDisk:
+def fix_checksums(disk: SparseDisk) -> SparseDisk:
     """Fix every structure whose magic is in a piece, in an order in which one may cover another."""
     mended = 0
     for piece in disk.pieces:
@@ -37,7 +37,7 @@ def mend(disk: SparseDisk) -> SparseDisk:
                 mended += 1
                 disk = mend_one(disk, max(piece.at + found - before, 0))
                 found = piece.content.find(magic, found + 1)
-    return mend_sector_0(disk)
+    return fix_sector_0(disk)
 
 
 def _bytes(disk: SparseDisk, at: int, length: int) -> bytes:
@@ -184,7 +184,7 @@ _STRUCTURES: tuple[tuple[bytes, int, Mend], ...] = (
 )
 
 
-def mend_sector_0(disk: SparseDisk) -> SparseDisk:
+def fix_sector_0(disk: SparseDisk) -> SparseDisk:
     """Fix sector 0: a Sun label is valid if its 16-bit words cancel out, an SGI label if its 32-bit words add up to
     zero.
     """

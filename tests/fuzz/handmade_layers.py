@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 
 from aligntool.units import KIB, MIB
-from tests.fuzz.checksums import mend
+from tests.fuzz.checksums import fix_checksums
 from tests.fuzz.sparse import SparseDisk, of_pieces
 
 UUID = bytes(range(1, 17))
@@ -110,7 +110,7 @@ def swap() -> tuple[int, bytes]:
 
 def _disk(*pieces: tuple[int, bytes], size: int = SIZE, choices: int = 0, start: int = 0) -> SparseDisk:
     moved = [(at + start, content) for at, content in pieces]
-    return mend(of_pieces(size + start, moved, start=start, choices=choices))
+    return fix_checksums(of_pieces(size + start, moved, start=start, choices=choices))
 
 
 def md_members() -> list[SparseDisk]:

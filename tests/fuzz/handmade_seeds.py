@@ -11,7 +11,7 @@ from uuid import UUID
 
 from aligntool.units import GIB, MIB
 from tests.fuzz import handmade_layers
-from tests.fuzz.checksums import mend
+from tests.fuzz.checksums import fix_checksums
 from tests.fuzz.machine import FILES, PLACES, Edit
 from tests.fuzz.sparse import IS_DRIVE, SparseDisk, of_pieces
 
@@ -47,7 +47,7 @@ def gpt(sector: int, size: int, *extents: tuple[int, int], guard: bytes | None =
         ((last - after) * sector, array), (last * sector, header(last, 1, last - after)),
     ]  # fmt: skip
     choices = {512: 0, 4096: 2}.get(sector, 1)
-    return mend(of_pieces(size, pieces, choices=choices))
+    return fix_checksums(of_pieces(size, pieces, choices=choices))
 
 
 def gpt_disks() -> list[SparseDisk]:
@@ -115,8 +115,9 @@ def old_labels() -> list[SparseDisk]:
            (13 * 4096, (format1 + struct.pack(">HHHH", 0, 2, 9, 14)).ljust(140, b"\1"))]  # fmt: skip
     cms = "CMS10X0201".encode("cp037").ljust(12, b"\x40") + struct.pack(">I12xI20xI", 4096, 4000, 10)
     return [
-        of_pieces(64 * MIB, apm), mend(of_pieces(64 * MIB, [(0, bytes(sun))])),
-        mend(of_pieces(64 * MIB, [(0, bytes(sgi))])), of_pieces(64 * MIB, [(0, bytes(atari)), (2000 * 512, xgm)]),
+        of_pieces(64 * MIB, apm), fix_checksums(of_pieces(64 * MIB, [(0, bytes(sun))])),
+        fix_checksums(of_pieces(64 * MIB, [(0, bytes(sgi))])),
+        of_pieces(64 * MIB, [(0, bytes(atari)), (2000 * 512, xgm)]),
         of_pieces(64 * MIB, [(512, bsd)]), of_pieces(64 * MIB, cdl, choices=2),
         of_pieces(64 * MIB, [(8192, cms.ljust(92, b"\0"))], choices=2),
         of_pieces(64 * MIB, [(8192, "LNX10X0201".encode("cp037").ljust(79, b"\x40") + b"\xf2" + bytes(12))], choices=2),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.fuzz.checksums import mend
+from tests.fuzz.checksums import fix_checksums
 from tests.fuzz.machine import FILES, PLACES, Edit, decode_edits
 from tests.fuzz.sparse import LONGEST_PIECE, Piece, SparseDisk, decode
 
@@ -35,7 +35,7 @@ class Mutator:
         for _ in range(self.random.choice((1, 1, 1, 2, 2, 4))):
             disk = self._changed(disk)
         if self.random.random() < 0.75:
-            disk = mend(disk)
+            disk = fix_checksums(disk)
         encoded = disk.encoded()
         return encoded if len(encoded) <= most else data[:most]
 

@@ -98,21 +98,21 @@ def _conforms(hint: Any, value: object) -> bool:
     return isinstance(value, hint) if isinstance(hint, type) else True
 
 
-def tell(inventory: Inventory, *, rows: Known | None = None, validate: bool) -> None:
+def render_all(inventory: Inventory, *, rows: Known | None = None, validate: bool) -> None:
     """Print everything about these disks: harmless on a terminal, valid for a program."""
     which = sum(disk.size or 0 for disk in inventory.disks) % len(_ROWS)  # with and without a known drive
     rows = rows or {disk.name: _ROWS[which] for disk in inventory.disks}
     report = audit(inventory, rows, _WISHES[which])
-    parsed = json.loads(_told("json", audit_json(report)), parse_constant=_no_number)
+    parsed = json.loads(_rendered("json", audit_json(report)), parse_constant=_no_number)
     if validate:
         _validate(parsed)
-    _printable("text", _told("text", text_of(audit_lines(report, width=80, verbose=True, quiet=False))))
-    _printable("short text", _told("text", text_of(audit_lines(report, width=40, verbose=False, quiet=True))))
-    _printable("map", _told("map", text_of(map_lines(report, width=80))))
-    _printable("metrics", _told("metrics", audit_prometheus(report, Run(0, 0), serials=True)))
+    _printable("text", _rendered("text", text_of(audit_lines(report, width=80, verbose=True, quiet=False))))
+    _printable("short text", _rendered("text", text_of(audit_lines(report, width=40, verbose=False, quiet=True))))
+    _printable("map", _rendered("map", text_of(map_lines(report, width=80))))
+    _printable("metrics", _rendered("metrics", audit_prometheus(report, Run(0, 0), serials=True)))
 
 
-def _told(what: str, pieces: Iterator[str]) -> str:
+def _rendered(what: str, pieces: Iterator[str]) -> str:
     said, length = [], 0
     for piece in pieces:
         said.append(piece)

@@ -76,7 +76,7 @@ def names() -> tuple[str, ...]:
     return tuple(target.name for target in TARGETS)
 
 
-def tell(outcome: Outcome, elapsed_s: float) -> None:
+def print_outcome(outcome: Outcome, elapsed_s: float) -> None:
     print(f"{outcome.target:<14} {outcome.tried:>8} inputs  {outcome.reached:>14}  {elapsed_s:>5.0f} s  "
           f"{outcome.failed or 'no'} failures", flush=True)  # fmt: skip
     if outcome.failed:
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for target in chosen:
         began = time.monotonic()
         outcomes.append(fuzz(target, engine=how, seconds=given.seconds / len(chosen), seed=given.seed))
-        tell(outcomes[-1], time.monotonic() - began)
+        print_outcome(outcomes[-1], time.monotonic() - began)
     failures = sum(outcome.failed for outcome in outcomes)
     print(f"{sum(outcome.tried for outcome in outcomes)} inputs tried, {failures} failures")
     return 1 if failures else 0

@@ -26,7 +26,7 @@ from aligntool.recipes.drives import DriveDatabase, load_drives
 from aligntool.units import MIB, Extent
 from tests.fuzz import handmade_seeds, machine, tool_seeds
 from tests.fuzz.mutation import Mutator
-from tests.fuzz.properties import Broken, check, tell
+from tests.fuzz.properties import Broken, check, render_all
 from tests.fuzz.sparse import HAS_BAD_SECTOR, IS_DRIVE, SparseDisk, decode
 
 MOST_READ_BY_TABLES = 8 * MIB  # both GPT copies at three places with a MiB of entries each, and a chain of EBRs
@@ -54,7 +54,7 @@ def run_table(data: bytes) -> str:
     reader.most_bytes = MOST_READ_BY_TABLES
     reading = read_table(reader, sector_size=disk.sector_size)  # an OSError here is a failure: none may escape
     _few_requests(reader.requests)
-    _tell_disk(data, disk, table=reading.table, partitions=reading.partitions, table_read=True)
+    _render_disk(data, disk, table=reading.table, partitions=reading.partitions, table_read=True)
     if reading.table is None:
         return "none"
     faults = {fault.fault.value for fault in reading.table.faults}
@@ -80,7 +80,7 @@ def run_layers(data: bytes) -> str:
         raise Broken(f"{reader.bytes_read} bytes were read for {encrypted} encrypted volumes and what is around them")
     partition = Partition(1, container, content=layers, content_read=True)
     table = Table(TableLabel.GPT, disk.sector_size or 512)
-    _tell_disk(data, disk, table=table, partitions=(partition,), table_read=True)
+    _render_disk(data, disk, table=table, partitions=(partition,), table_read=True)
     return " ".join(_shapes(layers)) or "none"
 
 
@@ -91,7 +91,7 @@ def run_contents(data: bytes) -> str:
     seen = read_contents(reader, sector_size=disk.sector_size)
     if reader.bytes_read > MOST_READ_BY_TABLES + MOST_READ + LONGEST_READ:
         raise Broken(f"{reader.bytes_read} bytes were read of a disk with {len(seen.partitions)} partitions")
-    _tell_disk(
+    _render_disk(
         data, disk, table=seen.table, partitions=seen.partitions, table_read=seen.table_read,
         content=seen.content, content_read=seen.content_read, unseen=seen.unseen,
     )  # fmt: skip
@@ -115,7 +115,7 @@ def run_nvme(data: bytes) -> str:
         "nvme0n1", "/dev/nvme0n1", DiskKind.NVME, pages.size, IoLimits(512, 512, 512, 0, 0), nvme=facts,
         partitions=(Partition(1, Extent(pages.start, 4096)),), table=Table(TableLabel.GPT, 512), table_read=True,
     )  # fmt: skip
-    return _told(data, disk, str((len(facts.formats), facts.format_in_use, facts.max_transfer, facts.hmb_granted)))
+    return _render(data, disk, str((len(facts.formats), facts.format_in_use, facts.max_transfer, facts.hmb_granted)))
 
 
 def run_ata(data: bytes) -> str:
@@ -132,7 +132,7 @@ def run_ata(data: bytes) -> str:
         serial=serial or vpd_serial(raw[512:]), queue_depth=facts.queue_depth if facts else None,
         partitions=(Partition(1, Extent(pages.start, 4096)),), table=Table(TableLabel.DOS, 512), table_read=True,
     )  # fmt: skip
-    return _told(data, disk, str(facts))
+    return _render(data, disk, str(facts))
 
 
 def run_udev(data: bytes) -> str:
@@ -143,16 +143,16 @@ def run_udev(data: bytes) -> str:
             if not isinstance(value, str | None) or not isinstance(number, int | None):
                 raise Broken(f"{key} decodes to {value!r} and {number!r}")
         shapes.append(f"{min(len(record.properties), 9)}/{min(len(record.links), 9)}")
-        _tell_record(data, record)
+        _render_record(data, record)
     return " ".join(shapes)
 
 
-def _tell_record(data: bytes, record: Record) -> None:
+def _render_record(data: bytes, record: Record) -> None:
     disk = Disk(
         "sda", "/dev/sda", DiskKind.USB, 1 << 30, IoLimits(512, 4096), model=record.decoded("ID_MODEL_ENC"),
         serial=record.get("ID_SERIAL"), content_hint=record.get("ID_FS_TYPE"), mounted_at=record.links,
     )  # fmt: skip
-    _told(data, disk, "")
+    _render(data, disk, "")
 
 
 def run_lvm_text(data: bytes) -> str:
@@ -181,7 +181,7 @@ def run_machine(data: bytes) -> str:
         check(disk)
     rows = {disk.name: _drives().known(disk) for disk in inventory.disks}
     if _one_in(TOLD, data):
-        tell(inventory, rows=rows, validate=_one_in(VALIDATED, data))
+        render_all(inventory, rows=rows, validate=_one_in(VALIDATED, data))
     return " ".join(f"{disk.kind}{len(disk.partitions)}{len(disk.links)}" for disk in inventory.disks)
 
 
@@ -203,19 +203,19 @@ def _few_requests(count: int) -> None:
         raise Broken(f"{count} requests to the disk")
 
 
-def _tell_disk(data: bytes, disk: SparseDisk, **seen: object) -> None:
+def _render_disk(data: bytes, disk: SparseDisk, **seen: object) -> None:
     is_drive = bool(disk.choices & IS_DRIVE)
     limits = IoLimits(disk.sector_size, 4096, 4096, 33553920, 3584) if is_drive else IoLimits()
     name = "sda" if is_drive else "disk.img"
     kind = DiskKind.ATA if is_drive else DiskKind.IMAGE
     told = replace(Disk(name, name, kind, disk.size, limits), **seen)  # type: ignore[arg-type]
-    _told(data, told, "")
+    _render(data, told, "")
 
 
-def _told(data: bytes, disk: Disk, shape: str) -> str:
+def _render(data: bytes, disk: Disk, shape: str) -> str:
     check(disk)
     if _one_in(TOLD, data):
-        tell(Inventory((disk,)), validate=_one_in(VALIDATED, data))
+        render_all(Inventory((disk,)), validate=_one_in(VALIDATED, data))
     return shape
 
 

@@ -12,7 +12,7 @@ from aligntool.formats.tables import read_table
 from aligntool.units import MIB, Extent
 from tests.fuzz import handmade_seeds, run
 from tests.fuzz.campaign import Failure, Record, fuzz_blindly, try_input
-from tests.fuzz.checksums import mend
+from tests.fuzz.checksums import fix_checksums
 from tests.fuzz.conftest import Count
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.properties import Broken, check
@@ -94,7 +94,7 @@ def test_a_change_behind_a_checksum_gets_past_it_when_mended() -> None:
     disk = handmade_seeds.gpt_disks()[0]
     broken = disk.with_bytes(2 * 512 + 56, b"\xff")
     assert "entries-crc-bad" in target_named("gpt").run(broken.encoded())
-    assert target_named("gpt").run(mend(broken).encoded()) == "gpt 512 gpt-copies-differ primary good good"
+    assert target_named("gpt").run(fix_checksums(broken).encoded()) == "gpt 512 gpt-copies-differ primary good good"
 
 
 def _planted(data: bytes) -> str:

@@ -17,7 +17,7 @@ from aligntool.units import GIB, MIB
 from tests.fuzz import worst_cases
 from tests.fuzz.campaign import limited
 from tests.fuzz.machine import write_machine
-from tests.fuzz.properties import check, tell
+from tests.fuzz.properties import check, render_all
 from tests.fuzz.sparse import SparseDisk, SparseReader
 
 SECONDS = 15.0  # an order of magnitude above what they take on a slow machine, and far below what they once took
@@ -40,7 +40,7 @@ def audited(disk: SparseDisk, *, seconds: float = SECONDS) -> Cost:
             partitions=seen.partitions, content=seen.content, content_read=seen.content_read, unseen=seen.unseen,
         )  # fmt: skip
         check(told)
-        tell(Inventory((told,)), validate=False)
+        render_all(Inventory((told,)), validate=False)
     return Cost(reader, told)
 
 
@@ -92,7 +92,7 @@ def deep(tmp_path: Path) -> Iterator[Path]:
     worst_cases.make_deep(tmp_path / "sys/devices", words)
     (tmp_path / "sys/block/sdz").symlink_to("/".join(("/sys/devices", *words)))
     yield tmp_path
-    worst_cases.take_down(tmp_path / "sys/devices", words)
+    worst_cases.remove_deep(tmp_path / "sys/devices", words)
 
 
 def test_a_disk_at_the_end_of_a_very_long_path_is_looked_at_in_seconds(deep: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aligntool.formats.reader import crc32_seeded
 from aligntool.units import KIB, MIB
-from tests.fuzz.checksums import LVM_SEED, mend
+from tests.fuzz.checksums import LVM_SEED, fix_checksums
 from tests.fuzz.handmade_layers import be, le, lvm, md, md_0_90, packed
 from tests.fuzz.handmade_seeds import LINUX, mbr
 from tests.fuzz.sparse import Piece, SparseDisk, of_pieces
@@ -63,7 +63,9 @@ def mirrors_of_luks(size: int = 64 * MIB) -> SparseDisk:
     """Make three RAID superblocks, each with itself inside, and in each of them two LUKS2 headers of 4 MiB."""
     header = packed(512, (0, b"LUKS\xba\xbe\0\2"), (8, be(4 * MIB, 8)), (16, be(3, 8)), (72, b"sha512"))
     second = header.replace(b"LUKS", b"SKUL", 1)
-    return mend(of_pieces(size, [(0, header), (4 * MIB, second), md("1.2", data=0), md("1.0", data=0), md_0_90()]))
+    return fix_checksums(
+        of_pieces(size, [(0, header), (4 * MIB, second), md("1.2", data=0), md("1.0", data=0), md_0_90()])
+    )
 
 
 def partitions_on_one_place(count: int) -> SparseDisk:
@@ -88,7 +90,7 @@ def make_deep(folder: Path, words: Sequence[str]) -> None:
     os.close(here)
 
 
-def take_down(folder: Path, words: Sequence[str]) -> None:
+def remove_deep(folder: Path, words: Sequence[str]) -> None:
     """Remove what `make_deep` has made; shutil recurses and stops half-way."""
     places = [os.open(folder, os.O_RDONLY)]
     for word in words:

@@ -132,8 +132,8 @@ def made_stages(case: Case) -> Iterator[Stage]:
     start = platter(case)
     disk, file = SimulatedDisk(start), SimulatedDisk(bytes(case.file_size)) if case.in_file else None
     runs = {part.number: _runs(part) for part in case.parts}
-    shop = MoveContext(disk, NoKernel(), file)
-    forwards = list(_seen(case, "f", realign(plan_of(case), shop, runs), disk, file))
+    context = MoveContext(disk, NoKernel(), file)
+    forwards = list(_seen(case, "f", realign(plan_of(case), context, runs), disk, file))
     check_content(case, _flushed(disk), new=True)
     _check_table(case, _flushed(disk), new=True)
     yield from forwards
@@ -141,8 +141,8 @@ def made_stages(case: Case) -> Iterator[Stage]:
     turn = forwards[int(len(forwards) * BACK_FROM)]
     disk = SimulatedDisk(turn.disk)
     file = None if turn.file is None else SimulatedDisk(turn.file)
-    shop = MoveContext(disk, NoKernel(), file)
-    yield from _seen(case, "b", rollback(shop), disk, file)
+    context = MoveContext(disk, NoKernel(), file)
+    yield from _seen(case, "b", rollback(context), disk, file)
     check_content(case, _flushed(disk), new=False)
     _check_table(case, _flushed(disk), new=False)
 

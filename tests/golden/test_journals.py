@@ -46,7 +46,7 @@ def stage_of(case: str, name: str) -> Stage:
     return next(stage for stage in kept(case) if stage.name == name)
 
 
-def shop_of(disk: bytes, file: bytes | None) -> tuple[SimulatedDisk, MoveContext]:
+def move_context(disk: bytes, file: bytes | None) -> tuple[SimulatedDisk, MoveContext]:
     made = SimulatedDisk(disk)
     return made, MoveContext(made, NoKernel(), None if file is None else SimulatedDisk(file))
 
@@ -60,10 +60,10 @@ def check_table(case: Case, disk: bytes, *, new: bool) -> None:
 
 def ended(case: Case, disk: bytes, file: bytes | None, how: Callable[[MoveContext], Iterator[object]]) -> bytes:
     """Return the disk after a resume or a rollback; unchanged if nothing is in flight."""
-    made, shop = shop_of(disk, file)
-    if find_journal(shop.device, shop.journal) is not None:
+    made, context = move_context(disk, file)
+    if find_journal(context.device, context.journal) is not None:
         try:
-            for _ in how(shop):
+            for _ in how(context):
                 pass
         except Stopped as stop:
             assert how is rollback and "complete" in str(stop)

@@ -54,6 +54,6 @@ def _waited_s() -> float:
     return int(line.rpartition("total=")[2]) / 1e6
 
 
-def told(answer: object, right: object, unknown: object = None) -> Answer:
+def classify(answer: object, right: object, unknown: object = None) -> Answer:
     """Classify one value: it is wrong if it is neither the right one nor the word for unknown."""
     return Answer.RIGHT if answer == right else Answer.UNKNOWN if answer == unknown else Answer.WRONG

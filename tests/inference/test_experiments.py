@@ -12,7 +12,7 @@ import pytest
 from aligntool.documents import schema_texts
 from aligntool.units import KIB, MIB
 from tests.conftest import run
-from tests.inference.right_or_unknown import Answer, right_or_unknown, told
+from tests.inference.right_or_unknown import Answer, classify, right_or_unknown
 from tests.inference.slow_drives import aligntool, device_over, measured, needs_nbdkit, slow_drive
 from tests.schemas import strict
 from tests.thorough import when_thorough
@@ -41,9 +41,7 @@ def test_a_file_is_only_read_and_every_row_follows_from_the_rates(image: Path) -
     out, _ = aligntool("bench", "alignment", image, *words, "--fio-output", image.with_name("fio"))
     assert image.read_bytes() == before
     found = json.loads(out)
-    figures_are_fio_s(
-        image.with_name("fio"), [(rate["iops"], rate["cpu"]) for rate in found["rates"]], found["conditions"]
-    )
+    check_figures(image.with_name("fio"), [(rate["iops"], rate["cpu"]) for rate in found["rates"]], found["conditions"])
     assert found == json.loads(kept.read_text())
     assert {rate["load"]["pattern"] for rate in found["rates"]} == {"randread", "read"}
     for row in found["rows"]:
@@ -64,7 +62,7 @@ def test_a_file_is_only_read_and_every_row_follows_from_the_rates(image: Path) -
     assert sum(f"CPU {row['cpu']:.0f}%" in shown for row in found["rows"]) == 2
 
 
-def figures_are_fio_s(folder: Path, figures: list[tuple[float, float]], conditions: dict[str, Any]) -> None:
+def check_figures(folder: Path, figures: list[tuple[float, float]], conditions: dict[str, Any]) -> None:
     """Check requests per second, and user and system time in percent of a core, of each run in order."""
     files = sorted(folder.iterdir(), key=lambda file: int(file.stem.rpartition("-")[2]))
     documents = [json.loads(file.read_text()) for file in files]
@@ -89,7 +87,7 @@ def test_spans_of_a_file_double_up_to_its_size(image: Path) -> None:
     order = [*doubling, *doubling[::-1]] * 2 + doubling
     order += [span for span in by_span if span not in doubling] * 5
     assert len(order) == count
-    figures_are_fio_s(fio, [by_span[span].pop(0) for span in order], found["conditions"])
+    check_figures(fio, [by_span[span].pop(0) for span in order], found["conditions"])
     spans = [point["span"] for point in found["curve"]]
     assert {8 * MIB, 16 * MIB, 32 * MIB} <= set(spans)
     assert all(len(point["iops"]) == 5 and min(point["iops"]) > 0 for point in found["curve"])
@@ -165,10 +163,10 @@ def test_experiments_are_listed_and_shown_among_the_results(history: Path) -> No
     files = [history / "1.json", history / "2.json"]
     for file, document in zip(files, (starts(), spans()), strict=True):
         file.write_text(json.dumps(document))
-    told, _ = aligntool("bench", "list")
+    classify, _ = aligntool("bench", "list")
     assert (
-        "alignment matters here: random write, 4KiB QD1, unit of 4KiB" in told
-        and "knee between 128MiB and 256MiB" in told
+        "alignment matters here: random write, 4KiB QD1, unit of 4KiB" in classify
+        and "knee between 128MiB and 256MiB" in classify
     )
     rows = json.loads(aligntool("bench", "list", "--json")[0])
     assert [(row["file"], row["profile"], row["complaint"]) for row in rows] == [
@@ -224,7 +222,7 @@ def as_the_model_has_it(shares: dict[str, float]) -> Callable[[dict[str, Any]], 
 
     def judge(found: dict[str, Any]) -> Answer:
         answers = [
-            told(row["word"], "matters here" if row["predicted"] < 0.95 else "does not matter here", "can't tell")
+            classify(row["word"], "matters here" if row["predicted"] < 0.95 else "does not matter here", "can't tell")
             for row in found["rows"]
         ]
         if Answer.WRONG in answers:
@@ -275,8 +273,8 @@ def test_a_drive_that_maps_32_mib_has_its_knee_there(tmp_path: Path, history: Pa
     def judge(found: dict[str, Any]) -> Answer:
         knee = found["knee"]
         if knee["below"] is None or knee["confidence"] < 0.95:
-            return told(knee["why"][:7] == "no knee", right=None, unknown=False)
-        return told((knee["below"], knee["above"]), (32 * MIB, 48 * MIB))
+            return classify(knee["why"][:7] == "no knee", right=None, unknown=False)
+        return classify((knee["below"], knee["above"]), (32 * MIB, 48 * MIB))
 
     words = ("--from", "16MiB", "--to", "64MiB", "--runtime", "0.6")
     with (

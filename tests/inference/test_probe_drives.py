@@ -14,7 +14,7 @@ import pytest
 
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import run
-from tests.inference.right_or_unknown import Answer, right_or_unknown, told
+from tests.inference.right_or_unknown import Answer, classify, right_or_unknown
 from tests.inference.slow_drives import aligntool, device_over, measured, needs_nbdkit, slow_drive
 from tests.run_aligntool import run_aligntool
 
@@ -23,19 +23,19 @@ def probed(target: Path, *words: str | Path) -> dict[str, Any]:
     return measured("probe", target, "--largest", "64KiB", "--limit", "600", *words)
 
 
-def the_unit_is(size: int) -> Callable[[dict[str, Any]], Answer]:
+def expect_unit(size: int) -> Callable[[dict[str, Any]], Answer]:
     """Judge the answer; every reported boundary counts as one, not only the unit."""
 
     def judge(found: dict[str, Any]) -> Answer:
         boundaries = [one["size"] for one in found["boundaries"]]
-        return Answer.UNKNOWN if not boundaries else told((found["unit"], boundaries), (size, [size]))
+        return Answer.UNKNOWN if not boundaries else classify((found["unit"], boundaries), (size, [size]))
 
     return judge
 
 
 def by_writes_across(size: int) -> Callable[[dict[str, Any]], Answer]:
     """Require a unit of this size, with writes that cross its boundary as evidence."""
-    judge = the_unit_is(size)
+    judge = expect_unit(size)
 
     def and_across(found: dict[str, Any]) -> Answer:
         answer = judge(found)
@@ -55,7 +55,7 @@ def test_a_loop_device_over_a_slow_drive_shows_its_page_and_the_audit_takes_it(t
             kept.unlink(missing_ok=True)
             return probed(device, "--most", "2MiB", "-o", kept)
 
-        found = right_or_unknown(measure, the_unit_is(16 * KIB))
+        found = right_or_unknown(measure, expect_unit(16 * KIB))
         out, _ = aligntool("audit", device, "--measured", kept, "--json")
     assert found["experiment"]["written"] == 0
     (evidence,) = found["boundaries"][0]["evidence"]
@@ -135,7 +135,7 @@ def test_an_empty_disk_needs_its_name_typed(tmp_path: Path) -> None:
 
 
 def test_the_file_in_a_folder_is_removed_again(tmp_path: Path) -> None:
-    _skip_where_nobody_knows_where_a_file_lies(tmp_path)
+    _skip_without_file_extents(tmp_path)
     out, _ = aligntool("probe", tmp_path, "--size", "64MiB", "--most", "32MiB", "--json")
     found = json.loads(out)
     assert found["experiment"]["written"] > 0
@@ -187,28 +187,28 @@ def test_a_result_is_never_written_over_another_file(tmp_path: Path) -> None:
 def test_where_a_file_lies_is_what_filefrag_says(tmp_path: Path) -> None:
     from aligntool.linux.users import file_extents
 
-    _skip_where_nobody_knows_where_a_file_lies(tmp_path)
+    _skip_without_file_extents(tmp_path)
     path = tmp_path / "file"
     path.write_bytes(b"x" * (5 * MIB))
     with path.open("rb") as file:
         runs = file_extents(file.fileno(), str(path)).runs
     # Lines such as "   0:        0..    1279:     345678..    346957:   1280:   last,eof"
-    told = [line.split(":") for line in run("filefrag", "-v", "-b1", path).splitlines() if ".." in line]
-    pieces = [(int(line[1].split("..")[0]), int(line[2].split("..")[0])) for line in told]
+    classify = [line.split(":") for line in run("filefrag", "-v", "-b1", path).splitlines() if ".." in line]
+    pieces = [(int(line[1].split("..")[0]), int(line[2].split("..")[0])) for line in classify]
     start = runs[0].disk.start - pieces[0][1]  # of the partition
-    assert [(run.file_start, run.disk.start - start) for run in runs] == _merged(pieces, told)
+    assert [(run.file_start, run.disk.start - start) for run in runs] == _merged(pieces, classify)
     assert sum(run.disk.length for run in runs) == 5 * MIB
 
 
-def _skip_where_nobody_knows_where_a_file_lies(folder: Path) -> None:
+def _skip_without_file_extents(folder: Path) -> None:
     number = folder.stat().st_dev
     if not Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").exists():
         pytest.skip("the temporary folder lies on no single block device (btrfs, overlay, tmpfs)")
 
 
-def _merged(pieces: list[tuple[int, int]], told: list[list[str]]) -> list[tuple[int, int]]:
+def _merged(pieces: list[tuple[int, int]], classify: list[list[str]]) -> list[tuple[int, int]]:
     """Merge adjacent extents: filefrag prints each, and aligntool counts contiguous ones as one."""
-    lengths = [int(line[3]) for line in told]
+    lengths = [int(line[3]) for line in classify]
     kept = pieces[:1]
     for before, length, piece in zip(pieces, lengths, pieces[1:], strict=False):
         if piece != (before[0] + length, before[1] + length):

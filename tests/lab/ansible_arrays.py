@@ -30,7 +30,7 @@ def main(_: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         played = {**thrice(Path(folder)), **unfinished(Path(folder))}
     (OUT / "played.json").write_text(json.dumps(played))
-    put_away()
+    clean_up()
 
 
 def thrice(folder: Path) -> dict[str, object]:
@@ -52,7 +52,7 @@ def unfinished(folder: Path) -> dict[str, object]:
     return dict(found)
 
 
-def put_away() -> None:
+def clean_up() -> None:
     """Clean up so that later parts find no array, and nothing that udev would assemble."""
     run("umount", "/srv/played")
     for node in sorted(Path("/sys/block").glob("md*")):

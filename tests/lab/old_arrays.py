@@ -52,7 +52,7 @@ def main(names: Sequence[str]) -> None:
     prepare()
     for name in names:
         began = time.monotonic()
-        said = carried_out(named(name))
+        said = run_case(named(name))
         (OUT / f"{name}.json").write_text(json.dumps(said, indent=1))
         print(f"{name}: exit {said['code']}, {time.monotonic() - began:.0f} s", flush=True)
 
@@ -72,7 +72,7 @@ def prepare() -> None:
         Path(program).chmod(0o755)
 
 
-def carried_out(case: Case) -> dict[str, object]:
+def run_case(case: Case) -> dict[str, object]:
     clear()
     old = old_array(case)
     names = old if case.new == "taken" else list(drives())

@@ -13,7 +13,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Heard:
+class DiskReport:
     """One disk, named as its files are."""
 
     folder: Path

@@ -70,7 +70,7 @@ def main(names: Sequence[str]) -> None:
         elif how == "differing":
             said = differing(case)
         else:
-            said = taken_back(case, BACK[how]) if how in BACK else carried_out(case, how)
+            said = roll_back_case(case, BACK[how]) if how in BACK else run_case(case, how)
         (OUT / f"{name}.json").write_text(json.dumps(said, indent=1))
         print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
 
@@ -86,7 +86,7 @@ def prepare() -> None:
         run("modprobe", module)
 
 
-def carried_out(case: Case, how: str = "") -> dict[str, object]:
+def run_case(case: Case, how: str = "") -> dict[str, object]:
     """Run a case. `how`: "cut" ends with the command in the background, its events on the console, waiting for the
     power cut.
     """
@@ -117,7 +117,7 @@ def differing(case: Case) -> dict[str, object]:
     return {"done": forked("raid", "reformat", "/dev/md/data", "--lba-size", "4096", "--yes", "--json")}
 
 
-def taken_back(case: Case, last: Event) -> dict[str, object]:
+def roll_back_case(case: Case, last: Event) -> dict[str, object]:
     """Interrupt it after this event, in the middle of the second member, and roll it back."""
     clear()
     make(case)

@@ -62,11 +62,11 @@ def main(names: Sequence[str]) -> None:
     for name in names:
         began = time.monotonic()
         case = next(each for each in CASES if each.name == name)
-        (OUT / f"{name}.json").write_text(json.dumps(story(case), indent=1))
+        (OUT / f"{name}.json").write_text(json.dumps(run_case(case), indent=1))
         print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
 
 
-def story(case: Case) -> dict[str, object]:
+def run_case(case: Case) -> dict[str, object]:
     for drive in by_serial().values():  # data in the page cache would be written over what is formatted
         run("blockdev", "--flushbufs", str(drive))
     clear()
@@ -98,7 +98,7 @@ def story(case: Case) -> dict[str, object]:
     time.sleep(HELD_S)
     refused = [interrupted(held)[0], (OUT / "held.err").read_text()]
     limit(silent, "max")
-    left_alone()
+    release()
     status = forked("status", "--json")
     done = forked(case.way, "--yes", "--json")
     run("udevadm", "settle")
@@ -158,7 +158,7 @@ def events(child: int) -> Iterator[dict[str, object]]:
     raise SystemExit(f"nothing was reported in time: {(OUT / 'stalled').read_text()}")
 
 
-def left_alone() -> None:
+def release() -> None:
     """Let the drive answer again, and wait for the processes that were stuck on it."""
     deadline = time.monotonic() + PATIENCE_S
     while (GROUP / "cgroup.procs").read_text().strip():

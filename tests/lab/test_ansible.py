@@ -32,7 +32,7 @@ BLANK = hashlib.sha256(bytes(ansible_arrays.SIZE)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Observed:
     """The output of ansible-playbook, and what other programs saw afterwards."""
 
     play: Played
@@ -60,12 +60,12 @@ def found(said: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def thrice(found: dict[str, Any]) -> tuple[Told, Told, Told]:
-    checked, ran, again = (Told(read(printed), seen) for printed, seen in found["thrice"])
+def thrice(found: dict[str, Any]) -> tuple[Observed, Observed, Observed]:
+    checked, ran, again = (Observed(read(printed), seen) for printed, seen in found["thrice"])
     return checked, ran, again
 
 
-def test_check_mode_announces_the_array_and_writes_nothing(thrice: tuple[Told, Told, Told]) -> None:
+def test_check_mode_announces_the_array_and_writes_nothing(thrice: tuple[Observed, Observed, Observed]) -> None:
     checked, ran, _ = thrice
     assert checked.play.words == {"make": "changed"} and checked.play.changed == 1
     assert "+/dev/md/played: RAID5 of 3 members" in checked.play.diffs["make"] == ran.play.diffs["make"]
@@ -73,7 +73,9 @@ def test_check_mode_announces_the_array_and_writes_nothing(thrice: tuple[Told, T
     assert checked.seen["files"] == ["HOMEHOST <system>\n", ""] and checked.seen["records"] == []
 
 
-def test_the_array_that_is_made_is_the_one_that_was_asked_for(thrice: tuple[Told, Told, Told], said: Path) -> None:
+def test_the_array_that_is_made_is_the_one_that_was_asked_for(
+    thrice: tuple[Observed, Observed, Observed], said: Path
+) -> None:
     _, ran, _ = thrice
     assert ran.play.words["make"] == "changed" and ran.play.changed == 1 and ran.play.results["make"]["sentences"]
     assert (ran.export["MD_LEVEL"], ran.export["MD_DEVICES"]) == ("raid5", "3")
@@ -88,7 +90,9 @@ def test_the_array_that_is_made_is_the_one_that_was_asked_for(thrice: tuple[Told
     assert tables == ["2048"] * 3
 
 
-def test_its_file_system_fits_the_stripe_and_is_mounted_now_and_at_every_start(thrice: tuple[Told, Told, Told]) -> None:
+def test_its_file_system_fits_the_stripe_and_is_mounted_now_and_at_every_start(
+    thrice: tuple[Observed, Observed, Observed],
+) -> None:
     seen = thrice[1].seen
     superblock = fields(seen["superblock"], ":")
     assert int(superblock["RAID stride"]) * int(superblock["Block size"]) == 128 * KIB
@@ -99,7 +103,7 @@ def test_its_file_system_fits_the_stripe_and_is_mounted_now_and_at_every_start(t
     assert f"UUID={superblock['Filesystem UUID']} /srv/played ext4 " in fstab
 
 
-def test_a_second_run_changes_nothing(thrice: tuple[Told, Told, Told]) -> None:
+def test_a_second_run_changes_nothing(thrice: tuple[Observed, Observed, Observed]) -> None:
     _, ran, again = thrice
     assert again.play.words == {"make": "ok"} and again.play.changed == 0 and not again.play.diffs["make"].strip()
     assert again.export == ran.export
@@ -115,7 +119,7 @@ def test_a_second_run_changes_nothing(thrice: tuple[Told, Told, Told]) -> None:
     ],
 )
 def test_another_level_chunk_or_other_members_fail_the_task(
-    thrice: tuple[Told, Told, Told], task: str, difference: str
+    thrice: tuple[Observed, Observed, Observed], task: str, difference: str
 ) -> None:
     _, ran, again = thrice
     assert ran.play.words[task] == "fatal" and not ran.play.results[task]["changed"]
@@ -137,7 +141,7 @@ def test_an_array_that_was_cut_is_undone_by_its_own_name_only(found: dict[str, A
 
 def test_an_array_that_was_cut_is_finished(found: dict[str, Any]) -> None:
     before, printed, after = found["finish"]
-    export = Told(read(printed), after).export
+    export = Observed(read(printed), after).export
     uuid = f"UUID={export['MD_UUID']}"
     assert before["records"] and uuid in before["export"] and uuid not in before["files"][0], "or it was finished"
     play = read(printed)

@@ -25,7 +25,7 @@ cd / && find {place} -type f -exec sha256sum {{}} + >> /root/sums
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Observed:
     """One array: its plan, and its state before and after the reboot."""
 
     planned: Planned
@@ -38,7 +38,7 @@ class Told:
 class Machine:
     """One PC: its arrays after the reboot, and facts about all of them."""
 
-    told: dict[Case, Told]
+    observed: dict[Case, Observed]
     arrays: set[str]
     sums: str
     state: str
@@ -65,13 +65,13 @@ def _machine(pc: DebianPC, some: tuple[Case, ...]) -> Machine:
     made = {case: _make(pc, case) for case in some}
     pc.run("mdadm --wait /dev/md/*", code=None)
     pc.reboot()
-    told = {
-        case: Told(planned, before, facts(pc, case.device), _geometry(pc, case))
+    observed = {
+        case: Observed(planned, before, facts(pc, case.device), _geometry(pc, case))
         for case, (planned, before) in made.items()
     }
     audit = pc.run("aligntool audit --fail-on warning", code=None)
     return Machine(
-        told=told,
+        observed=observed,
         arrays=arrays(pc),
         sums=pc.run("sha256sum -c /root/sums", code=None).out,
         state=pc.run("systemctl is-system-running", code=None).out.strip(),
@@ -105,70 +105,70 @@ def machine(debian: Debian, case: Case, made: dict[tuple[Case, ...], Machine]) -
 
 
 @pytest.fixture
-def told(machine: Machine, case: Case) -> Told:
-    return machine.told[case]
+def observed(machine: Machine, case: Case) -> Observed:
+    return machine.observed[case]
 
 
-def test_it_comes_back_with_its_name_and_uuids(told: Told, case: Case) -> None:
-    assert told.after.lasting == told.before.lasting
-    assert told.after.blkid == told.before.blkid
-    assert told.after.detail["MD_NAME"] == f"any:{case.name}"
-    assert told.after.detail["MD_DEVNAME"] == case.name
+def test_it_comes_back_with_its_name_and_uuids(observed: Observed, case: Case) -> None:
+    assert observed.after.lasting == observed.before.lasting
+    assert observed.after.blkid == observed.before.blkid
+    assert observed.after.detail["MD_NAME"] == f"any:{case.name}"
+    assert observed.after.detail["MD_DEVNAME"] == case.name
 
 
-def test_it_is_mounted_as_planned(told: Told, case: Case) -> None:
-    assert told.after.mount and told.after.mount["target"] == case.place
-    line = told.planned.files["/etc/fstab"][0].split()
+def test_it_is_mounted_as_planned(observed: Observed, case: Case) -> None:
+    assert observed.after.mount and observed.after.mount["target"] == case.place
+    line = observed.planned.files["/etc/fstab"][0].split()
     wanted = set(line[3].split(",")) - {"nofail", "defaults", "x-systemd.device-timeout=2min"}
-    assert wanted <= set(told.after.mount["options"].split(","))
-    assert told.after.mount["fstype"] == case.kind
+    assert wanted <= set(observed.after.mount["options"].split(","))
+    assert observed.after.mount["fstype"] == case.kind
 
 
-def test_mdadm_sees_the_array_that_was_planned(told: Told, case: Case) -> None:
-    words, detail = told.planned.words, told.after.detail
+def test_mdadm_sees_the_array_that_was_planned(observed: Observed, case: Case) -> None:
+    words, detail = observed.planned.words, observed.after.detail
     assert detail["MD_LEVEL"] == f"raid{words['level']}"
     assert detail["MD_DEVICES"] == words["raid-devices"] == str(case.members)
     assert detail["MD_METADATA"] == words["metadata"]
     if case.applied:
-        assert detail["MD_UUID"] == told.planned.array["uuid"]
+        assert detail["MD_UUID"] == observed.planned.array["uuid"]
 
 
-def test_every_superblock_has_the_geometry_that_was_planned(told: Told, case: Case) -> None:
-    words = told.planned.words
-    assert len(told.after.examine) == case.members
-    for member in told.after.examine:
-        assert member["Data Offset"] == f"{told.planned.size('data-offset') // 512} sectors"
+def test_every_superblock_has_the_geometry_that_was_planned(observed: Observed, case: Case) -> None:
+    words = observed.planned.words
+    assert len(observed.after.examine) == case.members
+    for member in observed.after.examine:
+        assert member["Data Offset"] == f"{observed.planned.size('data-offset') // 512} sectors"
         assert in_bytes(member.get("Chunk Size", "0")) == in_bytes(words.get("chunk", "0"))
         assert ("Internal Bitmap" in member) == (words.get("bitmap") == "internal")
         assert member["State"] in ("clean", "active")
-    assert len({member["Device UUID"] for member in told.after.examine}) == case.members
+    assert len({member["Device UUID"] for member in observed.after.examine}) == case.members
 
 
-def test_the_kernels_limits_follow_from_the_chunk(told: Told, case: Case) -> None:
+def test_the_kernels_limits_follow_from_the_chunk(observed: Observed, case: Case) -> None:
     """drivers/md: io_min is the chunk, io_opt the stripe; a RAID1 has neither."""
-    limits = told.after.limits
+    limits = observed.after.limits
     assert limits["logical_block_size"] == case.block
-    if "chunk" in told.planned.words:
-        assert limits["minimum_io_size"] == told.planned.size("chunk")
-        assert limits["optimal_io_size"] == told.planned.size("chunk") * case.data_members
+    if "chunk" in observed.planned.words:
+        assert limits["minimum_io_size"] == observed.planned.size("chunk")
+        assert limits["optimal_io_size"] == observed.planned.size("chunk") * case.data_members
     else:
         assert limits["minimum_io_size"] == case.block
 
 
-def test_the_file_system_fits_the_stripe(told: Told, case: Case) -> None:
+def test_the_file_system_fits_the_stripe(observed: Observed, case: Case) -> None:
     """Compared with the array itself, not with the options of mkfs."""
-    chunk = told.planned.size("chunk") if "chunk" in told.planned.words else 0
+    chunk = observed.planned.size("chunk") if "chunk" in observed.planned.words else 0
     if case.kind == "xfs":
-        assert f"sunit={chunk // 4096}  " in told.geometry
-        assert f"swidth={chunk * case.data_members // 4096} blks" in told.geometry
+        assert f"sunit={chunk // 4096}  " in observed.geometry
+        assert f"swidth={chunk * case.data_members // 4096} blks" in observed.geometry
     else:
-        lines = dict(line.split(":", 1) for line in told.geometry.splitlines() if ":" in line)
+        lines = dict(line.split(":", 1) for line in observed.geometry.splitlines() if ":" in line)
         assert int(lines.get("RAID stride", "0")) * int(lines["Block size"]) == chunk
-        assert int(lines.get("RAID stripe width", "0")) == told.planned.mkfs("stripe_width")
+        assert int(lines.get("RAID stripe width", "0")) == observed.planned.mkfs("stripe_width")
 
 
 def test_nothing_else_came_back(machine: Machine, case: Case) -> None:
-    assert machine.arrays == {told.after.node for told in machine.told.values()}
+    assert machine.arrays == {observed.after.node for observed in machine.observed.values()}
     assert machine.state == "running"
     assert machine.status == "", "a record of something unfinished"
 

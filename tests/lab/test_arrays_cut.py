@@ -107,7 +107,7 @@ def back(pc: DebianPC) -> Seen:
     return seen
 
 
-def _is_told(seen: Seen, name: str, step: int) -> None:
+def _check_reported(seen: Seen, name: str, step: int) -> None:
     """Check that nothing mounts it before fstab has its line, and that status and audit report it unfinished until the
     end.
     """
@@ -119,13 +119,13 @@ def _is_told(seen: Seen, name: str, step: int) -> None:
 
 
 @pytest.mark.parametrize("step", ONWARD)
-def test_what_is_half_made_is_told_and_not_mounted(onward: Seen, step: int) -> None:
-    _is_told(onward, MADE, step)
+def test_what_is_half_made_check_reported_and_not_mounted(onward: Seen, step: int) -> None:
+    _check_reported(onward, MADE, step)
 
 
 @pytest.mark.parametrize("step", BACK)
-def test_what_is_to_be_taken_back_is_told_and_not_mounted(back: Seen, step: int) -> None:
-    _is_told(back, TAKEN_BACK, step)
+def test_what_is_to_be_taken_back_check_reported_and_not_mounted(back: Seen, step: int) -> None:
+    _check_reported(back, TAKEN_BACK, step)
 
 
 def test_the_last_resume_makes_it_whole_and_it_comes_back(pc: DebianPC, onward: Seen, back: Seen) -> None:

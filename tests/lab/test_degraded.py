@@ -27,7 +27,7 @@ sha256sum /srv/{name}/file >> /root/sums
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Observed:
     """`before`: with all drives; the rest with one drive of each array removed."""
 
     before: dict[str, Facts]
@@ -51,14 +51,14 @@ def _make(pc: DebianPC, name: str) -> Facts:
     return facts(pc, f"/dev/md/{name}")
 
 
-def _told(pc: DebianPC) -> Told:
+def _observe(pc: DebianPC) -> Observed:
     before = {name: _make(pc, name) for name in ARRAYS}
     pc.off()
     pc.drives = tuple(drive for name in ARRAYS for drive in _drives(name)[1:])
     pc.start()
     audit = pc.run("aligntool audit --fail-on error --format json", code=None)
     degraded = "cat /sys/block/$(basename $(readlink -f /dev/md/{}))/md/degraded"
-    return Told(
+    return Observed(
         before=before,
         after={name: facts(pc, f"/dev/md/{name}") for name in ARRAYS},
         degraded={name: pc.run(degraded.format(name), code=None).out.strip() for name in ARRAYS},
@@ -70,28 +70,28 @@ def _told(pc: DebianPC) -> Told:
 
 
 @pytest.fixture(scope="module")
-def told(debian: Debian) -> Iterator[Told]:
+def observed(debian: Debian) -> Iterator[Observed]:
     with powered(debian.pc(*(drive for name in ARRAYS for drive in _drives(name)))) as pc:
-        yield _told(pc)
+        yield _observe(pc)
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_the_array_runs_without_the_drive_and_is_mounted_where_it_was(told: Told, name: str) -> None:
-    assert told.degraded[name] == "1", told.circumstances
-    before, after = told.before[name], told.after[name]
-    assert before.mount and after.mount, told.circumstances
+def test_the_array_runs_without_the_drive_and_is_mounted_where_it_was(observed: Observed, name: str) -> None:
+    assert observed.degraded[name] == "1", observed.circumstances
+    before, after = observed.before[name], observed.after[name]
+    assert before.mount and after.mount, observed.circumstances
     assert after.mount["target"] == before.mount["target"] == f"/srv/{name}"
     assert after.mount["uuid"] == before.mount["uuid"]
     assert after.detail["MD_UUID"] == before.detail["MD_UUID"]
 
 
-def test_the_files_are_what_they_were_and_no_unit_failed(told: Told) -> None:
-    assert told.sums.count(": OK") == len(ARRAYS), told.circumstances
-    assert told.state == "running", told.circumstances
+def test_the_files_are_what_they_were_and_no_unit_failed(observed: Observed) -> None:
+    assert observed.sums.count(": OK") == len(ARRAYS), observed.circumstances
+    assert observed.state == "running", observed.circumstances
 
 
-def test_the_audit_says_that_a_member_is_missing(told: Told) -> None:
-    code, said = told.audit
+def test_the_audit_says_that_a_member_is_missing(observed: Observed) -> None:
+    code, said = observed.audit
     assert code == 1
     found = {(each["disk"], each["severity"]) for each in json.loads(said)["findings"] if each["code"] == "AT601"}
-    assert found == {(told.after[name].node, "error") for name in ARRAYS}
+    assert found == {(observed.after[name].node, "error") for name in ARRAYS}

@@ -48,7 +48,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Observed:
     """`plain`: with Debian's own image; `early`: with one as on Fedora."""
 
     made: dict[str, Facts]
@@ -78,7 +78,7 @@ def _look(pc: DebianPC, *cases: Case) -> Started:
 
 
 @pytest.fixture(scope="module")
-def told(debian: Debian) -> Iterator[Told]:
+def observed(debian: Debian) -> Iterator[Observed]:
     drives = (*MIRROR.drives, *SCRATCH.drives)
     pc = DebianPC(debian.folders.mktemp("dracut"), disk_with_dracut(), debian.tool, drives)
     with powered(pc):
@@ -90,12 +90,12 @@ def told(debian: Debian) -> Iterator[Told]:
         pc.run(FEDORA.format(uuid=made["mirror"].detail["MD_UUID"]))
         made["scratch"] = _make(pc, SCRATCH)
         pc.reboot()
-        yield Told(made, plan, plain, _look(pc, MIRROR, SCRATCH))
+        yield Observed(made, plan, plain, _look(pc, MIRROR, SCRATCH))
 
 
-def test_the_plan_is_of_dracut_and_of_debians_file(told: Told) -> None:
-    assert "dracut -f --regenerate-all" in told.plan and "update-initramfs" not in told.plan
-    assert "edit /etc/mdadm/mdadm.conf" in told.plan
+def test_the_plan_is_of_dracut_and_of_debians_file(observed: Observed) -> None:
+    assert "dracut -f --regenerate-all" in observed.plan and "update-initramfs" not in observed.plan
+    assert "edit /etc/mdadm/mdadm.conf" in observed.plan
 
 
 def _comes_back(made: Facts, found: Facts, case: Case) -> None:
@@ -112,25 +112,25 @@ def _is_whole(started: Started, places: int) -> None:
     assert started.audit[0] == 0, started.audit[1]
 
 
-def test_with_debians_own_image_the_running_system_brings_it_back(told: Told) -> None:
+def test_with_debians_own_image_the_running_system_brings_it_back(observed: Observed) -> None:
     """The image has mdraid, for any machine, and so no mdadm.conf; no option requests an array."""
-    assert "mdraid" in told.plain.modules and told.plain.conf == ""
-    assert [message[:4] for message in told.plain.messages] == ["EXT4", "md/r"]
-    _comes_back(told.made["mirror"], told.plain.facts["mirror"], MIRROR)
-    _is_whole(told.plain, 1)
+    assert "mdraid" in observed.plain.modules and observed.plain.conf == ""
+    assert [message[:4] for message in observed.plain.messages] == ["EXT4", "md/r"]
+    _comes_back(observed.made["mirror"], observed.plain.facts["mirror"], MIRROR)
+    _is_whole(observed.plain, 1)
 
 
-def test_as_on_fedora_the_array_is_up_before_the_root_is_mounted(told: Told) -> None:
-    assert "mdraid" in told.early.modules
-    assert [message[:4] for message in told.early.messages] == ["md/r", "EXT4"]
-    _comes_back(told.made["mirror"], told.early.facts["mirror"], MIRROR)
-    _is_whole(told.early, 2)
+def test_as_on_fedora_the_array_is_up_before_the_root_is_mounted(observed: Observed) -> None:
+    assert "mdraid" in observed.early.modules
+    assert [message[:4] for message in observed.early.messages] == ["md/r", "EXT4"]
+    _comes_back(observed.made["mirror"], observed.early.facts["mirror"], MIRROR)
+    _is_whole(observed.early, 2)
 
 
-def test_its_line_was_found_inside_where_dracut_puts_the_file_in(told: Told) -> None:
-    uuids = re.findall(r"^ARRAY .*UUID=(\S+)", told.early.conf, re.MULTILINE)
-    assert uuids == [told.made[name].detail["MD_UUID"] for name in ("mirror", "scratch")]
+def test_its_line_was_found_inside_where_dracut_puts_the_file_in(observed: Observed) -> None:
+    uuids = re.findall(r"^ARRAY .*UUID=(\S+)", observed.early.conf, re.MULTILINE)
+    assert uuids == [observed.made[name].detail["MD_UUID"] for name in ("mirror", "scratch")]
 
 
-def test_an_array_that_dracut_was_not_asked_for_comes_back_after_it(told: Told) -> None:
-    _comes_back(told.made["scratch"], told.early.facts["scratch"], SCRATCH)
+def test_an_array_that_dracut_was_not_asked_for_comes_back_after_it(observed: Observed) -> None:
+    _comes_back(observed.made["scratch"], observed.early.facts["scratch"], SCRATCH)

@@ -41,7 +41,7 @@ sync
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Observed:
     """The state at each start; `lost`: after the first reboot. At the last one the RAID1 lacks a drive."""
 
     lost: set[str]
@@ -58,13 +58,13 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(debian: Debian) -> Iterator[Told]:
+def observed(debian: Debian) -> Iterator[Observed]:
     drives = tuple(Nvme(name, GIB) for name in (*SCRATCH, *MIRROR))
     with powered(debian.pc(*drives)) as pc:
-        yield _told(pc, tuple(drive for drive in drives if drive.serial != "first"))
+        yield _observe(pc, tuple(drive for drive in drives if drive.serial != "first"))
 
 
-def _told(pc: DebianPC, left: tuple[Nvme, ...]) -> Told:
+def _observe(pc: DebianPC, left: tuple[Nvme, ...]) -> Observed:
     nodes = {
         key: " ".join(f"{BY_ID}{name}" for name in names) for key, names in (("scratch", SCRATCH), ("mirror", MIRROR))
     }
@@ -81,7 +81,7 @@ def _told(pc: DebianPC, left: tuple[Nvme, ...]) -> Told:
     pc.drives = left
     pc.start()
     after = {name: facts(pc, f"/dev/disk/by-uuid/{each.blkid['UUID']}") for name, each in before.items()}
-    return Told(
+    return Observed(
         lost=lost,
         lost_mounts=lost_mounts,
         before=before,
@@ -96,37 +96,37 @@ def _told(pc: DebianPC, left: tuple[Nvme, ...]) -> Told:
     )
 
 
-def test_arrays_made_by_hand_come_back_by_other_numbers_and_are_not_mounted(told: Told) -> None:
+def test_arrays_made_by_hand_come_back_by_other_numbers_and_are_not_mounted(observed: Observed) -> None:
     """The control: without this, the other tests here would prove nothing."""
-    assert told.lost == {"md126", "md127"}
-    assert told.lost_mounts == ""
+    assert observed.lost == {"md126", "md127"}
+    assert observed.lost_mounts == ""
 
 
-def test_afterwards_they_come_back_with_their_uuids_and_are_mounted_with_their_files(told: Told) -> None:
-    for name, before in told.before.items():
-        after = told.after[name]
-        assert after.detail["MD_UUID"] == before.detail["MD_UUID"], told.circumstances
+def test_afterwards_they_come_back_with_their_uuids_and_are_mounted_with_their_files(observed: Observed) -> None:
+    for name, before in observed.before.items():
+        after = observed.after[name]
+        assert after.detail["MD_UUID"] == before.detail["MD_UUID"], observed.circumstances
         assert after.blkid["UUID"] == before.blkid["UUID"]
-        assert after.mount and after.mount["target"] == f"/srv/{name}", told.circumstances
-    scratch = told.after["scratch"].mount
+        assert after.mount and after.mount["target"] == f"/srv/{name}", observed.circumstances
+    scratch = observed.after["scratch"].mount
     assert scratch and {"noatime", "logbufs=8"} <= set(scratch["options"].split(","))
-    assert told.sums == "/srv/scratch/file: OK\n/srv/mirror/file: OK\n"
-    assert told.state == "running", told.circumstances
+    assert observed.sums == "/srv/scratch/file: OK\n/srv/mirror/file: OK\n"
+    assert observed.state == "running", observed.circumstances
 
 
-def test_the_mirror_that_lost_a_drive_was_started_without_it(told: Told) -> None:
+def test_the_mirror_that_lost_a_drive_was_started_without_it(observed: Observed) -> None:
     """The audit had warned that it would not be started, and the suggested command repaired that."""
-    assert len(told.after["mirror"].examine) == 1, told.circumstances
-    mirror = told.before["mirror"].node
-    assert f"{mirror}: raid1 that lacks a drive at a start stays inactive" in " ".join(told.unpersisted.split())
-    assert "systemctl enable mdadm-late-start.timer" in "".join(told.persisted)
+    assert len(observed.after["mirror"].examine) == 1, observed.circumstances
+    mirror = observed.before["mirror"].node
+    assert f"{mirror}: raid1 that lacks a drive at a start stays inactive" in " ".join(observed.unpersisted.split())
+    assert "systemctl enable mdadm-late-start.timer" in "".join(observed.persisted)
 
 
-def test_they_come_back_under_the_names_that_their_lines_in_mdadm_conf_give(told: Told) -> None:
-    for number, name in enumerate(told.before):
-        assert told.names & {f"{number}", f"md{number}"} or told.after[name].node == f"md{number}"
+def test_they_come_back_under_the_names_that_their_lines_in_mdadm_conf_give(observed: Observed) -> None:
+    for number, name in enumerate(observed.before):
+        assert observed.names & {f"{number}", f"md{number}"} or observed.after[name].node == f"md{number}"
 
 
-def test_a_second_persist_finds_nothing_to_do(told: Told) -> None:
-    assert all("Nothing is to be done." not in each for each in told.persisted)
-    assert all("Nothing is to be done." in each for each in told.again)
+def test_a_second_persist_finds_nothing_to_do(observed: Observed) -> None:
+    assert all("Nothing is to be done." not in each for each in observed.persisted)
+    assert all("Nothing is to be done." in each for each in observed.again)

@@ -43,7 +43,7 @@ CUT = {"five": "FormatMember", "ten": "PutBackMember", "six": "FormatMember"}  #
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Observed:
     """`cut`: the arrays whose power was cut, twice for the RAID5."""
 
     of: dict[str, dict[str, Any]]
@@ -82,7 +82,7 @@ def _cut(guest: Guest, step: int, *names: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(lab: Lab) -> Told:
+def observed(lab: Lab) -> Observed:
     first = lab.guest(*(Nvme(serial, size=SIZE) for serial in SERIALS))
     _cut(first, PUT_BACK, *(case.name for case in FORWARD), *BACK, DIFFERING, "five-cut")
     _cut(_guest(first), FORMAT, "five-resume+cut")
@@ -90,7 +90,9 @@ def told(lab: Lab) -> Told:
     _cut(_guest(first), FORMAT_THIRD, "ten-resume", "six-cut")
     shared = _guest(first).run(_script("six-resume"), limit_s=LIMIT_S)
     names = [*(case.name for case in FORWARD), *BACK, DIFFERING]
-    return Told({name: _read(shared, name) for name in names}, {name: _read(shared, f"{name}-resume") for name in CUT})
+    return Observed(
+        {name: _read(shared, name) for name in names}, {name: _read(shared, f"{name}-resume") for name in CUT}
+    )
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:
@@ -119,34 +121,34 @@ def _is_whole(said: dict[str, Any], case: Case, blocks: Sequence[int]) -> None:
 
 
 @pytest.mark.parametrize("case", FORWARD, ids=lambda case: case.name)
-def test_every_member_has_the_new_blocks_and_every_file_is_what_it_was(told: Told, case: Case) -> None:
-    said = told.of[case.name]
+def test_every_member_has_the_new_blocks_and_every_file_is_what_it_was(observed: Observed, case: Case) -> None:
+    said = observed.of[case.name]
     _is_whole(said, case, [4096] * case.members)
     assert said["array_block"] == 4096
     assert said["dry"][0] == 0 and "--lba-size 4096" in said["dry"][1]
 
 
 @pytest.mark.parametrize("case", FORWARD, ids=lambda case: case.name)
-def test_while_it_is_mounted_nothing_is_begun(told: Told, case: Case) -> None:
-    code, out, _ = told.of[case.name]["refused"]["mounted"]
+def test_while_it_is_mounted_nothing_is_begun(observed: Observed, case: Case) -> None:
+    code, out, _ = observed.of[case.name]["refused"]["mounted"]
     assert code == 3 and '"in-use"' in out
 
 
 @pytest.mark.parametrize("name", BACK)
-def test_what_is_taken_back_has_the_old_blocks_and_the_old_files(told: Told, name: str) -> None:
-    said, case = told.of[name], _case(name.partition("-")[0])
+def test_what_is_taken_back_has_the_old_blocks_and_the_old_files(observed: Observed, name: str) -> None:
+    said, case = observed.of[name], _case(name.partition("-")[0])
     assert any(mark in said["before"] for mark in ("[2/1]", "(R)", "(F)"))  # or nothing was rolled back
     _is_whole(said, case, [512] * case.members)
 
 
-def test_members_that_differ_before_an_interrupted_comparison_are_not_formatted(told: Told) -> None:
-    code, out, _ = told.of[DIFFERING]["done"]
+def test_members_that_differ_before_an_interrupted_comparison_are_not_formatted(observed: Observed) -> None:
+    code, out, _ = observed.of[DIFFERING]["done"]
     assert code == 3 and "do not agree" in out
 
 
 @pytest.mark.parametrize("name", CUT)
-def test_after_power_cuts_a_resume_makes_it_whole(told: Told, name: str) -> None:
-    said, case = told.cut[name], _case(name)
+def test_after_power_cuts_a_resume_makes_it_whole(observed: Observed, name: str) -> None:
+    said, case = observed.cut[name], _case(name)
     missing = f"[{case.members}/{case.members - 1}]"
     assert missing in said["before"] or "inactive" in said["before"], said["before"]
     status = json.loads(said["status"][1])

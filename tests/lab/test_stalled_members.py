@@ -28,15 +28,15 @@ LIMIT_S = 3600.0
 
 
 @pytest.fixture(scope="module")
-def told(lab: Lab) -> Path:
+def observed(lab: Lab) -> Path:
     names = " ".join(case.name for case in CASES)
     script = f"cd '{ROOT}'\n'{sys.executable}' -m tests.lab.stalled_members {names}"
     return lab.run(*(Nvme(serial, size=SIZE) for serial in SERIALS), script=script, limit_s=LIMIT_S)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_member_that_does_not_answer_holds_nothing_but_itself(told: Path, case: Case) -> None:
-    said: dict[str, Any] = json.loads((told / f"{case.name}.json").read_text())
+def test_a_member_that_does_not_answer_holds_nothing_but_itself(observed: Path, case: Case) -> None:
+    said: dict[str, Any] = json.loads((observed / f"{case.name}.json").read_text())
     waiting = said["waiting"]
     assert waiting["event"] == "waiting" and waiting["seconds"] >= 5
     assert waiting["disk"].startswith((said["silent"], "/dev/md"))

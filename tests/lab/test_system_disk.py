@@ -71,7 +71,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Observed:
     undone: list[str]
     filesystem: str
     both: Started
@@ -127,7 +127,7 @@ class Machine:
 
 
 @pytest.fixture(scope="module")
-def told(debian: Debian) -> Iterator[Told]:
+def observed(debian: Debian) -> Iterator[Observed]:
     machine, steps = Machine(debian), blocks()
     with powered(machine.with_drives(LEFT, RIGHT, base=disk_with_grub_at_hand())) as pc:
         pc.run(MENU)
@@ -138,7 +138,7 @@ def told(debian: Debian) -> Iterator[Told]:
         filesystem = pc.run(f"blkid -s UUID -o value {ARRAY}").out.strip()
         pc.run(f"mdadm --wait {ARRAY}", code=None)
         pc.off()
-    yield Told(undone, filesystem, *_started(machine, steps))
+    yield Observed(undone, filesystem, *_started(machine, steps))
 
 
 def _started(machine: Machine, steps: dict[str, str]) -> Iterator[Started]:
@@ -168,62 +168,62 @@ def synced(pc: DebianPC) -> Started:
     return look(pc)
 
 
-def test_enabling_the_unit_can_be_taken_back(told: Told) -> None:
-    there, gone, again = told.undone
+def test_enabling_the_unit_can_be_taken_back(observed: Observed) -> None:
+    there, gone, again = observed.undone
     assert there == "[] {'before': 'there'}"
     assert gone.endswith(" {}") and "esp-copies.service is disabled" in gone
     assert again == "[] {'before': 'there'}"
 
 
-def _is_up(started: Started, told: Told, *, drives: int, files: int) -> None:
+def _is_up(started: Started, observed: Observed, *, drives: int, files: int) -> None:
     source, uuid = started.root.split()
-    assert source == f"/dev/{started.array.node}" and uuid == told.filesystem
+    assert source == f"/dev/{started.array.node}" and uuid == observed.filesystem
     assert len(started.files.splitlines()) == started.files.count(": OK") == files
     assert started.state == "running"
     assert len(started.array.examine) == drives
     assert all("BOOTX64.EFI" in what for _, what in started.loaders.values())
 
 
-def test_it_starts_from_the_array_without_the_old_disk(told: Told) -> None:
-    _is_up(told.both, told, drives=2, files=1)
-    assert told.both.audit[0] == 0, told.both.audit[1]
-    assert "is the same as" in told.both.copies
+def test_it_starts_from_the_array_without_the_old_disk(observed: Observed) -> None:
+    _is_up(observed.both, observed, drives=2, files=1)
+    assert observed.both.audit[0] == 0, observed.both.audit[1]
+    assert "is the same as" in observed.both.copies
 
 
-def test_the_boot_loaders_are_alike_on_file_systems_of_their_own(told: Told) -> None:
-    assert len(told.both.loaders) == 2
-    assert len({digest for digest, _ in told.both.loaders.values()}) == 1
+def test_the_boot_loaders_are_alike_on_file_systems_of_their_own(observed: Observed) -> None:
+    assert len(observed.both.loaders) == 2
+    assert len({digest for digest, _ in observed.both.loaders.values()}) == 1
 
 
-def test_it_starts_with_the_left_drive_pulled_and_says_so(told: Told) -> None:
-    _is_up(told.left_pulled, told, drives=1, files=1)
-    assert told.left_pulled.audit[0] != 0 and DEGRADED in told.left_pulled.audit[1]
+def test_it_starts_with_the_left_drive_pulled_and_says_so(observed: Observed) -> None:
+    _is_up(observed.left_pulled, observed, drives=1, files=1)
+    assert observed.left_pulled.audit[0] != 0 and DEGRADED in observed.left_pulled.audit[1]
 
 
-def test_what_was_put_beside_the_boot_loader_was_copied_when_it_stopped(told: Told) -> None:
-    assert [what.split()[0] for _, what in told.left_pulled.loaders.values()] == ["upgraded"]
+def test_what_was_put_beside_the_boot_loader_was_copied_when_it_stopped(observed: Observed) -> None:
+    assert [what.split()[0] for _, what in observed.left_pulled.loaders.values()] == ["upgraded"]
 
 
-def test_a_drive_that_comes_back_is_taken_in_again_and_synchronised(told: Told) -> None:
-    _is_up(told.back, told, drives=1, files=2)
-    assert DEGRADED in told.back.audit[1]
-    _is_up(told.resynced, told, drives=2, files=2)
-    assert told.resynced.audit[0] == 0, told.resynced.audit[1]
+def test_a_drive_that_comes_back_is_taken_in_again_and_synchronised(observed: Observed) -> None:
+    _is_up(observed.back, observed, drives=1, files=2)
+    assert DEGRADED in observed.back.audit[1]
+    _is_up(observed.resynced, observed, drives=2, files=2)
+    assert observed.resynced.audit[0] == 0, observed.resynced.audit[1]
 
 
-def test_it_starts_with_the_right_drive_pulled_with_what_the_left_one_missed(told: Told) -> None:
-    _is_up_but_for_a_blank_drive(told)
-    assert DEGRADED in told.right_pulled.audit[1]
+def test_it_starts_with_the_right_drive_pulled_with_what_the_left_one_missed(observed: Observed) -> None:
+    _is_up_but_for_a_blank_drive(observed)
+    assert DEGRADED in observed.right_pulled.audit[1]
 
 
-def _is_up_but_for_a_blank_drive(told: Told) -> None:
-    assert told.right_pulled.root.split()[1] == told.filesystem
-    assert told.right_pulled.files.count(": OK") == 2
-    assert len(told.right_pulled.array.examine) == 1
-    assert told.right_pulled.state == "running"
+def _is_up_but_for_a_blank_drive(observed: Observed) -> None:
+    assert observed.right_pulled.root.split()[1] == observed.filesystem
+    assert observed.right_pulled.files.count(": OK") == 2
+    assert len(observed.right_pulled.array.examine) == 1
+    assert observed.right_pulled.state == "running"
 
 
-def test_a_new_drive_takes_the_place_of_the_one_that_is_gone(told: Told) -> None:
-    _is_up(told.replaced, told, drives=2, files=2)
-    assert told.replaced.audit[0] == 0, told.replaced.audit[1]
-    assert told.replaced.loaders == told.resynced.loaders
+def test_a_new_drive_takes_the_place_of_the_one_that_is_gone(observed: Observed) -> None:
+    _is_up(observed.replaced, observed, drives=2, files=2)
+    assert observed.replaced.audit[0] == 0, observed.replaced.audit[1]
+    assert observed.replaced.loaders == observed.resynced.loaders

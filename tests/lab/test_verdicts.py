@@ -10,7 +10,7 @@ import pytest
 
 from tests.lab.conftest import GEOMETRIES, REFERENCE_TOOLS
 from tests.lab.odd_disks import NVME, TABLES
-from tests.lab.reference_output import Heard
+from tests.lab.reference_output import DiskReport
 
 pytestmark = [
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "udevadm"),
@@ -46,17 +46,17 @@ OFF_THE_PAGE = {
 BOGUS_OPTIMAL = {*(("bogus-optimal", start) for start in (2048,)), *(("unmap-alignment", start) for start in (8192,))}
 
 
-def heard(folder: Path, name: str) -> Heard:
-    return Heard(folder, name, "audit-nvme.json" if name.startswith("nvme-") else f"audit-{name}.json")
+def disk_report(folder: Path, name: str) -> DiskReport:
+    return DiskReport(folder, name, "audit-nvme.json" if name.startswith("nvme-") else f"audit-{name}.json")
 
 
 @pytest.fixture(scope="module")
-def disks(said: Path) -> dict[str, Heard]:
-    return {name: heard(said, name) for name in ODD}
+def disks(said: Path) -> dict[str, DiskReport]:
+    return {name: disk_report(said, name) for name in ODD}
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_every_partition_that_was_made_was_judged_by_all_three(disks: dict[str, Heard], name: str) -> None:
+def test_every_partition_that_was_made_was_judged_by_all_three(disks: dict[str, DiskReport], name: str) -> None:
     disk, starts = disks[name], {start for start, _ in TABLES[ODD[name]]}
     assert set(disk.kernel("alignment_offset")) == starts
     assert set(disk.parted("minimal")) == set(disk.parted("optimal")) == starts
@@ -64,7 +64,7 @@ def test_every_partition_that_was_made_was_judged_by_all_three(disks: dict[str, 
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_the_numbers_behind_a_verdict_are_those_of_sysfs(disks: dict[str, Heard], name: str) -> None:
+def test_the_numbers_behind_a_verdict_are_those_of_sysfs(disks: dict[str, DiskReport], name: str) -> None:
     disk = disks[name]
     limits = {path.removeprefix("queue/"): number for path, number in disk.sysfs.items() if path.startswith("queue/")}
     limits |= {word: disk.sysfs[word] for word in ("alignment_offset", "discard_alignment")}
@@ -76,12 +76,12 @@ def test_the_numbers_behind_a_verdict_are_those_of_sysfs(disks: dict[str, Heard]
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_on_the_physical_sector_the_kernel_and_parted_agree(disks: dict[str, Heard], name: str) -> None:
+def test_on_the_physical_sector_the_kernel_and_parted_agree(disks: dict[str, DiskReport], name: str) -> None:
     """Both tools agree on every partition, so that there is one verdict to compare with."""
     assert _kernel(disks[name]) == disks[name].parted("minimal")
 
 
-def test_the_audit_differs_from_the_kernel_only_where_a_report_is_not_believed(disks: dict[str, Heard]) -> None:
+def test_the_audit_differs_from_the_kernel_only_where_a_report_is_not_believed(disks: dict[str, DiskReport]) -> None:
     differing = {
         (name, start)
         for name, disk in disks.items()
@@ -97,7 +97,7 @@ def test_the_audit_differs_from_the_kernel_only_where_a_report_is_not_believed(d
     assert reported == {*SCSI, "nvme-4Kn"} - {"bogus-optimal"}
 
 
-def test_off_the_grid_and_still_aligned_for_the_kernel_is_a_warning_of_the_page(disks: dict[str, Heard]) -> None:
+def test_off_the_grid_and_still_aligned_for_the_kernel_is_a_warning_of_the_page(disks: dict[str, DiskReport]) -> None:
     warned = {
         (name, start)
         for name, disk in disks.items()
@@ -110,7 +110,7 @@ def test_off_the_grid_and_still_aligned_for_the_kernel_is_a_warning_of_the_page(
         assert "AT101" not in disks[name].codes(start)
 
 
-def test_what_the_kernel_calls_misaligned_is_an_error(disks: dict[str, Heard]) -> None:
+def test_what_the_kernel_calls_misaligned_is_an_error(disks: dict[str, DiskReport]) -> None:
     misaligned = {(name, start) for name, disk in disks.items() for start, on in _kernel(disk).items() if not on}
     assert misaligned == {each for each in MISALIGNED if each[0] in ODD}
     for name, start in misaligned:
@@ -118,7 +118,7 @@ def test_what_the_kernel_calls_misaligned_is_an_error(disks: dict[str, Heard]) -
         assert disks[name].codes(start)["AT101"] == "error"
 
 
-def test_sectors_that_begin_off_zero_are_counted_from_where_they_begin(disks: dict[str, Heard]) -> None:
+def test_sectors_that_begin_off_zero_are_counted_from_where_they_begin(disks: dict[str, DiskReport]) -> None:
     """lowest_aligned=7: the kernel reports it in alignment_offset, and sector 63 is on the grid while
     2048 x 4 is not.
     """
@@ -128,7 +128,7 @@ def test_sectors_that_begin_off_zero_are_counted_from_where_they_begin(disks: di
     assert _kernel(disk) == {63: True, 1088: False, 2055: True, 5000: False, 8192: False}
 
 
-def test_what_parted_calls_not_optimal_is_noted_at_least_but_for_bogus_sizes(disks: dict[str, Heard]) -> None:
+def test_what_parted_calls_not_optimal_is_noted_at_least_but_for_bogus_sizes(disks: dict[str, DiskReport]) -> None:
     unnoticed = {
         (name, start)
         for name, disk in disks.items()
@@ -141,7 +141,7 @@ def test_what_parted_calls_not_optimal_is_noted_at_least_but_for_bogus_sizes(dis
         assert "optimal I/O size" not in disks[name].sources
 
 
-def test_bogus_optimal_sizes_came_through_the_kernel(disks: dict[str, Heard]) -> None:
+def test_bogus_optimal_sizes_came_through_the_kernel(disks: dict[str, DiskReport]) -> None:
     """65535 blocks where no physical block contradicts it, 65528 where one does: both reach sysfs, and parted uses
     them.
     """
@@ -205,5 +205,5 @@ def test_identify_controller_is_what_nvme_cli_prints(said: Path, serial: str) ->
     }.items() <= disk["nvme"].items()
 
 
-def _kernel(disk: Heard) -> dict[int, bool]:
+def _kernel(disk: DiskReport) -> dict[int, bool]:
     return {start: offset == 0 for start, offset in disk.kernel("alignment_offset").items()}

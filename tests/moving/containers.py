@@ -40,7 +40,7 @@ def write(content: Path, at: int, what: bytes) -> None:
         file.write(what)
 
 
-def data_to_both_ends(content: Path, *, start: int, end: int) -> None:
+def write_both_ends(content: Path, *, start: int, end: int) -> None:
     """Write data to the first and the last sectors that may hold data, and a little in the middle."""
     for at in (start, (start + end) // 2 // SECTOR * SECTOR, end - 5 * SECTOR):
         write(content, at, noise(f"data at {at}", 5 * SECTOR))
@@ -126,7 +126,7 @@ def check_luks1(content: Path) -> None:
 
 def make_luks2(content: Path) -> None:
     _format(content, "luks2")
-    data_to_both_ends(content, start=16 * MIB, end=content.stat().st_size)
+    write_both_ends(content, start=16 * MIB, end=content.stat().st_size)
 
 
 # LVM
@@ -169,7 +169,7 @@ def check_lvm(content: Path) -> None:
 
 def make_md(content: Path, superblock: tuple[int, bytes], *, start: int, end: int) -> None:
     """Make a member with data up to `end`, where the member's own data area ends."""
-    data_to_both_ends(content, start=start, end=end)
+    write_both_ends(content, start=start, end=end)
     write(content, *superblock)
 
 
@@ -203,7 +203,7 @@ def make_zfs(content: Path) -> None:
     label, length = zfs_label(ashift=12, order="<"), 96 * MIB
     for at in (0, 256 * KIB, length - 512 * KIB, length - 256 * KIB):
         write(content, at, label)
-    data_to_both_ends(content, start=4 * MIB, end=length - 512 * KIB)
+    write_both_ends(content, start=4 * MIB, end=length - 512 * KIB)
 
 
 CONTAINERS = (
@@ -221,6 +221,6 @@ CONTAINERS = (
     Kind("zfs", 96 * MIB, "bf", LINUX, make_zfs, every_byte, check_zfs,
          (pytest.mark.needs_tools("blkid"),), by_hand=True),
     Kind("unknown", 7 * MIB + 11 * SECTOR, "da", LINUX,
-         lambda content: data_to_both_ends(content, start=0, end=content.stat().st_size), every_byte, check_unknown,
+         lambda content: write_both_ends(content, start=0, end=content.stat().st_size), every_byte, check_unknown,
          (pytest.mark.needs_tools("blkid"),), by_hand=True),
 )  # fmt: skip

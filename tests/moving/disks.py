@@ -213,7 +213,7 @@ def set_hidden_sectors(image: Path, row: Row) -> None:
             file.seek(row.start * SECTOR + at)
             file.write(struct.pack(form, value))
         if row.kind.name == "exfat":
-            _mend_exfat_checksums(file.fileno(), row.start * SECTOR)
+            _fix_exfat_checksums(file.fileno(), row.start * SECTOR)
 
 
 def hidden_sectors(image: Path, start: int, kind: Kind) -> list[int]:
@@ -241,7 +241,7 @@ def hidden_sector_fields(kind: Kind) -> list[tuple[int, str]]:
     return []
 
 
-def _mend_exfat_checksums(descriptor: int, start: int) -> None:
+def _fix_exfat_checksums(descriptor: int, start: int) -> None:
     """Fix the checksums. exFAT specification, 3.4: over eleven sectors without the flags and the percentage, stored in
     the twelfth.
     """

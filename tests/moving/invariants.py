@@ -63,7 +63,7 @@ def copy(image: Path, target: Path) -> Path:
     return target
 
 
-def nothing_or_the_whole(trip: Journey, image: Path) -> None:
+def check_signatures(trip: Journey, image: Path) -> None:
     """Check that blkid finds nothing at the old and at the new place, or what it found before, with
     everything intact.
     """
@@ -99,7 +99,7 @@ def _sectors(content: Path) -> list[bytes]:
     return [whole[at : at + SECTOR] for at in range(0, len(whole), SECTOR)]
 
 
-def brought_to_an_end(trip: Journey, image: Path, target: Path, *options: str, back: bool) -> str:
+def recover_and_check(trip: Journey, image: Path, target: Path, *options: str, back: bool) -> str:
     """Resume or roll back a move in flight; check that the disk is intact, and return its state."""
     finish: Callable[..., str] = rollback if back else resume
     said = finish(target, *options, code=None)

@@ -31,7 +31,7 @@ def known_kinds() -> set[str]:
     return {*found, *tables}
 
 
-class Witness:
+class ProbedImage:
     """An image that can be changed and probed. Raises OSError if libblkid reports an error."""
 
     def __init__(self, image: bytes) -> None:
@@ -49,7 +49,7 @@ class Witness:
             if piece.count(0) < len(piece):
                 os.pwrite(self._file, piece, at)
 
-    def __enter__(self) -> "Witness":
+    def __enter__(self) -> "ProbedImage":
         return self
 
     def __exit__(

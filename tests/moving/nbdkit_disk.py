@@ -37,19 +37,19 @@ def get_size(disk: int) -> int:
 
 
 def pread(disk: int, buffer: bytearray, offset: int, flags: int) -> None:
-    _fail_if_told("read", offset, len(buffer))
+    _fail_if_requested("read", offset, len(buffer))
     buffer[:] = os.pread(disk, len(buffer), offset)
 
 
 def pwrite(disk: int, buffer: bytes, offset: int, flags: int) -> None:
-    _fail_if_told("write", offset, len(buffer))
-    content = _garbled_if_told(offset, bytes(buffer))
+    _fail_if_requested("write", offset, len(buffer))
+    content = _garbled(offset, bytes(buffer))
     os.pwrite(disk, content, offset)
     _note(b"W", offset, content)
 
 
 def flush(disk: int, flags: int) -> None:
-    _fail_if_told("flush", 0, 1)
+    _fail_if_requested("flush", 0, 1)
     _note(b"F", 0, b"")
 
 
@@ -59,14 +59,14 @@ def _note(kind: bytes, offset: int, content: bytes) -> None:
             log.write(HEAD.pack(kind, offset, len(content)) + content)
 
 
-def _fail_if_told(what: str, offset: int, length: int) -> None:
+def _fail_if_requested(what: str, offset: int, length: int) -> None:
     while next(_told(f"stall-{what}", offset, length), None) is not None:
         time.sleep(0.05)
     if next(_told(what, offset, length), None) is not None:
         raise OSError(5, f"{what} at {offset}: told to fail")
 
 
-def _garbled_if_told(offset: int, content: bytes) -> bytes:
+def _garbled(offset: int, content: bytes) -> bytes:
     """Flip one bit in each range that is to be written wrongly."""
     wrong = bytearray(content)
     for start in _told("garble", offset, len(content)):

@@ -23,13 +23,13 @@ def main() -> None:
         with tempfile.TemporaryFile() as output:
             child = os.fork()
             if child == 0:
-                become_pytest(folder, words, output.fileno())
+                run_pytest(folder, words, output.fileno())
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             output.seek(0)
             print(json.dumps((code, output.read().decode(errors="replace"))), flush=True)
 
 
-def become_pytest(folder: str, words: list[str], output: int) -> None:
+def run_pytest(folder: str, words: list[str], output: int) -> None:
     """Run like `python -m pytest` in that folder."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)

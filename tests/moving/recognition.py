@@ -33,7 +33,7 @@ from aligntool.steps import (
 from aligntool.units import MIB, Extent, align_up
 from tests.conftest import run
 from tests.in_memory import BytesReader
-from tests.moving.libblkid import Witness
+from tests.moving.libblkid import ProbedImage
 from tests.moving.simulated_disk import SECTOR, SimulatedDisk
 from tests.moving.superblocks import Specimen
 from tests.moving.test_simulated_cuts import NoKernel
@@ -60,8 +60,8 @@ class Trip:
     new: Extent
 
     @cached_property
-    def seen_at_the_target(self) -> dict[str, str]:
-        with Witness(self.platter) as witness:
+    def recognised_at_target(self) -> dict[str, str]:
+        with ProbedImage(self.platter) as witness:
             return witness.see(self.new.start, self.new.length)
 
     @property
@@ -122,14 +122,14 @@ def _table(extent: Extent, size: int) -> bytes:
         return Path(image.name).read_bytes()[:SECTOR]
 
 
-def log_of_the_move(trip: Trip) -> Log:
+def move_log(trip: Trip) -> Log:
     disk = SimulatedDisk(trip.platter)
     for _ in realign(trip.plan, MoveContext(disk, NoKernel()), {1: trip.runs}):
         pass
     return disk.log
 
 
-def before_the_commit(trip: Trip, log: Log) -> bytes:
+def state_before_commit(trip: Trip, log: Log) -> bytes:
     """Return the disk with everything at its new place, before the table is rewritten."""
     commit = max(index for index, entry in enumerate(log) if entry and entry[0] == 0)
     platter = bytearray(trip.platter)
@@ -139,21 +139,21 @@ def before_the_commit(trip: Trip, log: Log) -> bytes:
     return bytes(platter)
 
 
-def log_of_the_way_back(platter: bytes) -> Log:
+def rollback_log(platter: bytes) -> Log:
     disk = SimulatedDisk(platter)
     for _ in rollback(MoveContext(disk, NoKernel())):
         pass
     return disk.log
 
 
-def look_at_every_state(
+def check_every_state(
     trip: Trip, start: bytes, log: Log, luck: random.Random, *, most: int, marker: bytes = b""
 ) -> int:
     """Check the states and return their number. `most`: states per flush epoch. `marker`: for logs that
     contain none.
     """
     looked = 0
-    with Witness(trip.platter) as witness:
+    with ProbedImage(trip.platter) as witness:
         seen = witness.see(trip.old.start, trip.old.length)
         assert trip.specimen.seen in (seen.get("TYPE"), seen.get("PTTYPE")), f"libblkid sees {seen} at first"
         for at in range(0, len(start), MIB):
@@ -216,11 +216,11 @@ def _states(
         yield {at: there[at][:cut] + changes[at][cut:]}
 
 
-def _check(trip: Trip, witness: Witness, seen: dict[str, str], marker: bytes) -> None:
+def _check(trip: Trip, witness: ProbedImage, seen: dict[str, str], marker: bytes) -> None:
     there = witness.see(trip.old.start, trip.old.length)
     for place in (trip.old, trip.new):
         found = witness.see(place.start, place.length)
-        if found == trip.seen_at_the_target and there == seen and place == trip.new:
+        if found == trip.recognised_at_target and there == seen and place == trip.new:
             continue  # old content of that place, until the partition is hidden
         if found:
             assert found == seen, f"{found} at {place}"
@@ -228,7 +228,7 @@ def _check(trip: Trip, witness: Witness, seen: dict[str, str], marker: bytes) ->
             assert wrong < trip.specimen.signatures, f"{found} at {place}, and {wrong} sectors are not whole"
 
 
-def _hidden_sectors(trip: Trip, witness: Witness, place: Extent, marker: bytes) -> Iterator[int]:
+def _hidden_sectors(trip: Trip, witness: ProbedImage, place: Extent, marker: bytes) -> Iterator[int]:
     """Return the sectors that are at least partly those of the marker; any other difference raises AssertionError."""
     for extent in trip.counts:
         was = trip.platter[trip.old.start + extent.start : trip.old.start + extent.end]

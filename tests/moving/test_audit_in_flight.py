@@ -27,7 +27,7 @@ from tests.thorough import THOROUGH
 KINDS = {kind.name: kind for kind in FILESYSTEMS}
 
 
-def killed_in_the_copy(image: Path, *options: str) -> None:
+def killed_while_copying(image: Path, *options: str) -> None:
     """SIGKILL when the program reports that a copy has begun; at that rate the copy takes minutes."""
     words = ["realign", "--yes", "--json", "--rate", "64KiB", *options, str(image)]
     with subprocess.Popen(program(*words), stdout=subprocess.PIPE) as process:
@@ -63,7 +63,7 @@ def test_a_killed_move_is_an_error_in_every_output_until_resumed(case: str, make
     journal = tmp_path / "journal"
     if elsewhere and run("stat", "-f", "-c", "%T", tmp_path).strip() == "tmpfs":
         pytest.skip("temporary files lie in memory here, where no journal may lie")
-    killed_in_the_copy(disk.image, *(("--journal", str(journal)) if elsewhere else ()))
+    killed_while_copying(disk.image, *(("--journal", str(journal)) if elsewhere else ()))
 
     parked = {number for number, seen in entries(disk.image.read_bytes()).items() if seen.parked}
     document = json.loads(body(aligntool("audit", "--json", disk.image, code=1)))

@@ -19,7 +19,7 @@ from tests.moving.conftest import Contents
 from tests.moving.containers import CONTAINERS, write
 from tests.moving.disks import Row, entries, make_disk
 from tests.moving.filesystems import FILESYSTEMS, SECTOR
-from tests.moving.invariants import Journey, arrived, brought_to_an_end, copy, nothing_or_the_whole, trial, whole
+from tests.moving.invariants import Journey, arrived, check_signatures, copy, recover_and_check, trial, whole
 from tests.moving.media import Write, medium, needs_media
 from tests.moving.test_write_log import replay
 from tests.thorough import THOROUGH
@@ -65,12 +65,12 @@ def test_a_bad_sector_stops_the_move_and_nothing_is_lost(what: str, mended: bool
         disk.fail((what, bad, SECTOR))
         said = realign(disk.disk, code=STOPPED)
         assert "→ aligntool" in said.replace("sudo ", "")
-        nothing_or_the_whole(journey, disk.image)
+        check_signatures(journey, disk.image)
         assert resume(disk.disk, code=STOPPED)
-        nothing_or_the_whole(journey, disk.image)
+        check_signatures(journey, disk.image)
         if mended:
             disk.fail()
-        assert brought_to_an_end(journey, disk.image, disk.disk, back=not mended) == ("new" if mended else "old")
+        assert recover_and_check(journey, disk.image, disk.disk, back=not mended) == ("new" if mended else "old")
 
 
 def test_a_journal_that_cannot_be_written_is_a_refusal(trip: Trip, tmp_path: Path) -> None:
@@ -93,11 +93,11 @@ def test_a_table_that_cannot_be_written_leaves_the_old_state_or_a_way_on(what: s
         disk.fail((what, 0, SECTOR))
         said = realign(disk.disk, code=None)
         assert exit_code(said) in {REFUSED, STOPPED}, said
-        nothing_or_the_whole(journey, disk.image)
+        check_signatures(journey, disk.image)
         disk.fail()
         if exit_code(said) == REFUSED:
             assert whole(journey, disk.image) == "old"
-        brought_to_an_end(journey, disk.image, disk.disk, back=False)
+        recover_and_check(journey, disk.image, disk.disk, back=False)
 
 
 def test_one_story_after_another_of_faults_at_random_ends_well(trip: Trip, tmp_path: Path) -> None:
@@ -111,24 +111,24 @@ def test_one_story_after_another_of_faults_at_random_ends_well(trip: Trip, tmp_p
         ]
         image = copy(journey.disk.image, tmp_path / f"story {number}.img")
         try:
-            one_story(journey, image, faults, chance)
+            run_case(journey, image, faults, chance)
         except BaseException as error:
             error.add_note(f"ALIGNTOOL_SEED={SEED}, story {number}, faults {faults}")
             raise
 
 
-def one_story(journey: Journey, image: Path, faults: list[tuple[str, int, int]], chance: random.Random) -> None:
+def run_case(journey: Journey, image: Path, faults: list[tuple[str, int, int]], chance: random.Random) -> None:
     with medium(image) as disk:
         disk.fail(*faults)
         said = realign(disk.disk, code=None)
         assert exit_code(said) in {DONE, REFUSED, STOPPED}, said
-        nothing_or_the_whole(journey, image)
+        check_signatures(journey, image)
         if exit_code(said) == STOPPED and chance.random() < 0.5:
             said = rollback(disk.disk, code=None)
             assert exit_code(said) in {DONE, REFUSED, STOPPED}, said
-            nothing_or_the_whole(journey, image)
+            check_signatures(journey, image)
         disk.fail()
-        brought_to_an_end(journey, image, disk.disk, back=chance.random() < 0.5)
+        recover_and_check(journey, image, disk.disk, back=chance.random() < 0.5)
 
 
 # A disk in flight that was changed by something else
@@ -159,7 +159,7 @@ def journal_copies(image: Path) -> tuple[int, int]:
     return first, next(at for at in places if content[at : at + 8] == content[first : first + 8])
 
 
-def refused_and_left_alone(image: Path, *words: str) -> None:
+def check_refused_unchanged(image: Path, *words: str) -> None:
     before = image.read_bytes()
     for finish in (resume, rollback):
         said = finish(image, code=REFUSED)
@@ -172,7 +172,7 @@ def refused_and_left_alone(image: Path, *words: str) -> None:
 def test_one_copy_of_the_journal_is_enough(which: int, back: bool, cut: Cut) -> None:
     journey, image = cut
     write(image, journal_copies(image)[which], fileset.noise("damage", 16 * KIB))
-    assert brought_to_an_end(journey, image, image, back=back) == ("old" if back else "new")
+    assert recover_and_check(journey, image, image, back=back) == ("old" if back else "new")
 
 
 def test_a_wrong_bit_anywhere_in_either_copy_is_no_obstacle(cut: Cut, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_wrong_bit_anywhere_in_either_copy_is_no_obstacle(cut: Cut, tmp_path: 
             file.seek(at)
             file.write(bytes((byte ^ 4,)))
         try:
-            assert brought_to_an_end(journey, damaged, damaged, back=False) == "new"
+            assert recover_and_check(journey, damaged, damaged, back=False) == "new"
         except BaseException as error:
             error.add_note(f"ALIGNTOOL_SEED={SEED}, bit {number} at byte {at}")
             raise
@@ -198,7 +198,7 @@ def test_two_damaged_copies_are_a_refusal(cut: Cut) -> None:
     _, image = cut
     for at in journal_copies(image):
         write(image, at, fileset.noise("damage", 16 * KIB))
-    refused_and_left_alone(image, "no readable journal")
+    check_refused_unchanged(image, "no readable journal")
 
 
 def test_a_smaller_disk_is_a_refusal(cut: Cut) -> None:
@@ -206,25 +206,25 @@ def test_a_smaller_disk_is_a_refusal(cut: Cut) -> None:
     size = image.stat().st_size
     with image.open("r+b") as file:
         file.truncate(size - 64 * KIB)
-    refused_and_left_alone(image, str(size), str(size - 64 * KIB))
+    check_refused_unchanged(image, str(size), str(size - 64 * KIB))
 
 
 def test_a_disk_with_nothing_in_flight_is_a_refusal(trip: Trip) -> None:
     journey, _ = trip
-    refused_and_left_alone(journey.disk.image, "nothing is in flight")
+    check_refused_unchanged(journey.disk.image, "nothing is in flight")
 
 
 def test_a_table_that_was_changed_meanwhile_is_a_refusal_until_it_is_put_back(cut: Cut) -> None:
     journey, image = cut
     kept = image.read_bytes()[:SECTOR]
     run("sfdisk", "-q", "--no-reread", "--append", image, stdin=f"start={image.stat().st_size // SECTOR - 20}\n")
-    refused_and_left_alone(image, "partition table", "→")
+    check_refused_unchanged(image, "partition table", "→")
     write(image, 0, kept)
-    assert brought_to_an_end(journey, image, image, back=False) == "new"
+    assert recover_and_check(journey, image, image, back=False) == "new"
 
 
 def test_a_whole_copy_of_a_disk_in_flight_is_finished_like_the_disk(cut: Cut, tmp_path: Path) -> None:
     journey, image = cut
     other = copy(image, tmp_path / "elsewhere.img")
-    assert brought_to_an_end(journey, other, other, back=False) == "new"
-    assert brought_to_an_end(journey, image, image, back=True) == "old"
+    assert recover_and_check(journey, other, other, back=False) == "new"
+    assert recover_and_check(journey, image, image, back=True) == "old"

@@ -18,7 +18,7 @@ from tests.moving.conftest import MakeDisk
 from tests.moving.containers import CONTAINERS
 from tests.moving.disks import Disk, Row
 from tests.moving.filesystems import FILESYSTEMS, Kind
-from tests.moving.invariants import Journey, arrived, brought_to_an_end, copy, nothing_or_the_whole, trial
+from tests.moving.invariants import Journey, arrived, check_signatures, copy, recover_and_check, trial
 from tests.thorough import THOROUGH
 
 Loop = Callable[..., Path]
@@ -89,19 +89,19 @@ def whole_run(disk: Disk, loop: Loop, *options: str) -> tuple[Journey, int]:
     return arrived(disk, *options), written(device) - first
 
 
-def one_story(trip: Journey, device: Path, image: Path, total: int, chance: random.Random) -> str:
+def run_case(trip: Journey, device: Path, image: Path, total: int, chance: random.Random) -> str:
     """Kill, check, kill the resume or the rollback too, and finish."""
     story = []
     words: tuple[str, ...] = ("realign", str(device), "--yes", *trip.options)
     for _ in range(chance.choice((1, 1, 2, 3))):
         cut = killed(device, chance.randrange(0, total), *words)
         story.append(f"{words[0]} {'cut' if cut else 'done'}")
-        nothing_or_the_whole(trip, image)
+        check_signatures(trip, image)
         if not cut or nothing_in_flight(device, *trip.options):
             break
         words = (chance.choice(("resume", "rollback")), str(device), "--yes", *trip.options)
     back = chance.random() < 0.3
-    story.append(brought_to_an_end(trip, image, device, *trip.options, back=back))
+    story.append(recover_and_check(trip, image, device, *trip.options, back=back))
     return ", ".join(story)
 
 
@@ -117,7 +117,7 @@ def test_killed_at_any_moment_nothing_is_lost(disks: list[Disk], tmp_path: Path,
         trip, total = whole_runs[number % len(disks)]
         image = copy(trip.disk.image, tmp_path / f"killed {number}.img")
         try:
-            told.append(one_story(trip, loop(image), image, total, chance))
+            told.append(run_case(trip, loop(image), image, total, chance))
         except BaseException as error:
             error.add_note(f"ALIGNTOOL_SEED={SEED}, story {number} of {KILLS}; told so far: {told}")
             raise
@@ -140,7 +140,7 @@ def test_killed_with_the_journal_on_another_disk_nothing_is_lost(make: MakeDisk,
     for number in range(max(2, KILLS // 8)):
         image = copy(trip.disk.image, tmp_path / f"killed {number}.img")
         try:
-            one_story(trip, loop(image), image, total, chance)
+            run_case(trip, loop(image), image, total, chance)
         except BaseException as error:
             error.add_note(f"ALIGNTOOL_SEED={SEED}, story {number}")
             raise

@@ -112,7 +112,7 @@ def test_a_piece_that_one_copy_has_is_enough_and_a_piece_that_none_has_stops_the
         damage = flipped(platter, *{at, at_other})
         if name == other and at != at_other and name != "head":
             disk = SimulatedDisk(damage)
-            for way in (resume, rollback, lambda shop: [status(shop)]):
+            for way in (resume, rollback, lambda context: [status(context)]):
                 with pytest.raises(Refused):
                     list(way(MoveContext(disk, NoKernel())))
             assert disk.operations == 0

@@ -108,32 +108,32 @@ def act(
 ) -> tuple[bytes, bytes | None]:
     """Return the disk and the journal file after the next boot."""
     disk, file = disks(planned, platter, journal, cut)
-    shop = MoveContext(disk, NoKernel(), file)
+    context = MoveContext(disk, NoKernel(), file)
     try:
         if how == "realign":
-            for _ in realign(planned.plan, shop, planned.runs):
+            for _ in realign(planned.plan, context, planned.runs):
                 pass
         else:
-            recover(shop, how)
+            recover(context, how)
     except PowerCut:
         pass
     left = disk.after_the_cut(luck, torn=False)
     return left, file.after_the_cut(luck, torn=False) if file else None
 
 
-def recover(shop: MoveContext, how: str) -> None:
+def recover(context: MoveContext, how: str) -> None:
     try:
-        if find_journal(shop.device, shop.journal) is None:
+        if find_journal(context.device, context.journal) is None:
             return
     except Refused as refusal:  # the file has not become a journal yet
-        assert shop.journal and "no readable journal" in str(refusal)
+        assert context.journal and "no readable journal" in str(refusal)
         return
     try:
-        for _ in resume(shop) if how == "resume" else rollback(shop):
+        for _ in resume(context) if how == "resume" else rollback(context):
             pass
     except Stopped as stop:
         assert how == "rollback" and "complete" in str(stop)
-        assert find_journal(shop.device, None) is None
+        assert find_journal(context.device, None) is None
 
 
 def changes(planned: Planned) -> tuple[EntryChange, ...]:

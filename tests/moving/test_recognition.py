@@ -11,12 +11,12 @@ import pytest
 from tests.moving.libblkid import find_library, known_kinds
 from tests.moving.recognition import (
     Shift,
-    before_the_commit,
-    log_of_the_move,
-    log_of_the_way_back,
-    look_at_every_state,
+    check_every_state,
     make_trip,
+    move_log,
     pieces_of,
+    rollback_log,
+    state_before_commit,
 )
 from tests.moving.specimens import SPECIMENS
 from tests.moving.superblocks import Specimen
@@ -50,11 +50,11 @@ def test_nothing_is_recognised_or_everything(specimen: Specimen, shift: Shift) -
         pytest.skip("its header is recognised wherever it lies in the first 256 KiB, from the other place as well")
     luck = random.Random(specimen.name)
     trip = make_trip(specimen, shift)
-    log = log_of_the_move(trip)
-    looked_at.append(look_at_every_state(trip, trip.platter, log, luck, most=MOST))
+    log = move_log(trip)
+    looked_at.append(check_every_state(trip, trip.platter, log, luck, most=MOST))
     if THOROUGH or specimen.signatures > 1:
-        halfway = before_the_commit(trip, log)
-        looked_at.append(look_at_every_state(trip, halfway, log_of_the_way_back(halfway), luck, most=MOST))
+        halfway = state_before_commit(trip, log)
+        looked_at.append(check_every_state(trip, halfway, rollback_log(halfway), luck, most=MOST))
 
 
 KNOWN_AND_NOT_MADE = {"bsd": "blkid -p names a BSD label only inside a partition of an MBR"}
@@ -72,5 +72,5 @@ def test_what_was_left_over_at_the_new_place_is_not_recognised_once_the_move_has
     for at, raw in pieces_of(old):
         stale[at : at + len(raw)] = raw[: max(0, len(stale) - at)]
     trip = make_trip(specimen, shift, stale=bytes(stale))
-    log = log_of_the_move(trip)
-    looked_at.append(look_at_every_state(trip, trip.platter, log, random.Random(1), most=MOST))
+    log = move_log(trip)
+    looked_at.append(check_every_state(trip, trip.platter, log, random.Random(1), most=MOST))

@@ -17,11 +17,11 @@ from tests.moving.recognition import (
     Log,
     Shift,
     Trip,
-    before_the_commit,
-    log_of_the_move,
-    log_of_the_way_back,
-    look_at_every_state,
+    check_every_state,
     make_trip,
+    move_log,
+    rollback_log,
+    state_before_commit,
 )
 from tests.moving.simulated_disk import SECTOR, PowerCut, SimulatedDisk
 from tests.moving.specimens import SPECIMENS
@@ -125,18 +125,18 @@ def cut_at(planned: Planned, cut: int) -> bytes:
 def test_content_that_is_put_back_a_second_time_is_hidden_byte_by_byte_first(name: str, way: str) -> None:
     """Cut when all of it was restored and no record showed it: torn sectors show nothing that is not complete."""
     trip = make_trip(next(one for one in SPECIMENS if one.name == name), Shift(63, 2048))
-    start, log = trip.platter, log_of_the_move(trip)
+    start, log = trip.platter, move_log(trip)
     place = trip.new
     if way == "rollback":
-        start, place = before_the_commit(trip, log), trip.old
-        log = log_of_the_way_back(start)
+        start, place = state_before_commit(trip, log), trip.old
+        log = rollback_log(start)
     platter = _put_back(trip, start, log, place.start, place.end)
     journal = find_journal(SimulatedDisk(platter), None)
     assert journal is not None
     disk = SimulatedDisk(platter)
     list({"resume": resume, "rollback": rollback}[way](MoveContext(disk, NoKernel())))
     sign = marker(SECTOR, journal.at, journal.id)
-    assert look_at_every_state(trip, platter, disk.log, random.Random(name), most=40, marker=sign)
+    assert check_every_state(trip, platter, disk.log, random.Random(name), most=40, marker=sign)
 
 
 def _put_back(trip: Trip, start: bytes, log: Log, first: int, end: int) -> bytes:

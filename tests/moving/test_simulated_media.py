@@ -28,7 +28,7 @@ def half_way(crowd: Crowd, seed: int = 1) -> bytes:
     return act(crowd, crowd.platter, "realign", operations // 2).after_the_cut(random.Random(seed))
 
 
-def until_it_stops(crowd: Crowd, platter: bytes, how: str, bad: set[int]) -> tuple[bytes, str]:
+def run_until_stopped(crowd: Crowd, platter: bytes, how: str, bad: set[int]) -> tuple[bytes, str]:
     """Return the platter afterwards, and how it ended."""
     disk = SimulatedDisk(platter, bad=bad)
     context = MoveContext(disk, NoKernel())
@@ -52,7 +52,7 @@ def test_a_bad_sector_stops_the_work_and_mended_it_goes_on(seed: int) -> None:
     part = luck.choice(moving)
     extent = luck.choice((part.old, part.new, place_of(crowd).extent))
     bad = {luck.randrange(extent.start, extent.end, SECTOR)}
-    platter, end = until_it_stops(crowd, crowd.platter, "realign", bad)
+    platter, end = run_until_stopped(crowd, crowd.platter, "realign", bad)
     if end == "done":  # that sector was not needed
         check_end(crowd, platter, new=True)
         return
@@ -78,9 +78,9 @@ def test_a_target_that_cannot_be_written_does_not_stand_in_the_way_back(seed: in
     label = "gpt" if seed % 2 else "dos"
     crowd = next(it for number in range(1000) if only_targets(it := make_crowd(5000 + 40 * seed + number, label)))
     bad = {random.Random(seed).choice(only_targets(crowd))}
-    platter, end = until_it_stops(crowd, crowd.platter, "realign", bad)
+    platter, end = run_until_stopped(crowd, crowd.platter, "realign", bad)
     assert end == "stopped"
-    back, end = until_it_stops(crowd, platter, "rollback", bad)
+    back, end = run_until_stopped(crowd, platter, "rollback", bad)
     assert end == "done"
     check_end(crowd, back, new=False)
 

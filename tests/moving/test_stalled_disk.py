@@ -28,7 +28,7 @@ from tests.moving.command_line import REFUSED, STOPPED, aligntool, resume, rollb
 from tests.moving.conftest import MakeDisk
 from tests.moving.disks import Row
 from tests.moving.filesystems import FILESYSTEMS, SECTOR
-from tests.moving.invariants import Journey, copy, journey, nothing_or_the_whole, whole
+from tests.moving.invariants import Journey, check_signatures, copy, journey, whole
 from tests.moving.loop_mounts import looped
 from tests.moving.media import Medium, medium, needs_media
 from tests.moving.test_bad_media import find
@@ -105,7 +105,7 @@ def interrupted(where: str, trip: Journey, disk: Medium, path: Path) -> str:
     return left[1]
 
 
-def one_story(where: str, trip: Journey, folder: Path) -> None:
+def run_case(where: str, trip: Journey, folder: Path) -> None:
     with stalling(where, trip, folder) as (disk, path):
         pid = interrupted(where, trip, disk, path)
         before = disk.log.read_bytes()
@@ -120,7 +120,7 @@ def one_story(where: str, trip: Journey, folder: Path) -> None:
         while not gone(pid):
             assert time.monotonic() < deadline, "it was to end as soon as the disk answers"
             time.sleep(0.05)
-        nothing_or_the_whole(trip, disk.image)
+        check_signatures(trip, disk.image)
         back = where in ("write", "flush")
         (rollback if back else resume)(path)
     assert whole(trip, disk.image) == ("old" if back else "new")
@@ -144,7 +144,7 @@ def opened() -> Iterator[str]:
                     yield str(link.readlink())
 
 
-def silent_from_the_end_on(trip: Journey, folder: Path) -> None:
+def stall_journal_reads(trip: Journey, folder: Path) -> None:
     """Read the table, then stall the reads of places where a journal may be."""
     with medium(copy(trip.disk.image, folder / "end.img")) as disk:
         disk.fail(("stall-read", trip.disk.image.stat().st_size - 5 * MIB, 4 * MIB))
@@ -210,8 +210,8 @@ bench_interrupted = partial(
 def test_a_disk_that_stalls_in_the_middle_of_a_move_holds_nothing_but_itself(make: MakeDisk, tmp_path: Path) -> None:
     trip = journey(make("dos", Row(EXT2, 63), free=6 * 2048))
     with ThreadPoolExecutor() as pool:
-        stories = {where: pool.submit(one_story, where, trip, tmp_path) for where in WHERE}
-        others = (silent_from_the_end_on, layout_interrupted, probe_interrupted, bench_interrupted)
+        stories = {where: pool.submit(run_case, where, trip, tmp_path) for where in WHERE}
+        others = (stall_journal_reads, layout_interrupted, probe_interrupted, bench_interrupted)
         stories |= {str(other): pool.submit(other, trip, tmp_path) for other in others}
     for name, story in stories.items():
         assert story.exception() is None, (name, story.result())

@@ -19,7 +19,7 @@ from tests.moving.command_line import DONE, REFUSED, STOPPED, aligntool, begin, 
 from tests.moving.conftest import MakeDisk
 from tests.moving.disks import Row, content_of
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
-from tests.moving.invariants import Journey, arrived, copy, nothing_or_the_whole, trial, whole
+from tests.moving.invariants import Journey, arrived, check_signatures, copy, trial, whole
 from tests.moving.media import medium, needs_media
 from tests.moving.test_write_log import replay, survivors
 from tests.thorough import THOROUGH
@@ -89,7 +89,7 @@ def test_killed_at_any_moment_a_qcow2_loses_nothing(make: MakeDisk, tmp_path: Pa
         image = tmp_path / "killed.qcow2"
         image.write_bytes(qcow2.read_bytes())
         try:
-            told.append(one_story(trip, image, total, chance))
+            told.append(run_case(trip, image, total, chance))
         except BaseException as error:
             error.add_note(f"ALIGNTOOL_SEED={SEED}, story {number} of {KILLS}; told so far: {told}")
             raise
@@ -114,7 +114,7 @@ def test_a_host_that_loses_its_page_cache_loses_nothing_of_a_qcow2(make: MakeDis
         replay(copy(kept, crashed), epochs[:number])
         replay(crashed, [survivors(epochs[number], chance)])
         try:
-            nothing_or_the_whole(trip, unpacked(crashed, raw))
+            check_signatures(trip, unpacked(crashed, raw))
             finish = rollback if chance.random() < 0.3 else resume
             finish(crashed, code=None)
             whole(trip, unpacked(crashed, raw))
@@ -124,14 +124,14 @@ def test_a_host_that_loses_its_page_cache_loses_nothing_of_a_qcow2(make: MakeDis
             raise
 
 
-def one_story(trip: Journey, image: Path, total: int, chance: random.Random) -> str:
+def run_case(trip: Journey, image: Path, total: int, chance: random.Random) -> str:
     """Kill, check, kill the resume or the rollback too, and finish."""
     story, command, raw = [], "realign", image.with_suffix(".img")
     for _ in range(chance.choice((1, 1, 2))):
         victims = chance.choice(("both", "server", "aligntool"))
         code, _ = killed(command, image, limit=chance.randrange(total), victims=victims)
         story.append(f"{command}: {f'killed {victims}' if code else 'done'}")
-        nothing_or_the_whole(trip, unpacked(image, raw))
+        check_signatures(trip, unpacked(image, raw))
         if not code or '"in-flight"' not in aligntool("status", image, "--json"):
             break
         command = chance.choice(("resume", "rollback"))

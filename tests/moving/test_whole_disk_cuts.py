@@ -19,7 +19,7 @@ from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import Request, look_at
 from aligntool.units import KIB, MIB, Extent, align_up
 from tests.conftest import run
-from tests.moving.libblkid import Witness
+from tests.moving.libblkid import ProbedImage
 from tests.moving.simulated_disk import SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import act_on, final
 from tests.thorough import THOROUGH
@@ -105,7 +105,7 @@ def make_luks(folder: Path) -> Case:
 
 def seen(platter: bytes) -> dict[str, str]:
     """Return what libblkid finds on the disk."""
-    with Witness(platter) as witness:
+    with ProbedImage(platter) as witness:
         return witness.see(0, len(platter))
 
 

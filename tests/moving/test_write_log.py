@@ -16,7 +16,7 @@ from tests.moving.conftest import MakeDisk
 from tests.moving.containers import CONTAINERS
 from tests.moving.disks import Disk, Row
 from tests.moving.filesystems import FILESYSTEMS, SECTOR
-from tests.moving.invariants import Journey, arrived, brought_to_an_end, copy, nothing_or_the_whole, trial
+from tests.moving.invariants import Journey, arrived, check_signatures, copy, recover_and_check, trial
 from tests.moving.media import Write, medium, needs_media
 from tests.thorough import THOROUGH
 
@@ -100,8 +100,8 @@ def crashes(trip: Journey, start: Path, epochs: Epochs, tmp_path: Path) -> None:
             replay(crashed, epochs[:number])
             replay(crashed, [survivors(epochs[number], chance)])
             try:
-                nothing_or_the_whole(trip, crashed)
-                ends.add(brought_to_an_end(trip, crashed, crashed, back=chance.random() < 0.3))
+                check_signatures(trip, crashed)
+                ends.add(recover_and_check(trip, crashed, crashed, back=chance.random() < 0.3))
             except BaseException as error:
                 error.add_note(f"ALIGNTOOL_SEED={SEED}, cut in epoch {number} of {len(epochs)}")
                 raise

@@ -111,7 +111,7 @@ def looped(image: Path, extent: Extent) -> Iterator[Path]:
         detach(device)
 
 
-def only_the_used(disk: Path, extent: Extent, used: UsedMap) -> Path:
+def copy_used(disk: Path, extent: Extent, used: UsedMap) -> Path:
     """Return a file with the partition's used bytes at their places, and random data everywhere else."""
     copy = disk.with_name("copy.img")
     with disk.open("rb") as source, copy.open("wb") as target:
@@ -163,7 +163,7 @@ def test_a_copy_of_the_used_bytes_alone_is_a_whole_file_system(sparse: Sparse, t
     assert is_sound(used, extent.length) and not used.by.startswith("everything"), used.by
     assert used.bytes < kind.size * 3 // 4, "a map that names nearly everything proves nothing"
 
-    copy = only_the_used(disk, extent, used)
+    copy = copy_used(disk, extent, used)
     with looped(copy, Extent(0, kind.size)) as device:
         run(*kind.check, device)
         with mounted(device, kind.mount, folder):
@@ -187,7 +187,7 @@ def test_older_tree_roots_of_a_btrfs_are_used_as_well(sparse: Sparse, tmp_path: 
         lost = [int(at) for at in re.findall(r"physical (\d+)", run("btrfs-map-logical", "-l", root[1], device))]
     used = read_used(str(disk), Extent(0, size), the_layer(disk, Extent(0, size)), sector_size=512)
     assert lost and not used.by.startswith("everything"), used.by
-    for image in (disk, only_the_used(disk, Extent(0, size), used)):
+    for image in (disk, copy_used(disk, Extent(0, size), used)):
         with image.open("r+b") as file:
             for at in lost:
                 file.seek(at)
@@ -243,7 +243,7 @@ def test_a_copy_of_the_used_clusters_alone_is_a_whole_fat(
     assert is_sound(used, size) and used.by == "the allocation table"
     assert used.bytes < size
 
-    copy = only_the_used(disk, extent, used)
+    copy = copy_used(disk, extent, used)
     run("fsck.fat", "-n", copy)
     kept = ["pieces", *(f"below/{name}" for at, name in enumerate(names) if at % 3)]
     for name in kept:

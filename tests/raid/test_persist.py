@@ -17,7 +17,7 @@ from aligntool.raid.steps_system import edited
 from aligntool.steps import CheckInitramfs, EditFile, SystemStep, WriteFile
 from aligntool.system import Initramfs, MdadmConf, System, parse_crypttab, parse_fstab, parse_mdadm_conf
 from aligntool.units import GIB, MIB, Extent
-from tests.audit.array_builders import FS, OTHER, RIGHT, UUID, fstab, image, lines, machine, system, told
+from tests.audit.array_builders import FS, OTHER, RIGHT, UUID, finding_codes, fstab, image, lines, machine, system
 from tests.conftest import run
 from tests.raid.builders import ARRAY_UUID, drive, goal, judged
 
@@ -93,7 +93,7 @@ def test_what_was_missing_is_there_afterwards_and_nothing_is_left_to_do(
     after = done(inventory, plan, texts)
     for word in words:
         assert any(word in line for _, _, new in edits(plan) for line in new), (word, edits(plan))
-    assert told(audit(after, {})) == []
+    assert finding_codes(audit(after, {})) == []
     assert persist(after).steps == ()
     kept = [line for text in (conf, table, crypt) for line in text.splitlines() if line.startswith(("#", "MAIL"))]
     assert all(line in "\n".join(texts.values()).splitlines() for line in kept)
@@ -116,12 +116,12 @@ NO_DISCARDS = {"raid5": [("AT607", "info")], "raid6": [("AT607", "info")]}
 @pytest.mark.parametrize("level", ["raid1", "raid10", "raid5", "raid6"])
 def test_an_array_that_debian_starts_only_whole_gets_the_late_start_and_then_nothing_is_left(level: str) -> None:
     inventory = machine(level, replace(system(), late_start=False))
-    assert told(audit(inventory, {})) == [*NO_DISCARDS.get(level, ()), ("AT618", "info")]
+    assert finding_codes(audit(inventory, {})) == [*NO_DISCARDS.get(level, ()), ("AT618", "info")]
     plan = persist(inventory)
     written = [step.path for step in plan.steps if isinstance(step, WriteFile)]
     assert written == LATE and edits(plan) == [] and commands(plan) == [ENABLED]
     after = done(inventory, plan, {"/etc/mdadm/mdadm.conf": RIGHT})
-    assert persist(after).steps == () and ("AT618", "info") not in told(audit(after, {}))
+    assert persist(after).steps == () and ("AT618", "info") not in finding_codes(audit(after, {}))
 
 
 def unseen() -> Initramfs:
@@ -147,7 +147,7 @@ def test_no_other_array_gets_the_late_start(
     inventory = machine(level, replace(system(images=images, family=family), late_start=False))
     disk = replace(inventory.disks[-1], mounted_at=(place,))
     inventory = replace(inventory, disks=(*inventory.disks[:-1], disk))
-    assert ("AT618", "info") not in told(audit(inventory, {}))
+    assert ("AT618", "info") not in finding_codes(audit(inventory, {}))
     assert (ENABLED in commands(persist(inventory))) is brought
 
 
@@ -187,7 +187,7 @@ def test_a_name_that_another_array_has_is_not_given_twice() -> None:
     assert edits(plan)[0][2] == (f"ARRAY /dev/md/data-01234567 metadata=1.2 UUID={UUID}",)
 
 
-def two_of_one_name(files: System) -> Inventory:
+def arrays_of_one_name(files: System) -> Inventory:
     """Return the array "data" of another host, and this host's own, which has the link."""
     inventory = machine("raid1", files, name="there:data", links=("md/there:data",))
     first = inventory.disks[-1]
@@ -203,7 +203,7 @@ def test_lines_of_another_array_of_the_same_name_are_left_alone() -> None:
     table = fstab("/dev/md/data /srv ext4 defaults 0 2", "LABEL=x /srv/x ext4 defaults 0 2")
     crypt = parse_crypttab("data /dev/md/data none luks")
     conf = lines("ARRAY /dev/md/data devices=/dev/a")
-    plan = persist(two_of_one_name(system(conf=conf, fstab=table, crypttab=crypt)))
+    plan = persist(arrays_of_one_name(system(conf=conf, fstab=table, crypttab=crypt)))
     assert edits(plan) == [
         ("/etc/mdadm/mdadm.conf", f"UUID={UUID}", (f"ARRAY /dev/md/data-01234567 metadata=1.2 UUID={UUID}",))
     ]

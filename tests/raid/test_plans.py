@@ -262,7 +262,7 @@ def test_an_array_that_is_not_mounted_has_no_line_in_fstab() -> None:
 
 
 def test_the_mount_outlasts_mdadms_wait_for_members_that_are_missing() -> None:
-    """mdadm-last-resort@.timer of mdadm 4.2: OnActiveSec=30, from the first member on; the mount begins to wait earlier."""
+    """mdadm-last-resort@.timer of mdadm 4.2: OnActiveSec=30, from the first member on; the mount waits earlier."""
     options = edits(planned(goal(), *drives(2)))["/etc/fstab"].split()[3].split(",")
     (wait,) = [each for each in options if each.startswith("x-systemd.device-timeout=")]
     number, unit = re.fullmatch(r".*=(\d+)(s|min)", wait).groups()  # type: ignore[union-attr]

@@ -142,7 +142,7 @@ FORMATS = (LbaFormat(0, 512, 0, 2), LbaFormat(1, 4096, 8, 0), LbaFormat(2, 4096,
 LARGE = IoLimits(4096, 4096, 4096)
 
 
-def telling(disk: Disk) -> Disk:
+def with_formats(disk: Disk) -> Disk:
     return replace(disk, nvme=NvmeFacts(formats=FORMATS, format_in_use=0))
 
 
@@ -162,7 +162,7 @@ def next_of(wanted: RaidGoal, *disks: Disk) -> list[str]:
 def test_drives_of_two_block_sizes_are_told_how_the_fewest_of_them_are_formatted_anew(
     large: tuple[int, ...], words: list[str]
 ) -> None:
-    disks = [telling(disk) for disk in drives(3)]
+    disks = [with_formats(disk) for disk in drives(3)]
     disks = [replace(disk, limits=LARGE) if number in large else disk for number, disk in enumerate(disks)]
     found = [line for line in next_of(goal("raid5"), *disks) if "nvme format" in line]
     assert [line.partition("sudo nvme format ")[2] for line in found] == words
@@ -180,19 +180,19 @@ def test_drives_of_two_block_sizes_are_told_how_the_fewest_of_them_are_formatted
     ],
 )
 def test_no_command_that_erases_is_told_for_a_drive_that_may_hold_something(change: Callable[[Disk], Disk]) -> None:
-    small, large = telling(drive(0)), replace(drive(1), limits=LARGE)
+    small, large = with_formats(drive(0)), replace(drive(1), limits=LARGE)
     assert any("--lbaf=2 /dev/nvme0n1" in line for line in next_of(goal(), small, large))
     said = next_of(goal(), change(small), large)
     assert not any("--lbaf" in line for line in said) and any("of one size" in line for line in said)
 
 
 def test_a_drive_whose_content_may_be_lost_is_told_how_it_is_formatted() -> None:
-    small, large = telling(drive(0, parts="2048+1000 ext4")), replace(drive(1), limits=LARGE)
+    small, large = with_formats(drive(0, parts="2048+1000 ext4")), replace(drive(1), limits=LARGE)
     assert any("--lbaf=2 /dev/nvme0n1" in line for line in next_of(goal(wipe=("nvme0n1",)), small, large))
 
 
 def test_partitions_of_two_block_sizes_are_no_reason_to_erase_their_drives() -> None:
-    small = telling(drive(0, parts="2048+40000000"))
+    small = with_formats(drive(0, parts="2048+40000000"))
     large = replace(drive(1, parts="2048+40000000"), limits=LARGE)
     assert not any("--lbaf" in line for line in next_of(goal(partitions=(1, 1)), small, large))
 

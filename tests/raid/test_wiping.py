@@ -72,7 +72,7 @@ FAR = {
 }
 
 
-def wiped_is_blank(image: Path, kind: str) -> bool:
+def check_wiped(image: Path, kind: str) -> bool:
     """Make a signature of this kind, check that blkid finds it, and that zeroing the ranges removes it."""
     words = ("blkid", "-p", "-o", "value", "-s", "TYPE", image)
     assert run(*words).strip() == kind
@@ -93,7 +93,7 @@ def test_a_signature_far_from_the_ends_is_wiped(tmp_path: Path, kind: str) -> No
         file.truncate(IMAGE)
         file.seek(at)
         file.write(magic)
-    assert wiped_is_blank(image, kind)
+    assert check_wiped(image, kind)
 
 
 @pytest.mark.needs_tools("blkid", "cryptsetup")
@@ -110,4 +110,4 @@ def test_the_second_header_of_luks2_is_wiped_wherever_it_lies(tmp_path: Path) ->
     )
     with image.open("r+b") as file:
         file.write(bytes(MIB))
-    assert wiped_is_blank(image, "crypto_LUKS")
+    assert check_wiped(image, "crypto_LUKS")

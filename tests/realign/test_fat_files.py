@@ -57,7 +57,7 @@ def entries(content: bytes) -> list[bytes]:
     return [one[:20] + one[22:26] + one[28:] for one in found if one[0] not in (0, 0xE5)]
 
 
-def anew(path: Path, sector_size: int = 4096) -> bytes:
+def recreated(path: Path, sector_size: int = 4096) -> bytes:
     size = path.stat().st_size
     with fresh_reader(str(path)) as reader:
         (layer,) = read_layers(reader, Extent(0, size), sector_size=512)
@@ -81,7 +81,7 @@ def test_entries_stay_byte_for_byte(tmp_path: Path, bits: int, size: int, most: 
     more = b"".join(f"{number:08}   ".encode() + bytes([0x20]) + bytes(20) for number in range(most - 200))
     old = with_entries(path.read_bytes(), WRITTEN + more)
     path.write_bytes(old)
-    new = anew(path)
+    new = recreated(path)
     made.write_bytes(new)
     assert len(entries(old)) > 6
     assert entries(new) == entries(old)
@@ -112,4 +112,4 @@ def test_clusters_that_are_marked_as_bad_are_refused(tmp_path: Path) -> None:
         struct.pack_into("<H", content, (1 + copy * fat) * 512 + 2 * 700, 0xFFF7)
     path.write_bytes(content)
     with pytest.raises(Refused, match="marked as bad"):
-        anew(path)
+        recreated(path)

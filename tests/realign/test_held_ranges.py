@@ -67,7 +67,7 @@ def without(image: Path, runs: Iterable[Extent]) -> str:
     return found
 
 
-def assert_held_is_enough(image: Path) -> None:
+def check_held_ranges(image: Path) -> None:
     part = as_partition(image)
     held = held_ranges(part, part.extent.length, 512)
     before = seen(image)
@@ -86,7 +86,7 @@ def test_blkid_sees_no_file_system_without_what_is_held(name: str, sparse: Spars
     size, words = FORMATTERS[name]
     image = sparse(size)
     run(*words, image)
-    assert_held_is_enough(image)
+    check_held_ranges(image)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_blkid_sees_no_file_system_without_what_is_held(name: str, sparse: Spars
 def test_blkid_sees_no_container_without_what_is_held(kind: Kind, sparse: Sparse) -> None:
     image = sparse(kind.length)
     kind.make(image)
-    assert_held_is_enough(image)
+    check_held_ranges(image)
 
 
 @pytest.mark.needs_tools("cryptsetup", "blkid")
@@ -105,7 +105,7 @@ def test_the_second_luks2_header_is_held_wherever_it_lies(metadata: str, sparse:
     image = sparse(40 * MIB)
     run("cryptsetup", "luksFormat", "-q", "--type", "luks2", "--pbkdf", "pbkdf2",
         "--pbkdf-force-iterations", "1000", "--luks2-metadata-size", metadata, image, "-", stdin="secret")  # fmt: skip
-    assert_held_is_enough(image)
+    check_held_ranges(image)
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "blkid")
@@ -119,7 +119,7 @@ def test_a_mirror_hides_no_file_system_that_comes_to_light_when_its_superblock_g
         file.seek(-128 * KIB, 2)
         file.write(end)
     assert "linux_raid_member" in seen(image)
-    assert_held_is_enough(image)
+    check_held_ranges(image)
 
 
 def test_a_tiny_partition_is_held_whole() -> None:

@@ -73,7 +73,7 @@ def test_a_plan_keeps_every_promise(disk: Disk, goal: RealignGoal) -> None:
     after_it = _disk_after(disk, plan)
     assert all(verdict.answer is Answer.ON for verdict in judged(after_it).verdicts if verdict.matters)
     _nothing_overlaps(after_it)
-    _nobody_moves_into_the_boot_loader(plan)
+    _nothing_moves_into_the_boot_loader(plan)
     _order_is_safe(plan)
     for step in plan.steps:
         if isinstance(step, WriteJournal):
@@ -128,7 +128,7 @@ def _nothing_overlaps(disk: Disk) -> None:
             assert part.record_at + disk.sector_size <= part.extent.start
 
 
-def _nobody_moves_into_the_boot_loader(plan: Plan) -> None:
+def _nothing_moves_into_the_boot_loader(plan: Plan) -> None:
     for place in plan.places:
         if place.before and place.after.start < place.before.start:
             assert place.after.start >= MIB

@@ -53,7 +53,7 @@ def make(step: MakeFileSystem, *, new: bool = False) -> list[str]:
     return [said.text for said in make_file_system(step, new=new)]
 
 
-def put_a_file_on(device: Path, folder: Path) -> None:
+def write_file(device: Path, folder: Path) -> None:
     run("mount", device, folder)
     (folder / "letter.txt").write_text(WORD)
     unmount(folder)
@@ -71,7 +71,7 @@ def test_a_file_system_that_was_used_since_is_not_made_again_though_its_checker_
 ) -> None:
     step = step_of("ext4", device)
     make(step, new=True)
-    put_a_file_on(device, folder)
+    write_file(device, folder)
     run("debugfs", "-w", "-R", "set_inode_field <11> links_count 9", device)
     with pytest.raises(Stopped, match="may have been used since"):
         make(step)
@@ -136,7 +136,7 @@ def test_files_are_not_taken_back_with_the_array_though_nothing_is_mounted(
 ) -> None:
     step = step_of("ext4", device)
     make(step, new=True)
-    put_a_file_on(device, folder)
+    write_file(device, folder)
     record = Record(paths.state / "arrays/x.json", plan_of([step]), 1)
     with pytest.raises(Refused, match=r"letter\.txt"):
         list(undo_record(record, record.plan, paths))

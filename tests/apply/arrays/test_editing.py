@@ -73,7 +73,7 @@ def test_mode_owner_and_extended_attributes_are_kept_and_a_link_is_followed(tmp_
     assert backup.read_text() == "old\n" and backup.stat().st_mode & 0o7777 == 0o640
 
 
-def names_beside(fstab: Path) -> list[str]:
+def other_files(fstab: Path) -> list[str]:
     return sorted(each.name for each in fstab.parent.iterdir() if each.name.startswith("fstab"))
 
 
@@ -87,7 +87,7 @@ def test_every_run_keeps_what_the_file_was_before_it(tmp_path: Path, fstab: Path
     edit(tmp_path, OTHER)
     assert fstab.with_name("fstab.before-aligntool").read_text() == "first\n"
     assert fstab.with_name("fstab.before-aligntool.1").read_text() == second
-    assert len(names_beside(fstab)) == 3
+    assert len(other_files(fstab)) == 3
 
 
 def test_a_step_that_is_cut_short_and_done_again_keeps_one_copy(tmp_path: Path, fstab: Path) -> None:
@@ -99,9 +99,9 @@ def test_a_step_that_is_cut_short_and_done_again_keeps_one_copy(tmp_path: Path, 
     backup.write_text("first\n")  # cut here
     list(edit_file(fstab_step(), paths, trace))
     list(edit_file(fstab_step(), paths, trace))
-    assert names_beside(fstab) == ["fstab", "fstab.before-aligntool"]
+    assert other_files(fstab) == ["fstab", "fstab.before-aligntool"]
     list(restore_file(fstab_step(), paths, trace))
-    assert names_beside(fstab) == ["fstab"] and fstab.read_text() == "first\n"
+    assert other_files(fstab) == ["fstab"] and fstab.read_text() == "first\n"
 
 
 def test_what_is_taken_back_takes_its_own_copy_along_and_no_other(tmp_path: Path, fstab: Path) -> None:
@@ -111,7 +111,7 @@ def test_what_is_taken_back_takes_its_own_copy_along_and_no_other(tmp_path: Path
     trace = find_file_trace(OTHER, paths)
     list(edit_file(OTHER, paths, trace))
     list(restore_file(OTHER, paths, trace))
-    assert names_beside(fstab) == ["fstab", "fstab.before-aligntool"]
+    assert other_files(fstab) == ["fstab", "fstab.before-aligntool"]
 
 
 UNIT = WriteFile("/etc/own.timer", ("[Unit]", "", "[Timer]", "OnActiveSec=30"), "/etc/own.timer.before-aligntool")

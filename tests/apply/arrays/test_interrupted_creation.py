@@ -82,7 +82,7 @@ def cut_after(plan: Plan, paths: Paths, events: int) -> bool:
     return taken == events and bool(find_records(paths.state))
 
 
-def left_over(paths: Paths) -> Record:
+def unfinished_record(paths: Paths) -> Record:
     (record,) = find_records(paths.state)
     return record
 
@@ -113,7 +113,7 @@ def empty_again(plan: Plan, paths: Paths, drive: Path) -> None:
     done = Record(paths.state / "arrays/x.json", plan, len(plan.steps))
     traces: dict[int, dict[str, str]] = {index: {} for index in range(len(plan.steps))}
     save(replace(done, traces=traces))
-    list(undo_record(left_over(paths), plan, paths))
+    list(undo_record(unfinished_record(paths), plan, paths))
     run("blkdiscard", "--zeroout", drive)
 
 
@@ -123,7 +123,7 @@ def test_cut_after_any_event_and_taken_back_everything_is_as_it_was(paths: Paths
     plan = whole_plan(paths, drive, tmp_path)
     events = 0
     while cut_after(plan, paths, events):
-        list(undo_record(left_over(paths), plan, paths))
+        list(undo_record(unfinished_record(paths), plan, paths))
         run("wipefs", "--all", "--quiet", drive)
         run("blkdiscard", "--zeroout", "-o", str(MIB), "-l", str(56 * MIB), drive)  # what mkfs wrote inside
         assert is_untouched(paths, drive, tmp_path), f"cut after {events} events"
@@ -137,7 +137,7 @@ def test_cut_after_any_event_and_gone_on_with_it_is_finished(paths: Paths, drive
     plan = whole_plan(paths, drive, tmp_path)
     events = 0
     while cut_after(plan, paths, events):
-        record = left_over(paths)
+        record = unfinished_record(paths)
         list(apply_record(record, with_current_names(record.plan, [read_disk(str(drive))]), paths))
         assert is_finished(paths, drive, tmp_path), f"cut after {events} events"
         empty_again(plan, paths, drive)
@@ -154,7 +154,7 @@ def test_a_way_back_that_is_cut_itself_ends_where_it_should(paths: Paths, drive:
     plan = whole_plan(paths, drive, tmp_path)
     assert cut_after(plan, paths, 2 * len(plan.steps))
     while find_records(paths.state):
-        walk = undo_record(left_over(paths), plan, paths)
+        walk = undo_record(unfinished_record(paths), plan, paths)
         with suppress(StopIteration):
             next(event for event in walk if isinstance(event, StepDone))
         walk.close()  # type: ignore[attr-defined]
@@ -180,9 +180,9 @@ def test_a_command_that_fails_stops_with_its_words_and_may_be_done_again(
     plan = plan_of([fstab_step(), RebuildInitramfs("dracut")])
     with pytest.raises(Stopped, match="not yet"):
         list(apply_record(begin(plan, paths), plan, paths))
-    assert left_over(paths).position == 1
+    assert unfinished_record(paths).position == 1
     allowed.touch()
-    list(apply_record(left_over(paths), plan, paths))
+    list(apply_record(unfinished_record(paths), plan, paths))
     assert find_records(paths.state) == ()
 
 
@@ -198,7 +198,7 @@ def test_an_initramfs_that_was_looked_into_is_rebuilt_before_it_is_looked_into_a
     with pytest.raises(Stopped, match=f"{FS_UUID} was not found; printed: nothing"):
         list(apply_record(begin(plan, paths), plan, paths))
     shown.write_text(f"{FS_UUID}\n")
-    list(apply_record(left_over(paths), plan, paths))
+    list(apply_record(unfinished_record(paths), plan, paths))
     assert built.read_text() == "built\n" * 2
     assert find_records(paths.state) == ()
 
@@ -215,9 +215,9 @@ def test_a_program_that_is_missing_names_its_package(paths: Paths) -> None:
 def test_a_file_that_is_restored_is_read_again_by_systemd(paths: Paths) -> None:
     plan = plan_of([fstab_step(), ReloadUnits()])
     list(apply_record(begin(plan, paths), plan, paths))
-    said = taken_back(plan, paths, traces={0: {"after": "changed by somebody"}, 1: {}})
+    said = roll_back_finished(plan, paths, traces={0: {"after": "changed by somebody"}, 1: {}})
     assert any("systemctl daemon-reload" in text for text in said)
-    said = taken_back(plan, paths, traces={0: {"after": "changed by somebody"}})  # it never began
+    said = roll_back_finished(plan, paths, traces={0: {"after": "changed by somebody"}})  # it never began
     assert not any("systemctl daemon-reload" in text for text in said)
 
 
@@ -225,7 +225,7 @@ def test_of_two_files_that_are_restored_in_a_row_systemd_reads_both_at_once(path
     """If systemd read them after the first file, it would keep the lines of the second."""
     plan = plan_of([fstab_step(), fstab_step("other"), ReloadUnits()])
     changed = {"after": "changed by somebody"}
-    events = list(taken_back(plan, paths, traces={0: changed, 1: changed, 2: {}}))
+    events = list(roll_back_finished(plan, paths, traces={0: changed, 1: changed, 2: {}}))
     (reloaded,) = (at for at, text in enumerate(events) if text.endswith("again: systemctl daemon-reload"))
     assert reloaded > max(at for at, text in enumerate(events) if "fstab was changed since" in text)
 
@@ -236,16 +236,16 @@ def test_an_image_that_cannot_be_rebuilt_stops_no_way_back(paths: Paths, tmp_pat
     plan = plan_of([fstab_step(), RebuildInitramfs("dracut")])
     with pytest.raises(Stopped, match="no room left"):
         list(apply_record(begin(plan, paths), plan, paths))
-    said = [getattr(event, "text", "") for event in undo_record(left_over(paths), plan, paths)]
+    said = [getattr(event, "text", "") for event in undo_record(unfinished_record(paths), plan, paths)]
     assert any("run dracut -f --regenerate-all again later" in text for text in said)
     assert fstab.read_text() == OLD and find_records(paths.state) == ()
 
 
-def taken_back(plan: Plan, paths: Paths, traces: dict[int, dict[str, str]]) -> list[str]:
+def roll_back_finished(plan: Plan, paths: Paths, traces: dict[int, dict[str, str]]) -> list[str]:
     """Carry a plan out, roll it back, and return the messages."""
     (paths.of("/etc/fstab")).write_text(f"{LINE}\nother\n")
     save(Record(paths.state / "arrays/x.json", plan, len(plan.steps), traces=traces))
-    return [getattr(event, "text", "") for event in undo_record(left_over(paths), plan, paths)]
+    return [getattr(event, "text", "") for event in undo_record(unfinished_record(paths), plan, paths)]
 
 
 @pytest.mark.needs_root
@@ -265,8 +265,8 @@ def test_a_drive_that_was_reused_meanwhile_is_neither_gone_on_with_nor_taken_bac
             os.fsync(file.fileno())
         if events == 1:
             with pytest.raises(Stopped, match="holds what was not there when the plan was made"):
-                list(apply_record(left_over(paths), plan, paths))
-        list(undo_record(left_over(paths), plan, paths))
+                list(apply_record(unfinished_record(paths), plan, paths))
+        list(undo_record(unfinished_record(paths), plan, paths))
         assert drive.read_bytes()[start:] == holds and find_records(paths.state) == ()
         run("blkdiscard", "--zeroout", drive)
         with drive.open("rb") as file:
@@ -287,7 +287,7 @@ def test_what_a_start_of_the_machine_mounted_meanwhile_is_unmounted_on_the_way_b
     walk.close()  # type: ignore[attr-defined]
     place.mkdir(parents=True)
     run("mount", f"{drive}p1", place)
-    said = [getattr(event, "text", "") for event in undo_record(left_over(paths), plan, paths)]
+    said = [getattr(event, "text", "") for event in undo_record(unfinished_record(paths), plan, paths)]
     assert f"{place} is unmounted" in said
     assert run("findmnt", "--mountpoint", place, fails=True) == "" and find_records(paths.state) == ()
     assert (tmp_path / "root/etc/fstab").read_text() == OLD

@@ -49,7 +49,7 @@ def with_partitions(drives: list[Path]) -> list[Path]:
     return [Path(f"{drive}p1") for drive in drives]
 
 
-def thought_out(names: list[Path], how: str) -> Plan:
+def wipe_plan(names: list[Path], how: str) -> Plan:
     members, numbers, report, _ = look_at_members([str(name) for name in names])
     wanted = goal("raid1", filesystem="none", members=how, partitions=numbers)
     wanted = replace(wanted, wipe=tuple(map(str, names)), spare_room=None if how == "partitions" else MIB)
@@ -62,7 +62,7 @@ def test_every_byte_that_is_shown_is_zeroed_and_no_other(
 ) -> None:
     names = with_partitions(drives) if how == "partitions" else drives
     before = images[0].read_bytes()
-    plan = thought_out(names, how)
+    plan = wipe_plan(names, how)
     step = plan.steps[0]
     assert isinstance(step, MakeMember) and step.zeroed
     made_member(step, area=data_area(plan.steps))

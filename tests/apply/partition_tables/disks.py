@@ -61,7 +61,7 @@ class MemoryDevice:
             for sectors in group:
                 self.write(sectors.at, sectors.data)
 
-    def put_until_cut(self, writing: Writing, group: int, survivors: Collection[int]) -> None:
+    def write_until_cut(self, writing: Writing, group: int, survivors: Collection[int]) -> None:
         """Write the groups before `group`, and of that group only the sectors whose index is in `survivors`."""
         self.put(writing[:group])
         sectors = [
@@ -85,7 +85,7 @@ def made_by_sfdisk(sparse: Sparse, script: str, name: str = "disk.img", *, size:
     return path
 
 
-def told_by_sfdisk(path: Path) -> dict[str, Any]:
+def sfdisk_table(path: Path) -> dict[str, Any]:
     """Return the table as sfdisk prints it, without the name of the file."""
     told = run("sfdisk", "--json", path)  # sfdisk may print what it leaves out before the JSON
     table: dict[str, Any] = json.loads(told[told.index("{") :])["partitiontable"]
@@ -98,7 +98,7 @@ def told_by_sfdisk(path: Path) -> dict[str, Any]:
 def extents(path: Path, sector_size: int = 512) -> dict[int, Extent]:
     return {
         part["node"]: Extent(part["start"] * sector_size, part["size"] * sector_size)
-        for part in told_by_sfdisk(path)["partitions"]
+        for part in sfdisk_table(path)["partitions"]
     }
 
 

@@ -20,7 +20,7 @@ from tests.apply.partition_tables.disks import (
     images_for,
     made_by_sfdisk,
     moved,
-    told_by_sfdisk,
+    sfdisk_table,
 )
 from tests.conftest import run
 from tests.probe.tables.gpt_images import entry, gpt_disk, header, make_gpt
@@ -52,7 +52,7 @@ def test_what_comes_out_is_the_table_that_sfdisk_makes_with_these_starts(sparse:
     device.put(images.after)
     assert device.content == new.read_bytes()
     old.write_bytes(device.content)
-    assert told_by_sfdisk(old) == told_by_sfdisk(new)
+    assert sfdisk_table(old) == sfdisk_table(new)
     assert "No problems found" in run("sgdisk", "-v", old)
     device.put(images.before)
     assert table_state(device, images) is TableState.BEFORE
@@ -94,12 +94,12 @@ READERS = {"sgdisk": _by_sgdisk, "parted": _by_parted}
 def test_in_flight_other_tools_see_our_type_and_name_and_nothing_of_the_old_ones(sparse: Sparse) -> None:
     path = made_by_sfdisk(sparse, script((4096, 60000, 8193)))
     device = MemoryDevice.of(path)
-    old = {part["node"]: part for part in told_by_sfdisk(path)["partitions"]}
+    old = {part["node"]: part for part in sfdisk_table(path)["partitions"]}
     found = extents(path)
     device.put(images_for(device, "gpt", [moved(1, found[1], 512), moved(4, found[4], 512)], [1, 4]).parked)
     path.write_bytes(device.content)
 
-    new = {part["node"]: part for part in told_by_sfdisk(path)["partitions"]}
+    new = {part["node"]: part for part in sfdisk_table(path)["partitions"]}
     assert new[2] == old[2]
     for number in (1, 4):
         assert (new[number]["start"], new[number]["size"]) == (old[number]["start"], old[number]["size"])

@@ -21,7 +21,7 @@ from tests.apply.partition_tables.disks import (
     made_by_sfdisk,
     moved,
     records,
-    told_by_sfdisk,
+    sfdisk_table,
 )
 from tests.conftest import run
 from tests.probe.tables.images import disk, mbr
@@ -133,12 +133,12 @@ def test_an_address_beyond_1023_cylinders_keeps_its_way_of_saying_so() -> None:
 def test_in_flight_other_tools_see_type_7f_in_the_old_place(sparse: Sparse, journal_at: int | None) -> None:
     path = made_by_sfdisk(sparse, script(PRIMARIES, 63, 60000))
     device = MemoryDevice.of(path)
-    old = told_by_sfdisk(path)["partitions"]
+    old = sfdisk_table(path)["partitions"]
     change = moved(1, extents(path)[1], 512)
     device.put(images_for(device, "dos", [change], [1], journal_at=journal_at).parked)
     path.write_bytes(device.content)
     bootless = {key: value for key, value in old[0].items() if key != "bootable"}
-    assert told_by_sfdisk(path)["partitions"] == [bootless | {"type": "7f"}, *old[1:]]
+    assert sfdisk_table(path)["partitions"] == [bootless | {"type": "7f"}, *old[1:]]
     assert run("partx", "--show", "--noheadings", "-o", "TYPE", path).split() == ["0x7f", "0xc", "0x83"]
     assert find_parked(device) == ParkedMark(journal_at, None)
 
@@ -161,19 +161,19 @@ def test_what_comes_out_is_the_chain_that_sfdisk_makes_with_these_starts(
     device.put(images.parked)
     path = old.with_name("parked.img")
     path.write_bytes(device.content)
-    assert [part["node"] for part in told_by_sfdisk(path)["partitions"]] == [1, 2]
+    assert [part["node"] for part in sfdisk_table(path)["partitions"]] == [1, 2]
     for at in list(records(old).values())[2:]:
         device.content[at : (at or 0) + 512] = b"\xee" * 512  # in flight, old EBRs may be overwritten
     device.put(images.after)
     assert sectors_of(device, 0, *places) == sectors_of(MemoryDevice.of(new), 0, *places)
     path.write_bytes(device.content)
-    assert told_by_sfdisk(path) == told_by_sfdisk(new)
+    assert sfdisk_table(path) == sfdisk_table(new)
     assert run("parted", "-sm", path, "unit", "s", "print").replace("parked", "new") == (
         run("parted", "-sm", new, "unit", "s", "print")
     )
     device.put(images.before)
     path.write_bytes(device.content)
-    assert told_by_sfdisk(path) == told_by_sfdisk(old)
+    assert sfdisk_table(path) == sfdisk_table(old)
     assert table_state(device, images) is TableState.BEFORE
 
 
@@ -212,7 +212,7 @@ def test_sectors_of_4096_bytes(sparse: Sparse, loop: object) -> None:
         MemoryDevice.of(new, 4096), *records(new, 4096).values()
     )
     old.write_bytes(device.content)
-    assert told_by_sfdisk(old) == told_by_sfdisk(new)
+    assert sfdisk_table(old) == sfdisk_table(new)
 
 
 @pytest.mark.needs_tools("sfdisk")

@@ -67,7 +67,7 @@ NEIGHBOURS = {BEFORE: (PARKED,), PARKED: (BEFORE, AFTER), AFTER: (PARKED,)}
 def cut(device: MemoryDevice, images: TableImages, goal: TableState, draw: st.DataObject) -> None:
     way = groups_leading_to(device, images, goal)
     group = draw.draw(st.integers(0, len(way) - 1), label="group")
-    device.put_until_cut(way, group, draw.draw(SURVIVORS, label="sectors that were written"))
+    device.write_until_cut(way, group, draw.draw(SURVIVORS, label="sectors that were written"))
 
 
 @CASES
@@ -91,7 +91,7 @@ def test_a_cut_leaves_the_table_before_or_after_the_write(
     device.put(case.images.of(start))
     images = case.images.of(goal)
     group = data.draw(st.integers(0, len(images) - 1), label="group")
-    device.put_until_cut(images, group, data.draw(SURVIVORS, label="sectors that were written"))
+    device.write_until_cut(images, group, data.draw(SURVIVORS, label="sectors that were written"))
     assert table_state(device, case.images) in (start, goal)
     if TableState.PARKED is table_state(device, case.images):
         assert find_parked(device) is not None
@@ -120,15 +120,15 @@ def test_a_torn_primary_copy_would_be_lost_with_the_backup_if_that_were_written_
     """This is why `groups_leading_to` begins with the group that decides."""
     device = GPT.device()
     device.put(GPT.images.before)
-    device.put_until_cut(GPT.images.parked, 1, [0])
+    device.write_until_cut(GPT.images.parked, 1, [0])
     assert table_state(device, GPT.images) is PARKED
     torn = bytes(device.content)
-    device.put_until_cut(GPT.images.before, 0, [0])
+    device.write_until_cut(GPT.images.before, 0, [0])
     assert table_state(device, GPT.images) is OTHER
     way = groups_leading_to(MemoryDevice(bytearray(torn)), GPT.images, BEFORE)
     for group in range(len(way)):
         again = MemoryDevice(bytearray(torn))
-        again.put_until_cut(way, group, [0])
+        again.write_until_cut(way, group, [0])
         assert table_state(again, GPT.images) is not OTHER
 
 
@@ -182,7 +182,7 @@ def test_a_mark_in_the_backup_alone_says_so() -> None:
 def test_a_torn_primary_still_leads_to_the_journal() -> None:
     device = GPT.device()
     device.put(GPT.images.parked)
-    device.put_until_cut(GPT.images.after, 1, [1])
+    device.write_until_cut(GPT.images.after, 1, [1])
     assert table_state(device, GPT.images) is AFTER
     mark = find_parked(device)
     assert mark is not None and mark.journal_at == JOURNAL_AT

@@ -86,7 +86,7 @@ def places(reading: TableReading) -> dict[int, tuple[int, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedPartition:
     """A partition as another tool reports it; start and size in sectors."""
 
     start: int
@@ -102,11 +102,11 @@ def sfdisk(path: Path) -> dict[str, object]:
     return told
 
 
-def sfdisk_partitions(path: Path) -> dict[int, Told]:
+def sfdisk_partitions(path: Path) -> dict[int, ReportedPartition]:
     rows = sfdisk(path).get("partitions", [])
     assert isinstance(rows, list)
     return {
-        int(row["node"].removeprefix(str(path)).lstrip("p")): Told(
+        int(row["node"].removeprefix(str(path)).lstrip("p")): ReportedPartition(
             row["start"], row["size"], row["type"], row.get("uuid"), row.get("name")
         )
         for row in rows

@@ -13,7 +13,7 @@ import pytest
 from aligntool.inventory import Fault, Role, TableLabel
 from tests.conftest import SHARED, run
 from tests.probe.tables.images import (
-    Told,
+    ReportedPartition,
     faults_of,
     partx_partitions,
     places,
@@ -71,7 +71,7 @@ def test_a_real_machines_table_has_the_numbers_that_it_was_made_of(layout: Path,
     reading = read_image(image, facts["sector_size"] if known else None)
     table = table_of(reading)
     assert (table.label, table.sector_size) == (facts["label"], facts["sector_size"])
-    made = {part["n"]: Told(part["start"], part["size"], part["type"]) for part in facts["parts"]}
+    made = {part["n"]: ReportedPartition(part["start"], part["size"], part["type"]) for part in facts["parts"]}
     assert places(reading) == {number: (part.start, part.size) for number, part in made.items()}
     for part in reading.partitions:
         code = made[part.number].type
