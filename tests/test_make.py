@@ -239,8 +239,7 @@ def test_ci_run_calls_make_test_and_ends_with_its_status_and_closing_line(
 # make install
 
 # A Python whose environments contain the files of aligntool, so that nothing is downloaded. tests/test_packages.py
-# tests
-# what pip installs.
+# tests what pip installs.
 PYTHON = """#!/bin/sh
 case $2 in *sysconfig*) dirname "$0" ;; esac
 [ "$2" = venv ] || exit 0

@@ -280,7 +280,7 @@ def test_what_cannot_have_larger_sectors_is_refused(layer: Layer, length: int, w
         planned(layer, length=length)
 
 
-# What lies inside
+# The content of the volume
 
 
 @pytest.mark.needs_tools("mkfs.xfs", "mke2fs", "mkfs.btrfs", "mkswap", "mkfs.fat", "mkfs.f2fs")

@@ -208,7 +208,7 @@ def test_what_mends_a_number_names_the_array_that_runs_and_raid_show_tells_it(na
     assert "fstab says /dev/md0, which means md127" in found.summary
     assert find_array(inventory.disks, found.next.split()[-1], command="").name == "md127"
     (shown,) = arrays_of(audit(inventory, {}), ["md127"])
-    assert any("AT615" in line for line in shown.findings) == (conf == NOTHING)  # of notes it tells nothing
+    assert any("AT615" in line for line in shown.findings) == (conf == NOTHING)  # it does not report notes
 
 
 @pytest.mark.parametrize(

@@ -141,8 +141,7 @@ def test_a_fine_bitmap_is_only_told_of_flash() -> None:
 
 
 # The kernel's words for sync_action: Documentation/admin-guide/md.rst. While one of them is active, md refuses to add
-# or
-# remove a bitmap with EBUSY ("Cannot add bitmap while array is resyncing or reshaping", Grow.c of mdadm).
+# or remove a bitmap with EBUSY ("Cannot add bitmap while array is resyncing or reshaping", Grow.c of mdadm).
 @pytest.mark.parametrize("action", ["resync", "recover", "check", "repair", "reshape", "frozen"])
 @pytest.mark.parametrize(
     ("level", "facts", "code"),

@@ -40,8 +40,8 @@ def plan_of(name: str, target: Target = FOLDER, wish: BenchOptions | None = None
     return plan_bench(name, goal_of(name), target, wish or BenchOptions())
 
 
-# As the makers and the articles describe them: SEQ or RND, bytes, depth, threads; "read" or "write" if only one
-# is measured. Then the seconds of a run and the span.
+# As the makers and the articles describe them: SEQ or RND, bytes, depth, threads; "read" or "write" if only one is
+# measured. Then the seconds of a run and the span.
 ATTO = "512,1k,2k,4k,8k,16k,32k,64k,128k,256k,512k,1m,2m,4m,8m,12m,16m,24m,32m,48m,64m"
 PUBLISHED = {
     "crystaldiskmark": ("seq 1m 8 1, seq 1m 1 1, rnd 4k 32 1, rnd 4k 1 1", 5, "1g"),

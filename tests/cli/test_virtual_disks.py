@@ -156,8 +156,7 @@ def test_one_that_cannot_be_opened_does_not_stop_the_audit_of_the_others(raw: Pa
 
 
 # What headers may contain. Offsets: docs/interop/qcow2.txt of QEMU; VMware's Virtual Disk Format 5.0; Microsoft's
-# Virtual
-# Hard Disk Image Format.
+# Virtual Hard Disk Image Format.
 
 
 def with_bytes(image: Path, at: int, content: bytes) -> Path:

@@ -13,7 +13,7 @@ from aligntool.formats.reader import LONGEST_READ
 from aligntool.units import Extent
 
 _HEAD = struct.Struct("<BQQ")  # choices, size of the disk, start of the container
-_PIECE = struct.Struct("<QH")  # where it lies, how long it is
+_PIECE = struct.Struct("<QH")  # its place and its length
 _SECTOR_SIZES = (512, None, 4096, 512, 2048, None, 1024, 4096)
 LARGEST = (1 << 63) - 1  # loff_t: no kernel shows a larger device
 LONGEST_PIECE = 0xFFFF

@@ -1,4 +1,4 @@
-"""Disks and trees made to cost as much as they can: what chance does not find, because it takes a plan.
+"""Disks and trees made as expensive as possible, in ways that random mutation does not find.
 
 Each part of such a disk is valid; together they once cost too much, or might. `test_worst_cases.py` has the limits.
 """

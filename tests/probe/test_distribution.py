@@ -36,7 +36,7 @@ STAND_IN = b'#!/bin/sh\nexec dracut --force --regenerate-all "$@"\n'
     [
         ("debian", {}, "debian"),
         ("debian", {UPDATE_INITRAMFS: OWN_SCRIPT}, "debian"),
-        ("debian", {UPDATE_INITRAMFS: OWN_SCRIPT, DRACUT: b"#"}, "debian"),  # dracut-core beside initramfs-tools
+        ("debian", {UPDATE_INITRAMFS: OWN_SCRIPT, DRACUT: b"#"}, "debian"),  # dracut-core next to initramfs-tools
         ("debian", {UPDATE_INITRAMFS: STAND_IN, DRACUT: b"#"}, "debian-dracut"),
         ("debian", {DRACUT: b"#"}, "debian-dracut"),
         ("fedora", {DRACUT: b"#"}, "fedora"),

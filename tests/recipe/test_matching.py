@@ -139,7 +139,7 @@ def test_a_drive_that_no_row_knows_gets_the_default_of_its_class(
 @pytest.mark.parametrize(
     "what",
     [
-        disk("ST31000528AS", size=10**12, rotational=True),  # says 512, and is believed
+        disk("ST31000528AS", size=10**12, rotational=True),  # reports 512, and is believed
         disk("ST31000528AS", size=None, rotational=True),
         disk("LSI MR9260-8i", kind=DiskKind.SCSI, size=8 * TIB, rotational=True),
         disk(kind=DiskKind.MD),

@@ -10,8 +10,8 @@ from aligntool.steps import MakeArray
 from aligntool.units import MIB
 from tests.raid.builders import drives, goal, planned
 
-# A RAID0 that mdadm made of four emulated drives of 20 GiB, as in tests/raid/test_plans.py: 2 members,
-# 42905632768 bytes, data offset 38912 sectors.
+# A RAID0 that mdadm made of four emulated drives of 20 GiB, as in tests/raid/test_plans.py: 2 members, 42905632768
+# bytes, data offset 38912 sectors.
 SIZE, OFFSET = 42905632768, 38912
 
 

@@ -127,7 +127,7 @@ def test_a_map_is_to_scale_with_what_sfdisk_wrote(tmp_path: Path) -> None:
 
 @pytest.mark.needs_tools("sfdisk")
 def test_a_small_partition_is_as_wide_as_it_is_or_named_as_wider(tmp_path: Path) -> None:
-    """An ESP of 200 MiB beside 7.8 GiB on 20 GiB, a logical of 5 GiB, and one of 100 MiB, half a percent."""
+    """An ESP of 200 MiB next to 7.8 GiB on 20 GiB, a logical of 5 GiB, and one of 100 MiB, half a percent."""
     image = tmp_path / "disk.img"
     with image.open("wb") as file:
         file.truncate(20 << 30)
