@@ -1,9 +1,9 @@
 #!/bin/sh
-# The first program of a guest, in place of virtme-ng's own /init: the machine's tree, read-only and cached, below a
-# copy-on-write layer in memory. Programs start several times faster than from an uncached share, and a guest may write
-# wherever it likes. Then virtme-ng's init goes on as usual.
+# The first program of a guest, instead of virtme-ng's own /init: it mounts the machine's tree, read-only and cached,
+# below a copy-on-write layer in memory. Programs start several times faster than from an uncached share, and a guest
+# may write anywhere. Then virtme-ng's init continues as usual.
 mount -t proc none /proc
-# shellcheck disable=SC2013 # words are what is wanted
+# shellcheck disable=SC2013 # split into words on purpose
 for word in $(cat /proc/cmdline); do
     case $word in init=*) init=${word#init=} ;; esac
 done
@@ -16,7 +16,7 @@ mount -t tmpfs upper /upper
 mkdir /upper/upper /upper/work
 mount -t overlay -o lowerdir=/lower,upperdir=/upper/upper,workdir=/upper/work root /newroot
 mkdir -p /newroot/usr/lib/modules
-# Temporary files as a booting Debian wants them: nobody here does, and it takes seconds.
+# Creating temporary files as in a booting Debian is not needed here, and takes seconds.
 /bin/busybox rm -f /newroot/usr/bin/systemd-tmpfiles
 umount /proc
 exec /bin/switch_root /newroot "$init"
