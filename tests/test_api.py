@@ -136,7 +136,7 @@ def test_an_interruption_after_the_first_write_is_resumed(disk: Path, capfd: pyt
     assert_whole(disk)
 
 
-# An event loop's wake-up descriptor has the number of the disk in the child process.
+# The wake-up descriptor of an event loop has the number that the disk has in the child process.
 WOKEN = """
 import os, signal, sys
 from pathlib import Path

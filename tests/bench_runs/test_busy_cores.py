@@ -95,7 +95,7 @@ def file() -> Iterator[Path]:
 
 
 def full_machine(made: Series) -> Answer:
-    """Check the busy cores. No claim is made about a run that started too slowly."""
+    """Judge whether the machine was full; unknown for a run that started too slowly."""
     if made.machine_full:
         return Answer.RIGHT
     return Answer.UNKNOWN if made.middle("busy_cores") is None else Answer.WRONG

@@ -26,7 +26,7 @@ def only(before: tuple[float, ...], after: tuple[float, ...], *, cpu: tuple[floa
 
 
 def around(rate: float) -> tuple[float, ...]:
-    """Return five runs that are two percent apart."""
+    """Return five runs within two percent of each other."""
     return tuple(rate * share for share in (0.99, 0.995, 1, 1.005, 1.01))
 
 

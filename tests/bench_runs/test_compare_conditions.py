@@ -15,7 +15,7 @@ from tests.bench_runs.sample_results import result, series
 
 
 def around(rate: float) -> tuple[float, ...]:
-    """Return five runs that are two percent apart."""
+    """Return five runs within two percent of each other."""
     return tuple(rate * share for share in (0.99, 0.995, 1, 1.005, 1.01))
 
 
@@ -27,7 +27,7 @@ def everywhere(before: Result, after: Result) -> tuple[str, dict[str, Any], str]
 
 
 def of(seen: Conditions, **drive: object) -> Result:
-    """Return a result with this measurement, on a drive with these properties."""
+    """Return a result under these conditions, on a drive with these properties."""
     (known,) = result().conditions.drives
     return replace(
         result(series(*around(100e6))),

@@ -84,7 +84,7 @@ def test_a_round_that_takes_too_long_is_refused_and_nothing_is_told_of_a_part_of
 
 @contextmanager
 def begun(disk: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """Start writing to an empty disk, before any times are measured."""
+    """Probe an empty disk with writes; yield once the timing begins."""
     words = program("probe", disk, "--destructive", "--yes", "--most", "100GiB", "--limit", "60")
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment

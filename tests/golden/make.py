@@ -54,7 +54,7 @@ from tests.moving.simulated_disk import SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel
 
 HELD = SavedRanges((Extent(0, 2 * SECTOR), Extent(9 * SECTOR, SECTOR)))
-BACK_FROM = 0.7  # the stages of a move from which it is rolled back
+BACK_FROM = 0.7  # the share of the stages of a move after which it is rolled back
 
 
 def platter(case: Case) -> bytes:
@@ -156,7 +156,7 @@ def _runs(part: Moved) -> tuple[Extent, ...]:
 def _seen(
     case: Case, way: str, events: Iterator[Event], disk: SimulatedDisk, file: SimulatedDisk | None
 ) -> Iterator[Stage]:
-    """Yield each point where the mover could be stopped, with a new newest record."""
+    """Yield a stage wherever the mover could be stopped and the newest record has changed."""
     known: set[tuple[int, int, bool]] = set()
     for _ in events:
         found = _flushed(disk)

@@ -79,7 +79,7 @@ class Running:
         return self.console()
 
     def cut(self) -> None:
-        """Cut the power: SIGKILL to the emulator and its parent. Afterwards no process has the images open."""
+        """Cut the power: SIGKILL to the process group of the emulator. Afterwards no process has the images open."""
         if self._process.stdin:
             self._process.stdin.close()
         if not self.is_on():

@@ -58,7 +58,7 @@ def main(names: Sequence[str]) -> None:
 
 
 def prepare() -> None:
-    """Disable boot images, which this guest does not need: one that holds mdadm.conf exists at once."""
+    """Replace the boot image tools: in this guest an image with mdadm.conf is present at once."""
     for module in ("raid0", "raid1", "raid10", "raid456"):
         run("modprobe", module)
     run("umount", "/etc/fstab", fails=True)

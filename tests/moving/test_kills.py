@@ -73,9 +73,7 @@ def killed(device: Path, limit: int, *words: str) -> bool:
 
 
 def settle(device: Path) -> None:
-    """Wait for the page cache, which holds what the killed program wrote and survives it; a power cut is not simulated
-    here.
-    """
+    """Flush the page cache, which holds what the killed program wrote; a power cut is not simulated here."""
     descriptor = os.open(device, os.O_RDONLY)
     os.fsync(descriptor)
     os.close(descriptor)

@@ -95,7 +95,7 @@ def check_nothing_or_whole(crowd: Crowd, platter: bytes) -> None:
 
 
 def whole_but_signs(crowd: Crowd, platter: bytes, part: Part, start: int) -> bool:
-    """Ignore the sectors of all signatures after the first: each of those is unchanged or hidden."""
+    """Return whether everything but the sectors of the signatures after the first is as before."""
     found, was = bytearray(platter), bytearray(crowd.platter)
     for at, _ in part.signs[1:]:
         sector = at // SECTOR * SECTOR

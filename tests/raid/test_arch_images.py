@@ -35,9 +35,7 @@ def image(place: Path, conf: str | None) -> Path:
 
 
 def looked(folder: Path, **images: Path) -> subprocess.CompletedProcess[str]:
-    """Run the check with presets like those of the packages linux and linux-lts: an image, and a unified one without
-    one.
-    """
+    """Run the check with a preset like that of the package linux; `unified` is a unified kernel image."""
     (folder / "presets").mkdir()
     lines = [f"PRESETS=({' '.join(repr(name) for name in images)})"]
     lines += [f'{name}_{"uki" if name == "unified" else "image"}="{path}"' for name, path in images.items()]

@@ -73,7 +73,7 @@ FAR = {
 
 
 def check_wiped(image: Path, kind: str) -> bool:
-    """Make a signature of this kind, check that blkid finds it, and that zeroing the ranges removes it."""
+    """Return whether blkid finds nothing once the ranges are zeroed; before that it must find this kind."""
     words = ("blkid", "-p", "-o", "value", "-s", "TYPE", image)
     assert run(*words).strip() == kind
     whole = Extent(0, IMAGE)
