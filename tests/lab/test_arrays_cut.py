@@ -119,12 +119,12 @@ def _check_reported(seen: Seen, name: str, step: int) -> None:
 
 
 @pytest.mark.parametrize("step", ONWARD)
-def test_what_is_half_made_check_reported_and_not_mounted(onward: Seen, step: int) -> None:
+def test_what_is_half_made_is_reported_and_not_mounted(onward: Seen, step: int) -> None:
     _check_reported(onward, MADE, step)
 
 
 @pytest.mark.parametrize("step", BACK)
-def test_what_is_to_be_taken_back_check_reported_and_not_mounted(back: Seen, step: int) -> None:
+def test_what_is_to_be_rolled_back_is_reported_and_not_mounted(back: Seen, step: int) -> None:
     _check_reported(back, TAKEN_BACK, step)
 
 
