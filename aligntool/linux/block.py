@@ -1,4 +1,4 @@
-"""Open a whole disk or image for writing: aligned buffers, flushes, a rate limit."""
+"""Read and write a whole disk or image: aligned buffers, flushes, a rate limit."""
 
 import ctypes
 import errno
@@ -22,7 +22,7 @@ from aligntool.units import KIB, MIB, align_down, align_up
 
 # Page-aligned buffers for direct I/O, reused. Direct I/O requires aligned memory, which `bytes` does not guarantee, and
 # mapping fresh pages for every 1 MiB took a third of the time of a read (measured: filling a fresh mapping takes 10 to
-# 20 times as long as filling one that was used before).
+# 20 times as long as filling a used one).
 
 _BUFFER_SIZE = MIB  # of each pooled buffer
 _MAX_FREE = 72  # two batches of 32 MiB, and one more for each thread that reads
@@ -36,7 +36,7 @@ _Slot = tuple[mmap.mmap, int]  # memory, and the offset of the buffer in it
 
 
 class Buffers:
-    """Free lists of buffers. A buffer returns to its list when the last view of it, or of a part of it, is gone.
+    """Free lists of buffers. A buffer returns to its list when the last view of it, or of a part of it, is released.
 
     Long buffers lie in huge pages if the kernel has them: the drive then gets 1 MiB as one segment instead of 256,
     which halved the processor time of a transfer and took a third off the time of a write (measured, virtio).
@@ -108,11 +108,11 @@ def _map(length: int) -> mmap.mmap:
 
 
 # The Device that writes: a block device or an image file, read and written past the page cache. The rules of direct
-# I/O stay in here: aligned offsets, lengths and memory, short transfers, file systems that do not support it.
+# I/O are handled here: aligned offsets, lengths and memory, short transfers, file systems that do not support it.
 #
 # Direct I/O is used for image files as well. Copying in 1 MiB pieces by four workers, flushed after each 32
 # MiB, reached on ext4 1.1 times the rate of buffered reading and writing and 1.2 times that of
-# copy_file_range; and a read back comes from the medium without dropping caches. It was 0.8 to 1.3
+# copy_file_range; and data are read back from the medium without dropping caches. It was 0.8 to 1.3
 # times as fast as `dd iflag=direct oflag=direct bs=1M` in the same minute, on an image file as on a loop
 # device, at every multiple of the sector.
 
@@ -265,7 +265,7 @@ class DiskDevice:
             if direct is not None and moved < length - done:
                 moved = align_down(moved, self.direct_grid or 1)  # so that the next request is on the grid again
             if moved == 0:
-                raise OSError(errno.EIO, "the medium transferred nothing and named no error")
+                raise OSError(errno.EIO, "the medium transferred nothing and reported no error")
             done += moved
 
     def _coarsen_grid(self, offset: int, length: int) -> None:
@@ -276,9 +276,9 @@ class DiskDevice:
 
     def _check_range(self, offset: int, length: int, *, beyond_end: int) -> None:
         if offset < 0 or offset % self.sector_size or length % self.sector_size:
-            raise ValueError(f"{length} bytes at {offset} are not sectors of {self.sector_size} bytes")
+            raise ValueError(f"{length} bytes at {offset} are not whole sectors of {self.sector_size} bytes")
         if offset + length > self.size:
-            raise OSError(beyond_end, f"{length} bytes at {offset} end beyond the disk's {self.size}")
+            raise OSError(beyond_end, f"{length} bytes at {offset} end beyond the disk, which has {self.size}")
 
 
 class _JobQueue:
@@ -320,12 +320,12 @@ def _open_direct(descriptor: int) -> int | None:
         raise
 
 
-# A Device that cannot write, to read the state of a disk. It must work while another program has the disk locked, and
-# must not be able to do harm.
+# A Device that cannot write, to read the state of a disk. It must work while another program has the disk locked,
+# and must not be able to do harm.
 
 
 class ReadOnlyDevice:
-    """A read-only Device: it reads from the medium as far as the page cache can be dropped, at any offset."""
+    """A read-only Device: it reads at any offset, and from the medium as far as the page cache can be dropped."""
 
     def __init__(self, descriptor: int, sector_size: int = 512) -> None:
         self._descriptor = descriptor
@@ -345,7 +345,7 @@ class ReadOnlyDevice:
         return data
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
-        raise OSError(errno.EBADF, "this device was opened to read")
+        raise OSError(errno.EBADF, "this device was opened read-only")
 
     def is_hole(self, offset: int, length: int) -> bool:
         return False  # never called: nothing is copied from here
@@ -366,7 +366,7 @@ def open_read_only(path: str) -> Iterator[ReadOnlyDevice]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
-        hint = "type the same after sudo" if error.errno in (errno.EACCES, errno.EPERM) else "lsblk -d"
+        hint = "run the same command with sudo" if error.errno in (errno.EACCES, errno.EPERM) else "lsblk -d"
         raise Refused(f"{path}: {error.strerror}", hint=hint) from error
     try:
         mode = os.fstat(descriptor).st_mode
@@ -377,7 +377,7 @@ def open_read_only(path: str) -> Iterator[ReadOnlyDevice]:
         os.close(descriptor)
 
 
-# A Device with a limited rate. The user sets the limit, and the code that copies need not know of it.
+# A Device with a limited rate. The user sets the limit; the code that copies is not aware of it.
 
 _NAP_S = 0.1
 
@@ -396,7 +396,7 @@ class Limited:
     def __init__(self, device: Device, bytes_per_second: int) -> None:
         """Set the rate. Raises ValueError if it is below one byte a second."""
         if bytes_per_second < 1:
-            raise ValueError(f"{bytes_per_second} bytes a second is not a rate")
+            raise ValueError(f"{bytes_per_second} bytes a second is not a valid rate")
         self.size, self.sector_size = device.size, device.sector_size
         self.read, self._write, self.is_hole = device.read, device.write, device.is_hole
         self.flush, self.together = device.flush, device.together

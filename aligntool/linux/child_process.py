@@ -35,15 +35,15 @@ Work = Callable[[Connection], object]
 
 
 class Killed(Refused):
-    """The child ended without a last message, so it is unknown how far it got."""
+    """The child ended without a last message; its progress is unknown."""
 
 
 @contextmanager
 def child_process(work: Work, path: str, on_note: OnNote, *, stall_s: float = STALL_S) -> Iterator["Child"]:
     """Yield a child process that does this work and sends its result or exception as its last message.
 
-    SIGTERM interrupts the child as Ctrl-C does. When the block ends, the child has ended or is left behind. `path`: of
-    the disk.
+    SIGTERM interrupts the child as Ctrl-C does. When the block ends, the child has ended or is left behind. `path` is
+    the path of the disk.
     """
     parent = os.getpid()
     ours, theirs = Pipe()
@@ -70,8 +70,8 @@ def run_in_child(
 ) -> T:
     """Run a long job on a disk in a child process and return its result. `tell` gets the values that the job reports.
 
-    A disk that does not answer is waited for and reported. Ctrl-C interrupts the job, which may still return a result;
-    if the disk is silent, it is not waited for any longer. Raises the exceptions of the job, and Killed.
+    Waits for a disk that does not answer, and reports it. Ctrl-C interrupts the job, which may still return a result;
+    if the disk is silent, Ctrl-C also ends the wait. Raises the exceptions of the job, and Killed.
     """
 
     with child_process(partial(_run_job, job), path, on_note, stall_s=stall_s) as child:
@@ -87,7 +87,7 @@ def run_in_child(
                         raise KeyboardInterrupt
                     if not noted <= message.seconds < 2 * noted or message.seconds < latest:
                         noted = message.seconds  # report a long silence at doubling intervals
-                        on_note(f"{waiting_words(message)[0]}. Ctrl-C does not wait")
+                        on_note(f"{waiting_words(message)[0]}. Ctrl-C does not wait for it")
                     latest = message.seconds
                 else:
                     noted = 0
@@ -140,7 +140,7 @@ class Child:
                 code = self._reap()
                 if self.stopped and code in (0, 1):  # interrupted while it was ending anyway
                     raise KeyboardInterrupt from None
-                raise Killed(f"the process that works on {self.path} {how_ended(code)}") from None
+                raise Killed(f"the process working on {self.path} {how_ended(code)}") from None
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a pending Ctrl-C is raised here
         message = self.came.pop()
@@ -187,13 +187,13 @@ class Child:
     def _leave_behind(self) -> None:
         programs = progress_of(self.pid).programs
         disk = next(waited_for(self.pid, programs), self.path)
-        pids = (self.pid, *programs)  # programs would go on by themselves
+        pids = (self.pid, *programs)  # programs would keep running without it
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.on_note(
-            f"{disk} has a read or write under way that it does not answer: process {pids[-1]} waits for that and"
-            " keeps the disk open until then. Nothing else is written"
+            f"{disk} has not answered a read or write: process {pids[-1]} waits for it and keeps the disk open"
+            " until then. Nothing else is written"
         )
         self.pid = 0
 
@@ -224,7 +224,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Make this process end with its parent, however that ends, and leave Ctrl-C on the terminal to the parent."""
+    """Make this process end when its parent ends for any reason; leave Ctrl-C on the terminal to the parent."""
     os.setsid()
     signal.set_wakeup_fd(-1)  # it belongs to an event loop of the parent; the disk may soon get that descriptor
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if SIGCHLD is ignored, exit codes of programs are lost

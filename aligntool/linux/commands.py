@@ -153,18 +153,18 @@ def _send_admin(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int
         return (result, page[:length]) if status == 0 else None  # a positive status is the drive's refusal
 
 
-# Predicted failure, wear and temperature of a drive. They are read only before a plan: heavy reading and writing is
-# what kills a failing drive, and an audit reads next to nothing. smartctl knows the commands of each kind of drive and
+# Predicted failure, wear and temperature of a drive. They are read only before a plan: heavy reading and
+# writing kills a failing drive, and an audit reads very little. smartctl knows the commands of each kind of drive and
 # bridge; without it only NVMe drives can be queried, and without root the health is unknown.
 
 PATIENCE_S = 10.0
 PHYSICAL = (DiskKind.ATA, DiskKind.SCSI, DiskKind.NVME, DiskKind.USB)
 # ATA attributes whose raw value is a count of sectors that could not be read.
-UNREADABLE = {197: "sectors wait to be reallocated", 198: "sectors cannot be corrected"}
+UNREADABLE = {197: "sectors pending reallocation", 198: "uncorrectable sectors"}
 COUNT_MASK = 0xFFFFFFFF  # some drives use the upper two bytes of the raw value for something else
 # Critical Warning, NVMe base specification, SMART / Health Information. Bit 1 is the temperature, which is temporary.
 CRITICAL = {
-    0x01: "its spare blocks run out",
+    0x01: "its spare blocks are running out",
     0x04: "its reliability is degraded",
     0x08: "it has become read-only",
     0x10: "its volatile memory backup has failed",
@@ -182,8 +182,8 @@ ENDURANCE_PAGE, ENDURANCE_OFFSET = (7, 8)  # device statistics, Percentage Used 
 
 
 def with_health(disk: Disk) -> Disk:
-    """Return the disk with its predicted failure and its health; unchanged if they cannot be read. It takes at most ten
-    seconds.
+    """Return the disk with its predicted failure and its health; unchanged if they cannot be read. This takes at most
+    ten seconds.
     """
     if disk.kind not in PHYSICAL or os.geteuid() != 0:
         return disk
@@ -213,14 +213,14 @@ def decode_health_log(log: bytes) -> tuple[str | None, Health]:
 
 
 def decode_smartctl_report(report: str) -> tuple[str | None, Health | None]:
-    """Decode the JSON of smartctl (7.0 or newer); return the reported failure and the health, each None if missing."""
+    """Decode the JSON of smartctl (7.0 or newer); return the predicted failure and the health, each None if missing."""
     try:
         document: object = json.loads(report)
     except (ValueError, RecursionError):
         return None, None
     passed, log = _get(document, "smart_status", "passed"), _get(document, "nvme_smart_health_information_log")
     warning = _count(log, "critical_warning") or 0
-    failures = ["the drive expects to fail (SMART status)"] if passed is False else []
+    failures = ["the drive predicts its failure (SMART status)"] if passed is False else []
     for attribute in _rows(document, "ata_smart_attributes", "table"):
         number, count = _get(attribute, "id"), (_count(attribute, "raw", "value") or 0) & COUNT_MASK
         if count and isinstance(number, int) and number in UNREADABLE:

@@ -24,7 +24,7 @@ from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
 from aligntool.units import GIB, KIB, MIB, Extent, align_down, align_up
 
 # Check a file system with its own checker. Nothing is repaired and nothing is written. Each checker has its own option
-# for a check without repair, and its own idea of what to report.
+# for a check without repair, and reports errors in its own way.
 
 EXT = ("ext2", "ext3", "ext4")
 CHECKERS = {
@@ -36,7 +36,8 @@ CHECKERS = {
     "exfat": ("fsck.exfat", "-n"),
     "f2fs": ("fsck.f2fs", "--dry-run"),
 }
-# What some print although they exit with 0: xfs_repair for a log that it ignores, fsck.f2fs for each failed test.
+# Errors that some checkers print although they exit with 0: xfs_repair for a log that it ignores, fsck.f2fs for each
+# failed test.
 ALARMS = re.compile(r"^ALERT:|\[Fail\]", re.MULTILINE)
 # Findings for which fsck.fat exits with 1 and that harm no system: a stale count of free clusters, a differing copy of
 # the boot sector (Windows and partition tools patch only the first one).
@@ -49,7 +50,7 @@ HARMLESS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of a check. `checked` without a `problem`: no errors. Not `checked`: `by` has the reason."""
+    """The result of a check. `checked` without a `problem`: no errors. Not `checked`: `by` is the reason."""
 
     checked: bool
     problem: str | None  # a sentence with the last output of the checker
@@ -90,7 +91,7 @@ def _check_result(kind: str, program: str, answer: Ended) -> CheckResult:
     harmless = all(HARMLESS.match(line.strip()) for line in text.splitlines() if line.strip())
     if kind == "vfat" and answer.code == 1 and harmless:
         return CheckResult(True, None, program)
-    return CheckResult(True, f"{program} finds the {kind} not whole: {answer.last_lines}", program)
+    return CheckResult(True, f"{program} found errors in the {kind}: {answer.last_lines}", program)
 
 
 # Holes in a file. Reading a hole does not measure the drive, and nothing else reveals it.
@@ -213,8 +214,8 @@ def with_edges(
 ) -> UsedMap:
     """Return the map of a partition of `length` bytes, with both edges as used. `used`: in ascending order.
 
-    It has at most `most_runs` runs: the shortest gaps are filled. Only the longest gaps are kept in memory, however
-    many there are. Raises NoMap if a run is outside the partition or out of order.
+    It has at most `most_runs` runs: the shortest gaps are filled. Only the longest gaps are kept in memory, whatever
+    their number. Raises NoMap if a run is outside the partition or out of order.
     """
     gaps: list[tuple[int, int]] = []  # a heap of lengths and starts
     last = align_down(max(length - EDGE, 0), sector_size)
@@ -250,16 +251,17 @@ _PROFILES = {"DATA", "METADATA", "single"}
 
 
 def check_devices(reader: Reader, start: int) -> None:
-    """Raise NoMap for a file system on several devices: all of them are required to know what is on one."""
+    """Raise NoMap for a file system on several devices: the used blocks of one are known only from all of them."""
     devices = le64(reader.read(start + SUPERBLOCKS[0] + NUM_DEVICES, 8), 0)
     if devices != 1:
         raise NoMap(f"this btrfs has {devices} devices")
 
 
 def tree_chunks(device: str) -> tuple[Extent, ...]:
-    """Return the chunks of the trees, which hold former trees as well.
+    """Return the chunks of the trees, which also contain older trees.
 
-    partclone maps only the current trees; `mount -o usebackuproot` goes back to older ones, not yet overwritten.
+    partclone maps only the current trees; `mount -o usebackuproot` falls back to older ones that
+    are not yet overwritten.
 
     Raises NoMap if data has any other profile than single, or the output is not understood.
     """
@@ -272,12 +274,12 @@ def tree_chunks(device: str) -> tuple[Extent, ...]:
         if chunk := _CHUNK.search(line):
             kinds = set(chunk[2].split("|"))
             if "DATA" in kinds and kinds - _PROFILES:
-                raise NoMap(f"this btrfs has data as {chunk[2]}, of which partclone maps one copy alone")
+                raise NoMap(f"this btrfs stores data as {chunk[2]}, and partclone maps only one copy of it")
             length = int(chunk[1]) if kinds & {"METADATA", "SYSTEM"} else 0
         elif (stripe := _STRIPE.search(line)) and length:
             chunks.append(Extent(int(stripe[1]), length))
     if not chunks:
-        raise NoMap("btrfs inspect-internal names no chunk of metadata")
+        raise NoMap("btrfs inspect-internal lists no metadata chunk")
     return tuple(chunks)
 
 
@@ -321,7 +323,7 @@ def used_in_dumpe2fs(report: Iterable[str], claims: int) -> Iterator[Extent]:
     block, count, expected = (_header_number(header, name) for name in ("Block size", "Block count", "Free blocks"))
     cluster = _header_number(header, "Cluster size", missing=block)
     if count * block != claims or cluster % block:
-        raise NoMap(f"{DUMPE2FS} counts {count} blocks of {block} bytes, the superblock {claims} bytes")
+        raise NoMap(f"{DUMPE2FS} counts {count} blocks of {block} bytes, but the superblock {claims} bytes")
     lists = (line.removeprefix(_FREE_BLOCKS).split(",") for line in lines if line.startswith(_FREE_BLOCKS))
     items = (item.strip().partition("-") for items in lists for item in items)
     runs = (_parse_run(first, last or first, cluster // block) for first, _, last in items if first)
@@ -411,7 +413,7 @@ def read_fat(reader: Reader, start: int) -> Iterator[Extent]:
     sector = reader.read(start, 512)
     boot = parse_fat_boot_sector(sector)
     if boot is None:
-        raise NoMap("its boot sector makes no sense")
+        raise NoMap("its boot sector is invalid")
     if boot.bits == 32 and le16(sector, 40) & NOT_MIRRORED:
         raise NoMap("only one copy of its allocation table is kept up to date")
     length, copy_length = -(-(boot.clusters + FIRST_CLUSTER) * boot.bits // 8), boot.fats // boot.copies * boot.sector
@@ -437,7 +439,7 @@ def _read_table(reader: Reader, start: int, boot: FatBootSector, length: int, co
         size = min(LONGEST_READ, length - done)
         piece, *others = (reader.read(start + copy * copy_length + done, size) for copy in range(boot.copies))
         if len(piece) != size:
-            raise NoMap("its allocation table is cut off")
+            raise NoMap("its allocation table is truncated")
         if any(other != piece for other in others):
             raise NoMap("the copies of its allocation table differ")
         yield piece
@@ -449,14 +451,14 @@ def _read_table(reader: Reader, start: int, boot: FatBootSector, length: int, co
 FREE = "?"
 
 # kind -> program. Each of them passed the test that copies only the mapped runs and compares every file. partclone.f2fs
-# is omitted: it could be tested on what mkfs.f2fs and sload.f2fs write, but not on what a kernel has written.
+# is omitted: it could be tested on file systems from mkfs.f2fs and sload.f2fs, but not on one that a kernel wrote.
 PROGRAMS = {"btrfs": "partclone.btrfs", "ntfs": "partclone.ntfs", "exfat": "partclone.exfat"}
 
 
 def read_partclone(program: str, device: str, layer: Layer, least: int) -> Iterator[Extent]:
-    """Yield the used runs, `least` bytes at least, and what the map does not cover. Raises NoMap.
+    """Yield the used runs, `least` bytes at least, and the bytes that the map does not cover. Raises NoMap.
 
-    It runs without --force: partclone shall fail on a file system that is mounted or not clean.
+    It runs without --force: partclone must fail on a file system that is mounted or not clean.
     """
     if find_program(program) is None:
         raise NoMap(f"{program} is not installed")
@@ -470,12 +472,12 @@ def read_partclone(program: str, device: str, layer: Layer, least: int) -> Itera
             with target.open(encoding="ascii") as lines:
                 known, mapped = yield from used_in_mapfile(lines)
         except (OSError, UnicodeDecodeError) as error:
-            raise NoMap(f"{program} left no map: {error}") from error
+            raise NoMap(f"{program} wrote no map: {error}") from error
     claims = layer.claims_size or 0
     if not claims - 2 * (layer.data_unit or 0) <= known <= claims:
         raise NoMap(f"{program} maps {known} bytes, the superblock counts {claims}")
     if mapped < least:
-        raise NoMap(f"{program} finds {mapped} used bytes, the superblock {least}")
+        raise NoMap(f"{program} finds {mapped} used bytes, but the superblock {least}")
     yield Extent(known, claims - known)
 
 
@@ -502,7 +504,7 @@ def used_in_mapfile(text: Iterable[str]) -> Generator[Extent, None, tuple[int, i
     return mapped_to, used
 
 
-# The used blocks of a partition, so that a move copies no more than those. If a map is in doubt, everything is copied
+# The used blocks of a partition, so that a move copies nothing else. If a map is in doubt, everything is copied
 # and the reason reported: copying too much costs time, copying too little costs data.
 
 MAP_SOURCES = {**dict.fromkeys(EXT, DUMPE2FS), "vfat": "the allocation table", "xfs": XFS_DB, **PROGRAMS}

@@ -42,7 +42,7 @@ class NewFat:
 def new_fat(path: str, extent: Extent, layer: Layer, length: int, sector_size: int, most: int) -> NewFat:
     """Return a FAT of `length` bytes with all content of the one at `extent` of the disk or image.
 
-    `most`: the used bytes that it may have, since they are kept in memory. Raises Refused if it cannot be recreated.
+    `most`: the limit of used bytes, since they are kept in memory. Raises Refused if it cannot be recreated.
     """
     with TemporaryDirectory(prefix="aligntool-") as folder, _naming_full_folder(folder):
         old, new = Path(folder, "old"), Path(folder, "new")
@@ -63,8 +63,8 @@ def _naming_full_folder(folder: str) -> Iterator[None]:
     except (OSError, Refused) as error:
         if shutil.disk_usage(folder).free >= MIB:
             raise
-        text = f"it is made in {shell_word(str(Path(folder).parent))}, where no room is left"
-        raise _not_rebuilt(text, "TMPDIR=FOLDER names another one") from error
+        text = f"no space is left in {shell_word(str(Path(folder).parent))}, where it is built"
+        raise _not_rebuilt(text, "set TMPDIR to another folder") from error
 
 
 def _pieces(reader: Reader, run: Extent) -> Iterator[bytes]:
@@ -80,7 +80,7 @@ def _copy_used(path: str, extent: Extent, old: Path, most: int) -> FatBootSector
             used = sum(run.length for run in runs)
             if used > most:
                 text = f"the FAT at byte {extent.start} has {format_about(used)} in use"
-                raise Refused(f"{text}, and at most {format_about(most)} are rebuilt in place",
+                raise Refused(f"{text}; at most {format_about(most)} can be rebuilt in place",
                               hint="aligntool convert DISK --sector-size N -o NEW", code="too-large")  # fmt: skip
             file.truncate(extent.length)
             for run in runs:
@@ -97,14 +97,14 @@ def _make_new(new: Path, boot: FatBootSector, layer: Layer, start: int, length: 
     """Make the new FAT, with the same entries if the number of clusters allows it; return the bits of an entry."""
     if layer.label and not layer.label.isascii():
         raise _not_rebuilt(
-            f"its label {layer.label!r} has characters that mkfs.fat does not accept", "mlabel renames it"
+            f"its label {layer.label!r} has characters that mkfs.fat does not accept", "change it with mlabel"
         )
     size = align_down(length, sector_size)
     serial = ("-i", layer.uuid.replace("-", "")) if layer.uuid else ()
     label = ("-n", layer.label) if layer.label else ()
     hidden = start // sector_size if start // sector_size < 1 << 32 else 0  # for a BIOS, which reads no further
     options = (f"-S{sector_size}", f"-s{max(boot.cluster, sector_size) // sector_size}", f"-h{hidden}")
-    entries = f"-r{max(boot.directory // ENTRY, 512)}"  # of the root folder; ignored for FAT32
+    entries = f"-r{max(boot.directory // ENTRY, 512)}"  # of the root directory; ignored for FAT32
     options = (
         "--invariant",
         *options,
@@ -122,7 +122,7 @@ def _make_new(new: Path, boot: FatBootSector, layer: Layer, start: int, length: 
             made = parse_fat_boot_sector(file.read(512))
         if result.code == 0 and made and made.bits == bits and made.clusters in _LEGAL_CLUSTERS[bits]:
             return bits
-    raise _not_rebuilt(f"no FAT of {format_about(size)} has sectors of {sector_size} bytes: {result.last_words}")
+    raise _not_rebuilt(f"a FAT of {format_about(size)} cannot have {sector_size}-byte sectors: {result.last_words}")
 
 
 def _copy_and_compare(folder: Path, path: str) -> int:
@@ -136,12 +136,12 @@ def _copy_and_compare(folder: Path, path: str) -> int:
         except BrokenFatError as error:
             raise _not_rebuilt(str(error)) from error
     if _listing(folder, "old") != _listing(folder, "new"):
-        raise _not_rebuilt("names, sizes, times or attributes of its files differ after they were copied")
+        raise _not_rebuilt("names, sizes, times or attributes of its files differ after the copy")
     if _digests(folder, "old") != _digests(folder, "new"):
-        raise _not_rebuilt("its files differ after they were copied")
+        raise _not_rebuilt("its files differ after the copy")
     checked = run_program("fsck.fat", "-n", str(Path(folder, "new")), only_reads=True)
     if checked.code:
-        raise _not_rebuilt(f"fsck.fat finds errors in the new FAT for {shell_word(path)}: {checked.last_lines}")
+        raise _not_rebuilt(f"fsck.fat found errors in the new FAT for {shell_word(path)}: {checked.last_lines}")
     return count
 
 
@@ -160,7 +160,7 @@ class _Content:
 
 
 def _listing(folder: Path, name: str) -> tuple[str, str, str]:
-    """Return the names in the root folder, the details of all files as mdir lists them, and their attributes."""
+    """Return the names in the root directory, the details of all files as mdir lists them, and their attributes."""
     names = _mtools(folder, name, "mdir", "-b", "-a", "f:/", empty=True)
     details = _mtools(folder, name, "mdir", "-/", "-a", "f:/", empty=True)
     attributes = _mtools(folder, name, "mattrib", "-/", "f:/") if names else ""

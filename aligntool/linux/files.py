@@ -15,7 +15,7 @@ from aligntool.linux.process import run_program
 from aligntool.linux.sysfs import opened
 
 _NEW_SUFFIX = ".aligntool-new"
-_EXISTS_HINT = "give another name, or --overwrite"
+_EXISTS_HINT = "give another name or --overwrite"
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def remove_file(path: Path) -> None:
     sync_folder(path.parent)
 
 
-# Files of the system and aligntool's own records. A reader sees the old file or the new one, also after a power cut.
+# Files of the system and aligntool's own records. A reader sees the old file or the new one, even after a power cut.
 
 
 def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
@@ -76,7 +76,7 @@ def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None
 
 
 def keep_copy(path: Path, copy: Path) -> bool:
-    """Copy a file with its attributes; False if `copy` exists already, which is kept. Raises OSError."""
+    """Copy a file with its attributes; False if `copy` already exists; it is kept. Raises OSError."""
     if os.path.lexists(copy):
         return False
     try:
@@ -115,11 +115,11 @@ def _copy_attributes(path: Path, descriptor: int, mode: int | None) -> None:
 
 
 _VOLATILE = ("tmpfs", "ramfs")
-"""File systems that a power cut empties, by the names of stat(1)."""
+"""File systems whose content a power cut erases, by their names in stat(1)."""
 
 
 def volatile_kind(folder: Path) -> str:
-    """Return the kind of the folder's file system if a power cut empties it, else ""."""
+    """Return the kind of the folder's file system if a power cut erases its content, else ""."""
     kind = _output_of("stat", "-f", "-c", "%T", str(folder))
     if kind == "overlayfs":  # a live system writes into a tmpfs below it, a container onto a disk
         upper = re.search(r"upperdir=([^,]+)", _output_of("findmnt", "-n", "-o", "OPTIONS", "-T", str(folder)))
@@ -148,7 +148,7 @@ def write_pages(pages: Sequence[tuple[str, bytes]], *, overwrite: bool = False) 
 def write_file(
     name: str, content: bytes, *, overwrite: bool = False, mode: int = 0o666, other: str = _EXISTS_HINT
 ) -> None:
-    """Write a file atomically. `other`: the hint if it exists already. Raises Refused."""
+    """Write a file atomically. `other`: the hint if it already exists. Raises Refused."""
     refuse_existing(name, overwrite=overwrite, other=other)
     try:
         target = Path(name).resolve() if overwrite else Path(name)
@@ -158,13 +158,13 @@ def write_file(
         with _new_file(target, new, replace=overwrite, mode=mode) as file:
             file.write(content)
     except FileExistsError as error:
-        raise Refused(f"{name} exists already; nothing was written", hint=other) from error
+        raise Refused(f"{name} already exists; nothing was written", hint=other) from error
     except (OSError, ValueError) as error:
         raise Refused(f"{name} cannot be written: {_reason(error)}") from error
 
 
 def refuse_existing(name: str, *, overwrite: bool = False, other: str = _EXISTS_HINT) -> None:
-    """Raise Refused if the name is that of a folder, of a file that may not be replaced, or of anything but a file."""
+    """Raise Refused if the name is that of a folder, of a file that may not be replaced, or of a special file."""
     refuse_folder_name(name)
     target = Path(name)
     try:
@@ -172,7 +172,7 @@ def refuse_existing(name: str, *, overwrite: bool = False, other: str = _EXISTS_
     except (OSError, ValueError) as error:
         raise Refused(f"{name} cannot be written: {_reason(error)}") from error
     if exists and not overwrite:
-        raise Refused(f"{name} exists already; nothing was written", hint=other)
+        raise Refused(f"{name} already exists; nothing was written", hint=other)
     if exists and not target.is_file():
         raise Refused(f"{name} is not a regular file; nothing was written", hint="give another name")
 
@@ -195,7 +195,7 @@ def write_snapshot(path: str, entries: Iterable[tuple[str, str, bytes]], *, over
     name = Path(path).name
     mode = next((mode for suffix, mode in _MODES.items() if name.endswith(suffix)), None)
     if mode is None:
-        raise Refused(f"{path} has no known suffix of an archive", hint=f"name it like {name}.tar.xz")
+        raise Refused(f"{path} has no known archive suffix", hint=f"name it like {name}.tar.xz")
     refuse_existing(path, overwrite=overwrite)
     write_file(path, archive_of(entries, mode), overwrite=overwrite, mode=0o600)
 

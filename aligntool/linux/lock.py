@@ -24,7 +24,7 @@ from aligntool.linux.users import block_number, kernel_name, locks_on, nodes_of,
 from aligntool.units import Extent
 
 # Verify the device nodes of partitions: that they exist, are block devices, and show the planned bytes. A tool that
-# opens a missing node creates a regular file, and one that opens another disk's node destroys that disk.
+# opens a missing node creates a regular file; a tool that opens another disk's node destroys that disk.
 
 _SYSFS_SECTOR = 512  # whatever the disk's sector is: Documentation/ABI/stable/sysfs-block
 _SETTLE_S = 20.0
@@ -56,11 +56,11 @@ def partition_problem(disk: str, device: str, extent: Extent) -> str:
     try:
         start, length = (int((folder / name).read_text()) * _SYSFS_SECTOR for name in ("start", "size"))
     except (OSError, ValueError):
-        return "the kernel shows no partition of that name"
+        return "the kernel shows no partition with that name"
     if folder.parent != sysfs_folder(disk_number):
         return f"it is not a partition of {disk}"
     if Extent(start, length) != extent:
-        return f"the kernel shows bytes {start}..{start + length} of {disk}, planned are {extent.start}..{extent.end}"
+        return f"the kernel shows bytes {start}..{start + length} of {disk}, the plan has {extent.start}..{extent.end}"
     return ""
 
 
@@ -95,7 +95,7 @@ def forget_partitions(descriptor: int, numbers: Iterable[int]) -> None:
         except OSError as error:
             if error.errno == errno.EBUSY:
                 text = f"partition {number} is in use, so its node cannot be removed"
-                raise Refused(text, hint="close what uses it: fuser -v, lsblk") from error
+                raise Refused(text, hint="find and end what uses it: fuser -v, lsblk") from error
             if error.errno != errno.ENXIO:
                 raise
 
@@ -123,7 +123,7 @@ class KernelView:
         return tuple(self.extents())
 
     def extents(self) -> dict[int, Extent]:
-        """Return the kernel's partitions by number, in bytes. An extended container is as short as it is shown."""
+        """Return the kernel's partitions by number, in bytes. An extended container is as short as shown there."""
         if self._folder is None:
             return {}
         extents = {}
@@ -206,8 +206,8 @@ _HOLD_SHELL = ("sh", "-c", "echo; exec cat")  # prints a line when sleep is inhi
 def inhibit_sleep(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
     """Inhibit sleep and shutdown within the context. Yield why they are not inhibited, or "".
 
-    The child ends when its standard input is closed, so it ends with this program, however that ends. It has a session
-    of its own, so that a Ctrl-C on the terminal does not reach it and no password is requested there.
+    The child ends when its standard input is closed, so it ends when this program ends, even by SIGKILL. It has its
+    own session, so that a Ctrl-C on the terminal does not reach it and no password is requested there.
     """
     try:
         inhibitor = subprocess.Popen(
@@ -224,7 +224,7 @@ def inhibit_sleep(why: str, *, program: str = "systemd-inhibit") -> Iterator[str
         ready, _, _ = select.select([stdout], [], [], _ANSWER_S)
         granted = ready and os.read(stdout.fileno(), 1) == b"\n"
         yield (
-            "" if granted else f"sleep and shutdown are not inhibited: {program} was refused, or logind does not run"
+            "" if granted else f"sleep and shutdown are not inhibited: {program} was refused, or logind is not running"
         )
     finally:
         stdin.close()
@@ -262,7 +262,7 @@ def lock_disk(path: str, *, image_sector_size: int = 512) -> Iterator[LockedDisk
     """
     with _open_and_lock(path) as descriptor, DiskDevice(descriptor, image_sector_size=image_sector_size) as device:
         is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
-        battery = ("the machine runs on its battery; plug it in",) if is_block and on_battery() else ()
+        battery = ("the machine is running on battery; plug it in",) if is_block and on_battery() else ()
         yield LockedDisk(device, KernelView(descriptor), is_block, battery)
 
 
@@ -282,7 +282,7 @@ def lock_partition(path: str) -> Iterator[DiskDevice]:
             for occupant in locks_on(f"/dev/{name}")
         )
         folder = sysfs_folder(status.st_rdev)
-        # A mapping has no other lock than its own.
+        # A mapping has only its own lock.
         disks = [f"/dev/{kernel_name(folder.parent)}"] if (folder / "partition").exists() else []
         with lock_against_udev(disks), DiskDevice(descriptor) as device:
             yield device
@@ -297,8 +297,8 @@ def lock_for_others(path: str, why: str) -> Iterator[None]:
 
 @contextmanager
 def open_exclusively(paths: Iterable[str]) -> Iterator[None]:
-    """Open devices exclusively (open(2), O_EXCL on a block device), for a load on a member, which does not do so
-    itself. Raises Refused if one is in use.
+    """Open devices exclusively (open(2), O_EXCL on a block device), for a benchmark on array members, which does not
+    do so itself. Raises Refused if one is in use.
     """
     with ExitStack() as stack:
         for path in paths:
@@ -338,7 +338,7 @@ def _open_and_lock(path: str, *, whole: bool | None = True, and_posix: bool = Tr
 
 
 def _open_exclusively(path: str, whole: bool | None) -> int:
-    """Open the path, then check that it is still the same device: another one may have got its name meanwhile."""
+    """Open the path, then check that it is still the same device: another one may have taken its name meanwhile."""
     try:
         status = os.stat(path)  # noqa: PTH116 - the same call as the fstat below
         _refuse_unfit(path, status, whole=whole)
@@ -349,7 +349,7 @@ def _open_exclusively(path: str, whole: bool | None) -> int:
         raise _not_opened(path, error) from error
     if not os.path.samestat(status, os.fstat(descriptor)):
         os.close(descriptor)
-        raise Refused(f"{path} became another device while it was opened", hint="try again")
+        raise Refused(f"{path} changed to another device while it was being opened", hint="try again")
     return descriptor
 
 
@@ -390,12 +390,12 @@ def _not_opened(path: str, error: OSError) -> Refused:
         case errno.EBUSY:
             return Refused(f"{path} is opened exclusively by another program", hint=f"sudo fuser -v {quoted}")
         case errno.EACCES | errno.EPERM if path.startswith("/dev/"):
-            return Refused(f"{path} may not be written by this user", hint="type the same after sudo")
+            return Refused(f"{path} is not writable by this user", hint="run the same command with sudo")
         case errno.EACCES:
-            return Refused(f"{path} may not be written by this user", hint=f"chmod u+w {quoted}")
+            return Refused(f"{path} is not writable by this user", hint=f"chmod u+w {quoted}")
         case errno.EPERM:
             return Refused(f"{path} is immutable", hint=f"sudo chattr -i {quoted}")
-    return Refused(f"{path} cannot be opened to write: {error.strerror}", hint=f"ls -l {quoted}")
+    return Refused(f"{path} cannot be opened for writing: {error.strerror}", hint=f"ls -l {quoted}")
 
 
 def _flock(descriptor: int, path: str, *, and_posix: bool = False, shared: bool = False) -> None:

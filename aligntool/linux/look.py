@@ -94,11 +94,11 @@ def read_ata(tree: Tree, block: Block, kind: DiskKind, descriptor: int | None) -
     return data or b""
 
 
-# Read one disk: combine sysfs, udev, the table on the disk and the drive's identify data, each of which another module
-# reads.
+# Read one disk: combine sysfs, udev, the table on the disk and the drive's identify data; other modules read each of
+# them.
 
-CAPTURED = Unseen(WHAT, "a captured tree holds no sectors of the disk")
-NO_IDENTIFY = Unseen("NVMe Identify", "the captured tree does not hold it")
+CAPTURED = Unseen(WHAT, "a captured tree does not contain the sectors of the disk")
+NO_IDENTIFY = Unseen("NVMe Identify", "the captured tree does not contain it")
 _CARDS = (DiskKind.SD, DiskKind.EMMC)
 _DRIVES = (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI, DiskKind.VIRTIO, DiskKind.USB, DiskKind.OTHER)
 
@@ -163,7 +163,7 @@ class Looker:
     def _open(self, block: Block, pulse: Pulse) -> int | Unseen:
         tree = self.around.tree
         if tree.number(f"{block.path}/size") == 0:
-            return Unseen(WHAT, f"{block.name} is empty: no medium in it, or nothing attached", gap=Gap.EMPTY)
+            return Unseen(WHAT, f"{block.name} is empty: no medium, or nothing attached", gap=Gap.EMPTY)
         if reason := devices.why_read_blocks(tree, block):
             return reason
         if devices.suspended(tree, block):
@@ -432,7 +432,7 @@ class _Machine:
         return replace(disk, unseen=missing)
 
     def _look_at(self, blocks: Sequence[Block], closed: Unseen | None = None) -> list[Disk]:
-        """Return the disks; without an answer describe a disk from sysfs alone, or by its name if that hangs, too."""
+        """Return the disks. Describe one that does not answer from sysfs alone, or by its name if that hangs, too."""
         looker = self._cached_looker()
         found = self._with_retry([partial(self._disk, block, looker) for block in blocks], closed)
         for index, (block, found_disks) in enumerate(zip(blocks, found, strict=True)):

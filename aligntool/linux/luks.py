@@ -1,4 +1,4 @@
-"""Open a LUKS by its key, read-only and for a moment, to read what lies inside."""
+"""Open a LUKS container with its key, read-only and briefly, to read the content."""
 
 import os
 import secrets
@@ -19,7 +19,7 @@ _WRONG_KEY = 2  # cryptsetup(8), RETURN CODES
 def open_luks(device: str, key: bytes, pass_fds: tuple[int, ...] = ()) -> Iterator[ReadOnlyDevice]:
     """Yield the decrypted content of `device`. Raises Refused if it cannot be opened.
 
-    The mapping goes with the last descriptor of it (`--deferred`), so also when aligntool is killed.
+    The mapping is removed when its last descriptor is closed (`--deferred`), even if aligntool is killed.
     """
     name = f"aligntool-{os.getpid()}-{secrets.token_hex(4)}"
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # until the mapping is marked to be closed
@@ -42,7 +42,7 @@ def open_luks(device: str, key: bytes, pass_fds: tuple[int, ...] = ()) -> Iterat
 def _not_opened(code: int, why: str) -> Refused:
     hint = "sudo dmesg" if Path("/dev/mapper/control").exists() else "sudo modprobe dm_crypt"
     hint = "try another key or passphrase" if code == _WRONG_KEY else hint
-    return Refused(f"the LUKS cannot be opened to look inside: {why}", hint=hint, code="luks-key")
+    return Refused(f"the LUKS container cannot be opened to examine it: {why}", hint=hint, code="luks-key")
 
 
 def _close(name: str) -> None:
@@ -60,4 +60,4 @@ def _close(name: str) -> None:
     ended = run_program("cryptsetup", "close", name)
     if ended.code and node.exists():
         end = f"lsblk; sudo cryptsetup close {name}"
-        raise Refused(f"{name}, which was opened to look inside, is in use: {ended.last_words}", hint=end)
+        raise Refused(f"{name}, which was opened to examine it, is in use: {ended.last_words}", hint=end)

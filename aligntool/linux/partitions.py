@@ -154,7 +154,7 @@ def with_kernel(partition: Partition, part: KernelPartition) -> Partition:
 def _containers(label: TableLabel, partitions: Sequence[KernelPartition], sector_size: int) -> dict[int, Extent]:
     """Return the extended partitions by number, each as long as its content.
 
-    The kernel shows two sectors of them, enough for LILO and too short for a file system (block/partitions/msdos.c).
+    The kernel shows two sectors of them, enough for LILO but too short for a file system (block/partitions/msdos.c).
     Without udev they are recognised by that short length, in front of logical partitions.
     """
     if label not in (TableLabel.DOS, TableLabel.UNKNOWN):
@@ -226,8 +226,8 @@ def without_mapped_partitions(disks: Sequence[Disk]) -> tuple[Disk, ...]:
     return tuple(disk for disk in disks if disk.kind is not DiskKind.DM or disk.name not in mapped or disk.partitions)
 
 
-# Merge the table on the disk with the partitions of the kernel. They can differ: a table that was changed and not
-# re-read, slices that only one side knows, an extended partition that the kernel shortens.
+# Merge the table on the disk with the partitions of the kernel. They can differ: the table was changed and not
+# re-read, only one side knows some slices, the kernel shortens an extended partition.
 
 # The keys by which an entry of the table is matched with a partition of the kernel, in this order.
 _KEYS: tuple[Callable[[Partition | KernelPartition], tuple[int, ...]], ...] = (
@@ -276,7 +276,7 @@ def merge(
     label: TableLabel, partitions: Sequence[Partition], kernel: Sequence[KernelPartition]
 ) -> tuple[Partition, ...]:
     """Merge both lists. A partition of the kernel matches the table's entry with its number and start, otherwise with
-    its extent, otherwise with its number. Partitions that the table lacks come last.
+    its extent, otherwise with its number. Partitions that are not in the table come last.
     """
     unmatched = {part.node: part for part in kernel}
     chosen: dict[int, KernelPartition] = {}

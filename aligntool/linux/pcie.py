@@ -12,7 +12,7 @@ from aligntool.recipes.drives import PortFamily, Side, lane_bandwidth, load_chip
 from aligntool.values import dataclass
 
 # Names of PCI devices, from the pci.ids file of the machine that runs aligntool. The file is long (1.3 MB, 35,000
-# names) and a machine needs a handful of them: it is read once, for the first name, and searched as bytes; it is never
+# names) and a machine needs only a few of them: it is read once, for the first name, and searched as bytes, never
 # parsed as a whole.
 #
 # Format: https://pci-ids.ucw.cz/ ("vendor name", then "<tab>device name", then "<tab><tab>subvendor subdevice
@@ -114,7 +114,7 @@ _LPC = "1f.0"  # the LPC or eSPI bridge of every Intel chipset since ICH0, whose
 
 
 class Topology:
-    """Reads paths and caches their common hops: for a thousand drives on one adapter, it is read once."""
+    """Reads paths and caches their common hops: one adapter with a thousand drives is read once."""
 
     def __init__(self, tree: Tree, names: PciNames | None = None) -> None:
         self.tree, self.names = tree, names or PciNames()
@@ -237,7 +237,7 @@ def _bandwidth(speed_gts: float | None, width: int | None) -> int | None:
 
 
 def find_uplinks(disks: Iterable[Disk]) -> tuple[Uplink, ...]:
-    """Return the links that two drives share; a chipset's link also for one, because all other I/O shares it."""
+    """Return the links that at least two drives share; a chipset's link even for one, because other I/O shares it."""
     # The hop of a link, and the names of the drives behind it: an ordered set.
     visible: dict[str, tuple[LinkHop, dict[str, None]]] = {}
     hidden: dict[tuple[str, str], tuple[LinkHop, dict[str, None]]] = {}

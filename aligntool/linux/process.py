@@ -131,7 +131,7 @@ def run_program(
         except OSError as error:
             return _not_run(f"{words[0]} cannot be started: {error.strerror}", "", only_reads)
         if not _wait(child, limit_s, only_reads=only_reads):
-            return Ended(NOT_RUN, b"", f"{words[0]} did not end within {limit_s:g} s".encode())
+            return Ended(NOT_RUN, b"", f"{words[0]} did not finish within {limit_s:g} s".encode())
         for file in (output or printed, errors):
             file.seek(0)
         return Ended(child.returncode, printed.read(), errors.read())
@@ -146,9 +146,9 @@ def _memory_file(content: bytes) -> IO[bytes]:
 
 
 def follow_program(*words: str, stdin: bytes, pass_fds: tuple[int, ...]) -> Iterator[str | Ended]:
-    """Run a program that writes to a disk under its own journal: yield each line of its output, and last how it ended.
+    """Run a program that writes to a disk under its own journal: yield each line of its output, and then how it ended.
 
-    If the caller stops the iteration or dies, the program gets SIGINT, which it shall take as a request to stop.
+    If the caller stops the iteration or dies, the program gets SIGINT, which it must treat as a request to stop.
     Raises Refused if it cannot be started.
     """
     program = find_program(words[0])
@@ -181,13 +181,13 @@ def run_or_stop(*words: str) -> Ended:
     """Run a program. Raises Stopped with its last output unless it exits with 0."""
     ended = run_program(*words)
     if ended.code:
-        raise Stopped(f"{words[0]} {how_ended(ended.code)}: {ended.last_words or 'without a message'}")
+        raise Stopped(f"{words[0]} {how_ended(ended.code)}: {ended.last_words or 'no error message'}")
     return ended
 
 
 def how_ended(code: int) -> str:
-    """Return "failed with 1" or "was ended by SIGKILL"."""
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with {code}"
+    """Return "failed with exit code 1" or "was killed by SIGKILL"."""
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
 
 
 def export_values(text: str) -> dict[str, str]:
@@ -220,8 +220,8 @@ def _wait(child: "subprocess.Popen[bytes]", limit_s: float | None, *, only_reads
 
 
 def kill_or_abandon(child: "subprocess.Popen[bytes]", grace_s: float = _KILL_GRACE_S) -> None:
-    """Kill a program, and abandon it if a dead disk blocks it in the kernel: when the disk responds again, it ends
-    without doing anything else.
+    """Kill a program, and abandon it if a dead disk blocks it in the kernel: it then ends when the disk responds
+    again, without doing anything else.
     """
     child.kill()
     with suppress(subprocess.TimeoutExpired):
@@ -254,7 +254,7 @@ IN_ALL = 3  # times SILENCE_S: the limit for a disk that responds, but slowly
 AT_MOST = 30  # times SILENCE_S by the clock: a driver that spins uses processor time, too
 PROGRESS_TIMEOUT_S = SILENCE_S + 2  # longer than the limit of optional programs, such as smartctl
 SPIN_UP_S = 30.0  # the additional time for a sleeping drive (a large SAS drive in a full shelf: 20 s)
-_NEW_CHILD_S = 0.25  # when every child has been busy for this long, the next disk gets one of its own
+_NEW_CHILD_S = 0.25  # when every child has been busy for this long, the next disk gets a new one
 _MOST_CHILDREN = 64
 _BEAT, _PATIENCE, _ANSWER = b".", b"+", b"="
 _LENGTH = 8
@@ -363,7 +363,7 @@ def run_while_moving(job: Callable[[], T], what: str = "a disk", silence_s: floa
         os.write(child.orders, bytes(_LENGTH))
         while not (answer := _take_answer(child)):
             if child.answers < 0:
-                raise Refused("the process that looked at the disk was ended", hint="sudo dmesg")
+                raise Refused("the process reading the disk was killed", hint="sudo dmesg")
             if (now := progress_of(child.pid)) != last_moves or now.runs:
                 last_moves, last_move = now, time.monotonic()
             elif time.monotonic() > last_move + silence_s:
@@ -403,7 +403,7 @@ def _start_child(jobs: Sequence[Callable[[Pulse], object]], job: int) -> _Child:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     pid = os.fork()
     if pid == 0:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # it reaches the whole group; one traceback is enough
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # SIGINT reaches the whole group; one traceback is enough
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _run_jobs(jobs, child_orders, child_answers)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -451,7 +451,7 @@ def _receive(children: Sequence[_Child]) -> None:
         poll.register(descriptor, select.POLLIN)
     for descriptor, _ in poll.poll(100):
         child = by_descriptor[descriptor]
-        piece = os.read(descriptor, 1 << 20)  # what there is
+        piece = os.read(descriptor, 1 << 20)  # the data available
         child.received += piece
         child.heard = time.monotonic()
         if not piece:  # it ended without a result
@@ -472,7 +472,7 @@ def _state_of(pid: int | str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ProcessProgress:
-    """A measure of progress: it changes as long as a process, or a program that it waits for, makes any."""
+    """A measure of progress: it changes as long as a process, or a program that it waits for, makes progress."""
 
     runs: bool = False  # running or runnable
     programs: tuple[int, ...] = ()

@@ -20,8 +20,8 @@ from aligntool.linux.targets import UserLimits
 from aligntool.system import LATE_START_ENABLED, MdadmConf, concerns_arrays, parse_fstab, parse_mdadm_conf
 from aligntool.values import dataclass
 
-# A tree that records everything that is read from it. So a snapshot is always complete: a file that was not read by an
-# audit is not required to repeat it.
+# A tree that records everything that is read from it. So a snapshot is always complete: a file that the audit did
+# not read is not required to repeat it.
 
 FILE, LINK, FOLDER = "file", "symlink", "directory"
 _RECORDED = ("/sys/", "/proc/", "/run/udev/", *FILES, "/etc/fstab", *MDADM_CONFS, LATE_START_ENABLED)
@@ -122,7 +122,7 @@ class Recorder(sysfs.Tree):
         return sorted(found, key=lambda entry: entry.path)
 
 
-# This machine as entries of an archive: everything that an audit reads, and a little more for later versions.
+# This machine as entries of an archive: everything that an audit reads, and some more for later versions.
 
 # Folders of a block device of which all attributes are recorded, except those that change constantly.
 _FOLDERS = ("", "/queue", "/md", "/md/bitmap", "/dm", "/loop", "/bcache", "/integrity")
@@ -385,7 +385,7 @@ def _mask_swap_line(masks: Masks, line: str) -> str:
     return "\t".join((masks.node(node) if node.startswith("/") else node, *rest)) + "\n"
 
 
-# Files of the system are written by hand: their comments, addresses and commands are omitted.
+# System files are written by hand: their comments, addresses and commands are omitted.
 
 
 def mask_system_file(masks: Masks, path: str, text: str) -> str:

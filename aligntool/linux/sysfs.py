@@ -272,7 +272,7 @@ def _has_sysfs(place: str) -> bool:
 
 
 # Mounts and swap. The fields of /proc/self/mountinfo are escaped (a space is \040), and file systems on several devices
-# have a number there that is not a device's.
+# have a number there that is not the number of a device.
 
 SWAP = "[SWAP]"  # as lsblk writes it
 MOUNTS, SWAPS = "/proc/self/mountinfo", "/proc/swaps"
@@ -287,7 +287,7 @@ class Mount:
     kind: str
     source: str
     options: str  # of the mount and of the file system
-    number: str  # "8:1"; not a device's for btrfs and the like
+    number: str  # "8:1"; for btrfs and the like, not the number of a device
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +354,7 @@ def read_written(tree: Tree) -> dict[str, float]:
 
 # The udev database: the results of its rules and of blkid for each device, readable for every user. Captured trees have
 # it in two forms (/run/udev/data as the daemon keeps it, /dev/NAME as util-linux's `mk-input.sh` captures it for
-# `lsblk --sysroot`), and udev has an escape of its own.
+# `lsblk --sysroot`), and udev has its own escape.
 
 LONGEST_RECORD = 256 * 1024  # enough for thousands of links
 _HEX = re.compile(rb"\\x([0-9a-fA-F]{2})")

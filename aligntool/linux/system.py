@@ -36,8 +36,8 @@ def find_distribution(tree: Tree = LIVE) -> str | None:
 
 def with_dracut(family: str | None, content: Callable[[str, int], bytes | None]) -> str | None:
     """Return "debian-dracut" for a Debian with dracut, otherwise the family. The packages dracut and initramfs-tools
-    exclude each other. With dracut, update-initramfs is missing, or a script that does not call mkinitramfs, which that
-    of initramfs-tools does.
+    exclude each other. With dracut, update-initramfs is missing, or is a script that does not call mkinitramfs; that of
+    initramfs-tools does.
 
     `content` reads a file up to a length, and returns None if it does not exist.
     """
@@ -57,7 +57,7 @@ def family_of(text: str) -> str | None:
 
 # The parts of an initramfs that concern arrays: mdadm, its mdadm.conf, the arrays given to dracut. lsinitramfs lists
 # files without their content, unmkinitramfs writes the whole tree to disk, and lsinitrd and lsinitcpio each support
-# only their own kind: here any image is read once, as a stream from its decompressor, and nothing is written
+# only their own kind. Here any image is read once, as a stream from its decompressor, and nothing is written
 # (docs/decisions/0016). Format: the kernel's Documentation/driver-api/early-userspace/buffer-format.rst.
 
 HEADER, TRAILER = 110, "TRAILER!!!"
@@ -116,7 +116,7 @@ def read_initramfs(descriptor: int, path: str) -> Initramfs:
     except OSError as error:
         return Initramfs(path, unseen=f"cannot be read: {error.strerror}")
     if facts.squashed and not facts.confs:
-        return Initramfs(path, unseen="its files lie in a squashfs image inside")
+        return Initramfs(path, unseen="its files are in a squashfs image inside it")
     if not facts.maker and not facts.mdadm and not facts.confs:
         return Initramfs(path, unseen="the program that made it is unknown")
     confs = [config_files.parse_mdadm_conf(text, name) for name, text in sorted(facts.confs.items())]
@@ -206,7 +206,7 @@ class _Archive:
     def _read_bytes(self, count: int) -> bytes:
         self.left -= count
         if self.left < 0:
-            raise NotReadable("it holds more than an initramfs could")
+            raise NotReadable("it is larger than an initramfs can be")
         return self.file.read(count)
 
     def _skip(self, count: int) -> bool:
@@ -245,7 +245,7 @@ def _note_member(facts: _ImageFacts, path: str, content: bytes) -> None:
         facts.confs[path] = text
 
 
-# Arrays whose creation is unfinished. The record is raid/make.py's; here only its existence and position matter.
+# Arrays whose creation is unfinished. raid/make.py writes the record; here only its existence and position matter.
 
 RECORDS = "/var/lib/aligntool/arrays"
 LONGEST = 16 << 20
@@ -267,11 +267,11 @@ def _describe_record(file: str, content: bytes | None) -> str:
         document = json.loads(content or b"")
         plan, position = document["plan"]["plan"], document["position"]
         name, steps, purpose = plan["disk"]["path"], len(plan["steps"]), plan["purpose"]
-        direction = "" if document["forward"] else ", and is being taken back"
+        direction = "" if document["forward"] else ", being rolled back"
     except (ValueError, KeyError, TypeError, RecursionError):
         return f"{file}: the record of an unfinished change cannot be read"
-    task = "making" if purpose == "raid" else "repair"
-    return f"{name}: its {task} was begun and has not ended, step {position + 1} of {steps}{direction} ({file})"
+    task = "creation" if purpose == "raid" else "repair"
+    return f"{name}: its {task} is not finished, step {position + 1} of {steps}{direction} ({file})"
 
 
 # The files of the system that assemble arrays at boot, or prevent it. They are read only if there is an array.

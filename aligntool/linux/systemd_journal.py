@@ -22,7 +22,7 @@ _LONGEST = 4096  # characters of a reason; a datagram is longer
 
 
 def record(operation: str, disks: Sequence[str], moment: ChangeState, why: str = "", to: str = SOCKET) -> None:
-    """Send an entry. If no journal listens, or it is busy, drop the entry: a change never waits or fails for it."""
+    """Send an entry. Drop it if no journal listens or it is busy: a change never waits or fails because of it."""
     message_id, priority = KINDS[moment]
     reason = f": {why[:_LONGEST]}" if why else ""
     fields = [

@@ -24,7 +24,7 @@ from aligntool.linux.process import SILENCE_S, SILENT, Pulse, result_in_child
 from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, opened
 from aligntool.values import dataclass
 
-# Sector sizes that the user gives, because the kernel reports none or others.
+# Sector sizes that the user gives, because the kernel reports none or wrong ones.
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,12 @@ _CONTAINERS = (
 _HEAD = 512
 _FOOTER = 512  # Virtual Hard Disk Image Format Specification, "Hard Disk Footer Format"
 _SECTOR = 512
-_EDGE = 1024 * 1024  # a first partition begins after so many bytes, and a backup GPT lies within the last ones
+_EDGE = 1024 * 1024  # a first partition begins after this many bytes, and a backup GPT lies within the last ones
 
 
 def read_image(path: str, given: UserLimits, pulse: Pulse = SILENT, *, known: bool = True) -> Disk:
-    """Read a disk image. Raises Refused if the file is not one, or cannot be read. `known`: also if nothing in it is
-    recognised.
+    """Read a disk image. Raises Refused if the file is not an image, or cannot be read. `known`: also if nothing in it
+    is recognised.
     """
     descriptor = _open_image(path)
     try:
@@ -126,13 +126,13 @@ def _open_image(path: str) -> int:
 
 
 def _refuse_unknown_content(path: str, reader: Reader, seen: Contents) -> None:
-    """Raise Refused for a file in which nothing can be judged: its content is unknown, and not both ends are
-    blank: all zeros, or all ones as flash after an erase.
+    """Raise Refused for a file in which nothing can be judged: its content is unknown, and its ends are not both
+    blank (all zeros, or all ones like erased flash).
     """
     if not seen.table_read or seen.table or seen.partitions or seen.content or seen.gpt_headers or seen.unseen:
         return
     if reader.size % _SECTOR:
-        raise Refused(f"{path} is not a disk image: {reader.size} bytes are not whole sectors of {_SECTOR}")
+        raise Refused(f"{path} is not a disk image: its size of {reader.size} bytes is not a multiple of {_SECTOR}")
     ends = reader.read(0, _EDGE), reader.read(max(reader.size - _EDGE, 0), _EDGE)
     if any(end.strip(b"\0") and end.strip(b"\xff") for end in ends):
         text = f"{path} cannot be judged: it has neither a partition table nor a known file system, and is not blank"
@@ -146,7 +146,7 @@ def refuse_containers(path: str, reader: Reader) -> None:
     if container := _container(reader.read(0, _HEAD), reader.read(max(0, reader.size - _FOOTER), _FOOTER)):
         what, opener = container
         hint = _CONVERT_HINT if opener in QEMU_DRIVERS else _UNPACK_HINT if opener in UNPACKERS else opener
-        raise Refused(f"{path} is {what}, not the bytes of a disk", hint=hint.format(path=shell_word(path), way=opener))
+        raise Refused(f"{path} is {what}, not a raw disk image", hint=hint.format(path=shell_word(path), way=opener))
 
 
 def _container(head: bytes, tail: bytes) -> tuple[str, str] | None:
@@ -176,7 +176,7 @@ def _opener_of(path: str) -> str:
     return ""
 
 
-# The machine to read: this one, a folder with the files of another one, or an archive that `aligntool snapshot` wrote.
+# The machine to read: this one, a folder with the files of another one, or an archive written by `aligntool snapshot`.
 # An archive is unpacked into a temporary folder.
 
 
@@ -212,7 +212,7 @@ class _Bounded:
         piece = self.stream.read(size)
         self.left -= len(piece)
         if self.left < 0:
-            raise Refused("the archive unpacks to more than any captured machine has")
+            raise Refused("the archive unpacks to more data than any captured machine has")
         return piece
 
 
@@ -226,10 +226,10 @@ def unpack(archive: str, folder: str) -> None:
             folders = {folder}
             for members, member in enumerate(tar):
                 if members > MOST_MEMBERS or member.size > LARGEST_MEMBER:
-                    raise Refused(f"{archive} unpacks to more than any captured machine has")
+                    raise Refused(f"{archive} unpacks to more or larger files than any captured machine has")
                 _unpack_member(tar, member, folder, folders)
     except (tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError, ValueError, OverflowError) as error:
-        hint = "give a folder, or a file that `aligntool snapshot` wrote"
+        hint = "give a folder, or a file written by `aligntool snapshot`"
         raise Refused(f"{archive} cannot be unpacked: {error}", hint=hint) from error
 
 
@@ -251,18 +251,18 @@ def _unpack_member(tar: "tarfile.TarFile", member: "tarfile.TarInfo", folder: st
     if not words:
         return
     if member.name.startswith("/") or ".." in words:
-        raise Refused(f"the archive holds {member.name!r}, which leads out of it")
+        raise Refused(f"the archive contains {member.name!r}, which leads out of it")
     if len(words) > DEEPEST:
-        raise Refused("the archive holds folders deeper than any captured machine has")
+        raise Refused("the archive nests folders deeper than any captured machine")
     if member.issparse():  # half a KiB in the archive may unpack to any size
-        raise Refused(f"the archive holds {member.name!r}, a file with holes, which no captured machine has")
+        raise Refused(f"the archive contains {member.name!r}, a sparse file, which no captured machine has")
     path = folder
     for depth, word in enumerate(words, 1):
         path = f"{path}/{word}"
         if path in folders:
             continue
         if os.path.islink(path):  # noqa: PTH114
-            raise Refused(f"the archive holds {member.name!r}, which lies behind a symbolic link")
+            raise Refused(f"the archive contains {member.name!r} behind a symbolic link")
         if depth < len(words) or member.isdir():
             os.makedirs(path, exist_ok=True)  # noqa: PTH103
             folders.add(path)
@@ -281,7 +281,7 @@ def find_target(tree: Tree, target: str) -> Block | None:
     name.
     """
     if "\0" in target or not target:
-        raise Refused(f"{target!r} is not a name of a disk or file")
+        raise Refused(f"{target!r} is not the name of a disk or file")
     if not tree.live:
         return _find_captured(tree, target)
     if "/" not in target:
@@ -304,8 +304,8 @@ def refuse_ambiguous(target: str, *, folders: bool = False) -> None:
     if file.exists() and node.exists() and file.samefile(node):
         return
     what = "folder" if file.is_dir() else "file"
-    text = f"{target} is a {what} here, and {node} is a disk: it is not clear which of them is meant"
-    raise Refused(text, hint=f"./{shell_word(target)} names the {what}, {node} the disk")
+    text = f"{target} is ambiguous: it is a {what} in the current folder, and {node} is a disk"
+    raise Refused(text, hint=f"give ./{shell_word(target)} for the {what}, {node} for the disk")
 
 
 def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
@@ -338,7 +338,7 @@ def _find_live(tree: Tree, target: str) -> Block | None:
     if stat.S_ISBLK(mode):
         block = block_of_number(tree, f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}")
         if block is None:
-            raise Refused(f"{target} is a node for a block device that this kernel does not have")
+            raise Refused(f"{target} is a device node, but this kernel has no such block device")
         return block
     if stat.S_ISDIR(mode):
         hint = f"aligntool audit --sysroot {shell_word(target)}" if Path(target, "sys").is_dir() else "lsblk -d"

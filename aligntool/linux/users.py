@@ -22,7 +22,7 @@ from aligntool.units import Extent
 # Users of a disk: mounts, swap, stacked devices, loop devices. The kernel reports only EBUSY, and for a loop device
 # over a disk or file not even that.
 
-_OWN_PROGRAMS_S = 10.0  # a program that a killed aligntool left ends by itself, usually at once
+_OWN_PROGRAMS_S = 10.0  # a program left behind by a killed aligntool ends by itself, usually at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +111,13 @@ def _holder_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
         for holder in sorted((sysfs_folder(number) / "holders").glob("*")):
             above = kernel_name(holder)
             if (holder / "md").is_dir():
-                yield Occupant(f"the array {above} stands on {name}", f"sudo mdadm --stop /dev/{above}")
+                yield Occupant(f"the array {above} uses {name}", f"sudo mdadm --stop /dev/{above}")
             elif (holder / "dm/name").is_file():
                 mapping = (holder / "dm/name").read_text().strip()
                 end = f"sudo dmsetup remove {shell_word(mapping)}"
-                yield Occupant(f"the mapping {mapping} ({above}) stands on {name}", end)
+                yield Occupant(f"the mapping {mapping} ({above}) uses {name}", end)
             else:
-                yield Occupant(f"{above} stands on {name}", f"lsblk /dev/{name}")
+                yield Occupant(f"{above} uses {name}", f"lsblk /dev/{name}")
 
 
 def _loop_occupants(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
@@ -136,7 +136,7 @@ def _loop_occupants(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant
                     opened_as = mapping.read_text().strip()
                     yield Occupant(f"{name} is open as {opened_as}", f"sudo cryptsetup close {opened_as}", passing=True)
             if is_own and not mappings:
-                what = f"a program that aligntool started works on {name} through {loop} and ends by itself"
+                what = f"a program started by aligntool is using {name} through {loop} and will end by itself"
                 yield Occupant(what, f"sudo fuser -v {loop}", passing=True)
             elif not is_own:
                 passing = _is_being_detached(file.parent)
@@ -144,13 +144,13 @@ def _loop_occupants(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant
 
 
 def killed_processes(processes: Iterable[int | str]) -> Iterator[Occupant]:
-    """Yield the processes that were killed and have not ended: they end when the disk answers, and until then it may
-    still execute a write of theirs.
+    """Yield the processes that were killed and have not ended: they end when the disk answers, and until then
+    the disk may still execute their writes.
     """
     for pid in processes:
         if any(has_signal(task, "SigPnd", signal.SIGKILL) for task in thread_paths(pid)):
-            what = f"process {pid} was interrupted, and still waits for a read or write that the disk has not answered"
-            end = f"ps {pid}   shows whether it has ended; sudo dmesg, why the disk does not answer"
+            what = f"process {pid} was interrupted, but still waits for a read or write that the disk has not answered"
+            end = f"ps {pid}   shows whether it has ended; sudo dmesg shows why the disk does not answer"
             yield Occupant(what, end, passing=True)
 
 
@@ -174,8 +174,8 @@ def _is_own(loop: str) -> bool:
 
 def _is_being_detached(folder: Path) -> bool:
     """Return whether a loop device is about to be detached. The kernel sets LO_FLAGS_AUTOCLEAR if `losetup -d` finds
-    that a program has the device open, as udev may for a moment. A device of `mount -o loop` has the flag as well, as
-    long as it is mounted.
+    that a program has the device open, as udev may for a moment. A device of `mount -o loop` has the flag, too, while
+    it is mounted.
     """
     try:
         flag, number = (folder / "autoclear").read_text(), _parse_number((folder.parent / "dev").read_text())
@@ -231,14 +231,14 @@ class Placed:
 
 def file_extents(descriptor: int, path: str) -> Placed:
     """Return the runs of a file. Raises Refused if the file system does not report them, or if its offsets are not
-    those of a disk.
+    offsets on a disk.
     """
     number = os.fstat(descriptor).st_dev
     if not sysfs_folder(number).exists():
         raise Refused(
-            f"the place of {path} on a disk is unknown: its file system lies on no single block device "
+            f"the place of {path} on a disk is unknown: its file system is not on a single block device "
             "(btrfs, ZFS, overlay, network and memory file systems)",
-            hint="name a folder on ext4 or XFS, or a disk, which is then read only",
+            hint="give a folder on ext4 or XFS, or a disk, which is then only read",
         )
     disk, start = disk_of(number)
     return Placed(disk, tuple(_merged(_read_runs(descriptor, path, start))))
@@ -270,7 +270,7 @@ def _read_runs(descriptor: int, path: str, start: int) -> Iterator[Run]:
                 buffer, _FIEMAP_HEADER.size + index * _FIEMAP_EXTENT.size
             )
             if flags & _NOT_IN_PLACE:
-                raise Refused(f"{path} is kept compressed, encrypted or inline, and has no place of its own")
+                raise Refused(f"{path} is stored compressed, encrypted or inline, and has no extents of its own")
             yield Run(logical, Extent(start + physical, length))
             position, count = logical + length, count + 1
             if flags & _EXTENT_LAST:
@@ -291,8 +291,8 @@ def _merged(runs: Iterator[Run]) -> list[Run]:
     return merged
 
 
-# Query the locks on a block device without taking one. There are two independent kinds of locks, and planning must not
-# make udev wait by taking one.
+# Query the locks on a block device without taking one. There are two independent kinds of locks; planning must take
+# neither, because udev would have to wait.
 
 _FLOCK_FORMAT = "hhqqi"  # struct flock of fcntl(2), 64 bits: l_type, l_whence, l_start, l_len, l_pid
 _FLOCK_PATIENCE_S = 2.0  # udev and blkid keep theirs for a moment after every change
@@ -362,7 +362,8 @@ GET_FREE, CONFIGURE, GET_STATUS = 0x4C82, 0x4C0A, 0x4C05
 _READ_ONLY, _AUTOCLEAR = 1, 4
 _MARK = b"aligntool"
 # struct loop_info64: device, inode, rdevice, offset, sizelimit; number, encrypt type and key size, flags; file name,
-# crypt name, key, init. struct loop_config: descriptor, block size, that, eight reserved words.
+# crypt name, key, init. struct loop_config: descriptor, block size, loop_info64, eight reserved
+# words.
 _LOOP_INFO = struct.Struct("=5Q4I64s64s32s2Q")
 _LOOP_CONFIG = struct.Struct(f"=II{_LOOP_INFO.size}s8Q")
 
@@ -375,14 +376,14 @@ def loop_config(descriptor: int, extent: Extent, *, read_only: bool) -> bytes:
 
 
 # A partition as a device of its own, for a program that writes to it while the disk is locked. Two dangers: the program
-# reads stale data from a cache, and the mover reads before the data of the program are written.
+# may read stale data from a cache, and the mover may read before the data of the program are written.
 #
 # The loop device goes through the page cache of the disk, which is dropped before; the mover's direct reads write that
 # cache back, but not the loop device's own, which is written back here. The partitions of the disk have caches of their
-# own, which are dropped when no program has them open, and none has: the disk is locked.
+# own, which are dropped when no program has them open. None has, because the disk is locked.
 
 # <linux/fs.h>; both require root.
-_BLKROSET = 0x125D  # an int: 1 makes a block device read-only, and a loop device stays so for its next user
+_BLKROSET = 0x125D  # an int: 1 makes a block device read-only; a loop device stays read-only for its next user
 _BLKFLSBUF = 0x1261  # write the cache of a block device back and drop it
 _LOOP_TRIES = 64  # another program may take the free device before it is configured
 
@@ -401,9 +402,9 @@ class PartitionLoop:
 def partition_loop(path: str, extent: Extent) -> Iterator[PartitionLoop]:
     """Attach a partition; everything written to it is durable when the context ends without an error.
 
-    It is detached when the last program closes it (LO_FLAGS_AUTOCLEAR), so also when aligntool is killed. As long as a
-    program has the descriptor, the device's name cannot get another disk. Raises Refused if it cannot be attached, and
-    Stopped if the writes cannot be made durable.
+    It is detached when the last program closes it (LO_FLAGS_AUTOCLEAR), even if aligntool is killed. As long as a
+    program has the descriptor, the device's name cannot refer to another disk. Raises Refused if it cannot be
+    attached, and Stopped if the writes cannot be made durable.
     """
     try:
         _write_back(path)
@@ -446,11 +447,11 @@ def _attach_free(control: int, config: bytes, flags: int) -> PartitionLoop:
                 raise
         else:
             return PartitionLoop(device, descriptor)
-    raise OSError(errno.EBUSY, "other programs take every free one")
+    raise OSError(errno.EBUSY, "other programs took every free device")
 
 
 def _write_back(path: str) -> None:
-    """Write the page cache of the disk or image; for a disk, drop it as well."""
+    """Write back the page cache of the disk or image; for a disk, also drop it."""
     with opened(path, os.O_RDONLY) as descriptor:
         os.fsync(descriptor)
         if stat.S_ISBLK(os.fstat(descriptor).st_mode):
@@ -478,7 +479,7 @@ def read_only_loop(path: str, extent: Extent) -> Iterator[str]:
     """Attach a partition read-only and yield the path of the device. Raises NoLoop, and OSError if `path` cannot be
     opened.
 
-    The kernel detaches it when no program has it open any more, also when aligntool is killed: run programs on it with
+    The kernel detaches it when no program has it open any more, even if aligntool is killed: run programs on it with
     `only_reads`, so that they end with aligntool. Its sectors have 512 bytes, whatever the disk has: every checker
     reads the sector size from the superblock.
     """

@@ -25,7 +25,7 @@ from aligntool.units import GIB, MIB, TIB, format_about
 
 # qemu-storage-daemon shows the disk as a file by FUSE. It is mounted over the image, in a mount namespace that only
 # this process and its children enter: every path stays as the user gave it, no other program sees the disk, and nothing
-# remains mounted when the last of them has ended, however it ends. docs/decisions/0040 has the reasons.
+# remains mounted when the last of them has ended, for whatever reason. docs/decisions/0040 has the reasons.
 
 _UNSHARE = ("unshare", "--mount", "--propagation", "slave")
 _UNSHARE_AS_USER = ("--user", "--map-current-user", "--keep-caps")  # only an owner of the namespace may mount in it
@@ -75,7 +75,7 @@ def show_disks(openers: Mapping[str, str], say: Callable[[str], object], *, writ
 
 
 # Check an image before QEMU opens it. QEMU must not guess the format, and must not open other files that a header
-# names: it may name any file of this machine, or a server.
+# names: a header may name any file of this machine, or a server.
 
 
 @contextmanager
@@ -87,21 +87,21 @@ def _open_virtual(
     to_qcow2 = f"qemu-img convert -f {driver} -O qcow2 {word} new.qcow2"
     _refuse_other_files(path, driver, os.pread(descriptor, 512, 0), to_qcow2)
     if writes and driver != "qcow2":
-        raise Refused(f"{path} is not written to: of virtual disks only qcow2 is", hint=to_qcow2)
+        raise Refused(f"{path} cannot be changed: of virtual disks only qcow2 can", hint=to_qcow2)
     if writes and not os.access(path, os.W_OK):
-        raise Refused(f"{path} may not be written by this user", hint=f"chmod u+w {word}")
+        raise Refused(f"{path} is not writable by this user", hint=f"chmod u+w {word}")
     file = {"driver": "file", "filename": f"/proc/self/fd/{descriptor}"}
     node: dict[str, object] = {"driver": driver, "file": file, "read-only": not writes}
     facts, shared = _read_info(path, descriptor, node, writes=writes)
     if backing := facts.get("backing-filename"):
-        raise Refused(f"{path} holds only what differs from {shell_word(str(backing))}", hint=to_qcow2)
+        raise Refused(f"{path} has only the differences from {shell_word(str(backing))}", hint=to_qcow2)
     if facts.get("encrypted"):
         hint = f"qemu-img convert --object secret,id=key,file=KEYFILE --image-opts driver={driver},"
         hint += f"encrypt.key-secret=key,file.filename={word} -O raw disk.img"
         raise Refused(f"{path} is encrypted", hint=hint)
     if writes and (snapshots := facts.get("snapshots")):
         count = len(cast("list[object]", snapshots))
-        raise Refused(f"{path} has internal snapshots, which would keep a copy of all that moves: {count}",
+        raise Refused(f"{path} has internal snapshots, which would keep a copy of all moved data: {count}",
                       hint=f"qemu-img snapshot -l {word}\n{to_qcow2}")  # fmt: skip
     if shared:
         node["force-share"] = True
@@ -111,7 +111,7 @@ def _open_virtual(
     if driver == "qcow2":
         node |= {"backing": None, "lazy-refcounts": False}
     if not path.lower().endswith((f".{driver}", ".vhd")):
-        say(f"{path} begins as {driver} does, and is read as such")
+        say(f"{path} has the signature of {driver} and is read as such")
     yield _Image(path, descriptor, node, f"qemu-img convert -f {driver} -O raw {word} disk.img")
 
 
@@ -123,13 +123,13 @@ def _refuse_other_files(path: str, driver: str, head: bytes, to_qcow2: str) -> N
     if external or (driver == "vmdk" and not le64(head, 12)):  # without a capacity, a descriptor in it names extents
         raise Refused(f"{path} keeps its data in other files", hint=to_qcow2)
     if driver == "vpc" and head.startswith(b"conectix") and be32(head, 60) == _DIFFERENCING:
-        raise Refused(f"{path} holds only what differs from another disk", hint="merge it with its parent first")
+        raise Refused(f"{path} has only the differences from another disk", hint="merge it with its parent first")
 
 
 def _read_info(
     path: str, descriptor: int, node: Mapping[str, object], *, writes: bool
 ) -> tuple[Mapping[str, object], bool]:
-    """Return what qemu-img reports, and whether another program has locked the image. Raises Refused, for writing also
+    """Return what qemu-img reports, and whether another program has locked the image. Raises Refused; for writing, also
     if it is locked.
     """
     deadline = time.monotonic() + (_PATIENCE_S if writes else 0)
@@ -178,14 +178,14 @@ def _refuse_unsound(
     corrupt = isinstance(data, dict) and data.get("corrupt")
     check = _qemu_img("check", descriptor, node, "-q")
     if check.code == _DAMAGED:
-        why = f"{path} is damaged, by qemu-img check: {_with_path(check.last_lines, path, descriptor)}"
+        why = f"{path} is damaged according to qemu-img check: {_with_path(check.last_lines, path, descriptor)}"
     elif writes and (corrupt or facts.get("dirty-flag")):
         why = f"{path} is marked as corrupt" if corrupt else f"{path} was not closed by the program that wrote it last"
     elif writes and check.code not in (0, _LEAKS_ONLY):
         why = f"{path} cannot be checked by qemu-img: {_with_path(check.last_lines, path, descriptor)}"
     else:
         return
-    raise Refused(why, hint=f"qemu-img check -r all {_shell_path(path)}   after a copy was made of it")
+    raise Refused(why, hint=f"qemu-img check -r all {_shell_path(path)}   after making a copy of it")
 
 
 # A compressed image: it is decompressed once, into a temporary file without a name, with holes for zeros.
@@ -193,20 +193,20 @@ def _refuse_unsound(
 _MAX_WRITTEN = 64 * GIB  # data that are not zeros
 _MAX_LENGTH = 2 * TIB
 _PIECE = MIB
-_OPTIONS = {"xz": ("--memlimit-decompress=1GiB",)}  # others have limits of their own
+_OPTIONS = {"xz": ("--memlimit-decompress=1GiB",)}  # others have their own limits
 
 
 @contextmanager
 def _unpack(path: str, descriptor: int, tool: str, say: Callable[[str], object], *, writes: bool) -> Iterator[_Image]:
-    """Yield the disk in a compressed file. Raises Refused, for writing always."""
+    """Yield the disk in a compressed file. Raises Refused, always for writing."""
     word = _shell_path(path)
     plain = f"{tool} -dc {word} > disk.img"
     if writes:
-        raise Refused(f"{path} is not written to: it is packed", hint=plain)
+        raise Refused(f"{path} cannot be changed: it is compressed", hint=plain)
     _refuse_missing(tool)
     folder = os.environ.get("TMPDIR") or "/var/tmp"  # /tmp is often in memory
     say(f"{path} is unpacked with {tool} into a temporary file in {folder}")
-    with failing_as(Refused, f"{folder} cannot hold it unpacked"), tempfile.TemporaryFile(dir=folder) as file:
+    with failing_as(Refused, f"it cannot be unpacked into {folder}"), tempfile.TemporaryFile(dir=folder) as file:
         with subprocess.Popen(
             (*pdeathsig_prefix("KILL"), find_program(tool) or tool, "-dc", *_OPTIONS.get(tool, ())),
             stdin=descriptor, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -256,14 +256,14 @@ def _serve(images: tuple[_Image, ...], *, writes: bool) -> "subprocess.Popen[byt
         words += ["--blockdev", json.dumps(node), "--export", json.dumps(export)]
     user = _UNSHARE_AS_USER if os.geteuid() else ()
     with tempfile.TemporaryFile() as errors:
-        server = subprocess.Popen(  # in a session of its own Ctrl-C on the terminal does not reach it
+        server = subprocess.Popen(  # in its own session, so that Ctrl-C on the terminal does not reach it
             (*_UNSHARE, *user, *pdeathsig_prefix("TERM"), *_EXIT_IF_ORPHAN, str(os.getpid()), "qemu-storage-daemon",
              *words, "--chardev", "stdio,id=monitor", "--monitor", "monitor"),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
             pass_fds=[image.descriptor for image in images], env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip
         atexit.register(_end, server)
-        # It opens the monitor last: its greeting means that all disks are shown.
+        # The server opens the monitor last: the greeting means that all disks are shown.
         ready, _, _ = select.select([cast(IO[bytes], server.stdout)], [], [], _ANSWER_S)
         if ready and cast(IO[bytes], server.stdout).readline():
             return server
@@ -273,7 +273,7 @@ def _serve(images: tuple[_Image, ...], *, writes: bool) -> "subprocess.Popen[byt
     path = _shell_path(images[0].path)
     raise Refused(
         f"qemu-storage-daemon cannot show the disk in {path}: {message or 'it did not answer'}",
-        hint=images[0].plain + ("\nor type the same after sudo" if user else ""),
+        hint=images[0].plain + ("\nor run the same command with sudo" if user else ""),
     )
 
 

@@ -102,7 +102,7 @@ def test_a_child_that_is_killed_is_no_interruption_and_one_that_is_told_to_end_i
         told(os.getpid())
         time.sleep(60)
 
-    with pytest.raises(Killed, match="was ended by SIGKILL"):
+    with pytest.raises(Killed, match="was killed by SIGKILL"):
         run_in_child(job, "disk", lambda pid: os.kill(pid, signal.SIGKILL), print)
     with pytest.raises(KeyboardInterrupt):
         run_in_child(job, "disk", lambda pid: os.kill(pid, signal.SIGTERM), print)

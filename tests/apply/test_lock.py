@@ -228,9 +228,9 @@ def test_who_may_not_write_is_told_so(sparse: Make, loop: Attach, tmp_path: Path
             denied, device = refusal(image.name), refusal(node)
         finally:
             os.seteuid(0)
-    assert "may not be written" in str(denied)
+    assert "is not writable" in str(denied)
     assert denied.hint == f"chmod u+w {image.name}"
-    assert "may not be written" in str(device) and "sudo" in device.hint
+    assert "is not writable" in str(device) and "sudo" in device.hint
 
 
 @pytest.mark.parametrize(

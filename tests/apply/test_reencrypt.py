@@ -191,7 +191,7 @@ def test_the_command_refuses_before_anything_is_written_where_it_cannot_look_ins
     wrong.write_bytes(b"another")
     before = hashlib.sha256(encrypted.image.read_bytes()).digest()
     ended = run_aligntool("realign", "--layers", "--yes", "--key-file", wrong, encrypted.image)
-    assert (ended.returncode, "cannot be opened to look inside" in ended.stderr) == (3, True), ended.stderr
+    assert (ended.returncode, "cannot be opened to examine it" in ended.stderr) == (3, True), ended.stderr
     assert hashlib.sha256(encrypted.image.read_bytes()).digest() == before
 
 

@@ -113,7 +113,7 @@ def test_dracut_is_told_by_the_kernels_command_line_too(
 )
 def test_an_image_that_was_not_seen_is_to_be_looked_into_by_the_systems_own_program(family: str, program: str) -> None:
     for why, typed in (
-        ("its files lie in a squashfs image inside", f"sudo {program} /boot/initrd.img-6.1"),
+        ("its files are in a squashfs image inside it", f"sudo {program} /boot/initrd.img-6.1"),
         ("needs root", "sudo aligntool audit"),
     ):
         files = system(images=(replace(image(), unseen=why),), family=family)

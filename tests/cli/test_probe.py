@@ -109,7 +109,7 @@ def test_a_disk_that_was_written_to_is_told_also_where_nothing_was_measured(blan
         _, said = child.communicate()
     assert child.returncode == ExitCode.STOPPED, said
     assert f"there is no result, and a part of {blank} may be overwritten: the process" in said
-    assert "was ended by SIGKILL" in said
+    assert "was killed by SIGKILL" in said
 
 
 @pytest.mark.needs_root

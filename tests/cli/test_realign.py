@@ -268,7 +268,7 @@ def test_under_nohup_a_closed_terminal_stops_no_move(disk: Path) -> None:
 
 def test_where_the_process_that_moves_is_killed_alone_the_move_is_stopped_and_can_be_finished(disk: Path) -> None:
     code, said, _ = interrupted(disk, with_signal=signal.SIGKILL, mover=True)
-    assert code == 4 and f"the process that works on {disk} was ended by SIGKILL" in said and "Traceback" not in said
+    assert code == 4 and f"the process working on {disk} was killed by SIGKILL" in said and "Traceback" not in said
     assert f"aligntool resume '{disk}'" in said and f"aligntool rollback '{disk}'" in said
     assert run_aligntool("resume", "--yes", disk).returncode == 0
     assert_whole(disk)

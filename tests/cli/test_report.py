@@ -47,7 +47,7 @@ def test_nothing_is_replaced_unasked_and_nothing_is_written_when_one_of_two_is_t
     picture.write_text("mine")
     words = (image, "-o", page, "--chart", "map-old-img", "--svg", picture)
     refused = report(*words)
-    assert refused.returncode == 3 and "exists already; nothing was written" in refused.stderr
+    assert refused.returncode == 3 and "already exists; nothing was written" in refused.stderr
     assert picture.read_text() == "mine" and not page.exists()
     done = report(*words, "--overwrite")
     assert done.returncode == 0, done.stderr

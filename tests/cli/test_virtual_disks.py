@@ -135,7 +135,7 @@ def test_nothing_is_left_of_an_audit_and_the_image_is_as_it_was(raw: Path) -> No
 def test_a_name_that_says_another_format_is_answered_with_the_one_that_is_read(raw: Path) -> None:
     image = made(raw, "qcow2").rename(raw.with_name("other.img"))
     done = run_aligntool("audit", image, code=1)
-    assert done.stderr.startswith(f"aligntool: {image} begins as qcow2 does")
+    assert done.stderr.startswith(f"aligntool: {image} has the signature of qcow2")
 
 
 def test_an_image_in_use_is_read_with_a_remark_and_not_written_to(raw: Path) -> None:
@@ -197,17 +197,17 @@ def hostile(raw: Path, name: str) -> Path:
 
 
 HOSTILE = {
-    "a file of this machine behind it": "holds only what differs from /etc/passwd",
-    "a line of a terminal behind it": r"holds only what differs from $'/x\012sudo'",
-    "a server behind it": "holds only what differs from 'json:",
+    "a file of this machine behind it": "has only the differences from /etc/passwd",
+    "a line of a terminal behind it": r"has only the differences from $'/x\012sudo'",
+    "a server behind it": "has only the differences from 'json:",
     "data in another file": "keeps its data in other files",
     "encrypted": "is encrypted",
     "clusters of 2^64 bytes": "Unsupported cluster size",
     "a huge table": "L1 table too large",
     "a huge disk": "too big",
-    "its end missing": "is damaged, by qemu-img check",
+    "its end missing": "is damaged according to qemu-img check",
     "a descriptor in place of data": "keeps its data in other files",
-    "a disk of differences": "holds only what differs from another disk",
+    "a disk of differences": "has only the differences from another disk",
 }
 
 

@@ -233,7 +233,7 @@ def test_the_page_has_the_verdict_the_ranking_and_no_network(tmp_path: Path) -> 
     assert text.index("c-busy") < text.index("e-quiet") < text.index("b-unknown")
     assert not re.search(r"https?://|<script", page.read_text())
     refused = run_aligntool("fleet", tmp_path / "in", "-o", page, code=3)
-    assert "exists already" in refused.stderr and refused.stdout == ""
+    assert "already exists" in refused.stderr and refused.stdout == ""
 
 
 # Memory

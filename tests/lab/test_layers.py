@@ -214,7 +214,7 @@ def test_a_luks_on_a_whole_disk_becomes_a_partition_as_long_as_its_key_shows(lab
     """Killed in the middle, and finished without the key."""
     said = lab.run(Scsi("disk", size=256 * MIB, physical=4096), script=ENCLOSE, limit_s=LIMIT_S)
     assert (said / "codes").read_text().split() == ["333", "3"]
-    assert "cannot be opened to look inside" in (said / "wrong.refused").read_text()
+    assert "cannot be opened to examine it" in (said / "wrong.refused").read_text()
     assert "--key-file FILE" in (said / "keyless").read_text()
     assert "no terminal to type the passphrase on" in (said / "apply.keyless").read_text()
     assert "aligntool" not in (said / "left").read_text()

@@ -44,7 +44,7 @@ def test_a_member_that_does_not_answer_holds_nothing_but_itself(observed: Path, 
     assert "the record of its progress is kept" in said["said"] and f"aligntool {case.way} /dev/md/data" in said["said"]
     assert said["held"][0] in (REFUSED, STOPPED), said["held"]
     if case.name == "table":  # aligntool itself waits, and has the records locked
-        assert re.search(r"process \d+ was interrupted, and still waits for a read or write", said["held"][1])
+        assert re.search(r"process \d+ was interrupted, but still waits for a read or write", said["held"][1])
     for words in (said["said"], said["held"][1]):
         ways = [line for line in words.splitlines() if line.startswith("  →")]
         assert ways and len(ways) == len(set(ways))

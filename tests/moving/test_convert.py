@@ -605,7 +605,7 @@ def test_a_folder_for_temporary_files_that_is_full_is_named(tmp_path: Path) -> N
                 program("convert", disk, "--dry-run"), env=environment, capture_output=True, text=True
             )
         assert ended.returncode == REFUSED, ended
-        assert f"it is made in {folder}, where no room is left" in re.sub(r"\s+", " ", ended.stderr)
+        assert f"no space is left in {folder}, where it is built" in re.sub(r"\s+", " ", ended.stderr)
 
 
 @pytest.mark.needs_tools("qemu-img", "qemu-storage-daemon", "unshare", "setpriv")

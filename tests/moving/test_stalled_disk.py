@@ -110,7 +110,7 @@ def run_case(where: str, trip: Journey, folder: Path) -> None:
         pid = interrupted(where, trip, disk, path)
         before = disk.log.read_bytes()
         assert not gone(pid)
-        with pytest.raises(Refused, match=f"process {pid} was interrupted, and still waits"), lock_disk(str(path)):
+        with pytest.raises(Refused, match=f"process {pid} was interrupted, but still waits"), lock_disk(str(path)):
             pass
         said = resume(path, code=REFUSED)
         assert "did not answer within" in said, said  # it is read before it is locked

@@ -62,7 +62,7 @@ def test_what_mkfs_made_is_whole_until_it_is_hurt(sparse: Sparse, kind: str) -> 
     before = disk.read_bytes()
     hurt = check_content(str(disk), extent, kind)
     assert hurt.checked
-    assert hurt.problem is not None and hurt.problem.startswith(f"{whole.by} finds the {kind} not whole: ")
+    assert hurt.problem is not None and hurt.problem.startswith(f"{whole.by} found errors in the {kind}: ")
     assert disk.read_bytes() == before, "a checker wrote"
 
 

@@ -133,7 +133,7 @@ def test_who_gets_on_is_waited_for_and_so_are_programs_that_do(tmp_path: Path) -
     assert run_while_moving(naps, silence_s=0.6) == 5
     with pytest.raises(Refused, match="no"):
         run_while_moving(fails)
-    with pytest.raises(Refused, match="was ended"):
+    with pytest.raises(Refused, match="was killed"):
         run_while_moving(lambda: os._exit(9))
 
 

@@ -58,8 +58,8 @@ REFUSED = """{"json_format_version": [1, 0], "smartctl": {"version": [7, 3], "me
     ("report", "said"),
     [
         (ata(passed=False), ["SMART status"]),
-        (ata(pending=8), ["8 sectors wait"]),
-        (ata(pending=8 | 3 << 40, uncorrectable=2), ["8 sectors wait", "2 sectors cannot be corrected"]),
+        (ata(pending=8), ["8 sectors pending"]),
+        (ata(pending=8 | 3 << 40, uncorrectable=2), ["8 sectors pending", "2 uncorrectable sectors"]),
         (nvme(0x01), ["spare"]),
         (nvme(0x0C, passed=False), ["SMART status", "reliability", "read-only"]),
     ],

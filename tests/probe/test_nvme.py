@@ -169,7 +169,7 @@ def test_the_pages_of_a_captured_tree_are_used(tmp_path: Path) -> None:
 
 def test_a_captured_tree_without_the_pages_says_so(tmp_path: Path) -> None:
     (disk,) = look([], sysroot=str(make_tree(tmp_path, [MadeDisk("nvme0n1", GIB)]))).disks
-    assert Unseen("NVMe Identify", "the captured tree does not hold it") in disk.unseen
+    assert Unseen("NVMe Identify", "the captured tree does not contain it") in disk.unseen
 
 
 @pytest.mark.needs_tools("cc")

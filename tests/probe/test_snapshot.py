@@ -204,7 +204,7 @@ class TestArchive:
     def test_a_file_that_is_there_is_not_replaced_unasked(self, tmp_path: Path) -> None:
         path = tmp_path / "a.tar.xz"
         path.write_text("mine")
-        with pytest.raises(Refused, match="exists already"):
+        with pytest.raises(Refused, match="already exists"):
             write_snapshot(str(path), [])
         assert path.read_text() == "mine"
         write_snapshot(str(path), [Entry("sys/block", "directory")], overwrite=True)
