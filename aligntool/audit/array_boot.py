@@ -136,7 +136,7 @@ def running_arrays(inventory: Inventory) -> tuple[RunningArray, ...]:
 
 
 def is_native(facts: ArrayFacts) -> bool:
-    """Return whether the array has md's own metadata. Firmware arrays are assembled in other ways."""
+    """Return whether the array has md's own metadata. Firmware arrays are assembled differently."""
     return facts.level != "container" and not (facts.metadata or "").startswith("external")
 
 
@@ -198,7 +198,7 @@ def system_findings(inventory: Inventory) -> Iterator[Finding]:
     arrays = running_arrays(inventory)
     for image in system.initramfs if arrays else ():
         if image.unseen:
-            sentence = f"arrays in the initramfs {image.path} not seen: {image.unseen}"
+            sentence = f"the arrays in the initramfs {image.path} are unknown: {image.unseen}"
             yield Finding(Code.NOT_SEEN, Severity.INFO, sentence, next=_look_inside(image, system))
     for array in arrays:
         if array.facts.uuid is None:
@@ -226,7 +226,7 @@ def _array_line_findings(array: RunningArray) -> Iterator[Finding]:
     for line in wrong:
         why = "belongs to another array" if line.uuid else "does not name it by its UUID"
         why = "forbids its assembly" if line.device == "<ignore>" else why
-        sentence = f"its line in {line.file} {why}; it has UUID {uuid}"
+        sentence = f"its line in {line.file} {why}; its UUID is {uuid}"
         yield _persist_finding(array, Code.WRONG_ARRAY_LINE, Severity.WARNING, sentence, line.text)
     if not wrong:
         files = ", ".join(array.system.mdadm.files)
@@ -236,8 +236,8 @@ def _array_line_findings(array: RunningArray) -> Iterator[Finding]:
     home = array.system.mdadm.homehost
     here = array.system.hostname if home in (None, "<system>") else home
     if colon and here and home != "<ignore>" and host not in (here, "any"):
-        nodes = f"{array.disk.path} or /dev/md/{host}:{name}, and under another number the next time"
-        sentence = f"belongs to the host {host!r} by its superblock, and this one is {here!r}: it comes up as {nodes}"
+        nodes = f"{array.disk.path} or /dev/md/{host}:{name}, and with another number at the next boot"
+        sentence = f"its superblock names the host {host!r}, but this is {here!r}: it is assembled as {nodes}"
         yield _persist_finding(array, Code.FOREIGN_ARRAY, Severity.WARNING, sentence)
 
 
@@ -250,8 +250,8 @@ def _initramfs_findings(array: RunningArray) -> Iterator[Finding]:
             text = f"the system is on it, and the initramfs {image.path} contains no mdadm: this kernel does not boot"
             yield _persist_finding(array, Code.NOT_IN_INITRAMFS, Severity.ERROR, text)
         elif array.is_assembled_by(image) and not array.is_named_in(image):
-            has = "holds an mdadm.conf without its ARRAY line" if image.conf else "holds no mdadm.conf"
-            text = f"the initramfs {image.path} {has}: it assembles the array under a name of its own, or not at all"
+            has = "has an mdadm.conf without its ARRAY line" if image.conf else "has no mdadm.conf"
+            text = f"the initramfs {image.path} {has}: it assembles the array under another name, or not at all"
             yield _persist_finding(array, Code.NOT_IN_INITRAMFS, Severity.WARNING, text)
 
 
@@ -263,8 +263,8 @@ def late_start_findings(inventory: Inventory) -> Iterator[Finding]:
         if assembling and facts.uuid is not None and array.stays_inactive(system.family):
             yield _persist_finding(
                 array, Code.STARTS_ONLY_WHOLE, Severity.INFO,
-                f"{facts.level} that lacks a drive at a start stays inactive and is not mounted",
-                f"{assembling[0].path} adds its members, and starts only the arrays of the root file system",
+                f"{facts.level} with a drive missing at boot stays inactive and is not mounted",
+                f"{assembling[0].path} adds its members, but starts only the arrays of the root file system",
             )  # fmt: skip
 
 
@@ -294,7 +294,7 @@ def array_number_findings(inventory: Inventory) -> Iterator[Finding]:
         persist = f"sudo aligntool raid persist {known.disk.path}" if known else f"sudoedit {file}"
         yield Finding(
             Code.NUMBERED_IN_FSTAB, Severity.INFO if stable else Severity.WARNING,
-            f"{where} says {line.spec}{meant}; {why}", disk=disk.name if disk else None,
+            f"{where} uses {line.spec}{meant}; {why}", disk=disk.name if disk else None,
             evidence=(line.text, *by_hand), next=persist if file else f"sudo grep -rsw {line.spec} {_BOOT_SETTINGS}",
         )  # fmt: skip
 
@@ -353,7 +353,7 @@ def _manual_fix(file: str, line: TableLine, disk: Disk | None, reason: str) -> s
     certain to belong to an array.
     """
     uuid = uuid_behind(line.spec, disk) if disk else None
-    advice = f"put UUID={uuid} in its place" if uuid else "put UUID= of what is meant in its place"
-    menu = "" if file else ", and renew the boot loader's menu"
-    prefix = (f"{disk.name} {reason}: " if reason else "") if disk else "which array is meant is not known here: "
+    advice = f"replace it with UUID={uuid}" if uuid else "replace it with UUID= of the intended device"
+    menu = "" if file else ", and regenerate the boot loader's menu"
+    prefix = (f"{disk.name} {reason}: " if reason else "") if disk else "the intended array is unknown: "
     return f"{prefix}{advice}{menu}"

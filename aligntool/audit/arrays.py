@@ -22,10 +22,10 @@ PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
 REDUNDANT = ("raid1", "raid4", "raid5", "raid6", "raid10")
 _BUSY = {
     "resync": "its copies are being synchronised",
-    "recover": "a member is rebuilt",
-    "check": "its copies are compared",
+    "recover": "a member is being rebuilt",
+    "check": "its copies are being compared",
     "repair": "its copies are being compared and synchronised",
-    "reshape": "it changes its shape",
+    "reshape": "it is being reshaped",
 }
 
 
@@ -95,8 +95,8 @@ def array_findings(disk: Disk, members: Members, system: System | None) -> Itera
     if len(set(sizes.values()) - {None}) > 1:
         yield disk_finding(
             disk, Code.MIXED_SECTORS, Severity.WARNING,
-            "its members have logical sectors of different sizes; it counts in the largest, and in others when that "
-            "member goes",
+            "its members have logical sectors of different sizes; it uses the largest, and another size without that "
+            "member",
             ", ".join(f"{name}: {size}B" for name, size in sizes.items() if size),
         )  # fmt: skip
 
@@ -106,7 +106,8 @@ def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
         there = f", of {facts.devices}" if facts.devices else ""
         rebuilt = " and is being rebuilt" if facts.sync_action == "recover" else ""
         text = f"{facts.level} is degraded: {facts.degraded} member(s){there} missing{rebuilt}"
-        evidence, detail = f"there: {', '.join(facts.members) or 'none'}", as_root(disk, f"mdadm --detail {disk.path}")
+        evidence = f"present: {', '.join(facts.members) or 'none'}"
+        detail = as_root(disk, f"mdadm --detail {disk.path}")
         yield disk_finding(disk, Code.ARRAY_DEGRADED, Severity.ERROR, text, evidence, next_=detail)
     if what := _BUSY.get(facts.sync_action or ""):
         text = f"{what} ({facts.sync_action}{sync_words(facts)})"
@@ -137,7 +138,7 @@ def _chunk_findings(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Itera
         its = f"the {grid.kind} of {member.name}, {format_size(grid.size)} ({grid.source}: {grid.by})"
         yield disk_finding(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, f"{text} {below} {its}", *longer)
     elif chunk < LEAST_CHUNK:
-        text += f" is smaller than {format_size(LEAST_CHUNK)}, and most requests are cut"
+        text += f" is smaller than {format_size(LEAST_CHUNK)}, which splits most requests"
         published = "published: with 4KiB a database on four NVMe drives did 0.79 of the work of one drive"
         yield disk_finding(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, text, published, *longer)
 
@@ -152,7 +153,7 @@ def _longer_chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> tuple[s
     if facts.level not in PARITY or not chunk:
         return ()
     grow = as_root(disk, f"mdadm --grow {disk.path} --chunk={chunk // KIB} --backup-file=FILE")
-    return (f"in its place, with FILE on another drive and a backup of everything: {grow}",)
+    return (f"to change it in place, with FILE on another drive and a full backup: {grow}",)
 
 
 def _stripe_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
@@ -162,9 +163,9 @@ def _stripe_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
     whole = facts.chunk * (count - parity)
     if whole > FULL_STRIPE:
         stripe = f"{format_size(whole)} ({format_size(facts.chunk)} × {count - parity} data members)"
-        most = f"more than the {format_size(FULL_STRIPE)} that md takes at once, so it is never written in one request"
+        most = f"more than the {format_size(FULL_STRIPE)} that md takes in one request, so it is never written at once"
         cache = facts.stripe_cache
-        room = f"room for {(cache or 0) * 4 * KIB // facts.chunk} stripes, in which writes meet"
+        room = f"room for {(cache or 0) * 4 * KIB // facts.chunk} stripes, in which writes are collected"
         evidence = () if cache is None else (f"stripe_cache_size is {cache} pages a member: {room}",)
         yield disk_note(disk, Code.STRIPE_TOO_LONG, f"a full stripe is {stripe}, {most}", *evidence)
 
@@ -194,9 +195,9 @@ def _fine_bitmap_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
     if chunk and chunk < most:
         again = f"sudo mdadm --grow --bitmap=internal --bitmap-chunk={most // MIB}M {disk.path}"
         grow = as_root(disk, f"mdadm --grow --bitmap=none {disk.path}; {again}")
-        text = f"each bit of its bitmap stands for {format_size(chunk)}, which slows small writes to {facts.level}"
+        text = f"each bit of its bitmap covers {format_size(chunk)}, which slows small writes to {facts.level}"
         published = "published, one tester, five NVMe drives: 20600 small writes a second without a bitmap"
-        published += ", 174 with 64MiB a bit, 285 with 512MiB, 10300 with 1GiB"
+        published += ", 174 with 64MiB per bit, 285 with 512MiB, 10300 with 1GiB"
         yield _bitmap_finding(disk, facts, Code.BITMAP_TOO_FINE, Severity.WARNING, f"{text} on flash", grow, published)
 
 
@@ -208,13 +209,13 @@ def _bitmap_finding(
     """
     if facts.sync_action in (None, "idle"):
         return disk_finding(disk, code, severity, text, *evidence, next_=grow)
-    later = f"no bitmap can be changed while sync_action is {facts.sync_action}; once it is idle: {grow}"
+    later = f"the bitmap cannot be changed while sync_action is {facts.sync_action}; once it is idle: {grow}"
     return disk_finding(disk, code, severity, text, *evidence, later, next_="cat /proc/mdstat")
 
 
 _WHY_NO_DISCARDS = {
     True: "raid456's devices_handle_discard_safely is on; the array was assembled before that, or a stripe is longer "
-    "than what a member discards at once",
+    "than the largest discard of a member",
     False: "raid456's devices_handle_discard_safely is off",
     None: "by default raid456's devices_handle_discard_safely is off",
 }
@@ -227,7 +228,7 @@ def _discard_findings(disk: Disk, facts: ArrayFacts, known: list[Member], safely
     if facts.level not in PARITY or disk.limits.discard_max != 0 or not known:
         return
     if all((member.disk.limits.discard_max or 0) > 0 for member in known) and _all_flash(known):
-        text = f"{facts.level} passes no discards on: fstrim does nothing, and its drives fill up"
+        text = f"{facts.level} does not pass on discards: fstrim does nothing, and its drives fill up"
         yield disk_note(disk, Code.DISCARDS_OFF, text, _WHY_NO_DISCARDS[safely])
 
 
@@ -280,13 +281,13 @@ def whole_member_findings(disk: Disk) -> Iterator[Finding]:
     stale = [copy for copy in disk.gpt_headers if layer.data_start or copy.name == "backup"]
     if stale and not (layer.data_start == 0 and disk.table):
         where = " and ".join(f"the {copy.name} header at byte {copy.at}" for copy in stale)
-        text = f"is a member of an md array as a whole, and {where} of a GPT is still on it"
-        seen = "such firmware wiped bytes 4096 to 16384 at every start, and the superblock of metadata 1.2 with them"
+        text = f"the whole drive is a member of an md array, but {where} of a GPT is still on it"
+        seen = "such firmware wiped bytes 4096 to 16384 at every boot, and with them the superblock of metadata 1.2"
         not_redundant = layer.raid_level in ("raid0", "linear")  # mdadm(8), --add and --re-add
-        remedy = f"no member can be removed from a {layer.raid_level}: copy its data away, and recreate the array"
+        remedy = f"no member can be removed from a {layer.raid_level}: copy the data elsewhere and recreate the array"
         evidence = (f"published: {seen}", *([remedy] if not_redundant else []))
         look = "" if not_redundant else as_root(disk, f"wipefs --no-act {disk.path}")
         yield replace(disk_finding(disk, Code.MEMBER_WITH_GPT, Severity.ERROR, text, *evidence, next_=look), layer="md")
-    elif disk.kind is not DiskKind.IMAGE:  # an image may as well be that of a partition
-        text = "is a member of an md array as a whole, without a partition table of its own"
+    elif disk.kind is not DiskKind.IMAGE:  # an image may also be of a partition
+        text = "the whole drive is a member of an md array, without a partition table"
         yield replace(disk_note(disk, Code.WHOLE_DRIVE_MEMBER, text), layer="md")

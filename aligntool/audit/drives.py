@@ -53,7 +53,7 @@ def _alignment_offset_findings(disk: Disk, physical: Grid) -> Iterator[Finding]:
         yield disk_note(
             disk, Code.SHIFTED_GRID,
             f"its physical sectors of {format_size(physical.size)} start {format_size(physical.phase)} past byte 0,"
-            f" where the data of its members lie; the kernel reports an alignment_offset of {offset}",
+            f" as the data starts of its members show; the kernel reports an alignment_offset of {offset}",
         )  # fmt: skip
     elif offset < 0:
         members = ", ".join(disk.slaves) or "unknown"
@@ -88,7 +88,7 @@ def _logical_sector_clause(disk: Disk) -> str:
     size, table = format_size(disk.sector_size), disk.table
     if table and not table.sector_size_assumed:
         return f"; logical sectors of {size}, as its {table.label} table shows"
-    return f"; logical sectors of {size} are assumed{', too: --sector-size states another size' if table else ''}"
+    return f"; logical sectors of {size} are assumed{', too: set another size with --sector-size' if table else ''}"
 
 
 def _ignored_size_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
@@ -102,7 +102,7 @@ def _ignored_size_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterat
     for limit, code, doubt in limits if is_bogus else limits[::-1]:
         size: int = getattr(disk.limits, limit) or 0
         row = next((row for row in known if limit in row.distrust), None)
-        why = doubt or (f"{row.row} reports it without needing it" if row and size else "")
+        why = doubt or (f"{row.row} reports it but does not need it" if row and size else "")
         if why:
             yield disk_note(disk, code, f"{limit} {size} ({format_size(size)}) is ignored: {why}")
 
@@ -139,7 +139,7 @@ def _lba_format_findings(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-# Disks that could not be judged, in whole or in part. An audit must never omit them, which would look like success.
+# Disks that could not be judged, in whole or in part. An audit must never omit them: that would look like success.
 
 _GAP_FINDINGS = {
     Gap.PART: (Code.NOT_SEEN, Severity.INFO),
@@ -177,7 +177,7 @@ def unknown_if_no_answer(disk: Disk, verdicts: Iterator[Verdict]) -> Iterator[Ve
 
 
 def whole_disk_gap(disk: Disk) -> Unseen | None:
-    """Return the gap if the disk needs a verdict of its own, "unknown", beside those on its partitions; else None."""
+    """Return the gap if the disk itself needs a verdict, "unknown", besides those on its partitions; else None."""
     gap = worst_gap(disk)
     if gap is None or (disk.partitions and disk.size is not None and gap.what not in ("size", "partitions")):
         return None
@@ -229,7 +229,7 @@ def machine_findings(inventory: Inventory) -> Iterator[Finding]:
             text = f"{name} hides {adapter.remapped_nvme} NVMe drive(s): the firmware is in RAID mode"
             yield _machine_finding(Code.REMAPPED_NVME, Severity.WARNING, text)
         if adapter.vmd:
-            text = f"{name} is a VMD controller; its drives are in a PCI domain of their own"
+            text = f"{name} is a VMD controller; its drives are in a separate PCI domain"
             yield _machine_finding(Code.BEHIND_VMD, Severity.INFO, text)
     yield from unseen_findings(inventory.unseen)
 
@@ -250,7 +250,7 @@ def _link_findings(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Finding]:
         (drive.max_speed_gts or 0) > (most.speed_gts or 0) or (drive.max_width or 0) > (most.width or 0)
     ):  # the drive supports more than its link can ever run at
         capable = f"{drive.max_speed_gts or 0:g} GT/s x{drive.max_width or 0}"
-        yield disk_note(disk, Code.SLOW_SLOT, f"it could do {capable}, in its slot only {can}")
+        yield disk_note(disk, Code.SLOW_SLOT, f"it supports {capable}, but its slot only {can}")
     if disk.kind is DiskKind.NVME and any(hop.port is Port.CHIPSET_ROOT for hop in path):
         yield disk_note(disk, Code.BEHIND_CHIPSET, "is attached to the chipset and shares its link to the processor")
 
@@ -262,15 +262,15 @@ def _slow_link_finding(disk: Disk, drive: LinkHop, most: LinkMaximum, can: str) 
     )
     runs = f"its link at {drive.address} runs at {drive.speed_gts or 0:g} GT/s x{drive.width or 0}{rate}"
     if most.both_ends:
-        text = f"{runs}, but drive and port can do {can}{most_rate}"
+        text = f"{runs}, but drive and port support {can}{most_rate}"
         return disk_finding(disk, Code.LINK_DEGRADED, Severity.WARNING, text)
-    text = f"{runs}; the drive can do {can}{most_rate}, what the port above it can do is not reported"
+    text = f"{runs}; the drive supports {can}{most_rate}, the port above it reports no maximum"
     return disk_note(disk, Code.LINK_DEGRADED, text)
 
 
 def _uplink_findings(uplink: Uplink, by_name: dict[str, Disk]) -> Iterator[Finding]:
-    """Yield a warning if the members of a shared uplink can carry more than it. Only NVMe drives count: they have a
-    link of their own, whose bandwidth is known.
+    """Yield a warning if the members of a shared uplink can carry more than it. Only NVMe drives count: each
+    has its own link of known bandwidth.
     """
     total, names = 0, []
     for name in uplink.members:
@@ -282,7 +282,7 @@ def _uplink_findings(uplink: Uplink, by_name: dict[str, Disk]) -> Iterator[Findi
     if uplink.bandwidth is None or len(names) < 2 or total <= uplink.bandwidth:
         return
     shared = f"share {uplink.name} ({format_rate(uplink.bandwidth)}, {uplink.source})"
-    text = f"{', '.join(names)} {shared}, but their own links carry {format_rate(total)} together"
+    text = f"{', '.join(names)} {shared}, but their own links carry {format_rate(total)} in total"
     yield _machine_finding(Code.SHARED_UPLINK, Severity.WARNING, text)
 
 

@@ -14,7 +14,7 @@ MOST_ROWS = 100  # in a list of the report
 MOST_MODELS, MOST_FIRMWARES, MOST_PLACES = 1000, 20, 5
 MOST_DRIVES = 1000  # of one machine
 LONGEST = 80  # characters of a name, which is untrusted input
-ENOUGH = 5  # drives of a model, from which on a rare firmware is significant
+ENOUGH = 5  # drives of a model: with fewer, a rare firmware is not significant
 _DAY_S = 86400
 _SUFFIXES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
 

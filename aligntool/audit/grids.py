@@ -40,7 +40,7 @@ def is_single_drive(disk: Disk) -> bool:
 def single_drive_doubt(disk: Disk) -> str:
     """Return why the disk may not be a single drive, as text."""
     if disk.kind is DiskKind.SCSI or _NOT_A_SINGLE_DRIVE.search(f"{disk.vendor or ''} {disk.model or ''}"):
-        return "it may be a volume of a RAID controller, an array or a hypervisor and not one drive"
+        return "it may be a volume of a RAID controller, an array or a hypervisor, not a single drive"
     return "the medium below is not reported"
 
 
@@ -70,7 +70,7 @@ def grade_optimal_io(disk: Disk) -> tuple[Grade, str]:
     logical = disk.limits.logical_block_size or 512
     block = max(disk.limits.physical_block_size or 512, believed_minimum_io(disk))
     if optimal == 0xFFFF * logical:
-        return Grade.BOGUS, f"it is 65535 sectors of {logical} bytes, what USB bridges report for “no limit”"
+        return Grade.BOGUS, f"it is 65535 sectors of {logical} bytes, which USB bridges report for “no limit”"
     if optimal % block:
         return Grade.BOGUS, f"it is not a multiple of {block} bytes"
     if disk.kind in STACKED:
@@ -141,14 +141,14 @@ def grids_of(
 ) -> tuple[Grid, ...]:
     """Return the grids of a disk. `sectors`: the physical sector of every disk, by name.
 
-    `shifts`: the phase of the members' sectors on arrays for which the kernel does not report it. Chunks are counted
-    from the array's byte 0 all the same.
+    `shifts`: the phase of the members' sectors on arrays for which the kernel does not report it. Chunks are still
+    counted from the array's byte 0.
     """
     size, source, by = sectors[disk.name]
     phase = max(disk.limits.alignment_offset or 0, 0)
     shift = shifts.get(disk.name, phase % size)
     if disk.name in shifts:
-        by = f"{by}; {format_size(size - shift)} past one is where the data of every member begin"
+        by = f"{by}; {format_size(size - shift)} past a sector, the data of every member begin"
     grids = [Grid(GridKind.PHYSICAL, size, shift, source, by, Severity.ERROR)]
     wider = (
         *_minimum_io_grids(disk, known),
@@ -212,7 +212,7 @@ def _assumption(disk: Disk) -> str:
     if disk.rotational is False:
         return "flash is mapped in units of 4 KiB or more, whatever the interface reports"
     if disk.kind in STACKED:
-        return "the drives below were not looked at"
+        return "the drives below were not examined"
     if is_single_drive(disk):
         return "drives over 2 TiB have 4 KiB sectors"
     return single_drive_doubt(disk)

@@ -137,11 +137,11 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
 # (util-linux#1221); 32760 the same from the kernel's 16773120; 1 directly after the MBR (qubes-issues#5151).
 
 CYLINDER = 255 * 63
-MOST_NEIGHBOURS = 512  # twice what Linux shows of one disk; a hostile table has thousands, each with thousands
+MOST_NEIGHBOURS = 512  # twice as many as Linux shows of one disk; a hostile table has thousands, each with thousands
 
 _CAUSE_BY_SECTOR = {
-    1: "placed directly after the MBR, with no thought of alignment (cloud-init and VM images of old)",
-    34: "the first usable sector of a GPT: the tool took it without aligning",
+    1: "placed directly after the MBR, without alignment (old cloud-init and VM images)",
+    34: "the first usable sector of a GPT: the tool did not align the start",
     40: "the first 4 KiB boundary after a GPT, where macOS and FreeBSD begin: right for 4 KiB sectors, not for pages",
     63: "the second track of the DOS geometry (63 sectors each): DOS to Windows XP, or a clone of such a disk",
     1953: "one decimal megabyte (1,000,000 bytes) instead of 1 MiB",
@@ -168,9 +168,9 @@ def _neighbour(partition: Partition, partitions: Sequence[Partition], grid: Grid
         if other.role is Role.EXTENDED or other.number == partition.number or other.extent.end != start:
             continue
         if grid.off_by(other.extent.start) == grid.off_by(start):
-            return f"it begins where partition {other.number} ends, and is off as that one is"
+            return f"it begins where partition {other.number} ends, and is off by the same amount"
         size = format_size(grid.size)
-        return f"it begins where partition {other.number} ends, and that one's size is not a multiple of {size}"
+        return f"it begins where partition {other.number} ends; the size of that one is not a multiple of {size}"
     return None
 
 
@@ -183,7 +183,7 @@ def _geometry(lba: int, partition: Partition) -> str | None:
 
 
 # Starts that do not matter, and starts that the table alone does not determine. Each rule turns an error into a note or
-# into unknown, so each needs a real disk as evidence that is in order and looks misaligned.
+# into unknown, so each needs evidence: a real disk that is in order but looks misaligned.
 
 _PREP = "a PReP boot partition: firmware reads it once at boot"
 _UNWRITTEN_TYPES = {
@@ -191,7 +191,7 @@ _UNWRITTEN_TYPES = {
     "83BD6B9D-7F41-11DC-BE0B-001560B84F0F": "a FreeBSD boot partition: its boot code is read once at boot",
     "9E1A2D38-C612-4316-AA26-8B49521E5A8B": _PREP,
     "0x41": _PREP,
-    "0xee": "the entry that protects a GPT: no partition",
+    "0xee": "the protective entry of a GPT, not a partition",
     "E3C9E316-0B5C-4DB8-817D-F92DF00215AE": "a Microsoft reserved partition: it holds no file system",
     "5808C8AA-7E8F-42E0-85D2-E1E90434CFB3": "the database of a Windows dynamic disk: written when volumes change",
     "6A945A3B-1DD2-11B2-99A6-080020736631": "a reserved partition of Solaris and ZFS: it holds no data",
@@ -207,7 +207,7 @@ def start_exemption(partition: Partition, image: Extent | None) -> str:
     if partition.role is Role.MAP:
         return "the partition table's own entry"
     if partition.extent.start == 0 and partition.type_code in _EMPTY:
-        return "an empty entry that covers the whole medium, as hybrid ISO images have it"
+        return "an empty entry that covers the whole medium, as in hybrid ISO images"
     if image and image.contains(partition.extent):
         return "a part of the ISO image on this medium: nothing writes to it"
     if partition.type_code == _LDM and partition.extent.length < _SMALLEST_VOLUME:
@@ -238,7 +238,7 @@ def sector_size_doubt(disk: Disk) -> str:
     """Return why the computed starts may be wrong, or "" if the sector size of the table is known."""
     if disk.table is None or not disk.table.sector_size_assumed:
         return ""
-    return "the table may count in sectors of 512 or of 4096 bytes, and nothing on the disk shows which"
+    return "the table may use sectors of 512 or of 4096 bytes, and nothing on the disk shows which"
 
 
 def hybrid_image(disk: Disk) -> Extent | None:
@@ -359,13 +359,13 @@ def _evidence(partition: Partition | None, verdict: Verdict, worst: Check) -> It
     for check in verdict.checks:
         if not check.on and check is not worst:
             grid = check.grid
-            yield f"also {format_size(check.off_by)} off {grid.kind} {format_size(grid.size)} ({grid.source})"
+            yield f"also {format_size(check.off_by)} off the {grid.kind} of {format_size(grid.size)} ({grid.source})"
     if partition is None:
         return
     if (partition.kernel_alignment_offset or 0) > 0:
         yield f"the kernel agrees: the partition's alignment_offset is {partition.kernel_alignment_offset}"
     for layer in _data_on_the_grid(partition, worst.grid, _FILE_SYSTEMS | CONTAINERS):
-        yield f"the data of {wording.layer_name(layer)} inside begin on the boundary all the same"
+        yield f"the data of {wording.layer_name(layer)} inside begin on the boundary nevertheless"
 
 
 _FILE_SYSTEMS = frozenset({"vfat", "exfat"})

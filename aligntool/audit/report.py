@@ -346,11 +346,11 @@ def read_measured(text: str, name: str, again: str = "") -> MeasuredDisk:
         units = decode(tuple[MeasuredUnit, ...], found.get("boundaries"), "boundaries")
         for unit in units:
             if not is_power_of_two(unit.size) or not 512 <= unit.size <= 1 << 30 or unit.confidence > 1:
-                raise ValueError(f"{unit.size} is not a boundary of a disk, or {unit.confidence} not a confidence")
+                raise ValueError(f"{unit.size} is not a valid boundary, or {unit.confidence} not a valid confidence")
         sure = tuple(unit for unit in units if unit.confidence >= CONFIDENT)
         return MeasuredDisk(disk.name or "", disk.path or "", disk.size, sure, disk.serial or None, disk.wwn or None)
     except ValueError as error:
-        raise Refused(f"{name} is not a result of a probe: {error}", hint=again) from None
+        raise Refused(f"{name} is not a probe result: {error}", hint=again) from None
 
 
 @dataclass(frozen=True, slots=True)

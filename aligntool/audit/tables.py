@@ -38,13 +38,13 @@ def array_above(disk: Disk, by_name: Mapping[str, Disk]) -> str:
     kinds = [layer.kind for layer in disk.content] or [disk.content_hint or ""]
     member = next((_WHOLE_DISK_MEMBERS[kind] for kind in kinds if kind in _WHOLE_DISK_MEMBERS), None)
     if member:
-        return f"the disk is a member of a {member} array as a whole; a table seen on it belongs to the array"
+        return f"the whole disk is a member of a {member} array; a table seen on it belongs to the array"
     for holder in disk.holders:
         above = by_name.get(holder)
         if above and above.kind is DiskKind.MD:
-            return f"the disk is a member of {above.name} as a whole; a table seen on it belongs to the array"
+            return f"the whole disk is a member of {above.name}; a table seen on it belongs to the array"
         if above and above.kind is DiskKind.DM and (above.mapping or "").startswith("multipath"):
-            return f"the disk is one path to {above.name}, which is judged in its place"
+            return f"the disk is one path to {above.name}, which is judged instead"
     return ""
 
 
@@ -69,13 +69,13 @@ def _in_flight_findings(disk: Disk) -> Iterator[Finding]:
         return
     numbers = ", ".join(map(str, flight.partitions))
     entries = f"entry {numbers} is" if len(flight.partitions) == 1 else f"entries {numbers} are"
-    journal = "the table names no byte of this disk for the journal: it is the file that was given with --journal"
+    journal = "the table names no journal on this disk: it is the file that was given with --journal"
     if flight.journal_at is not None:
         journal = f"the journal is at byte {flight.journal_at} of this disk"
     resume = next_resume(disk)
     undo = f"{resume.replace('aligntool resume', 'aligntool rollback')} undoes it"
-    status = f"{next_command(disk, 'status')} prints how far the move came; {undo}"
-    text = f"a move of partitions is in flight: {entries} parked; do not mount, repair or partition it"
+    status = f"{next_command(disk, 'status')} shows how far the move got; {undo}"
+    text = f"a move of partitions is in flight: {entries} parked; do not mount, repair or partition the disk"
     found = disk_finding(disk, Code.IN_FLIGHT, Severity.ERROR, text, journal, status, next_=resume)
     yield replace(found, sector_size=disk.sector_size, start=flight.journal_at)
 
@@ -92,7 +92,7 @@ def _faults(disk: Disk) -> set[Fault]:
 def _gpt_lost_finding(disk: Disk) -> Finding:
     damaged = [fault for fault in (disk.table.faults if disk.table else ()) if fault.fault in _COPIES_DAMAGED]
     listed = disk.table is not None and disk.table.label is TableLabel.GPT
-    shown = ", and what is listed here is what could still be read" if listed else ""
+    shown = "; only the entries that could still be read are listed" if listed else ""
     text = f"both copies of the GPT are damaged: Linux reads none of its entries{shown}"
     details, next_ = (fault.detail for fault in damaged), _next_step(disk, Code.GPT_LOST)
     found = disk_finding(disk, Code.GPT_LOST, Severity.ERROR, text, *details, next_=next_)
@@ -158,10 +158,10 @@ def _kernel_findings(disk: Disk) -> Iterator[Finding]:
         f"partition {number}: the kernel has {_length_at(in_kernel[number])}, the table {_length_at(on_disk[number])}"
         for number in differing
     ]
-    differences += [f"partition {number} is in the table and not in the kernel" for number in missing]
-    differences += [f"partition {number} is in the kernel and not in the table" for number in extra]
+    differences += [f"partition {number} is in the table but not in the kernel" for number in missing]
+    differences += [f"partition {number} is in the kernel but not in the table" for number in extra]
     if differences:
-        text, probe = "the kernel's partitions are not those of the table", f"sudo partprobe {shell_word(disk.path)}"
+        text, probe = "the kernel's partitions differ from the table", f"sudo partprobe {shell_word(disk.path)}"
         yield disk_finding(disk, Code.KERNEL_DISAGREES, Severity.WARNING, text, *differences, next_=probe)
 
 

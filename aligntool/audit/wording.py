@@ -103,7 +103,7 @@ def use_refusals(
             text, hint = f"{text}: this system runs from it", root
         yield Refusal("mounted", name, text, hint)
     for holder in holders:
-        yield Refusal("held", name, f"{name} is a part of {holder}, which is running", f"aligntool audit {holder}")
+        yield Refusal("held", name, f"{name} is part of {holder}, which is running", f"aligntool audit {holder}")
 
 
 def device_refusals(disk: Disk, part: Partition | None, name: str) -> Iterator[Refusal]:
@@ -131,7 +131,7 @@ def contents_of_disk(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
     if disk.table and not disk.partitions:
         found.append(f"a partition table ({disk.table.label}) without partitions")
     if disk.table is None:  # firmware that finds one copy "repairs" the other, and overwrites what is there by then
-        found += [f"what is left of a GPT, its {copy.name} copy at byte {copy.at}" for copy in disk.gpt_headers]
+        found += [f"the remains of a GPT, its {copy.name} copy at byte {copy.at}" for copy in disk.gpt_headers]
     return tuple(found)
 
 
@@ -161,7 +161,7 @@ def command(name: str, disk: str, *words: str) -> str:
 
 @contextmanager
 def hints_for_disk(disk: str) -> Iterator[None]:
-    """Replace DISK in the hints of Refused and Stopped by the name that the user typed. Code below does not know it."""
+    """Replace DISK in the hints of Refused and Stopped by the name that the user typed; code below does not know it."""
     try:
         yield
     except (Refused, Stopped) as error:

@@ -126,7 +126,7 @@ def test_an_image_that_nobody_could_read_is_told_and_not_guessed_at() -> None:
     report = audit(machine("raid1", system(images=(unseen,))), {})
     assert finding_codes(report) == []
     assert [one.summary for one in report.findings if one.code.value == "AT901"] == [
-        "arrays in the initramfs /boot/initrd.img-6.1 not seen: needs root"
+        "the arrays in the initramfs /boot/initrd.img-6.1 are unknown: needs root"
     ]
 
 
@@ -205,7 +205,7 @@ def test_what_mends_a_number_names_the_array_that_runs_and_raid_show_tells_it(na
     inventory = machine("raid1", files, name=name)
     found = numbered(inventory)
     assert (found.disk, found.next) == ("md127", "sudo aligntool raid persist /dev/md127")
-    assert "fstab says /dev/md0, which means md127" in found.summary
+    assert "fstab uses /dev/md0, which means md127" in found.summary
     assert find_array(inventory.disks, found.next.split()[-1], command="").name == "md127"
     (shown,) = arrays_of(audit(inventory, {}), ["md127"])
     assert any("AT615" in line for line in shown.findings) == (conf == NOTHING)  # it does not report notes
@@ -230,7 +230,7 @@ def test_where_it_is_likely_which_array_a_number_means_the_line_to_write_is_told
     """`raid persist` does not touch a line that names another node than the array has or had."""
     found = numbered(mounted(machine("raid1", system(conf=conf, fstab=fstab(line))), place))
     assert (found.disk, found.next) == ("md127", "sudoedit /etc/fstab")
-    assert found.evidence[-1].endswith(f"{why}put UUID={FS} in its place")
+    assert found.evidence[-1].endswith(f"{why}replace it with UUID={FS}")
 
 
 @pytest.mark.parametrize("line", ["/dev/md0 /srv xfs nofail 0 2", "/dev/md0 /srv auto nofail 0 2"])
@@ -254,12 +254,12 @@ def test_of_two_arrays_that_fit_none_is_named() -> None:
 
 def test_a_number_on_the_kernels_command_line_is_looked_for_where_boot_loaders_keep_it() -> None:
     found = numbered(mounted(machine("raid1", system(words=("root=/dev/md127",))), "/"))
-    assert found.disk == "md127" and f"put UUID={FS} in its place, and renew" in found.evidence[-1]
+    assert found.disk == "md127" and f"replace it with UUID={FS}, and regenerate" in found.evidence[-1]
     assert found.next.startswith("sudo grep -rsw /dev/md127 /etc/default/grub ")
 
 
 def test_an_array_whose_making_has_not_ended_is_an_error_without_any_array_that_runs() -> None:
-    files = replace(system(), unfinished=("/dev/md/data: its making was begun",))
+    files = replace(system(), unfinished=("/dev/md/data: its creation is not finished",))
     assert finding_codes(audit(Inventory((), system=files), {})) == [("AT617", "error")]
 
 

@@ -207,7 +207,7 @@ def test_nobody_is_sent_to_take_members_out_of_an_array_that_keeps_nothing_twice
     disk = whole(BACKUP)
     disk = replace(disk, content=(replace(disk.content[0], raid_level=level),))
     (finding,) = [one for one in report(Inventory((disk,))).findings if one.code.value == "AT608"]
-    assert any("copy its data away" in line for line in finding.evidence) == stays
+    assert any("copy the data elsewhere" in line for line in finding.evidence) == stays
     assert finding.next == ("aligntool explain AT608" if stays else "sudo wipefs --no-act /dev/nvme0n1")
     remedy = explanations()[finding.code].answers[-1]
     assert -1 < remedy.index("RAID0 and linear: copy the data away") < remedy.index("--fail")

@@ -58,7 +58,7 @@ def test_a_factory_card_with_its_clusters_on_the_boundary_is_a_warning_without_a
     fat = Layer("vfat", Extent(63 * 512, GIB), "FAT32", data_start=4 * MIB, data_unit=32 * KIB)
     finding = judge(with_content(made_disk("63+20971520", physical=4096), fat)).findings[0]
     assert (finding.code.value, finding.severity, finding.cost) == ("AT101", Severity.WARNING, None)
-    assert "the data of FAT32 inside begin on the boundary all the same" in finding.evidence
+    assert "the data of FAT32 inside begin on the boundary nevertheless" in finding.evidence
 
 
 def test_a_start_does_not_matter_where_the_data_of_a_container_begin_on_the_boundary() -> None:
@@ -75,7 +75,7 @@ def test_a_member_whose_bitmap_is_off_the_sectors_is_off_wherever_its_data_are()
     member = Layer("linux_raid_member", Extent(63 * 512, GIB), "1.2", data_start=1 * MIB)
     report = judge(with_content(made_disk("63+20971520", physical=4096), member))
     assert codes(report)[0] == "AT101"
-    assert "the data of md 1.2 inside begin on the boundary all the same" in report.findings[0].evidence
+    assert "the data of md 1.2 inside begin on the boundary nevertheless" in report.findings[0].evidence
 
 
 def test_every_lvm_segment_is_judged_not_only_the_first() -> None:

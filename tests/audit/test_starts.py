@@ -323,8 +323,8 @@ def test_the_minimum_io_of_a_raid_controller_is_judged_like_the_chunk_of_md() ->
 def test_the_other_grids_that_are_missed_stand_as_evidence_and_the_worst_is_not_repeated() -> None:
     finding = judge(made_disk("63+1000", physical=4096, optimal=1 * MIB)).findings[0]
     assert finding.evidence == (
-        "also 32256B off optimal I/O size 1MiB (reported)",
-        "also 32256B off grain 1MiB (assumed)",
+        "also 32256B off the optimal I/O size of 1MiB (reported)",
+        "also 32256B off the grain of 1MiB (assumed)",
     )
 
 

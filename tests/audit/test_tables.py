@@ -114,8 +114,8 @@ def kernel_has(*partitions: tuple[int, int, int]) -> Disk:
     [
         (((1, 2048, 1000000), (2, 1048576, 1000000)), None),
         (((1, 2048, 999992), (2, 1048576, 1000000)), "partition 1: the kernel has"),
-        (((1, 2048, 1000000),), "partition 2 is in the table and not in the kernel"),
-        (((1, 2048, 1000000), (2, 1048576, 1000000), (3, 9000000, 8)), "partition 3 is in the kernel and not in"),
+        (((1, 2048, 1000000),), "partition 2 is in the table but not in the kernel"),
+        (((1, 2048, 1000000), (2, 1048576, 1000000), (3, 9000000, 8)), "partition 3 is in the kernel but not in"),
         ((), None),
     ],
 )

@@ -146,7 +146,7 @@ def test_what_is_less_sure_than_the_stated_confidence_is_not_taken() -> None:
 def test_a_document_that_is_none_is_refused_in_one_sentence(change: dict[str, Any]) -> None:
     with pytest.raises(Refused) as refused:
         read_measured(json.dumps(_KEPT | change), "file.json")
-    assert "file.json is not a result of a probe" in str(refused.value)
+    assert "file.json is not a probe result" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

@@ -225,7 +225,7 @@ class TestStalledDisk:
         with stalled_disk(tmp_path) as device:
             words = ("dd", f"if={device}", "of=/dev/null", "bs=4096", "count=1")
             answer = run_program(*words, only_reads=True, limit_s=0.5)
-            assert answer.code == NOT_RUN and "did not end" in answer.errors
+            assert answer.code == NOT_RUN and "did not finish" in answer.errors
 
     def test_the_arrays_of_the_machine_are_shown_without_opening_it(self, tmp_path: Path) -> None:
         with stalled_disk(tmp_path) as device:
