@@ -9,7 +9,7 @@ from aligntool.formats.numbers import le16, le32
 from aligntool.formats.windows_fs import ATTRIBUTES, DIRECTORY, ENTRY, LONG_NAME, VOLUME_LABEL, parse_fat_boot_sector
 
 # Long names, short names, times and attributes are in the directory entries, which are copied byte by byte; mcopy
-# recreates short names and folder times, and reads no character outside the BMP. Deleted entries are omitted.
+# recreates short names and folder times, and cannot read characters outside the BMP. Deleted entries are omitted.
 # Source: Microsoft's FAT specification 1.03, "FAT Directory Structure" and "FSInfo Sector Structure".
 
 FIRST_CLUSTER = 2  # the number of the first cluster
@@ -90,7 +90,7 @@ class _Fat:
     def __init__(self, data: Bytes) -> None:
         boot = parse_fat_boot_sector(data[:512])
         if boot is None:
-            raise BrokenFatError("its boot sector makes no sense")
+            raise BrokenFatError("its boot sector is invalid")
         self.data, self.boot = data, boot
         self._table_start = boot.reserved * boot.sector
         self._table_length = boot.fats // boot.copies * boot.sector
@@ -151,7 +151,7 @@ class _Fat:
             target.data[offset : offset + count] = self.data[self.at(number) : self.at(number) + count]
             offset, remaining = offset + count, remaining - count
         if remaining:
-            raise BrokenFatError(f"a file of {length} bytes has fewer clusters")
+            raise BrokenFatError(f"a file of {length} bytes has too few clusters")
         return new_first
 
     def write_table(self) -> None:

@@ -17,7 +17,7 @@ from aligntool.values import dataclass
 # The structures: UEFI specification 2.10, tables 5-5 (header) and 5-6 (entry).
 
 SIGNATURE = b"EFI PART"
-MOST_ENTRY_BYTES = 4 * 1024 * 1024  # KMALLOC_MAX_SIZE: Linux refuses more; usual are 16 KiB
+MOST_ENTRY_BYTES = 4 * 1024 * 1024  # KMALLOC_MAX_SIZE: Linux refuses more; 16 KiB are usual
 _SHORTEST_HEADER = 92
 _LENGTH_AND_CRC = struct.Struct("<II")  # of the header, at byte 12
 _LENGTH_AT, _CRC_AT, _ENTRIES_CRC_AT = 12, 16, 88
@@ -118,9 +118,9 @@ def _check_header(sector: bytes, header: Header, lba: int, last_lba: int | None)
         return False, TableCopyState.HEADER_CRC_BAD, "has a wrong checksum"
     why = ""
     if header.own_lba != lba:
-        why = f"states its place as sector {header.own_lba}, but it is at sector {lba}"
+        why = f"claims to be at sector {header.own_lba}, but it is at sector {lba}"
     elif header.last_usable < header.first_usable:
-        why = f"has usable sectors {header.first_usable} to {header.last_usable}, which is none"
+        why = f"has usable sectors {header.first_usable} to {header.last_usable}, an empty range"
     elif last_lba is not None and header.last_usable > last_lba:
         why = f"has usable sectors up to {header.last_usable}, but the disk's last sector is {last_lba}"
         why = f"{why}, so Linux refuses it"
@@ -131,7 +131,7 @@ def _check_header(sector: bytes, header: Header, lba: int, last_lba: int | None)
     return True, malformed if why else TableCopyState.GOOD, why
 
 
-# A copy for writing: read from a Device, given other entries, packed into sectors.
+# A copy for writing: read from a Device, modified, packed into sectors.
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ def read_bytes(device: Device, at: int, length: int) -> bytes | None:
     return bytes(device.read(start, end - start))[at - start : at - start + length]
 
 
-# A copy for the audit, whatever is wrong with it.
+# A copy for the audit, however damaged it is.
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +387,7 @@ def entry_faults(
 def _outside_usable(copy: CheckedCopy, header: Header, partitions: list[Partition]) -> list[TableFault]:
     size = copy.sector_size
     usable = header.usable(size)
-    why = f"this GPT has its usable sectors from {header.first_usable} to {header.last_usable}"
+    why = f"the usable sectors of this GPT are {header.first_usable} to {header.last_usable}"
     return [
         TableFault(Fault.OUTSIDE_USABLE, f"{_sectors(item, size)}, but {why}", item.extent.start, (item.number,))
         for item in partitions

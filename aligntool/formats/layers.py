@@ -35,7 +35,7 @@ NOT_READ = Contents()
 
 @dataclass(slots=True)
 class _LimitedReader:
-    """A reader with a limit on the bytes read: thousands of entries of a table can name the same place, and each can
+    """A reader with a limit on the bytes read: thousands of table entries can name the same place, and each can
     lead to nested containers.
     """
 
@@ -52,7 +52,7 @@ class _LimitedReader:
 
     def read(self, offset: int, length: int) -> bytes:
         if self.spent:
-            raise OSError(errno.EFBIG, f"{MOST_READ // MIB} MiB were read in search of contents, which is the limit")
+            raise OSError(errno.EFBIG, f"{MOST_READ // MIB} MiB were read to recognise contents, which is the limit")
         piece = self.below.read(offset, length)
         self.left -= len(piece)
         return piece
@@ -99,7 +99,7 @@ def _layers(
         return read_layers(reader, extent, sector_size=sector_size)
     except OSError as error:
         if not was_spent:  # reported once, not for each of thousands
-            rest = " and what comes after it" if reader.spent else ""
+            rest = " and everything after it" if reader.spent else ""
             unseen.append(Unseen(f"contents of {what}{rest}", f"cannot be read: {error.strerror}"))
         return None
 

@@ -111,13 +111,13 @@ def _mmp_unclean(area: Area, superblock: bytes, block: int) -> str | None:
     found = area.read(le64(superblock, 0x168) * block, 128)
     if len(found) < 128 or le32(found, 0) != 0x004D4D50:  # EXT4_MMP_MAGIC
         return "its block for multiple mount protection (MMP) is damaged"
-    node = text_at(found, 16, 64) or "a machine without a name"
+    node = text_at(found, 16, 64) or "an unnamed machine"
     match le32(found, 4):
         case 0xFF4D4D50:  # EXT4_MMP_SEQ_CLEAN
-            return "it may be shared with another machine, which would look for it at its old place (MMP)"
+            return "it may be shared with another machine, which would expect it at its old place (MMP)"
         case 0xE24D4D50:  # EXT4_MMP_SEQ_FSCK
-            return f"it is being checked by {node}, or was when that check stopped (MMP)"
-    return f"it is mounted on {node}, or was when that machine stopped (MMP); unmount it there first"
+            return f"it is being checked by {node}, or the check was interrupted (MMP)"
+    return f"it is mounted on {node}, or that machine stopped without unmounting it (MMP); unmount it there first"
 
 
 def _ext_unclean(superblock: bytes) -> str | None:
@@ -125,11 +125,11 @@ def _ext_unclean(superblock: bytes) -> str | None:
     if le32(superblock, 0x60) & INCOMPAT_RECOVER:
         return "needs its journal replayed (recovery flag set)"
     if state & STATE_ERROR:
-        return "has errors that the kernel saw (error flag set)"
+        return "has errors that the kernel detected (error flag set)"
     if not state & STATE_VALID:
         return "was not unmounted cleanly (valid flag clear)"
     if le32(superblock, 0xE8) or le32(superblock, 0x64) & RO_COMPAT_ORPHAN_PRESENT:
-        return "has deleted files that are not released yet (orphan list)"
+        return "has deleted files that are not yet released (orphan list)"
     return None
 
 
@@ -151,7 +151,7 @@ def read_f2fs(area: Area) -> Layer | None:
     block = 1 << le32(superblock, 16)
     several_devices = superblock[0x899] != 0  # devs[0].path: the block count is the sum over all devices
     claims = None if several_devices else le64(superblock, 0x24) * block
-    lost = ("the first f2fs superblock is missing, the second is in its place",) if at != COPIES[0] else ()
+    lost = ("the first f2fs superblock is missing, the second is used",) if at != COPIES[0] else ()
     return replace(
         area.layer("f2fs", claims or None, block), version=f"{le16(superblock, 4)}.{le16(superblock, 6)}",
         label=text_at(superblock, 0x7C, 1024, "utf-16-le"), uuid=uuid_at(superblock, 0x6C),
@@ -173,7 +173,7 @@ def _f2fs_unclean(area: Area, superblock: bytes, block: int) -> str | None:
         if len(header) == block and le64(area.read(end * block, 8), 0) == version and version > newest:
             newest, flags = version, le32(header, 132)
     if flags & CP_ERROR_FLAG:
-        return "has errors that the kernel saw (checkpoint error flag)"
+        return "has errors that the kernel detected (checkpoint error flag)"
     return None if flags & CP_UMOUNT_FLAG else "was not unmounted cleanly (checkpoint without unmount flag)"
 
 

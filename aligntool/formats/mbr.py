@@ -77,7 +77,7 @@ def _is_set(chs: bytes) -> bool:
 _FIRST_AT = 446
 _SIGNATURE_AT, _SIGNATURE = 510, b"\x55\xaa"
 _LAYOUT = struct.Struct("<B3sB3sII")
-_AIX = b"\xc9\xc2\xd4\xc1"  # "IBMA" in EBCDIC: an AIX disk, whose 55 AA means nothing (kernel msdos.c)
+_AIX = b"\xc9\xc2\xd4\xc1"  # "IBMA" in EBCDIC: an AIX disk; its 55 AA means nothing (kernel msdos.c)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ def moved_entry(
 # extended partition are followed.
 
 LAST_NUMBER = 255  # DISK_MAX_PARTS of the kernel is 256, and number 0 is the disk
-_MOST_EMPTY_LINKS = 100  # the kernel follows at most so many EBRs without a partition in a row
+_MOST_EMPTY_LINKS = 100  # the kernel follows at most this many EBRs without a partition in a row
 
 
 @dataclass(slots=True)
@@ -238,7 +238,7 @@ class Chains:
             if not extended.start <= here < extended.end:
                 detail = f"an EBR of partition {extended.slot} points to sector {here}, outside that partition"
                 self._fault(Fault.EBR_BROKEN, detail, here, extended.slot)
-        on = f"the chain of EBRs in partition {extended.slot} goes on after partition {self.next_number - 1}"
+        on = f"the chain of EBRs in partition {extended.slot} continues after partition {self.next_number - 1}"
         most = f"number {LAST_NUMBER} or {_MOST_EMPTY_LINKS} empty EBRs"
         detail = f"{on}; Linux stops after {most}, and so does aligntool"
         self._fault(Fault.IMPLAUSIBLE_COUNT, detail, here, extended.slot)
@@ -294,11 +294,11 @@ def dos_partition(entry: MbrEntry, number: int, role: Role, extent: Extent, disk
 
 # Sector 0 of a GPT disk: the protective or hybrid MBR.
 
-MOST_SECTORS = 0xFFFFFFFF  # what 32 bits count
+MOST_SECTORS = 0xFFFFFFFF  # the largest 32-bit number
 
 
 def hybrid_entries(table: MbrSector | None) -> tuple[MbrEntry, ...]:
-    """Return the entries beside the 0xEE entry, which firmware and systems without GPT support see."""
+    """Return the entries besides the 0xEE entry, which firmware and systems without GPT support see."""
     if table is None or table.protective is None:
         return ()
     return tuple(entry for entry in table.entries if entry.code not in (0, GPT_PROTECTIVE))
@@ -311,7 +311,7 @@ def protective_faults(
     if guard is None:
         what = "has no 0xEE entry" if table else "is missing"
         detail = f"the protective MBR {what}: Linux ignores this GPT unless it is started with `gpt`, and fdisk and"
-        detail += " parted refuse it; other systems may take the disk for an empty one"
+        detail += " parted refuse it; other systems may treat the disk as empty"
         return [TableFault(Fault.PROTECTIVE_MBR, detail, 0)]
     others, last = hybrid_entries(table), disk_size // sector_size - 1
     faults = [_hybrid_fault(others, partitions, sector_size)] if others else []
@@ -323,7 +323,7 @@ def protective_faults(
     if not others and guard.sectors not in (MOST_SECTORS, min(last, MOST_SECTORS), last & MOST_SECTORS):
         covers = "less than the disk" if guard.sectors < last else "more than the disk"
         detail = f"the protective MBR covers {guard.sectors} sectors, {covers}, which has {last} after the first"
-        detail += ": the disk was grown, shrunk or copied from one of another size"
+        detail += ": the disk was grown, shrunk or copied from a disk of another size"
         faults.append(TableFault(Fault.PROTECTIVE_MBR, detail, guard.at))
     return faults
 
@@ -340,6 +340,6 @@ def _hybrid_fault(others: tuple[MbrEntry, ...], partitions: list[Partition], sec
         else:
             described.append(f"entry {entry.slot} (0x{entry.code:02x}) is GPT partition {number}")
             numbers.append(number)
-    why = "Linux uses the GPT, others may use these entries, and most tools update only one of the two"
+    why = "Linux uses the GPT, other systems may use these entries, and most tools update only one of the two"
     detail = f"hybrid MBR: {'; '.join(described)}. {why}"
     return TableFault(Fault.HYBRID_MBR, detail, others[0].at, tuple(numbers))

@@ -91,8 +91,8 @@ def read_other_firmware(area: Area) -> Layer | None:
 
 
 def _read_with_checksum(area: Area) -> Layer | None:
-    """Return a member of a VIA, Silicon Image or JMicron set: their magics in the last sector are too weak without the
-    checksums.
+    """Return a member of a VIA, Silicon Image or JMicron set: their magics in the last sector are too weak
+    without the checksums.
     """
     last = area.read((area.size // SECTOR - 1) * SECTOR, SECTOR)
     if len(last) < SECTOR:
@@ -159,8 +159,8 @@ def read_0_90(area: Area) -> Layer | None:
 
 
 def _belongs_to_a_partition(area: Area, at: int, size: int, chunk: int) -> bool:
-    """Return whether the superblock belongs to the last partition, at whose end it is in the same place as that of a
-    whole disk.
+    """Return whether the superblock belongs to the last partition, which ends where the superblock of a whole disk
+    would be.
 
     A member that is the whole disk uses all of it up to the superblock, less a part of a chunk. If the disk has a table
     and the superblock states a clearly smaller size, the member is a partition.
@@ -187,7 +187,7 @@ def _read_1(area: Area, version: str) -> Layer | None:
 def _problems_1(superblock: bytes) -> tuple[str, ...]:
     devices = le32(superblock, 220)
     if devices > MOST_DEVICES or SUPERBLOCK_1 + 2 * devices > len(superblock):
-        return (f"the md superblock lists {devices} devices, at most {MOST_DEVICES} fit",)
+        return (f"the md superblock lists {devices} devices, but at most {MOST_DEVICES} fit",)
     summed = superblock[:216] + bytes(4) + superblock[220 : SUPERBLOCK_1 + 2 * devices]
     return checksum_problem("the md superblock", le32(superblock, 216), folded_sum(summed))
 

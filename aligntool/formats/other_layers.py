@@ -132,7 +132,7 @@ def read_bcache(area: Area) -> Layer | None:
 def _bcache_problems(superblock: bytes) -> tuple[str, ...]:
     keys = le16(superblock, 206)
     if keys > 256:
-        return (f"the bcache superblock lists {keys} journal buckets, at most 256 fit",)
+        return (f"the bcache superblock lists {keys} journal buckets, but at most 256 fit",)
     return checksum_problem("the bcache superblock", le64(superblock, 0), crc64(superblock[8 : 208 + 8 * keys]))
 
 

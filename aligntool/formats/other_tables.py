@@ -65,7 +65,7 @@ def _read_map(reader: Reader, block: int) -> TableReading:
             faults.append(unreadable_fault(f"entry {number} of the Apple partition map", number * block))
             break
         if len(entry) < _ENTRY or not entry.startswith(b"PM"):
-            detail = f"the Apple partition map should have {count} entries, but breaks off before entry {number}"
+            detail = f"the Apple partition map should have {count} entries, but ends before entry {number}"
             faults.append(TableFault(Fault.BAD_ENTRY, detail, number * block))
             break
         if any(entry[12:16]):  # an entry without blocks is unused
@@ -384,7 +384,7 @@ def _place_faults(table: MbrSector, primaries: list[Partition], chains: Chains) 
     containers = {item.number for item in primaries if item.role is Role.EXTENDED}
     faults, whole = overlaps(data_partitions), {entry.slot for entry in table.used if not entry.start}
     if faults and _is_hybrid_iso(chains.reader, table):
-        why = "; hybrid ISO images have it so on purpose, the first covering the whole image"
+        why = "; hybrid ISO images do so on purpose: the first entry covers the whole image"
         faults = [
             fault if whole.isdisjoint(fault.partitions) else replace(fault, detail=fault.detail + why)
             for fault in faults
@@ -395,7 +395,7 @@ def _place_faults(table: MbrSector, primaries: list[Partition], chains: Chains) 
         at = sector * chains.sector_size
         for item in data_partitions:
             if item.extent.start <= at < item.extent.end:
-                inside = f"lies inside partition {item.number}: writing there destroys the table"
+                inside = f"is inside partition {item.number}: writing there destroys the table"
                 detail = f"the EBR at byte {at}, of extended partition {slot}, {inside}"
                 faults.append(TableFault(Fault.EBR_INSIDE_PARTITION, detail, at, (item.number,)))
     return faults

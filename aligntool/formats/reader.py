@@ -163,7 +163,7 @@ def read_or_none(reader: Reader, offset: int, length: int) -> bytes | None:
 
 
 def unreadable_fault(what: str, at: int) -> TableFault:
-    return TableFault(Fault.UNREADABLE, f"{what} at byte {at} cannot be read: the medium gives an I/O error", at)
+    return TableFault(Fault.UNREADABLE, f"{what} at byte {at} cannot be read: the medium returned an I/O error", at)
 
 
 def limit_faults(faults: list[TableFault]) -> tuple[TableFault, ...]:
@@ -283,7 +283,7 @@ def checksum_problem(of: str, stored: int | str, computed: int | str) -> tuple[s
     if stored == computed:
         return ()
     stored, computed = (f"{value:#x}" if isinstance(value, int) else value for value in (stored, computed))
-    return (f"{CHECKSUM_PREFIX} of {of} is bad: {stored} is stored, {computed} computed",)
+    return (f"{CHECKSUM_PREFIX} of {of} is wrong: stored {stored}, computed {computed}",)
 
 
 def is_damaged(layer: Layer) -> bool:

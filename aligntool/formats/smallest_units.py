@@ -1,4 +1,4 @@
-"""Determine the smallest unit in which content is read and written: on larger sectors it cannot be used."""
+"""Determine the smallest unit in which content is read and written; it cannot be used on larger sectors."""
 
 from dataclasses import dataclass, replace
 
@@ -54,7 +54,7 @@ def smallest_unit(reader: Reader, layer: Layer) -> Unit:
             header = reader.read(layer.extent.start, _LUKS_HEADER)
             odd = any(word in header for word in (b"online-reencrypt", b'"integrity":'))
             if odd or (layer.data_start or 1) % _LARGEST_SECTOR:
-                return Unit(None, "is being re-encrypted, has integrity tags, or data off 4096 bytes")
+                return Unit(None, "is being re-encrypted, has integrity tags, or has its data off a 4096-byte boundary")
         case "LVM2_member" if layer.data_unit is None:  # the metadata of its group is on other physical volumes
             return Unit(None, "does not list the volumes on it")
         case "LVM2_member":
@@ -69,7 +69,7 @@ def _unit_of(size: int | None) -> Unit:
 
 
 def _unit_of_volumes(reader: Reader, layer: Layer) -> Unit:
-    """Return the smallest unit of the volumes and of their places. The unit of a volume is known only if its content is
+    """Return the smallest unit of the volumes and their offsets. The unit of a volume is known only if its content is
     recognised and begins on this physical volume.
     """
     places = [layer.data_start or 1]

@@ -27,8 +27,8 @@ from aligntool.values import dataclass
 
 # GPT: the sector size that it was written for, which of its copies to use, and their differences.
 #
-# The rules are those of find_valid_gpt() in the kernel's block/partitions/efi.c, except that a damaged primary
-# copy does not make the partitions vanish here.
+# The rules are those of find_valid_gpt() in the kernel's block/partitions/efi.c, except that here a damaged primary
+# copy does not hide the partitions.
 
 _SECTOR_SIZES = (512, 4096, 2048, 1024)
 _UNREPORTED_ORDER = (4096, 512, 2048, 1024)
@@ -153,7 +153,7 @@ def _misplaced(primary: gpts.CheckedCopy, backup: gpts.CheckedCopy, last_lba: in
     elif stated == last_lba:
         why = f"in the last sector, but it was found at sector {backup.lba}"
     elif backup.lba == last_lba and backup.header:
-        why = f"short of the last sector {last_lba}, where it was found all the same"
+        why = f"short of the last sector {last_lba}, where it was found"
     else:
         why = f"not in the last sector {last_lba}: the disk has grown or was copied from a smaller one, and the"
         why = f"{why} {(last_lba - stated) * primary.sector_size} bytes after it cannot be used"
@@ -176,7 +176,7 @@ def _differences(
         differences.append("the disk GUIDs differ")
     if primary.entries != backup.entries:
         differences.append("the entries differ")
-    detail = f"both copies of the GPT are valid, and they disagree: {'; '.join(differences)}. The primary is used"
+    detail = f"both copies of the GPT are valid, but they differ: {'; '.join(differences)}. The primary is used"
     numbers = _differing_numbers(primary, backup, one.entry_size) if one.entry_size == two.entry_size else ()
     return [TableFault(Fault.GPT_COPIES_DIFFER, detail, backup.at, tuple(numbers))] if differences else []
 
@@ -195,7 +195,7 @@ def old_gpt_faults(gpt: GptPair | None) -> tuple[TableFault, ...]:
     if gpt is None or not (gpt.primary.header_crc_good or gpt.backup.header_crc_good):
         return ()
     copy = gpt.primary if gpt.primary.header_crc_good else gpt.backup
-    text = f"a GPT ({copy.name} copy at byte {copy.at}) is on this disk too, but the MBR has no 0xEE entry"
+    text = f"a GPT ({copy.name} copy at byte {copy.at}) is also on this disk, but the MBR has no 0xEE entry"
     detail = f"{text}: Linux uses the MBR, other systems may use the GPT"
     return (TableFault(Fault.PROTECTIVE_MBR, detail, copy.at),)
 

@@ -90,7 +90,7 @@ def _add_logicals(
     while len(seen) <= _MOST_LINKS:
         at = here * _SECTOR
         if here in seen:
-            detail = f"the chain of XGM sectors comes back to sector {here}: it is a loop"
+            detail = f"the chain of XGM sectors returns to sector {here}: it is a loop"
             faults.append(TableFault(Fault.EBR_LOOP, detail, at))
             return number
         seen.add(here)
@@ -100,7 +100,7 @@ def _add_logicals(
             return number
         pair = _data_and_link(raw)
         if pair is None:
-            detail = f"the XGM sector {here} holds no partition"
+            detail = f"the XGM sector {here} contains no partition"
             faults.append(TableFault(Fault.EBR_BROKEN, detail, at))
             return number
         data, link = pair
@@ -108,7 +108,7 @@ def _add_logicals(
         if not (link.active and link.kind == _EXTENDED):
             return number
         here, number = extended.start + link.start, number + 1
-    detail = f"the chain of XGM sectors goes on after {_MOST_LINKS} of them"
+    detail = f"the chain of XGM sectors continues after {_MOST_LINKS} of them"
     faults.append(TableFault(Fault.IMPLAUSIBLE_COUNT, detail, here * _SECTOR))
     return number
 
@@ -221,7 +221,7 @@ def _cdl(reader: Reader, block: int) -> tuple[list[Partition], list[TableFault]]
         record = read_or_none(reader, track * block, 140) or b""
         if record.startswith(_FORMAT_4) and len(record) == 140:
             return _vtoc(reader, block, track, be16(record, 64))
-    detail = "this is a DASD volume (CDL), but its VTOC was not found, so its partitions are unknown"
+    detail = "this is a DASD volume (CDL), but its VTOC was not found: its partitions are unknown"
     return [], [TableFault(Fault.BAD_ENTRY, detail, 2 * block)]
 
 

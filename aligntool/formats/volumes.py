@@ -239,7 +239,7 @@ def _with_group(area: Area, layer: Layer, group: _Group) -> Layer:
             f"the label puts the first data at byte {layer.data_start}, the metadata of {group.name} at {data_start}",
         )
     if not group.is_whole:
-        problems += (f"the LVM metadata of {group.name} could not be read to their end",)
+        problems += (f"the LVM metadata of {group.name} could not be read to the end",)
     if group.end > area.size:
         problems += (f"{group.name} has extents up to byte {group.end} of this volume, which has {area.size}",)
     return replace(
@@ -324,7 +324,7 @@ def _numbered_segments(volume: Section) -> Iterator[Section]:
 
 
 def _number(section: Section, name: str) -> int:
-    """Return a number, or 0 if there is none: no number of LVM is negative or beyond 64 bits."""
+    """Return a number, or 0 if there is none: LVM has no numbers that are negative or beyond 64 bits."""
     value = section.get(name)
     return value if isinstance(value, int) and 0 <= value < 1 << 64 else 0
 
@@ -336,7 +336,7 @@ def _places(value: object) -> list[tuple[str, int]]:
 
 
 # LUKS: the content is encrypted, so there is no inner layer. Formats: LUKS1 on-disk format 1.2.3, LUKS2 on-disk
-# format 1.1 (cryptsetup's docs folder). With a detached header, on another device, there is nothing to recognise.
+# format 1.1 (cryptsetup's docs folder). A volume with a detached header, on another device, cannot be recognised.
 
 LUKS = b"LUKS\xba\xbe"
 LUKS_SECOND = b"SKUL\xba\xbe"
@@ -388,12 +388,12 @@ def _read_luks2(area: Area) -> Layer | None:
         return _luks2_layer(area, first, (*first[1], "the second LUKS2 header is missing or unreadable"))
     if first[1] and not second[1]:  # the volume is intact: `cryptsetup repair` rewrites the first header
         return _luks2_layer(
-            area, second, (f"the first LUKS2 header is damaged, the second is whole: {'; '.join(first[1])}",)
+            area, second, (f"the first LUKS2 header is damaged, the second is intact: {'; '.join(first[1])}",)
         )
     problems = first[1] + tuple(f"{problem} (second copy)" for problem in second[1])
     updates = [be64(content, 16) for content, _ in (first, second)]
     if not problems and updates[0] != updates[1]:
-        problems = (f"the two LUKS2 headers differ: update {updates[0]} and update {updates[1]}; the newer one counts",)
+        problems = (f"the two LUKS2 headers differ: update {updates[0]} and update {updates[1]}; the newer is used",)
     return _luks2_layer(area, max((first, second), key=lambda header: (not header[1], be64(header[0], 16))), problems)
 
 
@@ -421,7 +421,7 @@ def _luks2_layer(area: Area, header: _Header, problems: tuple[str, ...]) -> Laye
     segments, needs = _luks_segments(tree), _requirements(tree)
     is_plain = all(segment.get("type") == "crypt" and not segment.get("integrity") for segment in _in_use(tree))
     offset, length, _ = min(segments, default=(None, 0, None))
-    no_segment = ("the LUKS2 header names no encrypted segment",)
+    no_segment = ("the LUKS2 header lists no encrypted segment",)
     problems += no_segment if offset is None else _payload_problem(area, offset)
     # During re-encryption there are data behind the segments in use: a moved segment, a backup.
     claims = (
@@ -474,7 +474,7 @@ def _requirements(tree: Section) -> str | None:
     words = ", ".join(str(name)[:40] for name in names[:3]) if isinstance(names, list) else "something"
     if "-reencrypt" in words:  # "online-reencrypt-v2", "offline-reencrypt"
         return f"{REENCRYPTING} ({words})"
-    return f"its LUKS2 header requires {words}, which this program does not know"
+    return f"its LUKS2 header requires {words}, which aligntool does not support"
 
 
 def _decimal(word: object) -> int | None:
@@ -483,5 +483,5 @@ def _decimal(word: object) -> int | None:
 
 
 def _payload_problem(area: Area, payload: int) -> tuple[str, ...]:
-    text = f"the encrypted data should start {payload} bytes in, its container has {area.size} bytes"
+    text = f"the encrypted data should start at byte {payload}, but its container has {area.size} bytes"
     return () if payload < area.size else (text,)

@@ -35,7 +35,7 @@ def read_exfat(area: Area) -> Layer | None:
     sector, cluster = 1 << sector_shift, 1 << sector_shift + cluster_shift
     unclean = "was not unmounted cleanly (dirty flag set)" if flags & 0x2 else None
     if flags & 0x4:
-        unclean = "has errors on its medium that a system saw (media failure flag set)"
+        unclean = "has errors on its medium that a system detected (media failure flag set)"
     directories = _directories(area, root, fat * sector, heap * sector, cluster, clusters)
     return replace(
         area.layer("exfat", sectors << sector_shift, cluster), version=f"{boot[105]}.{boot[104]}",
@@ -129,7 +129,7 @@ def read_fat(area: Area) -> Layer | None:
         return None
     extended = 64 if boot.bits == 32 else 36  # offset of drive number, signature, serial and label
     signature = sector[extended + 2]
-    few = f"a FAT32 of {boot.clusters} clusters: some systems take fewer than {FAT16_BELOW} for FAT16"
+    few = f"a FAT32 of {boot.clusters} clusters: some systems treat fewer than {FAT16_BELOW} as FAT16"
     backup = le16(sector, 50) if boot.bits == 32 else 0
     return replace(
         area.layer("vfat", boot.sectors * boot.sector, boot.cluster), version=f"FAT{boot.bits}",
@@ -148,7 +148,7 @@ def _fat_unclean(area: Area, sector: bytes, boot: FatBootSector, extended: int) 
     entry = le32(area.read(boot.reserved * boot.sector + boot.bits // 8, 4), 0)
     shut, no_error = {16: (0x8000, 0x4000), 32: (0x08000000, 0x04000000)}.get(boot.bits, (0, 0))
     if entry & no_error != no_error:
-        return "has errors on its medium that a system saw (error bit in the allocation table)"
+        return "has errors on its medium that a system detected (error bit in the allocation table)"
     if entry & shut != shut:
         return "was not unmounted cleanly (bit in the allocation table)"
     return "was not unmounted cleanly (dirty flag set)" if sector[extended + 1] & 0x1 else None  # FAT_STATE_DIRTY
@@ -256,7 +256,7 @@ class CannotFollow(ValueError):
     """Something exists but cannot be followed; the message follows the name of a file."""
 
 
-_LOST = "cannot be followed in the records of the NTFS"
+_LOST = "cannot be followed in the NTFS file records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +363,7 @@ def ntfs_unclean(area: Area, table_start: int, cluster: int, record_size: int) -
         number = find_reference(files, ROOT, "HIBERFIL.SYS")
     data = files.attribute(number & NUMBER, DATA) if number else None
     if data and (data[0][:4] or files.read(data[1], 0, 4)) in HIBERNATED:
-        return "Windows is hibernated in it, or was shut down by fast startup (hiberfil.sys)"
+        return "Windows is hibernated in it, or was shut down with fast startup (hiberfil.sys)"
     volume = files.attribute(VOLUME, VOLUME_INFORMATION)
     if volume and le16(volume[0], 10) & 0x1:
         return "was not unmounted cleanly (dirty flag set)"

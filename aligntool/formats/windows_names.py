@@ -1,4 +1,4 @@
-"""Find the bytes in files of Windows that identify partitions of an MBR disk by their start offsets."""
+"""Find the bytes in Windows files that identify partitions of an MBR disk by their start offsets."""
 
 import re
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def open_file(files: windows_fs.NtfsFiles, path: str) -> File | None:
         return File(files, (), len(value), value)
     if any(le16(part, 12) & _TRANSFORMED for part in parts):
         raise windows_fs.CannotFollow(
-            "is stored compressed, encrypted or sparse, so that its bytes are not those on the disk"
+            "is stored compressed, encrypted or sparse, so its bytes on the disk differ from its content"
         )
     return File(files, windows_fs.runs_of(parts), min(le64(parts[0], 48), le64(parts[0], 56)))
 

@@ -237,7 +237,7 @@ def test_where_it_is_likely_which_array_a_number_means_the_line_to_write_is_told
 def test_a_number_that_may_be_of_any_array_names_none_and_sends_to_the_file(line: str) -> None:
     found = numbered(machine("raid1", system(fstab=fstab(line))))
     assert (found.disk, found.next) == (None, "sudoedit /etc/fstab")
-    assert "not known here" in found.evidence[-1]
+    assert "the intended array is unknown" in found.evidence[-1]
     crypt = numbered(machine("raid1", system(crypttab=parse_crypttab("data /dev/md0 none luks"))))
     assert (crypt.disk, crypt.next) == (None, "sudoedit /etc/crypttab")
 

@@ -124,7 +124,7 @@ def test_a_backup_elsewhere_and_a_guard_of_another_size_are_no_reason(kind: Faul
 
 
 def test_a_fat32_of_few_clusters_is_no_reason() -> None:
-    sentence = "a FAT32 of 5000 clusters: some systems take fewer than 65525 for FAT16"
+    sentence = "a FAT32 of 5000 clusters: some systems treat fewer than 65525 as FAT16"
     assert plan_for(layer("vfat", problems=(sentence,))(movable_disk(OFF))).steps
 
 

@@ -194,7 +194,7 @@ def test_a_json_area_full_of_brackets_is_no_trouble(images: dict[str, Image]) ->
     content[4096 : 2 * MIB] = b"[" * (2 * MIB - 4096)
     (layer,) = look(bytes(content), Extent(0, 24 * MIB))
     assert layer.data_start is None
-    assert any("names no encrypted segment" in problem for problem in layer.problems)
+    assert any("lists no encrypted segment" in problem for problem in layer.problems)
 
 
 def test_mirrors_inside_mirrors_come_to_an_end() -> None:
