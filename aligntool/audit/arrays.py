@@ -204,8 +204,8 @@ def _fine_bitmap_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
 def _bitmap_finding(
     disk: Disk, facts: ArrayFacts, code: Code, severity: Severity, text: str, grow: str, *evidence: str
 ) -> Finding:
-    """Return a finding whose next command changes the bitmap, or waits: during a resync or similar md refuses a change
-    of the bitmap with EBUSY (md.c, update_array_info).
+    """Return a finding whose next command changes the bitmap, or waits: during a resync or similar, md refuses
+    to change the bitmap with EBUSY (md.c, update_array_info).
     """
     if facts.sync_action in (None, "idle"):
         return disk_finding(disk, code, severity, text, *evidence, next_=grow)
@@ -222,8 +222,8 @@ _WHY_NO_DISCARDS = {
 
 
 def _discard_findings(disk: Disk, facts: ArrayFacts, known: list[Member], safely: bool | None) -> Iterator[Finding]:
-    """Yield a note if a parity array on flash passes no discards on. That is md's default and not a fault: stale parity
-    loses data if a drive does not return zeros after a discard.
+    """Yield a note if a parity array on flash does not pass on discards. That is md's default and not a fault: stale
+    parity loses data if a drive does not return zeros after a discard.
     """
     if facts.level not in PARITY or disk.limits.discard_max != 0 or not known:
         return

@@ -137,7 +137,7 @@ def _next_step(disk: Disk, code: Code) -> str:
 
 
 def _kernel_findings(disk: Disk) -> Iterator[Finding]:
-    """Yield a finding if the kernel's partitions differ from those of the table, if both were read."""
+    """Yield a finding if the kernel's partitions differ from the table, if both were read."""
     label = disk.table.label if disk.table else None
     # On a dynamic disk with an MBR the kernel shows the volumes, not the entries (block/partitions/ldm.c).
     shows_volumes = label is TableLabel.DOS and Fault.DYNAMIC_DISK in _faults(disk)

@@ -115,7 +115,7 @@ def device_refusals(disk: Disk, part: Partition | None, name: str) -> Iterator[R
             "failing", disk.name, f"{disk.name} reports that it is failing: {disk.failing}", replacement_hint(disk)
         )
     if part is not None and part.role in (Role.EXTENDED, Role.MAP, Role.NESTED):
-        text = f"{name} is not a partition of its own but {part.role.value}"
+        text = f"{name} is not a separate partition but {part.role.value}"
         yield Refusal("not-a-partition", name, text)
 
 
@@ -130,7 +130,7 @@ def contents_of_disk(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
     found += [f"{content} on the {whole}" for content in contents(disk)]
     if disk.table and not disk.partitions:
         found.append(f"a partition table ({disk.table.label}) without partitions")
-    if disk.table is None:  # firmware that finds one copy "repairs" the other, and overwrites what is there by then
+    if disk.table is None:  # firmware that finds one copy "repairs" the other, and overwrites the data there
         found += [f"the remains of a GPT, its {copy.name} copy at byte {copy.at}" for copy in disk.gpt_headers]
     return tuple(found)
 

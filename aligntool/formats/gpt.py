@@ -396,7 +396,7 @@ def _outside_usable(copy: CheckedCopy, header: Header, partitions: list[Partitio
 
 
 def table_places(copy: CheckedCopy, other: CheckedCopy, disk_size: int) -> tuple[tuple[str, Extent], ...]:
-    """Return the extents of both copies of the table, and that of the backup at the end of the disk, where it belongs.
+    """Return the extents of both copies of the table, and the extent at the end of the disk where the backup belongs.
 
     A header can declare these extents usable. `copy` is the one in use.
     """

@@ -243,8 +243,8 @@ _READERS: dict[int, Callable[[Reader, Extent, int], Iterator[Partition]]] = {
 
 # The MBR (the "dos" label of libfdisk and blkid): whether sector 0 is one, its sector size, its partitions.
 #
-# The MBR has no checksum, so most of this decides whether it is one. Where tools differ, the rules are those of Linux
-# (block/partitions/msdos.c), whose partitions are the ones in use.
+# The MBR has no checksum, so most of the code below decides whether it is one. Where tools differ, the rules are those
+# of Linux (block/partitions/msdos.c), whose partitions are the ones in use.
 
 _ADDRESSABLE = 2**32  # sectors in the range of an entry's 32-bit start
 _LINUX_TYPES = frozenset({0x05, 0x0F, 0x82, 0x83, 0x85, 0x8E, 0xFD})

@@ -1,4 +1,4 @@
-"""Parked entries, by which a table marks a move in flight: types, names, journal address."""
+"""Parked entries, which mark a move in flight in a table: types, names, journal address."""
 
 import re
 from collections.abc import Iterator, Sequence

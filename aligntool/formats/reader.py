@@ -14,8 +14,8 @@ from aligntool.values import dataclass
 # Bytes of a disk or an image, read by absolute offset, never written.
 #
 # Every parser of this package takes a `Reader`. A hostile disk can make a parser request any offset and any length,
-# so a reader returns at most `LONGEST_READ` bytes for a request, and fewer at the end of the disk, and never raises for
-# that.
+# so a reader returns at most `LONGEST_READ` bytes for a request, fewer at the end of the disk, and never raises because
+# of the request.
 
 LONGEST_READ = 16 * 1024 * 1024  # no structure that aligntool reads is longer
 

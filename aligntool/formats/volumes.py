@@ -115,8 +115,8 @@ AREA_HEADER = 512
 IGNORED = 1  # a raw location's flag: this metadata area is not in use
 LONGEST_TEXT = MIB
 MOST_AREAS = 8
-MOST_VOLUMES_READ = 24  # whose content is read; the segments of all volumes are listed
-MOST_PIECES = 1024  # of a volume whose content is read: each read walks over them
+MOST_VOLUMES_READ = 24  # volumes with their content; the segments of all volumes are listed
+MOST_PIECES = 1024  # of a volume to be read: each read walks over them
 LONGEST_NAME = 127  # NAME_LEN of lvm2; each segment repeats the names
 GROUPS_OF_UUID = (6, 4, 4, 4, 4, 4, 6)
 

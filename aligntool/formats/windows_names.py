@@ -122,7 +122,7 @@ class Hive:
 
     @property
     def is_clean(self) -> bool:
-        """Return whether the hive is complete; otherwise a log beside it has further changes."""
+        """Return whether the hive is complete; otherwise a log next to it has further changes."""
         head = self.file.read(0, 12)
         return head[4:8] == head[8:12]
 

@@ -110,7 +110,7 @@ def _map(length: int) -> mmap.mmap:
 # The Device that writes: a block device or an image file, read and written past the page cache. The rules of direct
 # I/O are handled here: aligned offsets, lengths and memory, short transfers, file systems that do not support it.
 #
-# Direct I/O is used for image files as well. Copying in 1 MiB pieces by four workers, flushed after each 32
+# Direct I/O is also used for image files. Copying in 1 MiB pieces by four workers, flushed after each 32
 # MiB, reached on ext4 1.1 times the rate of buffered reading and writing and 1.2 times that of
 # copy_file_range; and data are read back from the medium without dropping caches. It was 0.8 to 1.3
 # times as fast as `dd iflag=direct oflag=direct bs=1M` in the same minute, on an image file as on a loop

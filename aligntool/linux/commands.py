@@ -138,7 +138,7 @@ def _read_page(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int 
 
 
 def _send_admin(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int) -> tuple[int, bytes] | None:
-    """Send an admin command; return (result, data). The buffer is a page of its own: the drive writes to it by DMA."""
+    """Send an admin command; return (result, data). The buffer is a separate page: the drive writes to it by DMA."""
     with mmap.mmap(-1, PAGE) as page:
         window = ctypes.c_char.from_buffer(page)
         data = (ctypes.addressof(window), 0, length)

@@ -238,8 +238,8 @@ class FileReader:
         return b"".join(pieces)
 
 
-# Determine the kind of a disk. The kernel reports it in no single place: it follows from the name, from the bus, and
-# from the driver of the host.
+# Determine the kind of a disk. The kernel does not report it in a single place: it follows from the name, the bus, and
+# the driver of the host.
 
 # By kernel name (Documentation/admin-guide/devices.txt); sd and mmcblk need a closer look.
 _STEMS = {
@@ -295,7 +295,7 @@ def _scsi_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
     return {"ata": DiskKind.ATA, "usb": DiskKind.USB}.get(record.get("ID_BUS") or "", DiskKind.SCSI)
 
 
-# Stacked devices: device-mapper, loop files. Each stacking driver has a folder of its own beside the common slaves/ and
+# Stacked devices: device-mapper, loop files. Each stacking driver has its own folder besides the common slaves/ and
 # holders/.
 
 MOST_BELOW = 4096  # devices below one; a captured tree may have cycles

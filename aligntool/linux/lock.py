@@ -133,7 +133,7 @@ class KernelView:
         return dict(sorted(extents.items()))
 
     def forget(self, numbers: Collection[int]) -> None:
-        """Remove those of `numbers` that the kernel has: all, or none if one is in use.
+        """Remove the partitions in `numbers` that the kernel has: all, or none if one is in use.
 
         Raises Refused if one is in use.
         """
@@ -361,7 +361,7 @@ def _refuse_unfit(path: str, status: os.stat_result, *, whole: bool | None) -> N
     if whole:
         refuse_partition(path, status)
     elif whole is False and not any((sysfs_folder(status.st_rdev) / name).exists() for name in ("partition", "dm")):
-        # Partitions of a multipath map are mappings of their own.
+        # Partitions of a multipath map are separate mappings.
         raise Refused(f"{path} is not a partition", hint="lsblk")
     if (sysfs_folder(status.st_rdev) / "ro").read_text().strip() == "1":
         raise Refused(f"{path} is read-only", hint=f"sudo blockdev --setrw {shell_word(path)}")

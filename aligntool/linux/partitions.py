@@ -1,4 +1,4 @@
-"""Read the partitions of a disk from the kernel, and merge them with those of its table."""
+"""Read the partitions of a disk from the kernel, and merge them with the entries of its table."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -193,7 +193,7 @@ def _parse_hex(text: str) -> int | None:
     return int(text, 16) if re.fullmatch(r"(0x)?[0-9a-fA-F]{1,16}", text) else None
 
 
-# The partitions of a multipath map are device-mapper devices of their own, which kpartx makes. They have no `start` in
+# The partitions of a multipath map are separate device-mapper devices, made by kpartx. They have no `start` in
 # sysfs: udev records the start from the table (ID_PART_ENTRY_OFFSET, multipath-tools' kpartx.rules and blkid).
 
 _MAPPING_UUID = re.compile(r"part(\d{1,4})-.+", re.ASCII)

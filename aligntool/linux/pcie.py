@@ -54,7 +54,7 @@ def _search(content: bytes, vendor: bytes, device: bytes) -> str | None:
 
 
 # Adapters: controllers that hide or move the drives behind them. AHCI controllers under which firmware RAID hides NVMe
-# drives, and VMD controllers, which put their drives into PCI domains of their own. Both exist only on root buses, so
+# drives, and VMD controllers, which put their drives into separate PCI domains. Both exist only on root buses, so
 # only those are read.
 
 _DEVICES = "/sys/devices"

@@ -122,7 +122,7 @@ def run_program(
         return _not_run(f"{words[0]} is not installed", f"install the package {package}", only_reads)
     with _memory_file(stdin) as source, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
         try:
-            child = subprocess.Popen(  # in a session of its own Ctrl-C on the terminal does not reach it
+            child = subprocess.Popen(  # in its own session, so that Ctrl-C on the terminal does not reach it
                 (*(pdeathsig_prefix("KILL") if only_reads else ()), program, *words[1:]),
                 stdin=source, stdout=output or printed, stderr=errors, cwd=folder,
                 pass_fds=pass_fds if only_reads else (*pass_fds, *_inherited),
@@ -399,7 +399,7 @@ def _assign_jobs(
 def _start_child(jobs: Sequence[Callable[[Pulse], object]], job: int) -> _Child:
     child_orders, orders = os.pipe()
     answers, child_answers = os.pipe()
-    # Block Ctrl-C around the fork: Python would print a traceback of its own code after it.
+    # Block Ctrl-C around the fork: otherwise Python may print a traceback of its own code.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     pid = os.fork()
     if pid == 0:
@@ -483,7 +483,7 @@ def progress_of(pid: int) -> ProcessProgress:
     """Measure the progress of a process whose main thread does the work.
 
     A process that waits for a program wakes up to check whether it has ended, so only the program counts then. Forks
-    of aligntool have deadlines of their own.
+    of aligntool have their own deadlines.
     """
     children = (child for child in _children_of(pid) if _state_of(child)[0] != "Z" and not _is_ours(child))
     programs = tuple(process for child in children for process in _with_children(child))

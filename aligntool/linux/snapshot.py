@@ -1,4 +1,4 @@
-"""Record everything that an audit reads of a machine, with or without its identities."""
+"""Record everything that an audit reads from a machine, with or without identities such as serial numbers."""
 
 import json
 import os
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recorder(sysfs.Tree):
-    """A tree that records what is read of this machine, and claims to be a captured one, so that no disk is opened."""
+    """A tree that records what is read from this machine, and poses as a captured one, so that no disk is opened."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)

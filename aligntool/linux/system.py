@@ -254,7 +254,7 @@ MOST = 64
 
 def read_unfinished(tree: Tree) -> tuple[str, ...]:
     """Describe the unfinished arrays by their records in aligntool's folder, which requires root; a damaged record is
-    reported as well.
+    also reported.
     """
     names = [name for name in tree.names(RECORDS) if name.endswith(".json")]
     return tuple(

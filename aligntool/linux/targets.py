@@ -43,7 +43,7 @@ def with_user_limits(limits: IoLimits, given: UserLimits) -> tuple[IoLimits, tup
 
 
 # Read a disk image, or refuse the file with the reason. A file reports no limits: they are empty except for the user's
-# values. Containers and compressed images are refused, because their bytes are not those of the disk.
+# values. Containers and compressed images are refused, because they are not raw images of the disk.
 
 _EWF_HINT = "sudo ewfmount {path} /mnt && sudo aligntool audit /mnt/ewf1"
 _UNPACK_HINT = "{way} -dc {path} > disk.img && aligntool audit disk.img"
@@ -140,7 +140,7 @@ def _refuse_unknown_content(path: str, reader: Reader, seen: Contents) -> None:
 
 
 def refuse_containers(path: str, reader: Reader) -> None:
-    """Raise Refused for a file with a disk in another format: its bytes are not those of the disk."""
+    """Raise Refused for a file with a disk in another format than raw."""
     if reader.size == 0:
         raise Refused(f"{path} is empty", hint="give a disk image or a block device")
     if container := _container(reader.read(0, _HEAD), reader.read(max(0, reader.size - _FOOTER), _FOOTER)):

@@ -74,7 +74,7 @@ def nodes_of(status: os.stat_result) -> dict[int, str]:
 
 
 def disk_folder(folder: Path) -> Path:
-    """Return the sysfs folder of the whole disk, for that of the disk or of a partition."""
+    """Return the sysfs folder of the whole disk, given the folder of the disk or of a partition."""
     return folder.parent if (folder / "partition").exists() else folder
 
 
@@ -352,8 +352,8 @@ def _flockers(status: os.stat_result) -> list[str]:
 # Structures and ioctls of linux/loop.h to attach a loop device.
 #
 # A loop device of aligntool has LO_FLAGS_AUTOCLEAR from the beginning: the kernel detaches it when the last program
-# closes it, so a SIGKILL leaves none behind. Its name (`lo_file_name`) is a mark by which a later run recognises a
-# device that a program of a killed run still has open. `losetup --list` reads the backing file from sysfs, so the mark
+# closes it, so a SIGKILL leaves none behind. Its name (`lo_file_name`) is a mark: it shows a later run that a program
+# of a killed run still has the device open. `losetup --list` reads the backing file from sysfs, so the mark
 # does not change its output.
 
 CONTROL = "/dev/loop-control"
@@ -375,7 +375,7 @@ def loop_config(descriptor: int, extent: Extent, *, read_only: bool) -> bytes:
     return _LOOP_CONFIG.pack(descriptor, 0, info, *(0,) * 8)
 
 
-# A partition as a device of its own, for a program that writes to it while the disk is locked. Two dangers: the program
+# A partition as a separate device, for a program that writes to it while the disk is locked. Two dangers: the program
 # may read stale data from a cache, and the mover may read before the data of the program are written.
 #
 # The loop device goes through the page cache of the disk, which is dropped before; the mover's direct reads write that

@@ -42,7 +42,7 @@ def test_an_empty_disk_and_an_empty_partition_beside_a_mounted_one_may_be_given_
         (PARTED, replace(PART, content_read=False), ["partition 1 of sdx could not be read"]),
         (PARTED, replace(PART, content_hint="LVM2_member"), ["partition 1 of sdx is not empty: LVM2_member"]),
         (PARTED, replace(PART, holders=("dm-0",)), ["partition 1 of sdx is part of dm-0, which is running"]),
-        (PARTED, replace(PART, role=Role.EXTENDED), ["not a partition of its own but extended"]),
+        (PARTED, replace(PART, role=Role.EXTENDED), ["not a separate partition but extended"]),
         (replace(PARTED, mounted_at=("/whole",)), PART, ["sdx is mounted at /whole"]),
     ],
 )  # fmt: skip

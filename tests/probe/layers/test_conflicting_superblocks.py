@@ -43,7 +43,7 @@ def test_a_broken_superblock_comes_after_a_sound_one(sparse: Sparse) -> None:
     layers = layers_of(content)
     assert [layer.kind for layer in layers] == ["btrfs", "ext4"]
     assert layers[0].problems == ()
-    assert any("checksum of the ext4 superblock is bad" in problem for problem in layers[1].problems)
+    assert any("checksum of the ext4 superblock is wrong" in problem for problem in layers[1].problems)
 
 
 @pytest.mark.needs_tools("mkfs.xfs", "mkfs.btrfs", "mkfs.exfat")

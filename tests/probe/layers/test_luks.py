@@ -109,7 +109,7 @@ def test_a_payload_beyond_the_end_is_told(sparse: Sparse) -> None:
     with content.open("r+b") as file:
         file.truncate(8 * MIB)
     (layer,) = layers_of(content)
-    assert any(f"{16 * MIB} bytes in" in problem and f"{8 * MIB} bytes" in problem for problem in layer.problems)
+    assert any(f"at byte {16 * MIB}," in problem and f"{8 * MIB} bytes" in problem for problem in layer.problems)
 
 
 INTEGRITY = {"type": "hmac(sha256)", "journal_encryption": "none", "journal_integrity": "none"}

@@ -187,7 +187,7 @@ def test_a_bad_checksum_is_told(sparse: Sparse, superblock: tuple[int, bytes], a
     content = member(member(sparse(SIZE), superblock), (at, b"\x5a"))
     assert "expected" in field(run("mdadm", "--examine", content, fails=True), "Checksum")
     (layer,) = layers_of(content)
-    assert any("checksum of the md superblock is bad" in problem for problem in layer.problems)
+    assert any("checksum of the md superblock is wrong" in problem for problem in layer.problems)
 
 
 @pytest.mark.needs_tools("mkfs.ext4")
