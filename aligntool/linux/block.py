@@ -22,7 +22,7 @@ from aligntool.units import KIB, MIB, align_down, align_up
 
 # Page-aligned buffers for direct I/O, reused. Direct I/O requires aligned memory, which `bytes` does not guarantee, and
 # mapping fresh pages for every 1 MiB took a third of the time of a read (measured: filling a fresh mapping takes 10 to
-# 20 times as long as filling a used one).
+# 20 times as long as filling a mapping that was used before).
 
 _BUFFER_SIZE = MIB  # of each pooled buffer
 _MAX_FREE = 72  # two batches of 32 MiB, and one more for each thread that reads

@@ -206,7 +206,7 @@ _HOLD_SHELL = ("sh", "-c", "echo; exec cat")  # prints a line when sleep is inhi
 def inhibit_sleep(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
     """Inhibit sleep and shutdown within the context. Yield why they are not inhibited, or "".
 
-    The child ends when its standard input is closed, so it ends when this program ends, even by SIGKILL. It has its
+    The child ends when its standard input is closed, so it ends when this program ends or is killed. It has its
     own session, so that a Ctrl-C on the terminal does not reach it and no password is requested there.
     """
     try:

@@ -60,4 +60,4 @@ def _close(name: str) -> None:
     ended = run_program("cryptsetup", "close", name)
     if ended.code and node.exists():
         end = f"lsblk; sudo cryptsetup close {name}"
-        raise Refused(f"{name}, which was opened to examine it, is in use: {ended.last_words}", hint=end)
+        raise Refused(f"{name}, opened to examine the container, is in use: {ended.last_words}", hint=end)

@@ -210,7 +210,7 @@ def test_a_killed_aligntool_leaves_the_tool_to_its_end_and_no_loop_device(make: 
     wait_for(begun)
     process.kill()
     process.wait()
-    assert "a program that aligntool started works on the file" in realign(disk.image, "--shrink", code=REFUSED)
+    assert "a program started by aligntool is using the file" in realign(disk.image, "--shrink", code=REFUSED)
     go_on.touch()
     wait_for(ended)
     assert ended.read_text() == "0\n"

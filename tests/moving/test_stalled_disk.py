@@ -98,7 +98,7 @@ def interrupted(where: str, trip: Journey, disk: Medium, path: Path) -> str:
         alarm.cancel()
         assert time.monotonic() - began < 10, "it was to end although the disk does not answer"
     assert process.returncode == STOPPED, said
-    left = re.search(rf"{path} has a read or write under way .* process (\d+) waits .* keeps the disk open", said)
+    left = re.search(rf"{path} has not answered a read or write: process (\d+) waits .* keeps the disk open", said)
     assert left, said
     assert re.search(r"interrupted in step .*; the journal is kept", said)
     assert f"aligntool resume {path}" in said and f"aligntool rollback {path}" in said
