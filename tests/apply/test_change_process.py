@@ -78,7 +78,7 @@ def test_ctrl_c_before_a_disk_is_known_to_be_silent_is_enough(tmp_path: Path) ->
             run_in_child(job, str(fifo), lambda _: signal.setitimer(signal.ITIMER_REAL, 0.1), notes.append, stall_s=0.5)
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert time.monotonic() - began < 10 and ["waits for that" in note for note in notes] == [True]
+    assert time.monotonic() - began < 10 and ["waits for it" in note for note in notes] == [True]
 
 
 def test_what_was_found_until_ctrl_c_is_returned() -> None:

@@ -295,13 +295,13 @@ class TestHostileArchives:
             file.write(info.tobuf())
             for _ in range(20):
                 file.write(bytes(MIB))
-        with pytest.raises(Refused, match="more than any captured machine"):
+        with pytest.raises(Refused, match="than any captured machine"):
             look([], sysroot=str(path))
 
     def test_many_small_files_are_a_bomb_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(targets, "MOST_BYTES", 100_000)
         members = [member(f"sys/block/{number}", content=bytes(1000)) for number in range(100)]
-        with pytest.raises(Refused, match="more than any captured machine"):
+        with pytest.raises(Refused, match="than any captured machine"):
             look([], sysroot=str(archive_of(tmp_path / "a.tar.xz", *members)))
 
     @pytest.mark.parametrize("content", [b"", b"no archive", b"\xfd7zXZ\0broken", b"\x1f\x8bbroken", bytes(10240)])
