@@ -53,7 +53,7 @@ def _alignment_offset_findings(disk: Disk, physical: Grid) -> Iterator[Finding]:
         yield disk_note(
             disk, Code.SHIFTED_GRID,
             f"its physical sectors of {format_size(physical.size)} start {format_size(physical.phase)} past byte 0,"
-            f" as the data starts of its members show; the kernel reports an alignment_offset of {offset}",
+            f" according to the data offsets of its members; the kernel reports an alignment_offset of {offset}",
         )  # fmt: skip
     elif offset < 0:
         members = ", ".join(disk.slaves) or "unknown"

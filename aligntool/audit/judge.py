@@ -170,7 +170,7 @@ def _neighbour(partition: Partition, partitions: Sequence[Partition], grid: Grid
         if grid.off_by(other.extent.start) == grid.off_by(start):
             return f"it begins where partition {other.number} ends, and is off by the same amount"
         size = format_size(grid.size)
-        return f"it begins where partition {other.number} ends; the size of that one is not a multiple of {size}"
+        return f"it begins where partition {other.number} ends; the size of that partition is not a multiple of {size}"
     return None
 
 

@@ -69,7 +69,7 @@ def _in_flight_findings(disk: Disk) -> Iterator[Finding]:
         return
     numbers = ", ".join(map(str, flight.partitions))
     entries = f"entry {numbers} is" if len(flight.partitions) == 1 else f"entries {numbers} are"
-    journal = "the table names no journal on this disk: it is the file that was given with --journal"
+    journal = "the table names no journal on this disk; it is the file that was given with --journal"
     if flight.journal_at is not None:
         journal = f"the journal is at byte {flight.journal_at} of this disk"
     resume = next_resume(disk)

@@ -159,8 +159,8 @@ def read_0_90(area: Area) -> Layer | None:
 
 
 def _belongs_to_a_partition(area: Area, at: int, size: int, chunk: int) -> bool:
-    """Return whether the superblock belongs to the last partition, which ends where the superblock of a whole disk
-    would be.
+    """Return whether the superblock belongs to the last partition: there it can be in the same place as that of the
+    whole disk.
 
     A member that is the whole disk uses all of it up to the superblock, less a part of a chunk. If the disk has a table
     and the superblock states a clearly smaller size, the member is a partition.

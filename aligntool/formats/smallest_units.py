@@ -1,4 +1,4 @@
-"""Determine the smallest unit in which content is read and written; it cannot be used on larger sectors."""
+"""Determine the smallest unit in which content is read and written: content cannot be used on larger sectors."""
 
 from dataclasses import dataclass, replace
 

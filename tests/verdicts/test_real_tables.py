@@ -160,7 +160,7 @@ def test_a_neighbour_is_blamed_for_its_size_or_for_its_start(sparse: Sparse) -> 
     report = judged(path)
     causes = {found.partition: found.cause for found in report.findings if found.code is Code.OFF_GRAIN}
     assert causes == {
-        2: "it begins where partition 1 ends; the size of that one is not a multiple of 1MiB",
+        2: "it begins where partition 1 ends; the size of that partition is not a multiple of 1MiB",
         3: "it begins where partition 2 ends, and is off by the same amount",
     }
 
