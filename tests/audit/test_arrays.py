@@ -210,4 +210,4 @@ def test_nobody_is_sent_to_take_members_out_of_an_array_that_keeps_nothing_twice
     assert any("copy the data elsewhere" in line for line in finding.evidence) == stays
     assert finding.next == ("aligntool explain AT608" if stays else "sudo wipefs --no-act /dev/nvme0n1")
     remedy = explanations()[finding.code].answers[-1]
-    assert -1 < remedy.index("RAID0 and linear: copy the data away") < remedy.index("--fail")
+    assert -1 < remedy.index("RAID0 and linear: copy the data elsewhere") < remedy.index("--fail")
