@@ -29,15 +29,15 @@ class System:
     title: str
     mdadm_conf: str
     maker: str  # the program that builds its initramfs: a key of MAKERS
-    note: str = ""  # what the user has to take care of
+    note: str = ""  # what the user has to do
 
 
 _DRACUT_NOTE = "a root file system on the array also needs rd.md.uuid={uuid} on the kernel command line"
 
 
 # dracut finds mdadm.conf in both places, and stores it as etc/mdadm.conf in the image.
-_DEBIAN_NOTE = "the initramfs finds arrays by itself only while mdadm.conf names none; now every array needs its line"
-_ARCH_NOTE = "mdadm_udev must stand before filesystems in HOOKS of /etc/mkinitcpio.conf"
+_DEBIAN_NOTE = "the initramfs finds arrays on its own only while mdadm.conf lists none; now every array needs a line"
+_ARCH_NOTE = "mdadm_udev must come before filesystems in HOOKS in /etc/mkinitcpio.conf"
 SYSTEMS = {
     "debian": System("debian", "Debian, Ubuntu", "/etc/mdadm/mdadm.conf", "initramfs-tools", _DEBIAN_NOTE),
     "debian-dracut": System(
@@ -93,7 +93,7 @@ MAKERS = {
 # fstab: the file system's UUID and its mount options.
 
 # How long a mount waits for its device. mdadm-last-resort@.timer starts an array without its missing members 30 s after
-# the first member appeared, and the mount began to wait before that; with nofail nothing waits for the mount.
+# the first member appeared, and the mount began to wait before that; with nofail, booting does not wait for the mount.
 DEVICE_TIMEOUT = "x-systemd.device-timeout=2min"
 
 
@@ -144,7 +144,7 @@ def mount_steps_of_goal(goal: RaidGoal) -> Iterator[EditFile | SystemStep]:
 
 # The ARRAY line of an array: its device name, and the lines that it replaces.
 #
-# A wrong line is worse than none: once Debian's file has its first line, the hook no longer searches for arrays itself.
+# A wrong line is worse than none: once Debian's file has its first line, the hook no longer searches for arrays.
 
 LEAST_MD_NUMBER = 120  # md numbers arrays without a number of their own from 127 downwards
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
@@ -180,8 +180,8 @@ def conf_steps(array: RunningArray, system: System) -> Iterator[EditFile]:
 
 
 def lines_for_running_arrays(inventory: Inventory, system: System, new: str) -> Iterator[EditFile]:
-    """Yield lines for every running array if Debian's file is about to get its first line: from then on the hook
-    searches for no other array. `new`: the device of the array to be created, a name that no other array gets.
+    """Yield lines for every running array if Debian's file is about to get its first line: from then on the hook does
+    not search for other arrays. `new`: the device of the array to be created, a name that no other array gets.
     """
     running = [array for array in running_arrays(inventory) if array.facts.uuid]
     if running and _initramfs_searches(running[0].system, system):
@@ -189,7 +189,7 @@ def lines_for_running_arrays(inventory: Inventory, system: System, new: str) -> 
 
 
 def _initramfs_searches(files: Files, system: System) -> bool:
-    """Return whether the initramfs finds arrays by itself, as Debian's does until its mdadm.conf names one."""
+    """Return whether the initramfs finds arrays on its own, as Debian's does until its mdadm.conf lists one."""
     return system.word == "debian" and not files.mdadm.arrays
 
 
@@ -206,17 +206,17 @@ def conf_words(array: RunningArray, system: System) -> Iterator[str]:
     """Yield what is changed in mdadm.conf and why, a sentence each."""
     named = array.lines_in(array.system.mdadm.arrays)
     if named:
-        yield f"its line in {named[0].file} is right: {named[0].text}"
+        yield f"its line in {named[0].file} is correct: {named[0].text}"
         return
-    yield f"it gets the name {device_of(array)}, by its UUID"
+    yield f"its UUID gets the name {device_of(array)}"
     for line in array.wrong_lines():
         gone = line.uuid is not None and line.uuid not in known_arrays(array.inventory)
-        why = "names an array of which no member is here" if gone else "does not name it by its UUID"
+        why = "names an array without members on this machine" if gone else "does not identify it by its UUID"
         yield f"a line in {line.file} is replaced, because it {why}: {line.text}"
     others = [other.disk.path for other in _unlisted_arrays(array, system)[1:]]
     if others:
-        why = "because Debian's initramfs finds arrays by itself only while mdadm.conf names none"
-        yield f"{', '.join(others)}: get their lines too, {why}"
+        why = "because Debian's initramfs finds arrays on its own only while mdadm.conf lists none"
+        yield f"{', '.join(others)}: also get lines, {why}"
 
 
 def _unlisted_arrays(array: RunningArray, system: System) -> list[RunningArray]:
@@ -269,10 +269,10 @@ def _unit_steps(unit: str, *names: str) -> Iterator[WriteFile | EnableUnit]:
 
 # EFI system partitions on the drives of a system's array: separate file systems, kept in sync by the installed system.
 #
-# Firmware cannot read md: these partitions are not part of the array, and something has to keep them in sync
-# (docs/decisions/0021). FAT stores times in units of 2 s, and cp preserves them: a newer file in a copy was written
-# there and nowhere else. The unit is ordered after the mount unit of each possible name; names of units that do not
-# exist are ignored: systemd.unit(5), After=.
+# Firmware cannot read md, so these partitions are not part of the array and must be kept in sync (docs/decisions/0021).
+# FAT stores times in units of 2 s, and cp preserves them, so a newer file in a copy was written there and nowhere else.
+# The unit is ordered after the mount units of all possible mount points; units that do not exist are ignored:
+# systemd.unit(5), After=.
 
 UNIT = "esp-copies.service"
 LIST_FILE = "/etc/default/esp-copies"
@@ -298,9 +298,7 @@ def boot_partition_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[M
 
 
 def boot_copy_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[steps.FileStep | EnableUnit]:
-    """Yield the steps that keep the EFI system partitions in sync, by files of the system that is copied onto the
-    array.
-    """
+    """Yield the steps that keep the EFI system partitions in sync, by files of the system copied onto the array."""
     if volumes := boot_volumes(goal, placed):
         yield edit(LIST_FILE, "ESP_COPIES=", f'ESP_COPIES="{" ".join(volumes)}"')
         yield from _unit_steps(UNIT, "esp-copies.sh", UNIT)
@@ -309,23 +307,26 @@ def boot_copy_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[steps.
 def esp_notes(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[str]:
     """Yield what the user has to do about the EFI system partitions, a sentence each."""
     if volumes := boot_volumes(goal, placed):
-        mount = f"mount one of them (UUID={volumes[0]} /boot/efi vfat umask=0077,nofail 0 2) and put the boot loader"
-        copies = f"{UNIT} copies that one to the others at every start and stop, or when restarted"
-        where = "where the firmware looks for no EFI/BOOT/BOOTX64.EFI; every step: docs/raid.md, A system on RAID1"
-        yield f"the EFI system partitions are not part of the array: have the new system's fstab {mount} there"
+        mount = (
+            f"mount one of them in the new system's fstab (UUID={volumes[0]} /boot/efi vfat umask=0077,nofail 0 2)"
+            " and install the boot loader there"
+        )
+        copies = f"{UNIT} copies it to the others at every boot and shutdown, or when restarted"
+        where = "if the firmware does not look for EFI/BOOT/BOOTX64.EFI; every step: docs/raid.md, A system on RAID1"
+        yield f"the EFI system partitions are not part of the array: {mount}"
         yield f"{copies}; register each with efibootmgr {where}"
 
 
-# Arrays that lack a drive at boot, on Debian and Ubuntu: started degraded after half a minute, as
+# Arrays that lack a drive at boot, on Debian and Ubuntu: they are started degraded after half a minute, as
 # mdadm-last-resort@.timer does; fstab waits two minutes.
 #
-# Two programs leave a gap: initramfs-tools adds members one by one and starts incomplete arrays only for the root
-# file system (its script local-block/mdadm); mdadm's own timer for the others (mdadm-last-resort@.timer) is started
+# There is a gap between two programs: initramfs-tools adds members one by one and starts incomplete arrays only for the
+# root file system (its script local-block/mdadm); mdadm's own timer for other arrays (mdadm-last-resort@.timer) starts
 # when a member is added, but by then the initramfs has added all of them.
 
 
 def late_start_steps(goal: RaidGoal, system: System) -> Iterator[WriteFile | EnableUnit]:
-    """Yield the late start if the array can run without a drive, and nothing else would start it then."""
+    """Yield the steps of the late start if the array can run without a drive but nothing else would start it then."""
     if system.word == LEAVES_INACTIVE and LEVELS[goal.level].redundant:
         yield from install_late_start()
 

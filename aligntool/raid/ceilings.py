@@ -1,6 +1,6 @@
 """The bandwidth ceiling of an array, set by the links to its drives and by the drives themselves.
 
-It needs no goal: a running array has a ceiling as well.
+It needs no goal: a running array also has a ceiling.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ class Ceiling:
 
 
 def known_rates(known: Mapping[str, Sequence[KnownGeometry]]) -> dict[str, DriveRate]:
-    """Return the rates in bytes per second from the drive database: of the first row of each drive that has any."""
+    """Return the rates in bytes per second from the drive database, from the first row of each drive that has any."""
     rated = ((name, [row for row in rows if row.read_rate or row.write_rate]) for name, rows in known.items())
     firsts = ((name, rows[0]) for name, rows in rated if rows)
     return {name: DriveRate(row.read_rate, row.write_rate, f"{row.source}: {row.row}") for name, row in firsts}
@@ -103,8 +103,8 @@ def _slowest(
 
 
 def narrowest_link(disk: Disk) -> Bottleneck | None:
-    """Return the narrowest link to a drive, of several paths on the widest one; links shared with other drives count
-    as if unshared.
+    """Return the narrowest link on the path to a drive, or on the widest of several paths; links shared with other
+    drives count as unshared.
     """
     bandwidth = attrgetter("bandwidth")
     bottlenecks = [min(links, key=bandwidth) for path in disk.links if (links := tuple(_links(disk, path)))]
@@ -125,8 +125,8 @@ def hop_words(disk: Disk, hop: LinkHop) -> str:
 
 
 def _together(links: Mapping[str, Bottleneck], shared: Sequence[Uplink], disks: Sequence[Disk]) -> int:
-    """Return the bandwidth of all drives at once; those below an uplink together get no more than it has. Of nested
-    uplinks the one with the fewest drives is applied first.
+    """Return the bandwidth of all drives at once; drives below an uplink share its bandwidth. Of nested uplinks, the
+    one with the fewest drives is applied first.
     """
     rates = {disk.name: links[disk.name].bandwidth for disk in disks if disk.name in links}
     for uplink in sorted(shared, key=lambda uplink: len(uplink.members)):
@@ -141,17 +141,18 @@ def _together(links: Mapping[str, Bottleneck], shared: Sequence[Uplink], disks: 
 def ceiling_words(bound: Ceiling) -> tuple[str, ...]:
     """Return the ceiling in sentences, for the notes of a plan and the display of an array."""
     if bound.read is None and bound.write is None:
-        return ("no bandwidth ceiling is known: no link of these drives can be seen",)
-    read, write = ("not known" if rate is None else format_rate(rate) for rate in (bound.read, bound.write))
-    carriers = "the links and the drives carry" if bound.rates else "the links carry"
+        return ("bandwidth ceiling unknown: the links of these drives are not visible",)
+    read, write = ("an unknown rate" if rate is None else format_rate(rate) for rate in (bound.read, bound.write))
+    carriers = "the links and the drives allow" if bound.rates else "the links allow"
     sentences = [
-        f"{carriers} at most {read} reading ({bound.binds} binds) and {write} writing ({bound.binds_write} binds)"
+        f"{carriers} at most {read} for reads (limit: {bound.binds})"
+        f" and {write} for writes (limit: {bound.binds_write})"
     ]
     if bound.binds_write in ("", bound.binds):
-        sentences = [f"{carriers} at most {read} reading and {write} writing; {bound.binds} binds"]
+        sentences = [f"{carriers} at most {read} for reads and {write} for writes; limit: {bound.binds}"]
     if bound.alone:
         most = format_rate(bound.alone)
-        sentences.append(f"one sequential reader of a RAID1 gets one drive, at most {most}; several get more")
+        sentences.append(f"one sequential reader of a RAID1 uses one drive, at most {most}; several readers get more")
     if bound.unknown:
-        sentences.append(f"the links of {', '.join(bound.unknown)} are not known, so the ceiling may be lower")
+        sentences.append(f"the links of {', '.join(bound.unknown)} are unknown, so the ceiling may be lower")
     return tuple(sentences)

@@ -60,36 +60,36 @@ class Stripes:
 _Reason = tuple[int, str, Evidence]
 
 _NOT_SLOWER = (
-    "mdadm's own default: smaller chunks were slower or no faster on emulated drives, no comparison on real"
-    " ones is published, and `aligntool raid tune` measures yours"
+    "mdadm's default: smaller chunks were slower or no faster on emulated drives; no comparison on real drives is"
+    " published, and `aligntool raid tune` measures your drives"
 )
 _SHORTER = (
-    "the longest whose full stripe fits one request of RAID5 and RAID6 (1MiB, published); on emulated drives a shorter "
-    "chunk than mdadm's 512KiB was slower or no faster, and `aligntool raid tune` measures yours"
+    "the largest whose full stripe fits into one request of RAID5 and RAID6 (1MiB, published); on emulated drives a "
+    "chunk below mdadm's 512KiB was slower or no faster, and `aligntool raid tune` measures your drives"
 )
 
 _STRIPED: dict[str, _Reason] = {
-    "general": (HALF_MIB, "mdadm's own default; no comparison on NVMe drives is published", Evidence.RULE),
-    "boot": (HALF_MIB, "booting is small reads one at a time, which no chunk of 64KiB and more splits", Evidence.RULE),
+    "general": (HALF_MIB, "mdadm's default; no comparison on NVMe drives is published", Evidence.RULE),
+    "boot": (HALF_MIB, "a boot reads small blocks one at a time; no chunk from 64KiB on splits them", Evidence.RULE),
     "database": (HALF_MIB, _NOT_SLOWER, Evidence.RULE),
     "sequential": (HALF_MIB, _NOT_SLOWER, Evidence.RULE),
-    "lsm": (MIB, "written and compacted in long runs; ScyllaDB's own setup uses 1MiB", Evidence.PUBLISHED),
-    "vm": (256 * KIB, "guests mix small and large requests; between the two", Evidence.RULE),
+    "lsm": (MIB, "data is written and compacted in long runs; ScyllaDB's setup uses 1MiB", Evidence.PUBLISHED),
+    "vm": (256 * KIB, "a compromise, because guests mix small and large requests", Evidence.RULE),
 }
 _PARITY: dict[str, _Reason] = {
-    "general": (128 * KIB, "a full stripe that fits one request is written without reading", Evidence.RULE),
-    "boot": (64 * KIB, "booting is small reads one at a time, which no chunk of 64KiB and more splits", Evidence.RULE),
+    "general": (128 * KIB, "a full stripe that fits into one request is written without reading", Evidence.RULE),
+    "boot": (64 * KIB, "a boot reads small blocks one at a time; no chunk from 64KiB on splits them", Evidence.RULE),
     "database": (HALF_MIB, _NOT_SLOWER, Evidence.RULE),
     "sequential": (HALF_MIB, _NOT_SLOWER, Evidence.RULE),
     "lsm": (128 * KIB, "long writes fill whole stripes of at most 1MiB", Evidence.RULE),
-    "vm": (64 * KIB, "short stripes are completed sooner by mixed writes", Evidence.RULE),
+    "vm": (64 * KIB, "mixed writes complete short stripes sooner", Evidence.RULE),
 }
 
 
 def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
     """Return the recommended chunk in bytes, the reason, and its evidence."""
     if not stripes.level.striped:
-        return ChunkAdvice(None, "every member holds everything, so there is no chunk", Evidence.PUBLISHED)
+        return ChunkAdvice(None, "every member holds all data, so there is no chunk", Evidence.PUBLISHED)
     size, reason, evidence = (_PARITY if stripes.level.parity else _STRIPED)[stripes.workload]
     if stripes.workload == "database" and not stripes.level.parity:
         size = max(size, 4 * stripes.database_page)
@@ -101,15 +101,15 @@ def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
             reason = _SHORTER
     if size < least:
         _, floor, evidence = _binding_floor(stripes)
-        size, reason = least, f"the least that the rules allow: {floor}"
+        size, reason = least, f"the smallest that the rules allow: {floor}"
     return ChunkAdvice(size, reason, evidence)
 
 
 def judge_chunk(chunk: int, stripes: Stripes) -> Iterator[Rule]:
     """Yield every rule for chunks, and whether this chunk keeps it."""
     yield Rule(
-        f"at least {format_size(LEAST)}: with 4KiB a database on four NVMe drives did 0.79 of the work of one drive "
-        "(published); what lies between is not measured",
+        f"at least {format_size(LEAST)}: with 4KiB, a database on four NVMe drives did 0.79 of the work of one drive "
+        "(published); sizes in between were not measured",
         Evidence.RULE, chunk >= LEAST,
     )  # fmt: skip
     if stripes.units:
@@ -123,7 +123,7 @@ def judge_chunk(chunk: int, stripes: Stripes) -> Iterator[Rule]:
         whole = chunk * stripes.data
         most = f"{format_size(FULL_STRIPE)}, the kernel's largest request to RAID5 and RAID6"
         conflict = _binding_floor(stripes)[1] if whole > FULL_STRIPE and chunk <= least_chunk(stripes) else ""
-        sentence = f"a full stripe of at most {most}; this one has {format_size(whole)}"
+        sentence = f"a full stripe of at most {most}; this one is {format_size(whole)}"
         yield Rule(sentence, Evidence.PUBLISHED, whole <= FULL_STRIPE, conflict)
     if not is_power_of_two(chunk):
         yield Rule("a power of two, as every file system's stripe unit expects", Evidence.RULE, False)

@@ -41,11 +41,11 @@ class ArrayGeometry:
     each: int  # bytes used of every member
     size: int  # of the array
     data: int  # members' worth of data in a full stripe
-    flash: bool  # all of its members are
+    flash: bool  # whether all members are flash
 
 
 def array_device(goal: RaidGoal) -> str:
-    """Return the node that the array gets."""
+    """Return the device node of the array."""
     return f"/dev/md/{goal.name}"
 
 
@@ -128,19 +128,19 @@ def consistency_notes(geometry: ArrayGeometry) -> Iterator[str]:
         yield f"no bitmap: {geometry.level.title} has nothing to resynchronise"
         return
     if geometry.bitmap == "none":
-        yield "no bitmap: after a crash the whole array is resynchronised; a second failure before that can lose data"
+        yield "no bitmap: after a crash the whole array is resynchronised; a second failure until then can lose data"
     else:
-        cost = "it cost 7 % of small writes to a RAID1 (published, one tester)"
+        cost = "it slowed small writes to a RAID1 by 7 % (published, one tester)"
         if geometry.level.parity:
-            cost = "small writes to five NVMe drives fell to less than a hundredth with mdadm's 64MiB a bit, with 1GiB"
-            cost += " to half (published, one tester; --bitmap none is the fastest)"
-        resolution = f"one bit for each {format_size(bitmap_chunk(geometry))}"
-        yield f"an internal bitmap, {resolution}: after a crash only what was being written is resynchronised; {cost}"
+            cost = "small writes to five NVMe drives fell to less than a hundredth with mdadm's 64MiB per bit,"
+            cost += " and to half with 1GiB (published, one tester; --bitmap none is the fastest)"
+        resolution = f"one bit per {format_size(bitmap_chunk(geometry))}"
+        yield f"an internal bitmap, {resolution}: after a crash only areas being written are resynchronised; {cost}"
     if geometry.level.word == "raid5":
         hole = "the write hole (a crash while a member is missing can damage data that was not being written)"
-        cost = "costs up to 30 to 40 % of writes and excludes a bitmap (published: the kernel's raid5-ppl.rst)"
+        cost = "but costs up to 30 to 40 % of writes and excludes a bitmap (published: the kernel's raid5-ppl.rst)"
         yield f"no partial parity log: it would close {hole}, {cost}"
-    yield "no --assume-clean: nothing proves that the members hold zeros, so the first resynchronisation runs"
+    yield "no --assume-clean: the members may not hold zeros, so the initial resynchronisation runs"
 
 
 # The mkfs command of the array's file system, with every value given.
@@ -158,9 +158,9 @@ XFS_LABEL, EXT_LABEL = 12, 16  # longest labels, in bytes
 def file_system_step(goal: RaidGoal, geometry: ArrayGeometry) -> MakeFileSystem | None:
     """Return the step that makes the goal's file system, or None if the goal has none.
 
-    Options: mkfs.xfs(8), mke2fs(8), mkfs.btrfs(8), mkswap(8). Forced, because the data of an array on drives that held
-    one before begin at the same byte: the old content shows through, and mkfs would refuse or ask. The array is new;
-    the content of its members was checked before.
+    Options: mkfs.xfs(8), mke2fs(8), mkfs.btrfs(8), mkswap(8). They force the creation: on drives that held an array
+    before, the data of the new one begin at the same byte, so mkfs would find the old content and refuse or ask. The
+    content of the members was checked before the array was created.
     """
     uuid, options = goal.filesystem_uuid, tuple[str, ...]()
     match goal.filesystem:
@@ -226,23 +226,23 @@ def filesystem_notes(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
             width = f"stripe width {geometry.data} units (data members)"
             yield f"XFS: stripe unit {format_size(chunk)} (the chunk), {width}"
             if log_unit(chunk) != chunk:
-                most = f"its largest is {format_size(XFS_LOG_UNIT)}, less than the chunk"
+                most = f"its maximum is {format_size(XFS_LOG_UNIT)}, less than the chunk"
                 yield f"XFS: log stripe unit {format_size(log_unit(chunk))}, because {most}"
         case "xfs":
-            yield "XFS: no stripe unit (noalign): a RAID1 has no chunk, and mkfs.xfs would take what the drives report"
+            yield "XFS: no stripe unit (noalign): a RAID1 has no chunk, and mkfs.xfs would use the drives' I/O sizes"
         case "ext4" if chunk:
             width = "a stripe width" if has_width(geometry) else "no stripe width, which slows its allocator on flash"
             yield f"ext4: a stride of one chunk and {width}"
         case "ext4":
             yield "ext4: no stride, because a RAID1 has no chunk"
         case "btrfs":
-            yield "btrfs takes no stripe settings; on md it finds damage by its checksums, and cannot heal data"
+            yield "btrfs has no stripe settings; on md its checksums detect damage but cannot repair data"
     if goal.block_size and goal.block_size > 4 * KIB:
-        yield f"most machines refuse to mount blocks of {format_size(goal.block_size)}: their memory pages are smaller"
+        yield f"most machines cannot mount blocks of {format_size(goal.block_size)}: their memory pages are smaller"
 
 
-# The members of a running array, one after the other. Each step runs its commands in order, and skips those that are
-# done already.
+# Steps on the members of a running array, one after the other. Each step runs its commands in order and skips those
+# that are already done.
 
 
 def member_commands(step: steps.MemberStep) -> tuple[tuple[str, ...], ...]:
@@ -293,8 +293,7 @@ def command_of(step: ProgramStep) -> tuple[str, ...]:
 
 def reencrypt_command(step: steps.ReencryptSectors, *, resume: bool = False) -> tuple[str, ...]:
     """Return the command without its device. The key is kept, and with it every key slot and token. Resilience by a
-    journal of the data needs no atomic sector writes of the drive, as checksums would. The device is never an active
-    one (see steps_luks).
+    journal does not rely on atomic sector writes, as checksums would. The device is never active (see steps_luks).
     """
     action = ("--resume-only",) if resume else ("--sector-size", str(step.after), "--keep-key")
     words = ("--resilience", "journal", "--force-offline-reencrypt", "--progress-json", "--progress-frequency", "1")
@@ -318,20 +317,20 @@ def _purpose_and_command(step: SystemStep) -> tuple[str, tuple[str, ...]]:
         case steps.SetPartitionType(disk, partition, type_code):
             # The kernel stores no types, and rereading the table would fail while another partition is in use.
             command = ("sfdisk", "--no-tell-kernel", "--part-type", disk, str(partition), type_code)
-            return f"give partition {partition} of {disk} the type of a member", command
+            return f"set the type of partition {partition} of {disk} to RAID member", command
         case steps.RebuildInitramfs(maker):
             return "rebuild every initramfs", MAKERS[maker].rebuild
         case steps.CheckInitramfs(maker, uuid):
-            return f"check that the array's line is inside {MAKERS[maker].where}", (*MAKERS[maker].check, uuid)
+            return f"check that the array's line is in {MAKERS[maker].where}", (*MAKERS[maker].check, uuid)
         case steps.ReloadUnits():
-            return "have systemd read its unit files and fstab again", ("systemctl", "daemon-reload")
+            return "have systemd reload its unit files and fstab", ("systemctl", "daemon-reload")
         case steps.EnableUnit():
             return f"enable {step.unit}", ("systemctl", "enable", step.unit)
         case steps.MakeDirectory():
             return f"make the directory {step.path}", ("mkdir", "-p", step.path)
         case steps.Mount():
-            return f"mount {step.path} as fstab has it", ("mount", step.path)
+            return f"mount {step.path} by its fstab line", ("mount", step.path)
         case steps.Swapon():
-            return "use the swap space", ("swapon", "-U", step.uuid)
+            return "enable the swap space", ("swapon", "-U", step.uuid)
         case _:
             assert_never(step)

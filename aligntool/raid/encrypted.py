@@ -15,15 +15,15 @@ from aligntool.realign.refusals import disk_reasons, partition_reasons
 from aligntool.steps import ReencryptSectors
 from aligntool.units import format_size
 
-_BACKUP = "a backup of the header from before must not be restored any more; cryptsetup luksHeaderBackup makes another"
-_MD = "chunk and data offset of md stay, because a power cut meanwhile would lose data: aligntool explain AT603"
+_BACKUP = "do not restore header backups made before the change; make a new one with cryptsetup luksHeaderBackup"
+_MD = "md's chunk and data offset stay: a power cut while they change would lose data; see aligntool explain AT603"
 # Bytes per second: every byte is read, written to cryptsetup's journal, and written to its place.
 _ROTATIONAL, _FLASH = 20 * 10**6, 100 * 10**6
 
 
 def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
     """Return the plan that gives every LUKS2 on these partitions (empty: on all) sectors of the drive's size. It has no
-    steps if each has them already. Raises Refused with every reason.
+    steps if all of them already have that size. Raises Refused with every reason.
     """
     disk = judged.disk
     sector, found = small_sectors(judged, partitions)
@@ -33,7 +33,7 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
         text = f"there is no partition {number} on {disk.name}"
         reasons.append(Refusal("no-partition", f"partition {number}", text, next_command(disk, "audit")))
     if found:
-        # cryptsetup looks at a LUKS2 that is being re-encrypted: it may be this very change, without its record.
+        # Only cryptsetup can judge a LUKS2 that is being re-encrypted: it may be this same change, without its record.
         begun = {f"partition {part.number}" for part, layer in found if (layer.unclean or "").startswith(REENCRYPTING)}
         by_partition = partition_reasons(disk, [part for part, _ in found])
         against = [reason for group in by_partition.values() for reason in group]
@@ -55,7 +55,7 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
 def _unfit(disk: Disk, part: Partition, layer: Layer, sector: int) -> Iterator[Refusal]:
     subject, start = f"partition {part.number}", layer.data_start
     if layer.version != "LUKS2" or not layer.uuid or start is None:
-        text = f"{subject}: {layer.version or 'this header'} has sectors of 512 bytes only"
+        text = f"{subject}: {layer.version or 'this header'} supports only sectors of 512 bytes"
         node = f"/dev/{part.node}" if part.node else "PARTITION"
         yield Refusal("layer-fixed", subject, text, f"sudo cryptsetup convert --type luks2 {node}")
         return
@@ -70,8 +70,8 @@ def _unfit(disk: Disk, part: Partition, layer: Layer, sector: int) -> Iterator[R
 def _notes(found: Sequence[tuple[Partition, Layer]]) -> Iterator[str]:
     for part, layer in found:
         size = format_size(part.extent.end - (layer.data_start or 0))
-        yield f"partition {part.number}: {size} of LUKS2 are re-encrypted by cryptsetup, with the same key"
+        yield f"partition {part.number}: {size} of LUKS2 are re-encrypted by cryptsetup with the same key"
     if found:
-        yield "key slots, passphrases and tokens stay"
-        yield "cryptsetup keeps a journal in the header: a power cut loses nothing, and aligntool resume goes on"
-        yield "the content is opened read-only first: one that needs smaller sectors is refused, and nothing is written"
+        yield "key slots, passphrases and tokens are kept"
+        yield "cryptsetup keeps a journal in the header: a power cut loses nothing; aligntool resume continues"
+        yield "the content is opened read-only first; if it needs smaller sectors, nothing is written"

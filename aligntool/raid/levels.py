@@ -58,7 +58,7 @@ def copies_of(level: Level, members: int, layout: str) -> int:
 def data_members(level: Level, members: int, layout: str) -> int:
     """Return how many members' worth of a full stripe hold data, at least 1.
 
-    For a RAID10 whose number of copies does not divide its number of members all members count, as in the kernel's
+    If the number of copies of a RAID10 does not divide its number of members, all members count, as in the kernel's
     io_opt (raid10_set_queue_limits). They also all count in the far and offset layouts, because the kernel divides by
     near copies only (raid10.c, setup_geo).
     """
@@ -71,5 +71,5 @@ def data_members(level: Level, members: int, layout: str) -> int:
 
 
 def capacity(level: Level, members: int, layout: str, each: int) -> int:
-    """Return the size of the array in bytes when each member gives `each` bytes."""
+    """Return the size of the array in bytes when each member contributes `each` bytes."""
     return (members - level.parity) * each // copies_of(level, members, layout)

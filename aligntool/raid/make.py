@@ -39,8 +39,8 @@ from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Mou
 # The record of an array that is being created: its plan, the progress, and what is needed to undo each step. A resume
 # knows nothing else: a record has to be durable before the step that it describes begins.
 #
-# Each record is a JSON file `arrays/UUID.json`. A new version is written beside the old one, which it replaces by a
-# rename. If that folder does not survive a reboot (a live system), the user is warned; only rollback is lost.
+# Each record is a JSON file `arrays/UUID.json`. A new version is written to a new file, which is renamed over the old
+# one. If that folder does not survive a reboot (a live system), the user is warned; only rollback is lost.
 
 SCHEMA = "aligntool.record"
 VERSION = 1
@@ -97,13 +97,13 @@ def read_record(file: Path) -> Record:
         document = load_object(file.read_text(encoding="utf-8"))
         check_schema(document, SCHEMA, VERSION)
         if document.pop("checksum", None) != _checksum(document):
-            raise ValueError("it is damaged, or was changed by hand: its checksum does not fit")
+            raise ValueError("it is damaged, or was changed by hand: its checksum does not match")
         return _decode_record(file, document)
     except PermissionError as error:
         raise Refused(f"{file}: {error.strerror}", hint="type the same after sudo") from error
     except (OSError, ValueError, Refused) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        hint = f"mdadm --examine shows what its drives hold; when nothing is needed of them: rm {file}"
+        hint = f"mdadm --examine shows what its drives hold; if none of it is needed: rm {file}"
         raise Refused(f"{file}: the record of an unfinished array cannot be read: {reason}", hint=hint) from error
 
 
@@ -128,10 +128,10 @@ def _decode_record(file: Path, document: dict[str, object]) -> Record:
     body = decode(_Body, document, exact=True)
     plan = from_json(json.dumps(body.plan))
     if not -1 <= body.position <= len(plan.steps):
-        raise ValueError(f"it stands at step {body.position}, which the plan does not have")
+        raise ValueError(f"it is at step {body.position}; the plan has no such step")
     traces = {int(index): trace for index, trace in body.traces.items()}
     if any(not 0 <= index < len(plan.steps) for index in traces):
-        raise ValueError("it knows of steps that the plan does not have")
+        raise ValueError("it has traces of steps that the plan does not have")
     return Record(file, plan, body.position, body.begun, body.forward, traces)
 
 
@@ -141,8 +141,8 @@ def _checksum(body: Mapping[str, object]) -> str:
 
 @contextmanager
 def lock_state(state: Path = STATE) -> Iterator[None]:
-    """Lock out every other aligntool that would create or undo an array, for as long as this one or a program that it
-    ran lives. Create the state directory. Raises Refused.
+    """Keep other aligntool processes from creating or undoing an array while this one, or a program that it started,
+    runs. Create the state directory. Raises Refused.
     """
     try:
         (state / "arrays").mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -159,22 +159,22 @@ def lock_state(state: Path = STATE) -> Iterator[None]:
     except BlockingIOError:
         for user in killed_processes(openers(state / "lock")):
             raise Refused(user.what, hint=user.end) from None
-        raise Refused("another aligntool is making an array", hint="aligntool status") from None
+        raise Refused("another aligntool process is creating an array", hint="aligntool status") from None
     finally:
         os.close(descriptor)
 
 
 # The preflight: every reason that can be found before the first write.
 #
-# A reason that is found after the first write leaves a half-made array; one that is found before is a line of text.
+# A problem found after the first write leaves an unfinished array; found before, it is only a message.
 
 _MODULE = {"raid5": "raid456", "raid6": "raid456"}
 
 
 def refuse_impossible(plan: Plan, paths: Paths) -> None:
-    """Raise Refused with every reason there is. Writes nothing, but may load the kernel's module for the level."""
+    """Raise Refused with every reason. Writes nothing, but may load the kernel's module for the level."""
     if os.geteuid() != 0:
-        raise Refused("arrays are made by root only", hint="type the same after sudo", code="root-only")
+        raise Refused("only root can create arrays", hint="type the same after sudo", code="root-only")
     disks = steps_drives.read_all_disks() if any(isinstance(step, MakeMember) for step in plan.steps) else ()
     refuse([*_check_kernel(plan.steps), *preflight(needs_of_plan(plan, here=True), plan.steps, paths, disks)])
 
@@ -185,7 +185,7 @@ def preflight(needs: Needs, planned: Sequence[Step], paths: Paths, disks: Sequen
     """
     reasons = list(steps_system.missing_programs(needs.programs))
     if needs.device and Path(needs.device).exists():
-        text = f"an array of the name {needs.device} runs already"
+        text = f"an array named {needs.device} is already running"
         reasons.append(Refusal("name-taken", needs.device, text, "--name another"))
     reasons += [*_refuse_other_names(planned, disks), *_refuse_files(needs.steps, planned, paths)]
     if find_program("blkid"):
@@ -208,19 +208,19 @@ def _check_kernel(planned: Sequence[Step]) -> Iterator[Refusal]:
         if find_program("modprobe"):
             run_program("modprobe", "-q", "--", module)
         if f"[{made.level}]" not in steps_md.read_kernel_file(mdstat):
-            text = f"this kernel has no md, or not {made.level}"
+            text = f"this kernel lacks md or {made.level}"
             yield Refusal("kernel-lacks", made.level, text, f"modprobe {module}; uname -r")
 
 
 def _refuse_other_names(planned: Sequence[Step], disks: Sequence[Disk]) -> Iterator[Refusal]:
-    """Refuse a drive that is in use by another name: for the kernel these are two drives, which it locks separately."""
+    """Refuse a drive that is in use under another name: to the kernel these are two drives, locked separately."""
     for other in disks:
         places = mount_points_of(other)
         above = [*other.holders, *(holder for part in other.partitions for holder in part.holders)]
         used = f"mounted at {places[0]}" if places else f"a part of {above[0]}" if above else ""
         for path in [step.disk.path for step in _members(planned) if used and _is_same(other, step.disk)]:
             if other.path != path:
-                text = f"{path} and {other.path} are one drive by two names, and it is {used}"
+                text = f"{path} and {other.path} are the same drive, which is {used}"
                 yield Refusal("same-drive", path, text, f"lsblk -o NAME,WWN,SERIAL,MOUNTPOINTS {path} {other.path}")
 
 
@@ -254,8 +254,8 @@ def _refuse_esp_copies(step: steps.EditFile, drives: Sequence[str], paths: Paths
     for uuid in re.findall(r"[0-9A-F]{4}-[0-9A-F]{4}", " ".join(re.findall(r"(?m)^ESP_COPIES=(.*)", text))):
         device = os.path.realpath(paths.of(f"/dev/disk/by-uuid/{uuid}"))
         if os.path.lexists(device) and not device.startswith(tuple(drives)):
-            text = f"{step.path} keeps {device}, an EFI system partition of another array, in sync: that would end"
-            hint = "make this array from a live system, so that each has a list of its own"
+            text = f"{step.path} keeps {device}, an EFI system partition of another array, in sync; that would stop"
+            hint = "create this array from a live system, so that each array has its own list"
             yield Refusal("file-conflict", step.path, text, hint)
             return
 
@@ -271,7 +271,7 @@ def _refuse_taken_names(step: steps.EditFile, paths: Paths) -> Iterator[Refusal]
                 text = f"{step.path} gives the name {ours[1]} to another array: {' '.join(other)}"
                 yield Refusal("name-taken", ours[1], text, "--name another")
             elif comparable and step.path == FSTAB and other[1].rstrip("/") == ours[1] != "/":
-                text = f"{step.path} mounts {other[0]} at {ours[1]} already"
+                text = f"{step.path} already mounts {other[0]} at {ours[1]}"
                 yield Refusal("mount-point", ours[1], text, _hint_for_free_place(ours[1], paths))
 
 
@@ -309,7 +309,7 @@ def begin(plan: Plan, paths: Paths) -> Record:
         raise Refused(str(error), hint="aligntool raid plan") from None
     record = Record(record_file(paths.state, plan), plan)
     if record.file.exists():
-        raise Refused(f"{record.file} is there already", hint="aligntool status")
+        raise Refused(f"{record.file} already exists", hint="aligntool status")
     with failing_as(Refused, f"{record.file} cannot be written"):
         save(record)
     return record
@@ -400,7 +400,7 @@ def refuse_in_use(plan: Plan, last: int) -> None:
 
 
 def _unmount_started(plan: Plan, last: int) -> Iterator[Said]:
-    """Unmount what no step up to `last` mounted, but a reboot did, because its line was in fstab already."""
+    """Unmount file systems that a reboot mounted by their fstab lines, although no step up to `last` did."""
     uuids = [step.uuid for step in plan.steps if isinstance(step, MakeFileSystem)]
     for step in plan.steps[last + 1 :]:
         if isinstance(step, Mount | steps.Swapon) and steps_system.is_started_by_fstab(step, uuids):
@@ -460,7 +460,7 @@ def _stop_unless_ours(step: MakeFileSystem, plan: Plan) -> None:
                 if why := partition_problem(member.disk.path, step.device, entry.extent):
                     raise Stopped(f"{step.device}: {why}")
                 return None
-    raise Stopped(f"no step of the plan makes {step.device}")
+    raise Stopped(f"no step of the plan creates {step.device}")
 
 
 def _undo(step: steps.ArrayStep, index: int, plan: Plan, paths: Paths, record: Record) -> Iterator[Said | Progress]:
@@ -475,7 +475,7 @@ def _undo(step: steps.ArrayStep, index: int, plan: Plan, paths: Paths, record: R
     elif isinstance(step, steps.MemberStep):
         yield from undo_member_step(step, index)
     elif isinstance(step, steps.ReencryptSectors):
-        yield Said(f"partition {step.partition} is as it was")
+        yield Said(f"partition {step.partition} is unchanged")
     elif isinstance(step, FileStep):
         yield from steps_system.restore_file(step, paths, record.trace(index))
         yield from steps_system.reload_restored(index, plan, record.traces)
@@ -501,10 +501,10 @@ def _start_array_to_undo(record: Record, plan: Plan) -> Iterator[Said]:
         made = array_of(plan.steps)
         begun = [plan.steps[index] for index in record.traces]
         if made and steps_md.has_superblocks(made) and any(isinstance(step, MakeFileSystem) for step in begun):
-            text = f"the array cannot be started, so it is unknown whether files lie on it: {error}"
+            text = f"the array cannot be started, so it is unknown whether it holds files: {error}"
             clear = f"mdadm --zero-superblock {' '.join(made.members)}"
-            raise Refused(text, hint=f"when nothing of it is needed: {clear}, then the same again") from error
-        yield Said(f"the array cannot be started, and is taken apart as it is: {error}")
+            raise Refused(text, hint=f"if none of it is needed: {clear}, then run the same command again") from error
+        yield Said(f"the array cannot be started and is removed as it is: {error}")
 
 
 def _save(record: Record) -> None:
@@ -513,7 +513,7 @@ def _save(record: Record) -> None:
 
 
 def _forget(record: Record) -> None:
-    with failing_as(Stopped, f"all is done, but {record.file} cannot be removed"):
+    with failing_as(Stopped, f"finished, but {record.file} cannot be removed"):
         remove_record(record)
 
 
@@ -540,7 +540,7 @@ def with_current_names(plan: Plan, disks: Sequence[Disk]) -> Plan:
         else:
             reasons.append(_not_found_text(step, found))
     if len(set(names.values())) < len(names):
-        reasons.append("two drives of the plan are the same drive now")
+        reasons.append("two drives of the plan are now the same drive")
     if reasons:
         raise Refused("\n".join(reasons), hint="attach every drive of the array; lsblk -o NAME,MODEL,SERIAL,SIZE")
     return replace(plan, steps=tuple(_step_here(step, names) for step in plan.steps))
@@ -553,7 +553,7 @@ def _subject_here(was: steps.Subject, disks: Sequence[Disk]) -> steps.Subject:
     found = [disk.path for disk in disks if steps.is_same_disk(steps.subject(disk), was)]
     if len(found) != 1:
         others = f"cannot be distinguished from others: {', '.join(found)}"
-        text = others if found else "is not there, or has another table"
+        text = others if found else "is missing, or has another partition table"
         raise Refused(f"{was.path} {text}", hint="lsblk -o NAME,MODEL,SERIAL,SIZE")
     return replace(was, path=found[0])
 
@@ -575,7 +575,7 @@ def _find_drives(step: steps.DriveStep, disks: Sequence[Disk]) -> list[Disk]:
 def _not_found_text(step: steps.DriveStep, found: Sequence[Disk]) -> str:
     serial = f", serial {step.disk.serial}" if step.disk.serial else ""
     names = ", ".join(disk.path for disk in found)
-    others = f"cannot be distinguished from others: {names}" if found else "is not there"
+    others = f"cannot be distinguished from others: {names}" if found else "is missing"
     return f"{step.disk.model or 'a drive'}{serial}, which was {step.disk.path}, {others}"
 
 

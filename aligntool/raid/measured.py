@@ -19,7 +19,7 @@ from aligntool.units import GIB, KIB, MIB, align_down, format_size
 
 # Choosing a chunk from the samples of a sweep.
 #
-# A pure function, tested on synthetic samples with a known answer.
+# `choose` is a pure function, tested on synthetic samples with a known answer.
 #
 # The score of a cell is the geometric mean of the rates of its loads, so every load has the same weight, whatever its
 # unit. Two chunks are apart if the ranges of their scores over all rounds do not overlap and their medians differ by
@@ -116,9 +116,9 @@ def choose(samples: Sequence[Sample], recommended: int) -> Choice:
     scores = scores_of(samples)
     rounds = len(next(iter(scores.values()), ()))
     if recommended not in scores or rounds < FEWEST:
-        why = f"{FEWEST} whole rounds are the least that tell a difference from noise, and there are {rounds}"
+        why = f"at least {FEWEST} complete rounds are needed to tell a difference from noise, and there are {rounds}"
         if rounds >= FEWEST:
-            why = f"{format_size(recommended)}, which aligntool would take, was not among the chunks measured"
+            why = f"{format_size(recommended)}, which aligntool recommends, was not among the chunks measured"
         return Choice(Verdict.UNKNOWN, None, why, rounds, {}, frozenset())
     usual = scores[recommended]
     against = {chunk: ratio_of(scores[chunk], usual) for chunk in sorted(scores)}
@@ -131,7 +131,7 @@ def choose(samples: Sequence[Sample], recommended: int) -> Choice:
     # Of the chunks that cannot be distinguished from the best, the nearest to the recommended one.
     chunk = min(alike, key=lambda size: (abs(log2(size / recommended)), -median(scores[size])))
     work = f"{format_size(chunk)} did {against[chunk]} times the work of {format_size(recommended)}"
-    reason = f"{work}, which aligntool would take otherwise, in {rounds} rounds"
+    reason = f"{work}, the usual recommendation, in {rounds} rounds"
     return Choice(Verdict.CHANGED, chunk, reason, rounds, against, apart)
 
 
@@ -139,12 +139,12 @@ def _reason_to_keep(recommended: int, against: Mapping[int, Ratio], apart: froze
     if not apart:
         return f"no chunk differed from {format_size(recommended)} by more than the noise of {rounds} rounds"
     slower = ", ".join(f"{format_size(size)} {against[size]}" for size in sorted(apart) if against[size].middle < 1)
-    return f"none was clearly faster than {format_size(recommended)} in {rounds} rounds, and slower were: {slower}"
+    return f"none was clearly faster than {format_size(recommended)} in {rounds} rounds; these were slower: {slower}"
 
 
 def scores_of(samples: Sequence[Sample]) -> dict[int, tuple[float, ...]]:
-    """Return for each chunk its score in every complete round, one in which all chunks ran all loads. Scores are
-    geometric means of bytes per second.
+    """Return the scores of each chunk in all complete rounds, in which all chunks ran all loads. Scores are geometric
+    means of bytes per second.
     """
     chunks = sorted({sample.chunk for sample in samples})
     loads = {sample.load for sample in samples}
@@ -203,7 +203,7 @@ def _check_tuning(tuning: Tuning) -> None:
     if tuning.level not in LEVELS or tuning.workload not in WORKLOADS:
         raise ValueError(f"unknown level {tuning.level!r:.40} or workload {tuning.workload!r:.40}")
     if len({(sample.round, sample.chunk, sample.load) for sample in tuning.samples}) != len(tuning.samples):
-        raise ValueError("it has one load twice for one array of one round")
+        raise ValueError("it has the same load twice for one array in one round")
 
 
 def tuning_mismatches(
@@ -216,15 +216,15 @@ def tuning_mismatches(
         ("workload", tuning.workload, goal.workload),
         ("bitmap", tuning.bitmap, bitmap),
     )
-    reasons = [f"its {name} was {then}, and here it is {now}" for name, then, now in conditions if then != now]
+    reasons = [f"its {name} was {then}, but here it is {now}" for name, then, now in conditions if then != now]
     if tuning.workload == "database" and tuning.database_page != goal.database_page:
-        reasons.append(f"its database pages had {tuning.database_page} bytes, and here they have {goal.database_page}")
+        reasons.append(f"its database pages had {tuning.database_page} bytes, but here they have {goal.database_page}")
     then = {member.key: member.name for member in tuning.members}
     now = {identity_of(disk).key: disk.name for disk in disks}
     added = [name for key, name in now.items() if key not in then or not any(key)]
     missing = [name for key, name in then.items() if key not in now]
-    reasons += [f"{', '.join(added)} took no part in it"] if added else []
-    reasons += [f"{', '.join(missing)}, as it was called there, is not here"] if missing else []
+    reasons += [f"not measured: {', '.join(added)}"] if added else []
+    reasons += [f"measured, but not a member here: {', '.join(missing)} (former name)"] if missing else []
     return tuple(reasons)
 
 
@@ -254,7 +254,7 @@ def apply_measurement(
     tuning = parse_tuning(goal.measured)
     rates = _rates(tuning, disks)
     if advice.size is None:
-        return MeasuredAdvice(advice, ("the measurement says nothing here: this level has no chunk",), rates)
+        return MeasuredAdvice(advice, ("the measurement does not apply: this level has no chunk",), rates)
     choice = choose(tuning.samples, advice.size)
     reasons = tuning_mismatches(tuning, disks, goal, layout, bitmap)
     if reasons or choice.chunk is None:
@@ -267,12 +267,12 @@ def apply_measurement(
 def _result_notes(tuning: Tuning, choice: Choice, recommended: int) -> Iterator[str]:
     ratios = {chunk: f"{format_size(chunk)} {ratio}" for chunk, ratio in choice.against.items() if chunk != recommended}
     listed = [text if chunk in choice.apart else f"{text}, within the noise" for chunk, text in ratios.items()]
-    how = f"the work done against {format_size(recommended)}, median (smallest–largest) of {choice.rounds} rounds"
-    yield f"measured on these drives: {how}: {'; '.join(listed) or 'nothing else was tried'}"
+    how = f"work done relative to {format_size(recommended)}, median (smallest–largest) of {choice.rounds} rounds"
+    yield f"measured on these drives: {how}: {'; '.join(listed) or 'no other chunk was tried'}"
     if choice.verdict is Verdict.KEPT and not choice.apart:
-        yield "the chunk makes no difference here that could be measured"
+        yield "the chunk makes no measurable difference here"
     if not tuning.complete:
-        yield "the measurement was ended early; its whole rounds count"
+        yield "the measurement ended early; only its complete rounds count"
 
 
 def _rates(tuning: Tuning, disks: Sequence[Disk]) -> dict[str, DriveRate]:
@@ -350,7 +350,7 @@ def sweep_chunks(stripes: Stripes, requested: Sequence[int] = ()) -> tuple[int, 
     """Return the chunks to try, ascending: the requested ones, else a usual range and mdadm's default; the recommended
     chunk is always among them.
 
-    Chunks below the members' page or unit are tried on request only: they would wear the drives to show what is known.
+    Chunks below the members' page or unit are tried only on request: they wear the drives, and the result is known.
     """
     usual = _PARITY if stripes.level.parity else _STRIPED
     floor = rules.least_chunk(stripes)

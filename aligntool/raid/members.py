@@ -14,7 +14,7 @@ from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about
 
 # Wear and temperature of the members, in words, with warnings.
 #
-# A drive that reports no health is judged by everything else, and the report says so.
+# A drive that reports no health is judged by its other properties, and the report mentions it.
 
 NEARLY_WORN = 80  # per cent of the rated endurance
 UNEVEN = 20  # per cent between the least and the most worn
@@ -27,7 +27,7 @@ def unread_health(disks: Sequence[Disk]) -> Iterator[str]:
     """Yield a sentence that names the drives whose health was not read."""
     names = [disk.name for disk in disks if disk.kind in _WITH_HEALTH and disk.health is None and not disk.failing]
     if names:
-        yield f"health not read: {', '.join(names)}; that needs root, and smartctl (smartmontools)"
+        yield f"health not read: {', '.join(names)}; this needs root and smartctl (smartmontools)"
 
 
 def health_words(health: Health) -> str:
@@ -51,15 +51,15 @@ def wear_warnings(members: Mapping[str, Health | None]) -> Iterator[str]:
     worn = {name: used for name, health in known.items() if (used := health.used_percent) is not None}
     old = [f"{name} {used} %" for name, used in worn.items() if used >= NEARLY_WORN]
     if old:
-        yield f"little is left of the rated endurance: {', '.join(old)} used; members that wear alike fail together"
+        yield f"little rated endurance left: {', '.join(old)} used; equally worn members fail together"
     if worn and max(worn.values()) - min(worn.values()) >= UNEVEN:
         listed = ", ".join(f"{name} {used} %" for name, used in worn.items())
-        yield f"the members are unevenly worn: {listed}; the most worn one will be the first to be replaced"
+        yield f"the members are unevenly worn: {listed}; the most worn one will need replacement first"
     for name, health in known.items():
         if health.media_errors:
             yield f"{name} reports {health.media_errors} unrecoverable media errors: replace it first"
         if health.too_hot:
-            yield f"{name} is too hot by its own threshold, and slows down: give it air first"
+            yield f"{name} is above its own temperature threshold and slows down: improve its cooling first"
 
 
 # Facts about the drives of a planned array.
@@ -81,7 +81,7 @@ def member_sentences(member: Member, known: Sequence[KnownGeometry], uplinks: Se
     yield from (f"{member.name} {words}" for words in shared_words(disk, uplinks))
     yield from _format(member)
     if is_dramless(disk, known):
-        yield f"{member.name} has {dramless_words(disk)}: random writes are slower and less even, of the whole array"
+        yield f"{member.name} has {dramless_words(disk)}: random writes to the array are slower and less even"
     if disk.health and (words := health_words(disk.health)):
         yield f"{member.name}: {words}"
 
@@ -101,14 +101,14 @@ def dramless_words(disk: Disk) -> str:
         return "no DRAM of its own"
     granted = 0 if nvme.hmb_granted is None and nvme.hmb_enabled is False else nvme.hmb_granted
     got = "" if granted is None else f" and got {format_about(granted) if granted else 'nothing'}"
-    return f"no DRAM of its own, asks for {format_about(nvme.hmb_preferred)} of the host's{got}"
+    return f"no DRAM of its own, requests {format_about(nvme.hmb_preferred)} of host memory{got}"
 
 
 def link_sentences(member: Member) -> Iterator[str]:
     """Yield a sentence if a drive's link is slower or narrower than the drive supports."""
     hops = [path[0] for path in member.disk.links if path]
     if hops and all(_is_slowed(hop) for hop in hops):
-        yield f"{member.name}: {link_words(member.disk)}; its slot or its link holds it back: aligntool audit -v"
+        yield f"{member.name}: {link_words(member.disk)}; limited by its slot or link: aligntool audit -v"
 
 
 def is_dramless(disk: Disk, known: Sequence[KnownGeometry]) -> bool:
@@ -120,11 +120,11 @@ def is_dramless(disk: Disk, known: Sequence[KnownGeometry]) -> bool:
 
 
 def link_words(disk: Disk) -> str:
-    """Return "link 8 GT/s x4, its most" or "link 8 GT/s x2 of 8 GT/s x4"; "" if unknown."""
+    """Return "link 8 GT/s x4, its maximum" or "link 8 GT/s x2 of 8 GT/s x4"; "" if unknown."""
     hop = disk.links[0][0] if disk.links and disk.links[0] else None
     if hop is None or not hop.speed_gts or not hop.width:
         return ""
-    most = ", its most" if hop.max_speed_gts and hop.max_width else ""
+    most = ", its maximum" if hop.max_speed_gts and hop.max_width else ""
     if _is_slowed(hop) and hop.max_speed_gts:
         most = f" of {hop.max_speed_gts:g} GT/s x{hop.max_width}"
     return f"link {hop.speed_gts:g} GT/s x{hop.width}{most}"
@@ -149,10 +149,10 @@ def _format(member: Member) -> Iterator[str]:
     blocks = f"{used.data_size}-byte blocks and offers {best.data_size}"
     offer = f"{member.name} is formatted with {blocks} (format {best.index}"
     if best_rating < used_rating:
-        change = f"nvme format --lbaf={best.index} changes that and erases the drive, so do it before"
-        yield f"{offer}; performance {best_rating} against {used_rating}, 0 is best); {change} the array is created"
+        change = f"nvme format --lbaf={best.index} changes this and erases the drive, so do it before"
+        yield f"{offer}; performance {best_rating} instead of {used_rating}, 0 is best); {change} the array is created"
     elif best_rating == used_rating and best.data_size > used.data_size:
-        yield f"{offer}), which the drive rates alike: nothing asks for a change"
+        yield f"{offer}), which the drive rates the same: no reason to change"
 
 
 def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
@@ -164,27 +164,27 @@ def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
         ("sizes", lambda disk: format_size(disk.size) if disk.size else None),
         ("links", lambda disk: link_words(disk) or None),
         ("kinds", lambda disk: disk.kind.value),
-        ("DRAM", lambda disk: "no DRAM" if is_dramless(disk, known.get(disk.name, ())) else "not said to lack it"),
+        ("DRAM", lambda disk: "no DRAM" if is_dramless(disk, known.get(disk.name, ())) else "not known to lack DRAM"),
         (_NUMA, lambda disk: disk.numa_node if disk.numa_node is None or disk.numa_node >= 0 else None),
     )
     for title, read in properties:
         found = {member.name: value for member in members if (value := read(member.disk)) is not None}
         if len(set(found.values())) > 1:
             listed = ", ".join(f"{name} {value}" for name, value in found.items())
-            far = "a process on one reaches the others over the link between the processors"
-            why = far if title == _NUMA else "the slowest and the smallest sets the pace"
+            far = "a process on one node reaches the others over the link between the processors"
+            why = far if title == _NUMA else "the slowest and the smallest limit the array"
             yield f"the members have different {title}: {listed}; {why}"
     yield from (f"{disk.name} {_ODD[disk.kind]}" for disk in drives if disk.kind in _ODD)
     yield from wear_warnings({member.name: member.disk.health for member in members})
 
 
-# Kinds of disks that are no drives in a slot of this machine, and what can make them disappear.
+# Kinds of disks that are not drives in a slot of this machine, and how they can disappear.
 _NUMA = "NUMA nodes"
 _ODD = {
-    DiskKind.MEMORY: "is memory: what is on it is gone when the power is, unless it is a kind that keeps it",
-    DiskKind.NETWORK: "is reached over a network: when that is away, so is the member, and the array is degraded",
-    DiskKind.USB: "is on USB: a cable that is touched takes the member out of the array, and flushes may not reach it",
-    DiskKind.LOOP: "is a file: it is not a member again after a reboot before it is attached",
+    DiskKind.MEMORY: "is memory: its content is lost at power-off, unless it is persistent memory",
+    DiskKind.NETWORK: "is reached over a network: the array is degraded while the network is down",
+    DiskKind.USB: "is on USB: a loose cable removes the member from the array, and flushes may not reach the drive",
+    DiskKind.LOOP: "is a file: after a reboot it has to be attached before it is a member again",
 }
 
 
@@ -196,7 +196,7 @@ _ODD = {
 GRAIN = MIB
 DATA_GRAIN = 4 * MIB
 SPARE_ROOM = 100 * MIB
-HEADROOM = 128 * MIB  # what mdadm leaves for later reshaping, less on small members (super1.c)
+HEADROOM = 128 * MIB  # that mdadm reserves for later reshaping, less on small members (super1.c)
 METADATA = MIB  # more than superblock, bad block log and bitmap need
 GPT_ENTRIES = 16 * KIB  # UEFI 5.3.1
 TRIES = 64
@@ -373,7 +373,7 @@ def ranges_to_zero(disk: Disk, entries: Sequence[NewEntry], taken: Extent | None
     the array's data.
 
     `entries`: of the new table, the member last. `taken`: the existing partition that becomes the member; then nothing
-    beside it is zeroed. Sorted, without overlaps.
+    outside it is zeroed. Sorted, without overlaps.
     """
     sector_size = disk.limits.logical_block_size or disk.sector_size
     if taken is not None:

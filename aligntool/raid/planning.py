@@ -62,30 +62,30 @@ def _chunk_notes(decided: Decided) -> Iterator[str]:
     if chunk is None or advice.size is None:
         yield f"no chunk: {advice.reason}"
         return
-    other = f" as asked for; aligntool would take {format_size(advice.size)}" if chunk != advice.size else ""
+    other = f" as requested; aligntool recommends {format_size(advice.size)}" if chunk != advice.size else ""
     yield f"chunk {format_size(chunk)}{other} for {decided.goal.workload} use: {advice.reason} ({advice.evidence})"
     for rule in judge_chunk(chunk, decided.stripes):
         broken = f"BREAKS, because it conflicts with {rule.conflict}" if rule.conflict else "BREAKS"
         yield f"chunk {format_size(chunk)} {'keeps' if rule.kept else broken}: {rule.sentence} ({rule.evidence})"
     ahead = 2 * chunk * decided.geometry.data
     yield from decided.measured.notes
-    yield f"the kernel will read {format_size(ahead)} ahead, twice the full stripe: a smaller chunk reads less ahead"
+    yield f"the kernel will read {format_size(ahead)} ahead, twice the full stripe; less with a smaller chunk"
     if not decided.measured.used:
         yield "on NVMe the chunk matters less than the level, the bitmap and the links: docs/raid.md has the evidence"
-        yield "only a measurement on these drives would tell more: aligntool raid tune, while they are empty"
+        yield "to know more, measure these drives while they are empty: aligntool raid tune"
 
 
 def _layout_notes(decided: Decided) -> Iterator[str]:
     layout, level = decided.geometry.layout, decided.geometry.level
     if level.word == "raid10":
         kinds = {
-            "n": "copies lie beside each other: writes cost the least",
-            "f": "copies lie in different halves: one reader reads as from a RAID0, and writes pay for it",
-            "o": "copies lie one chunk further: between near and far",
+            "n": "copies are next to each other: writes cost the least",
+            "f": "copies are in different halves: a single reader is as fast as on a RAID0, but writes cost more",
+            "o": "copies are one chunk further: between near and far",
         }
         yield f"layout {layout}: {kinds[layout[0]]}"
     elif layout:
-        why = "reads in order reach all members" if layout == "left-symmetric" else "as asked for"
+        why = "sequential reads use all members" if layout == "left-symmetric" else "as requested"
         yield f"layout {layout}: {why}"
 
 
@@ -95,36 +95,36 @@ def _placement_notes(decided: Decided) -> Iterator[str]:
     if offset.size:
         grain = f", a multiple of {format_size(offset.grain)}" if offset.grain else ""
         begins = f"at byte {first.extent.start + offset.size} of its drive{grain}"
-        usual = "mdadm's own 129MiB are a multiple of 1MiB and no more"
+        usual = "mdadm's default of 129MiB is a multiple of 1MiB only"
         yield f"the data of {first.device} begin {format_size(offset.size)} into it, {begins}; {usual}"
     if goal.metadata == "1.2":
-        yield "metadata 1.2 lies 4KiB into each member: what reads a member as a plain file system finds none"
+        yield "metadata 1.2 is 4KiB into each member: a program that reads it as a plain file system finds none"
     if goal.metadata == "1.0":
-        yield "metadata 1.0 lies at the end, so the data begin where the member begins"
+        yield "metadata 1.0 is at the end, so the data begin at the start of the member"
     room = members.spare_room(goal, decided.geometry.level)
     if room and (first.entries or goal.whole_drives):
-        yield f"{format_size(room)} stay free at the end of each drive, so that a slightly smaller one can replace it"
+        yield f"{format_size(room)} stay free at the end of each drive, so that a slightly smaller drive can replace it"
     lengths = {members.own_length(placed) for placed in decided.placed}
     if len(lengths) > 1 and (first.entries or decided.geometry.level.redundant):
-        yield f"every member gives {format_size(first.extent.length)}, as the smallest allows; the rest stays free"
+        yield f"every member contributes {format_size(first.extent.length)}, set by the smallest; the rest stays free"
     if goal.system in SYSTEMS:
-        yield f"files and commands are those of {SYSTEMS[goal.system].title}"
+        yield f"the files and commands are those of {SYSTEMS[goal.system].title}"
 
 
 def _option_notes(decided: Decided) -> Iterator[str]:
     """Yield the options of the goal that differ from the recommended ones, and why."""
     goal = decided.goal
     if goal.filesystem == "xfs" and goal.log_size:
-        yield f"XFS: a log of {format_size(goal.log_size)} as asked for; mkfs.xfs makes it larger with the file system"
+        yield f"XFS: a log of {format_size(goal.log_size)} as requested; by default it grows with the file system"
     if goal.filesystem == "xfs" and goal.inode_size:
-        yield f"XFS: inodes of {goal.inode_size}B as asked for; by itself mkfs.xfs takes {commands.XFS_INODE}B"
+        yield f"XFS: inodes of {goal.inode_size}B as requested; the default of mkfs.xfs is {commands.XFS_INODE}B"
     if goal.mount_options is not None and goal.place:
         defaults = boot.default_options(goal.filesystem)
         for option in goal.mount_options:
             if option == "logbufs=8":
-                yield "mount option logbufs=8 as asked for; it is what XFS takes by itself"
+                yield "mount option logbufs=8 as requested; it is the default of XFS"
             elif option not in defaults:
-                yield f"mount option {option} as asked for; aligntool would leave it out"
+                yield f"mount option {option} as requested; aligntool would omit it"
 
 
 def attention_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
         if refusals.is_wiped(member, decided.goal):
             yield from (f"lost: {holding}, on {member.name}" for holding in refusals.member_holdings(member))
     if not decided.geometry.level.redundant:
-        yield f"{decided.geometry.level.title}: when one drive fails, everything is lost; keep copies elsewhere"
+        yield f"{decided.geometry.level.title}: if one drive fails, all data is lost; keep copies elsewhere"
     yield from members.unread_health([candidate.disk for candidate in named])
     yield from members.differences(named, known)
     yield from (line for member in named for line in members.link_sentences(member))
@@ -152,9 +152,9 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
         candidate.name for candidate in named if members.is_dramless(candidate.disk, known.get(candidate.disk.name, ()))
     ]
     if dramless:
-        yield f"without DRAM: {', '.join(dramless)}; not for arrays with many random writes"
+        yield f"without DRAM: {', '.join(dramless)}; not suitable for many random writes"
     if decided.offset.off:
-        yield f"no data offset puts the data of {', '.join(decided.offset.off)} on their grids: realign them first"
+        yield f"no data offset aligns the data of {', '.join(decided.offset.off)} with their grids: realign them first"
 
 
 def _array_attention(decided: Decided) -> Iterator[str]:
@@ -162,17 +162,17 @@ def _array_attention(decided: Decided) -> Iterator[str]:
     for rule in judge_chunk(chunk, decided.stripes) if chunk is not None else ():
         size = format_size(chunk or 0)
         if rule.conflict:
-            both = f"{rule.conflict}, which comes first; {rule.sentence}"
-            yield f"two rules conflict for the chunk of {size}: {both}. Fewer members make it shorter"
+            both = f"{rule.conflict}, which takes precedence; {rule.sentence}"
+            yield f"two rules conflict for the chunk of {size}: {both}. With fewer members it is shorter"
         elif not rule.kept:
             yield f"the chunk of {size} breaks a rule: {rule.sentence}"
     if level.redundant:
-        yield "the first resynchronisation runs in the background; measure nothing before /proc/mdstat shows its end"
+        yield "the initial resynchronisation runs in the background; do not measure before it ends (/proc/mdstat)"
     if goal.whole_drives:
-        why = "some firmware 'repairs' what is left of an old table, over the array's superblock"
+        why = "some firmware 'repairs' the remains of an old table and overwrites the array's superblock"
         yield f"members without a partition table: {why}; partitions are safer"
     if goal.metadata == "1.0":
-        yield "metadata 1.0: what writes to one member as to a plain file system makes the halves differ, unseen"
+        yield "metadata 1.0: a write to one member as a plain file system makes the copies differ unnoticed"
 
 
 def _discards(decided: Decided, inventory: Inventory) -> Iterator[str]:
@@ -181,12 +181,12 @@ def _discards(decided: Decided, inventory: Inventory) -> Iterator[str]:
         return
     passes_discards = inventory.system.discards_on_parity if inventory.system else None
     if passes_discards:
-        lost = f"where one does not return zeros for what was discarded, a {level.title} loses data at a later failure"
-        yield f"raid456's devices_handle_discard_safely is on here, which promises it for every member: {lost}"
+        lost = f"if one does not return zeros for discarded blocks, a {level.title} loses data at a later failure"
+        yield f"raid456's devices_handle_discard_safely is on here, a promise for every member: {lost}"
         return
     handling = "raid456's devices_handle_discard_safely is off"
-    why = f"while {handling}, which is its default" if passes_discards is None else f"because {handling}"
-    yield f"{level.title} passes no discards on {why}: fstrim does nothing, the drives fill up: leave part unused"
+    why = f"while {handling}, the default" if passes_discards is None else f"because {handling}"
+    yield f"{level.title} does not forward discards {why}: fstrim has no effect, so leave part of the drives unused"
 
 
 def _system_attention(decided: Decided) -> Iterator[str]:
@@ -194,7 +194,7 @@ def _system_attention(decided: Decided) -> Iterator[str]:
     yield from boot.esp_notes(goal, decided.placed)
     if goal.filesystem not in ("none", "swap") and not goal.place:
         fstab = f"the file system by UUID={goal.filesystem_uuid} in its own fstab"
-        yield f"a system that is put on the array needs this ARRAY line in its mdadm.conf and initramfs, and {fstab}"
+        yield f"a system installed on the array needs this ARRAY line in its mdadm.conf and initramfs, and {fstab}"
     if note := SYSTEMS[goal.system].note:
         yield note.format(uuid=goal.array_uuid)
 
@@ -246,7 +246,7 @@ def needs_of_plan(plan: Plan, *, here: bool) -> Needs:
 
 
 def needs_of_goal(goal: RaidGoal, *, here: bool) -> Needs:
-    """Return what every plan for the goal needs, whatever its members are. `here`: as for `needs_of_plan`."""
+    """Return what every plan for the goal needs, for any members. `here`: as for `needs_of_plan`."""
     if goal.system not in SYSTEMS:
         return Needs()
     device = commands.array_device(goal)
@@ -270,7 +270,7 @@ def decide_raid(drives: Sequence[Judged], goal: RaidGoal) -> Decided:
 
 
 def _members_of(drives: Sequence[Judged], goal: RaidGoal) -> tuple[list[Member], list[Refusal]]:
-    """Return the members, drives or the named partitions of them, and a reason for each partition that is missing."""
+    """Return the members (drives, or the named partitions of them), and a reason for each missing partition."""
     found: list[Member] = []
     missing: list[Refusal] = []
     for judged, number in zip(drives, goal.partitions or (None,) * len(drives), strict=True):
@@ -303,16 +303,16 @@ def _decide(named: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
 
 
 def _refuse_small(placed: Sequence[Placed], spare: int, least: int = LEAST_MEMBER) -> Iterator[Refusal]:
-    """Yield a reason if members are too small. `spare`: what stays free at the end of each drive, but not of an
-    existing partition.
+    """Yield a reason if members are too small. `spare`: the bytes that stay free at the end of each drive, but not of
+    an existing partition.
     """
     small = {place.member.name: place for place in placed if place.extent.length < least}
     if small:
         sizes = ((name, members.own_length(place), max(place.extent.length, 0)) for name, place in small.items())
         found = (f"{name} of {format_about(whole)} has room for {format_about(room)}" for name, whole, room in sizes)
-        text, hint = f"members need at least {format_size(least)}, and {', '.join(found)}", "take larger drives"
+        text, hint = f"members need at least {format_size(least)}, and {', '.join(found)}", "use larger drives"
         if spare and not all(place.member.partition for place in small.values()):
-            text += f"; {format_size(spare)} at the end of each drive stay free for a replacement that is smaller"
+            text += f"; {format_size(spare)} at the end of each drive stay free for a slightly smaller replacement"
             hint += ", or leave less free: --spare-end 1MiB"
         yield Refusal("too-small", ", ".join(small), text, hint)
 
@@ -347,7 +347,7 @@ def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
 
 # Where an array's data would begin on the drives of its members, before it is planned.
 #
-# The content there is read before planning: old data there would show through the new array.
+# That place is read before planning, because old data would show through the new array.
 
 
 def data_begins(drives: Sequence[Judged], goal: RaidGoal) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ RUNS = ("active", "active-idle", "clean", "write-pending", "read-auto")
 PERFORMANCE = ("best", "better", "good", "degraded")  # NVMe base specification, Relative Performance
 LARGEST = 4096  # bytes of a block: md reads its superblocks by pages (Linux 6.19, "md: allow configuring ...")
 IN_SYNC, SPARE = "in_sync", "spare"  # states of a member: Documentation/admin-guide/md.rst
-_INSTEAD = "save the content, recreate the array: nvme format, then aligntool raid create; and restore the content"
+_INSTEAD = "save the content, recreate the array (nvme format, then aligntool raid create) and restore the content"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def plan_reformat(
     """
     facts, path = disk.array, disk.path
     if facts is None or not is_native(facts) or not facts.uuid:
-        text = f"{path} is not a running md array with a UUID and metadata of its own"
+        text = f"{path} is not a running md array with its own UUID and metadata"
         raise Refused(text, hint="aligntool raid show", code="no-array", subject=path)
     named = sorted(facts.members, key=lambda name: (closer.states.get(name) != SPARE, name))
     found = tuple(members[name] for name in named if name in members)
@@ -141,7 +141,7 @@ def _refuse_array(array: _Array) -> Iterator[Refusal]:
     count = facts.devices or 0
     copies = copies_of(level_of(facts.level), count, facts.layout or "") if facts.level in ("raid1", "raid10") else 2
     if facts.level not in LEVELS or min(copies, count) < 2:
-        text = f"{path} is a {facts.level} that does not go on without a member: formatting one would lose its data"
+        text = f"{path} is a {facts.level} that cannot run without a member: formatting one would lose its data"
         yield Refusal("not-redundant", path, text, _INSTEAD)
     if facts.metadata not in METADATA:
         text = f"{path} has metadata {facts.metadata}; only {', '.join(METADATA)} are known to work on larger blocks"
@@ -150,22 +150,22 @@ def _refuse_array(array: _Array) -> Iterator[Refusal]:
     for name in facts.members:
         state = array.closer.states.get(name, "unknown")
         if state not in (IN_SYNC, SPARE):
-            yield Refusal("not-clean", path, f"the member {name} of {path} is {state}, not plainly in sync", detail)
+            yield Refusal("not-clean", path, f"the member {name} of {path} is {state}, not in sync", detail)
         if name not in known:
-            yield Refusal("not-read", name, f"the drive of the member {name} could not be looked at", "lsblk")
+            yield Refusal("not-read", name, f"the drive of the member {name} could not be read", "lsblk")
     in_sync = [name for name in facts.members if array.closer.states.get(name) == IN_SYNC]
     if facts.degraded or len(in_sync) != facts.devices:
-        text = f"{path} has {len(in_sync)} of {facts.devices} members in sync; one that goes would leave too few"
+        text = f"{path} has {len(in_sync)} of {facts.devices} members in sync; removing one would leave too few"
         yield Refusal("not-clean", path, text, detail)
     if facts.state not in RUNS or facts.sync_action != "idle":
-        text = f"{path} is {facts.state}, and md is at work on it: {facts.sync_action}"
+        text = f"{path} is {facts.state}, and its sync action is {facts.sync_action}: it must be running and idle"
         yield Refusal("not-clean", path, text, f"{detail}; cat /proc/mdstat")
     if facts.policy not in ("bitmap", "resync") or facts.bitmap == "external":
         log = "a bitmap in a file" if facts.bitmap == "external" else f"the consistency policy {facts.policy}"
-        text = f"{path} has {log}: a log or a file of its own counts in blocks as well"
+        text = f"{path} has {log}: a separate log or file also counts in blocks"
         yield Refusal("metadata", path, text, "mdadm(8), --grow --bitmap and --consistency-policy")
     for name in array.closer.bad_blocks:
-        text = f"{name} has a list of bad blocks: what lies there has no second copy while another member is out"
+        text = f"{name} has a list of bad blocks, which have no second copy while another member is removed"
         yield Refusal("failing", name, text, f"sudo mdadm --examine-badblocks /dev/{name}")
     yield from _refuse_kernel(array)
     yield from _refuse_places(array)
@@ -174,10 +174,10 @@ def _refuse_array(array: _Array) -> Iterator[Refusal]:
 def _refuse_kernel(array: _Array) -> Iterator[Refusal]:
     path = array.disk.path
     if array.size > LARGEST:
-        text = f"blocks of {array.size} bytes are more than md can have; {LARGEST} bytes are the most"
+        text = f"blocks of {array.size} bytes are too large for md; the maximum is {LARGEST} bytes"
         yield Refusal("lba-format", path, text)
     if array.grows and array.closer.fixed:
-        text = f"this kernel adds no members with larger blocks to {path}, whose superblocks keep the size (Linux 6.19)"
+        text = f"this kernel adds no members with larger blocks to {path}: superblocks store the size (Linux 6.19)"
         yield Refusal("metadata", path, text, _INSTEAD)
     if array.closer.clustered:
         yield Refusal("in-use", path, f"{path} has a clustered bitmap, so other machines may be using it")
@@ -185,36 +185,32 @@ def _refuse_kernel(array: _Array) -> Iterator[Refusal]:
 
 def _refuse_places(array: _Array) -> Iterator[Refusal]:
     facts, path = array.facts, array.disk.path
-    places = {"what each member gives": facts.each, "the bitmap, from the superblock": array.closer.bitmap_at}
-    places |= {f"the data of {name}": offset for name, offset in facts.member_data_offsets}
+    places = {"size used of each member": facts.each, "bitmap, from the superblock": array.closer.bitmap_at}
+    places |= {f"data offset of {name}": offset for name, offset in facts.member_data_offsets}
     for title, number in places.items():
         if number is not None and number % array.size:
-            text = f"{path}: {title} is at {number} bytes, which is not a multiple of {array.size}"
+            text = f"{path}: {title}: {number} bytes, which is not a multiple of {array.size}"
             yield Refusal("metadata", path, text, _INSTEAD)
     if facts.each is None or len(facts.member_data_offsets) != len(facts.members):
-        yield Refusal("not-read", path, f"{path}: where its data lie on the members is unknown", "aligntool raid show")
+        yield Refusal("not-read", path, f"{path}: the data offsets of its members are unknown", "aligntool raid show")
 
 
 def _refuse_used(array: _Array) -> Iterator[Refusal]:
-    """Refuse an array in use whose blocks grow: the kernel changes them all the same, but what is mounted keeps the old
-    size.
+    """Refuse an array in use if its blocks grow: the kernel would change them, but a mounted file system keeps using
+    the old size.
     """
     if not array.grows:
         return
     disk = array.disk
-    used = list(
-        use_refusals(
-            disk.name, disk.name, mount_points_of(disk), disk.holders, "start a live system, and do it from there"
-        )
-    )
+    used = list(use_refusals(disk.name, disk.name, mount_points_of(disk), disk.holders, "do it from a live system"))
     for part in disk.partitions:
         used += use_refusals(part.node or disk.name, part.node or disk.name, (), part.holders)
     used += [Refusal("in-use", disk.path, use, end) for use, end in disk.taken]
     if used:
-        text = f"the logical blocks of {disk.path} become {array.size} bytes, which must not happen while it is in use"
+        text = f"the logical blocks of {disk.path} would grow to {array.size} bytes, which it must not do while in use"
         groups = sorted({run.volume.partition("/")[0] for layer in disk.content for run in layer.segments})
         ends = [f"sudo vgchange -an {shell_word(group)}" for group in groups]
-        again = "it may be used again as soon as the first member is back"
+        again = "it can be used again as soon as the first member is back"
         yield Refusal("in-use", disk.path, text, "; ".join([*ends, again]))
     yield from used
 
@@ -229,14 +225,14 @@ def _refuse_content(array: _Array) -> Iterator[Refusal]:
     name, where = disk.path, f"an array with logical blocks of {size} bytes"
     if disk.table or disk.partitions:
         label = disk.table.label if disk.table else "partition"
-        text = f"{name} has a {label} table, which counts in its present blocks: on {where} it vanishes"
+        text = f"{name} has a {label} table, which counts in the present blocks: on {where} it would not be found"
         yield Refusal("layer-blocks", name, text, _INSTEAD)
     elif not (disk.table_read and disk.content_read):
         look = f"sudo aligntool audit {shell_word(name)}"
-        yield Refusal("not-read", name, f"what lies on {name} could not be read", look)
+        yield Refusal("not-read", name, f"the content of {name} could not be read", look)
     elif len(disk.content) != 1:
-        found = " and ".join(map(labelled, disk.content)) or disk.content_hint or "nothing that is recognised"
-        text = f"{name} holds {found}, and whether that works on {where} is unknown"
+        found = " and ".join(map(labelled, disk.content)) or disk.content_hint or "nothing recognised"
+        text = f"{name} holds {found}, which may not work on {where}"
         yield Refusal("layer-blocks", name, text, _INSTEAD)
     elif not array.closer.unit.fits(size):
         text = f"{name}: {labelled(disk.content[0])} {array.closer.unit.words}: it would not work on {where}"
@@ -259,14 +255,14 @@ def _alternative(disk: Disk, layer: Layer) -> str:
 def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
     disk, name = member.disk, member.disk.name
     if disk.kind is not DiskKind.NVME or disk.nvme is None:
-        text = f"{member.name} is not on an NVMe drive, so nothing can change its logical blocks"
-        yield Refusal("lba-format", member.name, text, f"replace it by a drive with blocks of {array.size} bytes")
+        text = f"{member.name} is not on an NVMe drive, so its logical blocks cannot be changed"
+        yield Refusal("lba-format", member.name, text, f"replace it with a drive with blocks of {array.size} bytes")
         return
     alike = [other.name for other in array.others if other.name != name and _identity(other) == _identity(disk)]
     if alike or not (disk.wwn or disk.serial):
-        text = f"{name} has neither a serial number nor a WWN, so it could be taken for another drive later"
+        text = f"{name} has neither a serial number nor a WWN, so it could later be mistaken for another drive"
         if alike:
-            text = f"{name} cannot be distinguished from {', '.join(alike)}, by model, serial number and WWN"
+            text = f"{name} cannot be distinguished from {', '.join(alike)} by model, serial number and WWN"
         yield Refusal("lba-format", name, text, "lsblk -o NAME,MODEL,SERIAL,WWN")
     yield from _refuse_formats(array, disk)
     for use, end in disk.taken:
@@ -276,14 +272,14 @@ def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
     )
     for part in disk.partitions:
         if member.partition is None or part.number != member.partition.number:
-            text = f"{name} has partition {part.number} beside the member, and a format erases the whole drive"
+            text = f"{name} has partition {part.number} besides the member, and a format erases the whole drive"
             yield Refusal("not-empty", name, text, f"save it and remove it first: sudo sfdisk --delete {disk.path}")
     content = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
     if not (disk.table_read and disk.content_read and all(part.content_read for part in disk.partitions)):
         look = f"sudo aligntool audit {shell_word(disk.path)}"
-        yield Refusal("not-read", name, f"what lies on {name} beside the array could not be read", look)
+        yield Refusal("not-read", name, f"the content of {name} outside the array could not be read", look)
     elif any(array_uuid(layer) != array.uuid for layer in content):
-        text = f"{name} shows {' and '.join(map(labelled, content))}, not only its superblock of {array.disk.path}"
+        text = f"{name} shows {' and '.join(map(labelled, content))}, not only the superblock of {array.disk.path}"
         yield Refusal("ambiguous", name, text, f"sudo wipefs --no-act {shell_word(disk.path)}")
     if member.partition is not None:
         yield from _refuse_partition(array, member, disk)
@@ -303,17 +299,17 @@ def _refuse_formats(array: _Array, disk: Disk) -> Iterator[Refusal]:
         yield Refusal("lba-format", disk.name, text, look)
     before = next((form for form in nvme.formats if form.index == nvme.format_in_use), None)
     if before is None or before.metadata_size:
-        text = f"{disk.name} keeps metadata beside its blocks, which another format would not have"
+        text = f"{disk.name} keeps metadata with its blocks, which the new format would not have"
         yield Refusal("lba-format", disk.name, text, look)
     if scope == "none":
-        yield Refusal("lba-format", disk.name, f"{disk.name} has no command to format a namespace", look)
+        yield Refusal("lba-format", disk.name, f"{disk.name} does not support formatting a namespace", look)
     if len(nvme.controllers) != 1:
-        text = f"{disk.name} is reached through {len(nvme.controllers)} controllers, so others may be using it"
+        text = f"{disk.name} is reached through {len(nvme.controllers)} controllers: other machines may be using it"
         yield Refusal("lba-format", disk.name, text, f"sudo nvme list-subsys {shell_word(disk.path)}")
     if scope == "drive":
         beside = [other.name for other in array.others if other.name != disk.name and _share_controller(other, disk)]
         also = ", ".join(beside) or "those that this machine does not see"
-        text = f"a format of {disk.name} erases every namespace of its drive, also {also} (FNA)"
+        text = f"a format of {disk.name} erases every namespace of its drive, including {also} (FNA)"
         yield Refusal("lba-format", disk.name, text, f"sudo nvme list-ns --all {shell_word(disk.path)}")
 
 
@@ -332,7 +328,7 @@ def _refuse_partition(array: _Array, member: Member, disk: Disk) -> Iterator[Ref
         return
     name = member.name
     if table is None or table.label is not TableLabel.GPT or table.faults or not (table.disk_id and part.uuid):
-        text = f"the table of {disk.name} is not a sound GPT; only such a one is written again in other sectors"
+        text = f"the table of {disk.name} is not a valid GPT; only a GPT can be rewritten for another sector size"
         yield Refusal("metadata", disk.name, text, f"aligntool audit {disk.path}")
         return
     head, tail = table_sizes(size)
@@ -341,11 +337,11 @@ def _refuse_partition(array: _Array, member: Member, disk: Disk) -> Iterator[Ref
         text = (
             f"{name} is at bytes {part.extent.start} to {part.extent.end - 1} of {disk.name}: sectors of {size} bytes"
         )
-        yield Refusal("metadata", name, f"{text} need it on their multiples from {head} to {room}", _INSTEAD)
+        yield Refusal("metadata", name, f"{text} need it on multiples of that, from {head} to {room}", _INSTEAD)
     plain = (part.name or "").isascii() and (part.name or "").isprintable() and not set(part.name or "") & set("\"'\\")
     if part.flags or not plain:
         extra = f"attributes ({', '.join(part.flags)})" if part.flags else f"the name {part.name!r}"
-        text = f"{name} has {extra}, which a table that is written again would not have"
+        text = f"{name} has {extra}, which the rewritten table would not have"
         yield Refusal("metadata", name, text, f"sudo sfdisk --part-attrs {disk.path} {part.number} ''")
     if name != partition_node(disk.name, part.number):
         yield Refusal("metadata", name, f"{name} is not the usual name of partition {part.number} of {disk.name}")
@@ -366,29 +362,29 @@ def _notes(array: _Array) -> Iterator[str]:
         now = next((_format_words(each) for each in formats if each.index == in_use), "unknown")
         form = format_of(member.disk, array.size)
         if member in array.to_format and form:
-            how = "as the drive itself rates them"
+            how = "as rated by the drive"
             yield f"{member.name}: format {in_use}, {now}, becomes format {form.index}, {_format_words(form)}, {how}"
         else:
-            yield f"{member.name} has logical blocks of {array.size} bytes already"
+            yield f"{member.name} already has logical blocks of {array.size} bytes"
     if array.grows:
         content, unit = labelled(array.disk.content[0]), array.closer.unit
         yield f"{content} {unit.words}, so it works on logical blocks of {array.size} bytes"
     if array.to_format and array.spares:
-        yield f"the spare {array.spares[0].name} stands in for each member in turn, so no copy is ever missing"
+        yield f"the spare {array.spares[0].name} replaces each member in turn, so no copy is ever missing"
     if array.to_format:
         yield from _risks(array)
 
 
 def _risks(array: _Array) -> Iterator[str]:
     length = format_size(array.facts.each or 0)
-    yield f"{length} of each member are rewritten: that is wear, and it takes hours on large drives"
+    yield f"{length} of each member are rewritten: this wears the drives and takes hours on large ones"
     if not array.spares and array.facts.level != "raid6":
-        yield "while a member is out another one that fails loses data: have a backup, or add a spare before"
+        yield "while a member is removed, the failure of another one loses data: have a backup, or add a spare first"
     if not array.spares and array.facts.level in ("raid5", "raid6"):
-        hole = "a power cut while something is written to it without a member can keep it from starting"
+        hole = "a power cut during a write to the degraded array can keep it from starting"
         yield f"leave the array unmounted until the end: {hole} (write hole)"
 
 
 def _attention(array: _Array) -> Iterator[str]:
     if array.grows:
-        yield "a program that bypasses the page cache (O_DIRECT) in units of 512 bytes has to use larger ones"
+        yield "programs that bypass the page cache (O_DIRECT) in units of 512 bytes must use larger units"

@@ -16,9 +16,9 @@ from aligntool.raid.members import Placed, own_length
 from aligntool.steps import recognised_content
 from aligntool.units import GIB, KIB, MIB, format_about, format_size, is_power_of_two
 
-# Reasons in the goal, whatever the members are.
+# Reasons in the goal, for any members.
 #
-# md, mdadm and fstab would refuse these themselves, and no drive has to be read to find them.
+# md, mdadm or fstab would refuse these, too, and no drive has to be read to find them.
 
 PAGE = 4 * KIB  # the kernel's page: a chunk is a multiple of it (md.c, raid5.c setup_conf)
 LONGEST_NAME = 27  # 31 with the prefix "any:", which mdadm omits from a longer name (super1.c)
@@ -32,21 +32,21 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
     for key, allowed in RAID_WORDS.items():
         word, title = getattr(goal, key), titles.get(key, key)
         if word is not None and word not in allowed:
-            option, text = options.get(key, title), f"{word!r} is not a {title} of an array"
+            option, text = options.get(key, title), f"{word!r} is not a supported {title}"
             yield Refusal("invalid-option", option, text, f"{option}: {', '.join(allowed)}")
     if not _NAME.fullmatch(goal.name) or len(goal.name) > LONGEST_NAME:
         text = f"{goal.name!r} is not a valid array name: letters, digits, '.', '_' and '-', at most {LONGEST_NAME}"
         yield Refusal("invalid-option", "--name", text, "--name data")
     if goal.mount_at and not re.fullmatch(r"/[^\s\\#]*", goal.mount_at):
-        text = f"{goal.mount_at!r} is not a mount point that fstab can hold"
+        text = f"{goal.mount_at!r} is not a valid mount point for fstab"
         yield Refusal("invalid-option", "--mount", text, f"--mount /srv/{goal.name}")
     if goal.system not in SYSTEMS:
-        text = f"{goal.system!r} is not a known system"
+        text = f"{goal.system!r} is not a supported system"
         yield Refusal("invalid-option", "--system", text, f"--system: {', '.join(SYSTEMS)}")
     if level := LEVELS.get(goal.level):
         allowed = layouts_of(level, members)
         if goal.layout is not None and goal.layout not in allowed:
-            text = f"{level.title} of {members} has no layout {goal.layout!r}"
+            text = f"{level.title} of {members} members has no layout {goal.layout!r}"
             yield Refusal("invalid-option", "--layout", text, f"layouts: {', '.join(allowed) or 'none'}")
         if goal.bitmap == "internal" and not level.redundant:
             text = f"{level.title} has nothing to resynchronise, so it has no bitmap"
@@ -61,18 +61,18 @@ def _refuse_chunk(goal: RaidGoal) -> Iterator[Refusal]:
         return
     text, hint = "", "--chunk 64KiB"
     if not level.striped:
-        text, hint = f"{level.title} has no chunk: every member holds everything", "leave --chunk out"
+        text, hint = f"{level.title} has no chunk: every member holds all data", "omit --chunk"
     elif chunk <= 0 or chunk % PAGE:
         text = f"a chunk of {format_size(chunk)} is not a multiple of the kernel's pages of {format_size(PAGE)}"
     elif level.word != "raid0" and not is_power_of_two(chunk):
-        text = f"a chunk of {format_size(chunk)} is not a power of two, which {level.title} asks for"
+        text = f"a chunk of {format_size(chunk)} is not a power of two, which {level.title} requires"
     if text:
         yield Refusal("invalid-option", "--chunk", text, hint)
 
 
 # Reasons in the members.
 #
-# These checks prevent that a typing error destroys data.
+# These checks keep a typing error from destroying data.
 
 
 def member_problems(members: Sequence[Member], goal: RaidGoal, *, count: int) -> Iterator[Refusal]:
@@ -110,8 +110,8 @@ def _refuse_same_drive(members: Sequence[Member]) -> Iterator[Refusal]:
         if found is not None:
             other = seen[found]
             same = f"WWN {disk.wwn}" if disk.wwn and disk.wwn == other.disk.wwn else f"serial {disk.serial}"
-            why = "both on one drive" if disk.path == other.disk.path else f"one drive by two names, {same}"
-            why = f"both made of {found[-1]}" if found[0] == "below" else why
+            why = "both on one drive" if disk.path == other.disk.path else f"two names of one drive, {same}"
+            why = f"both on {found[-1]}" if found[0] == "below" else why
             text = f"{other.name} and {member.name} are {why}: they would fail together"
             yield Refusal("same-drive", member.name, text, "name each drive once")
         seen.update(dict.fromkeys(keys, member))
@@ -126,28 +126,28 @@ def _refuse_kinds(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal
         text = f"{subject} are partitions and {', '.join(drives)} whole drives"
         yield Refusal("wrong-members", subject, text, "name partitions only, or drives only")
     elif drives and goal.members == "partitions":
-        text = f"{subject}: partitions were asked for, and these are drives"
+        text = f"{subject}: partitions were requested, but these are drives"
         yield Refusal("wrong-members", subject, text, "name partitions: /dev/nvme0n1p3")
     elif parts and goal.whole_drives:
-        text = f"{subject}: whole drives were asked for, and these are partitions"
+        text = f"{subject}: whole drives were requested, but these are partitions"
         yield Refusal("wrong-members", subject, text, "name the drives")
     mapped = [member.name for member in members if not member.partition and member.disk.kind is DiskKind.DM]
     if mapped and goal.members == "new-partitions":
-        text = f"{', '.join(mapped)}: the kernel makes no partitions on a mapping (device-mapper)"
-        yield Refusal("mapping", ", ".join(mapped), text, "--whole-drives takes mappings as they are")
+        text = f"{', '.join(mapped)}: the kernel creates no partitions on device-mapper devices"
+        yield Refusal("mapping", ", ".join(mapped), text, "--whole-drives uses them as they are")
     if parts and goal.esp_size:
-        text = "an EFI system partition needs a new table, and partitions were named"
+        text = "an EFI system partition needs a new partition table, but partitions were named"
         yield Refusal("wrong-members", subject, text, "name the drives")
 
 
 def _refuse_sectors(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
-    """Refuse members with different logical blocks: the array has the largest of them, and its own size changes when a
+    """Refuse members with different logical block sizes: the array has the largest of them, which may change when a
     member is removed (kernel commit 6c6b66f65e55).
     """
     sizes = {member.name: member.disk.limits.logical_block_size for member in members}
     if len({*sizes.values()} - {None}) > 1:
         listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        text = "the members have logical blocks of different sizes, and an array of them changes its own when one fails"
+        text = "the members have logical blocks of different sizes: those of the array would change when one fails"
         yield Refusal(
             "block-sizes", ", ".join(sizes), f"{text}: {listed}", "\n".join(_hints_for_equal_blocks(members, goal))
         )
@@ -163,7 +163,7 @@ def _hints_for_equal_blocks(members: Sequence[Member], goal: RaidGoal) -> Iterat
         erased = f"this erases {member.name} and gives it blocks of {form.data_size}"
         yield f"{erased}: sudo nvme format --lbaf={form.index} {wording.shell_word(member.disk.path)}"
     if not options:
-        yield "name members with blocks of one size; nvme format changes those of an NVMe drive, and erases it"
+        yield "name members with the same block size; nvme format changes that of an NVMe drive, and erases it"
 
 
 def _formats_for(members: Sequence[Member], goal: RaidGoal, size: int) -> list[tuple[Member, LbaFormat]]:
@@ -192,7 +192,7 @@ def _may_be_formatted(member: Member, goal: RaidGoal) -> bool:
 
 
 def _refuse_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
-    """Refuse to wipe a name that is not a member: it is a typing error, and the next one may be worse."""
+    """Refuse to wipe a name that is not a member: it is a typing error, and there may be others."""
     for name in goal.wipe:
         if not any(_is_named(member, name) for member in members):
             hint = f"members: {', '.join(member.name for member in members)}"
@@ -233,12 +233,12 @@ def _refuse_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
         yield Refusal("not-read", name, f"{name} could not be read, so it may not be empty", look)
     elif has_test_array(disk):
         clear = f"sudo aligntool raid tune --clear {wording.shell_word(f'/dev/{name}')}"
-        yield Refusal("test-array", name, f"{name} holds a test array that a sweep over chunks left behind", clear)
+        yield Refusal("test-array", name, f"{name} holds a test array left by a sweep over chunks", clear)
     elif disk.sampled and disk.sampled.unreadable:
         text = f"{name} cannot be read at {disk.sampled.unreadable} of {disk.sampled.places} places"
         yield Refusal("failing", name, text, wording.replacement_hint(disk))
     elif not is_wiped(member, goal):
-        # Hints are pasted without a second thought: none may destroy recognised content.
+        # Hints are pasted without thinking: none may destroy recognised content.
         look = wording.next_command(disk, "audit")
         hint = look if _has_content(member) else f"--wipe {wording.shell_word(name)} overwrites all of it"
         for holding in member_holdings(member):
@@ -270,7 +270,7 @@ def member_holdings(member: Member) -> tuple[str, ...]:
     )
     if found or not (sampled and sampled.written):
         return found
-    return (f"unrecognised data lies at {sampled.written} of {sampled.places} places that were read",)
+    return (f"unrecognised data at {sampled.written} of {sampled.places} places that were read",)
 
 
 def unrecognised_content(member: Member) -> tuple[str, ...]:
@@ -283,9 +283,9 @@ def unrecognised_content(member: Member) -> tuple[str, ...]:
     return (f"unrecognised: SHA-256 of {disk.sampled.places} places {disk.sampled.digest}",)
 
 
-# Reasons why mdadm or mkfs would fail, or make something else than planned.
+# Reasons why mdadm or mkfs would fail, or create something other than planned.
 #
-# These need the decided sizes; both programs would fail only after the tables are written.
+# These checks need the decided sizes. Both programs would fail only after the tables are written.
 
 # xfs_mkfs.c, validate_supported: 300 MiB and a log of 64 MiB. With a stripe there are eight allocation groups or more,
 # and the log has to lie in one of them; mkfs.xfs 6.1 makes a striped file system from 513 MiB on.
@@ -302,7 +302,7 @@ def geometry_problems(goal: RaidGoal, placed: Sequence[Placed], geometry: ArrayG
     """Yield every reason in the sizes of a decided array."""
     yield from _refuse_lengths(goal, placed, geometry)
     if goal.metadata == "1.0" and geometry.level.word != "raid1":
-        text = f"metadata 1.0 lets a member be read alone, and those of a {geometry.level.title} cannot be"
+        text = f"metadata 1.0 is for members that can be read alone, unlike those of a {geometry.level.title}"
         yield Refusal("invalid-option", "--metadata", text, "--metadata 1.2")
     yield from _refuse_filesystem(goal, geometry)
 
@@ -314,32 +314,32 @@ def _refuse_lengths(goal: RaidGoal, placed: Sequence[Placed], geometry: ArrayGeo
     if any(place.entries for place in placed):
         return
     if goal.spare_room and not (goal.whole_drives and geometry.level.redundant):
-        members = "whole drives of a RAID0 are" if goal.whole_drives else "partitions that are there are"
+        members = "whole drives of a RAID0 are" if goal.whole_drives else "existing partitions are"
         text = f"no room can be left free: {members} used as they are"
-        yield Refusal("invalid-option", "--spare-end", text, "leave --spare-end out")
+        yield Refusal("invalid-option", "--spare-end", text, "omit --spare-end")
     if geometry.level.redundant or not geometry.chunk:
         return
     if goal.member_size is not None:
-        text = "a RAID0 has no size for its members: they are used as they are"
-        yield Refusal("invalid-option", "member_size", text, "leave member_size out")
+        text = "a RAID0 has no member size: its members are used as they are"
+        yield Refusal("invalid-option", "member_size", text, "omit member_size")
     lengths = {place.member.name: own_length(place) for place in placed}
     if len({(length - geometry.offset) // geometry.chunk for length in lengths.values()}) > 1:
         listed = ", ".join(f"{name} {format_about(length)}" for name, length in lengths.items())
         text = f"the members of a RAID0 are used whole, and these differ in length ({listed})"
-        hint = "name partitions of one length, or drives without --whole-drives: these get such partitions"
-        text += ": beyond the shortest fewer drives would share the work"
+        hint = "name partitions of equal length, or drives without --whole-drives: these get such partitions"
+        text += ": beyond the shortest, fewer drives would share the work"
         yield Refusal("lengths-differ", ", ".join(lengths), text, hint)
 
 
 def _refuse_filesystem(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[Refusal]:
     least, chunk = _least_size(goal, geometry), geometry.chunk or 0
     if geometry.size < least:
-        text = f"{goal.filesystem} needs {format_size(least)} here, and the array has {format_about(geometry.size)}"
-        yield Refusal("too-small", geometry.device, text, "take larger members, or --fs ext4")
+        text = f"{goal.filesystem} needs {format_size(least)} here, but the array has {format_about(geometry.size)}"
+        yield Refusal("too-small", geometry.device, text, "use larger members, or --fs ext4")
     text = ""
     if goal.filesystem == "xfs" and chunk * geometry.data >= XFS_WIDTH:
         wide = f"a stripe of {geometry.data} times {format_size(chunk)}"
-        text = f"{wide} is too wide for xfs, whose widest is below {format_size(XFS_WIDTH)}"
+        text = f"{wide} is too wide for xfs, which requires less than {format_size(XFS_WIDTH)}"
     elif goal.filesystem == "ext4" and chunk // (goal.block_size or BLOCK) > EXT4_STRIDE:
         text = f"a chunk of {format_size(chunk)} is too large for the stride of ext4"
     if text:

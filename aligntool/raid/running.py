@@ -25,7 +25,7 @@ from aligntool.units import format_about, format_rate, format_size
 
 # Finding an array by name: the kernel's, a node below /dev, or the name that mdadm gave it.
 #
-# Two arrays may have the same name, which every command that takes a name must refuse in the same way.
+# Two arrays may have the same name, which all commands that take a name must refuse in the same way.
 
 
 def find_array(disks: Sequence[Disk], name: str, *, command: str) -> Disk:
@@ -43,7 +43,7 @@ def find_array(disks: Sequence[Disk], name: str, *, command: str) -> Disk:
     if found:
         text = f"{name}: several md arrays have that name: {', '.join(disk.path for disk in found)}"
         raise Refused(text, hint=hint, code="name-ambiguous", subject=name)
-    raise Refused(f"{name}: no md array of that name runs here", hint=hint, code="no-array", subject=name)
+    raise Refused(f"{name}: no running md array has that name", hint=hint, code="no-array", subject=name)
 
 
 def _mdadm_names(facts: ArrayFacts, disk: Disk) -> set[str]:
@@ -129,7 +129,7 @@ def _member_view(name: str, member: Member | None, offset: int | None, report: R
 
 def _judge_data(member: Member, start: int | None) -> tuple[bool | None, str]:
     if start is None:
-        return None, "where its data begin is not known"
+        return None, "data offset unknown"
     worst = next((grid for grid in member.grids if grid.off_by(start)), None)
     if worst is None:
         return True, f"data at byte {start}, on the grid"
@@ -139,11 +139,11 @@ def _judge_data(member: Member, start: int | None) -> tuple[bool | None, str]:
 
 def _state(facts: ArrayFacts, level: Level) -> str:
     """Return whether members are missing, and md's current action with its progress, speed and remaining time."""
-    state = "all members there" if level.redundant else "no redundancy"
+    state = "all members present" if level.redundant else "no redundancy"
     if facts.degraded:
         state = f"DEGRADED: {facts.degraded} missing"
     elif facts.degraded is None and level.redundant:
-        state = "state not known"
+        state = "state unknown"
     idle = facts.sync_action in (None, "idle", "frozen")
     return state if idle else f"{state}, {facts.sync_action}{sync_words(facts)}"
 
@@ -155,7 +155,7 @@ def _contents(judged: Judged) -> Iterator[str]:
     for part in disk.partitions:
         content = ", ".join(_layer(layer) for layer in part.content) or part.content_hint or part.type_name
         where = f"partition {part.number} at byte {part.extent.start}"
-        yield f"{where}: {content or 'nothing known'}{_mounted(part.mounted_at)}"
+        yield f"{where}: {content or 'unknown content'}{_mounted(part.mounted_at)}"
     if disk.holders:
         yield f"carries {', '.join(disk.holders)}"
 
@@ -181,9 +181,9 @@ def _findings(disk: Disk, drives: Sequence[str], report: Report) -> Iterator[Fin
             yield finding
 
 
-# fstab and crypttab lines of an existing array: by UUID, and with nofail if the system can start without it.
+# fstab and crypttab lines of an existing array: by UUID, and with nofail if the system can boot without it.
 #
-# One field is changed in a line that a user wrote, and the rest of the line stays as it is: fstab(5), crypttab(5),
+# In a line that a user wrote only one field is changed, and the rest of the line stays as it is: fstab(5), crypttab(5),
 # systemd.mount(5).
 
 CRYPTTAB = "/etc/crypttab"
@@ -245,17 +245,17 @@ def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
     disk, lines = array.disk, array.fstab_lines()
     for line in (*(line for line in lines if _is_by_node(line, array)), *_crypt_lines(array)):
         if uuid_behind(line.spec, disk) is None:
-            text = f"the UUID on {line.spec}, from which {line.place} is mounted, is unknown"
+            text = f"the UUID of {line.spec}, which is mounted at {line.place}, is unknown"
             yield Refusal("uuid-unknown", line.spec, text, f"blkid {line.spec}")
     if place is None:
         return
     layer = disk.content[0] if len(disk.content) == 1 else None
     if not _PLACE.fullmatch(place) or place == "/":
-        text = f"{place!r} is not a mount point that fstab can hold"
+        text = f"{place!r} is not a valid mount point for fstab"
         yield Refusal("invalid-option", "--mount", text, "--mount /srv/data")
     if layer is None or not layer.uuid or layer.kind not in MOUNTABLE:
-        content, look = layer.kind if layer else "no one file system", f"blkid -p {disk.path}"
-        text = f"{disk.path} holds {content}, which cannot be mounted as it is"
+        content, look = layer.kind if layer else "no single file system", f"blkid -p {disk.path}"
+        text = f"{disk.path} holds {content}, so it cannot be mounted directly"
         if disk.content_read:
             yield Refusal("not-mountable", disk.path, text, look)
         else:
@@ -263,10 +263,10 @@ def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
     for line in array.system.fstab:
         if line.place == place and line not in lines:
             free = free_mount_point(place, lambda path: _is_taken(path, array))
-            text = f"fstab mounts {line.spec} at {place} already"
+            text = f"fstab already mounts {line.spec} at {place}"
             yield Refusal("mount-point", place, text, f"--mount {shell_word(free)}")
         elif line in lines and line.place != place:
-            yield Refusal("mount-point", line.place, f"fstab mounts it at {line.place} already", "leave --mount out")
+            yield Refusal("mount-point", line.place, f"fstab already mounts it at {line.place}", "omit --mount")
 
 
 def free_mount_point(place: str, taken: Callable[[str], bool]) -> str:
@@ -303,18 +303,18 @@ def mount_words(array: RunningArray, place: str | None) -> Iterator[str]:
     """Yield what happens to the fstab lines of the array, a sentence each."""
     lines = array.fstab_lines()
     for line in lines:
-        change = "is named by its UUID from now on" if _is_by_node(line, array) else "stays as it is"
-        extra = ", and may be missing when the system starts (nofail)" if _lacks_nofail(line) else ""
+        change = "is identified by UUID from now on" if _is_by_node(line, array) else "stays as it is"
+        extra = ", and may be missing when the system boots (nofail)" if _lacks_nofail(line) else ""
         yield f"fstab: {line.place if line.kind != 'swap' else 'swap'} {change}{extra}"
     if not lines and place is None:
         stacked = [disk.name for disk in array.stack() if disk.name != array.disk.name]
-        carries = f"; it carries {', '.join(stacked)}" if stacked else "; --mount DIR adds a line"
-        yield f"fstab mounts nothing of it{carries}"
+        carries = f"; on top of it: {', '.join(stacked)}" if stacked else "; --mount DIR adds a line"
+        yield f"no line of fstab mounts it{carries}"
 
 
 # The plan that makes an existing array start again after every reboot.
 #
-# Unlike in `raid create`, the edits depend on the lines that the files have already.
+# Unlike in `raid create`, the edits depend on the lines that the files already have.
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,9 +346,9 @@ def _refuse_ambiguous_edits(array: RunningArray, steps: Sequence[Step]) -> Itera
     for path, key in [(step.path, step.instead_of) for step in steps if isinstance(step, EditFile)]:
         # A byte that is not UTF-8 was read as U+FFFD, which the file does not contain.
         found = [f"a line holds characters that are not UTF-8: {key}"] if "\ufffd" in key else []
-        found += [f"the line {key!r} cannot be replaced, because another one holds the same words: {text}"
+        found += [f"the line {key!r} cannot be replaced, because another line contains it: {text}"
                   for file, text in lines if file == path and key in text and text != key]  # fmt: skip
-        hint = f"change it in {path} by hand first"
+        hint = f"edit {path} by hand first"
         yield from (Refusal("file-conflict", path, f"{path}: {text}", hint) for text in found)
 
 
@@ -362,13 +362,13 @@ def _resolve(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[Runni
         text = f"{path} is a firmware array ({facts.metadata}): the firmware keeps its configuration"
         raise Refused(text, hint=f"mdadm --detail-platform; {detail}", code="firmware-array", subject=path)
     if files is None:
-        text, hint = "the files of this system cannot be seen", "ls /etc/os-release /etc/fstab"
+        text, hint = "the files of this system cannot be read", "ls /etc/os-release /etc/fstab"
         raise Refused(text, hint=hint, code="not-read")
     if not facts.uuid:
         raise Refused(f"the UUID of {path} is unknown", hint=detail, code="uuid-unknown", subject=path)
     word = goal.system or files.family
     if word not in SYSTEMS:
-        text = f"{word!r} is not a known system" if word else "this system's family is not known"
+        text = f"{word!r} is not a supported system" if word else "the distribution family of this system is unknown"
         raise Refused(text, hint=f"--system: {', '.join(SYSTEMS)}", code="invalid-option", subject="--system")
     return RunningArray(disk, facts, inventory, files), SYSTEMS[word]
 
@@ -376,12 +376,12 @@ def _resolve(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[Runni
 def _refuse_joined_lines(array: RunningArray) -> Iterator[Refusal]:
     for line in array.wrong_lines():
         if line.joined:
-            text = f"the array's wrong line in {line.file} goes on over several lines: {line.text}"
-            yield Refusal("file-conflict", line.file, text, f"take it out of {line.file} by hand first")
+            text = f"the array's wrong entry in {line.file} spans several lines: {line.text}"
+            yield Refusal("file-conflict", line.file, text, f"remove it from {line.file} by hand first")
 
 
 def _is_assembled_early(array: RunningArray) -> bool:
-    """Return whether an initramfs has to assemble the array, or may: an unreadable one counts."""
+    """Return whether an initramfs has to assemble the array, or may do so: an unreadable one counts."""
     images = array.system.initramfs
     return array.holds_system() or any(image.unseen or array.is_assembled_by(image) for image in images)
 
@@ -413,17 +413,17 @@ def _is_to_be_rebuilt(array: RunningArray, *, edits: bool) -> bool:
 
 
 def _notes(array: RunningArray, system: System, goal: PersistGoal) -> Iterator[str]:
-    yield f"files and commands are those of {system.title}; nothing is written to the array itself"
+    yield f"the files and commands are those of {system.title}; nothing is written to the array itself"
     yield from boot.conf_words(array, system)
     images = array.system.initramfs
     if not images:
-        yield "no initramfs is in /boot: arrays are assembled by the running system alone"
+        yield "no initramfs found in /boot: only the running system assembles arrays"
     elif not _is_assembled_early(array):
-        later = "it comes up later, by the mdadm.conf of the running system"
-        yield f"{len(images)} initramfs images were looked into, and none assembles this array: {later}"
+        later = "it starts later, by the mdadm.conf of the running system"
+        yield f"{len(images)} initramfs images were examined, and none assembles this array: {later}"
     else:
         seen = sum(not image.unseen for image in images)
-        yield f"{seen} of {len(images)} initramfs images were looked into; they are again when all is done"
+        yield f"{seen} of {len(images)} initramfs images were examined; they are checked again at the end"
     yield from mount_words(array, goal.mount_at)
 
 
@@ -436,17 +436,17 @@ def _attention(array: RunningArray, system: System) -> Iterator[str]:
         key, _, value = word.partition("=")
         found = array_boot.NUMBERED.fullmatch(value)
         if found and f"/dev/{found[1]}" in array.nodes():
-            put = "in the boot loader's settings put UUID= of the file system or swap space there, and renew its menu"
-            yield f"the kernel's command line says {word}: {put}"
+            put = "in the boot loader's settings, use UUID= of the file system or swap space, and regenerate its menu"
+            yield f"the kernel's command line has {word}: {put}"
             if key == "resume":
-                yield "do not hibernate before that: the image is found by this word"
+                yield "do not hibernate before that: the hibernation image is found by this option"
     host, colon, _ = (facts.name or "").rpartition(":")
     if colon and files.hostname and host not in (files.hostname, "any"):
         change = f"mdadm --stop {disk.path}, then mdadm --assemble --update=homehost --homehost=any with its members"
         yield f"the superblock still names the host {host!r}; the ARRAY line is enough. To change it: {change}"
     if facts.degraded:
-        yield "the array is degraded: repair that as well, it may not start by itself"
+        yield "the array is degraded: repair it too, or it may not start on its own"
     if system.note and array.holds_system():
         yield system.note.format(uuid=facts.uuid)
     if disk.path.startswith("/dev/md12") and not array.places():
-        yield f"until the next start it stays {disk.path}; from then on it has the name of its ARRAY line"
+        yield f"until the next boot it stays {disk.path}; from then on it has the name in its ARRAY line"

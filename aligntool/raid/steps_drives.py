@@ -43,18 +43,18 @@ def read_all_disks() -> tuple[Disk, ...]:
 
 # Content that was written to a member after the plan was made.
 #
-# An array may be resumed months later: a member that was blank then may now hold unrecognised content, which only a
-# look at its bytes finds.
+# An array may be resumed months later: a member that was blank then may now hold unrecognised content, which is found
+# only by reading its bytes.
 
 
 def stop_unless_blank(disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea, *, begun: bool) -> None:
     """Raise Stopped for what `unplanned_content` reports."""
     if why := unplanned_content(disk, step, area, begun=begun):
-        raise Stopped(f"{why}; it is not overwritten", hint="sudo aligntool rollback leaves that alone")
+        raise Stopped(f"{why}; it is not overwritten", hint="sudo aligntool rollback does not touch it")
 
 
 def unplanned_content(disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea, *, begun: bool) -> str:
-    """Return a sentence about unplanned content on the member; "" if it is blank, or is to be overwritten.
+    """Return a sentence about unplanned content on the member; "" if it is blank, or the plan overwrites it.
 
     `begun`: the table may exist, and superblocks and bitmaps of the array in front of its data; md itself writes
     nothing into the data area of blank members.
@@ -70,7 +70,7 @@ def unplanned_content(disk: Disk, step: plan_steps.MakeMember, area: plan_steps.
     found = sample(step.disk.path, area.of(whole) if begun else whole)
     if found.unreadable:
         return f"{step.device} cannot be read at {found.unreadable} of {found.places} places"
-    content = f"holds what was not there when the plan was made, at {found.written} of {found.places} places"
+    content = f"holds data that was not there when the plan was made, at {found.written} of {found.places} places"
     return f"{step.device} {content}" if found.written else ""
 
 
@@ -81,8 +81,8 @@ def unplanned_content(disk: Disk, step: plan_steps.MakeMember, area: plan_steps.
 
 
 def old_signatures(step: plan_steps.MakeMember, area: plan_steps.DataArea) -> Iterator[Refusal]:
-    """Yield a reason for each signature that blkid finds at the start of a new partition or of the array's data though
-    no table shows it: of a lost partition, an old member, the content of an earlier array.
+    """Yield a reason for each signature that blkid finds at the start of a new partition or of the array's data
+    although no table shows it: of a lost partition, an old member, the content of an earlier array.
     """
     for entry in step.entries:
         yield from _signature_at(step.disk.path, entry.extent, "where the new partition begins")
@@ -102,7 +102,7 @@ def _signature_at(device: str, extent: Extent, where: str) -> Iterator[Refusal]:
         text = f"{device} holds {probed.output.split()[0]} at byte {extent.start}, {where}"
         yield Refusal("not-empty", device, text, f"sudo blkid -p -O {extent.start} {shell_word(device)}")
     elif probed.code not in (0, 2):
-        text = f"{device}: blkid cannot tell what lies at byte {extent.start}: {probed.last_words}"
+        text = f"{device}: blkid cannot identify the content at byte {extent.start}: {probed.last_words}"
         yield Refusal("not-read", device, text)
 
 
@@ -110,8 +110,8 @@ def _signature_at(device: str, extent: Extent, where: str) -> Iterator[Refusal]:
 # are written.
 #
 # udev probes a drive when a writer closes it, and adds what it finds there to arrays and volume groups. So no member
-# may be unlocked while any of them still has content that the plan overwrites: of an earlier array that is half erased,
-# the other half would be assembled and be in use.
+# may be unlocked while any of them still has content that the plan overwrites: the remaining half of a half-erased
+# array would be assembled and be in use.
 
 
 class LockedMembers:
@@ -182,7 +182,7 @@ def make_member(
     """
     disk = read_disk(step.disk.path)
     if step.entries and has_new_table(disk, step) and not _is_to_be_wiped(disk, step, area, again=again):
-        yield Said(f"{disk.path} has its table already")
+        yield Said(f"{disk.path} already has its table")
         if any(_problem(disk, entry) for entry in step.entries):
             with members.disk(disk.path) as locked:
                 locked.kernel.show([(entry.number, entry.extent) for entry in step.entries])
@@ -199,7 +199,7 @@ def make_member(
 
 
 def _is_to_be_wiped(disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea, *, again: bool) -> bool:
-    """Return whether the member is still to be wiped: the old table may equal the new one, with all its content."""
+    """Return whether the member still has to be wiped: the old table may equal the new one, with all its content."""
     return step.wipe and (not again or bool(plan_steps.recognised_content(disk)) or any(old_signatures(step, area)))
 
 
@@ -222,7 +222,7 @@ def stop_unless_in_place(step: plan_steps.MakeMember, area: plan_steps.DataArea,
         bool(step.entries) or plan_steps.is_same_disk(plan_steps.subject(disk), step.disk) or _is_blanked(disk, step)
     )
     if problems or not unchanged or not is_same_drive(disk, step):
-        raise Stopped(f"{step.device} is not as it was made: {'; '.join(problems) or 'its drive has changed'}")
+        raise Stopped(f"{step.device} is not as it was created: {'; '.join(problems) or 'its drive has changed'}")
     if blank:
         stop_unless_blank(disk, step, area, begun=True)
 
@@ -257,17 +257,19 @@ def _planned_disk(step: plan_steps.MakeMember, *, again: bool) -> Disk:
 
 
 def _stop_unless_planned(disk: Disk, step: plan_steps.MakeMember, *, again: bool) -> None:
-    """Raise Stopped if it is another drive, or has another table or recognised content that the plan does not have."""
+    """Raise Stopped if it is another drive, or has another table, or recognised content that is not in the plan."""
     if not is_same_drive(disk, step):
-        raise Stopped(f"{disk.path} is another drive than the plan's: model, serial number, WWN or size differ")
+        raise Stopped(f"{disk.path} is not the drive in the plan: model, serial number, WWN or size differ")
     if not (disk.table_read and disk.content_read):
-        raise Stopped(f"{disk.path} could not be read, so it may not be as it was when the plan was made")
+        raise Stopped(f"{disk.path} could not be read, so it may have changed since the plan was made")
     # Without its table a drive shows the superblock of its last partition as its own.
     erased = step.old_arrays if again else ()
     number = None if step.entries else part_number(disk, step)
     added = set(plan_steps.recognised_content(disk, number, ignored_arrays=erased)) - set(step.holds)
     if added:
-        raise Stopped(f"{disk.path} holds what was not there when the plan was made: {', '.join(sorted(added))}")
+        raise Stopped(
+            f"{disk.path} holds content that was not there when the plan was made: {', '.join(sorted(added))}"
+        )
     if plan_steps.is_same_disk(plan_steps.subject(disk), replace(step.disk, path=disk.path)) or (
         again and _is_between(disk, step)
     ):
@@ -276,7 +278,7 @@ def _stop_unless_planned(disk: Disk, step: plan_steps.MakeMember, *, again: bool
 
 
 def _is_between(disk: Disk, step: plan_steps.MakeMember) -> bool:
-    """Return whether this step, interrupted, may have left the table so: none, half of the old or half of the new."""
+    """Return whether an interrupted run of this step may have left this table: none, or half of the old or new one."""
     old = step.wipe and plan_steps.subject(disk).table_digest == step.disk.table_digest
     return old or _is_ours(disk, step) or _is_blanked(disk, step)
 
@@ -305,7 +307,7 @@ def _make_table(locked: LockedDisk, disk: Disk, step: plan_steps.MakeMember, are
             if step.wipe:
                 zero(locked.device, ranges_to_zero(disk, step.entries, None, area))
             for reason in old_signatures(step, area):  # once a partition exists, udev would start an old array in it
-                raise Stopped(f"{reason.text}; nothing was written over it")
+                raise Stopped(f"{reason.text}; it was not overwritten")
             table.commitToDevice()
             set_types(locked.device, step)
             locked.kernel.show([(entry.number, entry.extent) for entry in step.entries])
@@ -316,7 +318,7 @@ def _make_table(locked: LockedDisk, disk: Disk, step: plan_steps.MakeMember, are
 def _wipe_taken(
     disk: Disk, step: plan_steps.MakeMember, members: LockedMembers, *, again: bool, area: plan_steps.DataArea
 ) -> None:
-    """Wipe an existing partition or a whole drive: its two ends and those of the array's data, nothing beside it."""
+    """Wipe an existing partition or a whole drive: its two ends and those of the array's data, nothing outside it."""
     number = part_number(disk, step)
     if number is None:
         with members.disk(disk.path) as locked:
@@ -329,7 +331,7 @@ def _wipe_taken(
         raise Stopped(f"{step.device}: {why}")
     with members.partition(step.device) as device:
         disk = _planned_disk(step, again=again)
-        with failing_as(Stopped, step.device, "; its old content may be half wiped"):
+        with failing_as(Stopped, step.device, "; its old content may be partly wiped"):
             ranges = ranges_to_zero(disk, (), extent, area)
             zero(device, tuple(Extent(part.start - extent.start, part.length) for part in ranges))
 
@@ -347,22 +349,22 @@ def part_number(disk: Disk, step: plan_steps.MakeMember) -> int | None:
 def remove_member(
     step: plan_steps.MakeMember, area: plan_steps.DataArea = _ANYWHERE, *, blank: bool = False
 ) -> Iterator[Said]:
-    """Remove the new table, if the step has entries. `blank`: nothing of the plan was written into the member yet, so
-    any content there is foreign.
+    """Remove the new table, if the step has entries. `blank`: the plan has not yet written into the member, so any
+    content there is foreign.
 
     Raises Refused if the drive is in use, Stopped if writing fails.
     """
     if step.wipe:
-        yield Said(f"what lay on {step.device}, which --wipe erased, does not come back")
+        yield Said(f"the former content of {step.device}, erased by --wipe, cannot be restored")
     if not step.entries:
         return
     disk = read_disk(step.disk.path)
     if not is_same_drive(disk, step):
-        raise Refused(f"{disk.path} is another drive than the plan's", hint="attach the drive of the plan")
+        raise Refused(f"{disk.path} is not the drive in the plan", hint="attach the drive of the plan")
     refuse_unread(disk)
     if not _is_ours(disk, step) or plan_steps.recognised_content(disk):
         found = ", ".join(plan_steps.recognised_content(disk)) or "another table"
-        yield Said(f"{disk.path} is left as it is: it holds {found}, which is not of this array")
+        yield Said(f"{disk.path} is left as it is: it holds {found}, which is not part of this array")
         return
     if blank and (why := unplanned_content(disk, step, area, begun=True)):
         yield Said(f"{disk.path} is left as it is: {why}")
@@ -372,16 +374,16 @@ def remove_member(
             yield Said(f"{disk.path} has no table; there is nothing to undo")
             return
         locked.kernel.forget(locked.kernel.numbers())
-        with failing_as(Stopped, disk.path, "; its table may be half removed"):
+        with failing_as(Stopped, disk.path, "; its table may be partly removed"):
             zero(locked.device, ranges_to_zero(disk, step.entries, None, area))
     wait_for_udev()
 
 
 def refuse_unread(disk: Disk) -> None:
-    """Raise Refused if the content of the drive could not be read: then its table stays."""
+    """Raise Refused if the content of the drive could not be read: its table is then kept."""
     if not (disk.table_read and disk.content_read and all(part.content_read for part in disk.partitions)):
         look = f"sudo aligntool audit {shell_word(disk.path)}"
-        raise Refused(f"{disk.path} could not be read, so its table stays", hint=look)
+        raise Refused(f"{disk.path} could not be read, so its table is kept", hint=look)
 
 
 def _ends_with_gpt(device: Device) -> bool:

@@ -27,7 +27,7 @@ def content_problems(reader: Reader, size: int, sector: int) -> Iterator[str]:
     """Yield why the content in the `size` bytes of the reader may not work on sectors of this size."""
     layers = read_layers(reader, Extent(0, size))
     if len(layers) != 1:
-        yield f"{' and '.join(map(layer_name, layers)) or 'nothing'} is recognised inside, so its sectors are unknown"
+        yield f"{' and '.join(map(layer_name, layers)) or 'nothing'} is recognised inside: required sectors unknown"
         return
     unit = smallest_unit(reader, layers[0])
     if not unit.fits(sector):
@@ -129,9 +129,9 @@ def reencrypt(step: ReencryptSectors, index: int, plan: Plan, key: Key) -> Itera
         found = _read_header(loop)
         if found.uuid != step.uuid or found.unknown or not found.sectors <= {step.before, step.after}:
             details = ", ".join((found.uuid, *map(str, sorted(found.sectors)), *found.unknown))
-            raise Stopped(f"partition {step.partition} has another LUKS2 than was planned for: {details}")
+            raise Stopped(f"the LUKS2 of partition {step.partition} is not the one in the plan: {details}")
         if not found.underway and found.sectors == {step.after}:
-            yield Said(f"partition {step.partition} has sectors of {format_size(step.after)} already")
+            yield Said(f"partition {step.partition} already has sectors of {format_size(step.after)}")
             return
         if found.underway:
             _recover(loop, key)
@@ -146,8 +146,8 @@ def reencrypt(step: ReencryptSectors, index: int, plan: Plan, key: Key) -> Itera
 
 
 def _recover(loop: PartitionLoop, key: Key) -> None:
-    """Have cryptsetup repair the area that was being written when it was interrupted: only then it continues. If it
-    stopped by itself this changes nothing. Raises Stopped, also for a wrong key.
+    """Have cryptsetup repair the area that was being written when it was interrupted: it continues only after that. If
+    it was not interrupted, this changes nothing. Raises Stopped, also for a wrong key.
     """
     words = ("cryptsetup", "repair", "--batch-mode", "--key-file", "-", loop.device)
     ended = run_program(*words, stdin=key.content, pass_fds=(loop.descriptor,))

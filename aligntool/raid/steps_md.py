@@ -38,15 +38,15 @@ def array_differences(step: MakeArray, folder: Path, size: int | None = None) ->
     chunk, offset = step.chunk, step.data.offset
     found = _number(folder / "md" / "chunk_size")
     if chunk is not None and found not in (None, chunk):
-        yield f"its chunk is {format_size(found or 0)} and not {format_size(chunk)}"
+        yield f"its chunk is {format_size(found or 0)}, not {format_size(chunk)}"
     for file in sorted((folder / "md").glob("dev-*/offset")):
         found = _number(file, SECTOR)
         if offset and found not in (None, offset):
             name = file.parent.name.removeprefix("dev-")
-            yield f"its data begin {format_size(found or 0)} into {name} and not {format_size(offset)}"
+            yield f"its data begin {format_size(found or 0)} into {name}, not {format_size(offset)}"
     found = _number(folder / "size", SECTOR)
     if size is not None and found is not None and abs(found - size) > max(chunk or 0, ROUNDING) * len(step.members):
-        yield f"it has {format_size(found)} and not {format_size(size)}"
+        yield f"its size is {format_size(found)}, not {format_size(size)}"
 
 
 def read_kernel_file(file: Path) -> str:
@@ -64,10 +64,10 @@ def _number(file: Path, unit: int = 1) -> int | None:
 
 # Whether a file system or an array of an interrupted plan was used since.
 #
-# A record shows how far aligntool came, but nothing that the user did since: a file system that may have been written
-# to is never made again or wiped.
+# A record shows how far aligntool came, but not what the user has done since: a file system that may have been written
+# to is never recreated or wiped.
 
-_XFS_IN_PROGRESS = 126  # struct xfs_dsb: 1 until mkfs.xfs has written all else; it cannot be mounted before
+_XFS_IN_PROGRESS = 126  # struct xfs_dsb: 1 until mkfs.xfs has written everything else; it cannot be mounted before
 _EXT_SUPER = KIB
 # struct ext4_super_block, from its start: s_mtime, s_mnt_count, s_last_mounted.
 _EXT_TIME, _EXT_COUNT, _EXT_PLACE = 0x2C, 0x34, 0x88
@@ -86,9 +86,9 @@ def recognised_on(device: str) -> str:
     """Return what blkid recognises, including partition tables; "" for nothing. Raises Stopped if it fails."""
     probed = run_program("blkid", "-p", "-o", "value", "-s", "TYPE", "-s", "PTTYPE", device)
     if probed.code == _AMBIVALENT:
-        return "more than one thing"
+        return "more than one signature"
     if probed.code not in (0, _NOTHING_FOUND):
-        raise Stopped(f"blkid cannot tell what {device} holds: {probed.last_words or probed.code}")
+        raise Stopped(f"blkid cannot identify the content of {device}: {probed.last_words or probed.code}")
     return " ".join(probed.output.split())
 
 
@@ -141,7 +141,7 @@ def _mount_points(step: MakeFileSystem) -> Iterator[list[str]]:
         ended = run_program("mount", "-t", step.kind, "-o", "ro,nosuid,nodev,noexec", step.device, name)
         if ended.code:
             look = f"sudo blkid -p {shell_word(step.device)}"
-            raise Refused(f"it is unknown whether files lie on {step.device}: {ended.last_words}", hint=look)
+            raise Refused(f"it is unknown whether {step.device} holds files: {ended.last_words}", hint=look)
         try:
             yield [name]
         finally:
@@ -164,10 +164,10 @@ def make_array(step: MakeArray, size: int) -> Iterator[Said]:
     wait_for_udev()
     running = find_running(step)
     if running is not None and slaves(running) == _names(step.members) and not _is_degraded(running):
-        yield Said(f"{step.device} runs already")
+        yield Said(f"{step.device} is already running")
     else:
         if running is not None and (shown := recognised_on(f"/dev/{running}")):
-            raise Stopped(f"/dev/{running} runs without all its members and holds {shown}; it is not made again")
+            raise Stopped(f"/dev/{running} lacks members and holds {shown}; it is not recreated")
         remove_array(step)
         _stop_unless_empty(step.members)
         run_or_stop(*command_of(step))
@@ -244,27 +244,27 @@ def stop_unless_made(step: MakeArray, size: int | None = None) -> None:
     if name is None or slaves(name) != _names(step.members):
         raise Stopped(f"{step.device} does not run with all its members: mdadm --detail {step.device}")
     if not _leads_to(step.device, name):
-        raise Stopped(f"the array runs as /dev/{name}, and {step.device} does not lead there")
+        raise Stopped(f"the array runs as /dev/{name}, and {step.device} does not point to it")
     if differences := tuple(array_differences(step, Path("/sys/block", name), size)):
-        raise Stopped(f"{step.device} is not what was planned: {'; '.join(differences)}")
+        raise Stopped(f"{step.device} differs from the plan: {'; '.join(differences)}")
 
 
 def _stop_foreign(step: MakeArray) -> None:
-    """Raise Stopped for a member of another array, and for an array that also stands on other drives."""
+    """Raise Stopped for a member of another array, and for an array that also has other drives."""
     for member in step.members:
         uuid = superblock_uuid(member)
         if uuid not in ("", step.uuid):
-            raise Stopped(f"{member} carries the superblock of another array, UUID {uuid}")
+            raise Stopped(f"{member} has the superblock of another array, UUID {uuid}")
     for name in arrays_above(step.members):
         if not slaves(name) <= _names(step.members):
-            raise Stopped(f"/dev/{name} stands on other drives as well: {', '.join(sorted(slaves(name)))}")
+            raise Stopped(f"/dev/{name} also has other drives: {', '.join(sorted(slaves(name)))}")
 
 
 def _stop_ours(step: MakeArray) -> None:
     """Stop the arrays on the members. Raises Stopped for an array that is not the step's."""
     for name in sorted(arrays_above(step.members)):
         if {superblock_uuid(f"/dev/{member}") for member in slaves(name)} != {step.uuid}:
-            raise Stopped(f"/dev/{name} is another array, and stands on members of this one")
+            raise Stopped(f"/dev/{name} is another array on members of this one")
         run_or_stop("mdadm", "--stop", f"/dev/{name}")
 
 
@@ -274,7 +274,7 @@ def _stop_unless_empty(members: Sequence[str]) -> None:
         if kernel_folder(member) is None:
             raise Stopped(f"{member} is not a block device")
         if shown := recognised_on(member):
-            raise Stopped(f"{member} holds {shown}; it is not made a member over that")
+            raise Stopped(f"{member} holds {shown}, which is not overwritten")
 
 
 def _names(devices: Sequence[str]) -> set[str]:
@@ -309,14 +309,14 @@ def make_file_system(step: MakeFileSystem, *, new: bool) -> Iterator[Said]:
     if is_there(step):
         problem = check_content(step.device, Extent(0, size), step.kind).problem
         if problem is None:
-            yield Said(f"{step.device} has its {step.kind} already")
+            yield Said(f"{step.device} already has its {step.kind}")
             return
         if not was_never_mounted(step.device, step.kind):
-            repair = f"it may have been used since, so it is not made again: repair {step.device} with its own tool"
+            repair = f"it may have been used since, so it is not recreated: repair {step.device} with its own tool"
             raise Stopped(f"{problem}; {repair}")
-        yield Said(f"made again: {problem}")
+        yield Said(f"recreated: {problem}")
     elif not new and (shown := recognised_on(step.device)):
-        when = "which was not there when the work stopped, or is left over from before; nothing was written over it"
+        when = "which was not there when the work stopped, or is left over from before; it was not overwritten"
         raise Stopped(f"{step.device} holds {shown}, {when}: sudo blkid -p {step.device}")
     run_or_stop(*command_of(step))
     with opened(step.device, os.O_RDWR) as descriptor:
@@ -333,7 +333,7 @@ def remove_file_system(step: MakeFileSystem) -> Iterator[Said]:
     _size_unless_used(step.device)
     run_or_stop("wipefs", "--all", "--quiet", step.device)
     wait_for_udev()
-    yield Said(f"the {step.kind} on {step.device} is gone")
+    yield Said(f"the {step.kind} on {step.device} is removed")
 
 
 def _size_unless_used(device: str) -> int:
@@ -371,9 +371,9 @@ def stop_old_arrays(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Sai
         if erased and (_is_degraded(name) or attribute(name, "array_state") in ("inactive", "clear")):
             ended = run_program("mdadm", "--stop", f"/dev/{name}")
             if ended.code:
-                text = f"/dev/{name} is what is left of an earlier array, and cannot be stopped: {ended.last_words}"
+                text = f"/dev/{name} is the remainder of an earlier array and cannot be stopped: {ended.last_words}"
                 raise Refused(text, hint=f"lsblk /dev/{name}; then sudo mdadm --stop /dev/{name}")
-            yield Said(f"/dev/{name}, what is left of the earlier array {found.pop()}, is stopped")
+            yield Said(f"/dev/{name}, the remainder of the earlier array {found.pop()}, is stopped")
     wait_for_udev()
 
 

@@ -181,9 +181,9 @@ def _problems_of(name: str, *missing: str) -> str:
 
 
 def _stop_unless_whole(name: str) -> None:
-    """Raise Stopped unless every member is in sync and md is idle: only then a member may be removed."""
+    """Raise Stopped unless every member is in sync and md is idle: only then may a member be removed."""
     if problems := _problems_of(name):
-        text = f"/dev/{name} is not whole ({problems}), so no member is taken out of it"
+        text = f"/dev/{name} is not complete and idle ({problems}), so no member is removed"
         raise Stopped(text, hint=f"sudo mdadm --detail /dev/{name}")
 
 
@@ -220,9 +220,9 @@ def _check(step: CheckArray, index: int) -> Iterator[Said | Progress]:
         raise
     _stop_unless_whole(name)
     if attribute(name, "sync_min") != "0":
-        raise Stopped(f"the comparison of the members of /dev/{name} was ended by another program before it was done")
+        raise Stopped(f"another program ended the comparison of the members of /dev/{name} before it was complete")
     if (differ := attribute(name, "mismatch_cnt")) != "0":
-        text = f"/dev/{name}: {differ} sectors of its members do not agree, so one of them may not take another's place"
+        text = f"/dev/{name}: {differ} sectors of its members differ, so one of them must not replace another"
         hint = f"aligntool audit; then sudo mdadm --action=repair /dev/{name}, which keeps one of the versions"
         raise (Stopped if index else Refused)(text, hint=hint)
     yield Said(f"all members of /dev/{name} agree")
@@ -245,14 +245,14 @@ def _take_out(step: TakeOutMember, index: int) -> Iterator[Said | Progress]:
     name = running_array(step)
     state, array = _state(name, step.device), f"/dev/{name}"
     if not state:
-        yield Said(f"{step.device} is out already")
+        yield Said(f"{step.device} is already removed")
         return
     if IN_SYNC in state:
         if _WANTED not in state:
             _stop_unless_whole(name)
             spares = [f"/dev/{member}" for member, state in sorted(_states(name).items()) if state == SPARE]
             if step.spare and not spares:
-                text = f"{array} has no spare any more, which was to stand in for {step.device}"
+                text = f"{array} no longer has the spare that should replace {step.device}"
                 raise Stopped(text, hint=f"sudo mdadm {array} --add DEVICE")
             spare = step.spare if step.spare in spares else next(iter(spares), None)
             words = ("--replace", step.device, "--with", spare) if spare else ("--fail", step.device)
@@ -267,7 +267,7 @@ def _take_out(step: TakeOutMember, index: int) -> Iterator[Said | Progress]:
         if ended.code and time.monotonic() > deadline:
             raise Stopped(f"{step.device} cannot be removed from {array}: {ended.last_words}")
         wait_for_udev()
-    yield Said(f"{step.device} is out of {array}")
+    yield Said(f"{step.device} is removed from {array}")
 
 
 def _wait_for_replacement(name: str, device: str, index: int) -> Iterator[Progress]:
@@ -281,7 +281,7 @@ def _wait_for_replacement(name: str, device: str, index: int) -> Iterator[Progre
             deadline = time.monotonic() + _PATIENCE_S
         elif time.monotonic() > deadline:
             keep = f"echo -{_WANTED} | sudo tee /sys/block/{name}/md/dev-{Path(device).name}/state"
-            raise Stopped(f"no spare took the place of {device} in /dev/{name}: cat /proc/mdstat", hint=keep)
+            raise Stopped(f"no spare replaced {device} in /dev/{name}: cat /proc/mdstat", hint=keep)
         time.sleep(_PAUSE_S)
 
 
@@ -289,8 +289,8 @@ def _wait_for_replacement(name: str, device: str, index: int) -> Iterator[Progre
 
 
 def _format(step: FormatMember) -> Iterator[Said]:
-    """Format a namespace that is out of its array, matches the plan by model, serial number, WWN and number, and holds
-    nothing but its former content of the array. Raises Stopped, or Refused if it is in use.
+    """Format a namespace that was removed from its array, matches the plan by model, serial number, WWN and number, and
+    holds nothing but its former content of the array. Raises Stopped, or Refused if it is in use.
     """
     path, name = step.disk.path, running_array(step)
     with lock_disk(path) as own:  # while it is open no other drive gets its name
@@ -303,18 +303,18 @@ def _format(step: FormatMember) -> Iterator[Said]:
     if not done:  # after the lock is closed: a process that has it open keeps reading in blocks of the old size
         _wait_for_blocks(step)
     new = f"{path} has logical blocks of {step.block_after} bytes"
-    yield Said(f"{path} has its format already" if done else new)
+    yield Said(f"{path} already has its format" if done else new)
     if step.entries:
         _make_table(step)
 
 
 def _stop_unless_redundant(name: str, step: FormatMember) -> None:
     """Raise Stopped unless the array runs on all other members, which have all data of this one: after a power cut
-    another member may be gone, and this one the last with its data.
+    another member may be missing, so that only this one has its data.
     """
     state = _state(name, step.device)
     if problems := _problems_of(name, "1") or (state and f"{step.device} is {state}"):
-        text = f"/dev/{name} does not run on all members but {step.device} ({problems}), so that is not formatted"
+        text = f"/dev/{name} lacks members other than {step.device} ({problems}), so that one is not formatted"
         raise Stopped(text, hint=f"sudo mdadm --detail /dev/{name}")
 
 
@@ -323,23 +323,23 @@ def _stop_unless_ours(step: FormatMember) -> Disk:
     disk = read_disk(step.disk.path)
     path = disk.path
     if not is_same_drive(disk, step):
-        raise Stopped(f"{path} is another drive than the plan's: model, serial number or WWN differ")
+        raise Stopped(f"{path} is not the drive in the plan: model, serial number or WWN differ")
     holders = [*disk.holders, *(holder for part in disk.partitions for holder in part.holders)]
     places = [*disk.mounted_at, *(place for part in disk.partitions for place in part.mounted_at)]
     if holders or places:
-        raise Stopped(f"{path} is in use, and is not formatted: {', '.join((*holders, *places))}")
+        raise Stopped(f"{path} is in use, so it is not formatted: {', '.join((*holders, *places))}")
     if not (disk.table_read and disk.content_read and disk.nvme and disk.nvme.format_in_use is not None):
-        text = f"{path} could not be read, so it may not be what was taken out; it is not formatted"
-        raise Stopped(text, hint=f"if its format was cut off: sudo nvme format {path} --lbaf={step.format_after}")
+        text = f"{path} could not be read, so it may not be the removed member; it is not formatted"
+        raise Stopped(text, hint=f"if its format was interrupted: sudo nvme format {path} --lbaf={step.format_after}")
     if _namespace(disk) != ("namespace", step.namespace):
         raise Stopped(f"{path} is not namespace {step.namespace}, or a format would erase more than that")
     if disk.nvme.format_in_use not in (step.format_before, step.format_after):
-        raise Stopped(f"{path} has format {disk.nvme.format_in_use}, which is neither the old one nor the new one")
+        raise Stopped(f"{path} has format {disk.nvme.format_in_use}, which is neither the old nor the new one")
     planned = {entry.extent for entry in step.entries}
     content = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
     unplanned = [part.extent for part in disk.partitions if part.extent not in planned]
     if unplanned or any(array_uuid(layer) != step.array for layer in content):
-        raise Stopped(f"{path} holds what the plan does not have; it is not formatted", hint=f"sudo wipefs {path}")
+        raise Stopped(f"{path} holds content that is not in the plan; it is not formatted", hint=f"sudo wipefs {path}")
     return disk
 
 
@@ -370,7 +370,7 @@ def _make_table(step: FormatMember) -> None:
             own.kernel.forget(own.kernel.numbers())
             ended = run_program(*member_commands(step)[1], stdin=table_script(step).encode())
             if ended.code:
-                raise Stopped(f"sfdisk made no table on {path}: {ended.last_words}")
+                raise Stopped(f"sfdisk wrote no table to {path}: {ended.last_words}")
         own.kernel.show([(entry.number, entry.extent) for entry in step.entries])
     for entry in step.entries:
         wait_for_partition(path, step.device, Extent(entry.extent.start, entry.extent.length))
@@ -393,12 +393,12 @@ def _put_back(step: PutBackMember, index: int) -> Iterator[Said | Progress]:
         if _block_size(name) < step.block_size:
             raise Stopped(f"/dev/{name} still has logical blocks of {_block_size(name)} bytes, not {step.block_size}")
     if grows:
-        yield Said(f"/dev/{name} has logical blocks of {step.block_size} bytes now, and may be used again")
+        yield Said(f"/dev/{name} now has logical blocks of {step.block_size} bytes and can be used again")
     yield from _wait_until_idle(name, index)
     state = _state(name, step.device)
-    if problems := _problems_of(name) or ("" if state else f"{step.device} is gone"):
+    if problems := _problems_of(name) or ("" if state else f"{step.device} is missing"):
         raise Stopped(
-            f"/dev/{name} did not become whole: {problems}", hint=f"sudo mdadm --detail /dev/{name}; sudo dmesg"
+            f"/dev/{name} is not complete again: {problems}", hint=f"sudo mdadm --detail /dev/{name}; sudo dmesg"
         )
     yield Said(f"{step.device} is back, {'as the spare' if state == SPARE else 'with all its data'}")
 
@@ -414,13 +414,15 @@ def _add(name: str, step: PutBackMember) -> None:
         if superblock_uuid(step.device) == step.array:  # not formatted, or being rebuilt when the power failed
             run_or_stop("mdadm", "--zero-superblock", step.device)
         elif shown := recognised_on(step.device):
-            raise Stopped(f"{step.device} holds {shown}, and is not added over that")
+            raise Stopped(f"{step.device} holds {shown}, which is not overwritten")
         run_or_stop("mdadm", f"/dev/{name}", "--add", step.device)
     wait_for_udev()
 
 
 def _drives_of(devices: Iterable[str]) -> list[str]:
-    """Return the whole drives, whose locks udev honours: it would probe what has just lost its superblock or array."""
+    """Return the whole drives, whose locks udev respects: otherwise it would probe what has just lost its superblock or
+    array.
+    """
     folders = (folder for device in devices if (folder := kernel_folder(device)))
     return sorted({f"/dev/{disk_folder(folder).name}" for folder in folders})
 
@@ -431,11 +433,11 @@ def _unused(name: str) -> Iterator[None]:
     try:
         descriptor = os.open(f"/dev/{name}", os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
     except OSError as error:
-        text = f"/dev/{name} is in use, and its logical blocks must not change under it: {error.strerror}"
+        text = f"/dev/{name} is in use, so its logical blocks must not change: {error.strerror}"
         raise Stopped(text, hint=f"lsblk /dev/{name}; unmount it") from error
     try:
         if users := unlisted_users(f"/dev/{name}"):
-            text = f"/dev/{name} is in use, and its logical blocks must not change under it: {users[0].what}"
+            text = f"/dev/{name} is in use, so its logical blocks must not change: {users[0].what}"
             raise Stopped(text, hint=users[0].end)
         yield
     finally:
@@ -443,7 +445,7 @@ def _unused(name: str) -> Iterator[None]:
 
 
 def _assemble_again(name: str, step: PutBackMember) -> None:
-    """Assemble the array again: only then it takes over the largest logical blocks of its members. Raises Stopped."""
+    """Assemble the array again: only then does it adopt the largest logical blocks of its members. Raises Stopped."""
     with _unused(name):
         nodes = [f"/dev/{member}" for member in sorted(slaves(name))]
     with lock_against_udev(_drives_of(nodes)):  # otherwise udev would assemble what it finds on them

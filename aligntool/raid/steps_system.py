@@ -62,7 +62,7 @@ def apply_system(step: SystemStep) -> Iterator[Said]:
     if _effect(step)[0]:
         if isinstance(step, Mount) and (why := _other_than_fstab(step.path)):
             raise Stopped(why, hint=f"sudo umount {step.path}, then aligntool resume")
-        yield Said("done already")
+        yield Said("already done")
         return
     ended = run_or_stop(*command_of(step))
     if isinstance(step, steps.CheckInitramfs) and step.uuid not in ended.output:
@@ -98,7 +98,7 @@ def _effect(step: SystemStep) -> tuple[bool, tuple[str, ...], str]:
         case Mount(path):
             return is_mounted(path), ("umount", path), f"{path} is unmounted"
         case steps.Swapon(uuid):
-            return _is_swap(uuid), ("swapoff", "-U", uuid), "the swap space is not used any more"
+            return _is_swap(uuid), ("swapoff", "-U", uuid), "the swap space is no longer used"
         case steps.EnableUnit(unit):
             enabled = _SYSTEMD.is_dir() and run_program("systemctl", "is-enabled", unit).code == 0
             return enabled, ("systemctl", "disable", unit), f"{unit} is disabled"
@@ -117,7 +117,7 @@ def refuse_mount_point(step: Mount) -> Iterator[str]:
     """Yield why the mount point cannot be used, a sentence each."""
     place = step.path
     if is_mounted(place):
-        yield f"something is mounted at {place} already"
+        yield f"something is already mounted at {place}"
     elif Path(place).exists() and not Path(place).is_dir():
         yield f"{place} is not a directory"
     elif names := files_below(place):
@@ -125,7 +125,7 @@ def refuse_mount_point(step: Mount) -> Iterator[str]:
 
 
 def _uuid_at(place: str) -> str:
-    """Return the UUID of the file system mounted there, of several the topmost; "" if unknown."""
+    """Return the UUID of the file system mounted there, the topmost of several; "" if unknown."""
     found = run_program("findmnt", "--noheadings", "--output", "UUID", "--mountpoint", place).output.split()
     return found[-1] if found else ""
 
@@ -136,7 +136,7 @@ def _other_than_fstab(place: str) -> str:
     mounted, wanted = _uuid_at(place), source.removeprefix("UUID=")
     if wanted == source or not mounted or wanted.lower() == mounted.lower():
         return ""
-    return f"at {place} the file system {mounted} is mounted, and fstab has {wanted} there"
+    return f"at {place} the file system {mounted} is mounted, but fstab has {wanted} there"
 
 
 def files_below(place: str) -> list[str]:
@@ -150,8 +150,8 @@ def files_below(place: str) -> list[str]:
 def refuse_files(where: str, names: Sequence[str]) -> None:
     """Raise Refused if the file system that would be removed has files."""
     if names:
-        hint = "aligntool resume keeps the array; to undo it all the same, move the files away first"
-        raise Refused(f"files lie on {where}: {', '.join(names)}; they would be lost", hint=hint)
+        hint = "aligntool resume keeps the array; to undo it anyway, move the files away first"
+        raise Refused(f"{where} holds files: {', '.join(names)}; they would be lost", hint=hint)
 
 
 def _is_swap(uuid: str) -> bool:
@@ -219,7 +219,7 @@ def refuse_hooks(step: steps.RebuildInitramfs, paths: Paths) -> Iterator[Refusal
         for added, *words in _HOOKS.findall(text):
             hooks = [*(hooks or [] if added else []), *"".join(words).split()]
     if hooks is not None and HOOK not in hooks:
-        text = f"{CONF} has no {HOOK} in HOOKS: the initramfs would know nothing of the array"
+        text = f"{CONF} has no {HOOK} in HOOKS: the initramfs would not contain mdadm.conf"
         yield Refusal("initramfs-hooks", CONF, text, f"put {HOOK} before filesystems in HOOKS of {CONF}")
 
 
@@ -236,7 +236,7 @@ def missing_programs(names: Collection[str]) -> Iterator[Refusal]:
 
 
 def reload_restored(index: int, plan: Plan, traces: Traces) -> Iterator[Said]:
-    """Have systemd read a restored file again, as it read the edited one; of consecutive edits only once all are
+    """Have systemd read a restored file again, as it read the edited one; for consecutive edits, only once all are
     restored. Boot images come last: `rebuild_restored`.
     """
     before = plan.steps[index - 1] if index else None
@@ -268,7 +268,7 @@ def _repeat(index: int, step: SystemStep, traces: Traces) -> Iterator[Said]:
     try:
         yield from apply_system(step)
     except (Refused, Stopped) as error:
-        yield Said(f"that failed; it may still have lines of the array: run {shell_words(step)} again later: {error}")
+        yield Said(f"that failed; lines of the array may remain: run {shell_words(step)} again later: {error}")
 
 
 # Editing and restoring the text files of the system.
@@ -286,13 +286,13 @@ def find_file(paths: Paths, path: str) -> Path:
     given, root = paths.of(path), paths.root.resolve()
     found = given.resolve()
     if root not in found.parents:
-        raise Refused(f"{given} leads out of {root}, to {found}")
+        raise Refused(f"{given} points outside {root}, to {found}")
     if found.exists() and not found.is_file():
         raise Refused(f"{given} is not a regular file")
     if found.exists() and found.stat().st_size > LARGEST:
-        raise Refused(f"{given} is larger than any file of its kind")
+        raise Refused(f"{given} is too large for a file of its kind")
     if not found.parent.is_dir():
-        raise Refused(f"{found.parent} is not there", hint="install the package that the file belongs to")
+        raise Refused(f"{found.parent} not found", hint="install the package that the file belongs to")
     return found
 
 
@@ -350,18 +350,18 @@ def backup_of(step: FileStep, paths: Paths, trace: Trace) -> Path | None:
 def edit_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
     """Edit the file. `trace`: of `find_file_trace`. Raises Stopped if it cannot be written; then it is unchanged."""
     if _has_no_reader(step, paths):
-        yield Said(f"{_UNITS} is not there, so no systemd would read {step.path}")
+        yield Said(f"{_UNITS} not found, so systemd would not read {step.path}")
         return
     file = find_file(paths, step.path)
     before = _read(file)
     after = edited(before or b"", step)
     if before == after:
-        yield Said(f"{step.path} has its lines already")
+        yield Said(f"{step.path} already has its lines")
         return
     with failing_as(Stopped, f"{file} cannot be written"):
         if before is not None and (backup := backup_of(step, paths, trace)):
             keep_copy(file, backup)  # if it exists by now, this step wrote it before it was interrupted
-            yield Said(f"what it was is kept as {backup}")
+            yield Said(f"its former content is kept as {backup}")
         replace_file(file, after)
 
 
@@ -378,13 +378,13 @@ def restore_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
             before = _before(trace)
             remove_file(file) if before is None else replace_file(file, before)
         except (OSError, ValueError) as error:
-            raise Stopped(f"{file} cannot be put back: {error}") from error
-        yield Said(f"{step.path} is as it was")
+            raise Stopped(f"{file} cannot be restored: {error}") from error
+        yield Said(f"{step.path} is restored")
     elif now is not None and now == _before(trace):
         pass  # the step was interrupted before it wrote anything but the backup
     elif now is not None and any(line.encode() in now.split(b"\n") for line in step.lines):
-        own = f"; take out by hand: {' / '.join(step.lines)}" if isinstance(step, EditFile) else ""
-        yield Said(f"{step.path} was changed since, and is left as it is{own}")
+        own = f"; remove by hand: {' / '.join(step.lines)}" if isinstance(step, EditFile) else ""
+        yield Said(f"{step.path} was changed since, so it is left as it is{own}")
         return
     # Remove the backup only if it equals the file before this step.
     backup = backup_of(step, paths, trace)
@@ -402,7 +402,7 @@ def refuse_unwritable(step: FileStep, paths: Paths) -> Iterator[str]:
     try:
         "".join((*step.lines, step.instead_of if isinstance(step, EditFile) else "")).encode()
     except UnicodeEncodeError:  # from words of the command line that are not UTF-8
-        yield f"{step.path}: what would be written into it is not UTF-8"
+        yield f"{step.path}: the text to be written is not UTF-8"
         return
     if _has_no_reader(step, paths):
         return
@@ -415,7 +415,7 @@ def refuse_unwritable(step: FileStep, paths: Paths) -> Iterator[str]:
         yield f"{file.parent} cannot be written"
     # For root this checks only for a read-only file system and the flag of chattr(1): fs/namei.c, inode_permission.
     if file.exists() and not os.access(file, os.W_OK):
-        yield f"{file} cannot be replaced, it is immutable or read-only: sudo chattr -i {file}"
+        yield f"{file} cannot be replaced; it is immutable or read-only: sudo chattr -i {file}"
     if any(mount.place == str(file) for mount in mounts_now()):  # containers mount /etc/hosts and the like
         yield f"{file} is a mount point of its own, so it cannot be replaced: umount {file}"
 
@@ -441,4 +441,4 @@ def backup_messages(plan: Plan, traces: Traces, paths: Paths) -> Iterator[Said]:
     for index, trace in sorted(traces.items()):
         step = plan.steps[index]
         if isinstance(step, FileStep) and (backup := backup_of(step, paths, trace)):
-            yield Said(f"what {step.path} was before is kept as {backup}")
+            yield Said(f"the former content of {step.path} is kept as {backup}")

@@ -264,13 +264,13 @@ def test_the_layers_of_an_array_leave_its_chunk_and_its_data_where_they_are_and_
     report = audit(machine("raid5", None, chunk=4 * KIB), {})
     plan = plan_layers(report.judged[-1], ())
     assert plan.steps == ()
-    assert any("a power cut meanwhile would lose data" in note for note in plan.notes)
+    assert any("a power cut while they change would lose data" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize(
     ("layer", "length", "why"),
     [
-        (luks2(version="LUKS1"), 64 * MIB, "LUKS1 has sectors of 512 bytes only"),
+        (luks2(version="LUKS1"), 64 * MIB, "LUKS1 supports only sectors of 512 bytes"),
         (luks2(17 * MIB + 512), 64 * MIB, "begin 512 bytes past a boundary of 4KiB"),
         (luks2(), 64 * MIB + 1024, "end 1024 bytes past a whole sector of 4KiB"),
     ],

@@ -89,5 +89,5 @@ def test_an_array_that_is_nobodys_is_left_alone(said: Path, name: str) -> None:
 def test_an_array_that_cannot_do_without_its_drive_stays_and_is_told(said: Path) -> None:
     assert state(said, "striped", "after") == "inactive"
     node = (said / "striped.node").read_text().strip()
-    assert f"/dev/{node} lacks too many drives" in (said / "said").read_text()
+    assert f"/dev/{node} has too many missing drives" in (said / "said").read_text()
     assert (said / "code").read_text().strip() == "0"

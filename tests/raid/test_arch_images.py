@@ -80,5 +80,5 @@ def test_an_image_that_is_missing_or_no_preset_at_all_stops(tmp_path: Path) -> N
     assert looked(tmp_path, default=tmp_path / "nothing.img").returncode != 0
     (other := tmp_path / "other").mkdir()
     done = looked(other)
-    assert done.returncode == 1 and "no preset names an image" in done.stdout
+    assert done.returncode == 1 and "no preset lists an image" in done.stdout
     assert run("bash", "-n", "-c", MAKERS["mkinitcpio"].check[2]) == ""

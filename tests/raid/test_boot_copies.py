@@ -102,7 +102,7 @@ def test_something_newer_is_never_written_over_by_itself(pair: Pair) -> None:
     pair.write(1, LOADER, "loader 2", time=1_700_000_100)
     before = pair.files(1)
     done = pair.copy()
-    assert done.returncode == 1 and "has something newer" in done.stderr
+    assert done.returncode == 1 and "has newer files" in done.stderr
     assert pair.files(1) == before
     assert pair.copy(pair.uuids[1]).returncode == 0
     assert pair.files(0) == before

@@ -77,7 +77,7 @@ def test_the_image_that_lacks_the_line_is_named(machine: Machine, bare: str, con
         machine.with_image(kernel, conf if kernel == bare else LINE, maker="debian")
     done = machine.looked("debian")
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1] == f"/boot/initrd.img-{bare} has no line of {UUID}"
+    assert done.stdout.splitlines()[-1] == f"/boot/initrd.img-{bare} has no line for {UUID}"
 
 
 @pytest.mark.needs_tools("unmkinitramfs")
@@ -105,7 +105,7 @@ def test_dracuts_images_with_the_file_must_have_the_line(machine: Machine, word:
     assert done.returncode == 1, done.stderr
     assert done.stdout.splitlines() == [
         f"6.1.0-1: {UUID} is inside",
-        f"6.1.0-2: the mdadm.conf inside has no line of {UUID}",
+        f"6.1.0-2: the mdadm.conf inside has no line for {UUID}",
     ]
 
 
@@ -115,7 +115,7 @@ def test_dracuts_images_without_the_file_are_told_as_such(machine: Machine) -> N
     machine.with_image("6.1.0-1", None, maker="dracut")
     done = machine.looked("debian-dracut")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"6.1.0-1: no mdadm.conf inside, {UUID} comes up after the initramfs\n"
+    assert done.stdout == f"6.1.0-1: no mdadm.conf inside, {UUID} starts after the initramfs\n"
 
 
 @pytest.mark.needs_tools("lsinitrd")

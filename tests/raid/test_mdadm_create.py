@@ -35,7 +35,7 @@ def test_the_bits_of_a_large_array_fit_the_room_that_mdadm_leaves(
 ) -> None:
     plan = planned(wanted, *drives(count, size=size))
     assert words(plan)["--bitmap-chunk"] == f"{mib}M"
-    assert any(f"one bit for each {mib}MiB" in note for note in plan.notes)
+    assert any(f"one bit per {mib}MiB" in note for note in plan.notes)
 
 
 def test_a_name_is_short_enough_for_the_host_before_it() -> None:

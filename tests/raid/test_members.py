@@ -40,7 +40,7 @@ def test_a_drive_that_nobody_asked_is_told_and_one_that_answered_is_not() -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"used_percent": 80}, "little is left of the rated endurance: nvme0n1 80 % used"),
+        ({"used_percent": 80}, "little rated endurance left: nvme0n1 80 % used"),
         ({"media_errors": 4}, "nvme0n1 reports 4 unrecoverable media errors"),
         ({"too_hot": True}, "nvme0n1 is too hot"),
         ({"used_percent": 23}, "unevenly worn: nvme0n1 23 %, nvme1n1 3 %"),
@@ -74,7 +74,7 @@ def test_a_link_is_told_as_it_is_and_at_most() -> None:
     disk = linked(drives(1)[0], X4)
     most = replace(disk.links[0][0], max_speed_gts=8.0, max_width=4)
     plan = planned(goal(), replace(disk, links=((most,),)), linked(drives(2)[1], X4))
-    assert "link 8 GT/s x4, its most" in notes(plan)
+    assert "link 8 GT/s x4, its maximum" in notes(plan)
     slow = replace(most, bandwidth=X4 // 2, width=2, max_bandwidth=X4)
     plan = planned(goal(), replace(disk, links=((slow,),)), linked(drives(2)[1], X4))
     assert "link 8 GT/s x2 of 8 GT/s x4" in notes(plan)

@@ -127,14 +127,14 @@ def notes(plan: Plan) -> str:
 
 def test_a_value_that_was_asked_for_is_taken_and_told_beside_the_one_recommended() -> None:
     plan = planned(goal("raid0", chunk=256 * KIB), *drives(2))
-    assert "chunk 256KiB as asked for; aligntool would take 512KiB" in notes(plan)
+    assert "chunk 256KiB as requested; aligntool recommends 512KiB" in notes(plan)
     assert "as asked for" not in notes(planned(goal("raid0", chunk=512 * KIB), *drives(2)))
 
 
 def test_the_articles_array_is_told_value_by_value() -> None:
     plan = golden_plan(next(each for each in RECIPES if each.name == "nvme-raid0-scratch"))
     for words in ("chunk 256KiB as asked for", "a log of 64MiB as asked for", "inodes of 512B as asked for",
-                  "logbufs=8 as asked for", "DMI 3.0 x4"):  # fmt: skip
+                  "logbufs=8 as requested", "DMI 3.0 x4"):  # fmt: skip
         assert words in notes(plan), words
     assert "noatime,logbufs=8,nofail" in edits(plan)["/etc/fstab"]
     assert any("everything is lost" in sentence for sentence in plan.attention)
@@ -146,9 +146,9 @@ def test_the_articles_array_is_told_value_by_value() -> None:
         (goal("raid5"), "no partial parity log"),
         (goal("raid1"), "no --assume-clean"),
         (goal("raid1", bitmap="none"), "the whole array is resynchronised"),
-        (goal("raid1"), "metadata 1.2 lies 4KiB into each member"),
+        (goal("raid1"), "metadata 1.2 is 4KiB into each member"),
         (goal("raid0", chunk=64 * KIB), "read 512KiB ahead"),  # 4 x 64 KiB: read_ahead_kb was 512 (Linux 6.12)
-        (goal("raid10", layout="f2"), "copies lie in different halves"),
+        (goal("raid10", layout="f2"), "copies are in different halves"),
     ],
 )
 def test_choices_are_told_with_their_reason(wanted: RaidGoal, words: str) -> None:
@@ -174,7 +174,7 @@ def test_a_format_that_the_drive_rates_alike_is_told_and_not_suggested() -> None
     one, two = drives(2)
     plan = planned(goal(), with_formats(one, LbaFormat(0, 512, 0, 0), LbaFormat(1, 4096, 0, 0)), two)
     assert f"{one.name} is formatted with 512-byte blocks and offers 4096 (format 1)" in notes(plan)
-    assert "rates alike" in notes(plan)
+    assert "rates the same" in notes(plan)
     assert "nvme format" not in notes(plan)
 
 
@@ -202,7 +202,7 @@ def test_a_link_that_holds_a_drive_back_and_drives_that_firmware_hides_are_told(
     able = replace(one.links[0][0], max_speed_gts=16.0, max_width=4, max_bandwidth=7_876_000_000)
     slow = replace(one, links=((able, one.links[0][1]),))
     said = planned(goal(), slow, two).attention
-    assert any(line.startswith("nvme0n1: link 8 GT/s x2 of 16 GT/s x4; its slot or its link") for line in said)
+    assert any(line.startswith("nvme0n1: link 8 GT/s x2 of 16 GT/s x4; limited by its slot or link") for line in said)
     assert not any(line.startswith("nvme1n1:") for line in said)
     adapter = Adapter("0000:00:17.0", "SATA controller", remapped_nvme=2)
     plan = plan_raid(judged(*drives(2)), Inventory(drives(2), adapters=(adapter,)), goal())
@@ -212,8 +212,8 @@ def test_a_link_that_holds_a_drive_back_and_drives_that_firmware_hides_are_told(
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        (goal("raid5"), "passes no discards on"),
-        (goal("raid1", metadata="1.0"), "makes the halves differ"),
+        (goal("raid5"), "does not forward discards"),
+        (goal("raid1", metadata="1.0"), "makes the copies differ"),
         (goal("raid1", esp_size=512 * MIB), "efibootmgr"),
         (goal("raid5", chunk=MIB), "breaks a rule: a full stripe of at most 1MiB"),
         (goal("raid1", system="fedora"), f"rd.md.uuid={ARRAY_UUID}"),
@@ -228,8 +228,8 @@ def test_what_needs_the_user_is_said(wanted: RaidGoal, words: str) -> None:
     ("safely", "words"),
     [
         (True, "devices_handle_discard_safely is on here"),
-        (False, "passes no discards on because raid456's devices_handle_discard_safely is off:"),
-        (None, "passes no discards on while raid456's devices_handle_discard_safely is off, which is its default"),
+        (False, "does not forward discards because raid456's devices_handle_discard_safely is off:"),
+        (None, "does not forward discards while raid456's devices_handle_discard_safely is off, the default"),
     ],
 )
 def test_discards_on_parity_are_told_as_the_kernel_is_set(safely: bool | None, words: str) -> None:

@@ -33,7 +33,7 @@ def drives(sparse: Callable[..., Path], loop: Callable[..., Path]) -> tuple[Path
 @pytest.mark.parametrize(
     ("place", "why"),
     [
-        ("/proc", "something is mounted at /proc already"),
+        ("/proc", "something is already mounted at /proc"),
         ("/etc", "/etc is not empty"),
         ("/etc/passwd", "is not a directory"),
     ],

@@ -140,7 +140,7 @@ def test_two_partitions_of_one_drive_are_no_two_members() -> None:
 def test_two_namespaces_of_one_controller_are_one_drive() -> None:
     """nvme list of that machine: nvme4n1 and nvme4n2 have one serial number."""
     members = [captured("nvme-behind-switch", name) for name in ("nvme4n1", "nvme4n2")]
-    with pytest.raises(Refused, match="nvme4n1 and nvme4n2 are one drive by two names"):
+    with pytest.raises(Refused, match="nvme4n1 and nvme4n2 are two names of one drive"):
         plan_raid(members, report("nvme-behind-switch").inventory, goal())
 
 
@@ -220,10 +220,10 @@ def test_a_partition_that_is_not_there_hides_no_other_reason() -> None:
     members = judged(replace(small, size=8 * MIB), full, drive(2))
     with pytest.raises(Refused) as refused:
         plan_raid(members, Inventory(tuple(each.disk for each in members)), wanted)
-    for why in ("'plan9' is not a known system", "nvme2n1 has no partition 7", "nvme1n1 is not empty"):
+    for why in ("'plan9' is not a supported system", "nvme2n1 has no partition 7", "nvme1n1 is not empty"):
         assert why in str(refused.value)
     assert "needs at least 3" not in str(refused.value)
     with pytest.raises(Refused) as refused:
         planned(goal(system="plan9"), small, full)
-    for why in ("'plan9' is not a known system", "members need at least 16MiB", "nvme1n1 is not empty"):
+    for why in ("'plan9' is not a supported system", "members need at least 16MiB", "nvme1n1 is not empty"):
         assert why in str(refused.value)

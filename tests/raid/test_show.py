@@ -56,7 +56,7 @@ def test_the_stack_is_judged_to_its_top() -> None:
 
 def test_an_array_without_redundancy_is_not_called_whole() -> None:
     assert view("md0").state == "no redundancy"
-    assert view("md2").state == "all members there"
+    assert view("md2").state == "all members present"
 
 
 def test_an_array_with_parity_on_one_member_is_redundant() -> None:
@@ -67,7 +67,7 @@ def test_an_array_with_parity_on_one_member_is_redundant() -> None:
     as_raid4 = replace(md2.disk, array=replace(md2.disk.array, level="raid4"))
     judged = tuple(replace(one, disk=as_raid4) if one is md2 else one for one in captured.judged)
     (found,) = arrays_of(replace(captured, judged=judged), ["md2"])
-    assert (found.level, found.state) == ("raid4", "all members there")
+    assert (found.level, found.state) == ("raid4", "all members present")
 
 
 def test_every_array_is_told_with_its_members_and_what_is_wrong() -> None:
@@ -83,7 +83,7 @@ def test_every_array_is_told_with_its_members_and_what_is_wrong() -> None:
 
 
 def test_an_array_that_does_not_run_is_refused_with_those_that_do() -> None:
-    with pytest.raises(Refused, match="md99: no md array") as refused:
+    with pytest.raises(Refused, match="md99: no running md array") as refused:
         arrays_of(report(RAID), ["md0", "md99"])
     assert refused.value.hint.startswith("aligntool raid show md0\naligntool raid show md1\n")
 
@@ -119,9 +119,9 @@ def test_persist_knows_an_array_by_the_same_names(tmp_path: Path) -> None:
     capture = str(tmp_path)
     unpack(str(HERE / f"{RAID}.tar.xz"), capture)  # once for all names
     for name in ("md2", "/dev/md2", "0", "xxxx93-10:0") if THOROUGH else ("/dev/md2", "xxxx93-10:0"):
-        with pytest.raises(Refused, match="files of this system cannot be seen"):
+        with pytest.raises(Refused, match="files of this system cannot be read"):
             find_persist_plan(name, PersistGoal(), capture)
-    with pytest.raises(Refused, match="bare: no md array of that name runs here") as refused:
+    with pytest.raises(Refused, match="bare: no running md array has that name") as refused:
         find_persist_plan("bare", PersistGoal(), capture)
     assert refused.value.hint.startswith("sudo aligntool raid persist md0\n")
 
@@ -163,7 +163,7 @@ def behind_the_chipset() -> Report:
 def test_a_member_is_told_with_its_link_at_most_whom_it_shares_an_uplink_with_and_what_it_lacks() -> None:
     (found,) = arrays_of(behind_the_chipset())
     said = [line.strip() for line in text_of(array_lines([found], width=120))]
-    first = said.index("nvme0n1p1: ACME, link 8 GT/s x4, its most, data at byte 138412032, on the grid")
+    first = said.index("nvme0n1p1: ACME, link 8 GT/s x4, its maximum, data at byte 138412032, on the grid")
     assert said[first + 1 : first + 3] == [
         "narrowest on its way: the link of nvme0n1 at 0000:00:00.0, 8 GT/s x4, 3.94 GB/s",
         "shares DMI 3.0 x4 with nvme1n1, nvme7n1",
@@ -172,13 +172,13 @@ def test_a_member_is_told_with_its_link_at_most_whom_it_shares_an_uplink_with_an
     assert said[second + 1 : second + 4] == [
         "narrowest on its way: the link of nvme1n1 at 0000:01:00.0, 8 GT/s x2, 1.97 GB/s",
         "shares DMI 3.0 x4 with nvme0n1, nvme7n1",
-        "no DRAM of its own, asks for 64MiB of the host's and got nothing",
+        "no DRAM of its own, requests 64MiB of host memory and got nothing",
     ]
 
 
 def test_the_same_of_a_member_is_in_the_json() -> None:
     one, two = json.loads(arrays_json(arrays_of(behind_the_chipset())))["arrays"][0]["members"]
-    assert [each["own_link"] for each in (one, two)] == ["link 8 GT/s x4, its most", "link 8 GT/s x2 of 8 GT/s x4"]
+    assert [each["own_link"] for each in (one, two)] == ["link 8 GT/s x4, its maximum", "link 8 GT/s x2 of 8 GT/s x4"]
     assert [each["bandwidth"] for each in (one, two)] == [X4, X4 // 2]
     assert one["shares"] == ["shares DMI 3.0 x4 with nvme1n1, nvme7n1"]
     assert [each["dramless"] for each in (one, two)] == [False, True]

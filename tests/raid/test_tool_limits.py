@@ -58,7 +58,7 @@ def test_an_array_too_small_for_its_file_system_is_refused_as_mkfs_would(
     sparse: Callable[..., Path], wanted: RaidGoal, count: int, size: int
 ) -> None:
     said = refused(wanted, *drives(count, size=size))
-    assert f"{wanted.filesystem} needs" in said and "and the array has" in said
+    assert f"{wanted.filesystem} needs" in said and "but the array has" in said
     made = planned(replace(wanted, filesystem="none"), *drives(count, size=size)).disk.size
     large = mkfs(planned(wanted, *drives(count)))
     assert subprocess.run(

@@ -8,11 +8,11 @@ for each in /lib/modules/*; do
     lsinitrd -k "$kernel" -m > /dev/null || { echo "the initramfs of $kernel cannot be read"; exit 1; };
     inside=$(lsinitrd -k "$kernel" -f etc/mdadm.conf);
     if [ -z "$inside" ]; then
-        echo "$kernel: no mdadm.conf inside, $1 comes up after the initramfs";
+        echo "$kernel: no mdadm.conf inside, $1 starts after the initramfs";
     elif printf "%s\n" "$inside" | grep -q "^[^#]*$1"; then
         echo "$kernel: $1 is inside";
     else
-        echo "$kernel: the mdadm.conf inside has no line of $1";
+        echo "$kernel: the mdadm.conf inside has no line for $1";
         exit 1;
     fi;
 done

@@ -1,5 +1,5 @@
 # lsinitcpio takes one image, which may be a unified kernel image, and unpacks all of it into the current folder
-# (mkinitcpio, lsinitcpio). The images are those that the presets, bash files, list for `mkinitcpio -P`.
+# (mkinitcpio, lsinitcpio). The images are those listed in the presets (bash files) for `mkinitcpio -P`.
 into=$(mktemp -d) || exit;
 trap 'rm -r "$into"' EXIT;
 cd "$into" || exit;
@@ -12,11 +12,11 @@ for preset in "${MKINITCPIO_PRESETS:-/etc/mkinitcpio.d}"/*.preset; do
         done
     );
 done | sed '/^$/d' | sort -u > images;
-[ -s images ] || { echo no preset names an image; exit 1; };
+[ -s images ] || { echo no preset lists an image; exit 1; };
 while read -r image; do
     mkdir inside;
     (cd inside && lsinitcpio -x "$image" > /dev/null) || exit;
     cat inside/etc/mdadm.conf || { echo "$image has no mdadm.conf: is mdadm_udev in HOOKS?"; exit 1; };
-    grep -q "^[^#]*$1" inside/etc/mdadm.conf || { echo "$image has no line of $1"; exit 1; };
+    grep -q "^[^#]*$1" inside/etc/mdadm.conf || { echo "$image has no line for $1"; exit 1; };
     rm -r inside;
 done < images

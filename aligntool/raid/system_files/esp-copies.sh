@@ -1,6 +1,6 @@
 set -eu
-# From aligntool: copies the EFI system partition that is mounted to the others of ESP_COPIES, as a whole.
-# sh esp-copies.sh UUID copies that one, whatever the others hold.
+# From aligntool: copies the whole content of the mounted EFI system partition to the others in ESP_COPIES.
+# sh esp-copies.sh UUID copies the one with this UUID, even if others are newer.
 . "${ESP_COPIES_FILE:-/etc/default/esp-copies}"
 right=${1:-}
 newest() { find "$1" -type f -printf '%T@\n' | sort -n | tail -n 1; }
@@ -18,18 +18,18 @@ work=$(mktemp -d)
 trap 'umount "$work"/* 2> /dev/null || :; rmdir "$work"/* "$work"' EXIT
 mkdir "$work/from" "$work/to"
 mount "$(blkid -U "$right")" "$work/from"
-[ ! -e "$work/from/unfinished-copy" ] || stop "$right is an unfinished copy: sh $0 UUID of the one that is right"
-[ -n "$(find "$work/from" -iname '*.efi')" ] || stop "$right has no boot loader: sh $0 UUID of the one that has"
+[ ! -e "$work/from/unfinished-copy" ] || stop "$right is an unfinished copy: run sh $0 with the UUID of a correct one"
+[ -n "$(find "$work/from" -iname '*.efi')" ] || stop "$right has no boot loader: run sh $0 with the UUID of one that has"
 for uuid in $ESP_COPIES; do
     [ "$uuid" != "$right" ] || continue
-    device=$(blkid -U "$uuid") || { echo "$uuid is not there"; continue; }
+    device=$(blkid -U "$uuid") || { echo "$uuid not found"; continue; }
     mount "$device" "$work/to"
     latest=$(newest "$work/from")
     if [ "$(listing "$work/from")" = "$(listing "$work/to")" ]; then
         echo "$uuid is the same as $right"
     elif [ $# = 0 ] && [ ! -e "$work/to/unfinished-copy" ] &&
         [ "$({ echo "$latest"; newest "$work/to"; } | sort -n | tail -n 1)" != "$latest" ]; then
-        stop "$uuid has something newer than $right has: sh $0 UUID of the one that is right"
+        stop "$uuid has newer files than $right: run sh $0 with the UUID of the correct one"
     else
         : > "$work/to/unfinished-copy"
         find "$work/to" -mindepth 1 ! -path "$work/to/unfinished-copy" -delete

@@ -100,12 +100,12 @@ def test_another_file_system_at_the_array_s_place_is_neither_taken_for_it_nor_un
     run("mount", device, place)
     try:
         fstab.write_text(f"UUID={OTHER_UUID} {place} ext4 defaults 0 0\n")
-        with pytest.raises(Stopped, match=f"{FS_UUID} is mounted, and fstab has {OTHER_UUID} there"):
+        with pytest.raises(Stopped, match=f"{FS_UUID} is mounted, but fstab has {OTHER_UUID} there"):
             list(apply_system(step))
         assert any("it stays mounted" in said.text for said in undo_system(step, {}))
         run("mountpoint", "-q", place)
         fstab.write_text(f"UUID={FS_UUID} {place} ext4 defaults 0 0\n")
-        assert [said.text for said in apply_system(step)] == ["done already"]
+        assert [said.text for said in apply_system(step)] == ["already done"]
     finally:
         list(undo_system(step, {}))
         assert run("findmnt", "--mountpoint", place, fails=True) == ""

@@ -194,7 +194,7 @@ def test_a_unit_is_left_out_where_there_is_no_systemd(tmp_path: Path) -> None:
     step = EditFile("/etc/systemd/system/x.timer", ("[Timer]",), "[Timer]", "x")
     assert find_file_trace(step, paths) == {} and list(refuse_unwritable(step, paths)) == []
     (said,) = edit(tmp_path, step)
-    assert said == f"/etc/systemd/system is not there, so no systemd would read {step.path}"
+    assert said == f"/etc/systemd/system not found, so systemd would not read {step.path}"
     assert not paths.of("/etc/systemd").exists()
     paths.of("/etc/systemd/system").mkdir(parents=True)
     edit(tmp_path, step)

@@ -63,7 +63,7 @@ def test_a_drive_gets_its_table_once_and_gives_it_back(sparse: Sparse, loop: Att
     made_member(step)
     assert table(drive) == wanted(step)
     first = run("sfdisk", "--disk-id", drive)
-    assert made_member(step, again=True) == [f"{drive} has its table already"]
+    assert made_member(step, again=True) == [f"{drive} already has its table"]
     assert run("sfdisk", "--disk-id", drive) == first
     list(remove_member(step))
     assert run("wipefs", "--no-act", "--parsable", drive) == ""
@@ -106,7 +106,7 @@ def test_a_lost_partition_is_seen_and_not_written_over(drive: Path, paths: Paths
     lost_partition(drive)
     step = member_step(paths, drive)
     assert [f"ext4 at byte {MIB}" in one.text for one in old_signatures(step, DataArea())] == [True]
-    with pytest.raises(Stopped, match="nothing was written over it"):
+    with pytest.raises(Stopped, match="it was not overwritten"):
         made_member(step)
     assert "ext4" in run("blkid", "-p", "-O", str(MIB), drive)
     assert run("wipefs", "--no-act", "--parsable", drive) == ""
@@ -197,7 +197,7 @@ def test_a_drive_that_was_reused_since_its_plan_is_not_overwritten(drive: Path, 
     step = member_step(paths, drive)
     holds = unrecognised(drive)
     for again in (False, True):
-        with pytest.raises(Stopped, match="holds what was not there when the plan was made"):
+        with pytest.raises(Stopped, match="holds (data|content) that was not there when the plan was made"):
             made_member(step, again=again)
     list(remove_member(step, blank=True))
     assert drive.read_bytes() == holds
@@ -211,7 +211,7 @@ def test_a_member_that_was_reused_is_neither_made_part_of_the_array_nor_taken_ba
         stop_unless_in_place(step, area, blank=True)
         holds = unrecognised(drive, data.start)[: data.end]
         stop_unless_in_place(step, area, blank=False)  # the data of an array are there by then
-        with pytest.raises(Stopped, match="holds what was not there when the plan was made"):
+        with pytest.raises(Stopped, match="holds (data|content) that was not there when the plan was made"):
             stop_unless_in_place(step, area, blank=True)
         said = [each.text for each in remove_member(step, area, blank=True)]
         assert any("is left as it is" in each for each in said), said

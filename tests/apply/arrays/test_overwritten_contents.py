@@ -79,7 +79,7 @@ def test_what_nobody_recognises_is_given_up_by_name_only(sparse: Sparse, loop: A
     assert run("blkid", "-p", drives[0], fails=True) == ""
     done = run_aligntool(*PLAN, *drives)
     assert done.returncode == 3 and done.stdout == ""
-    assert f"{drives[0].name} is not empty: unrecognised data lies at 8 of 103" in done.stderr
+    assert f"{drives[0].name} is not empty: unrecognised data at 8 of 103" in done.stderr
     assert f"--wipe {drives[0].name}" in done.stderr and f"{drives[1].name} is" not in done.stderr
     swept = run_aligntool("raid", "tune", "--level", "0", "--dry-run", *drives)
     assert swept.returncode == 3 and "unrecognised data" in swept.stderr and "--wipe" not in swept.stderr
