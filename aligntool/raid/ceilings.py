@@ -145,11 +145,11 @@ def ceiling_words(bound: Ceiling) -> tuple[str, ...]:
     read, write = ("an unknown rate" if rate is None else format_rate(rate) for rate in (bound.read, bound.write))
     carriers = "the links and the drives allow" if bound.rates else "the links allow"
     sentences = [
-        f"{carriers} at most {read} for reads (limit: {bound.binds})"
-        f" and {write} for writes (limit: {bound.binds_write})"
+        f"{carriers} at most {read} for reads, limited by {bound.binds},"
+        f" and {write} for writes, limited by {bound.binds_write}"
     ]
     if bound.binds_write in ("", bound.binds):
-        sentences = [f"{carriers} at most {read} for reads and {write} for writes; limit: {bound.binds}"]
+        sentences = [f"{carriers} at most {read} for reads and {write} for writes, limited by {bound.binds}"]
     if bound.alone:
         most = format_rate(bound.alone)
         sentences.append(f"one sequential reader of a RAID1 uses one drive, at most {most}; several readers get more")

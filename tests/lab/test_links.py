@@ -138,8 +138,8 @@ def carried(seen: dict[str, str], address: str) -> float:
 
 def ceiling(notes: str) -> tuple[float, float, str]:
     """Return (reading, writing, what binds), bytes per second."""
-    found = re.search(r"at most ([\d.]+) ([GM])B/s reading.*?([\d.]+) ([GM])B/s writing", notes)
-    binds = re.search(r"at most .*; (.* binds)|at most .*\((.* binds)\)", notes)
+    found = re.search(r"at most ([\d.]+) ([GM])B/s for reads.*?([\d.]+) ([GM])B/s for writes", notes)
+    binds = re.search(r"at most .*?, limited by (.*)", notes)
     assert found, notes
     assert binds, notes
     scale = {"G": 1e9, "M": 1e6}

@@ -73,7 +73,7 @@ def test_one_image_without_it_is_enough_to_stop(tmp_path: Path, bare: int) -> No
 def test_an_image_whose_file_lacks_the_line_is_named(tmp_path: Path, conf: str) -> None:
     first, second = image(tmp_path / "a.img", LINE), image(tmp_path / "b.img", conf)
     done = looked(tmp_path, default=first, fallback=second)
-    assert done.returncode == 1 and f"b.img has no line of {UUID}" in done.stdout
+    assert done.returncode == 1 and f"b.img has no line for {UUID}" in done.stdout
 
 
 def test_an_image_that_is_missing_or_no_preset_at_all_stops(tmp_path: Path) -> None:

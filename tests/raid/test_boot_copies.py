@@ -145,4 +145,4 @@ def test_where_both_are_mounted_nobody_can_tell_which_is_right(pair: Pair) -> No
 def test_a_drive_that_is_away_keeps_nobody_from_starting(pair: Pair) -> None:
     run("wipefs", "--all", pair.devices[1])
     done = pair.copy()
-    assert (done.returncode, done.stdout) == (0, f"{pair.uuids[1]} is not there\n")
+    assert (done.returncode, done.stdout) == (0, f"{pair.uuids[1]} not found\n")

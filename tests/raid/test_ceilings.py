@@ -116,7 +116,7 @@ def test_a_drive_that_is_slower_than_its_link_binds_in_its_own_direction() -> No
     found = ceiling(behind, (DMI,), LEVELS["raid0"], "", rates)
     assert (found.read, found.write) == (X4, 1_800_000_000)
     (said,) = ceiling_words(found)
-    assert "DMI 3.0 x4" in said.partition(" binds) and ")[0] and "nvme0n1 itself" in said.partition(" and ")[2]
+    assert "DMI 3.0 x4" in said.partition(", and ")[0] and "nvme0n1 itself" in said.partition(", and ")[2]
 
 
 def test_a_link_that_is_slower_than_its_drive_still_binds() -> None:

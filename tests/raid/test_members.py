@@ -42,7 +42,7 @@ def test_a_drive_that_nobody_asked_is_told_and_one_that_answered_is_not() -> Non
     [
         ({"used_percent": 80}, "little rated endurance left: nvme0n1 80 % used"),
         ({"media_errors": 4}, "nvme0n1 reports 4 unrecoverable media errors"),
-        ({"too_hot": True}, "nvme0n1 is too hot"),
+        ({"too_hot": True}, "nvme0n1 is above its own temperature threshold"),
         ({"used_percent": 23}, "unevenly worn: nvme0n1 23 %, nvme1n1 3 %"),
     ],
 )
@@ -82,7 +82,7 @@ def test_a_link_is_told_as_it_is_and_at_most() -> None:
 
 @pytest.mark.parametrize(
     ("granted", "said"),
-    [(64 * MIB, "asks for 64MiB of the host's and got 64MiB"), (0, "and got nothing"), (None, "of the host's:")],
+    [(64 * MIB, "requests 64MiB of host memory and got 64MiB"), (0, "and got nothing"), (None, "of host memory:")],
 )
 def test_a_host_memory_buffer_is_told_as_asked_for_and_as_given(granted: int | None, said: str) -> None:
     one, two = drives(2)

@@ -102,7 +102,7 @@ def test_what_was_missing_is_there_afterwards_and_nothing_is_left_to_do(
 def test_an_array_that_is_in_order_is_left_alone() -> None:
     plan = persist(machine("raid1", system(fstab=fstab(f"UUID={FS} /srv ext4 noatime,nofail 0 2"))))
     assert plan.steps == () and not plan.attention
-    assert any("is right" in note for note in plan.notes)
+    assert any("is correct" in note for note in plan.notes)
 
 
 LATE = [
@@ -367,13 +367,18 @@ def unreadable(disk: Disk) -> Disk:
             None,
             "another line contains it: ARRAY /dev/md/data2",
         ),
-        (system(fstab=fstab("/dev/md127 /srv ext4", "/dev/md127 /srv ext4 noauto")), {}, None, "same words"),
+        (
+            system(fstab=fstab("/dev/md127 /srv ext4", "/dev/md127 /srv ext4 noauto")),
+            {},
+            None,
+            "another line contains it",
+        ),
         (system(fstab=fstab("/dev/md127 /srv/caf\ufffd ext4")), {}, None, "not UTF-8"),
         (system(), {}, "srv", "is not a valid mount point"),
         (system(), {}, "/", "is not a valid mount point"),
         (system(), {}, "/with blank", "is not a valid mount point"),
-        (system(fstab=fstab("UUID=x /srv ext4")), {}, "/srv", "mounts UUID=x at /srv already"),
-        (system(fstab=fstab(f"UUID={FS} /home ext4")), {}, "/srv", "mounts it at /home already"),
+        (system(fstab=fstab("UUID=x /srv ext4")), {}, "/srv", "already mounts UUID=x at /srv"),
+        (system(fstab=fstab(f"UUID={FS} /home ext4")), {}, "/srv", "already mounts it at /home"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_reason(
@@ -387,7 +392,7 @@ def test_what_cannot_be_is_refused_with_its_reason(
 def test_a_line_by_number_is_refused_where_nobody_knows_what_lies_there() -> None:
     inventory = machine("raid1", system(conf=CONF, fstab=fstab("/dev/md127 /srv ext4 nofail 0 2")))
     inventory = replace(inventory, disks=(*inventory.disks[:-1], unreadable(inventory.disks[-1])))
-    with pytest.raises(Refused, match="the UUID on /dev/md127") as refused:
+    with pytest.raises(Refused, match="the UUID of /dev/md127") as refused:
         persist(inventory, mount="/x")
     assert "the content of /dev/md127 could not be read" in str(refused.value)  # all reasons at once
 

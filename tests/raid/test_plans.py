@@ -128,16 +128,16 @@ def notes(plan: Plan) -> str:
 def test_a_value_that_was_asked_for_is_taken_and_told_beside_the_one_recommended() -> None:
     plan = planned(goal("raid0", chunk=256 * KIB), *drives(2))
     assert "chunk 256KiB as requested; aligntool recommends 512KiB" in notes(plan)
-    assert "as asked for" not in notes(planned(goal("raid0", chunk=512 * KIB), *drives(2)))
+    assert "as requested" not in notes(planned(goal("raid0", chunk=512 * KIB), *drives(2)))
 
 
 def test_the_articles_array_is_told_value_by_value() -> None:
     plan = golden_plan(next(each for each in RECIPES if each.name == "nvme-raid0-scratch"))
-    for words in ("chunk 256KiB as asked for", "a log of 64MiB as asked for", "inodes of 512B as asked for",
+    for words in ("chunk 256KiB as requested", "a log of 64MiB as requested", "inodes of 512B as requested",
                   "logbufs=8 as requested", "DMI 3.0 x4"):  # fmt: skip
         assert words in notes(plan), words
     assert "noatime,logbufs=8,nofail" in edits(plan)["/etc/fstab"]
-    assert any("everything is lost" in sentence for sentence in plan.attention)
+    assert any("all data is lost" in sentence for sentence in plan.attention)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_better_lba_format_is_offered_with_the_command_that_takes_it() -> None
     with_metadata = LbaFormat(2, 4096, 8, 0)
     one, two = drives(2)
     plan = planned(goal(), with_formats(one, LbaFormat(0, 512, 0, 2), with_metadata, better), two)
-    assert "offers 4096 (format 1; performance 0 against 2" in notes(plan)
+    assert "offers 4096 (format 1; performance 0 instead of 2" in notes(plan)
     assert "nvme format --lbaf=1" in notes(plan)
     plan = planned(goal(), with_formats(one, LbaFormat(0, 512, 0, 0), LbaFormat(1, 4096, 0, 2)), two)
     assert "nvme format" not in notes(plan)

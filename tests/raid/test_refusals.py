@@ -40,7 +40,7 @@ MEMBERS: list[tuple[str, Change, str, str, str]] = [  # code, evidence in the te
     ("", lambda disk: replace(disk, limits=IoLimits(4096, 4096)), "block-sizes", "nvme1n1 4096", "nvme format"),
     ("", lambda disk: replace(disk, wwn="eui.0000000000000000"), "same-drive", "WWN", "once"),
     ("", lambda disk: replace(disk, wwn="eui.ff", serial="S0000"), "same-drive", "serial", "once"),
-    ("", lambda disk: replace(disk, stands_on=("sda", "sdb")), "same-drive", "both made of sda", "once"),
+    ("", lambda disk: replace(disk, stands_on=("sda", "sdb")), "same-drive", "both on sda", "once"),
     ("", lambda disk: replace(disk, kind=DiskKind.DM), "mapping", "nvme1n1", "--whole-drives"),
     ("", lambda disk: replace(disk, zoned="host-managed"), "zoned", "nvme1n1 is host-managed", ""),
     ("", lambda disk: replace(disk, size=8 * MIB), "too-small", "16MiB", "larger"),
@@ -185,7 +185,7 @@ def test_two_loop_devices_over_one_file_are_no_two_members(
     for one, two in ((first, second), (second, third)):
         done = run_aligntool("raid", "plan", "--level", "1", "--system", "debian", one, two)
         assert done.returncode == 3 and done.stdout == ""
-        assert f"{one.name} and {two.name} are both made of file {file}" in done.stderr
+        assert f"{one.name} and {two.name} are both on file {file}" in done.stderr
     done = run_aligntool("raid", "plan", "--level", "1", "--system", "debian", second, loop(other))
     assert "made of" not in done.stderr
 
@@ -197,7 +197,7 @@ def test_two_volumes_of_a_captured_machine_on_one_drive_are_no_two_members() -> 
     for one, two, same in (("dm-5", "dm-6", True), ("dm-6", "dm-7", False)):
         with pytest.raises(Refused) as refused:
             plan_raid((named[one], named[two]), inventory, goal(members="whole-drives"))
-        assert (f"{one} and {two} are both made of vde" in str(refused.value)) == same
+        assert (f"{one} and {two} are both on vde" in str(refused.value)) == same
 
 
 def test_a_drive_is_too_small_for_a_member_beside_what_stays_free_and_both_are_stated() -> None:

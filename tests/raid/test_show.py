@@ -102,7 +102,7 @@ def test_an_array_is_known_by_the_name_that_mdadm_gave_it() -> None:
     for name in ("bare", "here:bare", "md127", "/dev/md127", "/dev/md/bare"):
         assert [found.name for found in arrays_of(single, [name])] == ["md127"], name
     for name in ("here", "md/bare", "/dev/bare", ""):
-        with pytest.raises(Refused, match="no md array"):
+        with pytest.raises(Refused, match="no running md array"):
             arrays_of(single, [name])
 
 

@@ -198,7 +198,7 @@ def test_a_chunk_that_is_asked_for_wins_over_a_measured_one_and_is_told_beside_i
     wanted = goal("raid0", chunk=256 * KIB)
     plan = with_measured(wanted, tuning(true(k64=1.3), goal("raid0")))
     assert "--chunk=256K" in _create(plan)
-    assert "aligntool would take 64KiB for general use" in "\n".join(plan.notes)
+    assert "aligntool recommends 64KiB for general use" in "\n".join(plan.notes)
 
 
 def _create(plan: Plan) -> tuple[str, ...]:
@@ -240,8 +240,8 @@ def test_drives_without_any_identity_are_never_taken_for_those_that_were_measure
 
 def test_what_the_drives_did_alone_stands_in_the_ceiling_whatever_the_level() -> None:
     plan = with_measured(goal("raid5"), tuning(true(), goal("raid0")))
-    said = next(line for line in plan.notes if "at most" in line and "binds" in line)
-    assert "12.00 GB/s reading" in said and "3.00 GB/s writing" in said and "measured here" in said
+    said = next(line for line in plan.notes if "at most" in line and "limited by" in line)
+    assert "12.00 GB/s for reads" in said and "3.00 GB/s for writes" in said and "measured here" in said
 
 
 DOCUMENT = json.loads(tuning_text(tuning(true(), goal("raid0"))))

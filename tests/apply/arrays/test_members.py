@@ -197,7 +197,7 @@ def test_a_drive_that_was_reused_since_its_plan_is_not_overwritten(drive: Path, 
     step = member_step(paths, drive)
     holds = unrecognised(drive)
     for again in (False, True):
-        with pytest.raises(Stopped, match="holds (data|content) that was not there when the plan was made"):
+        with pytest.raises(Stopped, match=r"holds (data|content) that was not there when the plan was made"):
             made_member(step, again=again)
     list(remove_member(step, blank=True))
     assert drive.read_bytes() == holds
