@@ -19,9 +19,9 @@ from aligntool.units import KIB, MIB, Extent, align_up, format_about, format_siz
 BLOCK = 4 * KIB
 SMALLEST_SPAN = 64 * MIB
 FALLEN = 0.9  # of the rate over the smaller spans: the cost of a table that is in memory for 9 requests in 10
-FEWEST_BEFORE = 2  # spans that agree with each other; with fewer there is no full rate to fall from
+FEWEST_BEFORE = 2  # spans that agree with each other; with fewer, no full rate is known
 STEP = 0.7  # of the rate over the smaller spans: a fall by a third, with an allowance for noise
-STEADY = 0.2  # of their median, by which those spans may differ
+STEADY = 0.2  # of their median: how much those spans may differ
 WHOLE_DRIVE_FACTOR = 5 / 4  # times the largest span: a drive that is no larger counts as measured completely
 RESAMPLES = 200
 BYTES_PER_MAP_BYTE = 1024  # bytes of the drive for each byte of its mapping table: 4 bytes for each 4 KiB
@@ -182,7 +182,7 @@ def doubt_rotating(knee: Knee, seen: Conditions) -> Knee:
     rotating = [drive.name for drive in lowest_drives(seen.drives) if drive.rotational]
     if not knee.found or not rotating:
         return knee
-    why = f"can't tell: the kernel calls {rotating[0]} a rotating disk, and those are slower over larger spans anyway"
+    why = f"can't tell: the kernel reports {rotating[0]} as rotating; such disks are slower over larger spans anyway"
     return Knee(share=knee.share, why=why)
 
 
@@ -193,14 +193,14 @@ def _knee(rates: Mapping[int, float]) -> Knee:
         if full and rates[span] < FALLEN * median(full):
             share = rates[span] / median(full)
             if len(full) < FEWEST_BEFORE:
-                return Knee(share=share, why="can't tell: the smallest spans have no steady rate to fall from")
+                return Knee(share=share, why="can't tell: the rate over the smallest spans is not steady")
             recovered = [larger for larger in spans[index:] if rates[larger] >= FALLEN * median(full)]
             if recovered:
-                return Knee(share=share, why="can't tell: it gets slower and faster again")
+                return Knee(share=share, why="can't tell: the rate falls and rises again")
             return Knee(spans[index - 1], span, share, 0.0, "")
         full.append(rates[span])
     if spans and min(full) * FALLEN > 0 and max(full) * FALLEN > min(full):
-        return Knee(why="can't tell: the rates differ, and fall nowhere")
+        return Knee(why="can't tell: the rates differ, but without a clear fall")
     return Knee(why=f"{_FLAT} up to {format_about(spans[-1] if spans else 0)}")
 
 
@@ -284,14 +284,14 @@ def places_of(
     )
     if len(places) == 2:
         hint = f"--unit {format_size(4 * max(unit, sector))} for a larger one"
-        why = f"for sectors have {format_size(sector)}"
+        why = f"because sectors are {format_size(sector)}"
         raise Refused(f"every start is on the boundary of a unit of {format_size(unit)}, {why}", hint=hint)
     last = max(place.start for place in places)
     if last + 16 * SEQUENTIAL_BLOCK > room.end:
         # enough for these starts wherever the room begins
         enough = max(256 * MIB, align_up(last - base + lcm(MIB, unit) + 16 * SEQUENTIAL_BLOCK, MIB))
-        hint = f"something larger, or --size {format_size(enough)} for a folder"
-        raise Refused(f"{format_size(room.length)} are too little to start at several places", hint=hint)
+        hint = f"name something larger, or use --size {format_size(enough)} for a folder"
+        raise Refused(f"{format_size(room.length)} are too few to start at several places", hint=hint)
     return tuple(places)
 
 
@@ -307,9 +307,9 @@ def _misaligned_places(base: int, unit: int, sector: int, *, every: bool) -> Ite
 
 def _single_place(start: int, base: int, unit: int, sector: int) -> Place:
     if start % sector:
-        raise Refused(f"no partition can start at {format_size(start)}: sectors have {format_size(sector)}")
+        raise Refused(f"no partition can start at {format_size(start)}: sectors are {format_size(sector)}")
     if start % unit == 0:
-        words = f"{format_size(start)} is on the boundary of a unit of {format_size(unit)}, as the aligned start is"
+        words = f"{format_size(start)} is on the boundary of a unit of {format_size(unit)}, like the aligned start"
         raise Refused(words, hint="--start 32256 is sector 63; without --start all of them are tried")
     title = _OLD_TITLE if start == OLD_START else f"at {format_size(start)}"
     return Place(title, base + (start if start < MIB else start % unit), start % unit)
@@ -318,8 +318,8 @@ def _single_place(start: int, base: int, unit: int, sector: int) -> Place:
 def refuse_too_many(runs: int) -> None:
     """Raise Refused if there are more runs than a result may have."""
     if runs > MOST_RUNS:
-        hint = "fewer --repeats, or without --every, which tries each eighth of the unit"
-        raise Refused(f"that is {runs} runs, and a result holds at most {MOST_RUNS}", hint=hint)
+        hint = "use fewer --repeats, or omit --every to try only each eighth of the unit"
+        raise Refused(f"that is {runs} runs, but a result holds at most {MOST_RUNS}", hint=hint)
 
 
 def runs_of(
@@ -419,8 +419,8 @@ def judge_rates(rates: Sequence[Rate], unit: int) -> tuple[Row, ...]:
 
 
 def doubt_rows_of_busy_machine(rows: Sequence[Row], seen: Conditions) -> tuple[Row, ...]:
-    """Return the rows, with "does not matter" as "can't tell" if the machine was busy: all starts are equally fast
-    then, too.
+    """Return the rows, with "does not matter" as "can't tell" if the machine was busy: a busy machine makes all starts
+    equally fast, too.
     """
     if not (why := busy_machine_text(seen)):
         return tuple(rows)
@@ -499,12 +499,12 @@ def _verdict(ratios: Sequence[float], noise: Sequence[float]) -> tuple[Alignment
     lost = 1 - median(ratios)
     scatter = max(noise[-1] - noise[0], ratios[-1] - ratios[0])
     if ratios[-1] < min(MATTERS, noise[0]) and lost > scatter:
-        return AlignmentVerdict.MATTERS, f"every repeat is slower, by {lost:.0%}, than two aligned starts differ"
+        return AlignmentVerdict.MATTERS, f"every repeat is slower, by {lost:.0%}; two aligned starts differ by less"
     if noise[0] < MATTERS or noise[-1] > 1 / MATTERS:
-        return AlignmentVerdict.CANNOT_TELL, f"two aligned starts differ as well, {noise[0]:.2f} to {noise[-1]:.2f}"
+        return AlignmentVerdict.CANNOT_TELL, f"two aligned starts also differ, {noise[0]:.2f} to {noise[-1]:.2f}"
     if ratios[0] > MATTERS:
         return AlignmentVerdict.DOES_NOT, f"every repeat keeps more than {MATTERS:.0%} of the aligned rate"
-    return AlignmentVerdict.CANNOT_TELL, "the repeats do not agree; more of them, or longer ones, might"
+    return AlignmentVerdict.CANNOT_TELL, "the repeats do not agree; more or longer repeats might"
 
 
 def overall_verdict(rows: Sequence[Row]) -> AlignmentVerdict:

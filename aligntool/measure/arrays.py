@@ -59,7 +59,7 @@ def make_tuning_array(step: MakeArray) -> str:
     """Create the array and return its node; only an array with the step's UUID is ever returned. Raises Stopped."""
     ended = run_program(*tuning_command(step))
     if ended.code:
-        raise Stopped(f"mdadm made no array: {ended.last_words}", hint="")
+        raise Stopped(f"mdadm created no array: {ended.last_words}", hint="")
     wait_for_udev()
     deadline = time.monotonic() + _TIMEOUT_S
     while True:
@@ -67,7 +67,7 @@ def make_tuning_array(step: MakeArray) -> str:
         if len(found) == 1 and Path(found[0]).is_block_device():
             return found[0]
         if time.monotonic() > deadline:
-            why = f"mdadm made {step.device}, and no array of UUID {step.uuid} runs"
+            why = f"mdadm created {step.device}, but no array with UUID {step.uuid} is running"
             raise Stopped(why, hint=clear_hint(step.members))
         time.sleep(_RETRY_S)
 
@@ -102,7 +102,7 @@ def remove_test_arrays(members: Sequence[str]) -> None:
         if not left:
             return
         if time.monotonic() > deadline:
-            raise Stopped(f"a test array is still there: {'; '.join(left)}", hint=clear_hint(members))
+            raise Stopped(f"a test array remains: {'; '.join(left)}", hint=clear_hint(members))
         time.sleep(_RETRY_S)
 
 
@@ -207,9 +207,9 @@ def plan_sweep(
     Refused with every reason.
     """
     if not LEVELS[goal.level].striped:
-        raise Refused(f"{LEVELS[goal.level].title} has no chunk, so there is none to choose")
+        raise Refused(f"{LEVELS[goal.level].title} has no chunk to measure")
     if repeats < 1 or not 0 < runtime_s <= LONGEST_S:
-        raise Refused("at least one round, and loads of at most an hour", hint="--repeats 5 --runtime 5")
+        raise Refused("at least one round is needed, and loads of at most an hour", hint="--repeats 5 --runtime 5")
     wanted = replace(
         goal, name=measured.TEST_NAME, filesystem="none", mount_at="", metadata="1.2", wipe=(), chunk=None, measured="",
         members="partitions" if any(goal.partitions) else "whole-drives", esp_size=0, member_size=None,
@@ -221,7 +221,7 @@ def plan_sweep(
     geometry, devices = decided.geometry, tuple(placed.device for placed in decided.placed)
     room = measured.span_of(min(array.geometry.size for array in made.values()), geometry.data, span)
     if room < MIB:
-        raise Refused("the members are too small to measure anything on", hint="--span 64MiB, or larger drives")
+        raise Refused("the members are too small to measure", hint="--span 64MiB, or larger drives")
     each_span = align_up(room // geometry.data, MIB)
     return Sweep(
         level=goal.level, layout=geometry.layout, bitmap=geometry.bitmap, workload=goal.workload,
@@ -237,19 +237,19 @@ def plan_sweep(
 
 
 def _decide(members: Sequence[Judged], goal: RaidGoal) -> Decided:
-    """Decide an array as `decide_raid` does, without its hints at --wipe, because a sweep wipes nothing."""
+    """Decide an array as `decide_raid` does, without its hints about --wipe, because a sweep wipes nothing."""
     try:
         return decide_raid(members, goal)
     except Refused as error:
         hints = [line for line in error.hint.split("\n") if line and not line.startswith("--wipe")]
         if any(refusal.code == "not-empty" for refusal in error.refusals):
-            hints.append("only empty drives or partitions are measured: wipefs DEVICE shows what is recognised there")
+            hints.append("only empty drives or partitions are measured: wipefs DEVICE shows their signatures")
         error.hint = "\n".join(hints)
         raise
 
 
 def _written_extents(decided: Decided, length: int) -> tuple[Extent, ...]:
-    """Return where the loads write on a member. The far layout has its further copies in other parts of it (md(4))."""
+    """Return where the loads write on a member. The far layout has its other copies in other parts of it (md(4))."""
     geometry, count = decided.geometry, len(decided.placed)
     if not geometry.layout.startswith("f"):
         return (Extent(geometry.offset, length),)
@@ -288,7 +288,9 @@ class SweepRun:
             look_again()
             for device in sweep.members:
                 if values := examine(device):
-                    raise Refused(f"{device} has become a member of the array {values.get('MD_UUID', 'of another')}")
+                    raise Refused(
+                        f"{device} has become a member of the array {values.get('MD_UUID', 'of unknown UUID')}"
+                    )
             count = len(sweep.members) * len(sweep.alone) + len(sweep.order) * len(sweep.loads)
             runs = self._runs = Runs(count, tell, expected_s=sweep.seconds)
             self.wrote = True
@@ -335,7 +337,7 @@ def _member_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[str, bool]]]:
 def _array_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[int, int, str]]]:
     for number, chunk in sweep.order:
         words = f"round {number + 1}, chunk {format_size(chunk)}"
-        runs.say(f"{words}: made and filled")
+        runs.say(f"{words}: created and filled")
         array = make_tuning_array(sweep.arrays[chunk])
         run_job(fill_job(array, sweep.span))
         for load in sweep.loads:
@@ -414,7 +416,7 @@ def _empty(device: str, sweep: Sweep) -> None:
     if failed := next((program for program in ended if program.code), None):
         name = shell_word(device)
         hint = f"sudo aligntool raid tune --clear {name}\nsudo blkdiscard --zeroout {name}"
-        raise Stopped(f"{device} is not empty again ({failed.last_words}), and may hold a test array", hint=hint)
+        raise Stopped(f"{device} was not emptied ({failed.last_words}), and may hold a test array", hint=hint)
 
 
 def _discard(device: str, extent: Extent, *options: str) -> Ended:

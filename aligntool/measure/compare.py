@@ -128,7 +128,7 @@ def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
     for other in results[1:]:
         titles = {series.test.title for series in first.series} ^ {series.test.title for series in other.series}
         if titles:
-            sentences.append(f"only one of them has: {', '.join(sorted(titles))}")
+            sentences.append(f"in one result only: {', '.join(sorted(titles))}")
         for what, a, b in (
             ("size", first.settings.span, other.settings.span), ("kind of target", first.kind, other.kind),
             ("seconds of a run", first.settings.runtime_s, other.settings.runtime_s),
@@ -137,10 +137,10 @@ def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
             ("data", first.settings.data, other.settings.data),
             ("pause", first.settings.pause_s, other.settings.pause_s),
         ):  # fmt: skip
-            sentences += [f"they differ in their {what}: {a} and {b}"] if a != b else []
+            sentences += [f"the results differ in {what}: {a} and {b}"] if a != b else []
         if first.settings.passes or other.settings.passes:
             sentences += [
-                "passes over the same data are not repeats: these are the first ones, and their noise is unknown"
+                "passes over the same data are not repeats: the first ones are compared, and their noise is unknown"
             ]
     return tuple(dict.fromkeys(sentences))
 
@@ -212,7 +212,7 @@ def result_notes(result: Result) -> Iterator[str]:
 
 def boot_drive(result: Result) -> Drive | None:
     """Return the QD1 4 KiB rates, by which a drive for a system is rated (E1), or None if they were not measured, or
-    were measured in passes over the same data, which a boot does not read twice.
+    were measured in passes over the same data: a boot does not read data twice.
     """
     if result.settings.passes:
         return None
@@ -238,11 +238,11 @@ def _titles(series: Iterable[Series], keep: Callable[[Series], bool | None]) -> 
 def _about_processor(result: Result) -> Iterator[str]:
     cores = f"All {result.conditions.cores} cores were busy"
     if bound := _titles(result.series, lambda side: side.thread_full):
-        yield f"CPU-bound: {bound}. A thread had no time left, so the drive may be faster than that; take more threads"
+        yield f"CPU-bound: {bound}. A thread had no time left, so the drive may be faster than that; use more threads"
     if full := _titles(result.series, lambda side: side.cpu_bound and not side.thread_full):
         yield f"CPU-bound: {full}. {cores}, so the drive may be faster than that"
     if beside := _titles(result.series, lambda side: side.busy_machine):
-        others = "most of it with other programs or the kernel's own threads"
+        others = "mostly with other programs or the kernel's own threads"
         yield f"busy machine: {beside}. {cores}, {others}, so the drive may be faster; measure again when it is idle"
 
 
@@ -250,7 +250,7 @@ def _about_noise(result: Result) -> Iterator[str]:
     if result.settings.passes or result.settings.until_steady:
         return
     if noisy := _titles(result.series, lambda side: side.rate.share > NOISY and side.rate.count > 1):
-        yield f"the runs lie more than {NOISY:.0%} apart: {noisy}. Something else was going on, or a cache filled up"
+        yield f"the runs differ by more than {NOISY:.0%}: {noisy}. Something else was running, or a cache filled up"
 
 
 def _about_passes(result: Result) -> Iterator[str]:
@@ -270,7 +270,7 @@ def _about_passes(result: Result) -> Iterator[str]:
         passes = {1: "one pass"} | {count: f"{count} passes" for count in over if count > 1}
         figures = ", ".join(f"{significant(rate / 1e6)} MB/s over {passes[count]}" for count, rate in over.items())
         faster = f"{median(times):.1f} times as fast ({min(times):.1f} to {max(times):.1f})"
-        yield f"{side.test.title}: {figures}, those after the first {faster}: {verdict}"
+        yield f"{side.test.title}: {figures}, later passes {faster}: {verdict}"
 
 
 class Cache(StrEnum):
@@ -298,9 +298,9 @@ def cache_of(times: Sequence[float]) -> Cache:
 
 def _cache_explanation(result: Result, *, write: bool) -> str:
     if not write:
-        return "a cache keeps what was read"
+        return "a cache keeps the data that was read"
     fresh = result.settings.prepare == "none"
-    return "a cache takes the writes" + (", or what was never written is slower to write" if fresh else "")
+    return "a cache takes the writes" + (", or unwritten blocks are slower to write" if fresh else "")
 
 
 def _about_steadiness(result: Result) -> Iterator[str]:
@@ -324,7 +324,7 @@ def steady_file(span: int) -> str:
     """Return the note on a steady state that was measured on a file of `span` bytes: the drive can use the rest of its
     space.
     """
-    return f"measured on a file of {format_about(span)}, which says nothing of the whole drive"
+    return f"measured on a file of {format_about(span)}, which does not represent the whole drive"
 
 
 def _about_score(result: Result) -> Iterator[str]:
@@ -332,7 +332,7 @@ def _about_score(result: Result) -> Iterator[str]:
     if result.settings.score != "as-ssd" or result.settings.passes:
         return
     if score := kept.as_ssd_score(result.series):
-        yield "AS SSD's score: {:.0f} read, {:.0f} write, {:.0f} in all".format(*score)
+        yield "AS SSD's score: {:.0f} read, {:.0f} write, {:.0f} in total".format(*score)
     sides = [("write" if each.test.write else "read", each.middle("p50_us")) for each in _boot_sides(result)]
     if times := [f"{us / 1000:.3f} ms {side}" for side, us in sides if us is not None]:
         yield f"AS SSD's access time: {', '.join(times)}"  # the median latency of one 4 KiB request at a time
@@ -341,7 +341,7 @@ def _about_score(result: Result) -> Iterator[str]:
 def _about_boot(result: Result) -> Iterator[str]:
     if drive := boot_drive(result):
         read, write = (significant(float(rate)) for rate in (drive.read, drive.write))
-        boot = f"the commands of a boot take it {float(drive.boot_s(ARTICLE)):.1f} s (aligntool estimate boot)"
+        boot = f"the commands of a boot take {float(drive.boot_s(ARTICLE)):.1f} s (aligntool estimate boot)"
         yield f"for a system: {read} MB/s read and {write} MB/s write one at a time; {boot}"
         return
     side = next((side for side in _boot_sides(result) if not side.test.write), None)
@@ -369,7 +369,7 @@ def _about_threads(result: Result) -> Iterator[str]:
         if enough.test.threads == last:
             rest = f"more than {last} threads were not tried"
         elif min(side.iops.count for side in group) < LEAST_RUNS:
-            rest = f"can't tell from how many threads on the rest is noise: fewer than {LEAST_RUNS} runs of each"
+            rest = f"can't tell from which number of threads on the rest is noise: fewer than {LEAST_RUNS} runs of each"
         else:
             rest = f"from {counted(enough.test.threads, 'thread')} on the rest is within the noise"
         yield f"{best.test.title} has the most IOPS, {best.iops.median:,.0f}; {rest}"
@@ -436,15 +436,15 @@ class DepthGain:
         if any(side is not None and side.busy_machine for side in (self.one, self.two, self.four)):
             return "the machine was busy with other programs"
         if self.one.cpu_bound:
-            return "the processor was the limit with one request in flight already"
+            return "the processor was already the limit with one request in flight"
         if self.two is None or self.four is None:
             return "two and four requests in flight were not measured"
         if self.four.iops.median < GAIN * self.two.iops.median or self.four.iops.low <= self.two.iops.high:
-            return "four requests in flight gain nothing over two, as where processor and drive take turns"
+            return "four requests in flight gain nothing over two, as when processor and drive take turns"
         if self._explained_by_processor:
             return "the processor was busy enough to explain it: it prepares requests while the drive serves others"
         if self._explained_by_wait:
-            return "a wait between drive and processor that keeps no core busy explains it as well"
+            return "a wait between drive and processor that keeps no core busy also explains it"
         return ""
 
     @property
@@ -500,12 +500,12 @@ def about_depth(result: Result) -> Iterator[str]:
 def _depth_words(pair: DepthGain) -> str:
     bound, gain = pair.deep.cpu_bound, pair.gain
     if gain is not Gain.UNKNOWN:
-        more = ", and could do more, for the processor held it back" if bound and gain is Gain.SOME else ""
+        more = ", and could do more: the processor limited it" if bound and gain is Gain.SOME else ""
         return f": {gain}{more}"
     if pair.times >= GAIN and not pair.overlaps:
         return f": can't tell whether the drive works on several requests at once: {pair.doubt}"
     if pair.deep.busy_machine or bound:
-        why = "the processor held it back" if bound else "the machine was busy with other programs"
+        why = "the processor limited it" if bound else "the machine was busy with other programs"
         return f", and {why}, so command queueing (NCQ) cannot be judged"
     return f": {gain}: " + ("the runs overlap" if pair.overlaps else "some runs gain, and others do not")
 

@@ -207,13 +207,13 @@ def read_fio(text: str) -> Measured:
     """Return the figures of the first job, which with group_reporting stands for all. Raises ValueError."""
     start = 0 if text.startswith("{") else text.find("\n{")
     if start < 0:
-        raise ValueError("fio gave no figures")
+        raise ValueError("fio returned no figures")
     try:
         found = decode(_Output, load_object(text[start:]))
     except ValueError as error:
-        raise ValueError(f"what fio gave is not JSON of fio: {error}") from None
+        raise ValueError(f"the output of fio is not its JSON: {error}") from None
     if not found.jobs:
-        raise ValueError("fio gave figures of no job")
+        raise ValueError("fio returned no figures for a job")
     job = found.jobs[0]
     cpu = (job.usr_cpu or 0.0) + (job.sys_cpu or 0.0)
     return Measured(_side(job.read), _side(job.write) or _side(job.mixed), cpu, job.error or 0, found.version or "")
@@ -235,7 +235,7 @@ def _side(side: _Direction | None) -> Side | None:
 Tell = Callable[[float], None]
 """Called with the finished share, from 0 to 1, a few times per second."""
 
-INSTALL = "apt-get install fio   (dnf, zypper and pacman call it fio as well)"
+INSTALL = "apt-get install fio   (dnf, zypper and pacman have the same name)"
 _END_TIMEOUT_S = 8.0  # for fio to write its figures after SIGINT
 _PERCENT = re.compile(rb"\[(\d{1,3}\.\d)%\]")
 
@@ -256,7 +256,7 @@ def run_job(job: Job, *, tell: Tell | None = None, keep: Callable[[str], None] |
     """
     program = find_program("fio")
     if program is None:
-        raise Refused("fio makes the load, and it is not installed", hint=INSTALL)
+        raise Refused("fio, which creates the load, is not installed", hint=INSTALL)
     _refuse_unfit(job)
     text, messages, code, interrupted = _run(program, job, tell or (lambda share: None))
     if keep is not None:
@@ -270,7 +270,7 @@ def run_job(job: Job, *, tell: Tell | None = None, keep: Callable[[str], None] |
     if interrupted:
         raise FioInterrupted(measured if measured.read or measured.write else None)
     if measured.error or code or not (measured.read or measured.write):
-        raise _failed(job, messages or text, f"it ended with {code}, and did nothing")
+        raise _failed(job, messages or text, f"it exited with {code} and did nothing")
     return measured
 
 
@@ -291,7 +291,7 @@ def _refuse_unfit(job: Job) -> None:
         requested = (
             f"{format_size(job.span)} from {format_size(job.offset)} on with requests of {format_size(job.block)}"
         )
-        raise Refused(f"{job.path} has {format_size(size)}, and {requested} are asked for")
+        raise Refused(f"{job.path} has {format_size(size)}, but {requested} are needed")
 
 
 def _run(program: str, job: Job, tell: Tell) -> tuple[str, str, int, bool]:
@@ -367,7 +367,7 @@ def _report_progress(child: "subprocess.Popen[bytes]", job: Job, tell: Tell) -> 
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """End fio with SIGINT, with which it ends its jobs and writes their figures (fio(1)); a second Ctrl-C does not wait
+    """End fio with SIGINT, upon which it ends its jobs and writes their figures (fio(1)); a second Ctrl-C does not wait
     for that.
     """
     try:
@@ -378,7 +378,7 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 
 _HINTS = {
-    "not loadable": "this fio came without its engine libaio: dnf install fio-engine-libaio",
+    "not loadable": "this fio lacks its engine libaio: dnf install fio-engine-libaio",
     "Permission denied": "type the same after sudo",
 }
 

@@ -31,7 +31,7 @@ LONGEST_LINE = BLOCK
 def split_lines(stream: BinaryIO, head: bytes) -> Iterator[bytes]:
     """Yield the lines of a stream; `head` is its beginning, which was read to detect the format.
 
-    Raises Refused for a line that is too long, and for a last line without its end: it was cut short, and half of a
+    Raises Refused for a line that is too long, and for a last line without a line feed: it is truncated, and half of a
     number is a number, too.
     """
     rest, block, number = b"", head or stream.read(BLOCK), 0
@@ -44,8 +44,8 @@ def split_lines(stream: BinaryIO, head: bytes) -> Iterator[bytes]:
             raise Refused(f"line {number + 1} of the log is longer than {LONGEST_LINE >> 10} KiB")
         block = stream.read(BLOCK)
     if rest:
-        hint = "record it again; if the line is whole, end it with a line feed"
-        raise Refused(f"the log was cut short: its last line, {number + 1}, has no end", hint=hint)
+        hint = "record it again; if the line is complete, end it with a line feed"
+        raise Refused(f"the log is truncated: its last line, {number + 1}, has no line feed", hint=hint)
 
 
 def whole(word: bytes) -> int:
@@ -168,7 +168,7 @@ def blkparse_lines(path: Path) -> Iterator[bytes]:
     """
     program = find_program("blkparse")
     if program is None:
-        raise Refused("this is a file of blktrace, and blkparse, which reads them, is not installed",
+        raise Refused("this is a file of blktrace, but blkparse, which reads it, is not installed",
                       hint="install the package blktrace")  # fmt: skip
     named = _NAME.fullmatch(path.name)
     for file in sorted(path.parent.glob(f"{glob.escape(named[1])}.*")) if named else [path]:
@@ -202,7 +202,7 @@ def _text_of(program: str, name: str) -> Iterator[bytes]:
             if running.wait():
                 errors.seek(0)
                 message = errors.read(1000).decode("utf-8", "replace").strip()
-                raise Refused(f"blkparse ended with {running.returncode} on this file: {message}")
+                raise Refused(f"blkparse exited with {running.returncode} on this file: {message}")
         finally:
             running.kill()
             running.wait()
@@ -221,7 +221,7 @@ def _check_whole(path: Path) -> None:
             if magic != MAGIC:
                 raise Refused(f"{path.name} is damaged: its record {number} has another magic number")
             if len(record) < RECORD or len(file.read(data_length)) < data_length:
-                raise Refused(f"{path.name} was cut short: it ends within record {number}", hint="record it again")
+                raise Refused(f"{path.name} is truncated: it ends within record {number}", hint="record it again")
 
 
 # Our own format, for logs of other tools: CSV with the columns time_s,op,lba,sectors (docs/trace.md).
@@ -374,7 +374,7 @@ def _lines(path: str, form: LogFormat, stream: BinaryIO, head: bytes) -> Iterato
     if form is not LogFormat.BLKTRACE:
         return split_lines(stream, head)
     if path == STDIN or not stream.seekable():
-        raise Refused("binary traces of blktrace are not read from a pipe",
+        raise Refused("binary traces of blktrace cannot be read from a pipe",
                       hint="blkparse -i - | aligntool trace -   at the end of the pipe")  # fmt: skip
     return blkparse_lines(Path(path))
 
@@ -387,7 +387,7 @@ def _detect_format(head: bytes) -> LogFormat:
     if is_header(first) or FIRST_LINE.match(first):
         return LogFormat.CSV if is_header(first) else LogFormat.BLKPARSE
     if not head:
-        raise Refused("the log is empty", hint="docs/trace.md has how to record one")
+        raise Refused("the log is empty", hint="docs/trace.md shows how to record one")
     what = "it has bytes that are not text" if b"\0" in head else f"it begins with {first[:60]!r}"
     words = f"this is not a log of blktrace, blkparse or fio, nor a CSV with the header {HEADER.decode()}: {what}"
-    raise Refused(words, hint="docs/trace.md has the formats and how to record one")
+    raise Refused(words, hint="docs/trace.md describes the formats and how to record one")

@@ -39,7 +39,7 @@ def refuse_log_name(output: str | None, *, overwrite: bool = False) -> None:
     if not Path(output).absolute().parent.is_dir():
         raise Refused(f"{output}: folder not found; nothing was recorded")
     if os.path.lexists(output) and not overwrite:
-        raise Refused(f"{output} is there already; nothing was recorded", hint="another name for -o, or --overwrite")
+        raise Refused(f"{output} already exists; nothing was recorded", hint="another name for -o, or --overwrite")
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def _create_folder(parent: Path) -> Path:
         return Path(tempfile.mkdtemp(prefix=".aligntool-trace-", dir=parent))
     except OSError as error:
         hint = "-o FILE elsewhere"
-        raise Refused(f"nothing can be written in {parent}: {error.strerror}", hint=hint) from error
+        raise Refused(f"cannot write in {parent}: {error.strerror}", hint=hint) from error
 
 
 def _supports_mapping(folder: Path) -> bool:
@@ -94,14 +94,14 @@ def save_log(folder: Path, output: str | None, *, overwrite: bool = False) -> No
             with text.open("rb") as recorded, Path(output).open("wb" if overwrite else "xb") as file:
                 shutil.copyfileobj(recorded, file)
     except OSError as error:
-        raise Refused(f"{output} cannot be kept: {error.strerror}") from error
+        raise Refused(f"{output} cannot be saved: {error.strerror}") from error
 
 
 # Run a command while blktrace records the requests to a disk. However it ends (Ctrl-C, a signal, an error), no program
 # and no trace in the kernel is left running.
 
 _PREFIX = "trace"
-_STEADY_S = 0.3  # if blktrace opens no further file of the kernel for so long, all of its threads are running
+_STEADY_S = 0.3  # if blktrace opens no further file of the kernel for this long, all of its threads are running
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 60.0
 _SIGNAL_PAUSE_S = 5.0  # between one signal and the next, stronger one
@@ -135,7 +135,7 @@ def record(device: str, debugfs: str, command: Sequence[str], folder: Path, *, o
     # Merge the files of all processors, in the order of time.
     ended = run_program("blkparse", "-q", "-i", _PREFIX, "-o", LOG, folder=folder)
     if ended.code or not recorded.text.exists():
-        raise Refused(f"blkparse {how_ended(ended.code)} on what blktrace wrote: {ended.last_words}")
+        raise Refused(f"blkparse {how_ended(ended.code)} on the output of blktrace: {ended.last_words}")
     return recorded
 
 
@@ -187,9 +187,9 @@ def _trace_files_open(pid: int) -> int:
 def _not_started(messages: str, device: str) -> Refused:
     if "/Operation not permitted" in messages:
         hint = "man 7 kernel_lockdown; record on another machine, or without Secure Boot"
-        return Refused("the kernel lets not even root trace a disk: it is locked down, as with Secure Boot", hint=hint)
+        return Refused("kernel lockdown, as with Secure Boot, keeps even root from tracing a disk", hint=hint)
     if "/Device or resource busy" in messages:
-        return Refused(f"{device} is being traced already", hint=f"to end that trace: sudo blktrace -k -d {device}")
+        return Refused(f"{device} is already being traced", hint=f"to end that trace: sudo blktrace -k -d {device}")
     lines = [line.strip() for line in messages.splitlines() if line.strip()]
     return Refused(f"blktrace did not start on {device}: {' / '.join(lines[:2]) or 'no message'}")
 
@@ -280,20 +280,20 @@ def find_traceable(named: str) -> Traceable:
 def _missing(folder: Path, debugfs: str | None) -> Iterator[Refusal]:
     name = folder.name
     if os.geteuid() != 0:
-        yield Refusal("root-only", name, "only root may trace a disk", "type the same after sudo")
+        yield Refusal("root-only", name, "only root can trace a disk", "type the same after sudo")
     lacking = ", ".join(program for program in ("blktrace", "blkparse") if find_program(program) is None)
     if lacking:
         yield Refusal("not-installed", lacking, f"not installed: {lacking}", "install the package blktrace")
     if not (folder / "trace").is_dir():
         text = f"this kernel cannot trace {name}: it was built without CONFIG_BLK_DEV_IO_TRACE"
-        yield Refusal("kernel-lacks", name, text, "take the kernel of a distribution, or record on another machine")
+        yield Refusal("kernel-lacks", name, text, "use the kernel of a distribution, or record on another machine")
     # blktrace would fail, and end the other trace as it exits. A file that is missing, or readable only for root, is
     # refused above.
     if (LIVE.text(f"{folder}/trace/enable") or "0") != "0":
         hint = f"to end that trace: sudo blktrace -k -d {shell_word(f'/dev/{name}')}"
-        yield Refusal("in-use", name, f"{name} is being traced already", hint)
+        yield Refusal("in-use", name, f"{name} is already being traced", hint)
     if debugfs is None:
-        text = "debugfs is not mounted, and events come through it"
+        text = "debugfs, through which events come, is not mounted"
         yield Refusal("not-mounted", _DEBUGFS, text, f"sudo mount -t debugfs debugfs {_DEBUGFS}")
 
 

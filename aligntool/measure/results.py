@@ -89,9 +89,9 @@ def warnings_of(conditions: Conditions, *, direct: bool) -> Iterator[str]:
     if conditions.hole_share:
         share = conditions.hole_share
         much = "all" if share >= 1 else f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
-        why = "which were never written: the file system answers those without the drive"
-        so = "the figures are the processor's as much as the drive's; name the folder instead, where a file is made and"
-        yield f"{much} of what is read are holes of the file, {why}, so that {so} filled"
+        why = "which were never written: the file system answers them without the drive"
+        so = "the figures are the processor's as much as the drive's; name the folder, where a file is created and"
+        yield f"{much} of the data read is holes in the file, {why}, so {so} filled"
     yield from _about_file_system(conditions)
     yield from _about_machine(conditions)
     for drive in conditions.drives:
@@ -101,40 +101,40 @@ def warnings_of(conditions: Conditions, *, direct: bool) -> Iterator[str]:
 def _about_file_system(seen: Conditions) -> Iterator[str]:
     kind, options = seen.filesystem or "", seen.mount_options or ""
     if kind in REMOTE or kind.startswith("fuse"):
-        yield f"{kind} is not a drive's own file system: what lies between is measured as well"
+        yield f"{kind} is not a local file system: everything between it and the drive is measured, too"
     if kind == "overlay":
-        yield "this is an overlay: the file lies on the file system of its upper folder"
+        yield "this is an overlay: the file is on the file system of its upper folder"
     if kind in COPY_ON_WRITE:
         yield f"{kind} writes every block to a new place: repeated writes do not go where the first ones went"
     if "compress" in options or kind == "zfs":
-        yield "the file system may compress; the data is random, so it gains nothing, and costs time"
+        yield "the file system may compress; the data is random, so this gains nothing and costs time"
     if seen.room and seen.free is not None and seen.free < seen.room * (1 - FULL):
-        yield f"the file system is {100 - 100 * seen.free // seen.room} % full; a drive without free room writes slower"
+        yield f"the file system is {100 - 100 * seen.free // seen.room} % full; a drive without free space is slower"
 
 
 def _about_machine(seen: Conditions) -> Iterator[str]:
     if seen.governor and seen.governor not in ("performance", "schedutil"):
         yield f"the processor's governor is {seen.governor}: single small requests look slower than the drive is"
     if seen.load is not None and seen.cores and seen.load > seen.cores / 2:
-        yield f"the machine is busy with other things (load {seen.load:g} on {seen.cores} cores)"
+        yield f"the machine is busy with other work (load {seen.load:g} on {seen.cores} cores)"
     if seen.on_battery:
-        yield "the machine runs on its battery, and may save power"
+        yield "the machine runs on battery and may save power"
 
 
 def _about_drive(drive: DriveState) -> Iterator[str]:
     if drive.array_action and drive.array_action not in ("idle", "frozen"):
-        yield f"{drive.name} is busy with a {drive.array_action}: measure again when that has ended"
+        yield f"{drive.name} is busy with a {drive.array_action}: measure again when it has finished"
     if drive.array_degraded:
         yield f"{drive.name} is degraded: a member is missing"
     if drive.link_slowed:
         yield f"the link of {drive.name} is slower than it could be: {drive.link}"
     hottest = max((t for t in (drive.temperature_c, drive.temperature_after_c) if t is not None), default=None)
     if hottest is not None and hottest >= HOT_C and drive.kind == "nvme":
-        yield f"{drive.name} got to {hottest:g} °C: it may have slowed itself down"
+        yield f"{drive.name} reached {hottest:g} °C: it may have throttled"
     if drive.scheduler and drive.scheduler not in ("none", "mq-deadline") and drive.rotational is False:
-        yield f"{drive.name} has the scheduler {drive.scheduler}: it costs time on a fast drive"
+        yield f"{drive.name} has the scheduler {drive.scheduler}, which costs time on a fast drive"
     if drive.kind == "loop":
-        yield f"{drive.name} is a loop device: its file and what that lies on are measured as well"
+        yield f"{drive.name} is a loop device: its file and the storage below it are measured, too"
 
 
 def room_words(needed: int, free: int) -> str | None:
@@ -142,7 +142,7 @@ def room_words(needed: int, free: int) -> str | None:
     spare = min(GIB, free // 20)
     if needed + spare <= free:
         return None
-    return f"{format_about(needed)} are needed and {format_about(spare)} to spare, and {format_about(free)} are free"
+    return f"{format_about(needed)} are needed and {format_about(spare)} to spare, but {format_about(free)} are free"
 
 
 # Whether an SSD has reached its steady state: SNIA's test.
@@ -444,7 +444,7 @@ def from_json(text: str, name: str) -> Result:
         if schema in EXPERIMENTS:
             kind = f"a result of bench {str(schema).rpartition('.')[2]}"
             hint = "aligntool bench show FILE shows it"
-            raise Refused(f"{name} is {kind}, and has no tests to put side by side", hint=hint)
+            raise Refused(f"{name} is {kind}, and has no tests to compare", hint=hint)
         check_schema(document, SCHEMA, VERSION)
         return _result(document)
     except (ValueError, OverflowError) as error:
@@ -456,10 +456,10 @@ def _result(document: dict[str, object]) -> Result:
     for row in decode(tuple[dict[str, object], ...], document.get("series"), "series"):
         test, samples = decode(BenchTest, row, "series"), decode(tuple[Sample, ...], row.get("samples"), "samples")
         if not (test.block and test.depth and test.threads and samples):
-            raise ValueError("series: a test of nothing, or without samples")
+            raise ValueError("series: a test without requests, or without samples")
         series.append(Series(test, samples))
     if len({each.test for each in series}) != len(series):
-        raise ValueError("it has one test twice")
+        raise ValueError("it has the same test twice")
     conditions = conditions_of(document.get("conditions"))
     plain = decode(Result, document | {"series": [], "conditions": as_object(Conditions())})
     return replace(plain, series=tuple(series), conditions=conditions)

@@ -38,7 +38,7 @@ def made_file(folder: str, size: int, *, name: str | None = None) -> Iterator[st
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         hint = "name a folder that you may write to" if error.errno in (errno.EACCES, errno.EPERM) else ""
-        raise Refused(f"{path} cannot be made: {error.strerror}", hint=hint) from error
+        raise Refused(f"{path} cannot be created: {error.strerror}", hint=hint) from error
     try:
         try:
             os.posix_fallocate(descriptor, 0, size)
@@ -73,7 +73,7 @@ def save_to_history(folder: Path, when: str, profile: str, text: str) -> str:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Refused(f"{folder} cannot be made: {error.strerror}") from error
+        raise Refused(f"{folder} cannot be created: {error.strerror}") from error
     for number in range(1, 1000):
         path = folder / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")
         if not path.exists():
@@ -362,4 +362,4 @@ def silence_words(path: str, seconds: float, least_s: int) -> str:
     if seconds < least_s:
         return ""
     shown = least_s * 2 ** int(log2(seconds / least_s))
-    return f". No progress for {shown} s: {path} may not answer; Ctrl-C does not wait for it"
+    return f". No progress for {shown} s: {path} may not respond; Ctrl-C does not wait for it"

@@ -150,11 +150,11 @@ def plan_bench(profile: str, goal: BenchGoal, target: Target, options: BenchOpti
     if not tests:
         hint = "a larger --span"
         if target.kind is not TargetKind.FOLDER:
-            hint = "name a folder: a file is made in it and removed again"
+            hint = "name a folder: a file is created in it and removed again"
         raise Refused(f"no test of {profile} can be run on {target.named}:\n" + "\n".join(skipped), hint=hint)
     fills = 0 if not may_write else 2 if goal.prepare == "twice" else int(target.kind is not TargetKind.DEVICE)
     if goal.prepare == "twice" and not may_write:
-        skipped = (*skipped, "overwriting everything twice before: nothing may be written here")
+        skipped = (*skipped, "overwriting everything twice first: nothing may be written here")
     settings = Settings(
         profile=profile, span=span, runtime_s=goal.runtime_s if options.runtime_s is None else options.runtime_s,
         repeats=options.repeats or goal.repeats, direct=target.direct, engine=ENGINE,
@@ -200,7 +200,7 @@ def _span(goal: BenchGoal, target: Target, options: BenchOptions) -> int:
     if options.size is not None and options.size > size:
         per_test = f", {format_about(size)} for each test" if options.passes else ""
         has = f"{target.named} has {format_size(target.size or 0)}{per_test}"
-        raise Refused(f"{has}, and --span says {format_size(options.size)}")
+        raise Refused(f"{has}, but --span is {format_size(options.size)}")
     whole = goal.prepare == "twice" and options.destructive and not options.passes
     span = options.size or (size if whole else min(usual, size))
     return align_down(span, max(target.logical_block, 4096)) or align_down(span, target.logical_block)
@@ -217,7 +217,7 @@ def _runnable(
             skipped.append(f"{test.title}: {target.named} is only read{way_out}")
         elif target.direct and test.block % target.logical_block:
             block = format_size(target.logical_block)
-            skipped.append(f"{test.title}: the device takes multiples of its logical blocks of {block} only")
+            skipped.append(f"{test.title}: the device accepts only multiples of its logical blocks of {block}")
         elif test.block * (1 if test.random else test.threads) > span:
             skipped.append(f"{test.title}: its requests do not fit into {format_size(span)}")
         else:
@@ -252,8 +252,8 @@ def job_of(plan: BenchPlan, test: BenchTest, path: str) -> Job:
 
 
 def warm_up(plan: BenchPlan, path: str) -> Job:
-    """Return the job before the first pass of a test, so that a drive that has to wake up does not look slower than its
-    cache.
+    """Return the job that runs before the first pass of a test, so that a drive that has to wake up does not look
+    slower than its cache.
     """
     return Job(
         name="warm-up", path=path, pattern=Pattern.RANDOM_READ, block=max(4096, plan.target.logical_block),

@@ -56,7 +56,7 @@ def piece_words(setting: Setting | None) -> tuple[str, ...]:
     if setting is None or setting.piece >= setting.size:
         return ()
     piece, size = format_about(setting.piece), format_about(setting.size)
-    return (f"{piece} of {size} lie in one piece on the disk, and only those are worked on",)
+    return (f"{piece} of {size} are contiguous on the disk, and only those are used",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def _starts(document: dict[str, object]) -> Starts:
     if not unit or unit % 512:
         raise ValueError("its unit is not a multiple of 512 bytes")
     if not all(rate.load.block for rate in starts.rates):
-        raise ValueError("it has requests of nothing")
+        raise ValueError("it has a request size of 0")
     if any(unit // gcd(rate.load.block, unit) > _LONGEST_PERIOD for rate in starts.rates):
         raise ValueError("no position satisfies both its unit and its request size")
     return starts

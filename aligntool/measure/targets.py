@@ -112,8 +112,8 @@ def _find(named: str) -> Target:
         if named.rpartition("/")[2] in ("", ".", ".."):
             raise Refused(f"{named}: folder not found; nothing was written", hint=f"mkdir {quote(named)}") from None
         if "/" not in named:  # a typing error must not create a file
-            hint = f"a folder or device; ./{named} makes a file here; bench list, show and compare are commands"
-            raise Refused(f"{named} is not there", hint=hint) from None
+            hint = f"name a folder or device; ./{named} creates a file here; bench list, show and compare are commands"
+            raise Refused(f"{named} not found", hint=hint) from None
         return _new_file(named, path)
     except (OSError, ValueError) as error:
         raise Refused(f"{named}: {getattr(error, 'strerror', None) or error}") from error
@@ -129,9 +129,9 @@ def _find(named: str) -> Target:
 def _new_file(named: str, path: str) -> Target:
     folder = Path(path).parent
     if path.startswith("/dev/") and mount_of("/dev") == mount_of(str(folder) if folder.is_dir() else "/dev"):
-        raise Refused(f"{named} is not there", hint="lsblk")
+        raise Refused(f"{named} not found", hint="lsblk")
     if not folder.is_dir():
-        raise Refused(f"{named} is not there, and neither is its folder", hint=f"ls -ld {folder}")
+        raise Refused(f"{named} not found, and its folder does not exist", hint=f"ls -ld {folder}")
     return _in_folder(named, str(folder), Path(path).name)
 
 
@@ -149,7 +149,7 @@ def _in_folder(named: str, folder: str, name: str | None) -> Target:
 def _refuse_memory(named: str, path: str, hint: str) -> None:
     mount = mount_of(path)
     if mount and mount.kind in MEMORY:
-        raise Refused(f"{named} is in memory ({mount.kind}): not a drive", hint=hint)
+        raise Refused(f"{named} is in memory ({mount.kind}), not on a drive", hint=hint)
 
 
 def _folder_is_direct(folder: str) -> bool:
@@ -166,7 +166,7 @@ def _folder_is_direct(folder: str) -> bool:
 def _file(named: str, path: str) -> Target:
     status = Path(path).stat()
     if not status.st_size:
-        raise Refused(f"{named} is empty: there is nothing in it to read", hint="name its folder")
+        raise Refused(f"{named} is empty: there is nothing to read", hint="name its folder")
     _refuse_memory(named, path, "name a file on the drive")
     return Target(
         named, TargetKind.FILE, path, size=status.st_size, logical_block=_logical_block(status.st_dev),
@@ -179,7 +179,7 @@ def _device(named: str, path: str) -> Target:
     with open(path, "rb", buffering=0) as device:  # noqa: PTH123 - seek tells a block device's size
         size = device.seek(0, os.SEEK_END)
     if not size:
-        raise Refused(f"{named} has no size: it holds no medium", hint="lsblk")
+        raise Refused(f"{named} has size 0: no medium", hint="lsblk")
     block = _logical_block(Path(path).stat().st_rdev)
     return Target(named, TargetKind.DEVICE, path, size=size, logical_block=block, direct=direct)
 

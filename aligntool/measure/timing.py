@@ -72,7 +72,7 @@ def smallest_request(descriptor: int, at: int, least: int) -> int:
             if error.errno != errno.EINVAL:
                 raise Refused(f"it cannot be read at byte {at + size}: {error.strerror}") from error
         size *= 2
-    raise Refused("it takes no direct I/O of up to 64 KiB")
+    raise Refused("it accepts no direct I/O of up to 64 KiB")
 
 
 def time_rounds(
@@ -136,7 +136,7 @@ class _Run:
         """
         if spare < 0:
             needed = align_up(_bytes_of(pairs), MIB)
-            words = f"one round of requests reads and writes {format_size(needed)}, and that is more than may be"
+            words = f"one round of requests reads and writes {format_size(needed)}, which is more than the limit"
             raise Refused(words, hint=f"--most {format_size(needed)}, or a smaller --largest")
         until = time.perf_counter() + 0.5
         for pair in pairs:
@@ -158,8 +158,8 @@ class _Run:
     def too_slow(self, pairs: Round, limit_s: float) -> Refused | Stopped:
         """Return the error for a first round that was not complete in time."""
         needed = ceil(1.2 * limit_s * len(pairs) / max(self.pairs, 1))
-        done = f"of the first round only {self.pairs} of {len(pairs)} pairs of requests are done"
-        words = f"{limit_s:g} s are over, and {done}; a part of a round gives no result"
+        done = f"only {self.pairs} of {len(pairs)} pairs of requests of the first round were complete"
+        words = f"after {limit_s:g} s {done}; an incomplete round gives no result"
         return self._refused_or_stopped(words, hint=f"--limit {needed}, or a smaller --largest")
 
     def pair(self, pair: Pair) -> Sample:
@@ -275,7 +275,7 @@ def made_file(folder: str, size: int, tell: Tell) -> Iterator[OpenProbeFile]:
     room = os.statvfs(folder)
     if words := room_words(size, room.f_bavail * room.f_frsize):
         hint = f"--size {format_size(max(size // 4, MIB))}"
-        raise Refused(f"there is too little room in {folder}: {words}", hint=hint)
+        raise Refused(f"there is not enough space in {folder}: {words}", hint=hint)
     with ExitStack() as stack:
         with benchmark_file(folder, size, name=f".aligntool-probe-{secrets.token_hex(4)}") as path:
             descriptor = stack.enter_context(opened(path, os.O_WRONLY))

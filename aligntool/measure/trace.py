@@ -292,7 +292,7 @@ class NoCommands(Refused):
 
 def read_pattern(events: Iterable[Event], boundaries: Sequence[Boundary] = ()) -> Pattern:
     """Return the access pattern of a log. Commands are counted when they are sent to the drive, or when they are queued
-    if the log has no such events (of an md or dm device). Raises NoCommands, and Refused for a log of more than
+    if the log has no such events (an md or dm device). Raises NoCommands, and Refused for a log of more than
     MOST_SOURCES devices or files.
     """
     tally, counted, latencies = _Tally(boundaries), Moment.QUEUED, Latencies()
@@ -310,7 +310,7 @@ def read_pattern(events: Iterable[Event], boundaries: Sequence[Boundary] = ()) -
             tally.add(kind, source, start, length)
     pattern = replace(tally.pattern(counted), latencies=latencies.all())
     if not pattern.commands:
-        raise NoCommands("the log has no command in it", hint="docs/trace.md has how to record one")
+        raise NoCommands("the log contains no commands", hint="docs/trace.md shows how to record one")
     return pattern
 
 

@@ -122,13 +122,13 @@ def _unclean(low: Sequence[Level], high: Sequence[Level], sides: design.Sides) -
     for group, where in ((low, "below"), (high, "above")):
         centre = _centre(group)
         if any(abs(level.median - centre) + 2 * level.error > limit for level in group):
-            return f"the penalty does not begin at one size: the sizes {where} it differ among themselves"
+            return f"the penalty does not begin at one size: the sizes {where} it differ from each other"
     margins = range(len(low[0].margins))
     parts = [(level.margins[at], _centre(group, at)) for group in (low, high) for at in margins for level in group]
     if any(abs(part.median - centre) - IN_EACH * part.error > limit for part, centre in parts):  # beyond doubt
         return "the regions of the disk, the two orders or the two sides indicate different sizes"
     if any(_height(low, high, margin) < LEAST * height for margin in margins):
-        return "a part of the disk is slower, and not the crossing: it takes as long beside the boundary"
+        return "a part of the disk is slower, not the crossing: a request beside the boundary takes as long"
     if not all(_moves_as_a_whole(low, high, height, sides, side) for side in (0, 1)):
         return "only a part of the requests takes longer, as on units that are not powers of two"
     return ""
@@ -200,11 +200,11 @@ def _threshold_of_size(unit: Level, shifted: Sequence[Level], floor: float) -> s
     size = format_size(unit.size)
     (same,) = (level for level in shifted if level.size == unit.size)
     if not _costs(same, floor) or same.median < LEAST * unit.median:
-        alike = f"those of {size} take as long wherever they lie: a threshold of size, no unit"
+        alike = f"those of {size} take equally long at any place: a threshold of size, not a unit"
         return f"writes of less than {size} take longer, but {alike}"
     limit = CLEAN * same.median
     if any(abs(level.median) + 2 * level.error > limit for level in shifted if level is not same):
-        return f"writes shifted by half take longer, but not of {size} alone"
+        return f"writes shifted by half take longer, but not only those of {size}"
     return ""
 
 
@@ -275,7 +275,7 @@ class Inference:
         """The reasons why no boundary is accepted, a sentence each."""
         if self.boundaries:
             return ()
-        required = f"of the resampled experiments only; {CONFIDENT:.0%} are asked for"
+        required = f"of the resampled experiments only; {CONFIDENT:.0%} are required"
         doubts = [(found.evidence[0].kind, format_size(found.size), found.confidence) for found in self.doubtful]
         reasons = [f"{kind}: {size}, but in {confidence:.0%} {required}" for kind, size, confidence in doubts]
         return (*reasons, *(f"{result.kind}: {result.why}" for result in self.looked if result.why))

@@ -201,9 +201,9 @@ def _row(entry: schema.Entry, makers: tuple[str, ...], *, is_class: bool = False
     if not (match or is_class):
         raise entry.refusal("match is missing")
     if not (examples or is_class):
-        raise entry.refusal("examples is missing", hint="a model name as a drive printed it")
+        raise entry.refusal("examples is missing", hint="a model name as reported by a drive")
     if entry.text("defect") and not entry.texts("firmware"):
-        raise entry.refusal("a defect is that of a firmware, and firmware is missing")
+        raise entry.refusal("a defect belongs to a firmware, but firmware is missing")
     name = entry.required("name")
     source, row = (Source.ASSUMED, f"class: {name}") if is_class else (Source.KNOWN, name)
     return DriveRow(

@@ -71,7 +71,7 @@ def bench_goal(top: Entry, rows: Sequence[Entry]) -> BenchGoal:
     if not tests:
         raise top.refusal("a benchmark needs tests", hint='[[test]]\naccess = "random"\nblock = "4KiB"')
     if len(tests) > MOST_TESTS:
-        raise top.refusal(f"these are {len(tests)} tests, and {MOST_TESTS} are the most")
+        raise top.refusal(f"there are {len(tests)} tests, but at most {MOST_TESTS} are allowed")
     runtime = top.number("runtime")
     found: dict[str, Any] = {
         "size": top.size("size") or None,
@@ -85,7 +85,7 @@ def bench_goal(top: Entry, rows: Sequence[Entry]) -> BenchGoal:
     if goal.size < max(test.block * test.threads for test in tests):
         raise top.refusal("size is smaller than the requests of one of the tests")
     if not 0.1 <= goal.runtime_s <= 86400:
-        raise top.refusal("runtime is in seconds, from 0.1 to 86400")
+        raise top.refusal("runtime must be in seconds, from 0.1 to 86400")
     return goal
 
 
@@ -214,9 +214,9 @@ def parse_recipe(file: str, content: str) -> Recipe:
     top.allow(*_KEYS[kind])
     if kind != "layout" and tables["part"]:
         named = {"realign": "to realign", "raid": "for an array"}.get(kind, "for a benchmark")
-        raise top.refusal(f"a recipe {named} has no [[part]]", hint='kind = "layout"')
+        raise top.refusal(f"a recipe {named} cannot have a [[part]]", hint='kind = "layout"')
     if kind != "bench" and tables["test"]:
-        raise top.refusal("only a recipe for a benchmark has a [[test]]", hint='kind = "bench"')
+        raise top.refusal("only a recipe for a benchmark can have a [[test]]", hint='kind = "bench"')
     read: dict[str, Callable[[], Goal]] = {
         "raid": lambda: raid_goal(top), "bench": lambda: bench_goal(top, tables["test"]),
         "realign": lambda: _realign_goal(top), "layout": lambda: _layout_goal(top, tables["part"]),

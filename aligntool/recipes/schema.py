@@ -29,7 +29,7 @@ def read_recipes(folder: str) -> tuple[tuple[str, str], ...]:
         if place.is_dir():
             found = {file.name: file for file in place.iterdir() if file.name.endswith(".toml")}
             return tuple((f"recipes/{folder}/{name}", found[name].read_text("utf-8")) for name in sorted(found))
-    raise Refused(f"this installation of aligntool lacks its recipes/{folder} folder", hint="install aligntool again")
+    raise Refused(f"this installation of aligntool lacks its recipes/{folder} folder", hint="reinstall aligntool")
 
 
 def read_recipe(name: str) -> tuple[str, str]:
@@ -37,7 +37,7 @@ def read_recipe(name: str) -> tuple[str, str]:
     for place in (f"recipes/{name}", f"../recipes/{name}"):
         with suppress(OSError):
             return f"recipes/{name}", (get_data(PACKAGE, place) or b"").decode()
-    raise Refused(f"this installation of aligntool lacks recipes/{name}", hint="install aligntool again")
+    raise Refused(f"this installation of aligntool lacks recipes/{name}", hint="reinstall aligntool")
 
 
 def _folders(name: str) -> "tuple[Traversable, ...]":
@@ -68,7 +68,7 @@ def normal(model: str) -> str:
 def spellings(model: str, makers: tuple[str, ...], *, cut: bool) -> tuple[str, ...]:
     """Return the model, also without a maker's name at its start.
 
-    `cut`: the model was read by an INQUIRY. One that was cut behind a blank, such as "Samsung SSD 840 EVO", lost that
+    `cut`: the model was read by an INQUIRY. A name that was cut after a blank, such as "Samsung SSD 840 EVO", lost that
     blank, so it is also returned with it.
     """
     bare = tuple(model.removeprefix(maker).lstrip() for maker in makers if model.startswith(f"{maker} "))
@@ -161,7 +161,7 @@ class Entry:
     def text(self, key: str) -> str | None:
         value = self.values.get(key)
         if value is not None and not (isinstance(value, str) and value.strip()):
-            raise self.refusal(f"{key} must be a text, not {value!r}")
+            raise self.refusal(f"{key} must be a string, not {value!r}")
         return value
 
     def required(self, key: str) -> str:
@@ -171,11 +171,11 @@ class Entry:
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return the texts of a key: one text or a list of them; () if missing."""
+        """Return the strings of a key: one string or a list of them; () if missing."""
         value = self.values.get(key, [])
         listed = [value] if isinstance(value, str) else value
         if not isinstance(listed, list) or not all(isinstance(text, str) and text.strip() for text in listed):
-            raise self.refusal(f"{key} must be a text or a list of texts, not {value!r}")
+            raise self.refusal(f"{key} must be a string or a list of strings, not {value!r}")
         return tuple(listed)
 
     def choice(self, key: str, allowed: Iterable[str]) -> str | None:
@@ -185,14 +185,14 @@ class Entry:
         return value
 
     def choices(self, key: str, allowed: tuple[str, ...], what: str, plural: str) -> tuple[str, ...]:
-        """Return the texts of a key, all of which must be among `allowed`. `what`, `plural`: their name in messages."""
+        """Return the strings of a key, which must all be among `allowed`. `what`, `plural`: their name in messages."""
         for word in self.texts(key):
             if word not in allowed:
                 raise self.refusal(f"{key}: {word!r} is not {what}", hint=f"{plural}: {', '.join(allowed)}")
         return self.texts(key)
 
     def sizes(self, key: str) -> tuple[int, ...]:
-        """Return the sizes of a key in bytes, from "4KiB" or a list of such texts."""
+        """Return the sizes of a key in bytes, from "4KiB" or a list of such strings."""
         try:
             return tuple(map(parse_size, self.texts(key)))
         except ValueError as error:
@@ -249,4 +249,4 @@ def nearest(word: str, known: tuple[str, ...]) -> str:
     import difflib
 
     similar = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"did you mean {similar[0]!r}?" if similar else f"known are: {', '.join(sorted(known))}"
+    return f"did you mean {similar[0]!r}?" if similar else f"known: {', '.join(sorted(known))}"

@@ -57,11 +57,11 @@ def document(change: Callable[[dict[str, object]], object]) -> str:
         (document(lambda d: d["settings"].update(span=-1)), "span"),  # type: ignore[attr-defined]
         (document(lambda d: d["settings"].update(span=1.5)), "not a whole number"),  # type: ignore[attr-defined]
         (document(lambda d: d["series"][0].update(samples=[])), "without samples"),  # type: ignore[index]
-        (document(lambda d: d["series"][0].update(block=0)), "test of nothing"),  # type: ignore[index]
+        (document(lambda d: d["series"][0].update(block=0)), "test without requests"),  # type: ignore[index]
         (document(lambda d: d["series"][0]["samples"][0].update(iops="9")), "iops"),  # type: ignore[index]
         (document(lambda d: d["series"][0]["samples"][0].update(cpu=-1)), "cpu"),  # type: ignore[index]
         (document(lambda d: d["series"][0]["samples"][0].update(cpu=True)), "cpu"),  # type: ignore[index]
-        (document(lambda d: d["series"].append(d["series"][0])), "one test twice"),  # type: ignore[attr-defined,index]
+        (document(lambda d: d["series"].append(d["series"][0])), "same test twice"),  # type: ignore[attr-defined,index]
     ],
 )
 def test_what_is_no_result_is_refused_with_the_reason(text: str, why: str) -> None:

@@ -61,7 +61,7 @@ def says(right: str, wrong: str) -> Callable[[str], Answer]:
 @pytest.mark.parametrize(
     ("drive", "right", "wrong"),
     [
-        pytest.param(CACHED, "a cache keeps what was read", "a cache takes the writes", id="a hybrid drive"),
+        pytest.param(CACHED, "a cache keeps the data that was read", "a cache takes the writes", id="a hybrid drive"),
         pytest.param(
             ("--filter=delay", *DELAYED),
             "no cache shows",
@@ -114,7 +114,7 @@ def test_what_one_test_read_is_new_to_the_next_one(tmp_path: Path) -> None:
             return " ".join(told(device, *words).split())
 
     def judge(said: str) -> Answer:
-        if said.count("a cache keeps what was read") == 2:
+        if said.count("a cache keeps the data that was read") == 2:
             return Answer.RIGHT
         return Answer.WRONG if "no cache shows" in said else Answer.UNKNOWN
 

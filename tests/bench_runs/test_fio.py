@@ -223,7 +223,7 @@ def test_without_fio_the_package_is_named(sparse: Callable[..., Path]) -> None:
         ("[" * 10**5, "no figures"),
         ('{"a":' + "[" * 10**5, "not JSON"),
         ("{}", "jobs: not a list"),
-        ('{"jobs": []}', "no job"),
+        ('{"jobs": []}', "no figures for a job"),
         ('{"jobs": [3]}', "not an object"),
         ('{"jobs": [{"read": []}]}', "read: not an object"),
         ('{"jobs": [{"read": {"total_ios": "x"}}]}', "total_ios: not a whole number"),

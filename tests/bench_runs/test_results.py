@@ -129,7 +129,7 @@ def test_the_gain_of_a_deep_queue_is_the_ratio_of_the_medians() -> None:
     assert not list(depth_gains(result(series(*[1e6] * 5), *others)))
     between = (series(*[1.3e6] * 5, depth=2), series(*[1.9e6] * 5, depth=4))
     bound = said(result(series(*[1e6] * 5, busy=0.2), *between, series(*[2e6] * 5, depth=32, cpu=99)))
-    assert "2.0 times" in bound and "could do more, for the processor held it back" in bound
+    assert "2.0 times" in bound and "could do more: the processor limited it" in bound
     bound = said(result(series(*[1e6] * 5), series(*[1e6] * 5, depth=32, cpu=99)))
     assert "the processor held it back, so command queueing" in bound
 
@@ -286,7 +286,7 @@ def test_the_threads_that_are_enough_are_the_fewest_within_the_noise() -> None:
 def test_a_few_runs_of_each_have_no_noise_to_hold_a_gain_of_threads_against(runs: int) -> None:
     """IOMeter's 1, 2 and 4 workers with --repeats 1."""
     made = result(*(series(*[rate * 1e9] * runs, threads=n) for rate, n in ((1, 1), (2, 2), (1.9, 4))))
-    assert "within the noise" not in said(made) and "can't tell from how many threads on" in said(made)
+    assert "within the noise" not in said(made) and "can't tell from which number of threads on" in said(made)
 
 
 def test_of_threads_that_still_gain_it_is_said_that_more_were_not_tried() -> None:
@@ -374,8 +374,8 @@ def test_a_steady_file_is_no_steady_drive(kind: str, told: bool) -> None:
         (Conditions(on_battery=True), "battery"),
         (Conditions(filesystem="btrfs"), "writes every block to a new place"),
         (Conditions(filesystem="ext4", mount_options="rw,compress=zstd"), "may compress"),
-        (Conditions(filesystem="nfs4"), "not a drive's own"),
-        (Conditions(filesystem="fuse.sshfs"), "not a drive's own"),
+        (Conditions(filesystem="nfs4"), "not a local file system"),
+        (Conditions(filesystem="fuse.sshfs"), "not a local file system"),
         (Conditions(filesystem="overlay"), "overlay"),
         (Conditions(filesystem="ext4", free=5 * GIB, room=100 * GIB), "95 % full"),
         (Conditions(drives=(DriveState("md0", array_action="resync"),)), "md0 is busy with a resync"),

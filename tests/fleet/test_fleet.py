@@ -115,14 +115,14 @@ def test_a_lone_firmware_of_a_model_needs_a_look(tmp_path: Path) -> None:
 
 
 def test_a_firmware_with_a_known_defect_is_a_finding_and_needs_a_look(tmp_path: Path) -> None:
-    """Crucial m4: firmware 0002 stops responding after 5184 hours, 0309 does not (Crucial's release notes of January
+    """Crucial m4: firmware 0002 stops responding after 5184 power-on hours, 0309 does not (Crucial's release notes of January
     2012).
     """
     for firmware in ("0002", "0309"):
         pc(tmp_path / f"fw{firmware}", start=MIB, model="M4-CT128M4SSD2", firmware=firmware)
     (look,) = document(tmp_path, code=0)["look"]
     assert (look["machine"], look["defect"]) == ("fw0002", look["why"])
-    assert "0002" in look["why"] and "5184 hours" in look["why"] and "firmware 0309 corrects it" in look["why"]
+    assert "0002" in look["why"] and "5184 power-on hours" in look["why"] and "firmware 0309 corrects it" in look["why"]
     for firmware, codes in (("0002", ["AT511"]), ("0309", [])):
         found = json.loads(run_aligntool("audit", "--sysroot", tmp_path / f"fw{firmware}", "--json", code=0).stdout)
         assert [one["code"] for one in found["findings"] if one["code"] == "AT511"] == codes

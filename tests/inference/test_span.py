@@ -91,7 +91,7 @@ def test_a_dent_is_no_knee() -> None:
     made[4 * GIB] = [rate / 2 for rate in made[4 * GIB]]
     knee = find_knee(made, random.Random(1))
     assert not knee.found
-    assert "slower and faster again" in knee.why
+    assert "falls and rises again" in knee.why
 
 
 def test_fewer_than_five_repeats_tell_nothing() -> None:
@@ -200,7 +200,7 @@ def test_on_a_rotating_disk_slower_is_no_knee(drives: list[tuple[str, str, bool 
     flat, busy = curve(spans(64), 1 << 50), {span: [99.0] * 5 for span in spans(64)}
     assert bent.found is bent.sure is (not turning)
     if turning:
-        assert bent.words.startswith(f"can't tell: the kernel calls {turning} a rotating disk")
+        assert bent.words.startswith(f"can't tell: the kernel reports {turning} as rotating")
     assert knee_of(flat, {}, seen, random.Random(1)).flat
     assert "CPU-bound" in knee_of(flat, busy, seen, random.Random(1)).words
 

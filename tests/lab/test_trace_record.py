@@ -84,7 +84,7 @@ def test_a_killed_recording_leaves_no_trace_in_the_kernel(said: Path) -> None:
 
 @further
 def test_a_trace_of_somebody_else_is_left_alone(said: Path) -> None:
-    assert read(said, "busy.code") == "3\n" and "is being traced already" in read(said, "busy.err")
+    assert read(said, "busy.code") == "3\n" and "is already being traced" in read(said, "busy.err")
     assert read(said, "busy.left") == "1\n" and not (said / "ran").exists()
 
 

@@ -203,7 +203,7 @@ probe_interrupted = partial(
     "has not answered for", 5,
 )  # fmt: skip
 bench_interrupted = partial(
-    measurement_interrupted, "bench run", "--profile boot --runtime 2 --repeats 1", "1 of 1, ", "may not answer", 20
+    measurement_interrupted, "bench run", "--profile boot --runtime 2 --repeats 1", "1 of 1, ", "may not respond", 20
 )
 
 

@@ -109,7 +109,7 @@ def test_the_recipes_that_the_mistakes_are_made_in_are_good_themselves() -> None
         (LAYOUT, 'kind = "layout"', "", "kind is missing", ""),
         (LAYOUT, 'kind = "layout"', 'kind = "realign"', "unknown key 'label'", ""),
         (REALIGN, 'kind = "realign"', 'kind = "layout"', "unknown key 'least_start'", ""),
-        (REALIGN, 'note = "be careful"', '[[part]]\nsize = "rest"\nrole = "linux"', "no [[part]]", "layout"),
+        (REALIGN, 'note = "be careful"', '[[part]]\nsize = "rest"\nrole = "linux"', "cannot have a [[part]]", "layout"),
         (REALIGN, "least_start", "device", "unknown key 'device'", ""),
         (LAYOUT, "spare_end", "spare_ned", "unknown key 'spare_ned'", "did you mean 'spare_end'?"),
         (LAYOUT, "name", "nmae", "unknown key 'nmae'", "did you mean 'name'?"),

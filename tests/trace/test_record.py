@@ -18,7 +18,7 @@ from tests.conftest import run, unmount
 from tests.inference.slow_drives import aligntool
 
 TOOL = ROOT / ".venv/bin/aligntool"
-LOCKED = "it is locked down"
+LOCKED = "kernel lockdown"
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_everything_that_is_missing_is_said_at_once_with_what_to_type(device: Pa
     done = elsewhere(hidden, device, "--", "true")
     assert done.returncode == 3 and done.stdout == ""
     assert "not installed: blktrace, blkparse" in done.stderr and "install the package blktrace" in done.stderr
-    assert "debugfs is not mounted" in done.stderr
+    assert "debugfs, through which" in done.stderr
     assert "sudo mount -t debugfs debugfs /sys/kernel/debug" in done.stderr
 
 
@@ -68,7 +68,7 @@ def test_everything_that_is_missing_is_said_at_once_with_what_to_type(device: Pa
 def test_only_root_may(device: Path) -> None:
     os.seteuid(65534)
     try:
-        with pytest.raises(Refused, match="only root may trace"):
+        with pytest.raises(Refused, match="only root can trace"):
             find_traceable(str(device))
     finally:
         os.seteuid(0)
@@ -92,7 +92,7 @@ def test_a_log_that_is_there_is_never_written_over(device: Path, tmp_path: Path)
     log, ran = tmp_path / "log", tmp_path / "ran"
     log.write_text("mine")
     done = elsewhere("mount -t debugfs debugfs /sys/kernel/debug", device, "-o", log, "--", "touch", ran)
-    assert done.returncode == 3 and "is there already; nothing was recorded" in done.stderr
+    assert done.returncode == 3 and "already exists; nothing was recorded" in done.stderr
     assert log.read_text() == "mine" and not ran.exists()
 
 
