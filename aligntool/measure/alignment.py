@@ -291,7 +291,7 @@ def places_of(
         # enough for these starts wherever the room begins
         enough = max(256 * MIB, align_up(last - base + lcm(MIB, unit) + 16 * SEQUENTIAL_BLOCK, MIB))
         hint = f"name something larger, or use --size {format_size(enough)} for a folder"
-        raise Refused(f"{format_size(room.length)} are too few to start at several places", hint=hint)
+        raise Refused(f"{format_size(room.length)} is too small to start at several places", hint=hint)
     return tuple(places)
 
 
@@ -499,7 +499,7 @@ def _verdict(ratios: Sequence[float], noise: Sequence[float]) -> tuple[Alignment
     lost = 1 - median(ratios)
     scatter = max(noise[-1] - noise[0], ratios[-1] - ratios[0])
     if ratios[-1] < min(MATTERS, noise[0]) and lost > scatter:
-        return AlignmentVerdict.MATTERS, f"every repeat is slower, by {lost:.0%}; two aligned starts differ by less"
+        return AlignmentVerdict.MATTERS, f"every repeat is slower, by {lost:.0%}, than two aligned starts differ"
     if noise[0] < MATTERS or noise[-1] > 1 / MATTERS:
         return AlignmentVerdict.CANNOT_TELL, f"two aligned starts also differ, {noise[0]:.2f} to {noise[-1]:.2f}"
     if ratios[0] > MATTERS:

@@ -89,9 +89,9 @@ def warnings_of(conditions: Conditions, *, direct: bool) -> Iterator[str]:
     if conditions.hole_share:
         share = conditions.hole_share
         much = "all" if share >= 1 else f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
-        why = "which were never written: the file system answers them without the drive"
-        so = "the figures are the processor's as much as the drive's; name the folder, where a file is created and"
-        yield f"{much} of the data read is holes in the file, {why}, so {so} filled"
+        why = "which were never written: the file system answers those without the drive"
+        so = "the figures are the processor's as much as the drive's; name the folder instead, where a file is made and"
+        yield f"{much} of what is read are holes of the file, {why}, so that {so} filled"
     yield from _about_file_system(conditions)
     yield from _about_machine(conditions)
     for drive in conditions.drives:
@@ -118,7 +118,7 @@ def _about_machine(seen: Conditions) -> Iterator[str]:
     if seen.load is not None and seen.cores and seen.load > seen.cores / 2:
         yield f"the machine is busy with other work (load {seen.load:g} on {seen.cores} cores)"
     if seen.on_battery:
-        yield "the machine runs on battery and may save power"
+        yield "the machine runs on its battery, and may save power"
 
 
 def _about_drive(drive: DriveState) -> Iterator[str]:

@@ -43,7 +43,7 @@ QUIET = of(Conditions())
     [
         (of(Conditions(), name="md0", array_action="resync"), "md0 is busy with a resync"),
         (of(Conditions(), array_degraded=True), "sda is degraded"),
-        (of(Conditions(), kind="nvme", temperature_after_c=83.0), "sda got to 83 °C"),
+        (of(Conditions(), kind="nvme", temperature_after_c=83.0), "sda reached 83 °C"),
         (of(Conditions(on_battery=True)), "the machine runs on its battery"),
         (of(Conditions(hole_share=0.5)), "50 % of what is read are holes"),
         (replace(QUIET, complete=False), "not complete: it was interrupted, or fio failed"),

@@ -172,7 +172,7 @@ def without_other_load(file: Path) -> Path:
 
 def test_a_device_that_is_not_there_is_not_taken_for_a_file_in_memory() -> None:
     _, said = aligntool("bench", "/dev/nothing-like-it", code=3)
-    assert "/dev/nothing-like-it is not there" in said and "memory" not in said
+    assert "/dev/nothing-like-it not found" in said and "memory" not in said
 
 
 @pytest.mark.parametrize("command", ["alignment", "span"])

@@ -203,7 +203,7 @@ def longest_piece(shown: str) -> int:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("alignment", "--unit", "1GiB", "--size", "64MiB"), "64MiB are too little to start at several places"),
+        (("alignment", "--unit", "1GiB", "--size", "64MiB"), "64MiB is too small to start at several places"),
         (("span", "--from", "64MiB", "--size", "64MiB"), "two spans need 128MiB in one piece"),
     ],
 )

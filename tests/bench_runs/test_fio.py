@@ -219,9 +219,9 @@ def test_without_fio_the_package_is_named(sparse: Callable[..., Path]) -> None:
     [
         ("", "no figures"),
         ("fio: something\n", "no figures"),
-        ("{", "not JSON"),
+        ("{", "is not its JSON"),
         ("[" * 10**5, "no figures"),
-        ('{"a":' + "[" * 10**5, "not JSON"),
+        ('{"a":' + "[" * 10**5, "is not its JSON"),
         ("{}", "jobs: not a list"),
         ('{"jobs": []}', "no figures for a job"),
         ('{"jobs": [3]}', "not an object"),

@@ -76,7 +76,7 @@ def test_the_score_of_as_ssd_is_the_published_one() -> None:
     score = as_ssd_score(made)
     assert score and score[:2] == (50 + 30 + 300, 40 + 90 + 200)
     assert score[2] == 400 * 0.15 + 500 * 0.1 + 30 * 2 + 90 + 200 + 300 * 1.5
-    assert "380 read, 330 write, 910 in all" in said(result(*made, score="as-ssd"))
+    assert "380 read, 330 write, 910 in total" in said(result(*made, score="as-ssd"))
     assert as_ssd_score(made[:-1]) is None
     # The median latency of RND4K Q1T1 is 40 µs here.
     assert "AS SSD's access time: 0.040 ms read, 0.040 ms write" in said(result(*made, score="as-ssd"))
@@ -131,7 +131,7 @@ def test_the_gain_of_a_deep_queue_is_the_ratio_of_the_medians() -> None:
     bound = said(result(series(*[1e6] * 5, busy=0.2), *between, series(*[2e6] * 5, depth=32, cpu=99)))
     assert "2.0 times" in bound and "could do more: the processor limited it" in bound
     bound = said(result(series(*[1e6] * 5), series(*[1e6] * 5, depth=32, cpu=99)))
-    assert "the processor held it back, so command queueing" in bound
+    assert "the processor limited it, so command queueing" in bound
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_hybrid_drive_shows_by_its_later_passes() -> None:
     assert "the figures of each test are those of its first pass" in lines[0]
     assert (
         "1.00 MB/s over one pass" in lines[1]
-        and "30.0 times as fast (30.0 to 30.0): a cache keeps what was read" in lines[1]
+        and "30.0 times as fast (30.0 to 30.0): a cache keeps the data that was read" in lines[1]
     )
     # Each pass took a second here, so five passes together have the mean of the rates.
     assert f"{(1 + 4 * 30) / 5:.1f} MB/s over 5 passes" in lines[1]
@@ -257,7 +257,7 @@ def test_where_a_cache_may_have_been_full_before_none_is_denied() -> None:
     made = result(written, passes=(1, 3), kind="device")
     assert said(made).endswith("a cache takes the writes")
     fresh = replace(made, settings=replace(made.settings, prepare="none"))
-    assert said(fresh).endswith("a cache takes the writes, or what was never written is slower to write")
+    assert said(fresh).endswith("a cache takes the writes, or unwritten blocks are slower to write")
 
 
 def test_passes_are_weighed_by_their_time() -> None:
@@ -295,7 +295,7 @@ def test_of_threads_that_still_gain_it_is_said_that_more_were_not_tried() -> Non
 
 
 def test_runs_far_apart_are_said_to_be_noisy() -> None:
-    assert "more than 25% apart: RND4K Q1T1 read" in said(result(series(100e6, 90e6, 120e6)))
+    assert "differ by more than 25%: RND4K Q1T1 read" in said(result(series(100e6, 90e6, 120e6)))
     assert "apart" not in said(result(series(100e6, 95e6, 110e6)))
     assert "apart" not in said(result(series(100e6)))
 
@@ -357,7 +357,7 @@ def test_rounds_that_did_not_become_steady_are_said_to_be_so_beside_the_figure()
 @pytest.mark.parametrize(("kind", "told"), [("folder", True), ("device", False)])
 def test_a_steady_file_is_no_steady_drive(kind: str, told: bool) -> None:
     made = result(series(*[1e6] * 5), steady=True, kind=kind, span=16 * GIB)
-    assert ("measured on a file of 16GiB, which says nothing of the whole drive" in said(made)) is told
+    assert ("measured on a file of 16GiB, which does not represent the whole drive" in said(made)) is told
     assert "of the whole drive" not in said(result(series(*[1e6] * 5)))
 
 
@@ -370,7 +370,7 @@ def test_a_steady_file_is_no_steady_drive(kind: str, told: bool) -> None:
         (Conditions(), ""),
         (Conditions(governor="performance", load=0.1, cores=8, filesystem="ext4", free=9, room=10), ""),
         (Conditions(governor="powersave"), "governor is powersave"),
-        (Conditions(load=5.0, cores=8), "busy with other things (load 5 on 8 cores)"),
+        (Conditions(load=5.0, cores=8), "busy with other work (load 5 on 8 cores)"),
         (Conditions(on_battery=True), "battery"),
         (Conditions(filesystem="btrfs"), "writes every block to a new place"),
         (Conditions(filesystem="ext4", mount_options="rw,compress=zstd"), "may compress"),

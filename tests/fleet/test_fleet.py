@@ -115,7 +115,7 @@ def test_a_lone_firmware_of_a_model_needs_a_look(tmp_path: Path) -> None:
 
 
 def test_a_firmware_with_a_known_defect_is_a_finding_and_needs_a_look(tmp_path: Path) -> None:
-    """Crucial m4: firmware 0002 stops responding after 5184 power-on hours, 0309 does not (Crucial's release notes of January
+    """Crucial m4: firmware 0002 stops responding after 5184 hours, 0309 does not (Crucial's release notes of January
     2012).
     """
     for firmware in ("0002", "0309"):
@@ -126,7 +126,7 @@ def test_a_firmware_with_a_known_defect_is_a_finding_and_needs_a_look(tmp_path: 
     for firmware, codes in (("0002", ["AT511"]), ("0309", [])):
         found = json.loads(run_aligntool("audit", "--sysroot", tmp_path / f"fw{firmware}", "--json", code=0).stdout)
         assert [one["code"] for one in found["findings"] if one["code"] == "AT511"] == codes
-    assert "defect: it stops answering" in run_aligntool("drives", "M4-CT128M4SSD2", code=0).stdout
+    assert "defect: it stops responding" in run_aligntool("drives", "M4-CT128M4SSD2", code=0).stdout
 
 
 def test_two_halves_of_a_model_have_no_lone_firmware(tmp_path: Path) -> None:

@@ -299,7 +299,7 @@ def test_every_repeat_begins_with_another_start_and_has_all_of_them() -> None:
 
 
 def test_too_little_room_is_refused() -> None:
-    with pytest.raises(Refused, match="too little"):
+    with pytest.raises(Refused, match="too small"):
         places_of(Extent(0, 2 * MIB), 4096, 512)
 
 

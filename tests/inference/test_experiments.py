@@ -119,7 +119,7 @@ def test_nothing_is_measured_when_the_result_could_not_be_kept(image: Path) -> N
 def test_a_target_that_is_too_small_is_refused(tmp_path: Path) -> None:
     small = tmp_path / "small.img"
     small.write_bytes(bytes(MIB))
-    for command, words in (("alignment", "1MiB are too little"), ("span", "there are 1MiB")):
+    for command, words in (("alignment", "1MiB is too small"), ("span", "there are 1MiB")):
         _, said = aligntool("bench", command, small, code=3)
         assert words in said
 
@@ -182,7 +182,7 @@ def test_an_experiment_is_not_compared_with_anything(tmp_path: Path) -> None:
     file = tmp_path / "starts.json"
     file.write_text(json.dumps(starts()))
     _, said = aligntool("bench", "compare", file, file, code=3)
-    assert f"{file} is a result of bench alignment, and has no tests to put side by side" in said
+    assert f"{file} is a result of bench alignment, and has no tests to compare" in said
 
 
 @pytest.mark.parametrize(

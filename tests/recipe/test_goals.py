@@ -118,7 +118,7 @@ def test_the_recipes_that_the_mistakes_are_made_in_are_good_themselves() -> None
         (LAYOUT, 'label = "dos"', 'label = "mbr"', "label cannot be 'mbr'", ""),
         (LAYOUT, '"4MiB"', '"3MiB"', "grain must be a power of two", "1MiB"),
         (LAYOUT, '"4MiB"', '"512B"', "grain must be a power of two", "1MiB"),
-        (LAYOUT, '"4MiB"', "4194304", "grain must be a text", ""),
+        (LAYOUT, '"4MiB"', "4194304", "grain must be a string", ""),
         (LAYOUT, '"512MiB"', '"512MB"', "'512MB' is not a size", ""),
         (LAYOUT, '"512MiB"', '"0"', "needs a size", ""),
         (LAYOUT, '"512MiB"', '"rest"', "only one partition can take the rest", ""),
