@@ -77,7 +77,7 @@ def test_a_file_system_that_was_used_since_is_not_made_again_though_its_checker_
         make(step)
     run("e2fsck", "-f", "-y", device, fails=True)
     assert read_it_back(device, folder) == WORD
-    assert make(step) == [f"{device} has its ext4 already"]  # once repaired, the creation continues
+    assert make(step) == [f"{device} already has its ext4"]  # once repaired, the creation continues
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
@@ -89,7 +89,7 @@ def test_one_that_was_cut_short_while_it_was_made_is_made_again(kind: str, devic
     else:
         run("xfs_db", "-x", "-c", "sb 0", "-c", "write inprogress 1", device)
     said = make(step)
-    assert said[0].startswith("made again")
+    assert said[0].startswith("recreated")
     assert run("blkid", "-p", "-o", "value", "-s", "UUID", device).strip() == FS_UUID
     run("e2fsck", "-f", "-n", device) if kind == "ext4" else run("xfs_repair", "-n", device)
 

@@ -73,7 +73,7 @@ def test_a_drive_gets_its_table_once_and_gives_it_back(sparse: Sparse, loop: Att
 def test_a_drive_that_is_not_the_plans_is_not_written_to(drive: Path, paths: Paths) -> None:
     step = member_step(paths, drive)
     other = replace(step, disk=replace(step.disk, serial="another"))
-    with pytest.raises(Stopped, match="another drive"):
+    with pytest.raises(Stopped, match="not the drive in the plan"):
         made_member(other, again=True)
     assert run("wipefs", "--no-act", "--parsable", drive) == ""
 

@@ -46,7 +46,7 @@ def test_a_name_and_a_place_that_others_have_are_told_together_with_what_is_miss
     steps: list[Step] = [conf_step(), fstab_step(), Mount(str(full))]
     said = reasons(plan_of(steps), tmp_path)
     assert "gives the name /dev/md/data to another array" in said
-    assert "mounts UUID=other at /srv/data already" in said
+    assert "already mounts UUID=other at /srv/data" in said
     assert "would hide theirs" in said
     assert wrote(tmp_path) == []
 

@@ -65,9 +65,9 @@ def test_another_drive_that_got_a_name_of_the_plan_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("disks", "why"),
     [
-        (DRIVES[:1], "is not there"),
+        (DRIVES[:1], "is missing"),
         ((*DRIVES, named(DRIVES[1], "nvme2n1")), "cannot be distinguished from others"),
-        ((DRIVES[0], replace(DRIVES[1], size=1 << 30)), "is not there"),
+        ((DRIVES[0], replace(DRIVES[1], size=1 << 30)), "is missing"),
     ],
     ids=["missing", "twice", "of another size"],
 )
