@@ -39,10 +39,10 @@ def test_an_array_as_planned_differs_in_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"size": SIZE * 3 // 2}, "it has 61377MiB and not 40918MiB"),
-        ({"size": SIZE - 4 * MIB}, "and not"),
-        ({"chunk": 524288}, "its chunk is 512KiB and not 256KiB"),
-        ({"offset": 264192}, "its data begin 129MiB into nvme1n1p1 and not 19MiB"),
+        ({"size": SIZE * 3 // 2}, "its size is 61377MiB, not 40918MiB"),
+        ({"size": SIZE - 4 * MIB}, ", not "),
+        ({"chunk": 524288}, "its chunk is 512KiB, not 256KiB"),
+        ({"offset": 264192}, "its data begin 129MiB into nvme1n1p1, not 19MiB"),
     ],
 )
 def test_what_was_made_otherwise_is_told(tmp_path: Path, other: dict[str, int], said: str) -> None:
@@ -52,7 +52,7 @@ def test_what_was_made_otherwise_is_told(tmp_path: Path, other: dict[str, int], 
 
 def test_another_chunk_than_the_step_s_is_told(tmp_path: Path) -> None:
     (found,) = array_differences(replace(made(), chunk=4096), sysfs(tmp_path), SIZE)
-    assert "its chunk is 256KiB and not 4KiB" in found
+    assert "its chunk is 256KiB, not 4KiB" in found
 
 
 def test_the_size_counts_only_where_it_is_known(tmp_path: Path) -> None:
