@@ -134,8 +134,8 @@ def apply(
 ) -> Applied:
     """Apply a plan, and return the result. `on_event` is called with each event. `rate`: bytes per second at most.
 
-    Raises Refused before the first write, for example if the disk is not as planned for. Raises Stopped after the first
-    write, also if `on_event` raises KeyboardInterrupt; `aligntool resume` and `aligntool rollback` continue.
+    Raises Refused before the first write, for example if the disk no longer matches the plan. Raises Stopped after the
+    first write, even if `on_event` raises KeyboardInterrupt; `aligntool resume` and `aligntool rollback` continue.
     """
     path, behind = plan.plan.disk.path, False
     if plan.plan.steps:
@@ -145,7 +145,7 @@ def apply(
     try:
         return Applied(look_at(path, plan.request)[0], behind)
     except Refused as error:
-        text = f"it is done, but the result was not verified: {error}"
+        text = f"finished, but the result was not verified: {error}"
         raise Stopped(text, hint=command("audit", path)) from error
 
 

@@ -14,8 +14,8 @@ from aligntool.inventory import Role
 from aligntool.linux.process import find_program, run_program
 from aligntool.units import GIB, KIB, MIB, Extent, format_size
 
-# The content of the demo disk as frozen values: a family computer of 2005, Windows beside Linux. Pure, so that an audit
-# of the image can be compared with the intended layout.
+# The content of the demo disk as frozen values: a family computer of 2005 with Windows and Linux. It is pure, so that
+# an audit of the image can be compared with the intended layout.
 
 DEFAULT_SIZE = 1 * GIB
 SMALLEST = 512 * MIB
@@ -56,8 +56,8 @@ def demo_disk(*, size: int = DEFAULT_SIZE) -> DemoDisk:
     """Return the layout of the demo disk: Windows, Linux and two logical partitions, all on cylinder boundaries.
 
     At the default size three of the four start off a 4 KiB grid, and the swap area starts on it by chance, as one
-    partition in eight did. A cylinder before the logicals and a few at the end are free, so that all can be moved.
-    Raises Refused if `size` is too small.
+    partition in eight did. A cylinder before the logical partitions and a few at the end are free, so that all
+    partitions can be moved. Raises Refused if `size` is too small.
     """
     if size < SMALLEST:
         raise Refused(f"a demo disk of {format_size(size)} is too small; the smallest is {format_size(SMALLEST)}")
@@ -136,7 +136,7 @@ _COPIED_AT_ONCE = 256 * KIB
 def make_demo_image(path: str | os.PathLike[str], *, size: int = DEFAULT_SIZE) -> DemoDisk:
     """Write the demo disk to a new file, and return its layout. Never replace an existing file.
 
-    Raises Refused if the file cannot be made; nothing is left behind.
+    Raises Refused if the file cannot be created; nothing is left behind.
     """
     disk = demo_disk(size=size)
     _refuse_without_programs()
@@ -145,9 +145,9 @@ def make_demo_image(path: str | os.PathLike[str], *, size: int = DEFAULT_SIZE) -
         with image.open("xb") as file:
             file.truncate(size)
     except FileExistsError:
-        raise Refused(f"{image} exists already; nothing was written", hint=f"rm {image}") from None
+        raise Refused(f"{image} already exists; nothing was written", hint=f"rm {image}") from None
     except OSError as error:
-        raise Refused(f"{image} cannot be made: {error.strerror}") from error
+        raise Refused(f"{image} cannot be created: {error.strerror}") from error
     try:
         with failing_as(Refused, f"{image} cannot be written"):
             _fill(image, disk)
@@ -236,7 +236,7 @@ def _make_ext3(partition: DemoPartition, volume: Path, folder: Path) -> None:
 
 
 def _make_fat32(partition: DemoPartition, volume: Path, folder: Path) -> None:
-    # A FAT32 of fewer than 65,525 clusters would be taken for a FAT16 (Microsoft's FAT specification, 3.5).
+    # A FAT32 with fewer than 65,525 clusters would be mistaken for a FAT16 (Microsoft's FAT specification, 3.5).
     sectors = partition.extent.length // SECTOR
     cluster = next((size for size in (8, 4, 2) if sectors // size > 70_000), 1)
     geometry = ("-g", f"{USUAL_GEOMETRY.heads}/{USUAL_GEOMETRY.sectors}", "-h", _HIDDEN_SECTORS)
@@ -275,4 +275,4 @@ def _run(name: str, *arguments: str) -> None:
     clock = {"SOURCE_DATE_EPOCH": str(_CLOCK), "E2FSPROGS_FAKE_TIME": str(_CLOCK), "MTOOLS_SKIP_CHECK": "1"}
     ended = run_program(name, *arguments, environment=clock | {"TZ": "UTC"})
     if ended.code:
-        raise Refused(f"{name} could not make its part of the demo disk: {ended.last_words}")
+        raise Refused(f"{name} failed to make its part of the demo disk: {ended.last_words}")

@@ -91,7 +91,7 @@ def check_schema(document: Mapping[str, object], schema: str, version: int) -> N
     if document.get("schema") != schema:
         raise ValueError(f"its schema is not {schema}")
     if type(document.get("version")) is not int or document["version"] != version:
-        raise ValueError(f"it has version {document.get('version')!r:.40}, and this aligntool reads {version}")
+        raise ValueError(f"it has version {document.get('version')!r:.40}, but this aligntool reads version {version}")
 
 
 def decode(kind: type[_Kind], value: object, path: str = "", *, exact: bool = False, tags: Tags = _NO_TAGS) -> _Kind:
@@ -120,7 +120,7 @@ def decode_shown(usual: _Kind, value: Mapping[str, object], path: str = "") -> _
                 or (isinstance(item, str) and len(item) <= LONGEST)
                 or (isinstance(item, int | float) and abs(item) <= LARGEST)
             ):
-                raise ValueError(f"{path}.{wire}: not a text, a number, true, false or null")
+                raise ValueError(f"{path}.{wire}: not a string, a number, true, false or null")
             if type(item) in kinds or (type(item) is int and float in kinds):
                 found[name] = item
     return replace(usual, **found)  # type: ignore[type-var]
@@ -172,7 +172,7 @@ class _Decoder:
             return self._object(kind, value, path)
         if issubclass(kind, Enum):
             if value not in [member.value for member in kind]:
-                raise ValueError(f"{path}: none of {', '.join(str(member.value) for member in kind)}")
+                raise ValueError(f"{path}: not one of {', '.join(str(member.value) for member in kind)}")
             return kind(value)
         return self._scalar(kind, value, path, bounds)
 
@@ -211,4 +211,4 @@ class _Decoder:
         return value
 
 
-_SCALAR_NAMES = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
+_SCALAR_NAMES = {str: "a string", bool: "true or false", int: "a whole number", float: "a number"}

@@ -82,5 +82,5 @@ def refuse_folder_name(name: str) -> None:
     if name.rpartition("/")[2] in ("", ".", ".."):
         raise Refused(f"{name!r} is the name of a folder, not of a file; nothing was written")
     if name == "-":
-        hint = "leave the option out, or add --json, for standard output; ./- names a file"
+        hint = "for standard output, omit the option or add --json; ./- names a file"
         raise Refused("standard output cannot be named as a file here; nothing was written", hint=hint)

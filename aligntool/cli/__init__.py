@@ -1,1 +1,1 @@
-"""Words in, exit code out: the only package that knows typer."""
+"""The command line interface; the only package that imports typer."""

@@ -32,47 +32,51 @@ from aligntool.render.translate import language, translated, use_language
 
 # Command: module in aligntool.cli, function, first line of its docstring.
 COMMANDS = {
-    "audit": ("audit", "audit", "Judge every partition: on the grid, off the grid, or unknown."),
+    "audit": ("audit", "audit", "Check the alignment of every partition: on the grid, off the grid, or unknown."),
     "explain": ("explain", "explain", "Explain a finding: what it means, what it costs, and what to do."),
-    "drives": ("explain", "drives", "Show what is known of a drive, with the source of every fact."),
+    "drives": ("explain", "drives", "Show what is known about a drive, with the source of every fact."),
     "realign": ("partitions", "realign", "Move partitions onto the boundary."),
-    "layout": ("partitions", "layout_command", "Give an empty disk a new partition table, every start on its grids."),
+    "layout": (
+        "partitions",
+        "layout_command",
+        "Write a new partition table to an empty disk, with every partition aligned.",
+    ),
     "partition": ("partition", "partition", "Put a whole-disk file system or LVM volume into a partition."),
-    "convert": ("convert", "convert", "Give a disk or image a table for sectors of another size."),
+    "convert": ("convert", "convert", "Convert the partition table of a disk or image to another sector size."),
     "apply": ("recover", "apply", "Apply a plan that was saved in a file."),
-    "status": ("recover", "status", "Show how far an interrupted move or array has come, and the next command."),
+    "status": ("recover", "status", "Show the progress of an interrupted move or array, and the next command."),
     "resume": ("recover", "resume", "Finish an interrupted move or array."),
     "rollback": ("recover", "rollback", "Undo an interrupted move or array."),
-    "probe": ("probe", "probe", "Find the unit in which a drive works internally, by timing requests."),
-    "tui": ("tui", "tui", "Step through disks, verdicts, plans and moves on one screen."),
+    "probe": ("probe", "probe", "Find the internal unit of a drive by timing requests."),
+    "tui": ("tui", "tui", "Browse disks, verdicts, plans and moves on a full screen."),
     "schema": ("explain", "schema", "Print the JSON Schema of a document that aligntool writes."),
     "report": ("report", "report", "Write one HTML page of disks, findings, arrays and benchmarks."),
-    "snapshot": ("report", "snapshot", "Capture what an audit reads of this machine."),
+    "snapshot": ("report", "snapshot", "Capture what an audit reads from this machine."),
     "fleet": ("fleet", "fleet", "Audit many captured machines in one report."),
-    "demo": ("partitions", "demo", "Make a misaligned disk image, audit it, realign it, audit it again."),
+    "demo": ("partitions", "demo", "Make a misaligned disk image, audit it, realign it, and audit it again."),
     "plan realign": ("partitions", "plan_realign", "Plan the moves to the boundary, and show every step."),
     "plan layout": ("partitions", "plan_layout_command", "Plan a new partition table for an empty disk, and show it."),
-    "plan partition": ("partition", "plan_partition", "Plan a partition for what lies on a whole disk."),
-    "plan convert": ("convert", "plan_convert", "Plan a table for sectors of another size."),
-    "raid plan": ("raid", "plan_command", "Plan an array, and show how it would be made."),
-    "raid show": ("raid", "show_command", "Show arrays: members, links, state, and the offset of the data."),
+    "plan partition": ("partition", "plan_partition", "Plan a partition for the content of a whole disk."),
+    "plan convert": ("convert", "plan_convert", "Plan a partition table for another sector size."),
+    "raid plan": ("raid", "plan_command", "Plan an array, and show how it would be created."),
+    "raid show": ("raid", "show_command", "Show arrays: members, links, state and data offset."),
     "raid create": ("raid", "create_command", "Make an array, and configure the system to start it at every boot."),
     "raid persist": ("raid", "persist_command", "Configure the system to start an existing array at every boot."),
     "raid reformat": (
         "reformat",
         "reformat_command",
-        "Give the NVMe members of an array another LBA format, one after the other.",
+        "Change the LBA format of the NVMe members of an array, one at a time.",
     ),
-    "raid tune": ("raid", "tune_command", "Measure which chunk is the fastest on empty drives."),
+    "raid tune": ("raid", "tune_command", "Measure which chunk size is fastest on empty drives."),
     "bench run": ("bench", "bench_run", "Measure a drive with fio, and show medians with their range."),
     "bench list": ("bench", "list_results_command", "List saved results, oldest first."),
     "bench show": ("bench", "show_command", "Show a saved result."),
-    "bench compare": ("bench", "compare_command", "Compare results: log10 of the ratios, drawn."),
+    "bench compare": ("bench", "compare_command", "Compare results as a chart of log10 ratios."),
     "bench alignment": ("bench", "bench_alignment", "Measure whether the start of a partition matters on this drive."),
-    "bench span": ("bench", "bench_span", "Measure how far the cached mapping table of a drive reaches."),
+    "bench span": ("bench", "bench_span", "Measure how much of a drive its cached mapping table covers."),
     "trace read": ("trace", "trace", "Analyse a log of commands to a drive."),
-    "trace record": ("trace", "record_command", "Run a command, and analyse the requests to a disk meanwhile."),
-    "estimate boot": ("trace", "boot", "Estimate how long a drive is busy with the commands of a boot."),
+    "trace record": ("trace", "record_command", "Analyse the requests to a disk while a command runs."),
+    "estimate boot": ("trace", "boot", "Estimate how long a drive needs for the commands of a boot."),
     "recipes list": ("explain", "list_recipes", "List the recipes, and the command for each."),
     "recipes show": ("explain", "show_recipe", "Show the goal of a recipe, and the sources of its numbers."),
     "recipes check": ("explain", "check_recipe", "Check a recipe of your own, and show it."),
@@ -80,7 +84,7 @@ COMMANDS = {
 
 # Groups: help text, and an example.
 GROUPS = {
-    "plan": ("Show what would be done to a disk, to the byte; nothing is written.", "aligntool plan realign disk.img"),
+    "plan": ("Show every change to a disk, to the byte, without writing anything.", "aligntool plan realign disk.img"),
     "raid": (
         "Plan, make and show arrays aligned to the boundaries of their drives.",
         "sudo aligntool raid create --level 1 /dev/nvme0n1 /dev/nvme1n1",
@@ -90,8 +94,8 @@ GROUPS = {
         "aligntool bench /srv --profile crystaldiskmark",
     ),
     "trace": ("Analyse commands to a drive; `trace LOG` is `trace read LOG`.", "aligntool trace boot.log --grid 4KiB"),
-    "estimate": ("Estimate from measured rates.", "aligntool estimate boot --rate-a 30,90"),
-    "recipes": ("List, show and check goals for usual cases.", "aligntool recipes list"),
+    "estimate": ("Estimate times from measured rates.", "aligntool estimate boot --rate-a 30,90"),
+    "recipes": ("List, show and check recipes for common cases.", "aligntool recipes list"),
 }
 # The command of a group that runs if the first word is not one of its commands.
 DEFAULT_COMMANDS = {"bench": "run", "trace": "read"}
@@ -119,7 +123,7 @@ class LateModule(ModuleType):
 
 
 class LateModules:
-    """Finds and loads the modules of LATE_MODULES; importlib's LazyLoader executes a module at its second import."""
+    """Find and load the modules of LATE_MODULES. importlib's LazyLoader would execute a module at its second import."""
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if name not in LATE_MODULES:
@@ -154,14 +158,15 @@ class LateCommand(TyperCommand):
         program.command(self.name)(spread_options(function))
         command = typer.main.get_command(program)
         for parameter in command.params:
-            if parameter.param_type_name == "argument":  # help shows its own metavar, without <str> or TEXT beside it
+            if parameter.param_type_name == "argument":  # help shows only its metavar, without <str> or TEXT
                 parameter.type = kind = copy(parameter.type)
                 kind.__dict__.update(name="", get_metavar=lambda *_, **__: "")
-        gc.freeze()  # the collector skips what is loaded, here, in children and at exit: a fifth of an audit
+        # The collector skips what is loaded by now, also in children and at exit; this saves a fifth of an audit.
+        gc.freeze()
         gc.enable()
         return command  # type: ignore[return-value] # a single command is not a group
 
-    def make_context(  # type: ignore[override] # click's Context, which some versions of typer bring along
+    def make_context(  # type: ignore[override] # click's Context, which some versions of typer bundle
         self, info_name: str | None, args: list[str], parent: typer.Context | None = None, **extra: object
     ) -> typer.Context:
         return self.load().make_context(info_name, args, parent, **extra)  # type: ignore[return-value]
@@ -242,8 +247,8 @@ class Group(TyperGroup):
 FIRST_PAGE = """\
 Audit disks for misaligned partitions, realign them in place, build NVMe RAID.
 
-  look      audit, report, status, tui  judge partitions, drives and arrays
-            explain, drives, recipes    what is known, with its sources
+  look      audit, report, status, tui  check partitions, drives and arrays
+            explain, drives, recipes    what is known, with sources
             snapshot, fleet, schema     capture machines, audit many; schemas
   change    plan realign, realign       move partitions onto the boundary
             plan layout, layout         make a new partition table
@@ -251,10 +256,10 @@ Audit disks for misaligned partitions, realign them in place, build NVMe RAID.
             plan convert, convert       512-byte sectors to 4096, and back
             apply, resume, rollback     apply a saved plan; finish or undo
   arrays    raid plan, create, persist  make an array that starts at every boot
-            raid show, tune, reformat   show; measure chunks; another LBA format
-  measure   bench, probe                what a drive is good for, and its unit
-            trace, estimate             what a load is made of, and its cost
-  try       demo                        all of it on a disk image, without root
+            raid show, tune, reformat   show; measure chunks; change LBA format
+  measure   bench, probe                a drive's performance and internal unit
+            trace, estimate             analyse a load, and estimate its time
+  try       demo                        everything on a disk image, without root
 
 Nothing is written before the plan is shown and confirmed.
 
@@ -282,7 +287,7 @@ class Program(TyperGroup):
             print(translated(FIRST_PAGE), end="")
             ctx.exit()
         index = next((index for index, word in enumerate(args) if word in self.commands), 0)
-        if args[index : index + 2] == ["plan", "raid"]:  # expected beside `plan realign` and `plan layout`
+        if args[index : index + 2] == ["plan", "raid"]:  # users expect it next to `plan realign`
             args = [*args[:index], "raid", "plan", *args[index + 2 :]]
         return super().parse_args(ctx, args)
 
@@ -290,10 +295,10 @@ class Program(TyperGroup):
 app = typer.Typer(
     name="aligntool",
     cls=Program,
-    add_completion=False,  # click's start the program at each TAB: half a second, and no values
-    help="Audit disks for misaligned partitions, and move them onto the boundary without losing what is on them; make "
-    "arrays that lie on it and start at every boot; measure what a drive is good for.",
-    epilog="Example: sudo aligntool audit        Without root, the audit has what can be read without root.",
+    add_completion=False,  # click's would start the program at every TAB (half a second), and complete no values
+    help="Audit disks for misaligned partitions, and move them onto the boundary without losing data; make aligned "
+    "arrays that start at every boot; measure the performance of drives.",
+    epilog="Example: sudo aligntool audit        Without root, the audit covers only what can be read without root.",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -384,7 +389,7 @@ def translate_typer() -> None:
         vars(option).update(help=translated("Show this message and exit."))
         return option
 
-    command = TyperCommand.__base__  # of click, which some versions of typer bring along
+    command = TyperCommand.__base__  # of click, which some versions of typer bundle
     after(command, "get_usage", usage)
     after(command, "get_help_option", help_option)
     for kind in vars(import_module(typer.BadParameter.__module__)).values():
@@ -414,7 +419,7 @@ def main() -> None:
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOTCONN:  # a move that has begun raises Stopped
-            _print_error(f"the program that shows the disk ended: {error}", "type the same again")
+            _print_error(f"the program that exports the disk has exited: {error}", "run the same command again")
             sys.exit(ExitCode.REFUSED)
         traceback.print_exc()
         print("aligntool: this is a bug in aligntool. Please report it with the lines above.", file=sys.stderr)
@@ -437,7 +442,7 @@ def _print_error(reason: str, hint: str) -> None:
 
 
 class StandardOutput(io.TextIOWrapper):
-    """Reports what cannot be written, then drops it; Python would try again at exit."""
+    """Reports output that cannot be written, then discards it; Python would try again at exit."""
 
     def write(self, text: str) -> int:
         try:

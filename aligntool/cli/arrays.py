@@ -1,4 +1,4 @@
-"""Show, confirm and apply a plan of an array; `raid show`; resume and roll back an array."""
+"""Show, confirm and apply the plan of an array; resume and roll back an array; `raid show`."""
 
 import os
 import sys
@@ -45,15 +45,15 @@ from aligntool.render.progress import bench_progress_bar, bench_progress_lines, 
 from aligntool.steps import DriveStep, FileStep, MakeArray, MakeMember, Step
 from aligntool.units import Extent
 
-# Make an array of a plan, resume it, roll it back.
+# Make an array from a plan, resume it, roll it back.
 #
-# `raid create`, `apply`, `resume` and other commands that change what an array needs must lock, refuse, follow and
+# `raid create`, `apply`, `resume` and the other commands that change an array must lock, refuse, show progress and
 # report in the same way.
 
-_PLAN_AGAIN = "aligntool raid create shows how it would be made now"
+_PLAN_AGAIN = "aligntool raid create shows the current plan"
 _WITHOUT_RECORD = {
-    "layers": "cryptsetup repair, then the same command, go on",
-    "reformat": "the member that is out is put back by mdadm --add; then the same command goes on",
+    "layers": "to continue, cryptsetup repair and then the same command would be needed",
+    "reformat": "to continue, mdadm --add of the removed member and then the same command would be needed",
 }
 
 
@@ -91,7 +91,9 @@ def locked_array(
                 make.refuse_impossible(plan, paths)
                 check()
                 if kind := volatile_kind(paths.state):
-                    again = _WITHOUT_RECORD.get(plan.purpose, "an unfinished array has to be made again with --wipe")
+                    again = _WITHOUT_RECORD.get(
+                        plan.purpose, "an unfinished array would have to be made again with --wipe"
+                    )
                     on_note(f"{paths.state} is a {kind}: a power cut would lose the record, and {again}")
                 record = make.begin(plan, paths)
                 try:
@@ -117,7 +119,7 @@ def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY
             current = make.read_record(record.file)  # again, under the lock
             if _current_plan(current) != plan:
                 raise Refused(
-                    "a drive got another name meanwhile",
+                    "the device name of a drive has changed meanwhile",
                     hint=run_change.recovery_commands(plan.disk.path),
                     code="plan-stale",
                 )
@@ -160,8 +162,8 @@ def refuse_changed(plan: Plan, current: Plan) -> None:
     """Raise Refused if a plan made now has other steps, or would overwrite other content."""
     content = {step.device: step.holds for step in members_of(current)}
     changed = [
-        f"{step.device} does not hold what it held when the plan was made: then {_content_words(step.holds)}, now "
-        f"{_content_words(content[step.device])}"
+        f"the content of {step.device} has changed since the plan was made: it was {_content_words(step.holds)}, and "
+        f"is now {_content_words(content[step.device])}"
         for step in members_of(plan)
         if content.get(step.device, step.holds) != step.holds
     ]
@@ -169,19 +171,19 @@ def refuse_changed(plan: Plan, current: Plan) -> None:
         raise Refused("\n".join(changed), hint=_PLAN_AGAIN, code="plan-stale")
     if plan.steps != current.steps or plan.disk != current.disk:
         members = ", ".join(step.disk.path for step in drives_of(plan))
-        text = f"{members or plan.disk.path}: what is there now needs other steps than the plan has"
+        text = f"{members or plan.disk.path}: the current state needs other steps than those of the plan"
         raise Refused(text, hint=_PLAN_AGAIN, code="plan-stale")
 
 
 def _abandon_hint(record: Record) -> str:
-    """Return the commands that abandon an array, or replace its drive, if a drive is gone for good."""
+    """Return the commands that abandon an array, or replace its drive, if a drive is lost."""
     if record.plan.purpose == "reformat":
         path = record.plan.disk.path
         end = f"sudo mdadm {path} --add with another drive, then sudo rm {shell_word(str(record.file))}"
-        return f"a drive that is gone for good is replaced as usual: {end}"
+        return f"a lost drive is replaced as usual: {end}"
     stop = "".join(f"sudo mdadm --stop {step.device}; " for step in record.plan.steps if isinstance(step, MakeArray))
     end = f"{stop}sudo rm {shell_word(str(record.file))}"
-    return f"a drive that is gone for good ends it: {end}; aligntool raid create --wipe then takes the other drives"
+    return f"if a drive is lost, abandon the array: {end}; then aligntool raid create --wipe can use the other drives"
 
 
 def _content_words(holds: tuple[str, ...]) -> str:
@@ -194,7 +196,7 @@ def _refuse_unfinished(plan: Plan, paths: Paths) -> None:
     for record in find_records(paths.state):
         if drives & set(map(_drive_key, drives_of(record.plan))) or record.plan.disk.path == plan.disk.path:
             path = record.plan.disk.path
-            text = f"{path} is unfinished, and has the same drives or the same name"
+            text = f"{path} is unfinished, and uses the same drives or the same name"
             raise Refused(text, hint=run_change.recovery_commands(path), code="in-flight", subject=path)
 
 
@@ -205,15 +207,15 @@ def _drive_key(step: DriveStep) -> tuple[str | None, ...]:
 
 # What prevents an array on this machine, checked before its plan is shown.
 #
-# A plan that is refused after the confirmation wastes a typed answer, and a plan that is only shown would promise what
-# cannot be done.
+# A refusal after the confirmation would waste a typed answer, and a plan that is only shown would promise what cannot
+# be done.
 
 
 def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | None = None) -> None:
     """Raise Refused with every reason, after `others`, the refusals of the members. Do nothing without root.
 
-    Nothing is written, no module loaded, no drive woken. Drives with two names are recognised from sysfs and udev:
-    disks that belong to no array are not opened.
+    Nothing is written, no module is loaded, and no drive is woken. Drives with two names are recognised from sysfs and
+    udev, so disks that belong to no array are not opened.
     """
     if os.geteuid() != 0:
         return
@@ -225,7 +227,7 @@ def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | N
 
 # Look at drives that are, or will be, members of an array.
 #
-# Planning, making, tuning and showing an array begin with it.
+# Planning, making, tuning and showing an array begin with this.
 
 
 def look_at_members(drives: list[str]) -> tuple[list[Judged], tuple[int | None, ...], Report, Known]:
@@ -247,7 +249,7 @@ def look_at_members(drives: list[str]) -> tuple[list[Judged], tuple[int | None, 
 
 
 def users_beside_mounts(disk: Disk, number: int | None = None) -> tuple[tuple[str, str], ...]:
-    """Return who uses a disk or partition without a mount or a holder, and how to end each use."""
+    """Return the users of a disk or partition other than mounts and holders, and how to end each use."""
     node = next((part.node for part in disk.partitions if part.number == number and part.node), disk.name)
     with suppress(OSError):
         return tuple((user.what, user.end) for user in unlisted_users(f"/dev/{node}"))
@@ -323,7 +325,7 @@ def find_record(target: str | None) -> Record | None:
     if len(records) > 1:
         paths = [record.plan.disk.path for record in records]
         ways = "\n".join(f"aligntool status {path}" for path in paths)
-        raise Refused(f"several are unfinished: {', '.join(paths)}", hint=ways)
+        raise Refused(f"several arrays are unfinished: {', '.join(paths)}", hint=ways)
     return records[0] if records else None
 
 
@@ -347,11 +349,11 @@ def _current_drives(plan: Plan) -> set[str]:
 def array_status(record: Record) -> Status:
     """Return how far an unfinished array has come."""
     plan = record.plan
-    state = "it is not finished: do not put anything on it yet"
+    state = "it is not finished: do not store anything on it yet"
     if plan.purpose == "reformat":
-        state = "its members are formatted one after the other: until that is done do not remove another one"
+        state = "its members are being formatted one at a time: do not remove another one until that is finished"
     if plan.purpose == "layers":
-        state = "a layer is being changed in its place: do not open, repair or partition it"
+        state = "a layer is being changed in place: do not open, repair or partition it"
     sentences = [state if record.forward else "it was being rolled back"]
     drives = [step.device for step in drives_of(plan)]
     files = [step.path for step in plan.steps if isinstance(step, FileStep)]
@@ -363,7 +365,7 @@ def array_status(record: Record) -> Status:
 def require_unfinished(record: Record | None) -> Record:
     """Return the record. Raises Refused if there is none."""
     if record is None:
-        raise Refused("no array is unfinished here", hint="sudo aligntool audit names the disks in flight")
+        raise Refused("there is no unfinished array", hint="sudo aligntool audit lists the disks in flight")
     return record
 
 
@@ -375,7 +377,7 @@ def recover_array(record: Record, *, json_: bool, back: bool) -> None:
     elif json_:
         run_change.write_end("old", changed=True)
     else:
-        remark(f"{record.plan.disk.path} is rolled back")
+        remark(f"{record.plan.disk.path} was rolled back")
 
 
 # The first resynchronisation of a new array: report it, or wait for it.
@@ -388,8 +390,8 @@ _PAUSE_S = 1.0
 def report_resync(device: str) -> None:
     """Report a running resynchronisation and its progress."""
     if facts := _running_resync(device):
-        text = f"The members are synchronised in the background ({facts.sync_action}{sync_words(facts)})"
-        text += f"; the array is ready. See how far it is: {command('raid show', device)}"
+        text = f"The members are being synchronised in the background ({facts.sync_action}{sync_words(facts)})"
+        text += f"; the array is ready. To see the progress: {command('raid show', device)}"
         remark(text)
 
 
@@ -402,7 +404,7 @@ def wait_for_resync(device: str) -> None:
                 show(*resync_progress(facts.sync_done, facts.sync_total, facts.sync_rate))
                 time.sleep(_PAUSE_S)
     except KeyboardInterrupt:
-        say("not waited for any longer; it goes on in the background")
+        say("stopped waiting; the resynchronisation continues in the background")
 
 
 def _running_resync(device: str) -> ArrayFacts | None:

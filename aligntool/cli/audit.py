@@ -44,8 +44,8 @@ _LONGEST = 1 << 20  # bytes
 def measured_on(files: Sequence[str], inventory: Inventory) -> tuple[MeasuredDisk, ...]:
     """Return the measurements that `aligntool probe` saved in files.
 
-    Raises Refused for a file that cannot be read, is not a result of a probe, or was measured on none of these disks,
-    if all of them could be looked at.
+    Raises Refused for a file that cannot be read, is not the result of a probe, or was measured on another disk. The
+    last is not checked if a disk could not be read.
     """
     probe_command = ""
     for disk in inventory.disks[:1]:
@@ -86,7 +86,7 @@ class ReportFile(options.ResultFile):
     """Where the report is written."""
 
     output: Annotated[
-        options.File, "--output -o", "Write the report to this file, whole or not at all; - is standard output."
+        options.File, "--output -o", "Write the report to this file atomically; - is standard output."
     ] = None
 
 
@@ -95,12 +95,12 @@ def audit(
     *,
     map_: Annotated[bool, "--map", "Draw each disk to scale, and the blocks of each partition over sectors."] = False,
     json_: Annotated[bool, "--json", "The same as --format json."] = False,
-    host: Annotated[bool, "--host", "Put the name of this machine into the JSON."] = False,
+    host: Annotated[bool, "--host", "Include the name of this machine in the JSON."] = False,
     format_: Annotated[Format, "--format", "Format of the report.", "text|json|prometheus"] = Format.TEXT,
     fail_on: Annotated[
         FailOn | None,
         "--fail-on",
-        "Exit 1 from this severity on [default: error], 3 where a disk was not judged.",
+        "Exit 1 at this severity or above [default: error]; 3 if a disk was not judged.",
         "error|warning|never",
     ] = None,
     quiet: Annotated[bool, "--quiet -q", "Show only errors and warnings, one line each."] = False,
@@ -116,13 +116,13 @@ def audit(
     serials: Annotated[bool, "--serials", "Add serial numbers to the metrics of --format prometheus."] = False,
     kept: ReportFile,
 ) -> None:
-    """Judge every partition: on the grid, off the grid, or unknown.
+    """Check the alignment of every partition: on the grid, off the grid, or unknown.
 
-    It reports by how much, why, and what it costs.
+    The report shows how far off a start is, why, and what it costs.
 
     Example: sudo aligntool audit --map /dev/sda
 
-    Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a target could not be judged, or a disk gave no answer.
+    Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a target could not be judged, or a disk did not respond.
     """
     began_s = time.monotonic()
     if kept.file is not None:
@@ -130,7 +130,7 @@ def audit(
     output_format = Format.JSON if json_ else format_
     roots: Sequence[str | None] = sysroot or (None,)
     if len(roots) > 1 and output_format is Format.PROMETHEUS:
-        raise typer.BadParameter("metrics are of one machine: give one --sysroot")
+        raise typer.BadParameter("metrics describe one machine: give one --sysroot")
     given = UserLimits(sector_size=sector_size, physical_sector_size=physical_sector_size)
     reports, named = [], tuple(targets or ())
     named, missing = _readable(named, timeout) if sysroot is None else (named, ())
@@ -179,7 +179,7 @@ def _write(pieces: Iterable[str], kept: ReportFile) -> None:
 
 
 def _with_host(inventory: Inventory) -> Inventory:
-    """Return the inventory with the name of this machine; that of a snapshot stays as captured."""
+    """Return the inventory with the name of this machine. A snapshot keeps the captured name."""
     manifest = inventory.manifest
     return inventory if inventory.captured else replace(inventory, manifest=replace(manifest, host=os.uname().nodename))
 
@@ -192,8 +192,8 @@ def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterabl
 
 
 def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCode:
-    """Return the exit code; an unjudged disk outweighs any finding. Of disks that were not named, one that did not
-    respond counts; one that could not be opened counts if --fail-on shows that the caller relies on the exit code.
+    """Return the exit code; an unjudged disk outweighs any finding. If no disks were named, a disk that did not respond
+    counts, and one that could not be opened counts only if --fail-on shows that the caller relies on the exit code.
     """
     missing = targets_not_judged(report)
     if named:

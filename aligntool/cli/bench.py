@@ -48,7 +48,7 @@ def list_results_command(*, json_: options.JsonOption = False) -> None:
     page_lines(shown.list_json(kept) if json_ else shown.list_lines(kept, width=terminal_width()))
 
 
-def show_command(file: Annotated[str, "FILE", "A result named by `aligntool bench list`."]) -> None:
+def show_command(file: Annotated[str, "FILE", "A result listed by `aligntool bench list`."]) -> None:
     """Show a saved result.
 
     Example: aligntool bench show result.json
@@ -69,14 +69,14 @@ def compare_command(
     *,
     json_: options.JsonOption = False,
 ) -> None:
-    """Compare results: log10 of the ratios, drawn.
+    """Compare results as a chart of log10 ratios.
 
     Differences within the noise are marked.
 
     Example: aligntool bench compare old-drive.json new-drive.json
     """
     if len(files) < 2:
-        raise typer.BadParameter("name two results or more")
+        raise typer.BadParameter("name at least two results")
     results = [targets.read_result(file) for file in files]
     lines = shown.compare_lines(results, files, width=terminal_width())
     page_lines(shown.compare_json(results, files) if json_ else lines)
@@ -84,7 +84,7 @@ def compare_command(
 
 # `aligntool bench TARGET`: measure, report, save.
 #
-# Decides what may be written to, and what happens to the figures if the run ends early.
+# This decides what may be written to, and what happens to the figures if the run ends early.
 
 _LONGEST_S = 86400.0
 _LONG_S = 3600.0  # a longer measurement has to be confirmed
@@ -95,30 +95,30 @@ def passes(text: str) -> tuple[int, ...]:
     """Return the counts in a text such as "1,5", or raise a usage error."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and word.isascii() and 1 <= int(word[:6]) <= 1000 for word in words):
-        raise typer.BadParameter(f"{text!r} are not passes; write counts from 1 to 1000, like 1,5")
+        raise typer.BadParameter(f"{text!r} is not a list of passes; use counts from 1 to 1000, such as 1,5")
     return tuple(sorted({int(word) for word in words}))
 
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What CrystalDiskMark can set beside its tests."""
+    """The settings of CrystalDiskMark other than its tests."""
 
     mix: Annotated[
-        int | None, "--mix", "Run each test mixed as well, with this percentage of reads.", "PERCENT", whole(1, 99)
+        int | None, "--mix", "Also run each test mixed, with this percentage of reads.", "PERCENT", whole(1, 99)
     ] = None
-    data: Annotated[Data, "--data", "What is written, and read again.", "random|zero"] = Data.RANDOM
+    data: Annotated[Data, "--data", "The data to write and read back.", "random|zero"] = Data.RANDOM
     pause: Annotated[float, "--pause", "Pause before each run.", "SECONDS", seconds(0.0, 3600.0)] = 0.0
 
 
 def bench_run(
     target: options.MeasureTargetArgument,
     *,
-    profile: Annotated[str, "--profile", "A name of `recipes list`, or a file.", "NAME"] = "crystaldiskmark",
-    span: Annotated[Size, "--span", "Range of the requests; in a folder the size of the file."] = None,
+    profile: Annotated[str, "--profile", "A name from `recipes list`, or a file.", "NAME"] = "crystaldiskmark",
+    span: Annotated[Size, "--span", "Range of the requests; in a folder, the size of the file."] = None,
     runtime: Annotated[float | None, "--runtime", "Duration of each run.", "SECONDS", seconds(0.1, _LONGEST_S)] = None,
     repeats: Annotated[int | None, "--repeats", "Runs of each test.", "N", whole(1, 1000)] = None,
     passes_: Annotated[
-        str | None, "--passes", "Times to run over the same data, such as 1,5, to reveal a cache.", "N,N"
+        str | None, "--passes", "Numbers of passes over the same data, such as 1,5, to reveal a cache.", "N,N"
     ] = None,
     destructive: options.DestructiveOption = False,
     yes: options.YesOption = False,
@@ -130,16 +130,16 @@ def bench_run(
 ) -> None:
     """Measure a drive with fio, and show medians with their range.
 
-    Every figure has its latency and processor time.
+    Latency and processor time are shown with every figure.
 
     Example: aligntool bench run /srv --profile crystaldiskmark
 
-    Exit code: 0 measured; 3 refused; 4 fio failed, or it was interrupted, after something was written; 130 before.
+    Exit code: 0 measured; 3 refused; 4 failed or interrupted after something was written; 130 interrupted before that.
     """
     kept.refuse()
     if passes_ is not None and (repeats is not None or runtime is not None):
         other = "--repeats" if repeats is not None else "--runtime"
-        raise typer.BadParameter(f"--passes and {other} contradict each other: a pass goes once over the data")
+        raise typer.BadParameter(f"--passes and {other} are mutually exclusive: a pass covers the data once")
     name, goal = _profile(profile)
     found = targets.find_target(target)
     counts = passes(passes_) if passes_ is not None else ()
@@ -231,7 +231,7 @@ def _locked_device(target: Target) -> Iterator[None]:
 
 # The target of `aligntool bench alignment` and `bench span`: a temporary file, or an existing file or device.
 #
-# Starts and spans count from the disk's first byte, whatever the path is.
+# Starts and spans are counted from the disk's first byte, whatever the path is.
 
 Sweep = TypeVar("Sweep", Starts, Spans)
 RuntimeOption = Annotated[float, "--runtime", "Duration of each run.", "SECONDS", seconds(0.1, 3600.0)]
@@ -334,7 +334,8 @@ def _with_conditions(
 
 
 def _report(text: str, lines: Iterator[Line], chosen: SweepOptions, when: str, name: str) -> None:
-    """Show the result, then save it in the history and in the requested file: if that fails, it is not lost.
+    """Show the result, then save it in the history and in the requested file, so that it is not lost if
+    that fails.
 
     Raises Refused.
     """
@@ -361,23 +362,24 @@ StartKey = tuple[alignment.Load, alignment.Place, int]
 def bench_alignment(
     target: options.MeasureTargetArgument,
     *,
-    unit: Annotated[Grid, "--unit", "The drive's unit [default: what the audit finds]."] = None,
+    unit: Annotated[Grid, "--unit", "The drive's unit [default: from the audit]."] = None,
     start: Annotated[Grid, "--start", "Test only this start; sector 63 is 32256."] = None,
-    every: Annotated[bool, "--every", "Test every sector of the unit, not each eighth; takes long."] = False,
+    every: Annotated[bool, "--every", "Test every sector of the unit, not every eighth of it; takes long."] = False,
     depth: Annotated[int, "--depth", "Requests in flight.", "N", whole(1, 1024)] = 1,
     runtime: RuntimeOption = 1.0,
     chosen: SweepOptions,
 ) -> None:
     """Measure whether the start of a partition matters on this drive.
 
-    The same load runs from sector 63, from 2048 and from every place in a unit.
+    The same load runs from sector 63, from sector 2048 and from several offsets in a unit.
 
     Example: aligntool bench alignment /srv --unit 16KiB
 
-    Exit code: 0 measured; 3 refused; 4 fio failed, or it was interrupted, after a device was written to; 130 before.
+    Exit code: 0 measured; 3 refused; 4 failed or interrupted after a device was written to; 130
+    interrupted before that.
     """
     if every and start is not None:
-        raise typer.BadParameter("--start tries one start, --every all of them: give one of the two")
+        raise typer.BadParameter("--start and --every are mutually exclusive")
     chosen.refuse()
     found = targets.find_target(target)
     span = chosen.span or 256 * MIB
@@ -432,28 +434,32 @@ def bench_span(
     *,
     smallest: Annotated[Size, "--from", "The smallest span [default: 64MiB]."] = None,
     largest: Annotated[Size, "--to", "The largest span [default: the whole target]."] = None,
-    write: Annotated[bool, "--write", "Write instead of reading; in a file, or on an empty device."] = False,
+    write: Annotated[bool, "--write", "Write instead of reading: to a file, or to an empty device."] = False,
     runtime: RuntimeOption = 2.0,
     chosen: SweepOptions,
 ) -> None:
-    """Measure how far the cached mapping table of a drive reaches.
+    """Measure how much of a drive its cached mapping table covers.
 
-    It reads 4 KiB at random, 32 in flight, over spans that double.
+    Random reads of 4 KiB, 32 in flight, cover spans that double in size.
 
     Example: sudo aligntool bench span /dev/nvme0n1
 
-    Exit code: 0 measured; 3 refused; 4 fio failed, or it was interrupted, after a device was written to; 130 before.
+    Exit code: 0 measured; 3 refused; 4 failed or interrupted after a device was written to; 130
+    interrupted before that.
     """
     least = smallest or 64 * MIB
     if least < alignment.BLOCK:
-        raise typer.BadParameter("--from is less than a request of 4KiB")
+        raise typer.BadParameter("--from must be at least one request of 4KiB")
     chosen.refuse()
     found = targets.find_target(target)
     span = chosen.span or 4 * GIB
     _largest_span(found.size or span, least, largest)
     with _prepared(found, span, runtime, chosen) as working:
         if write and not working.writes:
-            raise Refused(f"{found.named} is only read", hint="--destructive for an empty device, or name a folder")
+            raise Refused(
+                f"{found.named} is only read: --write cannot be used",
+                hint="--destructive for an empty device, or a folder",
+            )
         curve, swept = _measure_spans(working, least, largest, write=write)
         if curve:
             _report_span(working, curve, swept, chosen, write=write)
@@ -496,11 +502,11 @@ def _measure_spans(
 
 
 def _largest_span(room: int, smallest: int, largest: int | None) -> int:
-    """Return the largest span. Raises Refused if there is no room for two, also before a file is filled."""
+    """Return the largest span. Raises Refused if there is no room for two; called also before a file is filled."""
     whole = room if largest is None else min(largest, room)
     if whole < 2 * smallest:
-        text = f"two spans need {format_about(2 * smallest)} in one piece, and there are {format_about(whole)}"
-        raise Refused(text, hint="a smaller --from, or a larger --size")
+        text = f"two spans need {format_about(2 * smallest)} in one piece, but only {format_about(whole)} are available"
+        raise Refused(text, hint="use a smaller --from, or a larger --size")
     return whole
 
 

@@ -1,4 +1,4 @@
-"""`aligntool convert` and `plan convert`: a table for sectors of another size."""
+"""`aligntool convert` and `plan convert`: convert a partition table to another sector size."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -23,14 +23,12 @@ from aligntool.render.lines import Line
 
 @dataclass(frozen=True, slots=True)
 class ConvertOptions:
-    """Options of a table for sectors of another size."""
+    """Options of a conversion to another sector size."""
 
     sector_size: Annotated[
-        str, "--sector-size", "Sectors that the table is to be for: 4096 or 512.", "SIZE", options.one_of("4096", "512")
+        str, "--sector-size", "Sector size of the new table: 4096 or 512.", "SIZE", options.one_of("4096", "512")
     ] = "4096"
-    both: Annotated[bool, "--both", "Write tables for both sizes, one beside the other; for images to be copied."] = (
-        False
-    )
+    both: Annotated[bool, "--both", "Write tables for both sector sizes; for images that will be copied."] = False
     journal: options.NewJournalOption = None
 
     def request(self) -> Conversion:
@@ -42,22 +40,22 @@ class ConvertOptions:
     def copying(self, disk: str, output: str, rate: int | None) -> "ConvertCopy":
         """Return the operation that writes a copy and only reads the disk. Raises Refused."""
         if output in ("", "-"):
-            raise BadParameter("a copy goes to a file or a disk: -o NEW")
+            raise BadParameter("name a file or a disk for the copy: -o NEW")
         if self.journal:
-            text = "a copy has no journal: it has no table before it is complete"
-            raise Refused(text, hint="leave --journal out", code="invalid-option", subject="--journal")
+            text = "a copy has no journal: it gets its table only when it is complete"
+            raise Refused(text, hint="omit --journal", code="invalid-option", subject="--journal")
         typed = (*sector_size_options(self.sizes), *options.typed_words({"-o": output}))
         return ConvertCopy(CopyRequest(Request(typed=typed), disk, self.sizes, output), rate)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         if self.both and self.sector_size != "4096":
-            raise BadParameter("--both and --sector-size contradict each other")
+            raise BadParameter("--both and --sector-size are mutually exclusive")
         return SIZES if self.both else (int(self.sector_size),)
 
 
 OutputOption = Annotated[
-    options.File, "--output -o", "Write to this new image or empty disk; DISK is only read, and copied."
+    options.File, "--output -o", "Write a copy to this new image or empty disk; DISK is only read."
 ]
 
 
@@ -72,12 +70,13 @@ def convert(
     rate: options.RateOption = None,
     json_: options.EventsOption = False,
 ) -> None:
-    """Give a disk or image a table for sectors of another size.
+    """Convert the partition table of a disk or image to another sector size.
 
-    For a disk that was copied to one with sectors of 4096 bytes, or back: partitions and files stay, a FAT such as the
-    EFI system partition is recreated with its files, and what cannot work on such sectors is refused.
+    Use it after copying a disk to one with 4096-byte sectors, or back. Partitions and files stay. A FAT file system,
+    such as the EFI system partition, is recreated with its files. Content that cannot work with such sectors is
+    refused.
 
-    The plan is shown and confirmed first. It may be interrupted at any moment, as a realign may.
+    The plan is shown and confirmed first. The change may be interrupted at any moment, like a realign.
 
     Example: sudo aligntool convert /dev/sdb --sector-size 4096
 
@@ -95,9 +94,9 @@ def convert(
 def plan_convert(
     disk: options.DiskArgument, *, chosen: ConvertOptions, kept: options.PlanFile, json_: options.JsonOption = False
 ) -> None:
-    """Plan a table for sectors of another size.
+    """Plan a partition table for another sector size.
 
-    It shows what is kept, what is recreated, and every byte range.
+    The plan shows what is kept, what is recreated, and every byte range.
 
     Example: sudo aligntool plan convert /dev/sdb --sector-size 4096
 
@@ -110,7 +109,7 @@ def plan_convert(
 
 @dataclass(frozen=True, slots=True)
 class ConvertCopy(Operation):
-    """Copy a disk, with a table for sectors of another size."""
+    """Copy a disk, with a partition table for another sector size."""
 
     asked: CopyRequest
     rate: int | None = None

@@ -16,15 +16,19 @@ from aligntool.recipes.drives import load_drives
 from aligntool.recipes.goals import Recipe, load_recipes, parse_recipe, recipe
 from aligntool.render import recipes as shown
 
-# `aligntool drives`: what the drive database knows of a model.
+# `aligntool drives`: what the drive database knows about a model.
 
 
 def drives(
-    model: Annotated[str | None, "MODEL", "Model as the kernel or the label prints it [default: every row]."] = None,
+    model: Annotated[
+        str | None, "MODEL", "Model as printed by the kernel or on the label [default: every row]."
+    ] = None,
     *,
-    firmware: Annotated[str | None, "--firmware", "Show only rows that fit this firmware revision.", "REVISION"] = None,
+    firmware: Annotated[
+        str | None, "--firmware", "Show only rows that match this firmware revision.", "REVISION"
+    ] = None,
 ) -> None:
-    """Show what is known of a drive, with the source of every fact.
+    """Show what is known about a drive, with the source of every fact.
 
     Example: aligntool drives WD20EARS
     """
@@ -48,7 +52,7 @@ def explain(
 ) -> None:
     """Explain a finding: what it means, what it costs, and what to do.
 
-    queue-depth draws why latency hides behind concurrency.
+    queue-depth explains with a chart how concurrency hides latency.
 
     Example: aligntool explain AT101
     """
@@ -65,7 +69,7 @@ def explain(
     known = {listed.value: listed for listed in Code}
     if code.upper() not in known:
         near = get_close_matches(code.upper(), known, n=1, cutoff=0.7)
-        hint = f"the nearest is {near[0]}" if near else "aligntool explain lists them"
+        hint = f"the closest is {near[0]}" if near else "aligntool explain lists them"
         raise typer.BadParameter(f"there is no finding {code!r}; {hint}")
     page_lines(shown.explain_lines(known[code.upper()], width=width))
 
@@ -87,11 +91,11 @@ def schema(
     text = texts.get(name.removeprefix("aligntool."))
     if text is None:
         near = get_close_matches(name, texts, cutoff=0.4) or texts
-        raise typer.BadParameter(f"{name!r} is not one of aligntool's documents; the nearest are {', '.join(near)}")
+        raise typer.BadParameter(f"{name!r} is not one of aligntool's documents; the closest are {', '.join(near)}")
     sys.stdout.write(text)
 
 
-# `aligntool recipes`: the goals that come with aligntool, and a check of a user's own.
+# `aligntool recipes`: the recipes that come with aligntool, and a check of the user's own.
 
 
 def list_recipes(*, json_: JsonOption = False) -> None:
@@ -104,7 +108,7 @@ def list_recipes(*, json_: JsonOption = False) -> None:
 
 
 def show_recipe(
-    name: Annotated[str, "NAME", "A name of `aligntool recipes list`."], *, json_: JsonOption = False
+    name: Annotated[str, "NAME", "A name from `aligntool recipes list`."], *, json_: JsonOption = False
 ) -> None:
     """Show the goal of a recipe, and the sources of its numbers.
 
@@ -116,7 +120,7 @@ def show_recipe(
 def check_recipe(file: Annotated[str, "FILE", "A recipe of your own, in TOML."], *, json_: JsonOption = False) -> None:
     """Check a recipe of your own, and show it.
 
-    Every key and value must be known.
+    Unknown keys and values are errors.
 
     Example: aligntool recipes check my-layout.toml
 

@@ -42,11 +42,11 @@ class PageFile(options.ResultFile):
 
 
 def fleet(
-    snapshots: Annotated[list[str], "SNAPSHOT...", "Files of `aligntool snapshot`, or folders of them."],
+    snapshots: Annotated[list[str], "SNAPSHOT...", "Files written by `aligntool snapshot`, or folders of them."],
     *,
     json_: options.JsonOption = False,
     kept: PageFile,
-    fail_on: Annotated[FailOn, "--fail-on", "Exit 1 from this severity on.", "error|warning|never"] = FailOn.ERROR,
+    fail_on: Annotated[FailOn, "--fail-on", "Exit 1 at this severity or above.", "error|warning|never"] = FailOn.ERROR,
     timeout: options.TimeoutOption = SILENCE_S,
 ) -> None:
     """Audit many captured machines in one report.
@@ -58,7 +58,7 @@ def fleet(
     Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a snapshot could not be audited.
     """
     if json_ and kept.piped:
-        raise typer.BadParameter("--json and -o - contradict each other: both write to standard output")
+        raise typer.BadParameter("--json and -o - are mutually exclusive: both write to standard output")
     if kept.file is not None:
         refuse_existing(kept.file, overwrite=kept.overwrite)
     names = [name for given in snapshots for name in _snapshots_in(given)]
@@ -86,8 +86,8 @@ def fleet(
 
 
 def _snapshots_in(given: str) -> Iterator[str]:
-    """Yield the snapshots in a folder, or a file itself: if it cannot be read, the report has a line on it. Raises
-    Refused for a folder without snapshots.
+    """Yield the snapshots in a folder, or the file itself; if it cannot be read, the report says so. Raises Refused for
+    a folder without snapshots.
     """
     folder = Path(given)
     if not folder.is_dir() or (folder / "sys").is_dir():
@@ -100,7 +100,7 @@ def _snapshots_in(given: str) -> Iterator[str]:
     snapshots = [entry for entry in inside if entry.name.endswith(_ARCHIVES) or (entry / "sys").is_dir()]
     if not snapshots:
         hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"
-        raise Refused(f"{given} holds no snapshot: no file that ends in .tar.xz or .tar.gz", hint=hint)
+        raise Refused(f"{given} contains no snapshot: no file that ends in .tar.xz or .tar.gz", hint=hint)
     yield from map(str, snapshots)
 
 
@@ -111,7 +111,7 @@ def _audit_all(names: list[str], silence_s: float) -> Iterator[tuple[int, Machin
     load_drives()  # once for all children
     jobs = [partial(_audit, name) for name in names]
     for number, machine in results_in_children(jobs, silence_s, at_once=len(os.sched_getaffinity(0))):
-        late = f"gave no answer within {silence_s:g} s, or needs more memory than there is"
+        late = f"did not respond within {silence_s:g} s, or needs more memory than is available"
         yield number, machine or Machine(names[number], why=late)
 
 

@@ -20,12 +20,12 @@ from aligntool.render.lines import Line, plain
 from aligntool.render.plan import step_title
 from aligntool.units import MIB
 
-_LONGEST_KEY = 8 * MIB  # cryptsetup's own limit of a key file
+_LONGEST_KEY = 8 * MIB  # cryptsetup's own limit for a key file
 
 
 @dataclass(frozen=True, slots=True)
 class Layers(Operation):
-    """Give every LUKS2 of a disk sectors of the drive's size."""
+    """Re-encrypt every LUKS2 volume of a disk with sectors of the drive's size."""
 
     disk: str
     asked: Request
@@ -33,7 +33,7 @@ class Layers(Operation):
 
     def make_plan(self) -> Plan:
         judged = look_at(self.disk, self.asked)[0]
-        refuse_part(self.disk, judged.disk, "layers are changed on a disk, all of it or some of its partitions", "-p")
+        refuse_part(self.disk, judged.disk, "layers are changed on a disk or on some of its partitions", "-p")
         refuse_in_flight(judged.disk.path)
         return plan_layers(judged, self.asked.goal.partitions)
 
@@ -50,7 +50,7 @@ class Layers(Operation):
 
     def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
         if os.geteuid() != 0:
-            raise Refused("layers are changed by root only", hint="type the same after sudo", code="root-only")
+            raise Refused("only root can change layers", hint="run the same command with sudo", code="root-only")
         key = read_key(self.key_file)
         return locked_array(plan, self.make_plan, key, lambda: refuse_unfit(plan, key))
 
@@ -62,11 +62,11 @@ def read_key(file: str | None) -> Key:
     """Return the content of a key file, or what is typed at the terminal; it is kept in memory only. Raises Refused."""
     if file is None or file == "-":
         if not sys.stdin.isatty():
-            raise Refused("no terminal to type the passphrase on", hint="--key-file FILE")
+            raise Refused("there is no terminal to enter the passphrase", hint="--key-file FILE")
         try:
-            return Key(getpass("Passphrase of the LUKS2: ").encode())
+            return Key(getpass("LUKS2 passphrase: ").encode())
         except UnicodeError as error:
-            raise Refused("the passphrase is not text in this locale", hint="--key-file FILE") from error
+            raise Refused("the passphrase is not valid text in this locale", hint="--key-file FILE") from error
     with failing_as(Refused, file), Path(file).open("rb") as opened:
         content = opened.read(_LONGEST_KEY + 1)
     if not 0 < len(content) <= _LONGEST_KEY:

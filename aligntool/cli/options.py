@@ -38,10 +38,10 @@ def confirm_disk(path: str, word: str, what: str, yes: bool, about: Iterable[Lin
         return
     word = escaped(word)
     if not _can_ask():
-        text, hint = "no terminal to ask on; nothing was written", "add --yes to the command"
+        text, hint = "there is no terminal for the confirmation; nothing was written", "add --yes to the command"
         raise Refused(text, hint=hint, code="not-confirmed", subject=path)
     if _answer(f"This writes to {escaped(path)}.", f"{what}, {word},", about) != " ".join(word.split()):
-        raise Refused(f"that was not {word}; nothing was written", code="not-confirmed", subject=path)
+        raise Refused(f"the answer was not {word}; nothing was written", code="not-confirmed", subject=path)
 
 
 def confirm_long(about: str, yes: bool) -> None:
@@ -49,10 +49,10 @@ def confirm_long(about: str, yes: bool) -> None:
     if yes:
         return
     if not _can_ask():
-        text = f"this takes about {about}, and there is no terminal to ask on; nothing was measured"
-        raise Refused(text, hint="add --yes to the command, or take fewer passes or repeats")
+        text = f"this takes about {about}, and there is no terminal for the confirmation; nothing was measured"
+        raise Refused(text, hint="add --yes to the command, or use fewer passes or repeats")
     if _answer(f"This takes about {about}.", "yes").lower() != "yes":
-        raise Refused("that was not yes; nothing was measured")
+        raise Refused("the answer was not yes; nothing was measured")
 
 
 def _answer(why: str, what: str, about: Iterable[Line] = ()) -> str:
@@ -60,7 +60,7 @@ def _answer(why: str, what: str, about: Iterable[Line] = ()) -> str:
     sys.stdout.flush()
     print(f"\n{harmless(why)}", file=sys.stderr)
     show(about, sys.stderr, color=colored(sys.stderr))
-    print(f"{harmless(f'Type {what} to go on:')} ", end="", file=sys.stderr, flush=True)
+    print(f"{harmless(f'Type {what} to continue:')} ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
     if not answer.endswith("\n"):
         print(file=sys.stderr)
@@ -98,7 +98,7 @@ def grid(text: str) -> int:
     """Return a page size or grain, a multiple of 512 bytes, or raise a usage error."""
     number = size(text)
     if number % 512 or number > 1 << 40:
-        raise typer.BadParameter(f"{text!r} is not a multiple of 512 bytes that a disk could have")
+        raise typer.BadParameter(f"{text!r} is not a multiple of 512 bytes, or is more than 1TiB")
     return number
 
 
@@ -123,7 +123,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 
     def word(text: str) -> str:
         if text not in words:
-            raise typer.BadParameter(f"{text!r} is none of {', '.join(words)}")
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(words)}")
         return text
 
     return word
@@ -149,12 +149,12 @@ def partition_numbers(words: Sequence[str] | None) -> list[int] | None:
 
 
 def mount_point(text: str) -> str:
-    """Return a mount point as the kernel names it: no trailing slash, links resolved. Other words stay."""
+    """Return a mount point as the kernel names it: no trailing slash, links resolved. Other words are unchanged."""
     return os.path.realpath(text) if text.startswith("/") else text
 
 
 def resolve_device(name: str) -> str:
-    """Return the target of a link such as /dev/disk/by-id/...; a kernel name stays."""
+    """Return the target of a link such as /dev/disk/by-id/...; a kernel name is unchanged."""
     return str(Path(name).resolve()) if "/" in name else name
 
 
@@ -166,7 +166,7 @@ def absolute(file: str | None) -> str | None:
 def one_machine(sysroots: list[str] | None) -> str | None:
     """Return the only --sysroot, or None. Raises BadParameter for several, of which click would use the last."""
     if sysroots and len(sysroots) > 1:
-        raise typer.BadParameter(f"{', '.join(sysroots)}: give one --sysroot, as this command takes one machine")
+        raise typer.BadParameter(f"{', '.join(sysroots)}: give one --sysroot, because this command is for one machine")
     return sysroots[0] if sysroots else None
 
 
@@ -176,7 +176,7 @@ def read_text(path: str, *, hint: str = "", most: int = 1 << 26) -> str:
         with open(path, "rb") as file:  # noqa: PTH123 - the user's own spelling
             content = file.read(most + 1)
         if len(content) > most:
-            raise Refused(f"{path} cannot be read: it is too long", hint=hint)
+            raise Refused(f"{path} cannot be read: it is too large", hint=hint)
         return content.decode()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a text file"
@@ -248,7 +248,7 @@ File = Annotated[str | None, {"metavar": "FILE"}]
 Files = Annotated[list[str] | None, {"metavar": "FILE"}]
 Folder = Annotated[str | None, {"metavar": "DIR"}]
 HIDDEN = {"hidden": True}
-_GEOMETRY = {"rich_help_panel": "Geometry, where the device does not report it"}
+_GEOMETRY = {"rich_help_panel": "Geometry, if the device does not report it"}
 _SECTORS = _GEOMETRY | {"metavar": "SIZE", "parser": sector, "callback": _ordered_sectors}
 
 TargetsArgument = Annotated[
@@ -256,34 +256,36 @@ TargetsArgument = Annotated[
 ]
 DiskArgument = Annotated[str, "DISK", "A whole disk, or a disk image file."]
 MeasureTargetArgument = Annotated[str, "TARGET", "A folder (for a temporary file), a file, or a device."]
-JsonOption = Annotated[bool, "--json", "As JSON."]
+JsonOption = Annotated[bool, "--json", "Print JSON."]
 EventsOption = Annotated[bool, "--json", "Report events as JSON lines."]
-YesOption = Annotated[bool, "--yes", "Do not ask for confirmation; overrides no refusal."]
+YesOption = Annotated[bool, "--yes", "Do not ask for confirmation; refusals still apply."]
 DryRunOption = Annotated[bool, "--dry-run", "Show the plan and stop."]
 SysrootsOption = Annotated[
-    list[str] | None, "--sysroot", "Use a captured machine: a snapshot or its folder; may be given again.", "DIR"
+    list[str] | None, "--sysroot", "Use a captured machine: a snapshot or its folder; may be repeated.", "DIR"
 ]
 SysrootOption = Annotated[list[str] | None, "--sysroot", "Use a captured machine: a snapshot or its folder.", "DIR"]
 WipeOption = Annotated[
-    list[str] | None, "--wipe", "Allow the loss of everything on this one; may be given again.", "DEVICE"
+    list[str] | None, "--wipe", "Allow everything on this device to be lost; may be repeated.", "DEVICE"
 ]
 OverwriteOption = Annotated[bool, "--overwrite", "Replace existing files."]
-RecipeOption = Annotated[Name, "--recipe", "Use a goal that comes with aligntool."]
+RecipeOption = Annotated[Name, "--recipe", "Use a recipe that comes with aligntool."]
 DestructiveOption = Annotated[bool, "--destructive", "Write to the device itself, which must be empty."]
-FioOutputOption = Annotated[Folder, "--fio-output", "Save fio's own JSON of every run in this folder."]
+FioOutputOption = Annotated[Folder, "--fio-output", "Save fio's JSON output of every run in this folder."]
 TableOption = Annotated[
     str | None, "--table", "gpt, or dos for an MBR [default: gpt].", "gpt|dos", one_of("gpt", "dos")
 ]
-NewGrainOption = Annotated[Grid, "--grain", "Boundary to start on [default: 1MiB]."]
+NewGrainOption = Annotated[Grid, "--grain", "Boundary on which partitions start [default: 1MiB]."]
 NewJournalOption = Annotated[File, "--journal", "Write the journal to this file on another disk, not to free space."]
-KeyFileOption = Annotated[File, "--key-file", "Take the key of a LUKS2 from this file [default: ask for it]."]
+KeyFileOption = Annotated[File, "--key-file", "Read the LUKS2 key from this file [default: ask for it]."]
 RateOption = Annotated[Size, "--rate", "Copy at most this much per second, such as 50MiB."]
 SystemOption = Annotated[
     str | None, "--system", "debian, debian-dracut, fedora, opensuse or arch [default: this system].", "NAME",
     one_of("debian", "debian-dracut", "fedora", "opensuse", "arch"),
 ]  # fmt: skip
 WakeOption = Annotated[bool, "--wake", "Also read disks that are asleep."]
-TimeoutOption = Annotated[float, "--timeout", "After how long a silent disk is skipped.", "SECONDS", seconds(0.1, 3600)]
+TimeoutOption = Annotated[
+    float, "--timeout", "Skip a disk that does not respond for this long.", "SECONDS", seconds(0.1, 3600)
+]
 SectorOption = Annotated[int | None, "--sector-size", "Logical sector size, such as 4096.", _SECTORS]
 PhysicalOption = Annotated[
     int | None, "--physical-sector-size", "Physical sector size; image files are assumed to have 4096.", _SECTORS
@@ -298,7 +300,7 @@ _STDOUT = "-"
 
 @dataclass(frozen=True, slots=True)
 class ResultFile:
-    """Where a result is saved, beside the printed text."""
+    """Where a result is saved, in addition to the printed text."""
 
     output: Annotated[File, "--output -o", "Save the result as JSON; - is standard output."] = None
     overwrite: OverwriteOption = False
@@ -320,12 +322,14 @@ class ResultFile:
             return
         folder = os.path.dirname(file) or "."  # noqa: PTH120 - the user's own spelling
         if os.path.isdir(file):  # noqa: PTH112
-            raise Refused(f"{file} is a folder; nothing was measured", hint="-o with the name of a file")
+            raise Refused(f"{file} is a folder; nothing was measured", hint="name a file with -o")
         if os.path.lexists(file) and not self.overwrite:
-            raise Refused(f"{file} is there already; nothing was measured", hint="another name for -o, or --overwrite")
+            raise Refused(
+                f"{file} already exists; nothing was measured", hint="use another name for -o, or --overwrite"
+            )
         if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):  # noqa: PTH112
-            why = "may not be written to" if os.path.isdir(folder) else "is not a folder"  # noqa: PTH112
-            raise Refused(f"{folder} {why}, so {file} cannot be kept; nothing was measured")
+            why = "is not writable" if os.path.isdir(folder) else "is not a folder"  # noqa: PTH112
+            raise Refused(f"{folder} {why}, so {file} cannot be written; nothing was measured")
 
     def write(self, text: str) -> None:
         """Write the file, whole or not at all. Raises Refused."""
@@ -342,7 +346,7 @@ class PlanFile(ResultFile):
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Options of a disk that does not report its geometry."""
+    """Options for a disk that does not report its geometry."""
 
     sector_size: SectorOption = None
     physical_sector_size: PhysicalOption = None

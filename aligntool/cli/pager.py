@@ -13,7 +13,7 @@ from aligntool.linux.process import find_program
 from aligntool.render.lines import Line, show
 
 _NO_PAGER = ("", "cat")
-_NOT_RUN = (126, 127)  # of sh: the program cannot be run, or is not there
+_NOT_RUN = (126, 127)  # exit codes of sh: the program cannot be run, or is not found
 
 
 def page_lines(lines: str | Iterable[Line]) -> None:
@@ -37,8 +37,8 @@ def page_lines(lines: str | Iterable[Line]) -> None:
 def pager_of(environment: Mapping[str, str]) -> tuple[str, Mapping[str, str]] | None:
     """Return the command line of the pager and its environment, or None if there is no pager.
 
-    A pager can start programs and write files. A user who may run aligntool as another user, and nothing else, gets
-    one that does neither.
+    A pager can start programs and write files. A user who may run only aligntool as another user gets a pager that can
+    do neither.
     """
     command = next((environment[name] for name in ("ALIGNTOOL_PAGER", "PAGER") if name in environment), "less")
     if command.strip() in _NO_PAGER:

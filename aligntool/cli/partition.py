@@ -18,21 +18,21 @@ from aligntool.realign.request import Request
 
 @dataclass(frozen=True, slots=True)
 class PartitionOptions:
-    """Options of a table for a whole disk, beside the geometry."""
+    """Options of a table for a whole disk, except the geometry."""
 
-    undo: Annotated[bool, "--undo", "Remove the table of a disk with one partition."] = False
+    undo: Annotated[bool, "--undo", "Remove the partition table of a disk with one partition."] = False
     label: options.TableOption = None
     grain: options.NewGrainOption = None
     shrink: Annotated[bool, "--shrink", "Allow the file system to be shrunk with its own tool to make room."] = False
     journal: options.NewJournalOption = None
     key_file: Annotated[
-        options.File, "--key-file", "Open a LUKS by this key to see how much of it is in use; - asks for it."
+        options.File, "--key-file", "Open a LUKS volume with this key to find the space in use; - asks for the key."
     ] = None
 
     def request(self, geometry: options.Geometry) -> WholeDisk:
         """Return the options as one value."""
         if self.undo and self.key_file:
-            raise BadParameter("--undo opens nothing: --key-file does not go with it")
+            raise BadParameter("--undo and --key-file are mutually exclusive: --undo opens nothing")
         goal = RealignGoal(shrink=self.shrink, journal_file=options.absolute(self.journal))
         if self.grain is not None:
             goal = replace(goal, grain=self.grain, grain_given=True)
@@ -45,7 +45,7 @@ class PartitionOptions:
 
 
 def partition_change(disk: str, asked: WholeDisk, key_file: str | None, rate: int | None = None) -> DiskChange:
-    """Return the operation. The key of a LUKS stays in memory: a plan that is kept in a file has none."""
+    """Return the operation. A LUKS key stays in memory and is not part of a saved plan."""
     change = table_change("partition", disk, asked, rate)
     if key_file is None:
         return change
@@ -66,10 +66,10 @@ def partition(
 ) -> None:
     """Put a whole-disk file system or LVM volume into a partition.
 
-    What begins at byte 0 of a disk without a table moves up, and a new table with one partition is written before it.
-    UUID and label stay. `--undo` removes the table of a disk with one partition.
+    The content of a disk without a partition table is moved up, and a new table with one partition is written before
+    it. UUID and label stay. `--undo` removes the table of a disk with one partition.
 
-    The plan is shown and confirmed first. It may be interrupted at any moment, as a realign may.
+    The plan is shown and confirmed first. The change may be interrupted at any moment, like a realign.
 
     Example: sudo aligntool partition /dev/sdb --shrink
 
@@ -88,9 +88,9 @@ def plan_partition(
     json_: options.JsonOption = False,
     geometry: options.Geometry,
 ) -> None:
-    """Plan a partition for what lies on a whole disk.
+    """Plan a partition for the content of a whole disk.
 
-    It shows before and after, and every byte range.
+    The plan shows the disk before and after, and every byte range.
 
     Example: sudo aligntool plan partition /dev/sdb --shrink
 

@@ -59,8 +59,8 @@ def realign(
 
     The plan is shown and confirmed first.
 
-    It may be interrupted at any moment, by Ctrl-C or a power cut: `aligntool resume` continues, `aligntool rollback`
-    undoes it.
+    A realign may be interrupted at any moment, by Ctrl-C or a power cut: `aligntool resume` continues it, `aligntool
+    rollback` undoes it.
 
     Example: sudo aligntool realign /dev/sda
 
@@ -82,7 +82,7 @@ def plan_realign(
 ) -> None:
     """Plan the moves to the boundary, and show every step.
 
-    It shows before and after, and every byte range.
+    The plan shows the disk before and after, and every byte range.
 
     Example: sudo aligntool plan realign /dev/sda -o plan.json
 
@@ -104,12 +104,12 @@ def _part(text: str) -> PartitionRequest:
         raise typer.BadParameter(str(error)) from None
 
 
-_PART = "A partition, such as 512MiB:esp; may be given again. `rest:linux` takes what the others leave."
+_PART = "A partition, such as 512MiB:esp; may be repeated. `rest:linux` takes the remaining space."
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutOptions:
-    """Options of a new partition table, beside the geometry."""
+    """Options of a new partition table, except the geometry."""
 
     parts: Annotated[list[str] | None, "--part", _PART, "SIZE:ROLE[:NAME]"] = None
     label: options.TableOption = None
@@ -172,7 +172,7 @@ def layout_command(
     json_: options.EventsOption = False,
     geometry: options.Geometry,
 ) -> None:
-    """Give an empty disk a new partition table, every start on its grids.
+    """Write a new partition table to an empty disk, with every partition aligned.
 
     The plan is shown and confirmed first.
 
@@ -186,7 +186,7 @@ def layout_command(
 
 @dataclass(frozen=True, slots=True)
 class Layout(Operation):
-    """Give an empty disk a new partition table. `make_layout` compares the disk with the plan before it writes."""
+    """Write a new partition table to an empty disk. `make_layout` compares the disk with the plan before it writes."""
 
     disk: str
     goal: LayoutGoal
@@ -194,7 +194,7 @@ class Layout(Operation):
 
     def make_plan(self) -> Plan:
         judged = look_at(self.disk, self.given)[0]
-        refuse_part(self.disk, judged.disk, "a table is made for a whole disk")
+        refuse_part(self.disk, judged.disk, "a partition table is made for a whole disk")
         refuse_in_flight(judged.disk.path)
         return plan_layout(judged, self.goal)
 
@@ -219,12 +219,13 @@ class Layout(Operation):
         path = plan.disk.path
         if [part.extent for part in _look_again(plan).partitions] != [place.after for place in plan.places]:
             raise Stopped(
-                f"{path} does not read back as planned", hint=command("layout", path, "--wipe", shell_word(path))
+                f"the new table of {path} does not read back as planned",
+                hint=command("layout", path, "--wipe", shell_word(path)),
             )
         seen = command("audit", path)
         if json_:
             write_end("new", changed=True, sentences=("the new table reads back as planned",), hint=seen)
-        remark(f"Done; see it: {seen}")
+        remark(f"Done. To check the result: {seen}")
 
 
 def _look_again(plan: Plan) -> Disk:
@@ -246,32 +247,34 @@ _PICTURE_WIDTH = 100
 
 
 def demo(
-    image: Annotated[str | None, "IMAGE", "Keep the image as this file [default: a temporary one]."] = None,
+    image: Annotated[
+        str | None, "IMAGE", "Write the image to this file and keep it [default: a temporary file]."
+    ] = None,
     *,
     picture: Annotated[File, "--picture", "Save the audit as an SVG picture.", HIDDEN] = None,
 ) -> None:
-    """Make a misaligned disk image, audit it, realign it, audit it again.
+    """Make a misaligned disk image, audit it, realign it, and audit it again.
 
-    The image is of a PC of 2005, with files on it.
+    The image is that of a PC from 2005, with files.
 
-    A named image is kept, audited and left misaligned, for experiments.
+    If IMAGE is given, it is audited, left misaligned and kept for experiments.
 
     Example: aligntool demo old-disk.img
     """
     if image is not None:
         _audit_old_disk(image, picture)
         _show_demo_plan(image)
-        _comment(f"\nThe image stays as it is. Move its partitions: {command('realign', image)}")
+        _comment(f"\nThe image is left as it is. To move its partitions: {command('realign', image)}")
         return
     with tempfile.TemporaryDirectory(prefix="aligntool-demo-") as folder:
         path = f"{folder}/disk.img"
         _audit_old_disk(path, picture)
         _realign(_show_demo_plan(path), path)
-    _comment("\nThe image is gone; `aligntool demo old-disk.img` keeps one to play with.")
+    _comment("\nThe image was removed; `aligntool demo old-disk.img` keeps one for experiments.")
 
 
 def _audit_old_disk(image: str, picture: str | None) -> None:
-    _comment(f"Making {image}: an MBR disk as Windows XP and a Linux of 2005 partitioned it ...")
+    _comment(f"Making {image}: an MBR disk as partitioned by Windows XP and a Linux of 2005 ...")
     make_demo_image(image)
     report = _report(image)
     _show_command(command("audit --map", image))
@@ -281,11 +284,11 @@ def _audit_old_disk(image: str, picture: str | None) -> None:
 
 
 def _show_demo_plan(image: str) -> Plan:
-    """Show the plan without its steps, which fill three screens."""
+    """Show the plan without its steps, which would fill three screens."""
     _show_command(command("plan realign", image))
     plan = find_plan(image, Request()).plan
     print_lines(plan_lines(plan, width=terminal_width(), brief=True))
-    _comment(f"({len(plan.steps)} steps; the command itself shows each with every byte)")
+    _comment(f"({len(plan.steps)} steps; the command shows each of them with its byte ranges)")
     return plan
 
 
@@ -305,7 +308,7 @@ def _show_command(words: str) -> None:
 
 
 def _comment(words: str) -> None:
-    """Write to standard error, after what went to standard output before: both may go to the same place."""
+    """Write to standard error after flushing standard output, because both may go to the same terminal."""
     sys.stdout.flush()
     for line in words.split("\n"):
         remark(line)

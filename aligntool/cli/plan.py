@@ -25,22 +25,27 @@ from aligntool.steps import CheckContent, ShrinkContent
 
 @dataclass(frozen=True, slots=True)
 class RealignOptions:
-    """Options of a realign, beside the geometry."""
+    """Options of a realign, except the geometry."""
 
     partitions: Annotated[
-        list[str] | None, "--partition -p", "Move only these, such as 1,2 [default: all off the grid].", "N[,N]"
+        list[str] | None,
+        "--partition -p",
+        "Move only these, such as 1,2 [default: all that are off the grid].",
+        "N[,N]",
     ] = None
-    grain: Annotated[Grid, "--grain", "Boundary to start on [default: 1MiB where there is room]."] = None
+    grain: Annotated[Grid, "--grain", "Boundary on which partitions start [default: 1MiB if there is room]."] = None
     recipe: options.RecipeOption = None
     shrink: Annotated[bool, "--shrink", "Allow file systems to be shrunk with their own tools to make room."] = False
     journal: options.NewJournalOption = None
-    layers: Annotated[bool, "--layers", "Move nothing; give each LUKS2 inside sectors of the drive's size."] = False
+    layers: Annotated[
+        bool, "--layers", "Move nothing; re-encrypt each LUKS2 volume with sectors of the drive's size."
+    ] = False
 
     def request(self, geometry: options.Geometry) -> Request:
         """Return the options as one value. Options override the values of a recipe. Raises Refused."""
         numbers = options.partition_numbers(self.partitions) or []
         if self.layers and (self.grain or self.recipe or self.shrink or self.journal):
-            raise BadParameter("--layers moves nothing: of the other options only --partition goes with it")
+            raise BadParameter("--layers moves nothing: it excludes --grain, --recipe, --shrink and --journal")
         goal = recipe(self.recipe, "realign").goal if self.recipe else RealignGoal()
         if not isinstance(goal, RealignGoal):
             raise Refused(f"the recipe {self.recipe} is not for a realign", hint="aligntool recipes list")
@@ -79,11 +84,11 @@ def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
 
 
 class ChangeRequest(Protocol):
-    """A request for another change of a disk than a realign."""
+    """A request for a change of a disk other than a realign."""
 
     @property
     def request(self) -> Request:
-        """Return the part that a realign has as well."""
+        """Return the part that a realign also has."""
 
     def find_plan(self, target: str, asked: Request) -> FoundPlan:
         """Look at the disk and plan. Raises Refused with every reason."""
@@ -145,7 +150,7 @@ def report_result(
 ) -> None:
     """Look at the disk again and report it; `back`: the plan was undone. Raises Stopped.
 
-    `kernel_behind`: the kernel still has to read the new table; there is nothing to resume.
+    `kernel_behind`: the kernel has not read the new table yet; there is nothing to resume.
     """
     following = f"sudo partprobe {shell_word(disk)}, or restart the machine" if kernel_behind else ""
     end_change(
@@ -153,5 +158,5 @@ def report_result(
         hint=following,
     )  # fmt: skip
     if following:
-        say("the running kernel has to read the new table")
+        say("the running kernel still has the old partition table")
         remark(f"  → {following}")

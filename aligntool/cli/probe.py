@@ -46,14 +46,14 @@ from aligntool.values import dataclass
 def refuse_unless_device(target: Target) -> None:
     """Raise Refused if --destructive is given for anything but a device."""
     if target.kind is not TargetKind.DEVICE:
-        hint = "in a folder writes are measured anyway, in a file of their own"
-        raise Refused(f"--destructive is for devices, and {target.named} is a {target.kind}", hint=hint)
+        hint = "in a folder, writes are always measured, in a temporary file"
+        raise Refused(f"--destructive is for devices, but {target.named} is a {target.kind}", hint=hint)
 
 
 def refuse_no_room(target: Target, size: int, option: str = "--size") -> None:
     """Raise Refused if a file of `size` bytes does not fit."""
     if target.free is not None and (words := room_words(size, target.free)):
-        raise Refused(f"there is too little room in {target.path}: {words}", hint=f"{option} with less")
+        raise Refused(f"not enough free space in {target.path}: {words}", hint=f"use a smaller {option}")
 
 
 def refuse_data(target: Target) -> str:
@@ -66,7 +66,7 @@ def refuse_data(target: Target) -> str:
     else:
         part = next((part for part in disk.partitions if (part.node or "").rpartition("/")[2] == name), None)
         if part is None:
-            raise Refused(f"{target.path} is a part of {disk.path}, and is not in its partition table")
+            raise Refused(f"{target.path} is a part of {disk.path}, but is not in its partition table")
         refuse_destruction(disk, part)
     return name
 
@@ -82,8 +82,8 @@ def bench_progress(*, still: bool = False) -> AbstractContextManager[Callable[[s
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let a closed terminal and `kill` end a measurement as Ctrl-C does: fio ends, and the file is removed. It is
-    removed, too, if standard error is closed.
+    """Let a closed terminal and `kill` end a measurement as Ctrl-C does: fio ends, and the file is removed. The file is
+    also removed if standard error is closed.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -104,15 +104,16 @@ def ended_by_signals() -> Iterator[None]:
 
 def no_result_error(device: str, why: str = "") -> Stopped:
     """Return the error of a measurement with writes that ended without a result."""
-    return Stopped(f"there is no result, and a part of {device} may be overwritten{f': {why}' if why else ''}", hint="")
+    text = f"there is no result, and parts of {device} may have been overwritten{f': {why}' if why else ''}"
+    return Stopped(text, hint="")
 
 
 def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
-    """Return a function that saves fio's output of each run in a folder. Raises Refused if it cannot be made."""
+    """Return a function that saves fio's output of each run in a folder. Raises Refused if it cannot be created."""
     if folder is None:
         return lambda title, number, text: None
 
-    with failing_as(Refused, f"{folder} cannot be made"):
+    with failing_as(Refused, f"{folder} cannot be created"):
         Path(folder).mkdir(parents=True, exist_ok=True)
 
     def keep(title: str, number: int, text: str) -> None:
@@ -126,9 +127,9 @@ def save_in_history(when: str, name: str, text: str) -> None:
     """Save a result in the history. A failure is reported, and is not an error."""
     folder = history_folder(dict(os.environ), root=os.geteuid() == 0)
     try:
-        remark(f"kept in {save_to_history(folder, when, name, text)}")
+        remark(f"saved as {save_to_history(folder, when, name, text)}")
     except Refused as refusal:
-        remark(f"not kept in the history: {refusal}")
+        remark(f"not saved in the history: {refusal}")
 
 
 def identity(disk: Disk) -> ProbedDisk:
@@ -155,28 +156,27 @@ def probe(
     file_size: Annotated[Size, "--size", "Size of the file in a folder [default: 512MiB]."] = None,
     largest: Annotated[Size, "--largest", "The largest unit to look for [default: 8MiB]."] = None,
     sector_size: Annotated[int | None, "--sector-size", "The smallest request to time.", "SIZE", sector] = None,
-    seed: Annotated[int, "--seed", "Seed of the random places and order.", "N", whole(0)] = 1,
+    seed: Annotated[int, "--seed", "Seed for the random offsets and their order.", "N", whole(0)] = 1,
     kept: ProbeFile,
     verbose: Annotated[bool, "--verbose -v", "Show the penalty of every size."] = False,
-    json_: Annotated[bool, "--json", "As JSON; sizes are bytes, times µs."] = False,
+    json_: Annotated[bool, "--json", "Print JSON; sizes are in bytes, times in µs."] = False,
 ) -> None:
-    """Find the unit in which a drive works internally, by timing requests.
+    """Find the internal unit of a drive by timing requests.
 
     A unit that cannot be found is reported as unknown.
 
-    Data are only read. Writes go to a temporary file in a folder, or to an empty disk with
-    --destructive.
+    Existing data are only read. Writes go to a temporary file in a folder, or to an empty disk with --destructive.
 
     Example: sudo aligntool probe /dev/nvme0n1 -o measured.json
 
-    Exit code: 0 measured, also when the unit is unknown; 3 refused; 4 it ended early, after a disk was written to;
-    130 interrupted before.
+    Exit code: 0 measured, even if the unit is unknown; 3 refused; 4 ended early after a disk was written to; 130
+    interrupted before that.
     """
     kept.refuse()
     settings = _Settings(limit, most or GIB, largest or 8 * MIB, sector_size, seed)
     if Path(target).is_dir():
         if destructive:
-            raise typer.BadParameter("--destructive is for disks; in a folder only the file is written")
+            raise typer.BadParameter("--destructive is for disks; in a folder, only the temporary file is written")
         job = partial(_in_folder, target, file_size or GIB // 2, settings)
     else:
         disk = _look(target, settings.sector_size)
@@ -249,9 +249,9 @@ def _look(path: str, sector_size: int | None) -> Disk:
 
 
 def _confirm(disk: Disk, *, yes: bool) -> None:
-    """Have the user name the disk that small pieces are written to. Raises Refused."""
+    """Have the user confirm the disk that is written to. Raises Refused."""
     _refuse_unless_empty(disk)
-    remark(f"{disk.path} is empty. Small pieces all over it are overwritten, and what they get stays.")
+    remark(f"{disk.path} is empty. Small parts all over it will be overwritten, and the new data stays.")
     serial = (disk.serial or "").strip()
     word, what = (serial, "the disk's serial number") if serial else (PurePath(disk.path).name, "its name")
     options.confirm_disk(disk.path, word, what, yes)
@@ -280,14 +280,14 @@ def _run(
     report: ReportActivity,
 ) -> ProbeResult:
     if len(unit_design.levels(smallest, parts, settings.largest)) < unit_design.LEAST_LEVELS:
-        text = f"there is too little room to look for a unit: two regions of {format_size(parts[1].length)}"
-        raise Refused(text, hint="a larger --size, or a larger disk")
+        text = f"not enough space to find a unit: two regions of {format_size(parts[1].length)}"
+        raise Refused(text, hint="use a larger --size, or a larger disk")
     rounds = unit_design.design(parts, smallest, kinds, settings.dice, most=settings.largest)
     report_round = partial(report, f"timing for at most {time_words(settings.limit_s)}")
     timed = timing.time_rounds(rounds, target, limit_s=settings.limit_s, most_bytes=settings.most, tell=report_round)
     if not timed.rounds:
         raise KeyboardInterrupt
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # SIGTERM must not lose the measurement any more
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on, SIGTERM must not lose the measurement
     inference = infer(timed.samples, settings.dice)
     return ProbeResult(
         disk=identity(disk), inference=inference, sector=smallest, regions=parts, rounds=timed.rounds, read=timed.read,
@@ -298,7 +298,7 @@ def _run(
 
 @contextmanager
 def _awake(disk: str) -> Iterator[None]:
-    """Inhibit sleep, and not in the child: a program beside the child would be taken for a part of its work."""
+    """Inhibit sleep in this process, not in the child, where the inhibiting program would count as part of its work."""
     with inhibit_sleep(f"timing writes: {disk}") if Path(disk).is_block_device() else nullcontext("") as note:
         if note:
             remark(note)
@@ -308,7 +308,7 @@ def _awake(disk: str) -> Iterator[None]:
 @contextmanager
 def _progress(began: dict[str, float]) -> Iterator[Callable[[str, float], None]]:
     """Yield a benchmark's progress bar. It is redrawn only on request, between two rounds: a thread that redraws would
-    be timed, too. `began`: gets the time at which each activity was first reported.
+    also be timed. `began`: gets the time at which each activity was first reported.
     """
     with bench_progress(still=True) as bar:
 

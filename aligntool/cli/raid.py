@@ -51,7 +51,7 @@ def level_word(text: str) -> str:
     """Return the kernel's word for a level such as "10" or "raid10", or raise a usage error."""
     word = text.lower().removeprefix("raid")
     if word not in LEVELS:
-        raise typer.BadParameter(f"{text!r} is not a level; there are {', '.join(LEVELS)}")
+        raise typer.BadParameter(f"{text!r} is not a RAID level; the levels are {', '.join(LEVELS)}")
     return f"raid{word}"
 
 
@@ -61,7 +61,7 @@ class ArrayOptions:
 
     level: Annotated[str | None, "--level -l", "RAID level.", "0|1|10|5|6", level_word] = None
     recipe: options.RecipeOption = None
-    chunk: Annotated[Size, "--chunk", "The chunk [default: as recommended]."] = None
+    chunk: Annotated[Size, "--chunk", "Chunk size [default: as recommended]."] = None
     workload: Annotated[
         str | None, "--workload", "general, boot, database, sequential, lsm, vm [default: general].", "NAME", WORKLOAD
     ] = None
@@ -81,10 +81,10 @@ class ArrayOptions:
     name: Annotated[Name, "--name", "The array's name [default: data]."] = None
     mount: Annotated[str | None, "--mount", "Mount point, or none [default: /srv/NAME].", "DIR", mount_point] = None
     database_page: Annotated[Size, "--database-page", "Page size for --workload database [default: 16KiB]."] = None
-    spare_room: Annotated[Size, "--spare-end", "Free space to leave at the end, of each drive."] = None
-    whole: Annotated[bool, "--whole-drives", "Make the drives themselves the members, without tables."] = False
+    spare_room: Annotated[Size, "--spare-end", "Free space to leave at the end of each drive."] = None
+    whole: Annotated[bool, "--whole-drives", "Use whole drives as members, without partition tables."] = False
     wipe: options.WipeOption = None
-    measured: Annotated[File, "--tuned", "Use what `raid tune` measured on these drives."] = None
+    measured: Annotated[File, "--tuned", "Use the result of `raid tune` on these drives."] = None
     system: options.SystemOption = None
 
     def goal(self) -> RaidGoal:
@@ -100,8 +100,8 @@ class ArrayOptions:
         if self.measured:
             tuned.parse_tuning(measured)
         system = self.system or find_distribution()
-        if system is None:  # with another system's files and commands no array would start
-            raise Refused("this system's family is not known", hint=f"--system: {', '.join(SYSTEMS)}")
+        if system is None:  # with another system's files and commands, no array would start
+            raise Refused("the family of this system is unknown", hint=f"--system: {', '.join(SYSTEMS)}")
         return replace(
             goal,
             **{name: value for name in _GOAL_FIELDS if (value := getattr(self, name))},
@@ -123,7 +123,7 @@ def _goal(level: str | None, name: str | None) -> RaidGoal:
     """Return the goal of a recipe, or one with the recommended values; with new UUIDs."""
     goal = recipe(name, "raid").goal if name else RaidGoal(level or "")
     if not isinstance(goal, RaidGoal) or not (level or name):
-        raise typer.BadParameter("no RAID level given: --level 1, or --recipe NAME of aligntool recipes list")
+        raise typer.BadParameter("no RAID level given: --level 1, or --recipe NAME from aligntool recipes list")
     array = uuid.uuid4().hex
     words = (array[start : start + 8] for start in range(0, 32, 8))
     return replace(goal, level=level or goal.level, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4()))
@@ -137,7 +137,7 @@ def persist_command(
     array: Annotated[str, "ARRAY", "A running array: md127, /dev/md/data, data."],
     *,
     system: options.SystemOption = None,
-    mount: Annotated[str | None, "--mount", "Mount point, used now and at every start.", "DIR", mount_point] = None,
+    mount: Annotated[str | None, "--mount", "Mount point, now and at every boot.", "DIR", mount_point] = None,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     kept: options.PlanFile,
@@ -146,7 +146,7 @@ def persist_command(
 ) -> None:
     """Configure the system to start an existing array at every boot.
 
-    It writes its line in mdadm.conf, every initramfs, fstab and crypttab by UUID.
+    Its line in mdadm.conf, every initramfs, and its entries in fstab and crypttab by UUID are written.
 
     Nothing is written to the array, which may be mounted. The plan is shown and confirmed first.
 
@@ -186,7 +186,7 @@ class Persist:
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         yield from acting.array_plan_lines(plan, type_next)
         if not plan.steps:
-            yield plain("Nothing is to be done.")
+            yield plain("Nothing to do.")
 
     def next_command(self) -> str:
         return apply_command("raid persist", typed_arguments())
@@ -201,7 +201,7 @@ class Persist:
         if find_persist_plan(plan.disk.path, self.goal).steps:
             raise Stopped(
                 f"every step is done, but {plan.disk.path} would not start at boot as planned: the initramfs or a file "
-                "does not hold what was written",
+                "does not contain what was written",
                 hint=f"aligntool raid persist {plan.disk.path} --dry-run",
             )
         acting.report_array(plan, json_=json_)
@@ -213,9 +213,9 @@ class Persist:
 def plan_command(
     drives: DrivesArgument, *, chosen: ArrayOptions, kept: options.PlanFile, json_: options.JsonOption = False
 ) -> None:
-    """Plan an array, and show how it would be made.
+    """Plan an array, and show how it would be created.
 
-    The plan has partitions, data offset, chunk, file system, and the configuration to start it at every boot.
+    The plan covers partitions, data offset, chunk size, file system, and the configuration to start it at every boot.
 
     Example: sudo aligntool raid plan --recipe nvme-raid0-scratch /dev/nvme0n1 /dev/nvme1n1
 
@@ -255,9 +255,9 @@ def show_command(
     sysroot: options.SysrootOption = None,
     json_: options.JsonOption = False,
 ) -> None:
-    """Show arrays: members, links, state, and the offset of the data.
+    """Show arrays: members, links, state and data offset.
 
-    It shows the bandwidth of the links, and the alignment of all layers of the stack.
+    The bandwidth of the links and the alignment of all layers of the stack are also shown.
 
     Example: aligntool raid show
 
@@ -268,7 +268,7 @@ def show_command(
     page_lines(shown.arrays_json(views) if json_ else shown.array_lines(views, width=terminal_width()))
 
 
-# `aligntool raid create`: make an array of drives, with everything that starts it at every boot.
+# `aligntool raid create`: make an array of drives, and configure the system to start it at every boot.
 
 
 @ends_stream
@@ -278,7 +278,7 @@ def create_command(
     chosen: ArrayOptions,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
-    wait: Annotated[bool, "--wait", "Return when the first resynchronisation is done."] = False,
+    wait: Annotated[bool, "--wait", "Wait until the first resynchronisation is finished."] = False,
     json_: options.EventsOption = False,
 ) -> None:
     """Make an array, and configure the system to start it at every boot.
@@ -295,7 +295,7 @@ def create_command(
 
 @dataclass(frozen=True, slots=True)
 class CreateArray:
-    """Make an array of drives, with everything that makes it start at every boot."""
+    """Make an array of drives, and configure the system to start it at every boot."""
 
     drives: tuple[str, ...]
     goal: RaidGoal
@@ -331,7 +331,7 @@ class CreateArray:
             acting.report_resync(plan.disk.path)
 
 
-# `aligntool raid tune`: which chunk is the fastest on these drives, measured while they are still empty.
+# `aligntool raid tune`: which chunk size is fastest on these drives, measured while they are still empty.
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:
@@ -353,21 +353,21 @@ def tune_command(
     *,
     level: Annotated[str | None, "--level -l", "RAID level.", "0|10|5|6", level_word] = None,
     workload: Annotated[str, "--workload", "As for `raid plan`.", "NAME", WORKLOAD] = "general",
-    chunks: Annotated[str | None, "--chunks", "The chunks to try, such as 64KiB,128KiB.", "SIZE,..."] = None,
+    chunks: Annotated[str | None, "--chunks", "Chunk sizes to try, such as 64KiB,128KiB.", "SIZE,..."] = None,
     layout: Annotated[Name, "--layout", "As for `raid plan`."] = None,
     bitmap: BitmapOption = None,
     page: Annotated[Size, "--database-page", "Page size of the database [default: 16KiB]."] = None,
     span: Annotated[Size, "--span", "How much of each array to use."] = None,
     runtime: Annotated[float, "--runtime", "Duration of each load.", "SECONDS", options.seconds(0.1, 86400)] = 5.0,
-    repeats: Annotated[int, "--repeats", "Rounds over all chunks.", "N", options.whole(1, 1000)] = 5,
+    repeats: Annotated[int, "--repeats", "Rounds over all chunk sizes.", "N", options.whole(1, 1000)] = 5,
     kept: TuningFile,
     clear: Annotated[bool, "--clear", "Only remove test arrays of an earlier sweep from these members."] = False,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
 ) -> None:
-    """Measure which chunk is the fastest on empty drives.
+    """Measure which chunk size is fastest on empty drives.
 
-    Test arrays are made, loaded by fio in turns, and removed.
+    Test arrays are made, loaded by fio in turn, and removed.
 
     Example: sudo aligntool raid tune --level 5 /dev/nvme[0-3]n1 -o chunks.json
 
@@ -379,7 +379,7 @@ def tune_command(
         return
     if level is None:
         raise typer.BadParameter("no RAID level given: --level 0, 10, 5 or 6")
-    if kept.output is None and not dry_run:  # a result that cannot be kept would be minutes of wear for nothing
+    if kept.output is None and not dry_run:  # a result that cannot be saved would be minutes of wear for nothing
         raise typer.BadParameter("no file given for the result: -o chunks.json")
     goal = _test_goal(level, workload, layout, bitmap, page)
     find = partial(_find_sweep, drives, goal, _sizes(chunks), repeats, runtime, span)
@@ -394,7 +394,7 @@ def tune_command(
 
     def look_again() -> None:
         if find() != sweep:  # in this process, which has the drives locked
-            raise Refused("the drives have changed since they were looked at; nothing was written", hint="try again")
+            raise Refused("the drives have changed since they were read; nothing was written", hint="try again")
 
     _run(sweep, goal, kept, look_again)
 
@@ -417,10 +417,10 @@ def _find_sweep(
 
 
 def _refuse_leftovers(drives: list[str], members: Sequence[Judged]) -> None:
-    """Raise Refused, with --clear as the hint, if a sweep that a power cut ended has left test arrays."""
+    """Raise Refused, with --clear as the hint, if an interrupted sweep has left test arrays."""
     found = [judged.disk.name for judged in members if has_test_array(judged.disk)]
     if found:
-        text = f"{', '.join(found)} still hold a test array of a sweep that was cut off"
+        text = f"{', '.join(found)} still contain a test array of an interrupted sweep"
         raise Refused(text, hint=f"sudo aligntool raid tune --clear {' '.join(map(shell_word, drives))}")
 
 
@@ -485,7 +485,7 @@ def save_and_report(
     """
     choice = tuned.choose(tuning.samples, sweep.recommended)
     text = tuned.tuning_text(tuning, _verdict(choice, sweep.recommended))
-    where = f"what was measured is in {kept.file}" if kept.file else ""
+    where = f"the measurements are in {kept.file}" if kept.file else ""
     try:
         kept.write(text)
     except Refused as error:  # a full disk does not discard minutes of measuring
@@ -495,13 +495,13 @@ def save_and_report(
             print_lines(sweeps.tuning_lines(tuning, choice, sweep.recommended, width=terminal_width()))
         if where and kept.file:
             typed = (("→ ", Style.DIM), (sweeps.plan_command(sweep, goal, kept.file), Style.TYPE))
-            print_lines([plain(f"Kept in {kept.file}. An array that uses it:"), typed])
+            print_lines([plain(f"Saved in {kept.file}. To plan an array with it:"), typed])
         else:
             sys.stdout.write(text)
         sys.stdout.flush()
     except Refused as error:
         return [*errors, str(error), where or "the result is lost"]
-    return errors and [*errors, where or "the result stands above instead"]
+    return errors and [*errors, where or "the result is printed above instead"]
 
 
 def _verdict(choice: tuned.Choice, recommended: int) -> dict[str, object]:
@@ -530,15 +530,15 @@ def clear_members(drives: list[str], *, yes: bool) -> None:
         raise Refused(f"{', '.join(others)}: an array that is not a test array; nothing was written")
     test_devices = [device for device in devices if found[device]]
     if not test_devices:
-        raise Refused(f"no test array lies on {', '.join(devices)}; nothing was written")
+        raise Refused(f"there is no test array on {', '.join(devices)}; nothing was written")
     _confirm(test_devices, yes)
     with lock_against_udev([judged.disk.path for judged in members]), recorded("raid tune --clear", test_devices):
         remove_test_arrays(test_devices)
     wiped = " ".join(f"--wipe {shell_word(device)}" for device in test_devices)
     sys.stdout.write(
-        f"Removed: the test arrays on {', '.join(test_devices)}.\n"
-        f"What their loads wrote is still there: aligntool raid create takes these members with {wiped}; blkdiscard "
-        "--zeroout DEVICE empties one for another sweep.\n"
+        f"Removed the test arrays on {', '.join(test_devices)}.\n"
+        f"The data that their loads wrote is still there: aligntool raid create accepts these members with {wiped}; "
+        "blkdiscard --zeroout DEVICE empties one for another sweep.\n"
     )
 
 

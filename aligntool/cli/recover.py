@@ -68,7 +68,7 @@ def apply(
 ) -> None:
     """Apply a plan that was saved in a file.
 
-    It is refused when the disk or its content has changed since.
+    The plan is refused if the disk or its content has changed since it was saved.
 
     Example: sudo aligntool apply plan.json
 
@@ -108,7 +108,7 @@ def _saved_plan(text: str, rate: int | None, key_file: str | None) -> tuple[Oper
     return realign_of(path, request_in_document(text, "asked", Request), rate), plan
 
 
-# `aligntool status`, `resume`, `rollback`: of a disk in flight by its journal, of an unfinished array by its record.
+# `aligntool status`, `resume`, `rollback`: a disk in flight by its journal, an unfinished array by its record.
 
 _LEAST = 64 * KIB  # bytes; the tables alone take more than half of it
 
@@ -120,23 +120,25 @@ class Recovery:
     """Options of `resume` and `rollback`."""
 
     journal: JournalFileOption = None
-    restore_table: Annotated[bool, "--restore-table", "Write the journal's table over one that was changed."] = False
-    dry_run: Annotated[bool, "--dry-run", "Show what is in flight and the steps to be taken, and stop."] = False
+    restore_table: Annotated[
+        bool, "--restore-table", "Restore the journal's partition table over one that was changed."
+    ] = False
+    dry_run: Annotated[bool, "--dry-run", "Show what is in flight and the remaining steps, and stop."] = False
     yes: options.YesOption = False
     rate: options.RateOption = None
 
 
 TargetArgument = Annotated[
-    str | None, "[DISK]", "A disk or image; an array's name or member [default: the unfinished one]."
+    str | None, "[DISK]", "A disk or image, or an array's name or member [default: the unfinished array]."
 ]
 
 
 def status(
     disk: TargetArgument = None, *, journal: JournalFileOption = None, json_: options.JsonOption = False
 ) -> None:
-    """Show how far an interrupted move or array has come, and the next command.
+    """Show the progress of an interrupted move or array, and the next command.
 
-    Writes nothing.
+    Nothing is written.
 
     Example: sudo aligntool status /dev/sda
     """
@@ -149,7 +151,7 @@ def status(
         current = _disk_status(disk, journal)
         next_commands = _next_commands(current, disk, journal)
     else:
-        none = "No array is unfinished here. Disks in flight are named by: sudo aligntool audit"
+        none = "There is no unfinished array. To list the disks in flight: sudo aligntool audit"
         print_lines(status_json(None, Status("old", ())) if json_ else [plain(none)])
         return
     lines = status_lines(disk, current, width=terminal_width(), type_next=next_commands)
@@ -166,12 +168,13 @@ def resume(
 ) -> None:
     """Finish an interrupted move or array.
 
-    It shows what is left to do and asks. A move is finished on any machine, an array on the machine where it was begun.
+    The remaining steps are shown and confirmed first. A move can be finished on any machine, an array only on the
+    machine where it was begun.
 
     Example: sudo aligntool resume /dev/sda
 
-    Exit code: 0 the disk or array is in its new state, 3 nothing is in flight there or not confirmed, 4 stopped before
-    the end again.
+    Exit code: 0 the disk or array is in its new state, 3 nothing is in flight or it was not confirmed, 4 stopped again
+    before the end.
     """
     _recover(disk, chosen, back=False, json_=json_, key_file=key_file)
 
@@ -180,13 +183,13 @@ def resume(
 def rollback(disk: TargetArgument = None, *, chosen: Recovery, json_: options.EventsOption = False) -> None:
     """Undo an interrupted move or array.
 
-    It shows what is to be undone and asks. Every partition returns to its old place; everything made for an array is
-    removed.
+    The steps to undo are shown and confirmed first. Every partition returns to its old place; everything made for an
+    array is removed.
 
     Example: sudo aligntool rollback /dev/sda
 
-    Exit code: 0 everything is in its old state, 3 nothing is in flight there or not confirmed, 4 stopped before the end
-    again, or the move is complete and is not undone.
+    Exit code: 0 everything is in its old state, 3 nothing is in flight or it was not confirmed, 4 stopped again before
+    the end, or the move is complete and is not undone.
     """
     _recover(disk, chosen, back=True, json_=json_)
 
@@ -194,14 +197,14 @@ def rollback(disk: TargetArgument = None, *, chosen: Recovery, json_: options.Ev
 def _record(target: str | None, journal: str | None) -> Record | None:
     """Return the record of an unfinished array, or None. A named journal belongs to a move.
 
-    Without root the records cannot be read, but a disk can be named all the same.
+    Without root the records cannot be read, but a disk can still be named.
     """
     if target is not None:
         refuse_ambiguous(target)
     if journal is not None:
         if target is None:
-            text = "a journal belongs to a disk, which has to be named as well"
-            raise Refused(text, hint="sudo aligntool audit names the disks in flight")
+            text = "a journal belongs to a disk: name the disk too"
+            raise Refused(text, hint="sudo aligntool audit lists the disks in flight")
         return None
     return find_record(target)
 
@@ -221,7 +224,7 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
     current = _disk_status(disk, journal, any_table=chosen.restore_table)
     plan = _plan_in_flight(current, disk)
     restore = chosen.restore_table and current.restore_table
-    # A table that another program changed is refused below, or has a confirmation of its own.
+    # A table that another program changed is refused below, or is confirmed separately.
     if not _confirmed(disk, current, replace(chosen, yes=chosen.yes or current.restore_table), back=back, json_=json_):
         return
     shown = confirm_table(disk, journal, plan, yes=chosen.yes) if restore else None
@@ -243,7 +246,7 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
         kernel_behind = apply_and_report(plan, applying, json_=json_, in_flight=True)
     report_result(plan, disk, Request(), json_=json_, back=back, kernel_behind=kernel_behind)
     if journal:
-        remark(f"{journal} is not needed any more")
+        remark(f"{journal} is no longer needed")
 
 
 def _confirmed(disk: str, current: Status, chosen: Recovery, *, back: bool, json_: bool) -> bool:
@@ -274,7 +277,7 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> Status:
     ):
         refuse_partition(disk, Path(disk).stat())
         if device.size < _LEAST:
-            raise Refused(f"{disk} is too small for a disk with partitions", hint=f"ls -l {shell_word(disk)}")
+            raise Refused(f"{disk} is too small to be a disk with partitions", hint=f"ls -l {shell_word(disk)}")
         try:
             found = find_status(device, file, any_table=any_table)
             if found.state != "in-flight" and Path(disk).is_file():
@@ -300,7 +303,7 @@ def _next_commands(current: Status, disk: str, journal: str | None) -> tuple[str
 
 # `--restore-table`: restore the table of a disk in flight after another program changed it.
 #
-# The entries that are removed may be of partitions that were made in the meantime.
+# The entries that this removes may belong to partitions that were created in the meantime.
 
 
 def confirm_table(disk: str, journal_file: str | None, plan: Plan, *, yes: bool) -> TableReading:
@@ -330,8 +333,8 @@ def read_current_table(device: Device, plan: Plan) -> TableReading:
 def refuse_other_table(device: Device, plan: Plan, shown: TableReading) -> None:
     """Raise Refused if the table is not the one that was shown."""
     if read_current_table(device, plan) != shown:
-        text = "the partition table was changed again since it was shown"
-        raise Refused(text, hint="type the same again", code="table-changed")
+        text = "the partition table has changed again since it was shown"
+        raise Refused(text, hint="run the same command again", code="table-changed")
 
 
 def _overwritten_refusals(
@@ -344,5 +347,5 @@ def _overwritten_refusals(
         if part.role is not Role.EXTENDED and part.extent not in known and in_the_way:
             what, where = f"partition {part.number}", f"bytes {part.extent.start} to {part.extent.end - 1}"
             text = f"{what}, {where}, is not in the journal's table and would be overwritten by the move"
-            hint = f"if nothing in it is needed: sfdisk --delete {shell_word(disk)} {part.number}; then the same again"
+            hint = f"if it is not needed: sfdisk --delete {shell_word(disk)} {part.number}; then the same command again"
             yield Refusal("overwritten", what, text, hint)

@@ -1,4 +1,4 @@
-"""`aligntool raid reformat`: another LBA format for the NVMe members of a running array, one after the other."""
+"""`aligntool raid reformat`: change the LBA format of the NVMe members of a running array, one at a time."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -27,16 +27,16 @@ from aligntool.values import dataclass
 def reformat_command(
     array: Annotated[str, "ARRAY", "A running array: md127, /dev/md/data, data."],
     *,
-    lba_size: Annotated[int, "--lba-size", "Bytes of a logical block, such as 4096.", "SIZE", sector],
+    lba_size: Annotated[int, "--lba-size", "Logical block size in bytes, such as 4096.", "SIZE", sector],
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     kept: options.PlanFile,
     json_: options.EventsOption = False,
 ) -> None:
-    """Give the NVMe members of an array another LBA format, one after the other.
+    """Change the LBA format of the NVMe members of an array, one at a time.
 
-    Each member is taken out, formatted, put back and filled again from the others. What lies on the array stays, and is
-    refused where it could not work with such blocks. The plan is shown and confirmed first.
+    Each member is removed, formatted, added again and resynchronised from the others. The content of the array stays;
+    content that cannot work with such blocks is refused. The plan is shown and confirmed first.
 
     Example: sudo aligntool raid reformat /dev/md/data --lba-size 4096
 
@@ -50,7 +50,7 @@ def reformat_command(
 
 @dataclass(frozen=True, slots=True)
 class Reformat:
-    """Give the members of an array another LBA format."""
+    """Change the LBA format of the members of an array."""
 
     array: str
     goal: ReformatGoal
@@ -76,7 +76,7 @@ class Reformat:
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         yield from acting.array_plan_lines(plan, type_next)
         if not plan.steps:
-            yield plain("Nothing is to be done.")
+            yield plain("Nothing to do.")
 
     def next_command(self) -> str:
         return apply_command("raid reformat", typed_arguments())

@@ -36,7 +36,7 @@ from aligntool.render.report.page import page_html, show_measurements
 from aligntool.render.svg import Picture, queue_picture, svg_text
 from aligntool.units import MIB
 
-# `aligntool report`: everything that is known of a machine's disks on one page, and single pictures of it.
+# `aligntool report`: everything that is known about a machine's disks on one page, and single pictures from it.
 
 _STDOUT = "-"
 
@@ -48,7 +48,7 @@ def report(
     chart: Annotated[Name, "--chart", "Select a single picture, for --svg and --png."] = None,
     svg: Annotated[File, "--svg", "Write that picture as SVG."] = None,
     png: Annotated[File, "--png", "Write that picture as PNG; needs rsvg-convert."] = None,
-    bench: Annotated[Files, "--bench", "Add a result of `aligntool bench`; may be given again."] = None,
+    bench: Annotated[Files, "--bench", "Add a result of `aligntool bench`; may be repeated."] = None,
     overwrite: options.OverwriteOption = False,
     sysroot: options.SysrootOption = None,
     wake: options.WakeOption = False,
@@ -58,7 +58,7 @@ def report(
 ) -> None:
     """Write one HTML page of disks, findings, arrays and benchmarks.
 
-    The page needs no network: maps, costs and pictures are in it.
+    The page contains its maps, costs and pictures, and needs no network.
 
     Example: sudo aligntool report -o report.html
 
@@ -94,7 +94,7 @@ def _check_options(output: str | None, chart: str | None, svg: str | None, png: 
         raise typer.BadParameter("no file given for the page: -o report.html")
     named = [name for name in (output, svg, png) if name]
     if len(set(named)) < len(named):
-        raise typer.BadParameter("two files of the same name were asked for")
+        raise typer.BadParameter("two outputs have the same file name")
 
 
 def _content(inventory: Inventory, audit_options: AuditOptions, measured: tuple[Measured, ...]) -> Content:
@@ -119,7 +119,7 @@ def _find_picture(content: Content, name: str) -> Picture:
     if name in made:
         return made[name]
     near = get_close_matches(name, made, n=1, cutoff=0.0)
-    raise Refused(f"there is no picture {name!r}; there are {', '.join(made)}", hint=f"--chart {near[0]}")
+    raise Refused(f"there is no picture {name!r}; the pictures are {', '.join(made)}", hint=f"--chart {near[0]}")
 
 
 def _drawn(picture: Picture, svg: str | None, png: str | None) -> list[tuple[str, bytes]]:
@@ -145,16 +145,16 @@ def snapshot(
     output: Annotated[str, "--output -o", "The file to write: .tar.xz or .tar.gz; - is standard output.", "FILE"],
     *,
     serials: Annotated[bool, "--serials", "Keep serial numbers, UUIDs and labels."] = False,
-    host: Annotated[bool, "--host", "Put the name of this machine into the manifest."] = False,
+    host: Annotated[bool, "--host", "Include the name of this machine in the manifest."] = False,
     overwrite: options.OverwriteOption = False,
 ) -> None:
-    """Capture what an audit reads of this machine.
+    """Capture what an audit reads from this machine.
 
     Serial numbers are left out unless --serials is given.
 
     Example: sudo aligntool snapshot -o server7.tar.xz
 
-    The file is audited with: aligntool audit --sysroot server7.tar.xz
+    To audit the file: aligntool audit --sysroot server7.tar.xz
     """
     entries = collect(Tree(""), serials=serials, host=host)
     if output == _STDOUT:

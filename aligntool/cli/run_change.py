@@ -138,7 +138,7 @@ def _written_to(plan: Plan) -> str:
 def end_change(
     plan: Plan, look: Callable[[], Iterable[Line]], *, again: str, json_: bool, back: bool = False, hint: str = ""
 ) -> None:
-    """Look at the result and report it, with what has to be done afterwards. `back`: the plan was undone.
+    """Look at the result and report it, and what has to be done afterwards. `back`: the plan was undone.
 
     Raises Stopped if it cannot be looked at. `again`: the command that looks at it; `hint`: the next command.
     """
@@ -146,7 +146,7 @@ def end_change(
         lines = list(look())
     except (Refused, KeyboardInterrupt) as error:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
-        raise Stopped(f"it is done, but the result was not verified: {why}", hint=again) from error
+        raise Stopped(f"finished, but the result was not verified: {why}", hint=again) from error
     if json_:
         sentences = tuple(text.rstrip("\n") for text in text_of(lines) if text.strip())
         write_end("old" if back else "new", changed=True, sentences=sentences, hint=hint)
@@ -227,8 +227,8 @@ _Words = ParamSpec("_Words")
 
 
 def ends_stream(run: Callable[_Words, None]) -> Callable[_Words, None]:
-    """Return a command whose `--json` ends with an `end` event also if it refuses or is interrupted before the
-    first write; with `--dry-run`, in place of the plan.
+    """Return a command whose `--json` ends with an `end` event even if it refuses or is interrupted before the
+    first write; with `--dry-run`, instead of the plan.
     """
 
     @wraps(run)

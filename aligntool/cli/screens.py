@@ -1,7 +1,7 @@
 """The screens of `aligntool tui`, on top of the command line: each names the command whose text it shows.
 
-The commands run in child processes, so that a disk that does not respond blocks no key, and a move ends in the same
-ways as at the prompt.
+The commands run in child processes, so that a disk that does not respond does not block the keyboard, and a move ends
+in the same ways as on the command line.
 """
 
 import asyncio
@@ -41,23 +41,23 @@ Each screen shows what a command prints; the first line names the command.
 
   arrows, PgUp, PgDn   select a disk; scroll
   Enter                audit the disk: verdict, map, findings
-  p                    plan its realign; nothing is written
+  p                    plan a realign; nothing is written
   r                    show the plan, ask, and move
   u, b                 resume or roll back a move that was interrupted
   a                    audit again
-  Esc                  back; at the question: nothing is written
-  q, Ctrl-C            leave; during a move: stop it
+  Esc                  back; at the confirmation, write nothing
+  q, Ctrl-C            quit; during a move, stop it
 
-Before anything is written, the disk's serial number, id or name has to be
-typed. A move that was stopped is in flight: nothing is lost, and `resume` or
-`rollback` goes on, here or at the prompt."""
+Before anything is written, you have to type the disk's serial number, ID or
+name. A move that was stopped is in flight: nothing is lost, and `resume` or
+`rollback` continues, here or on the command line."""
 
 
 # Commands in child processes.
 
 
 async def start(*words: str, stdin: int = DEVNULL, out: int = PIPE, errors: int = STDOUT, width: int = 80) -> Process:
-    """Start this aligntool, from where it was imported; no other folder is searched for modules."""
+    """Start this aligntool from where it was imported; no other folder is searched for modules."""
     code = f"import sys; sys.path[:] = {sys.path!r}; from aligntool.__main__ import main; main()"
     return await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-c", code, *words, stdin=stdin, stdout=out, stderr=errors, limit=1 << 20,
@@ -146,7 +146,7 @@ def read_journal(path: str) -> Plan | None:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change to be confirmed: a plan, the command that applies it, and the command's standard input."""
+    """A change to confirm: a plan, the command that applies it, and the command's standard input."""
 
     plan: Plan
     words: tuple[str, ...]
@@ -173,7 +173,7 @@ class Disks(DataTable[Text]):
 class DiskList(Screen[None]):
     """The first screen. `stopped`: the messages about each disk whose move was stopped here."""
 
-    BINDINGS: ClassVar = [Binding("a", "audit", "Look again")]
+    BINDINGS: ClassVar = [Binding("a", "audit", "Audit again")]
 
     def __init__(self, targets: tuple[str, ...], rate: int | None, stopped: dict[str, str]) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ class DiskList(Screen[None]):
     @work(exclusive=True)
     async def action_audit(self) -> None:
         message, table = self.query_one("#talk", Static), self.query_one(Disks)
-        message.update("Looking at the disks …")
+        message.update("Reading the disks …")
         self._disks = await list_disks(*self._targets)
         row, room = table.cursor_row, self.size.width - 17
         wide = room - min(max((len(disk.verdict) for disk in self._disks), default=0), room - 16)
@@ -235,7 +235,7 @@ class DiskPage(Screen[None]):
         yield Static(classes="title", markup=False)
         with VerticalScroll():
             yield Static(id="text", markup=False)
-        yield ProgressBar(total=1, show_eta=False)  # an unknown total would be redrawn all the time
+        yield ProgressBar(total=1, show_eta=False)  # an unknown total would be redrawn continuously
         yield Static(id="talk", markup=False)
         yield Input()
         yield Footer()
@@ -332,7 +332,9 @@ class DiskPage(Screen[None]):
             return
         word, what = identity(change.plan, self._disk.path)
         self.query_one(Input).value = ""
-        message = f"This writes to {escaped(self._disk.path)}.\nType {what}, {escaped(word)}, to go on, or press Esc:"
+        message = (
+            f"This writes to {escaped(self._disk.path)}.\nType {what}, {escaped(word)}, to continue, or press Esc:"
+        )
         self._settle(message, change=change)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -340,7 +342,7 @@ class DiskPage(Screen[None]):
             return
         word = escaped(identity(self._unconfirmed.plan, self._disk.path)[0])
         if event.value.split() != word.split():
-            self._settle(f"that was not {word}; nothing was written")
+            self._settle(f"the answer was not {word}; nothing was written")
             return
         change, self._confirmed = self._unconfirmed, True
         self._settle("…", busy=True)  # now, so that a second Enter starts nothing
@@ -376,7 +378,7 @@ class DiskPage(Screen[None]):
         self._settle()
 
     def _show_output(self, output: MoveOutput, line: str) -> None:
-        """Show an event, or a line that the command prints beside its events."""
+        """Show an event, or a line that the command prints between its events."""
         event = json.loads(line if line.startswith("{") else '{"event": "text"}')
         output.silent = event["event"] in (("waiting", "text") if output.silent else ("waiting",))
         match event["event"]:

@@ -33,22 +33,24 @@ def boot(
     results: Annotated[list[str] | None, "RESULT...", "One or two results of aligntool bench."] = None,
     *,
     rate_a: Annotated[str | None, "--rate-a", "Random 4 KiB rate at depth 1: reads, writes.", "MB/s[,MB/s]"] = None,
-    rate_b: Annotated[str | None, "--rate-b", "The same of another drive, to compare.", "MB/s[,MB/s]"] = None,
-    log: Annotated[str | None, "--trace", "Use the commands of this log, not the article's.", "LOG"] = None,
+    rate_b: Annotated[str | None, "--rate-b", "The same for another drive, to compare.", "MB/s[,MB/s]"] = None,
+    log: Annotated[str | None, "--trace", "Use the commands of this log instead of the article's.", "LOG"] = None,
     reads: Annotated[int | None, "--reads", "Number of reads.", "N", whole(0)] = None,
     writes: Annotated[int | None, "--writes", "Number of writes.", "N", whole(0)] = None,
-    json_: Annotated[bool, "--json", "As JSON; times in seconds."] = False,
+    json_: Annotated[bool, "--json", "Print JSON; times are in seconds."] = False,
 ) -> None:
-    """Estimate how long a drive is busy with the commands of a boot.
+    """Estimate how long a drive needs for the commands of a boot.
 
-    Two drives are compared.
+    If two drives are given, they are compared.
 
     Example: aligntool estimate boot --rate-a 0.6,1.2 --rate-b 60,150
     """
     drives = [_measured(file) for file in results or ()]
     drives += [_rated(text) for text in (rate_a, rate_b) if text is not None]
     if not 1 <= len(drives) <= 2:
-        raise typer.BadParameter("name one drive or two: by --rate-a and --rate-b, or by results of aligntool bench")
+        raise typer.BadParameter(
+            "name one or two drives: with --rate-a and --rate-b, or with results of aligntool bench"
+        )
     counted = _counted(log, reads, writes)
     print_lines(boot_json(drives, counted) if json_ else boot_lines(drives, counted, width=terminal_width()))
 
@@ -66,10 +68,10 @@ def _measured(file: str) -> Rated:
     hint = "aligntool bench FOLDER --profile boot -o boot.json"
     result = read_result(file)
     if result.settings.passes:
-        raise Refused(f"{file} has passes over the same data, and a boot does not read the same twice", hint=hint)
+        raise Refused(f"{file} has passes over the same data; a boot does not read the same data twice", hint=hint)
     drive = boot_drive(result)
     if drive is None:
-        raise Refused(f"{file} has no RND4K Q1T1 of reads and writes", hint=hint)
+        raise Refused(f"{file} has no RND4K Q1T1 results for reads and writes", hint=hint)
     return Rated(drive, tuple(boot_doubts(result)))
 
 
@@ -109,18 +111,18 @@ def trace(
     *,
     format_: Annotated[TraceFormat, "--log-format", "Format of the log.", "auto|blkparse|iolog|csv"] = TraceFormat.AUTO,
     grid_: Annotated[Grid, "--grid", "Compare the requests with boundaries of this size, such as 4KiB.", _GRID] = None,
-    phase_: Annotated[int | None, "--phase", "Where the first boundary of --grid lies.", "N", phase, _GRID] = None,
+    phase_: Annotated[int | None, "--phase", "Offset of the first boundary of --grid.", "N", phase, _GRID] = None,
     disk: Annotated[
-        str | None, "--disk", "Compare them with the boundaries that the audit finds.", "DISK", _GRID
+        str | None, "--disk", "Compare the requests with the boundaries from the audit.", "DISK", _GRID
     ] = None,
     partition: Annotated[
-        int | None, "--partition -p", "The log counts from this partition.", "N", whole(1), _GRID
+        int | None, "--partition -p", "Offsets in the log are relative to this partition.", "N", whole(1), _GRID
     ] = None,
-    json_: Annotated[bool, "--json", "As JSON; sizes are bytes."] = False,
+    json_: Annotated[bool, "--json", "Print JSON; sizes are in bytes."] = False,
 ) -> None:
     """Analyse a log of commands to a drive.
 
-    It shows sequential or random, request sizes, queue depth, and the share off the grid.
+    The analysis shows sequential and random requests, sizes, queue depth, and the share off the grid.
 
     Example: aligntool trace read boot.blkparse --grid 4KiB
     """
@@ -135,13 +137,13 @@ def trace(
 def boundaries_of(
     grid_: int | None, phase_: int | None, disk: str | None, partition: int | None
 ) -> Sequence[traces.Boundary]:
-    """Return the given boundaries, those of the audit, or none. A partition's start is subtracted, so that the grid
-    counts as the log does.
+    """Return the given boundaries, those of the audit, or none. A partition's start is subtracted, because the log
+    counts from it.
 
     Raises Refused if there is no such partition.
     """
     if grid_ is not None and disk is not None:
-        raise typer.BadParameter("--grid and --disk contradict each other")
+        raise typer.BadParameter("--grid and --disk are mutually exclusive")
     if phase_ is not None and grid_ is None:
         raise typer.BadParameter("--phase needs --grid")
     if partition is not None and disk is None:
@@ -155,7 +157,7 @@ def boundaries_of(
     judged = audit(inventory, known_geometries(inventory), AuditOptions()).judged[0]
     starts = {part.number: part.extent.start for part in judged.disk.partitions}
     if partition is not None and partition not in starts:
-        raise Refused(f"{judged.disk.name} has no partition {partition}", hint="aligntool audit shows those it has")
+        raise Refused(f"{judged.disk.name} has no partition {partition}", hint="aligntool audit lists the partitions")
     start = starts[partition] if partition else 0
     return tuple(
         traces.Boundary(f"{one.kind.value}, {one.source.value}", one.size, (one.phase - start) % one.size)
@@ -179,20 +181,22 @@ def record_command(
     cmd: Annotated[list[str], "CMD...", "The command to run, with its arguments; after --."],
     *,
     kept: TraceFile,
-    grid_: Annotated[Grid, "--grid", "Compare the requests with such boundaries [default: the audit's]."] = None,
-    phase_: Annotated[int | None, "--phase", "Where the first boundary of --grid lies.", "N", phase] = None,
-    json_: Annotated[bool, "--json", "As JSON; CMD's standard output then goes to standard error."] = False,
+    grid_: Annotated[
+        Grid, "--grid", "Compare the requests with boundaries of this size [default: from the audit]."
+    ] = None,
+    phase_: Annotated[int | None, "--phase", "Offset of the first boundary of --grid.", "N", phase] = None,
+    json_: Annotated[bool, "--json", "Print JSON; CMD's standard output goes to standard error."] = False,
 ) -> None:
-    """Run a command, and analyse the requests to a disk meanwhile.
+    """Analyse the requests to a disk while a command runs.
 
-    blktrace records it.
+    The requests are recorded with blktrace.
 
     Example: sudo aligntool trace record /dev/sda -o build.txt -- make -j4
 
-    Exit code: that of CMD (128 + N when signal N ended it), once it ran; 3 refused, before it did; 130 interrupted.
+    Exit code: that of CMD (128 + N if signal N ended it); 3 refused before CMD was run; 130 interrupted.
     """
     if json_ and kept.piped:
-        raise typer.BadParameter("--json and -o - contradict each other: both write to standard output")
+        raise typer.BadParameter("--json and -o - are mutually exclusive: both write to standard output")
     if not cmd or shutil.which(cmd[0]) is None:
         raise Refused(f"{cmd[0] if cmd else 'nothing'}: command not found; nothing was recorded")
     found = record_trace.find_traceable(disk)
@@ -208,7 +212,7 @@ def record_command(
             sys.stdout.write(recorded.text.read_text())
         else:
             _report(found.path, pattern, json_=json_)
-    say(f"{cmd[0]} ended with {recorded.code} after {recorded.seconds:.1f} s")
+    say(f"{cmd[0]} exited with {recorded.code} after {recorded.seconds:.1f} s")
     raise typer.Exit(ExitCode.INTERRUPTED if recorded.interrupted else recorded.code)
 
 
@@ -219,7 +223,7 @@ def _boundaries(found: record_trace.Traceable, grid_: int | None, phase_: int | 
     try:
         return boundaries_of(None, None, found.path, None)
     except Refused as refusal:
-        say(f"without boundaries: {refusal}")
+        say(f"recording without boundaries: {refusal}")
         return ()
 
 
@@ -230,7 +234,7 @@ def _log_folder(found: record_trace.Traceable, output: str | None, *, overwrite:
     with ended_by_signals(), record_trace.log_folder(output) as folder:
         if record_trace.lies_on(str(folder), found):
             where = "-o FILE on another disk" if output else "-o FILE, or TMPDIR, on another disk"
-            say(f"the log is written to the disk that is traced, and is in the trace itself; better {where}")
+            say(f"the log is written to the traced disk, so the trace includes these writes; better use {where}")
         try:
             yield folder
         finally:
@@ -244,7 +248,7 @@ def _record(found: record_trace.Traceable, cmd: list[str], folder: Path, *, pipe
     if recorded.complaint:
         say(f"blktrace: {recorded.complaint}")
     if recorded.dropped:
-        say(f"{recorded.dropped:,} events were lost: blktrace could not write as fast; the counts are too low")
+        say(f"{recorded.dropped:,} events were lost because blktrace could not keep up; the counts are too low")
     return recorded
 
 
@@ -254,6 +258,6 @@ def _report(path: str, pattern: traces.Pattern, *, json_: bool) -> None:
     elif pattern.commands:
         print_lines(trace_lines(pattern, path, "recorded", width=terminal_width()))
     else:
-        text = f"{path} received no requests: reads were served from the page cache, and writes are not flushed yet"
+        text = f"{path} received no requests: reads were served from the page cache, and writes are not yet flushed"
         print_lines([plain(text)])
     sys.stdout.flush()

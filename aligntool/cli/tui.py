@@ -1,4 +1,4 @@
-"""`aligntool tui`: step through disks, verdicts, plans and moves on one screen."""
+"""`aligntool tui`: browse disks, verdicts, plans and moves on a full screen."""
 
 import sys
 from importlib import import_module
@@ -9,21 +9,21 @@ from aligntool.realign.applying import recovery_commands
 
 
 def tui(targets: options.TargetsArgument = None, *, rate: options.RateOption = None) -> None:
-    """Step through disks, verdicts, plans and moves on one screen.
+    """Browse disks, verdicts, plans and moves on a full screen.
 
-    It runs the other commands, and asks before a move as they do. It needs Textual and no mouse.
+    It runs the other commands, and asks before a move as they do. It needs Textual, but no mouse.
 
     Example: sudo aligntool tui
 
-    Exit code: 0 left, 3 no Textual or no terminal, 4 a move that was begun here is still in flight.
+    Exit code: 0 quit, 3 no Textual or no terminal, 4 a move that was started here is still in flight.
     """
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Refused("no terminal to draw on", hint="sudo aligntool audit")
+        raise Refused("there is no terminal", hint="sudo aligntool audit")
     try:
         screens = import_module("aligntool.cli.screens")
     except ImportError as error:
         hint = "sudo apt-get install python3-textual   (dnf: python3-textual, pacman: python-textual, pip: textual)"
-        text = f"the screen is drawn by Textual 2.1 or newer, which is not installed: {error}"
+        text = f"the screen needs Textual 2.1 or newer, which is not installed: {error}"
         raise Refused(text, hint=f"{hint}\nsudo aligntool audit", code="not-installed", subject="textual") from error
     for disk, words in screens.run(tuple(targets or ()), rate).items():
         raise Stopped(words, hint=recovery_commands(disk))
