@@ -1,1 +1,1 @@
-"""Values -> text, JSON, HTML, SVG, Prometheus."""
+"""Render values as text, JSON, HTML, SVG and Prometheus metrics."""

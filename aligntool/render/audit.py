@@ -83,7 +83,7 @@ def _nvme(nvme: NvmeFacts) -> Facts:
 
 
 def _host_memory_words(nvme: NvmeFacts) -> str:
-    granted = "not known without root" if nvme.hmb_granted is None else format_about(nvme.hmb_granted)
+    granted = "unknown without root" if nvme.hmb_granted is None else format_about(nvme.hmb_granted)
     if nvme.hmb_granted is None and nvme.hmb_enabled is not None:
         granted = "some (on)" if nvme.hmb_enabled else "nothing (off)"
     controller = nvme.controllers[0] if nvme.controllers else "nvmeN"
@@ -189,7 +189,7 @@ def cost_rows(findings: Sequence[Finding]) -> list[tuple[str, str]]:
         (f"random {request} writes", f"keep {cost.write_rate} of the aligned write rate"),
         (f"of {request} requests", f"{float(cost.straddle_probability):.0%} straddle"),
         ("a straddling write", f"reads {reads} and writes {format_size(cost.straddling_written)}"),
-        ("a straddling read", f"takes {format_size(cost.extra_read)} more"),
+        ("a straddling read", f"reads {format_size(cost.extra_read)} more"),
     ]
     if cost.write_amplification > 1:
         rows.append(("write amplification", f"is {float(cost.write_amplification):g} even when aligned"))
@@ -263,7 +263,7 @@ def audit_lines(
     if images:
         names = f"{images[0].disk.name} to {images[-1].disk.name}"
         yield (
-            (f"{len(images)} loop devices of squashfs images, as snaps have ({names})", Style.PLAIN),
+            (f"{len(images)} loop devices with squashfs images, such as snaps ({names})", Style.PLAIN),
             ("; -v shows them", Style.DIM),
         )
         yield EMPTY
@@ -308,7 +308,7 @@ def _brief_lines(report: Report, disks: Sequence[Judged], width: int) -> Iterato
     yield (
         ("  → ", Style.DIM),
         ("aligntool audit DISK", Style.TYPE),
-        (" shows its partitions, -v all of them", Style.DIM),
+        (" shows its partitions; -v shows those of every disk", Style.DIM),
     )
     yield EMPTY
 
@@ -365,7 +365,7 @@ def table_words(disk: Disk) -> str:
     if disk.table is None:
         return "no partition table" if disk.table_read and not disk.content else ""
     if disk.table.label is TableLabel.UNKNOWN:
-        return "partitions as the kernel has them"
+        return "partitions as reported by the kernel"
     hybrid = "hybrid " if disk.table.hybrid else ""
     return f"{hybrid}{disk.table.label} table, {disk.table.sector_size}-byte sectors"
 

@@ -36,7 +36,7 @@ LEAST_BAR, MOST_BAR = 1e5, 2e10  # bytes per second at the ends of a bar: random
 
 
 def bench_plan_lines(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Line]:
-    """Yield what is going to be run, and the warnings known so far."""
+    """Yield what will be run, and the warnings known so far."""
     settings, target = plan.settings, plan.target
     where = f"a file of {format_size(plan.room)} in {target.path}" if plan.makes_file else target.path
     yield (("benchmark  ", Style.TITLE), (f"{settings.profile} on {where}", Style.PLAIN))
@@ -45,16 +45,16 @@ def bench_plan_lines(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterat
     count = counted(plan.rounds, word) if plan.rounds == 1 or not settings.passes else f"{plan.rounds} passes"
     times = f"{count}{' at most' if settings.until_steady else ''}"
     span = format_size(settings.span)
-    run = f"each test over {span} of its own" if settings.passes else f"{settings.runtime_s:g} s each"
+    run = f"each test over its own {span}" if settings.passes else f"{settings.runtime_s:g} s each"
     tests = counted(len(plan.tests), "test")
     over = "" if plan.makes_file or settings.passes else f", over its first {span}"
     rotational = any(drive.rotational for drive in seen.drives)
-    kind = f" on a usual {'hard disk' if rotational else 'SSD'}" if settings.passes else ""
+    kind = f" on a typical {'hard disk' if rotational else 'SSD'}" if settings.passes else ""
     duration = f"; about {time_words(round(plan.seconds(rotational=rotational)))}{kind}"
     filled = {0: "", 1: " after filling the file", 2: " after writing everything twice"}[plan.fills]
     if plan.added:
         tests += f" and {len(plan.added)} for the verdict on command queueing"
-    zeros = ", data of zeros" if settings.data is Data.ZERO else ""
+    zeros = ", zero-filled data" if settings.data is Data.ZERO else ""
     pauses = f", pauses of {settings.pause_s:g} s" if settings.pause_s else ""
     yield from paragraph(f"  {tests}, {times}{pauses}, {run}{over}{filled}{zeros}{duration}", width)
     if not plan.writes:
@@ -85,7 +85,7 @@ def command_lines(plan: BenchPlan) -> Iterator[Line]:
 
 def result_lines(result: Result, *, width: int) -> Iterator[Line]:
     settings = result.settings
-    incomplete = ("" if result.complete else "  (not complete)", Style.DOUBT)
+    incomplete = ("" if result.complete else "  (incomplete)", Style.DOUBT)
     yield ((settings.profile, Style.TITLE), (f"  {result.target}, {result.when}", Style.PLAIN), incomplete)
     yield from machine_lines(result.conditions, width=width, settings=settings)
     yield EMPTY
@@ -114,8 +114,8 @@ def figure_lines(series: Sequence[Series], *, width: int) -> Iterator[Line]:
 
 
 def _row_with_bar(text: str, begin: int, end: int, series: Series) -> Line:
-    """Return a row with a bar behind its rate and range, as KDiskMark has behind each figure; without colour it is
-    invisible. The scale is logarithmic, from LEAST_BAR to MOST_BAR, so that 30 MB/s are visible beside 7000.
+    """Return a row with a bar behind its rate and range, as in KDiskMark; it is invisible without colour. The scale is
+    logarithmic, from LEAST_BAR to MOST_BAR, so that 30 MB/s are visible next to 7000.
     """
     share = log10(max(series.rate.median, LEAST_BAR) / LEAST_BAR) / log10(MOST_BAR / LEAST_BAR)
     bar_end = begin + round(min(share, 1.0) * (end - begin))
@@ -124,7 +124,7 @@ def _row_with_bar(text: str, begin: int, end: int, series: Series) -> Line:
 
 
 def _noted_rows(texts: Sequence[str], notes: Sequence[str], width: int, series: Sequence[Series]) -> Iterator[Line]:
-    """Yield a table of which the first text is the heads. A note that does not fit beside its row goes below it.
+    """Yield a table of which the first text is the heads. A note that does not fit in its row goes below it.
     `series`: the series of the rows if their rates get a bar, up to the end of the range column.
     """
     begin, end = max((len(each.test.title) + 3 for each in series), default=0), texts[0].find("range") + len("range")
@@ -187,8 +187,8 @@ def machine_lines(seen: Conditions, *, width: int, settings: Settings | None = N
     facts += [f"governor {seen.governor}" if seen.governor else "", seen.filesystem or ""]
     if settings:
         facts += [f"{format_about(seen.free)} free" if seen.free else "", f"over {format_size(settings.span)}"]
-        facts[-1] += " of its own for each test" if settings.passes else ""
-        facts += ["data of zeros" if settings.data is Data.ZERO else ""]
+        facts[-1] += " per test" if settings.passes else ""
+        facts += ["zero-filled data" if settings.data is Data.ZERO else ""]
         facts += ["" if seen.caches_dropped else "caches not dropped (needs root)"]
     if any(facts):
         yield from _facts("", facts, width)
@@ -214,21 +214,21 @@ def compare_lines(results: Sequence[Result], names: Sequence[str], *, width: int
     """Compare each other result with the first."""
     found = compare.compare_all([(results[0], other) for other in results[1:]])
     for name, other, ratios in zip(names[1:], results[1:], found, strict=True):
-        yield ((name, Style.TITLE), (f" beside {names[0]}", Style.PLAIN))
+        yield ((name, Style.TITLE), (f" compared with {names[0]}", Style.PLAIN))
         for letter, side in (("A", results[0]), ("B", other)):
             models = ", ".join(drive.model or drive.name for drive in side.conditions.drives)
             yield plain(f"  {letter}  {side.when}  {side.settings.profile}  {side.target}  {models}")
             yield from note_lines(compare.doubts(side), width, "     warning: ")
         if changed := "; ".join(difference.words for difference in compare.differences(results[0], other)):
-            yield from paragraph(f"  not the same: {changed}", width, " " * 7, Style.DOUBT)
+            yield from paragraph(f"  differences: {changed}", width, " " * 7, Style.DOUBT)
         yield EMPTY
         yield from picture(ratios, width=width)
         yield EMPTY
     yield from note_lines(compare.unmatched(results), width, "  warning: ")
     yield from paragraph(
-        "log10 of B over A, bytes a second: 0 equal, -1 ten times slower. faster, slower: if nothing else changed in "
-        f"between. noise: the ranges of the runs overlap, or among so many lines ({sum(map(len, found))} in all) one "
-        f"differs so much by chance; ?: fewer than {LEAST_RUNS} runs, passes, or not steady.", width, "", Style.DIM,
+        "log10 of B / A in bytes per second: 0 is equal, -1 is ten times slower. faster, slower: valid if nothing else "
+        "changed in between. noise: the ranges of the runs overlap, or the difference is likely to be chance among "
+        f"{sum(map(len, found))} lines; ?: fewer than {LEAST_RUNS} runs, passes, or not steady.", width, "", Style.DIM,
     )  # fmt: skip
 
 
@@ -300,7 +300,7 @@ def _spread_values(spread: Spread) -> Value:
 def list_lines(kept: Sequence[HistoryEntry], *, width: int) -> Iterator[Line]:
     """Yield a line for each stored result: date, profile, target, drive, first figure; below it the file name."""
     if not kept:
-        yield plain("nothing was measured yet")
+        yield plain("no results are saved yet")
         yield (("  → aligntool bench FOLDER", Style.TYPE),)
     for result in kept:
         if result.complaint:
@@ -309,7 +309,7 @@ def list_lines(kept: Sequence[HistoryEntry], *, width: int) -> Iterator[Line]:
         yield from stacked((
             (f"{result.when}  {result.profile}", Style.TITLE),
             (f"  {result.target}  {result.drive}  {result.said or result.figure}", Style.PLAIN),
-            ("" if result.complete else "  (not complete)", Style.DOUBT),
+            ("" if result.complete else "  (incomplete)", Style.DOUBT),
         ), width)  # fmt: skip
         yield ((f"  {result.file}", Style.DIM),)
 

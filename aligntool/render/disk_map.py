@@ -106,8 +106,8 @@ def _stretch_style(stretch: Stretch) -> Style:
 
 # Blocks over sectors: the picture of the 2010 article, drawn for the user's own partitions.
 #
-# Each start gets a ruler of the grid that it is off (or by which it would be judged), and below it the blocks
-# of the file system at their real offsets.
+# Each start gets a ruler of the grid that it fails (or of the first one checked), and below it the blocks of the file
+# system at their real offsets.
 
 CELLS_A_UNIT = 16
 MOST_UNITS = 4
@@ -197,12 +197,12 @@ def crossings(check: Check, request: int) -> str:
     """Describe how many of these requests, laid end to end, cross a boundary: the exact count over one period."""
     size = check.grid.size
     if request >= size:
-        return f"every {format_size(request)} request touches one unit more"
+        return f"every {format_size(request)} request touches one more unit"
     period = size // request if size % request == 0 else size
     starts = (check.off_by + index * request for index in range(min(period, 4096)))
     across = sum(begin // size != (begin + request - 1) // size for begin in starts)
     if not across:
-        return "no block straddles, but larger requests do"
+        return "no block straddles a boundary, but larger requests do"
     return f"{across} of {min(period, 4096)} blocks straddle a boundary"
 
 
@@ -245,8 +245,8 @@ def _plan_bar(plan: Plan, *, after: bool) -> Bar:
     """Return the parts in drawing order, containers before the partitions inside."""
     parts_drawn, journal = [], journal_of(plan)
     if journal and not journal.file:
-        # A journal in space that a shrink frees does not belong in the first bar. Containers of other partitions do
-        # not count.
+        # A journal in space that a shrink frees does not belong in the first bar. Containers of other partitions are
+        # ignored.
         parts = [place for place in plan.places if not any(place.after.contains(other.after) and other is not place
                  for other in plan.places)]  # fmt: skip
         needs_shrink = any(place.before is not None and place.before.overlaps(journal.extent) for place in parts)

@@ -52,7 +52,7 @@ def alignment_lines(found: Starts, rows: Sequence[alignment.Row], *, width: int)
     yield EMPTY
     yield from paragraph(
         "Shares of the aligned rate: predicted, then measured (median, smallest to largest). The prediction counts the "
-        "units that a request touches, and no cache. CPU is of one core.", width, "", Style.DIM,
+        "units that a request touches, without a cache. CPU is the share of one core.", width, "", Style.DIM,
     )  # fmt: skip
     yield from note_lines(found.warnings, width, "  warning: ")
 
@@ -61,7 +61,7 @@ def _head_lines(found: Starts | Spans, what: str, width: int) -> Iterator[Line]:
     yield from stacked((
         (found.target, Style.TITLE),
         (what + (f", {found.when}" if found.when else ""), Style.PLAIN),
-        ("" if found.complete else "  (not complete)", Style.DOUBT),
+        ("" if found.complete else "  (incomplete)", Style.DOUBT),
     ), width)  # fmt: skip
     yield from machine_lines(found.conditions, width=width)
     if found.setting is not None:
@@ -90,7 +90,7 @@ def _cpu_bound_note(cpu: float | None) -> Piece:
 
 
 def range_words(low: float, high: float) -> str:
-    """Return a range of shares, or "not measured" without one, as after too few repeats."""
+    """Return a range of shares, or "not measured" if there is none, as after too few repeats."""
     return f"{low:.2f}–{high:.2f}" if high else "not measured"
 
 
@@ -130,10 +130,10 @@ def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
 
 
 def knee_facts(knee: alignment.Knee) -> str:
-    """Return the facts beside the verdict, or "" if they are unknown."""
+    """Return the facts shown with the verdict, or "" if they are unknown."""
     sure = f"confidence {knee.confidence:.0%}"
     if knee.found:
-        return f"there {knee.share:.0%} of the rate before; {sure}"
+        return f"drops to {knee.share:.0%} of the rate before; {sure}"
     return sure if knee.flat else ""
 
 
@@ -188,10 +188,10 @@ def span_json(found: Spans, disk: Disk | None) -> str:
 
 _WORDS = {Kind.READ: "reading across it", Kind.WRITE: "writing across it", Kind.PART: "writing only half of it"}
 _TITLES = {
-    Kind.READ: "Reads across a boundary, against reads beside it",
-    Kind.WRITE: "Writes across a boundary, against writes beside it",
-    Kind.PART: "Writes of half a size, against writes of the whole",
-    Kind.SHIFT: "Writes of a whole size shifted by half, against those in place",
+    Kind.READ: "Reads across a boundary, compared with reads next to it",
+    Kind.WRITE: "Writes across a boundary, compared with writes next to it",
+    Kind.PART: "Writes of half a size, compared with writes of the whole size",
+    Kind.SHIFT: "Writes of a whole size shifted by half, compared with those not shifted",
 }
 
 
@@ -212,7 +212,7 @@ def probe_lines(result: ProbeResult, *, width: int, verbose: bool) -> Iterator[L
 def _answer_lines(result: ProbeResult, width: int) -> Iterator[Line]:
     inference = result.inference
     if not inference.boundaries:
-        yield (("unknown", Style.DOUBT), (": no unit shows itself beyond doubt", Style.PLAIN))
+        yield (("unknown", Style.DOUBT), (": no unit was found with certainty", Style.PLAIN))
         for why in (*inference.why_unknown, *_zeros_warning(result)):
             yield from paragraph(f"  {why}", width)
         return
@@ -226,7 +226,7 @@ def _answer_lines(result: ProbeResult, width: int) -> Iterator[Line]:
         yield from _evidence(boundary)
     for boundary in inference.doubtful:
         sure = (f"  confidence {boundary.confidence:.0%} only", Style.PLAIN)
-        yield ((f"perhaps {format_size(boundary.size)}", Style.DOUBT), sure)
+        yield ((f"possibly {format_size(boundary.size)}", Style.DOUBT), sure)
     for why in _zeros_warning(result):
         yield from paragraph(f"  {why}", width)
 
@@ -240,8 +240,8 @@ def _evidence(boundary: Boundary) -> Iterator[Line]:
 
 def _zeros_warning(result: ProbeResult) -> Iterator[str]:
     if result.zeros >= 0.5:
-        why = "a drive answers those without looking at its flash if they were never written or were trimmed"
-        yield f"{result.zeros:.0%} of what was read is zeros: {why}"
+        why = "a drive returns zeros without reading its flash if the blocks were never written or were trimmed"
+        yield f"{result.zeros:.0%} of the data read is zeros: {why}"
 
 
 def _curve(looked: KindResult) -> Iterator[Line]:
@@ -258,10 +258,10 @@ def _curve(looked: KindResult) -> Iterator[Line]:
 
 def _method_words(result: ProbeResult) -> str:
     pairs = sum(looked.samples for looked in result.inference.looked)
-    where = f"in {result.file}, removed again" if result.file else "on the disk itself"
+    where = f"in {result.file}, removed since" if result.file else "on the disk itself"
     wrote = f"wrote {format_about(result.written)} {where}" if result.written else "wrote nothing"
     end = ", interrupted" if result.interrupted else ""
-    done = f"{pairs:,} pairs in {result.rounds} rounds, {result.elapsed_s:.1f} s{end}; sectors of {result.sector} bytes"
+    done = f"{pairs:,} pairs in {result.rounds} rounds, {result.elapsed_s:.1f} s{end}; {result.sector}-byte sectors"
     return f"{done}; read {format_about(result.read)}, {wrote}; seed {result.seed}"
 
 

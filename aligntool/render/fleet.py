@@ -15,8 +15,8 @@ ROWS_SHOWN = 20  # most rows of a list on a terminal
 DISKS = ("machine", "disk", "off", "cost", "written", "extra", "model")
 GROUPS = ("model", "drives", "misaligned", "firmware")
 COLUMN_MEANINGS = (
-    "off: misaligned partitions; cost, predicted: how many times as long a random write of 4 KiB takes; written: a "
-    "day, to these partitions, on average since the machine started; extra: written × (cost − 1)"
+    "off: misaligned partitions; cost: predicted factor by which a random 4 KiB write takes longer; written: per day, "
+    "to these partitions, on average since the machine booted; extra: written × (cost − 1)"
 )
 
 
@@ -41,7 +41,7 @@ def facts_of(fleet: Fleet) -> Iterator[str]:
     if fleet.not_audited:
         yield f"{counted(fleet.not_audited, 'snapshot')} could not be audited"
     if looks := len(fleet.needing_attention):
-        yield f"{counted(looks, 'drive')} {'needs' if looks == 1 else 'need'} firmware or a look"
+        yield f"{counted(looks, 'drive')} {'needs' if looks == 1 else 'need'} new firmware or attention"
     yield f"{counted(fleet.errors, 'error')}, {counted(fleet.warnings, 'warning')}"
     if fleet.dates:
         first, last = (date[:10] for date in fleet.dates)
@@ -56,7 +56,7 @@ def disk_cells(row: Row) -> tuple[str, ...]:
 
 
 def group_cells(model: Model) -> tuple[str, ...]:
-    named = [f"{name or 'not known'} ({one.drives})" for name, one in model.by_number()]
+    named = [f"{name or 'unknown'} ({one.drives})" for name, one in model.by_number()]
     return model.name, str(model.drives), str(model.misaligned), ", ".join(named)
 
 
@@ -80,11 +80,11 @@ def fleet_lines(fleet: Fleet, *, width: int) -> Iterator[Line]:
         yield from _more(fleet.misaligned_disks)
         yield from paragraph(COLUMN_MEANINGS, width, "", Style.DIM)
     if fleet.groups:
-        yield from _table("Drives of one model", GROUPS, [group_cells(each) for each in fleet.groups], (0, 3), width)
+        yield from _table("Drives by model", GROUPS, [group_cells(each) for each in fleet.groups], (0, 3), width)
         yield from _more(len(fleet.groups))
     for title, texts, number in (
         (
-            "Drives that need firmware or a look",
+            "Drives that need new firmware or attention",
             [look_words(row) for row in fleet.needing_attention],
             len(fleet.needing_attention),
         ),

@@ -118,7 +118,7 @@ def _fields(item: object, *, leave: frozenset[str]) -> dict[str, Value]:
 
 
 def as_value(value: object) -> Value:
-    """Return the JSON form of a value. Bytes that are not UTF-8 become U+FFFD. Raises TypeError if there is none."""
+    """Return the JSON form of a value. Bytes that are not UTF-8 become U+FFFD. Raises TypeError if it has none."""
     match value:
         case Enum():
             return str(value.value)

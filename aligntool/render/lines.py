@@ -15,7 +15,7 @@ LONGEST_PIECE = 4096
 
 
 class Style(StrEnum):
-    """The meaning of a piece; the values are rich's names of its appearance."""
+    """The meaning of a piece; the values are rich's names for its appearance."""
 
     PLAIN = ""
     TITLE = "bold"
@@ -41,8 +41,8 @@ def plain(text: str) -> Line:
 
 
 def harmless(text: str) -> str:
-    r"""Return the text in the user's language, unable to move the cursor, change colours, reorder or hide: control,
-    format and surrogate characters become escapes (\x1b, \u202e).
+    r"""Return the text in the user's language, unable to move the cursor, change colours, or reorder or hide text:
+    control, format and surrogate characters become escapes (\x1b, \u202e).
     """
     return escaped(translated(text))
 
@@ -86,7 +86,7 @@ FORCE_COLOR = ("CLICOLOR_FORCE", "FORCE_COLOR")
 
 def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
     """Return whether to colour text: by https://no-color.org, then by https://bixense.com/clicolors and
-    https://force-color.org, then if the stream is a terminal with colours.
+    https://force-color.org, then by whether the stream is a terminal with colours.
     """
     if environment.get(NO_COLOR):
         return False

@@ -28,27 +28,29 @@ def array_title(step: steps.ArrayStep) -> str:
         return raid_commands.purpose_of(step)
     match step:
         case steps.MakeMember():
-            table = "make a table on" if step.entries else "take"
+            table = "write a partition table to" if step.entries else "use"
             return f"{table} {step.disk.path}: {step.device} becomes a member"
         case steps.MakeArray():
             return f"make the array {step.device}, UUID {step.uuid}"
         case steps.MakeFileSystem():
             return f"make {step.kind} on {step.device}, UUID {step.uuid}"
         case steps.EditFile():
-            return f"edit {step.path}; what it was is kept as {step.backup}, numbered after the first"
+            return f"edit {step.path}; the old version is kept as {step.backup}, numbered if that exists"
         case steps.ReencryptSectors():
-            sizes = f"from sectors of {format_size(step.before)} to {format_size(step.after)}"
-            return f"re-encrypt the LUKS2 on partition {step.partition}, {sizes}"
+            sizes = f"from {format_size(step.before)} sectors to {format_size(step.after)}"
+            return f"re-encrypt the LUKS2 volume on partition {step.partition}, {sizes}"
         case steps.WriteFile():
-            return f"write {step.path}; other text in it is kept as {step.backup}, numbered after the first"
+            return f"write {step.path}; a different old version is kept as {step.backup}, numbered if that exists"
         case steps.CheckArray():
             return f"compare all members of {step.path}"
         case steps.TakeOutMember():
-            return f"take {step.device} out of {step.path}"
+            return f"remove {step.device} from {step.path}"
         case steps.FormatMember():
-            return f"format {step.disk.path}: logical blocks of {step.block_before} bytes become {step.block_after}"
+            return (
+                f"format {step.disk.path}: change the logical block size from {step.block_before} to {step.block_after}"
+            )
         case steps.PutBackMember():
-            return f"put {step.device} back into {step.path}, and wait until it is in sync"
+            return f"add {step.device} to {step.path} again, and wait until it is in sync"
         case _:
             assert_never(step)
 
@@ -58,19 +60,19 @@ def array_details(step: steps.ArrayStep) -> Iterator[str]:
     if isinstance(step, raid_commands.ProgramStep):
         yield f"$ {shell_line(raid_commands.command_of(step))}"
         if isinstance(step, steps.CheckInitramfs):
-            yield f"and it must print {step.uuid}"
+            yield f"its output must contain {step.uuid}"
         return
     match step:
         case steps.MakeMember():
             disk = step.disk
             known = identity_words(("", disk.model), ("serial ", disk.serial), ("WWN ", disk.wwn))
-            yield known or "no identity is known"
+            yield known or "identity unknown"
             if step.zeroed:
                 ranges = ", ".join(map(byte_range, step.zeroed))
-                yield f"zeroed first, so that no old signature comes back: bytes {ranges}"
+                yield f"zeroed first, so that no old signature reappears: bytes {ranges}"
             yield from (_entry(entry, disk.sector_size) for entry in step.entries)
         case steps.EditFile():
-            yield f"in place of a line with {step.instead_of}, else at the end:"
+            yield f"replacing a line with {step.instead_of}, or at the end:"
             yield from step.lines
         case steps.ReencryptSectors():
             yield f"bytes {byte_range(step.extent)}, UUID {step.uuid}"
@@ -83,7 +85,7 @@ def array_details(step: steps.ArrayStep) -> Iterator[str]:
             yield identity_words(("", disk.model), ("serial ", disk.serial), ("WWN ", disk.wwn))
             commands = raid_commands.member_commands(step)
             yield f"$ {shell_line(commands[0])}"
-            yield from (f"$ {shell_line(words)}, which reads:" for words in commands[1:])
+            yield from (f"$ {shell_line(words)}, with this input:" for words in commands[1:])
             yield from raid_commands.table_script(step).splitlines() if step.entries else ()
         case steps.CheckArray() | steps.TakeOutMember() | steps.PutBackMember():
             yield from (f"$ {shell_line(words)}" for words in raid_commands.member_commands(step))
@@ -123,23 +125,23 @@ def step_title(step: steps.Step) -> str:
         return array_title(step)
     match step:
         case steps.CheckContent():
-            return f"check partition {step.partition} ({step.kind}), reading only"
+            return f"check partition {step.partition} ({step.kind}), read-only"
         case steps.ShrinkContent():
             return f"shrink {step.kind} on partition {step.partition} to {size_words(step.length)}"
         case steps.WriteJournal():
             return "write the journal"
         case steps.ParkEntries():
-            return f"park {_partitions(step.parked)}: a type that nothing mounts"
+            return f"park {_partitions(step.parked)}: set a type that nothing mounts"
         case steps.HoldContent():
-            return f"hide partition {step.partition}: its recognisable parts go into the journal"
+            return f"hide partition {step.partition}: save its signatures in the journal"
         case steps.CopyContent():
             return f"copy partition {step.partition}"
         case steps.ReleaseContent():
-            return f"put the recognisable parts of partition {step.partition} at the new place"
+            return f"restore the signatures of partition {step.partition} at the new place"
         case steps.RebuildContent() | steps.RewriteTable() | steps.ConvertTable() | steps.CopyDisk():
             return _write_title(step)
         case steps.CloseJournal():
-            return "wipe the journal's head"
+            return "wipe the journal header"
         case steps.MakeTable():
             return f"make {'an' if step.label == 'dos' else 'a'} {LABELS.get(step.label, step.label)} table"
         case _:
@@ -148,15 +150,15 @@ def step_title(step: steps.Step) -> str:
 
 def _write_title(step: steps.Commit | steps.RebuildContent | steps.CopyDisk) -> str:
     if isinstance(step, steps.CopyDisk):
-        return f"copy {size_words(step.bytes)} of {step.source.path}, each byte to its own place"
+        return f"copy {size_words(step.bytes)} of {step.source.path}, each byte to the same offset"
     if isinstance(step, steps.RebuildContent):
-        return f"rewrite the {step.kind} of partition {step.partition} for sectors of {step.sector_size} bytes"
+        return f"rewrite the {step.kind} on partition {step.partition} for {step.sector_size}-byte sectors"
     label = LABELS.get(step.label, step.label)
     if step.changes and step.changes[0].after.start == 0:
-        return f"clear what is left of the {label} at the end of the disk"
+        return f"clear the remains of the {label} at the end of the disk"
     if isinstance(step, steps.ConvertTable):
-        return f"write the {label} for sectors of {' and of '.join(map(str, step.sector_sizes))} bytes"
-    return f"write the {label} table: from here on the new places are true"
+        return f"write the {label} for sectors of {' and '.join(map(str, step.sector_sizes))} bytes"
+    return f"write the {label} table: from here on the new places are valid"
 
 
 ContentStep = steps.ContentStep
@@ -182,13 +184,13 @@ def _content_details(step: ContentStep) -> Iterator[str]:
         case steps.ShrinkContent():
             freed = size_words(step.extent.length - step.length)
             yield f"bytes {byte_range(step.extent)}; the last {freed} become free"
-            yield "by its own tool: a power cut while that runs is not covered by the journal"
+            yield "with its own tool: the journal does not cover a power cut while it runs"
         case steps.HoldContent():
             yield _saved_ranges(step.held, step.source.start)
         case steps.CopyContent():
             lanes = step.lanes
             how = "all through the stash" if lanes.staged else f"at most {format_size(lanes.window)} at once"
-            yield f"bytes {byte_range(step.source)} to {byte_range(step.target)}, used blocks only where they are known"
+            yield f"bytes {byte_range(step.source)} to {byte_range(step.target)}, only used blocks if they are known"
             yield f"{how}; flushed, read back and recorded every {format_size(lanes.batch)}"
         case steps.ReleaseContent():
             yield _saved_ranges(step.held, step.target.start)
@@ -206,14 +208,14 @@ def _table_details(step: TableStep, sector_size: int) -> Iterator[str]:
         case steps.ParkEntries():
             hidden = [number for number in step.partitions if number not in step.parked]
             if hidden:
-                yield f"with it {_partitions(hidden)}, whose chain is then out of sight"
+                yield f"this also hides {_partitions(hidden)}, which the EBR chain no longer shows"
         case steps.RewriteTable() | steps.ConvertTable():
             new_size = step.sector_sizes[0] if isinstance(step, steps.ConvertTable) else sector_size
             for change in step.changes:
                 yield from _change(change, new_size)
         case steps.MakeTable():
             if step.wipe:
-                yield "signatures that lie on the disk are wiped first"
+                yield "signatures on the disk are wiped first"
             yield from (_entry(entry, sector_size) for entry in step.entries)
 
 
@@ -236,7 +238,7 @@ def _journal(place: steps.JournalPlace) -> Iterator[str]:
     start, length = place.extent.start, place.copy_length
     where = _in_file(place)
     first, second = Extent(start, length), Extent(start + length, length)
-    yield f"bytes {where}{byte_range(first)} and {byte_range(second)}: the same twice"
+    yield f"bytes {where}{byte_range(first)} and {byte_range(second)}: two identical copies"
     yield f"bytes {where}{byte_range(place.stash.moved_to(start + place.stash.start))}: the stash"
 
 
@@ -328,50 +330,50 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
             time = (
                 f", about {time_words(estimate.seconds)}"
                 if estimate and estimate.seconds is not None
-                else ", for an unknown time"
+                else ", duration unknown"
             )
             yield f"{moving} of {counted(len(plan.places), 'partition')} to move{copied}{time}."
             yield (
                 "At risk: the partitions that move, if the drive fails or the journal is lost meanwhile. Ctrl-C or a "
-                "power cut loses nothing: resume or rollback goes on from there."
+                "power cut loses nothing: resume or rollback continues from there."
             )
         case "convert":
             rebuilt = sum(isinstance(step, steps.RebuildContent) for step in plan.steps)
-            yield f"{counted(len(plan.places), 'partition')} in a new table, {rebuilt} recreated in its place."
+            yield f"{counted(len(plan.places), 'partition')} in a new table, {rebuilt} recreated in place."
             yield (
-                "At risk: the table and what is recreated, if the drive fails or the journal is lost meanwhile. Ctrl-C "
-                "or a power cut loses nothing: resume or rollback goes on from there."
+                "At risk: the table and the recreated content, if the drive fails or the journal is lost meanwhile. "
+                "Ctrl-C or a power cut loses nothing: resume or rollback continues from there."
             )
         case "layout" | "convert-copy":
             wiped = any(isinstance(step, steps.MakeTable) and step.wipe for step in plan.steps)
             yield f"A new partition table: {counted(len(plan.places), 'partition')}."
-            yield f"At risk: {'everything on it is lost.' if wiped else 'nothing was recognised on it.'}"
+            yield f"At risk: {'everything on it will be lost.' if wiped else 'nothing was recognised on it.'}"
         case "layers":
             yield from _layer_summary(plan)
         case "raid":
             members = [step for step in plan.steps if isinstance(step, MakeMember) and step.holds]
             held = ", ".join(f"{step.device} ({'; '.join(step.holds)})" for step in members)
-            yield f"At risk: {f'everything on {held} is lost.' if held else 'nothing was recognised there.'}"
+            yield f"At risk: {f'everything on {held} will be lost.' if held else 'nothing was recognised there.'}"
         case "reformat":
             drives = [step.disk.path for step in plan.steps if isinstance(step, DriveStep)]
-            yield f"{', '.join(drives)}: each is erased and filled again from the other members."
+            yield f"{', '.join(drives)}: each is erased and resynchronised from the other members."
             yield "At risk: the data of the array, if another member fails meanwhile. A power cut loses nothing."
         case _:
-            yield "At risk: how the system starts; what each file was is kept beside it."
+            yield "At risk: how the system boots; the old version of each file is kept next to it."
 
 
 def _layer_summary(plan: Plan) -> Iterator[str]:
     if cost := plan.estimate:
-        time = f"about {time_words(cost.seconds)}" if cost.seconds is not None else "for an unknown time"
+        time = f"about {time_words(cost.seconds)}" if cost.seconds is not None else "duration unknown"
         yield f"{size_words(cost.bytes_to_copy)} to encrypt, {time}."
     yield (
-        "At risk: all of it, if the drive fails meanwhile or the header is lost: make a backup. Ctrl-C or a power cut "
-        "loses nothing: resume goes on from there. There is no way back."
+        "At risk: all data on it, if the drive fails meanwhile or the header is lost: make a backup. Ctrl-C or a power "
+        "cut loses nothing: resume continues from there. The change cannot be rolled back."
     )
 
 
 def attention_lines(plan: Plan, *, width: int) -> Iterator[Line]:
-    """Yield what the user has to do afterwards; shown before the move and after it."""
+    """Yield what the user has to do afterwards; shown before and after the move."""
     yield from sentence_lines("Afterwards", plan.attention, Style.DOUBT, width)
 
 
@@ -406,7 +408,7 @@ def _place_lines(plan: Plan, width: int) -> Iterator[Line]:
 
 def _move_words(place: Place) -> str:
     if place.before is None or place.before.start == place.after.start:
-        return f"keeps its start, becomes {size_words(place.after.length)} long"
+        return f"keeps its start, new size {size_words(place.after.length)}"
     words = distance_words(place.after.start - place.before.start)
     if place.before.length != place.after.length:
         words += f", {size_words(place.before.length)} → {size_words(place.after.length)}"
@@ -429,7 +431,7 @@ def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
             words += f", about {time_words(estimate.seconds)}"
         yield ((words, Style.TITLE),)
         for used in estimate.used:
-            by = used.by if used.by.startswith("everything") else f"says {used.by}"
+            by = used.by if used.by.startswith("everything") else f"according to {used.by}"
             yield from paragraph(f"  partition {used.partition}: {size_words(used.bytes)}, {by}", width)
     if journal := journal_of(plan):
         where = (
@@ -441,7 +443,7 @@ def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
 
 def step_lines(plan: Plan, commands: Commands, width: int) -> Iterator[Line]:
     """Yield every step with its bytes and the commands that it would run."""
-    yield (("Steps", Style.TITLE), ("  (A..B: from byte A up to, not including, byte B)", Style.DIM))
+    yield (("Steps", Style.TITLE), ("  (A..B: from byte A up to but not including byte B)", Style.DIM))
     digits = len(str(len(plan.steps)))
     indent = " " * (digits + 4)
     for index, step in enumerate(plan.steps):
@@ -503,7 +505,7 @@ def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "") -> Iterator[
 def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
     """Yield each array with members, ceiling, audit findings on its stack, and the commands that repair it."""
     if not views:
-        yield plain("No md array is running here.")
+        yield plain("No md array is running.")
     for view in views:
         words = [view.level, size_words(view.size) if view.size else ""]
         words += [f"metadata {view.metadata}" if view.metadata else ""]
@@ -523,7 +525,7 @@ def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
 def _member(member: MemberView, width: int) -> Iterator[Line]:
     words = [member.model or "", member.own_link or "", member.data]
     yield from paragraph(f"  {member.name}: " + ", ".join(word for word in words if word), width)
-    more = [f"narrowest on its way: {member.link}" if member.link else "", *member.shares, member.memory or ""]
+    more = [f"narrowest link on its path: {member.link}" if member.link else "", *member.shares, member.memory or ""]
     for phrase in (phrase for phrase in more if phrase):
         yield from paragraph(f"    {phrase}", width)
 

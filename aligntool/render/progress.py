@@ -73,7 +73,7 @@ def _with_time_left(text: str, left_s: float | None) -> str:
 def resync_progress(done: int | None, total: int | None, rate: int | None) -> tuple[str, float, float | None]:
     """Return a text, the share done and the seconds left, or None; the text omits what the kernel does not report."""
     if done is None or not total:
-        return "resynchronising: waiting for its turn", 0.0, None
+        return "resynchronising: waiting to start", 0.0, None
     words = f"resynchronising: {100 * done / total:.1f} %" + (f", {format_about(rate)}/s" if rate else "")
     return words, done / total, max(total - done, 0) / rate if rate else None
 
@@ -221,7 +221,7 @@ def _event_reporter(
     show_waiting: Callable[[str], None],
 ) -> OnEvent:
     pace = Pace(clock)
-    reported_s = 0  # seconds without an answer, as last reported
+    reported_s = 0  # seconds without a response, as last reported
 
     def report(event: Event) -> None:
         nonlocal reported_s
@@ -239,7 +239,7 @@ def _event_reporter(
                     reported_s = event.seconds
                     for words in waiting_words(event):
                         write(f"  {harmless(words)}")
-                show_waiting(harmless(f"no answer for {event.seconds} s"))
+                show_waiting(harmless(f"no response for {event.seconds} s"))
 
     return report
 
@@ -267,7 +267,7 @@ def result_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
             continue
         part = parts.get(place.number)
         if not parts and judged.disk.content:
-            yield (("the whole disk, without a table: ", Style.PLAIN), *verdict_words(verdicts.get(None)))
+            yield (("the whole disk, without a partition table: ", Style.PLAIN), *verdict_words(verdicts.get(None)))
             continue
         if part is None:
             yield ((f"partition {place.number} is not in the table", Style.BAD),)

@@ -29,13 +29,13 @@ METRICS = {
     "aligntool_findings": "Number of findings by disk, code and severity.",
     "aligntool_array_info": "Identity of an md array; always 1.",
     "aligntool_array_state": "1 for each state that an md array is in, else 0.",
-    "aligntool_array_devices": "Number of members that the array is made of.",
+    "aligntool_array_devices": "Number of members of the array, including missing ones.",
     "aligntool_array_missing_devices": "Number of members that are missing.",
-    "aligntool_array_sync_ratio": "Completed part of the synchronisation under way, from 0 to 1.",
+    "aligntool_array_sync_ratio": "Completed part of the current synchronisation, from 0 to 1.",
     "aligntool_link_transfers_per_second": "Transfers per second of each lane of the drive's PCIe link.",
-    "aligntool_link_max_transfers_per_second": "Most transfers per second that both ends of the link support.",
+    "aligntool_link_max_transfers_per_second": "Maximum transfers per second that both ends of the link support.",
     "aligntool_link_width": "Number of lanes of the drive's PCIe link.",
-    "aligntool_link_max_width": "Most lanes that both ends of the link have.",
+    "aligntool_link_max_width": "Maximum number of lanes that both ends of the link have.",
 }
 
 ARRAY_STATES = ("clean", "degraded", "inactive", "resync", "recover", "reshape", "check", "repair")

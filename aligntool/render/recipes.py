@@ -34,8 +34,8 @@ def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
         rates = (("reads", row.read_rate), ("writes", row.write_rate))
         facts += [
             "" if row.dram is None else f"DRAM: {'yes' if row.dram else 'no'}",
-            *(f"{does} in order at most {significant(n / 10**6)} MB/s by its data sheet" for does, n in rates if n),
-            "works from a host memory buffer (HMB)" if row.hmb else "",
+            *(f"sequential {does} at most {significant(n / 10**6)} MB/s by its data sheet" for does, n in rates if n),
+            "uses a host memory buffer (HMB)" if row.hmb else "",
             *(f"its {limit} is not used as a grid" for limit in row.distrust),
             "hybrid: a rotating drive with a flash cache" if row.hybrid else "",
         ]
@@ -43,7 +43,7 @@ def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
         if row.note:
             yield from paragraph(f"  note: {row.note}", width)
         if row.defect:
-            fixed = f"; corrected in firmware {row.fixed_in}" if row.fixed_in else ""
+            fixed = f"; fixed in firmware {row.fixed_in}" if row.fixed_in else ""
             yield from paragraph(f"  defect: {row.defect}{fixed}", width)
         yield from paragraph(f"  source: {row.citation}", width, style=Style.DIM)
         yield EMPTY
@@ -63,18 +63,18 @@ TOPIC = "queue-depth"
 TITLE = "One command in flight, or four: why a fast drive can feel slow"
 
 PARAGRAPHS = (
-    "A program that needs the answer of one read before it can send the next keeps one command in flight: queue depth "
-    "1, QD1. The drive then waits for the program, and the program for the drive, and nothing but the time of a "
-    "single command counts.",
-    "With four commands in flight, QD4, each of them takes as long as before, and mostly a little longer. But they "
-    "wait at the same time: four flash chips are read at once, and only the short part that they share, the "
-    "controller and the link, comes one after the other. The latency is still there; it hides behind the other "
-    "commands.",
-    "So commands a second = commands in flight / time of a command, until something is full: the chips, the link, or "
-    "a core of the processor. Here 1 / 100 µs = 10,000 a second at QD1, and towards 4 / 100 µs = 40,000 at QD4.",
-    "Starting a system and opening programs is QD1: each read says what to read next. The article of 2022 counted "
-    "40,553 reads in one boot, of which 6 were sequential. There a drive is worth its QD1 rate, whatever its data "
-    "sheet says at QD32.",
+    "A program that needs the result of one read before it can send the next keeps one command in flight: queue depth "
+    "1, QD1. The drive then waits for the program, and the program for the drive, so only the latency of a single "
+    "command counts.",
+    "With four commands in flight, QD4, each command takes as long as before, usually a little longer. But they wait "
+    "at the same time: four flash chips are read at once, and only the short part that they share, the controller "
+    "and the link, is used by one command at a time. The latency is still there, hidden behind the other commands.",
+    "So commands per second = commands in flight / time per command, until something is saturated: the chips, the "
+    "link, or a processor core. Here that is 1 / 100 µs = 10,000 a second at QD1, and at most 4 / 100 µs = 40,000 at "
+    "QD4.",
+    "Booting a system and opening programs runs at QD1: each read determines the next one. The article of 2022 "
+    "counted 40,553 reads in one boot, of which 6 were sequential. For such loads the QD1 rate of a drive counts, "
+    "whatever its data sheet says about QD32.",
 )
 NEXT = ("aligntool estimate boot --rate-a 40 --rate-b 60", "aligntool trace LOG")
 
@@ -130,7 +130,7 @@ def timeline_lines(*, width: int) -> Iterator[Line]:
         result = f"8 reads in {end} µs: {8 * 1_000_000 // end:,} a second"
         yield ((" " * 8 + result, Style.GOOD if depth > 1 else Style.PLAIN),)
         yield EMPTY
-    yield ((" " * 8 + f"[-waits for flash-#-shared way-]; one read alone takes {LATENCY_US} µs", Style.DIM),)
+    yield ((" " * 8 + f"[-waits for flash-#-shared part]; one read alone takes {LATENCY_US} µs", Style.DIM),)
 
 
 def _bar(commands: tuple[Run, ...], row: int, cells: int, span: int) -> str:
@@ -205,7 +205,7 @@ def _goal_words(goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal) -> Iterat
         case RaidGoal():
             yield from _array_words(goal)
         case RealignGoal():
-            fallback = "nothing else is an answer" if goal.grain_given else "a finer one where there is no room"
+            fallback = "no other boundary is used" if goal.grain_given else "a finer one if there is no room"
             yield f"  every start on {format_size(goal.grain)}; {fallback}"
             if goal.least_start:
                 yield f"  no start before {format_size(goal.least_start)}"
@@ -236,7 +236,7 @@ def _array_words(goal: RaidGoal) -> Iterator[str]:
 
 def _bench_words(goal: BenchGoal) -> Iterator[str]:
     if goal.prepare == "twice":
-        yield "  first everything is overwritten twice"
+        yield "  everything is overwritten twice first"
     times = "rounds at most, until they are steady" if goal.until_steady else "repeats"
     yield f"  {goal.repeats} {times}, {goal.runtime_s:g} s each, over {format_size(goal.size)}"
     for name in dict.fromkeys(test.name for test in goal.tests):

@@ -32,7 +32,7 @@ class Picture:
     height: int
     elements: tuple[Element, ...]
     fluid: bool = False
-    about: tuple[str, ...] = ()  # the text beside it on a page; in its own file it is below the title
+    about: tuple[str, ...] = ()  # the text next to it on a page; in its own file it is below the title
 
 
 def element(tag: str, text: str = "", children: Iterable[Element] = (), **attributes: Number | str) -> Element:
@@ -547,10 +547,10 @@ def queue_picture() -> Picture:
     elements = (*blocks, *_axis(bottom + 34), *_key(bottom + 66))
     alternative = (
         f"Eight reads of {LATENCY_US} µs each. One at a time they take {ends[0]} µs; with four in flight they overlap "
-        f"and take {ends[1]} µs, though no single read is faster: only the last {BUSY_US} µs of each, on the way that "
-        "all share, come one after the other."
+        f"and take {ends[1]} µs, though no single read is faster: only the last {BUSY_US} µs of each, in the shared "
+        "controller and link, do not overlap."
     )
-    return Picture(TOPIC, "Queue depth 1 against queue depth 4", alternative, WIDTH, 250, elements)
+    return Picture(TOPIC, "Queue depth 1 compared with queue depth 4", alternative, WIDTH, 250, elements)
 
 
 def _block(title: str, done: tuple[Run, ...], top: int) -> Iterator[Element]:
@@ -579,7 +579,7 @@ def _key(y: int) -> Iterator[Element]:
     yield box(QUEUE_LEFT, y, 14, 12, "read")
     yield words(QUEUE_LEFT + 20, y + 11, "waits for its flash", "small")
     yield box(QUEUE_LEFT + 170, y, 14, 12, "doubt")
-    yield words(QUEUE_LEFT + 190, y + 11, "on the way that all share", "small")
+    yield words(QUEUE_LEFT + 190, y + 11, "in the shared controller and link", "small")
 
 
 def _x(at_us: int) -> float:

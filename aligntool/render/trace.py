@@ -37,13 +37,13 @@ class Counted:
     def words(self) -> str:
         if self.reads_from is self.writes_from:
             return self._name(self.reads_from)
-        return f"reads {self._of(self.reads_from)}, writes {self._of(self.writes_from)}"
+        return f"reads {self._from(self.reads_from)}, writes {self._from(self.writes_from)}"
 
     def _name(self, source: Source) -> str:
         return {Source.ARTICLE: "the article of 2022", Source.TRACE: self.log}.get(source, "given")
 
-    def _of(self, source: Source) -> str:
-        return "given" if source is Source.GIVEN else f"of {self._name(source)}"
+    def _from(self, source: Source) -> str:
+        return "given" if source is Source.GIVEN else f"from {self._name(source)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Itera
         reads, writes = _us(a.read_s - b.read_s), _us(a.write_s - b.write_s)
         yield plain(f"  {reads} × {counts.reads:,} + {writes} × {counts.writes:,}")
     yield EMPTY
-    yield (("4 KiB a command, one at a time; the processor's share of a boot is not in it.", Style.DIM),)
+    yield (("4 KiB per command, one at a time; processor time is not included.", Style.DIM),)
 
 
 def boot_json(rated: Sequence[Rated], counted: Counted) -> str:
@@ -111,10 +111,10 @@ def _seconds(seconds: Fraction) -> str:
 def trace_lines(pattern: trace.Pattern, name: str, form: str, *, width: int) -> Iterator[Line]:
     yield ((name, Style.TITLE), (f"  {form}, {pattern.commands:,} commands", Style.PLAIN))
     sent = pattern.moment is trace.Moment.ISSUED
-    way = "sent to the drive" if sent else "queued: the log lacks the time of sending"
+    way = "sent to the drive" if sent else "queued: the log has no times of sending"
     yield from paragraph(f"  counted when they were {way}", width, style=Style.DIM)
     if pattern.sources > 1:
-        line = f"  of {pattern.sources:,} devices or files, together; each is looked at alone for what is sequential"
+        line = f"  of {pattern.sources:,} devices or files together; sequential requests are found in each separately"
         yield from paragraph(line, width, style=Style.DIM)
     yield EMPTY
     yield from _commands(pattern)
@@ -149,7 +149,7 @@ def _sizes(pattern: trace.Pattern) -> Iterator[Line]:
 
 def _depths(depths: trace.Buckets) -> Iterator[Line]:
     yield EMPTY
-    yield (("Queue depth", Style.TITLE), ("  in flight when a request was sent, itself counted", Style.DIM))
+    yield (("Queue depth", Style.TITLE), ("  in flight when a request was sent, including itself", Style.DIM))
     total = sum(depths)
     for bucket, count in enumerate(depths):
         low, high = trace.bucket_range(bucket)
@@ -161,8 +161,8 @@ def _depths(depths: trace.Buckets) -> Iterator[Line]:
 def _latencies(latencies: Sequence[trace.Latency]) -> Iterator[Line]:
     """Yield two tables: the time from issue to completion, and from queueing to completion."""
     for since, name, words in (
-        (trace.Moment.ISSUED, "D2C", "from a command's issue to the drive until its completion, in µs"),
-        (trace.Moment.QUEUED, "Q2C", "from its queueing until its completion, in µs"),
+        (trace.Moment.ISSUED, "D2C", "from issue to the drive until completion, in µs"),
+        (trace.Moment.QUEUED, "Q2C", "from queueing until completion, in µs"),
     ):
         rows = [
             (latency.kind.value, f"{latency.count:,}",

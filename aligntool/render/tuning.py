@@ -1,4 +1,4 @@
-"""Show a sweep over chunks as text: the plan of it, and its result."""
+"""Show a sweep over chunk sizes as text: its plan and its result."""
 
 from collections.abc import Iterator
 from statistics import median
@@ -17,18 +17,18 @@ if TYPE_CHECKING:  # loading it takes a quarter of the time of `plan realign`
 
 
 def _sweep_words(sweep: "Sweep") -> str:
-    """Return "the chunks 64KiB, 128KiB, 512KiB; 5 rounds"."""
+    """Return "chunk sizes 64KiB, 128KiB, 512KiB; 5 rounds"."""
     rounds = counted(len(sweep.order) // len(sweep.chunks), "round")
     chunks = ", ".join(map(format_size, sweep.chunks))
-    return f"{'the chunk' if len(sweep.chunks) == 1 else 'the chunks'} {chunks}; {rounds}"
+    return f"{'chunk size' if len(sweep.chunks) == 1 else 'chunk sizes'} {chunks}; {rounds}"
 
 
 def sweep_lines(sweep: "Sweep", *, width: int) -> Iterator[Line]:
     """Yield the plan of a sweep: chunks, duration, members, loads, and the bytes that it writes."""
-    yield ((f"A sweep over chunks of a {sweep.level} for {sweep.workload} use", Style.TITLE),)
+    yield ((f"A sweep over chunk sizes of a {sweep.level} for {sweep.workload} use", Style.TITLE),)
     sentences = [
         f"{_sweep_words(sweep)}; about {time_words(round(sweep.seconds))}",
-        f"of {', '.join(sweep.members)}; each is measured alone first",
+        f"members {', '.join(sweep.members)}; each is measured alone first",
         f"in {format_size(sweep.span)} of each array, {len(sweep.loads)} loads of {sweep.runtime_s:g} s: "
         + "; ".join(load.name for load in sweep.loads),
         f"bitmap {sweep.bitmap}" + (f", layout {sweep.layout}" if sweep.layout else ""),
@@ -36,7 +36,7 @@ def sweep_lines(sweep: "Sweep", *, width: int) -> Iterator[Line]:
     for sentence in sentences:
         yield from paragraph(f"  - {sentence}", width)
     yield EMPTY
-    yield (("What is written, and gone again afterwards", Style.TITLE),)
+    yield (("Written, and removed again afterwards", Style.TITLE),)
     for extent in sweep.written:
         yield plain(f"  - bytes {extent.start} to {extent.end} of each member, and md's superblock before them")
     for chunk in sweep.chunks:
@@ -85,7 +85,7 @@ def _spread(tuning: Tuning, chunk: int, load: str) -> str:
 
 def _chunk_note(chunk: int, choice: Choice, recommended: int) -> str:
     if chunk == recommended:
-        return "what aligntool takes unmeasured"
+        return "the default without a measurement"
     return "within the noise" if choice.against and chunk not in choice.apart else ""
 
 

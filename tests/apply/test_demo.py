@@ -203,13 +203,13 @@ def test_a_path_made_again_with_another_size_is_not_judged_by_the_old_one(tmp_pa
 def test_a_file_that_is_there_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     image = tmp_path / "precious.img"
     image.write_bytes(b"my only copy")
-    with pytest.raises(Refused, match="exists already"):
+    with pytest.raises(Refused, match="already exists"):
         make_demo_image(image)
     assert image.read_bytes() == b"my only copy"
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="cannot be made: No such file or directory"):
+    with pytest.raises(Refused, match="cannot be created: No such file or directory"):
         make_demo_image(tmp_path / "nowhere" / "disk.img")
 
 
@@ -239,7 +239,7 @@ def test_a_program_that_fails_is_named_with_its_words_and_no_image_stays(
 ) -> None:
     image = tmp_path / "disk.img"
     done = _make_in_subprocess(image, broken(mkntfs="No space for the master file table"))
-    assert "Refused: mkntfs could not make its part of the demo disk: No space for the master" in done.stdout
+    assert "Refused: mkntfs failed to make its part of the demo disk: No space for the master" in done.stdout
     assert not image.exists()
     assert not list(tmp_path.glob("aligntool-demo-*"))
 

@@ -43,7 +43,7 @@ def document(change: Callable[[dict[str, object]], object]) -> str:
         ("{}", "schema"),
         ("[" * 200_000, "nested too deeply"),
         ('{"schema": "aligntool.plan"}', "schema"),
-        ('{"schema": "aligntool.bench", "version": 2}', "has version 2, and this aligntool reads 1"),
+        ('{"schema": "aligntool.bench", "version": 2}', "has version 2, but this aligntool reads version 1"),
         ("9" * 10_000, ""),
         (document(lambda d: d.update(series=3)), "series"),
         (document(lambda d: d.update(series=[3])), "series[0]"),

@@ -300,7 +300,7 @@ def test_a_result_that_is_there_is_kept(place: Path) -> None:
     """`-o` with an existing result: refused before anything is measured."""
     (place / "old.json").write_text("old")
     said = bench(place, place / "drive", *QUICK, "-o", place / "old.json", code=3).stderr
-    assert "is there already; nothing was measured" in said
+    assert "already exists; nothing was measured" in said
     assert (place / "old.json").read_text() == "old" and list((place / "drive").iterdir()) == []
 
 
@@ -451,7 +451,7 @@ def answered(
         os.close(follower)
         assert child.stderr
         said = ""
-        while not said.endswith("to go on: ") and (letter := child.stderr.read(1)):
+        while not said.endswith("to continue: ") and (letter := child.stderr.read(1)):
             said += letter
         meanwhile()
         os.write(leader, answer.encode())

@@ -59,8 +59,8 @@ def realigned_from(rescue: Path, disk: Path) -> None:
         plan, realign = (command.replace("/dev/sda", name[1]) for command in (plan, realign))
         planned = console.enter(plan, PROMPT)
         assert re.search(r"\b63\b.*\b2048\b", planned) and "is not installed" not in planned, planned
-        asked = console.enter(realign, "to go on: ")
-        word = re.search(r"Type the disk's (?:serial number|id), (\S+), to go on: ", asked)
+        asked = console.enter(realign, "to continue: ")
+        word = re.search(r"Type the disk's (?:serial number|id), (\S+), to continue: ", asked)
         assert word, asked
         done = console.enter(word[1], PROMPT)
         assert "partition 1: sector 2048 (1MiB), on the grid" in done, done

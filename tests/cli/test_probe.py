@@ -108,7 +108,7 @@ def test_a_disk_that_was_written_to_is_told_also_where_nothing_was_measured(blan
         os.kill(int(worker), signal.SIGKILL)
         _, said = child.communicate()
     assert child.returncode == ExitCode.STOPPED, said
-    assert f"there is no result, and a part of {blank} may be overwritten: the process" in said
+    assert f"there is no result, and parts of {blank} may have been overwritten: the process" in said
     assert "was killed by SIGKILL" in said
 
 

@@ -83,7 +83,7 @@ def test_a_disk_is_audited_planned_asked_about_and_moved(disk: Path) -> None:
         assert "31.50KiB" in await user.press("p", until="To copy:")
         asked = await user.press("r", until=f"Type the file's name, {disk.name}")
         assert f"This writes to {disk}." in asked and "Journal" in asked
-        await user.answer("yes", until=f"that was not {disk.name}; nothing was written")
+        await user.answer("yes", until=f"the answer was not {disk.name}; nothing was written")
         assert digest(disk) == before
         await user.press("r", until="Type the file's name")
         done = await user.answer(disk.name, until="1 on the grid")
@@ -175,7 +175,7 @@ def test_without_textual_it_refuses_and_names_the_package() -> None:
 
 def test_without_a_terminal_it_refuses() -> None:
     done = run_aligntool("tui", code=3)
-    assert done.stdout == "" and "no terminal to draw on" in done.stderr and "→ sudo aligntool audit" in done.stderr
+    assert done.stdout == "" and "there is no terminal" in done.stderr and "→ sudo aligntool audit" in done.stderr
 
 
 def test_no_other_command_loads_textual() -> None:

@@ -130,7 +130,7 @@ def test_an_empty_disk_needs_its_name_typed(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(64 * MIB))
     _, said = aligntool("probe", image, "--destructive", code=3)
-    assert "no terminal to ask on; nothing was written" in said
+    assert "there is no terminal for the confirmation; nothing was written" in said
     assert not any(image.read_bytes())
 
 

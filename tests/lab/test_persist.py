@@ -128,5 +128,5 @@ def test_they_come_back_under_the_names_that_their_lines_in_mdadm_conf_give(obse
 
 
 def test_a_second_persist_finds_nothing_to_do(observed: Observed) -> None:
-    assert all("Nothing is to be done." not in each for each in observed.persisted)
-    assert all("Nothing is to be done." in each for each in observed.again)
+    assert all("Nothing to do." not in each for each in observed.persisted)
+    assert all("Nothing to do." in each for each in observed.again)

@@ -42,7 +42,7 @@ def test_every_read_of_dd_is_counted_and_the_log_reads_the_same_again(said: Path
     assert found["queue_depth"] == [{"from": 1, "to": 1, "count": 100}]
     again = json.loads(run(ROOT / ".venv/bin/aligntool", "trace", said / "reads.txt", "--json"))
     assert again["commands"] == [row | {"alignment": []}]
-    assert "dd ended with 0" in read(said, "reads.err") and read(said, "reads.left") == QUIET
+    assert "dd exited with 0" in read(said, "reads.err") and read(said, "reads.left") == QUIET
 
 
 def test_every_write_of_fio_is_counted_and_all_of_them_straddle(said: Path) -> None:
@@ -59,7 +59,7 @@ def test_every_write_of_fio_is_counted_and_all_of_them_straddle(said: Path) -> N
 @further
 def test_the_exit_code_is_the_command_s(said: Path) -> None:
     assert read(said, "failed.code") == "7\n"
-    assert "sh ended with 7" in read(said, "failed.err") and (said / "failed.txt").stat().st_size
+    assert "sh exited with 7" in read(said, "failed.err") and (said / "failed.txt").stat().st_size
     assert read(said, "failed.left") == QUIET
 
 

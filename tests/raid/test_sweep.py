@@ -173,7 +173,7 @@ def test_a_load_says_what_it_is() -> None:
     [
         (["/dev/null"], 2, "no RAID level given"),
         (["--level", "1", "-o", "x", "/dev/null"], 3, "character device"),
-        (["--level", "0", "--workload", "web", "x"], 2, "is none of general"),
+        (["--level", "0", "--workload", "web", "x"], 2, "is not one of general"),
         (["--level", "0", "--chunks", "64K", "-o", "y", "x"], 2, "binary units"),
         (["--level", "0", "--repeats", "0", "x"], 2, "repeats"),
         (["--clear", "/nowhere/a"], 3, "/nowhere/a: No such file"),

@@ -125,7 +125,7 @@ def test_what_somebody_wrote_while_the_question_stood_is_not_overwritten(two: li
         os.close(terminal)
         assert child.stderr
         asked = ""
-        while "to go on: " not in asked:
+        while "to continue: " not in asked:
             piece = child.stderr.read(1)
             assert piece, asked
             asked += piece
@@ -188,7 +188,7 @@ def test_a_result_is_kept_before_it_is_shown_to_somebody_who_is_gone(
     with monkeypatch.context() as patched, StandardOutput(os.fdopen(writing, "wb"), "utf-8") as output:
         patched.setattr(sys, "stdout", output)
         said = save_and_report(measured, swept, goal("raid0"), ResultFile(str(tmp_path / "out.json")), [])
-    assert said == ["standard output cannot be written: Broken pipe", f"what was measured is in {tmp_path}/out.json"]
+    assert said == ["standard output cannot be written: Broken pipe", f"the measurements are in {tmp_path}/out.json"]
     assert parse_tuning((tmp_path / "out.json").read_text()) == measured
 
 

@@ -78,71 +78,71 @@ complete -c aligntool -f
 complete -c aligntool -n '__aligntool_words 1' -l version -s V -d 'Print the version and exit'
 complete -c aligntool -n '__aligntool_words 1' -l help -s h -d 'List the options'
 complete -c aligntool -n '__aligntool_words 1' -l show-completion -x -a 'bash zsh fish' -d 'Print the completion file'
-complete -c aligntool -n '__aligntool_words 1' -a audit -d 'Judge every partition: on the grid, off the grid, or unknown'
+complete -c aligntool -n '__aligntool_words 1' -a audit -d 'Check the alignment of every partition: on the grid, off the grid, or unknown'
 complete -c aligntool -n '__aligntool_words 1' -a explain -d 'Explain a finding: what it means, what it costs, and what to do'
-complete -c aligntool -n '__aligntool_words 1' -a drives -d 'Show what is known of a drive, with the source of every fact'
+complete -c aligntool -n '__aligntool_words 1' -a drives -d 'Show what is known about a drive, with the source of every fact'
 complete -c aligntool -n '__aligntool_words 1' -a realign -d 'Move partitions onto the boundary'
-complete -c aligntool -n '__aligntool_words 1' -a layout -d 'Give an empty disk a new partition table, every start on its grids'
+complete -c aligntool -n '__aligntool_words 1' -a layout -d 'Write a new partition table to an empty disk, with every partition aligned'
 complete -c aligntool -n '__aligntool_words 1' -a partition -d 'Put a whole-disk file system or LVM volume into a partition'
-complete -c aligntool -n '__aligntool_words 1' -a convert -d 'Give a disk or image a table for sectors of another size'
+complete -c aligntool -n '__aligntool_words 1' -a convert -d 'Convert the partition table of a disk or image to another sector size'
 complete -c aligntool -n '__aligntool_words 1' -a apply -d 'Apply a plan that was saved in a file'
-complete -c aligntool -n '__aligntool_words 1' -a status -d 'Show how far an interrupted move or array has come, and the next command'
+complete -c aligntool -n '__aligntool_words 1' -a status -d 'Show the progress of an interrupted move or array, and the next command'
 complete -c aligntool -n '__aligntool_words 1' -a resume -d 'Finish an interrupted move or array'
 complete -c aligntool -n '__aligntool_words 1' -a rollback -d 'Undo an interrupted move or array'
-complete -c aligntool -n '__aligntool_words 1' -a probe -d 'Find the unit in which a drive works internally, by timing requests'
-complete -c aligntool -n '__aligntool_words 1' -a tui -d 'Step through disks, verdicts, plans and moves on one screen'
+complete -c aligntool -n '__aligntool_words 1' -a probe -d 'Find the internal unit of a drive by timing requests'
+complete -c aligntool -n '__aligntool_words 1' -a tui -d 'Browse disks, verdicts, plans and moves on a full screen'
 complete -c aligntool -n '__aligntool_words 1' -a schema -d 'Print the JSON Schema of a document that aligntool writes'
 complete -c aligntool -n '__aligntool_words 1' -a report -d 'Write one HTML page of disks, findings, arrays and benchmarks'
-complete -c aligntool -n '__aligntool_words 1' -a snapshot -d 'Capture what an audit reads of this machine'
+complete -c aligntool -n '__aligntool_words 1' -a snapshot -d 'Capture what an audit reads from this machine'
 complete -c aligntool -n '__aligntool_words 1' -a fleet -d 'Audit many captured machines in one report'
-complete -c aligntool -n '__aligntool_words 1' -a demo -d 'Make a misaligned disk image, audit it, realign it, audit it again'
-complete -c aligntool -n '__aligntool_words 1' -a plan -d 'Show what would be done to a disk, to the byte; nothing is written'
+complete -c aligntool -n '__aligntool_words 1' -a demo -d 'Make a misaligned disk image, audit it, realign it, and audit it again'
+complete -c aligntool -n '__aligntool_words 1' -a plan -d 'Show every change to a disk, to the byte, without writing anything'
 complete -c aligntool -n '__aligntool_words 1' -a raid -d 'Plan, make and show arrays aligned to the boundaries of their drives'
 complete -c aligntool -n '__aligntool_words 1' -a bench -d 'Measure drives with fio; `bench TARGET` is `bench run TARGET`'
 complete -c aligntool -n '__aligntool_words 1' -a trace -d 'Analyse commands to a drive; `trace LOG` is `trace read LOG`'
-complete -c aligntool -n '__aligntool_words 1' -a estimate -d 'Estimate from measured rates'
-complete -c aligntool -n '__aligntool_words 1' -a recipes -d 'List, show and check goals for usual cases'
+complete -c aligntool -n '__aligntool_words 1' -a estimate -d 'Estimate times from measured rates'
+complete -c aligntool -n '__aligntool_words 1' -a recipes -d 'List, show and check recipes for common cases'
 complete -c aligntool -n '__aligntool_words 2 plan' -a realign -d 'Plan the moves to the boundary, and show every step'
 complete -c aligntool -n '__aligntool_words 2 plan' -a layout -d 'Plan a new partition table for an empty disk, and show it'
-complete -c aligntool -n '__aligntool_words 2 plan' -a partition -d 'Plan a partition for what lies on a whole disk'
-complete -c aligntool -n '__aligntool_words 2 plan' -a convert -d 'Plan a table for sectors of another size'
-complete -c aligntool -n '__aligntool_words 2 plan' -a raid -d 'Plan an array, and show how it would be made'
-complete -c aligntool -n '__aligntool_words 2 raid' -a plan -d 'Plan an array, and show how it would be made'
-complete -c aligntool -n '__aligntool_words 2 raid' -a show -d 'Show arrays: members, links, state, and the offset of the data'
+complete -c aligntool -n '__aligntool_words 2 plan' -a partition -d 'Plan a partition for the content of a whole disk'
+complete -c aligntool -n '__aligntool_words 2 plan' -a convert -d 'Plan a partition table for another sector size'
+complete -c aligntool -n '__aligntool_words 2 plan' -a raid -d 'Plan an array, and show how it would be created'
+complete -c aligntool -n '__aligntool_words 2 raid' -a plan -d 'Plan an array, and show how it would be created'
+complete -c aligntool -n '__aligntool_words 2 raid' -a show -d 'Show arrays: members, links, state and data offset'
 complete -c aligntool -n '__aligntool_words 2 raid' -a create -d 'Make an array, and configure the system to start it at every boot'
 complete -c aligntool -n '__aligntool_words 2 raid' -a persist -d 'Configure the system to start an existing array at every boot'
-complete -c aligntool -n '__aligntool_words 2 raid' -a reformat -d 'Give the NVMe members of an array another LBA format, one after the other'
-complete -c aligntool -n '__aligntool_words 2 raid' -a tune -d 'Measure which chunk is the fastest on empty drives'
+complete -c aligntool -n '__aligntool_words 2 raid' -a reformat -d 'Change the LBA format of the NVMe members of an array, one at a time'
+complete -c aligntool -n '__aligntool_words 2 raid' -a tune -d 'Measure which chunk size is fastest on empty drives'
 complete -c aligntool -n '__aligntool_words 2 bench' -a run -d 'Measure a drive with fio, and show medians with their range'
 complete -c aligntool -n '__aligntool_words 2 bench' -a list -d 'List saved results, oldest first'
 complete -c aligntool -n '__aligntool_words 2 bench' -a show -d 'Show a saved result'
-complete -c aligntool -n '__aligntool_words 2 bench' -a compare -d 'Compare results: log10 of the ratios, drawn'
+complete -c aligntool -n '__aligntool_words 2 bench' -a compare -d 'Compare results as a chart of log10 ratios'
 complete -c aligntool -n '__aligntool_words 2 bench' -a alignment -d 'Measure whether the start of a partition matters on this drive'
-complete -c aligntool -n '__aligntool_words 2 bench' -a span -d 'Measure how far the cached mapping table of a drive reaches'
+complete -c aligntool -n '__aligntool_words 2 bench' -a span -d 'Measure how much of a drive its cached mapping table covers'
 complete -c aligntool -n '__aligntool_words 2 trace' -a read -d 'Analyse a log of commands to a drive'
-complete -c aligntool -n '__aligntool_words 2 trace' -a record -d 'Run a command, and analyse the requests to a disk meanwhile'
-complete -c aligntool -n '__aligntool_words 2 estimate' -a boot -d 'Estimate how long a drive is busy with the commands of a boot'
+complete -c aligntool -n '__aligntool_words 2 trace' -a record -d 'Analyse the requests to a disk while a command runs'
+complete -c aligntool -n '__aligntool_words 2 estimate' -a boot -d 'Estimate how long a drive needs for the commands of a boot'
 complete -c aligntool -n '__aligntool_words 2 recipes' -a list -d 'List the recipes, and the command for each'
 complete -c aligntool -n '__aligntool_words 2 recipes' -a show -d 'Show the goal of a recipe, and the sources of its numbers'
 complete -c aligntool -n '__aligntool_words 2 recipes' -a check -d 'Check a recipe of your own, and show it'
 complete -c aligntool -n '__aligntool_is audit' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is audit' -l map -d 'Draw each disk to scale, and the blocks of each partition over sectors'
 complete -c aligntool -n '__aligntool_is audit' -l json -d 'The same as --format json'
-complete -c aligntool -n '__aligntool_is audit' -l host -d 'Put the name of this machine into the JSON'
+complete -c aligntool -n '__aligntool_is audit' -l host -d 'Include the name of this machine in the JSON'
 complete -c aligntool -n '__aligntool_is audit' -l format -d 'Format of the report' -r -f -a 'text json prometheus'
-complete -c aligntool -n '__aligntool_is audit' -l fail-on -d 'Exit 1 from this severity on [default: error], 3 where a disk was not judged' -r -f -a 'error warning never'
+complete -c aligntool -n '__aligntool_is audit' -l fail-on -d 'Exit 1 at this severity or above [default: error]; 3 if a disk was not judged' -r -f -a 'error warning never'
 complete -c aligntool -n '__aligntool_is audit' -l quiet -s q -d 'Show only errors and warnings, one line each'
 complete -c aligntool -n '__aligntool_is audit' -l verbose -s v -d 'Show every disk and every note in full'
 complete -c aligntool -n '__aligntool_is audit' -l wake -d 'Also read disks that are asleep'
-complete -c aligntool -n '__aligntool_is audit' -l timeout -d 'After how long a silent disk is skipped' -x
-complete -c aligntool -n '__aligntool_is audit' -l sysroot -d 'Use a captured machine: a snapshot or its folder; may be given again' -r -F
+complete -c aligntool -n '__aligntool_is audit' -l timeout -d 'Skip a disk that does not respond for this long' -x
+complete -c aligntool -n '__aligntool_is audit' -l sysroot -d 'Use a captured machine: a snapshot or its folder; may be repeated' -r -F
 complete -c aligntool -n '__aligntool_is audit' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is audit' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is audit' -l page-size -d 'NAND page or internal unit, such as 16KiB' -r -f -a '4KiB 8KiB 16KiB 32KiB 64KiB'
 complete -c aligntool -n '__aligntool_is audit' -l measured -d 'Compare with the result of `aligntool probe -o FILE`' -r -F
 complete -c aligntool -n '__aligntool_is audit' -l grain -d 'Boundary that partitions should start on [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is audit' -l serials -d 'Add serial numbers to the metrics of --format prometheus'
-complete -c aligntool -n '__aligntool_is audit' -l output -s o -d 'Write the report to this file, whole or not at all; - is standard output' -r -F
+complete -c aligntool -n '__aligntool_is audit' -l output -s o -d 'Write the report to this file atomically; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is audit' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is audit' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is audit' -l no-pager -d 'Do not show long text in a pager'
@@ -151,21 +151,21 @@ complete -c aligntool -n '__aligntool_is explain' -f -a 'AT101\\t\'Partition sta
 complete -c aligntool -n '__aligntool_is explain' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is explain' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is explain' -l help -s h -d 'Show the options and an example'
-complete -c aligntool -n '__aligntool_is drives' -l firmware -d 'Show only rows that fit this firmware revision' -x
+complete -c aligntool -n '__aligntool_is drives' -l firmware -d 'Show only rows that match this firmware revision' -x
 complete -c aligntool -n '__aligntool_is drives' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is drives' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is drives' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is realign' -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is realign' -l partition -s p -d 'Move only these, such as 1,2 [default: all off the grid]' -r -f -a '(__aligntool_partitions)'
-complete -c aligntool -n '__aligntool_is realign' -l grain -d 'Boundary to start on [default: 1MiB where there is room]' -r -f -a '1MiB 2MiB 4MiB'
-complete -c aligntool -n '__aligntool_is realign' -l recipe -d 'Use a goal that comes with aligntool' -r -f -a 'cloned-ssd\\t\'an old table that was cloned onto an SSD: 1 MiB or nothing\' gpt-34-40\\t\'a GPT whose first partition begins at sector 34 or 40: old macOS, FreeBSD, storage boxes\' large-unit-qlc\\t\'QLC SSDs with mapping units of 16 to 64 KiB that do not report them\' sd-card\\t\'SD cards and eMMC: every start on 4 MiB, none before it\' sector-63\\t\'a disk partitioned by cylinders: first partition at sector 63 (Windows XP and before, old Linux)\''
+complete -c aligntool -n '__aligntool_is realign' -l partition -s p -d 'Move only these, such as 1,2 [default: all that are off the grid]' -r -f -a '(__aligntool_partitions)'
+complete -c aligntool -n '__aligntool_is realign' -l grain -d 'Boundary on which partitions start [default: 1MiB if there is room]' -r -f -a '1MiB 2MiB 4MiB'
+complete -c aligntool -n '__aligntool_is realign' -l recipe -d 'Use a recipe that comes with aligntool' -r -f -a 'cloned-ssd\\t\'an old table that was cloned onto an SSD: 1 MiB or nothing\' gpt-34-40\\t\'a GPT whose first partition begins at sector 34 or 40: old macOS, FreeBSD, storage boxes\' large-unit-qlc\\t\'QLC SSDs with mapping units of 16 to 64 KiB that do not report them\' sd-card\\t\'SD cards and eMMC: every start on 4 MiB, none before it\' sector-63\\t\'a disk partitioned by cylinders: first partition at sector 63 (Windows XP and before, old Linux)\''
 complete -c aligntool -n '__aligntool_is realign' -l shrink -d 'Allow file systems to be shrunk with their own tools to make room'
 complete -c aligntool -n '__aligntool_is realign' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
-complete -c aligntool -n '__aligntool_is realign' -l layers -d 'Move nothing; give each LUKS2 inside sectors of the drive\'s size'
+complete -c aligntool -n '__aligntool_is realign' -l layers -d 'Move nothing; re-encrypt each LUKS2 volume with sectors of the drive\'s size'
 complete -c aligntool -n '__aligntool_is realign' -l dry-run -d 'Show the plan and stop'
-complete -c aligntool -n '__aligntool_is realign' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is realign' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is realign' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
-complete -c aligntool -n '__aligntool_is realign' -l key-file -d 'Take the key of a LUKS2 from this file [default: ask for it]' -r -F
+complete -c aligntool -n '__aligntool_is realign' -l key-file -d 'Read the LUKS2 key from this file [default: ask for it]' -r -F
 complete -c aligntool -n '__aligntool_is realign' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is realign' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is realign' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
@@ -174,14 +174,14 @@ complete -c aligntool -n '__aligntool_is realign' -l color -d 'When to colour th
 complete -c aligntool -n '__aligntool_is realign' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is realign' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is layout' -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is layout' -l part -d 'A partition, such as 512MiB:esp; may be given again. `rest:linux` takes what the others leave' -x
+complete -c aligntool -n '__aligntool_is layout' -l part -d 'A partition, such as 512MiB:esp; may be repeated. `rest:linux` takes the remaining space' -x
 complete -c aligntool -n '__aligntool_is layout' -l table -d 'gpt, or dos for an MBR [default: gpt]' -r -f -a 'gpt dos'
-complete -c aligntool -n '__aligntool_is layout' -l recipe -d 'Use a goal that comes with aligntool' -r -f -a 'data-disk\\t\'a disk for data: one Linux partition over all of it\' desktop-bios\\t\'a PC that boots by BIOS from a GPT: BIOS boot partition for GRUB, root, swap\' desktop-uefi\\t\'a PC that boots by UEFI: EFI system partition, root, swap\' sd-card\\t\'the SD card of a Raspberry Pi or similar: FAT for the firmware, Linux, both on 4 MiB\' server-nvme-raid\\t\'a member of a software RAID on NVMe: EFI system partition, /boot member, data member, room for a smaller spare\''
-complete -c aligntool -n '__aligntool_is layout' -l grain -d 'Boundary to start on [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
+complete -c aligntool -n '__aligntool_is layout' -l recipe -d 'Use a recipe that comes with aligntool' -r -f -a 'data-disk\\t\'a disk for data: one Linux partition over all of it\' desktop-bios\\t\'a PC that boots by BIOS from a GPT: BIOS boot partition for GRUB, root, swap\' desktop-uefi\\t\'a PC that boots by UEFI: EFI system partition, root, swap\' sd-card\\t\'the SD card of a Raspberry Pi or similar: FAT for the firmware, Linux, both on 4 MiB\' server-nvme-raid\\t\'a member of a software RAID on NVMe: EFI system partition, /boot member, data member, room for a smaller spare\''
+complete -c aligntool -n '__aligntool_is layout' -l grain -d 'Boundary on which partitions start [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is layout' -l spare-end -d 'Free space to leave at the end' -x
-complete -c aligntool -n '__aligntool_is layout' -l wipe -d 'Allow the loss of everything on this one; may be given again' -r -f -a '(__aligntool_disks)'
+complete -c aligntool -n '__aligntool_is layout' -l wipe -d 'Allow everything on this device to be lost; may be repeated' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is layout' -l dry-run -d 'Show the plan and stop'
-complete -c aligntool -n '__aligntool_is layout' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is layout' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is layout' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is layout' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is layout' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
@@ -190,14 +190,14 @@ complete -c aligntool -n '__aligntool_is layout' -l color -d 'When to colour the
 complete -c aligntool -n '__aligntool_is layout' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is layout' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is partition' -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is partition' -l undo -d 'Remove the table of a disk with one partition'
+complete -c aligntool -n '__aligntool_is partition' -l undo -d 'Remove the partition table of a disk with one partition'
 complete -c aligntool -n '__aligntool_is partition' -l table -d 'gpt, or dos for an MBR [default: gpt]' -r -f -a 'gpt dos'
-complete -c aligntool -n '__aligntool_is partition' -l grain -d 'Boundary to start on [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
+complete -c aligntool -n '__aligntool_is partition' -l grain -d 'Boundary on which partitions start [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is partition' -l shrink -d 'Allow the file system to be shrunk with its own tool to make room'
 complete -c aligntool -n '__aligntool_is partition' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
-complete -c aligntool -n '__aligntool_is partition' -l key-file -d 'Open a LUKS by this key to see how much of it is in use; - asks for it' -r -F
+complete -c aligntool -n '__aligntool_is partition' -l key-file -d 'Open a LUKS volume with this key to find the space in use; - asks for the key' -r -F
 complete -c aligntool -n '__aligntool_is partition' -l dry-run -d 'Show the plan and stop'
-complete -c aligntool -n '__aligntool_is partition' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is partition' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is partition' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is partition' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is partition' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
@@ -207,47 +207,47 @@ complete -c aligntool -n '__aligntool_is partition' -l color -d 'When to colour 
 complete -c aligntool -n '__aligntool_is partition' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is partition' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is convert' -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is convert' -l sector-size -d 'Sectors that the table is to be for: 4096 or 512' -r -f -a '512 4096'
-complete -c aligntool -n '__aligntool_is convert' -l both -d 'Write tables for both sizes, one beside the other; for images to be copied'
+complete -c aligntool -n '__aligntool_is convert' -l sector-size -d 'Sector size of the new table: 4096 or 512' -r -f -a '512 4096'
+complete -c aligntool -n '__aligntool_is convert' -l both -d 'Write tables for both sector sizes; for images that will be copied'
 complete -c aligntool -n '__aligntool_is convert' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
-complete -c aligntool -n '__aligntool_is convert' -l output -s o -d 'Write to this new image or empty disk; DISK is only read, and copied' -r -F
+complete -c aligntool -n '__aligntool_is convert' -l output -s o -d 'Write a copy to this new image or empty disk; DISK is only read' -r -F
 complete -c aligntool -n '__aligntool_is convert' -l dry-run -d 'Show the plan and stop'
-complete -c aligntool -n '__aligntool_is convert' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is convert' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is convert' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is convert' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is convert' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is convert' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is convert' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is apply' -F
-complete -c aligntool -n '__aligntool_is apply' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is apply' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is apply' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
-complete -c aligntool -n '__aligntool_is apply' -l key-file -d 'Take the key of a LUKS2 from this file [default: ask for it]' -r -F
+complete -c aligntool -n '__aligntool_is apply' -l key-file -d 'Read the LUKS2 key from this file [default: ask for it]' -r -F
 complete -c aligntool -n '__aligntool_is apply' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is apply' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is apply' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is apply' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is status' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is status' -l journal -d 'The journal file, if it is on another disk' -r -F
-complete -c aligntool -n '__aligntool_is status' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is status' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is status' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is status' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is status' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is resume' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is resume' -l journal -d 'The journal file, if it is on another disk' -r -F
-complete -c aligntool -n '__aligntool_is resume' -l restore-table -d 'Write the journal\'s table over one that was changed'
-complete -c aligntool -n '__aligntool_is resume' -l dry-run -d 'Show what is in flight and the steps to be taken, and stop'
-complete -c aligntool -n '__aligntool_is resume' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is resume' -l restore-table -d 'Restore the journal\'s partition table over one that was changed'
+complete -c aligntool -n '__aligntool_is resume' -l dry-run -d 'Show what is in flight and the remaining steps, and stop'
+complete -c aligntool -n '__aligntool_is resume' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is resume' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
-complete -c aligntool -n '__aligntool_is resume' -l key-file -d 'Take the key of a LUKS2 from this file [default: ask for it]' -r -F
+complete -c aligntool -n '__aligntool_is resume' -l key-file -d 'Read the LUKS2 key from this file [default: ask for it]' -r -F
 complete -c aligntool -n '__aligntool_is resume' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is resume' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is resume' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is resume' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is rollback' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is rollback' -l journal -d 'The journal file, if it is on another disk' -r -F
-complete -c aligntool -n '__aligntool_is rollback' -l restore-table -d 'Write the journal\'s table over one that was changed'
-complete -c aligntool -n '__aligntool_is rollback' -l dry-run -d 'Show what is in flight and the steps to be taken, and stop'
-complete -c aligntool -n '__aligntool_is rollback' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is rollback' -l restore-table -d 'Restore the journal\'s partition table over one that was changed'
+complete -c aligntool -n '__aligntool_is rollback' -l dry-run -d 'Show what is in flight and the remaining steps, and stop'
+complete -c aligntool -n '__aligntool_is rollback' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is rollback' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is rollback' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is rollback' -l color -d 'When to colour the output' -r -f -a 'auto always never'
@@ -255,17 +255,17 @@ complete -c aligntool -n '__aligntool_is rollback' -l no-pager -d 'Do not show l
 complete -c aligntool -n '__aligntool_is rollback' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is probe' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is probe' -l destructive -d 'Also write to the disk itself, which must be empty'
-complete -c aligntool -n '__aligntool_is probe' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is probe' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is probe' -l limit -d 'Time requests for at most this long' -x
 complete -c aligntool -n '__aligntool_is probe' -l most -d 'Read and write at most this much; one round must fit [default: 1GiB]' -x
 complete -c aligntool -n '__aligntool_is probe' -l size -d 'Size of the file in a folder [default: 512MiB]' -x
 complete -c aligntool -n '__aligntool_is probe' -l largest -d 'The largest unit to look for [default: 8MiB]' -x
 complete -c aligntool -n '__aligntool_is probe' -l sector-size -d 'The smallest request to time' -r -f -a '512 4096'
-complete -c aligntool -n '__aligntool_is probe' -l seed -d 'Seed of the random places and order' -x
+complete -c aligntool -n '__aligntool_is probe' -l seed -d 'Seed for the random offsets and their order' -x
 complete -c aligntool -n '__aligntool_is probe' -l output -s o -d 'Save the result, for `audit --measured FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is probe' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is probe' -l verbose -s v -d 'Show the penalty of every size'
-complete -c aligntool -n '__aligntool_is probe' -l json -d 'As JSON; sizes are bytes, times µs'
+complete -c aligntool -n '__aligntool_is probe' -l json -d 'Print JSON; sizes are in bytes, times in µs'
 complete -c aligntool -n '__aligntool_is probe' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is probe' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is probe' -l help -s h -d 'Show the options and an example'
@@ -283,11 +283,11 @@ complete -c aligntool -n '__aligntool_is report' -l output -s o -d 'Where to wri
 complete -c aligntool -n '__aligntool_is report' -l chart -d 'Select a single picture, for --svg and --png' -x
 complete -c aligntool -n '__aligntool_is report' -l svg -d 'Write that picture as SVG' -r -F
 complete -c aligntool -n '__aligntool_is report' -l png -d 'Write that picture as PNG; needs rsvg-convert' -r -F
-complete -c aligntool -n '__aligntool_is report' -l bench -d 'Add a result of `aligntool bench`; may be given again' -r -F
+complete -c aligntool -n '__aligntool_is report' -l bench -d 'Add a result of `aligntool bench`; may be repeated' -r -F
 complete -c aligntool -n '__aligntool_is report' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is report' -l sysroot -d 'Use a captured machine: a snapshot or its folder' -r -F
 complete -c aligntool -n '__aligntool_is report' -l wake -d 'Also read disks that are asleep'
-complete -c aligntool -n '__aligntool_is report' -l timeout -d 'After how long a silent disk is skipped' -x
+complete -c aligntool -n '__aligntool_is report' -l timeout -d 'Skip a disk that does not respond for this long' -x
 complete -c aligntool -n '__aligntool_is report' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is report' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is report' -l page-size -d 'NAND page or internal unit, such as 16KiB' -r -f -a '4KiB 8KiB 16KiB 32KiB 64KiB'
@@ -297,17 +297,17 @@ complete -c aligntool -n '__aligntool_is report' -l no-pager -d 'Do not show lon
 complete -c aligntool -n '__aligntool_is report' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is snapshot' -l output -s o -d 'The file to write: .tar.xz or .tar.gz; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is snapshot' -l serials -d 'Keep serial numbers, UUIDs and labels'
-complete -c aligntool -n '__aligntool_is snapshot' -l host -d 'Put the name of this machine into the manifest'
+complete -c aligntool -n '__aligntool_is snapshot' -l host -d 'Include the name of this machine in the manifest'
 complete -c aligntool -n '__aligntool_is snapshot' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is snapshot' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is snapshot' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is snapshot' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is fleet' -F
-complete -c aligntool -n '__aligntool_is fleet' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is fleet' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is fleet' -l output -s o -d 'Also write the report as an HTML page; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is fleet' -l overwrite -d 'Replace existing files'
-complete -c aligntool -n '__aligntool_is fleet' -l fail-on -d 'Exit 1 from this severity on' -r -f -a 'error warning never'
-complete -c aligntool -n '__aligntool_is fleet' -l timeout -d 'After how long a silent disk is skipped' -x
+complete -c aligntool -n '__aligntool_is fleet' -l fail-on -d 'Exit 1 at this severity or above' -r -f -a 'error warning never'
+complete -c aligntool -n '__aligntool_is fleet' -l timeout -d 'Skip a disk that does not respond for this long' -x
 complete -c aligntool -n '__aligntool_is fleet' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is fleet' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is fleet' -l help -s h -d 'Show the options and an example'
@@ -316,15 +316,15 @@ complete -c aligntool -n '__aligntool_is demo' -l color -d 'When to colour the o
 complete -c aligntool -n '__aligntool_is demo' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is demo' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is plan realign' -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is plan realign' -l partition -s p -d 'Move only these, such as 1,2 [default: all off the grid]' -r -f -a '(__aligntool_partitions)'
-complete -c aligntool -n '__aligntool_is plan realign' -l grain -d 'Boundary to start on [default: 1MiB where there is room]' -r -f -a '1MiB 2MiB 4MiB'
-complete -c aligntool -n '__aligntool_is plan realign' -l recipe -d 'Use a goal that comes with aligntool' -r -f -a 'cloned-ssd\\t\'an old table that was cloned onto an SSD: 1 MiB or nothing\' gpt-34-40\\t\'a GPT whose first partition begins at sector 34 or 40: old macOS, FreeBSD, storage boxes\' large-unit-qlc\\t\'QLC SSDs with mapping units of 16 to 64 KiB that do not report them\' sd-card\\t\'SD cards and eMMC: every start on 4 MiB, none before it\' sector-63\\t\'a disk partitioned by cylinders: first partition at sector 63 (Windows XP and before, old Linux)\''
+complete -c aligntool -n '__aligntool_is plan realign' -l partition -s p -d 'Move only these, such as 1,2 [default: all that are off the grid]' -r -f -a '(__aligntool_partitions)'
+complete -c aligntool -n '__aligntool_is plan realign' -l grain -d 'Boundary on which partitions start [default: 1MiB if there is room]' -r -f -a '1MiB 2MiB 4MiB'
+complete -c aligntool -n '__aligntool_is plan realign' -l recipe -d 'Use a recipe that comes with aligntool' -r -f -a 'cloned-ssd\\t\'an old table that was cloned onto an SSD: 1 MiB or nothing\' gpt-34-40\\t\'a GPT whose first partition begins at sector 34 or 40: old macOS, FreeBSD, storage boxes\' large-unit-qlc\\t\'QLC SSDs with mapping units of 16 to 64 KiB that do not report them\' sd-card\\t\'SD cards and eMMC: every start on 4 MiB, none before it\' sector-63\\t\'a disk partitioned by cylinders: first partition at sector 63 (Windows XP and before, old Linux)\''
 complete -c aligntool -n '__aligntool_is plan realign' -l shrink -d 'Allow file systems to be shrunk with their own tools to make room'
 complete -c aligntool -n '__aligntool_is plan realign' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
-complete -c aligntool -n '__aligntool_is plan realign' -l layers -d 'Move nothing; give each LUKS2 inside sectors of the drive\'s size'
+complete -c aligntool -n '__aligntool_is plan realign' -l layers -d 'Move nothing; re-encrypt each LUKS2 volume with sectors of the drive\'s size'
 complete -c aligntool -n '__aligntool_is plan realign' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan realign' -l overwrite -d 'Replace existing files'
-complete -c aligntool -n '__aligntool_is plan realign' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is plan realign' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan realign' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan realign' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan realign' -l page-size -d 'NAND page or internal unit, such as 16KiB' -r -f -a '4KiB 8KiB 16KiB 32KiB 64KiB'
@@ -332,15 +332,15 @@ complete -c aligntool -n '__aligntool_is plan realign' -l color -d 'When to colo
 complete -c aligntool -n '__aligntool_is plan realign' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is plan realign' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is plan layout' -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is plan layout' -l part -d 'A partition, such as 512MiB:esp; may be given again. `rest:linux` takes what the others leave' -x
+complete -c aligntool -n '__aligntool_is plan layout' -l part -d 'A partition, such as 512MiB:esp; may be repeated. `rest:linux` takes the remaining space' -x
 complete -c aligntool -n '__aligntool_is plan layout' -l table -d 'gpt, or dos for an MBR [default: gpt]' -r -f -a 'gpt dos'
-complete -c aligntool -n '__aligntool_is plan layout' -l recipe -d 'Use a goal that comes with aligntool' -r -f -a 'data-disk\\t\'a disk for data: one Linux partition over all of it\' desktop-bios\\t\'a PC that boots by BIOS from a GPT: BIOS boot partition for GRUB, root, swap\' desktop-uefi\\t\'a PC that boots by UEFI: EFI system partition, root, swap\' sd-card\\t\'the SD card of a Raspberry Pi or similar: FAT for the firmware, Linux, both on 4 MiB\' server-nvme-raid\\t\'a member of a software RAID on NVMe: EFI system partition, /boot member, data member, room for a smaller spare\''
-complete -c aligntool -n '__aligntool_is plan layout' -l grain -d 'Boundary to start on [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
+complete -c aligntool -n '__aligntool_is plan layout' -l recipe -d 'Use a recipe that comes with aligntool' -r -f -a 'data-disk\\t\'a disk for data: one Linux partition over all of it\' desktop-bios\\t\'a PC that boots by BIOS from a GPT: BIOS boot partition for GRUB, root, swap\' desktop-uefi\\t\'a PC that boots by UEFI: EFI system partition, root, swap\' sd-card\\t\'the SD card of a Raspberry Pi or similar: FAT for the firmware, Linux, both on 4 MiB\' server-nvme-raid\\t\'a member of a software RAID on NVMe: EFI system partition, /boot member, data member, room for a smaller spare\''
+complete -c aligntool -n '__aligntool_is plan layout' -l grain -d 'Boundary on which partitions start [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is plan layout' -l spare-end -d 'Free space to leave at the end' -x
-complete -c aligntool -n '__aligntool_is plan layout' -l wipe -d 'Allow the loss of everything on this one; may be given again' -r -f -a '(__aligntool_disks)'
+complete -c aligntool -n '__aligntool_is plan layout' -l wipe -d 'Allow everything on this device to be lost; may be repeated' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is plan layout' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan layout' -l overwrite -d 'Replace existing files'
-complete -c aligntool -n '__aligntool_is plan layout' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is plan layout' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan layout' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan layout' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan layout' -l page-size -d 'NAND page or internal unit, such as 16KiB' -r -f -a '4KiB 8KiB 16KiB 32KiB 64KiB'
@@ -348,15 +348,15 @@ complete -c aligntool -n '__aligntool_is plan layout' -l color -d 'When to colou
 complete -c aligntool -n '__aligntool_is plan layout' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is plan layout' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is plan partition' -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is plan partition' -l undo -d 'Remove the table of a disk with one partition'
+complete -c aligntool -n '__aligntool_is plan partition' -l undo -d 'Remove the partition table of a disk with one partition'
 complete -c aligntool -n '__aligntool_is plan partition' -l table -d 'gpt, or dos for an MBR [default: gpt]' -r -f -a 'gpt dos'
-complete -c aligntool -n '__aligntool_is plan partition' -l grain -d 'Boundary to start on [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
+complete -c aligntool -n '__aligntool_is plan partition' -l grain -d 'Boundary on which partitions start [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is plan partition' -l shrink -d 'Allow the file system to be shrunk with its own tool to make room'
 complete -c aligntool -n '__aligntool_is plan partition' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
-complete -c aligntool -n '__aligntool_is plan partition' -l key-file -d 'Open a LUKS by this key to see how much of it is in use; - asks for it' -r -F
+complete -c aligntool -n '__aligntool_is plan partition' -l key-file -d 'Open a LUKS volume with this key to find the space in use; - asks for the key' -r -F
 complete -c aligntool -n '__aligntool_is plan partition' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan partition' -l overwrite -d 'Replace existing files'
-complete -c aligntool -n '__aligntool_is plan partition' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is plan partition' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan partition' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan partition' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan partition' -l page-size -d 'NAND page or internal unit, such as 16KiB' -r -f -a '4KiB 8KiB 16KiB 32KiB 64KiB'
@@ -364,19 +364,19 @@ complete -c aligntool -n '__aligntool_is plan partition' -l color -d 'When to co
 complete -c aligntool -n '__aligntool_is plan partition' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is plan partition' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is plan convert' -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is plan convert' -l sector-size -d 'Sectors that the table is to be for: 4096 or 512' -r -f -a '512 4096'
-complete -c aligntool -n '__aligntool_is plan convert' -l both -d 'Write tables for both sizes, one beside the other; for images to be copied'
+complete -c aligntool -n '__aligntool_is plan convert' -l sector-size -d 'Sector size of the new table: 4096 or 512' -r -f -a '512 4096'
+complete -c aligntool -n '__aligntool_is plan convert' -l both -d 'Write tables for both sector sizes; for images that will be copied'
 complete -c aligntool -n '__aligntool_is plan convert' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
 complete -c aligntool -n '__aligntool_is plan convert' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan convert' -l overwrite -d 'Replace existing files'
-complete -c aligntool -n '__aligntool_is plan convert' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is plan convert' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan convert' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is plan convert' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is plan convert' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is raid plan' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is raid plan' -l level -s l -d 'RAID level' -r -f -a '0 1 10 5 6'
-complete -c aligntool -n '__aligntool_is raid plan' -l recipe -d 'Use a goal that comes with aligntool' -r -f -a 'nvme-raid0-scratch\\t\'a fast scratch disk of NVMe drives: RAID0, chunk 256 KiB, XFS as the article of 2015 made it\' partition-level\\t\'an array over one partition of each drive, beside whatever else is on them: RAID1, XFS\' raid1-data\\t\'data on two drives that each hold all of it: RAID1, XFS\' raid1-system\\t\'a system that starts from either drive: RAID1 with ext4, and an EFI system partition on each drive\' raid10-database\\t\'a database with pages of 16 KiB: RAID10 with near copies, XFS\' raid5-archive\\t\'an archive on which one drive may fail: RAID5, long writes, XFS\' raid6-archive\\t\'an archive on which two drives may fail: RAID6, long writes, XFS\''
-complete -c aligntool -n '__aligntool_is raid plan' -l chunk -d 'The chunk [default: as recommended]' -r -f -a '16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB'
+complete -c aligntool -n '__aligntool_is raid plan' -l recipe -d 'Use a recipe that comes with aligntool' -r -f -a 'nvme-raid0-scratch\\t\'a fast scratch disk of NVMe drives: RAID0, chunk 256 KiB, XFS as the article of 2015 made it\' partition-level\\t\'an array over one partition of each drive, beside whatever else is on them: RAID1, XFS\' raid1-data\\t\'data on two drives that each hold all of it: RAID1, XFS\' raid1-system\\t\'a system that starts from either drive: RAID1 with ext4, and an EFI system partition on each drive\' raid10-database\\t\'a database with pages of 16 KiB: RAID10 with near copies, XFS\' raid5-archive\\t\'an archive on which one drive may fail: RAID5, long writes, XFS\' raid6-archive\\t\'an archive on which two drives may fail: RAID6, long writes, XFS\''
+complete -c aligntool -n '__aligntool_is raid plan' -l chunk -d 'Chunk size [default: as recommended]' -r -f -a '16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is raid plan' -l workload -d 'general, boot, database, sequential, lsm, vm [default: general]' -r -f -a 'general boot database sequential lsm vm'
 complete -c aligntool -n '__aligntool_is raid plan' -l fs -d 'File system: xfs, ext4, btrfs, swap, none [default: xfs]' -r -f -a 'xfs ext4 btrfs swap none'
 complete -c aligntool -n '__aligntool_is raid plan' -l layout -d 'Layout: RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ' -r -f -a 'n2 f2 o2 left-symmetric right-symmetric left-asymmetric right-asymmetric'
@@ -385,27 +385,27 @@ complete -c aligntool -n '__aligntool_is raid plan' -l metadata -d 'Metadata ver
 complete -c aligntool -n '__aligntool_is raid plan' -l name -d 'The array\'s name [default: data]' -x
 complete -c aligntool -n '__aligntool_is raid plan' -l mount -d 'Mount point, or none [default: /srv/NAME]' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is raid plan' -l database-page -d 'Page size for --workload database [default: 16KiB]' -x
-complete -c aligntool -n '__aligntool_is raid plan' -l spare-end -d 'Free space to leave at the end, of each drive' -x
-complete -c aligntool -n '__aligntool_is raid plan' -l whole-drives -d 'Make the drives themselves the members, without tables'
-complete -c aligntool -n '__aligntool_is raid plan' -l wipe -d 'Allow the loss of everything on this one; may be given again' -r -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is raid plan' -l tuned -d 'Use what `raid tune` measured on these drives' -r -F
+complete -c aligntool -n '__aligntool_is raid plan' -l spare-end -d 'Free space to leave at the end of each drive' -x
+complete -c aligntool -n '__aligntool_is raid plan' -l whole-drives -d 'Use whole drives as members, without partition tables'
+complete -c aligntool -n '__aligntool_is raid plan' -l wipe -d 'Allow everything on this device to be lost; may be repeated' -r -f -a '(__aligntool_disks)'
+complete -c aligntool -n '__aligntool_is raid plan' -l tuned -d 'Use the result of `raid tune` on these drives' -r -F
 complete -c aligntool -n '__aligntool_is raid plan' -l system -d 'debian, debian-dracut, fedora, opensuse or arch [default: this system]' -r -f -a 'debian debian-dracut fedora opensuse arch'
 complete -c aligntool -n '__aligntool_is raid plan' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is raid plan' -l overwrite -d 'Replace existing files'
-complete -c aligntool -n '__aligntool_is raid plan' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is raid plan' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is raid plan' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is raid plan' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is raid plan' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is raid show' -f -a '(__aligntool_look aligntool_arrays)'
 complete -c aligntool -n '__aligntool_is raid show' -l sysroot -d 'Use a captured machine: a snapshot or its folder' -r -F
-complete -c aligntool -n '__aligntool_is raid show' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is raid show' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is raid show' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is raid show' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is raid show' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is raid create' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is raid create' -l level -s l -d 'RAID level' -r -f -a '0 1 10 5 6'
-complete -c aligntool -n '__aligntool_is raid create' -l recipe -d 'Use a goal that comes with aligntool' -r -f -a 'nvme-raid0-scratch\\t\'a fast scratch disk of NVMe drives: RAID0, chunk 256 KiB, XFS as the article of 2015 made it\' partition-level\\t\'an array over one partition of each drive, beside whatever else is on them: RAID1, XFS\' raid1-data\\t\'data on two drives that each hold all of it: RAID1, XFS\' raid1-system\\t\'a system that starts from either drive: RAID1 with ext4, and an EFI system partition on each drive\' raid10-database\\t\'a database with pages of 16 KiB: RAID10 with near copies, XFS\' raid5-archive\\t\'an archive on which one drive may fail: RAID5, long writes, XFS\' raid6-archive\\t\'an archive on which two drives may fail: RAID6, long writes, XFS\''
-complete -c aligntool -n '__aligntool_is raid create' -l chunk -d 'The chunk [default: as recommended]' -r -f -a '16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB'
+complete -c aligntool -n '__aligntool_is raid create' -l recipe -d 'Use a recipe that comes with aligntool' -r -f -a 'nvme-raid0-scratch\\t\'a fast scratch disk of NVMe drives: RAID0, chunk 256 KiB, XFS as the article of 2015 made it\' partition-level\\t\'an array over one partition of each drive, beside whatever else is on them: RAID1, XFS\' raid1-data\\t\'data on two drives that each hold all of it: RAID1, XFS\' raid1-system\\t\'a system that starts from either drive: RAID1 with ext4, and an EFI system partition on each drive\' raid10-database\\t\'a database with pages of 16 KiB: RAID10 with near copies, XFS\' raid5-archive\\t\'an archive on which one drive may fail: RAID5, long writes, XFS\' raid6-archive\\t\'an archive on which two drives may fail: RAID6, long writes, XFS\''
+complete -c aligntool -n '__aligntool_is raid create' -l chunk -d 'Chunk size [default: as recommended]' -r -f -a '16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is raid create' -l workload -d 'general, boot, database, sequential, lsm, vm [default: general]' -r -f -a 'general boot database sequential lsm vm'
 complete -c aligntool -n '__aligntool_is raid create' -l fs -d 'File system: xfs, ext4, btrfs, swap, none [default: xfs]' -r -f -a 'xfs ext4 btrfs swap none'
 complete -c aligntool -n '__aligntool_is raid create' -l layout -d 'Layout: RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ' -r -f -a 'n2 f2 o2 left-symmetric right-symmetric left-asymmetric right-asymmetric'
@@ -414,23 +414,23 @@ complete -c aligntool -n '__aligntool_is raid create' -l metadata -d 'Metadata v
 complete -c aligntool -n '__aligntool_is raid create' -l name -d 'The array\'s name [default: data]' -x
 complete -c aligntool -n '__aligntool_is raid create' -l mount -d 'Mount point, or none [default: /srv/NAME]' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is raid create' -l database-page -d 'Page size for --workload database [default: 16KiB]' -x
-complete -c aligntool -n '__aligntool_is raid create' -l spare-end -d 'Free space to leave at the end, of each drive' -x
-complete -c aligntool -n '__aligntool_is raid create' -l whole-drives -d 'Make the drives themselves the members, without tables'
-complete -c aligntool -n '__aligntool_is raid create' -l wipe -d 'Allow the loss of everything on this one; may be given again' -r -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is raid create' -l tuned -d 'Use what `raid tune` measured on these drives' -r -F
+complete -c aligntool -n '__aligntool_is raid create' -l spare-end -d 'Free space to leave at the end of each drive' -x
+complete -c aligntool -n '__aligntool_is raid create' -l whole-drives -d 'Use whole drives as members, without partition tables'
+complete -c aligntool -n '__aligntool_is raid create' -l wipe -d 'Allow everything on this device to be lost; may be repeated' -r -f -a '(__aligntool_disks)'
+complete -c aligntool -n '__aligntool_is raid create' -l tuned -d 'Use the result of `raid tune` on these drives' -r -F
 complete -c aligntool -n '__aligntool_is raid create' -l system -d 'debian, debian-dracut, fedora, opensuse or arch [default: this system]' -r -f -a 'debian debian-dracut fedora opensuse arch'
 complete -c aligntool -n '__aligntool_is raid create' -l dry-run -d 'Show the plan and stop'
-complete -c aligntool -n '__aligntool_is raid create' -l yes -d 'Do not ask for confirmation; overrides no refusal'
-complete -c aligntool -n '__aligntool_is raid create' -l wait -d 'Return when the first resynchronisation is done'
+complete -c aligntool -n '__aligntool_is raid create' -l yes -d 'Do not ask for confirmation; refusals still apply'
+complete -c aligntool -n '__aligntool_is raid create' -l wait -d 'Wait until the first resynchronisation is finished'
 complete -c aligntool -n '__aligntool_is raid create' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is raid create' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is raid create' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is raid create' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is raid persist' -f -a '(__aligntool_look aligntool_arrays)'
 complete -c aligntool -n '__aligntool_is raid persist' -l system -d 'debian, debian-dracut, fedora, opensuse or arch [default: this system]' -r -f -a 'debian debian-dracut fedora opensuse arch'
-complete -c aligntool -n '__aligntool_is raid persist' -l mount -d 'Mount point, used now and at every start' -r -f -a '(__fish_complete_directories)'
+complete -c aligntool -n '__aligntool_is raid persist' -l mount -d 'Mount point, now and at every boot' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is raid persist' -l dry-run -d 'Show the plan and stop'
-complete -c aligntool -n '__aligntool_is raid persist' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is raid persist' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is raid persist' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is raid persist' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is raid persist' -l json -d 'Report events as JSON lines'
@@ -439,9 +439,9 @@ complete -c aligntool -n '__aligntool_is raid persist' -l color -d 'When to colo
 complete -c aligntool -n '__aligntool_is raid persist' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is raid persist' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is raid reformat' -f -a '(__aligntool_look aligntool_arrays)'
-complete -c aligntool -n '__aligntool_is raid reformat' -l lba-size -d 'Bytes of a logical block, such as 4096' -x
+complete -c aligntool -n '__aligntool_is raid reformat' -l lba-size -d 'Logical block size in bytes, such as 4096' -x
 complete -c aligntool -n '__aligntool_is raid reformat' -l dry-run -d 'Show the plan and stop'
-complete -c aligntool -n '__aligntool_is raid reformat' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is raid reformat' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is raid reformat' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is raid reformat' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is raid reformat' -l json -d 'Report events as JSON lines'
@@ -451,41 +451,41 @@ complete -c aligntool -n '__aligntool_is raid reformat' -l help -s h -d 'Show th
 complete -c aligntool -n '__aligntool_is raid tune' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is raid tune' -l level -s l -d 'RAID level' -r -f -a '0 10 5 6'
 complete -c aligntool -n '__aligntool_is raid tune' -l workload -d 'As for `raid plan`' -r -f -a 'general boot database sequential lsm vm'
-complete -c aligntool -n '__aligntool_is raid tune' -l chunks -d 'The chunks to try, such as 64KiB,128KiB' -r -f -a '16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB'
+complete -c aligntool -n '__aligntool_is raid tune' -l chunks -d 'Chunk sizes to try, such as 64KiB,128KiB' -r -f -a '16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is raid tune' -l layout -d 'As for `raid plan`' -r -f -a 'n2 f2 o2 left-symmetric right-symmetric left-asymmetric right-asymmetric'
 complete -c aligntool -n '__aligntool_is raid tune' -l bitmap -d 'The write-intent bitmap' -r -f -a 'internal none'
 complete -c aligntool -n '__aligntool_is raid tune' -l database-page -d 'Page size of the database [default: 16KiB]' -x
 complete -c aligntool -n '__aligntool_is raid tune' -l span -d 'How much of each array to use' -x
 complete -c aligntool -n '__aligntool_is raid tune' -l runtime -d 'Duration of each load' -x
-complete -c aligntool -n '__aligntool_is raid tune' -l repeats -d 'Rounds over all chunks' -x
+complete -c aligntool -n '__aligntool_is raid tune' -l repeats -d 'Rounds over all chunk sizes' -x
 complete -c aligntool -n '__aligntool_is raid tune' -l output -s o -d 'Save the result, for `raid plan --tuned FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is raid tune' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is raid tune' -l clear -d 'Only remove test arrays of an earlier sweep from these members'
 complete -c aligntool -n '__aligntool_is raid tune' -l dry-run -d 'Show the plan and stop'
-complete -c aligntool -n '__aligntool_is raid tune' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is raid tune' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is raid tune' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is raid tune' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is raid tune' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is bench run' -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is bench run' -l profile -d 'A name of `recipes list`, or a file' -r -f -a 'amorphousdiskmark\\t\'AmorphousDiskMark\\\'s tests: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1\' as-ssd\\t\'AS SSD\\\'s tests, with its score; its access time is the median latency of RND4K Q1T1\' atto\\t\'ATTO\\\'s sweep: sequential requests from 512 bytes to 64 MiB at depth 4\' boot\\t\'boot: one random 4 KiB request at a time, and what a boot takes with that\' crystaldiskmark-nvme\\t\'CrystalDiskMark\\\'s tests for NVMe drives: deeper queues and sixteen threads\' crystaldiskmark\\t\'CrystalDiskMark\\\'s default tests: for any drive, and comparable with most reviews\' iometer\\t\'IOMeter evaluation: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning\' peak\\t\'peak: deep queues only, the figures on the box\' real-world\\t\'real world: one request at a time, large and small\' steady\\t\'steady state: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice\' threads\\t\'IOPS against the number of threads: 4 KiB random reads, 1 to 32 threads of depth 32\''
-complete -c aligntool -n '__aligntool_is bench run' -l span -d 'Range of the requests; in a folder the size of the file' -x
+complete -c aligntool -n '__aligntool_is bench run' -l profile -d 'A name from `recipes list`, or a file' -r -f -a 'amorphousdiskmark\\t\'AmorphousDiskMark\\\'s tests: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1\' as-ssd\\t\'AS SSD\\\'s tests, with its score; its access time is the median latency of RND4K Q1T1\' atto\\t\'ATTO\\\'s sweep: sequential requests from 512 bytes to 64 MiB at depth 4\' boot\\t\'boot: one random 4 KiB request at a time, and what a boot takes with that\' crystaldiskmark-nvme\\t\'CrystalDiskMark\\\'s tests for NVMe drives: deeper queues and sixteen threads\' crystaldiskmark\\t\'CrystalDiskMark\\\'s default tests: for any drive, and comparable with most reviews\' iometer\\t\'IOMeter evaluation: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning\' peak\\t\'peak: deep queues only, the figures on the box\' real-world\\t\'real world: one request at a time, large and small\' steady\\t\'steady state: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice\' threads\\t\'IOPS against the number of threads: 4 KiB random reads, 1 to 32 threads of depth 32\''
+complete -c aligntool -n '__aligntool_is bench run' -l span -d 'Range of the requests; in a folder, the size of the file' -x
 complete -c aligntool -n '__aligntool_is bench run' -l runtime -d 'Duration of each run' -x
 complete -c aligntool -n '__aligntool_is bench run' -l repeats -d 'Runs of each test' -x
-complete -c aligntool -n '__aligntool_is bench run' -l passes -d 'Times to run over the same data, such as 1,5, to reveal a cache' -x
+complete -c aligntool -n '__aligntool_is bench run' -l passes -d 'Numbers of passes over the same data, such as 1,5, to reveal a cache' -x
 complete -c aligntool -n '__aligntool_is bench run' -l destructive -d 'Write to the device itself, which must be empty'
-complete -c aligntool -n '__aligntool_is bench run' -l yes -d 'Do not ask for confirmation; overrides no refusal'
+complete -c aligntool -n '__aligntool_is bench run' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is bench run' -l dry-run -d 'Show the fio command lines, and stop'
 complete -c aligntool -n '__aligntool_is bench run' -l output -s o -d 'Save the result as JSON; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is bench run' -l overwrite -d 'Replace existing files'
-complete -c aligntool -n '__aligntool_is bench run' -l fio-output -d 'Save fio\'s own JSON of every run in this folder' -r -f -a '(__fish_complete_directories)'
-complete -c aligntool -n '__aligntool_is bench run' -l json -d 'As JSON'
-complete -c aligntool -n '__aligntool_is bench run' -l mix -d 'Run each test mixed as well, with this percentage of reads' -x
-complete -c aligntool -n '__aligntool_is bench run' -l data -d 'What is written, and read again' -r -f -a 'random zero'
+complete -c aligntool -n '__aligntool_is bench run' -l fio-output -d 'Save fio\'s JSON output of every run in this folder' -r -f -a '(__fish_complete_directories)'
+complete -c aligntool -n '__aligntool_is bench run' -l json -d 'Print JSON'
+complete -c aligntool -n '__aligntool_is bench run' -l mix -d 'Also run each test mixed, with this percentage of reads' -x
+complete -c aligntool -n '__aligntool_is bench run' -l data -d 'The data to write and read back' -r -f -a 'random zero'
 complete -c aligntool -n '__aligntool_is bench run' -l pause -d 'Pause before each run' -x
 complete -c aligntool -n '__aligntool_is bench run' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is bench run' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is bench run' -l help -s h -d 'Show the options and an example'
-complete -c aligntool -n '__aligntool_is bench list' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is bench list' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is bench list' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is bench list' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is bench list' -l help -s h -d 'Show the options and an example'
@@ -494,14 +494,14 @@ complete -c aligntool -n '__aligntool_is bench show' -l color -d 'When to colour
 complete -c aligntool -n '__aligntool_is bench show' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is bench show' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is bench compare' -F
-complete -c aligntool -n '__aligntool_is bench compare' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is bench compare' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is bench compare' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is bench compare' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is bench compare' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is bench alignment' -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is bench alignment' -l unit -d 'The drive\'s unit [default: what the audit finds]' -x
+complete -c aligntool -n '__aligntool_is bench alignment' -l unit -d 'The drive\'s unit [default: from the audit]' -x
 complete -c aligntool -n '__aligntool_is bench alignment' -l start -d 'Test only this start; sector 63 is 32256' -x
-complete -c aligntool -n '__aligntool_is bench alignment' -l every -d 'Test every sector of the unit, not each eighth; takes long'
+complete -c aligntool -n '__aligntool_is bench alignment' -l every -d 'Test every sector of the unit, not every eighth of it; takes long'
 complete -c aligntool -n '__aligntool_is bench alignment' -l depth -d 'Requests in flight' -x
 complete -c aligntool -n '__aligntool_is bench alignment' -l runtime -d 'Duration of each run' -x
 complete -c aligntool -n '__aligntool_is bench alignment' -l output -s o -d 'Save the result as JSON; - is standard output' -r -F
@@ -509,68 +509,68 @@ complete -c aligntool -n '__aligntool_is bench alignment' -l overwrite -d 'Repla
 complete -c aligntool -n '__aligntool_is bench alignment' -l size -d 'Size of the file in a folder' -x
 complete -c aligntool -n '__aligntool_is bench alignment' -l repeats -d 'Number of runs' -x
 complete -c aligntool -n '__aligntool_is bench alignment' -l destructive -d 'Write to the device itself, which must be empty'
-complete -c aligntool -n '__aligntool_is bench alignment' -l yes -d 'Do not ask for confirmation; overrides no refusal'
-complete -c aligntool -n '__aligntool_is bench alignment' -l fio-output -d 'Save fio\'s own JSON of every run in this folder' -r -f -a '(__fish_complete_directories)'
-complete -c aligntool -n '__aligntool_is bench alignment' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is bench alignment' -l yes -d 'Do not ask for confirmation; refusals still apply'
+complete -c aligntool -n '__aligntool_is bench alignment' -l fio-output -d 'Save fio\'s JSON output of every run in this folder' -r -f -a '(__fish_complete_directories)'
+complete -c aligntool -n '__aligntool_is bench alignment' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is bench alignment' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is bench alignment' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is bench alignment' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is bench span' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is bench span' -l from -d 'The smallest span [default: 64MiB]' -x
 complete -c aligntool -n '__aligntool_is bench span' -l to -d 'The largest span [default: the whole target]' -x
-complete -c aligntool -n '__aligntool_is bench span' -l write -d 'Write instead of reading; in a file, or on an empty device'
+complete -c aligntool -n '__aligntool_is bench span' -l write -d 'Write instead of reading: to a file, or to an empty device'
 complete -c aligntool -n '__aligntool_is bench span' -l runtime -d 'Duration of each run' -x
 complete -c aligntool -n '__aligntool_is bench span' -l output -s o -d 'Save the result as JSON; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is bench span' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is bench span' -l size -d 'Size of the file in a folder' -x
 complete -c aligntool -n '__aligntool_is bench span' -l repeats -d 'Number of runs' -x
 complete -c aligntool -n '__aligntool_is bench span' -l destructive -d 'Write to the device itself, which must be empty'
-complete -c aligntool -n '__aligntool_is bench span' -l yes -d 'Do not ask for confirmation; overrides no refusal'
-complete -c aligntool -n '__aligntool_is bench span' -l fio-output -d 'Save fio\'s own JSON of every run in this folder' -r -f -a '(__fish_complete_directories)'
-complete -c aligntool -n '__aligntool_is bench span' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is bench span' -l yes -d 'Do not ask for confirmation; refusals still apply'
+complete -c aligntool -n '__aligntool_is bench span' -l fio-output -d 'Save fio\'s JSON output of every run in this folder' -r -f -a '(__fish_complete_directories)'
+complete -c aligntool -n '__aligntool_is bench span' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is bench span' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is bench span' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is bench span' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is trace read' -F
 complete -c aligntool -n '__aligntool_is trace read' -l log-format -d 'Format of the log' -r -f -a 'auto blkparse iolog csv'
 complete -c aligntool -n '__aligntool_is trace read' -l grid -d 'Compare the requests with boundaries of this size, such as 4KiB' -x
-complete -c aligntool -n '__aligntool_is trace read' -l phase -d 'Where the first boundary of --grid lies' -x
-complete -c aligntool -n '__aligntool_is trace read' -l disk -d 'Compare them with the boundaries that the audit finds' -r -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is trace read' -l partition -s p -d 'The log counts from this partition' -x
-complete -c aligntool -n '__aligntool_is trace read' -l json -d 'As JSON; sizes are bytes'
+complete -c aligntool -n '__aligntool_is trace read' -l phase -d 'Offset of the first boundary of --grid' -x
+complete -c aligntool -n '__aligntool_is trace read' -l disk -d 'Compare the requests with the boundaries from the audit' -r -f -a '(__aligntool_disks)'
+complete -c aligntool -n '__aligntool_is trace read' -l partition -s p -d 'Offsets in the log are relative to this partition' -x
+complete -c aligntool -n '__aligntool_is trace read' -l json -d 'Print JSON; sizes are in bytes'
 complete -c aligntool -n '__aligntool_is trace read' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is trace read' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is trace read' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is trace record' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is trace record' -l output -s o -d 'Save the log, as text of blkparse; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is trace record' -l overwrite -d 'Replace existing files'
-complete -c aligntool -n '__aligntool_is trace record' -l grid -d 'Compare the requests with such boundaries [default: the audit\'s]' -x
-complete -c aligntool -n '__aligntool_is trace record' -l phase -d 'Where the first boundary of --grid lies' -x
-complete -c aligntool -n '__aligntool_is trace record' -l json -d 'As JSON; CMD\'s standard output then goes to standard error'
+complete -c aligntool -n '__aligntool_is trace record' -l grid -d 'Compare the requests with boundaries of this size [default: from the audit]' -x
+complete -c aligntool -n '__aligntool_is trace record' -l phase -d 'Offset of the first boundary of --grid' -x
+complete -c aligntool -n '__aligntool_is trace record' -l json -d 'Print JSON; CMD\'s standard output goes to standard error'
 complete -c aligntool -n '__aligntool_is trace record' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is trace record' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is trace record' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is estimate boot' -F
 complete -c aligntool -n '__aligntool_is estimate boot' -l rate-a -d 'Random 4 KiB rate at depth 1: reads, writes' -x
-complete -c aligntool -n '__aligntool_is estimate boot' -l rate-b -d 'The same of another drive, to compare' -x
-complete -c aligntool -n '__aligntool_is estimate boot' -l trace -d 'Use the commands of this log, not the article\'s' -r -F
+complete -c aligntool -n '__aligntool_is estimate boot' -l rate-b -d 'The same for another drive, to compare' -x
+complete -c aligntool -n '__aligntool_is estimate boot' -l trace -d 'Use the commands of this log instead of the article\'s' -r -F
 complete -c aligntool -n '__aligntool_is estimate boot' -l reads -d 'Number of reads' -x
 complete -c aligntool -n '__aligntool_is estimate boot' -l writes -d 'Number of writes' -x
-complete -c aligntool -n '__aligntool_is estimate boot' -l json -d 'As JSON; times in seconds'
+complete -c aligntool -n '__aligntool_is estimate boot' -l json -d 'Print JSON; times are in seconds'
 complete -c aligntool -n '__aligntool_is estimate boot' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is estimate boot' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is estimate boot' -l help -s h -d 'Show the options and an example'
-complete -c aligntool -n '__aligntool_is recipes list' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is recipes list' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is recipes list' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is recipes list' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is recipes list' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is recipes show' -f -a 'cloned-ssd\\t\'an old table that was cloned onto an SSD: 1 MiB or nothing\' gpt-34-40\\t\'a GPT whose first partition begins at sector 34 or 40: old macOS, FreeBSD, storage boxes\' large-unit-qlc\\t\'QLC SSDs with mapping units of 16 to 64 KiB that do not report them\' sd-card\\t\'SD cards and eMMC: every start on 4 MiB, none before it\' sector-63\\t\'a disk partitioned by cylinders: first partition at sector 63 (Windows XP and before, old Linux)\' data-disk\\t\'a disk for data: one Linux partition over all of it\' desktop-bios\\t\'a PC that boots by BIOS from a GPT: BIOS boot partition for GRUB, root, swap\' desktop-uefi\\t\'a PC that boots by UEFI: EFI system partition, root, swap\' sd-card\\t\'the SD card of a Raspberry Pi or similar: FAT for the firmware, Linux, both on 4 MiB\' server-nvme-raid\\t\'a member of a software RAID on NVMe: EFI system partition, /boot member, data member, room for a smaller spare\' nvme-raid0-scratch\\t\'a fast scratch disk of NVMe drives: RAID0, chunk 256 KiB, XFS as the article of 2015 made it\' partition-level\\t\'an array over one partition of each drive, beside whatever else is on them: RAID1, XFS\' raid1-data\\t\'data on two drives that each hold all of it: RAID1, XFS\' raid1-system\\t\'a system that starts from either drive: RAID1 with ext4, and an EFI system partition on each drive\' raid10-database\\t\'a database with pages of 16 KiB: RAID10 with near copies, XFS\' raid5-archive\\t\'an archive on which one drive may fail: RAID5, long writes, XFS\' raid6-archive\\t\'an archive on which two drives may fail: RAID6, long writes, XFS\' amorphousdiskmark\\t\'AmorphousDiskMark\\\'s tests: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1\' as-ssd\\t\'AS SSD\\\'s tests, with its score; its access time is the median latency of RND4K Q1T1\' atto\\t\'ATTO\\\'s sweep: sequential requests from 512 bytes to 64 MiB at depth 4\' boot\\t\'boot: one random 4 KiB request at a time, and what a boot takes with that\' crystaldiskmark-nvme\\t\'CrystalDiskMark\\\'s tests for NVMe drives: deeper queues and sixteen threads\' crystaldiskmark\\t\'CrystalDiskMark\\\'s default tests: for any drive, and comparable with most reviews\' iometer\\t\'IOMeter evaluation: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning\' peak\\t\'peak: deep queues only, the figures on the box\' real-world\\t\'real world: one request at a time, large and small\' steady\\t\'steady state: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice\' threads\\t\'IOPS against the number of threads: 4 KiB random reads, 1 to 32 threads of depth 32\''
-complete -c aligntool -n '__aligntool_is recipes show' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is recipes show' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is recipes show' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is recipes show' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is recipes show' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is recipes check' -F
-complete -c aligntool -n '__aligntool_is recipes check' -l json -d 'As JSON'
+complete -c aligntool -n '__aligntool_is recipes check' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is recipes check' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is recipes check' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is recipes check' -l help -s h -d 'Show the options and an example'

@@ -36,24 +36,24 @@ _aligntool_audit() {
     _arguments -s -S \
         '(--map)--map[Draw each disk to scale, and the blocks of each partition over sectors]' \
         '(--json)--json[The same as --format json]' \
-        '(--host)--host[Put the name of this machine into the JSON]' \
+        '(--host)--host[Include the name of this machine in the JSON]' \
         '(--format)--format=[Format of the report]:text|json|prometheus:(text json prometheus)' \
-        '(--fail-on)--fail-on=[Exit 1 from this severity on \[default\: error\], 3 where a disk was not judged]:error|warning|never:(error warning never)' \
+        '(--fail-on)--fail-on=[Exit 1 at this severity or above \[default\: error\]; 3 if a disk was not judged]:error|warning|never:(error warning never)' \
         '(--quiet -q)--quiet[Show only errors and warnings, one line each]' \
         '(--quiet -q)-q[Show only errors and warnings, one line each]' \
         '(--verbose -v)--verbose[Show every disk and every note in full]' \
         '(--verbose -v)-v[Show every disk and every note in full]' \
         '(--wake)--wake[Also read disks that are asleep]' \
-        '(--timeout)--timeout=[After how long a silent disk is skipped]:SECONDS: ' \
-        '*--sysroot=[Use a captured machine\: a snapshot or its folder; may be given again]:DIR:_files' \
+        '(--timeout)--timeout=[Skip a disk that does not respond for this long]:SECONDS: ' \
+        '*--sysroot=[Use a captured machine\: a snapshot or its folder; may be repeated]:DIR:_files' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
         '*--measured=[Compare with the result of `aligntool probe -o FILE`]:FILE:_files' \
         '(--grain)--grain=[Boundary that partitions should start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--serials)--serials[Add serial numbers to the metrics of --format prometheus]' \
-        '(--output -o)--output=[Write the report to this file, whole or not at all; - is standard output]:FILE:_files' \
-        '(--output -o)-o+[Write the report to this file, whole or not at all; - is standard output]:FILE:_files' \
+        '(--output -o)--output=[Write the report to this file atomically; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Write the report to this file atomically; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
@@ -73,7 +73,7 @@ _aligntool_explain() {
 
 _aligntool_drives() {
     _arguments -s -S \
-        '(--firmware)--firmware=[Show only rows that fit this firmware revision]:REVISION: ' \
+        '(--firmware)--firmware=[Show only rows that match this firmware revision]:REVISION: ' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -83,17 +83,17 @@ _aligntool_drives() {
 
 _aligntool_realign() {
     _arguments -s -S \
-        '*--partition=[Move only these, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
-        '*-p+[Move only these, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
-        '(--grain)--grain=[Boundary to start on \[default\: 1MiB where there is room\]]:SIZE:(1MiB 2MiB 4MiB)' \
-        '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB or nothing" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on 4 MiB, none before it" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)"))' \
+        '*--partition=[Move only these, such as 1,2 \[default\: all that are off the grid\]]:N[,N]:_aligntool_partitions' \
+        '*-p+[Move only these, such as 1,2 \[default\: all that are off the grid\]]:N[,N]:_aligntool_partitions' \
+        '(--grain)--grain=[Boundary on which partitions start \[default\: 1MiB if there is room\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--recipe)--recipe=[Use a recipe that comes with aligntool]:NAME:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB or nothing" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on 4 MiB, none before it" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)"))' \
         '(--shrink)--shrink[Allow file systems to be shrunk with their own tools to make room]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
-        '(--layers)--layers[Move nothing; give each LUKS2 inside sectors of the drive'\''s size]' \
+        '(--layers)--layers[Move nothing; re-encrypt each LUKS2 volume with sectors of the drive'\''s size]' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
-        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
-        '(--key-file)--key-file=[Take the key of a LUKS2 from this file \[default\: ask for it\]]:FILE:_files' \
+        '(--key-file)--key-file=[Read the LUKS2 key from this file \[default\: ask for it\]]:FILE:_files' \
         '(--json)--json[Report events as JSON lines]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
@@ -107,14 +107,14 @@ _aligntool_realign() {
 
 _aligntool_layout() {
     _arguments -s -S \
-        '*--part=[A partition, such as 512MiB\:esp; may be given again. `rest\:linux` takes what the others leave]:SIZE\:ROLE[\:NAME]: ' \
+        '*--part=[A partition, such as 512MiB\:esp; may be repeated. `rest\:linux` takes the remaining space]:SIZE\:ROLE[\:NAME]: ' \
         '(--table)--table=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
-        '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((data-disk\:"a disk for data\: one Linux partition over all of it" desktop-bios\:"a PC that boots by BIOS from a GPT\: BIOS boot partition for GRUB, root, swap" desktop-uefi\:"a PC that boots by UEFI\: EFI system partition, root, swap" sd-card\:"the SD card of a Raspberry Pi or similar\: FAT for the firmware, Linux, both on 4 MiB" server-nvme-raid\:"a member of a software RAID on NVMe\: EFI system partition, /boot member, data member, room for a smaller spare"))' \
-        '(--grain)--grain=[Boundary to start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--recipe)--recipe=[Use a recipe that comes with aligntool]:NAME:((data-disk\:"a disk for data\: one Linux partition over all of it" desktop-bios\:"a PC that boots by BIOS from a GPT\: BIOS boot partition for GRUB, root, swap" desktop-uefi\:"a PC that boots by UEFI\: EFI system partition, root, swap" sd-card\:"the SD card of a Raspberry Pi or similar\: FAT for the firmware, Linux, both on 4 MiB" server-nvme-raid\:"a member of a software RAID on NVMe\: EFI system partition, /boot member, data member, room for a smaller spare"))' \
+        '(--grain)--grain=[Boundary on which partitions start \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--spare-end)--spare-end=[Free space to leave at the end]:SIZE: ' \
-        '*--wipe=[Allow the loss of everything on this one; may be given again]:DEVICE:_aligntool_devices' \
+        '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
-        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--json)--json[Report events as JSON lines]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
@@ -128,14 +128,14 @@ _aligntool_layout() {
 
 _aligntool_partition() {
     _arguments -s -S \
-        '(--undo)--undo[Remove the table of a disk with one partition]' \
+        '(--undo)--undo[Remove the partition table of a disk with one partition]' \
         '(--table)--table=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
-        '(--grain)--grain=[Boundary to start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--grain)--grain=[Boundary on which partitions start \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--shrink)--shrink[Allow the file system to be shrunk with its own tool to make room]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
-        '(--key-file)--key-file=[Open a LUKS by this key to see how much of it is in use; - asks for it]:FILE:_files' \
+        '(--key-file)--key-file=[Open a LUKS volume with this key to find the space in use; - asks for the key]:FILE:_files' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
-        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--json)--json[Report events as JSON lines]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
@@ -150,13 +150,13 @@ _aligntool_partition() {
 
 _aligntool_convert() {
     _arguments -s -S \
-        '(--sector-size)--sector-size=[Sectors that the table is to be for\: 4096 or 512]:SIZE:(512 4096)' \
-        '(--both)--both[Write tables for both sizes, one beside the other; for images to be copied]' \
+        '(--sector-size)--sector-size=[Sector size of the new table\: 4096 or 512]:SIZE:(512 4096)' \
+        '(--both)--both[Write tables for both sector sizes; for images that will be copied]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
-        '(--output -o)--output=[Write to this new image or empty disk; DISK is only read, and copied]:FILE:_files' \
-        '(--output -o)-o+[Write to this new image or empty disk; DISK is only read, and copied]:FILE:_files' \
+        '(--output -o)--output=[Write a copy to this new image or empty disk; DISK is only read]:FILE:_files' \
+        '(--output -o)-o+[Write a copy to this new image or empty disk; DISK is only read]:FILE:_files' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
-        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
@@ -168,9 +168,9 @@ _aligntool_convert() {
 
 _aligntool_apply() {
     _arguments -s -S \
-        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
-        '(--key-file)--key-file=[Take the key of a LUKS2 from this file \[default\: ask for it\]]:FILE:_files' \
+        '(--key-file)--key-file=[Read the LUKS2 key from this file \[default\: ask for it\]]:FILE:_files' \
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
@@ -182,7 +182,7 @@ _aligntool_apply() {
 _aligntool_status() {
     _arguments -s -S \
         '(--journal)--journal=[The journal file, if it is on another disk]:FILE:_files' \
-        '(--json)--json[As JSON]' \
+        '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -193,11 +193,11 @@ _aligntool_status() {
 _aligntool_resume() {
     _arguments -s -S \
         '(--journal)--journal=[The journal file, if it is on another disk]:FILE:_files' \
-        '(--restore-table)--restore-table[Write the journal'\''s table over one that was changed]' \
-        '(--dry-run)--dry-run[Show what is in flight and the steps to be taken, and stop]' \
-        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--restore-table)--restore-table[Restore the journal'\''s partition table over one that was changed]' \
+        '(--dry-run)--dry-run[Show what is in flight and the remaining steps, and stop]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
-        '(--key-file)--key-file=[Take the key of a LUKS2 from this file \[default\: ask for it\]]:FILE:_files' \
+        '(--key-file)--key-file=[Read the LUKS2 key from this file \[default\: ask for it\]]:FILE:_files' \
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
@@ -209,9 +209,9 @@ _aligntool_resume() {
 _aligntool_rollback() {
     _arguments -s -S \
         '(--journal)--journal=[The journal file, if it is on another disk]:FILE:_files' \
-        '(--restore-table)--restore-table[Write the journal'\''s table over one that was changed]' \
-        '(--dry-run)--dry-run[Show what is in flight and the steps to be taken, and stop]' \
-        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--restore-table)--restore-table[Restore the journal'\''s partition table over one that was changed]' \
+        '(--dry-run)--dry-run[Show what is in flight and the remaining steps, and stop]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
@@ -224,19 +224,19 @@ _aligntool_rollback() {
 _aligntool_probe() {
     _arguments -s -S \
         '(--destructive)--destructive[Also write to the disk itself, which must be empty]' \
-        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--limit)--limit=[Time requests for at most this long]:SECONDS: ' \
         '(--most)--most=[Read and write at most this much; one round must fit \[default\: 1GiB\]]:SIZE: ' \
         '(--size)--size=[Size of the file in a folder \[default\: 512MiB\]]:SIZE: ' \
         '(--largest)--largest=[The largest unit to look for \[default\: 8MiB\]]:SIZE: ' \
         '(--sector-size)--sector-size=[The smallest request to time]:SIZE:(512 4096)' \
-        '(--seed)--seed=[Seed of the random places and order]:N: ' \
+        '(--seed)--seed=[Seed for the random offsets and their order]:N: ' \
         '(--output -o)--output=[Save the result, for `audit --measured FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the result, for `audit --measured FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--verbose -v)--verbose[Show the penalty of every size]' \
         '(--verbose -v)-v[Show the penalty of every size]' \
-        '(--json)--json[As JSON; sizes are bytes, times µs]' \
+        '(--json)--json[Print JSON; sizes are in bytes, times in µs]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -270,11 +270,11 @@ _aligntool_report() {
         '(--chart)--chart=[Select a single picture, for --svg and --png]:NAME: ' \
         '(--svg)--svg=[Write that picture as SVG]:FILE:_files' \
         '(--png)--png=[Write that picture as PNG; needs rsvg-convert]:FILE:_files' \
-        '*--bench=[Add a result of `aligntool bench`; may be given again]:FILE:_files' \
+        '*--bench=[Add a result of `aligntool bench`; may be repeated]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--sysroot)--sysroot=[Use a captured machine\: a snapshot or its folder]:DIR:_files' \
         '(--wake)--wake[Also read disks that are asleep]' \
-        '(--timeout)--timeout=[After how long a silent disk is skipped]:SECONDS: ' \
+        '(--timeout)--timeout=[Skip a disk that does not respond for this long]:SECONDS: ' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
@@ -291,7 +291,7 @@ _aligntool_snapshot() {
         '(--output -o)--output=[The file to write\: .tar.xz or .tar.gz; - is standard output]:FILE:_files' \
         '(--output -o)-o+[The file to write\: .tar.xz or .tar.gz; - is standard output]:FILE:_files' \
         '(--serials)--serials[Keep serial numbers, UUIDs and labels]' \
-        '(--host)--host[Put the name of this machine into the manifest]' \
+        '(--host)--host[Include the name of this machine in the manifest]' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
@@ -302,12 +302,12 @@ _aligntool_snapshot() {
 
 _aligntool_fleet() {
     _arguments -s -S \
-        '(--json)--json[As JSON]' \
+        '(--json)--json[Print JSON]' \
         '(--output -o)--output=[Also write the report as an HTML page; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Also write the report as an HTML page; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
-        '(--fail-on)--fail-on=[Exit 1 from this severity on]:error|warning|never:(error warning never)' \
-        '(--timeout)--timeout=[After how long a silent disk is skipped]:SECONDS: ' \
+        '(--fail-on)--fail-on=[Exit 1 at this severity or above]:error|warning|never:(error warning never)' \
+        '(--timeout)--timeout=[Skip a disk that does not respond for this long]:SECONDS: ' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -326,17 +326,17 @@ _aligntool_demo() {
 
 _aligntool_plan_realign() {
     _arguments -s -S \
-        '*--partition=[Move only these, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
-        '*-p+[Move only these, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
-        '(--grain)--grain=[Boundary to start on \[default\: 1MiB where there is room\]]:SIZE:(1MiB 2MiB 4MiB)' \
-        '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB or nothing" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on 4 MiB, none before it" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)"))' \
+        '*--partition=[Move only these, such as 1,2 \[default\: all that are off the grid\]]:N[,N]:_aligntool_partitions' \
+        '*-p+[Move only these, such as 1,2 \[default\: all that are off the grid\]]:N[,N]:_aligntool_partitions' \
+        '(--grain)--grain=[Boundary on which partitions start \[default\: 1MiB if there is room\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--recipe)--recipe=[Use a recipe that comes with aligntool]:NAME:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB or nothing" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on 4 MiB, none before it" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)"))' \
         '(--shrink)--shrink[Allow file systems to be shrunk with their own tools to make room]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
-        '(--layers)--layers[Move nothing; give each LUKS2 inside sectors of the drive'\''s size]' \
+        '(--layers)--layers[Move nothing; re-encrypt each LUKS2 volume with sectors of the drive'\''s size]' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
-        '(--json)--json[As JSON]' \
+        '(--json)--json[Print JSON]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
@@ -349,16 +349,16 @@ _aligntool_plan_realign() {
 
 _aligntool_plan_layout() {
     _arguments -s -S \
-        '*--part=[A partition, such as 512MiB\:esp; may be given again. `rest\:linux` takes what the others leave]:SIZE\:ROLE[\:NAME]: ' \
+        '*--part=[A partition, such as 512MiB\:esp; may be repeated. `rest\:linux` takes the remaining space]:SIZE\:ROLE[\:NAME]: ' \
         '(--table)--table=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
-        '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((data-disk\:"a disk for data\: one Linux partition over all of it" desktop-bios\:"a PC that boots by BIOS from a GPT\: BIOS boot partition for GRUB, root, swap" desktop-uefi\:"a PC that boots by UEFI\: EFI system partition, root, swap" sd-card\:"the SD card of a Raspberry Pi or similar\: FAT for the firmware, Linux, both on 4 MiB" server-nvme-raid\:"a member of a software RAID on NVMe\: EFI system partition, /boot member, data member, room for a smaller spare"))' \
-        '(--grain)--grain=[Boundary to start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--recipe)--recipe=[Use a recipe that comes with aligntool]:NAME:((data-disk\:"a disk for data\: one Linux partition over all of it" desktop-bios\:"a PC that boots by BIOS from a GPT\: BIOS boot partition for GRUB, root, swap" desktop-uefi\:"a PC that boots by UEFI\: EFI system partition, root, swap" sd-card\:"the SD card of a Raspberry Pi or similar\: FAT for the firmware, Linux, both on 4 MiB" server-nvme-raid\:"a member of a software RAID on NVMe\: EFI system partition, /boot member, data member, room for a smaller spare"))' \
+        '(--grain)--grain=[Boundary on which partitions start \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--spare-end)--spare-end=[Free space to leave at the end]:SIZE: ' \
-        '*--wipe=[Allow the loss of everything on this one; may be given again]:DEVICE:_aligntool_devices' \
+        '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
-        '(--json)--json[As JSON]' \
+        '(--json)--json[Print JSON]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
@@ -371,16 +371,16 @@ _aligntool_plan_layout() {
 
 _aligntool_plan_partition() {
     _arguments -s -S \
-        '(--undo)--undo[Remove the table of a disk with one partition]' \
+        '(--undo)--undo[Remove the partition table of a disk with one partition]' \
         '(--table)--table=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
-        '(--grain)--grain=[Boundary to start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--grain)--grain=[Boundary on which partitions start \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--shrink)--shrink[Allow the file system to be shrunk with its own tool to make room]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
-        '(--key-file)--key-file=[Open a LUKS by this key to see how much of it is in use; - asks for it]:FILE:_files' \
+        '(--key-file)--key-file=[Open a LUKS volume with this key to find the space in use; - asks for the key]:FILE:_files' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
-        '(--json)--json[As JSON]' \
+        '(--json)--json[Print JSON]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
@@ -393,13 +393,13 @@ _aligntool_plan_partition() {
 
 _aligntool_plan_convert() {
     _arguments -s -S \
-        '(--sector-size)--sector-size=[Sectors that the table is to be for\: 4096 or 512]:SIZE:(512 4096)' \
-        '(--both)--both[Write tables for both sizes, one beside the other; for images to be copied]' \
+        '(--sector-size)--sector-size=[Sector size of the new table\: 4096 or 512]:SIZE:(512 4096)' \
+        '(--both)--both[Write tables for both sector sizes; for images that will be copied]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
-        '(--json)--json[As JSON]' \
+        '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -411,8 +411,8 @@ _aligntool_raid_plan() {
     _arguments -s -S \
         '(--level -l)--level=[RAID level]:0|1|10|5|6:(0 1 10 5 6)' \
         '(--level -l)-l+[RAID level]:0|1|10|5|6:(0 1 10 5 6)' \
-        '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((nvme-raid0-scratch\:"a fast scratch disk of NVMe drives\: RAID0, chunk 256 KiB, XFS as the article of 2015 made it" partition-level\:"an array over one partition of each drive, beside whatever else is on them\: RAID1, XFS" raid1-data\:"data on two drives that each hold all of it\: RAID1, XFS" raid1-system\:"a system that starts from either drive\: RAID1 with ext4, and an EFI system partition on each drive" raid10-database\:"a database with pages of 16 KiB\: RAID10 with near copies, XFS" raid5-archive\:"an archive on which one drive may fail\: RAID5, long writes, XFS" raid6-archive\:"an archive on which two drives may fail\: RAID6, long writes, XFS"))' \
-        '(--chunk)--chunk=[The chunk \[default\: as recommended\]]:SIZE:(16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB)' \
+        '(--recipe)--recipe=[Use a recipe that comes with aligntool]:NAME:((nvme-raid0-scratch\:"a fast scratch disk of NVMe drives\: RAID0, chunk 256 KiB, XFS as the article of 2015 made it" partition-level\:"an array over one partition of each drive, beside whatever else is on them\: RAID1, XFS" raid1-data\:"data on two drives that each hold all of it\: RAID1, XFS" raid1-system\:"a system that starts from either drive\: RAID1 with ext4, and an EFI system partition on each drive" raid10-database\:"a database with pages of 16 KiB\: RAID10 with near copies, XFS" raid5-archive\:"an archive on which one drive may fail\: RAID5, long writes, XFS" raid6-archive\:"an archive on which two drives may fail\: RAID6, long writes, XFS"))' \
+        '(--chunk)--chunk=[Chunk size \[default\: as recommended\]]:SIZE:(16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB)' \
         '(--workload)--workload=[general, boot, database, sequential, lsm, vm \[default\: general\]]:NAME:(general boot database sequential lsm vm)' \
         '(--fs)--fs=[File system\: xfs, ext4, btrfs, swap, none \[default\: xfs\]]:NAME:(xfs ext4 btrfs swap none)' \
         '(--layout)--layout=[Layout\: RAID10\: n2, f2, o2 ...; RAID5, RAID6\: left-symmetric ]:NAME:(n2 f2 o2 left-symmetric right-symmetric left-asymmetric right-asymmetric)' \
@@ -421,15 +421,15 @@ _aligntool_raid_plan() {
         '(--name)--name=[The array'\''s name \[default\: data\]]:NAME: ' \
         '(--mount)--mount=[Mount point, or none \[default\: /srv/NAME\]]:DIR:_files -/' \
         '(--database-page)--database-page=[Page size for --workload database \[default\: 16KiB\]]:SIZE: ' \
-        '(--spare-end)--spare-end=[Free space to leave at the end, of each drive]:SIZE: ' \
-        '(--whole-drives)--whole-drives[Make the drives themselves the members, without tables]' \
-        '*--wipe=[Allow the loss of everything on this one; may be given again]:DEVICE:_aligntool_devices' \
-        '(--tuned)--tuned=[Use what `raid tune` measured on these drives]:FILE:_files' \
+        '(--spare-end)--spare-end=[Free space to leave at the end of each drive]:SIZE: ' \
+        '(--whole-drives)--whole-drives[Use whole drives as members, without partition tables]' \
+        '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
+        '(--tuned)--tuned=[Use the result of `raid tune` on these drives]:FILE:_files' \
         '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
-        '(--json)--json[As JSON]' \
+        '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -440,7 +440,7 @@ _aligntool_raid_plan() {
 _aligntool_raid_show() {
     _arguments -s -S \
         '(--sysroot)--sysroot=[Use a captured machine\: a snapshot or its folder]:DIR:_files' \
-        '(--json)--json[As JSON]' \
+        '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -452,8 +452,8 @@ _aligntool_raid_create() {
     _arguments -s -S \
         '(--level -l)--level=[RAID level]:0|1|10|5|6:(0 1 10 5 6)' \
         '(--level -l)-l+[RAID level]:0|1|10|5|6:(0 1 10 5 6)' \
-        '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((nvme-raid0-scratch\:"a fast scratch disk of NVMe drives\: RAID0, chunk 256 KiB, XFS as the article of 2015 made it" partition-level\:"an array over one partition of each drive, beside whatever else is on them\: RAID1, XFS" raid1-data\:"data on two drives that each hold all of it\: RAID1, XFS" raid1-system\:"a system that starts from either drive\: RAID1 with ext4, and an EFI system partition on each drive" raid10-database\:"a database with pages of 16 KiB\: RAID10 with near copies, XFS" raid5-archive\:"an archive on which one drive may fail\: RAID5, long writes, XFS" raid6-archive\:"an archive on which two drives may fail\: RAID6, long writes, XFS"))' \
-        '(--chunk)--chunk=[The chunk \[default\: as recommended\]]:SIZE:(16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB)' \
+        '(--recipe)--recipe=[Use a recipe that comes with aligntool]:NAME:((nvme-raid0-scratch\:"a fast scratch disk of NVMe drives\: RAID0, chunk 256 KiB, XFS as the article of 2015 made it" partition-level\:"an array over one partition of each drive, beside whatever else is on them\: RAID1, XFS" raid1-data\:"data on two drives that each hold all of it\: RAID1, XFS" raid1-system\:"a system that starts from either drive\: RAID1 with ext4, and an EFI system partition on each drive" raid10-database\:"a database with pages of 16 KiB\: RAID10 with near copies, XFS" raid5-archive\:"an archive on which one drive may fail\: RAID5, long writes, XFS" raid6-archive\:"an archive on which two drives may fail\: RAID6, long writes, XFS"))' \
+        '(--chunk)--chunk=[Chunk size \[default\: as recommended\]]:SIZE:(16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB)' \
         '(--workload)--workload=[general, boot, database, sequential, lsm, vm \[default\: general\]]:NAME:(general boot database sequential lsm vm)' \
         '(--fs)--fs=[File system\: xfs, ext4, btrfs, swap, none \[default\: xfs\]]:NAME:(xfs ext4 btrfs swap none)' \
         '(--layout)--layout=[Layout\: RAID10\: n2, f2, o2 ...; RAID5, RAID6\: left-symmetric ]:NAME:(n2 f2 o2 left-symmetric right-symmetric left-asymmetric right-asymmetric)' \
@@ -462,14 +462,14 @@ _aligntool_raid_create() {
         '(--name)--name=[The array'\''s name \[default\: data\]]:NAME: ' \
         '(--mount)--mount=[Mount point, or none \[default\: /srv/NAME\]]:DIR:_files -/' \
         '(--database-page)--database-page=[Page size for --workload database \[default\: 16KiB\]]:SIZE: ' \
-        '(--spare-end)--spare-end=[Free space to leave at the end, of each drive]:SIZE: ' \
-        '(--whole-drives)--whole-drives[Make the drives themselves the members, without tables]' \
-        '*--wipe=[Allow the loss of everything on this one; may be given again]:DEVICE:_aligntool_devices' \
-        '(--tuned)--tuned=[Use what `raid tune` measured on these drives]:FILE:_files' \
+        '(--spare-end)--spare-end=[Free space to leave at the end of each drive]:SIZE: ' \
+        '(--whole-drives)--whole-drives[Use whole drives as members, without partition tables]' \
+        '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
+        '(--tuned)--tuned=[Use the result of `raid tune` on these drives]:FILE:_files' \
         '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
-        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
-        '(--wait)--wait[Return when the first resynchronisation is done]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
+        '(--wait)--wait[Wait until the first resynchronisation is finished]' \
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
@@ -481,9 +481,9 @@ _aligntool_raid_create() {
 _aligntool_raid_persist() {
     _arguments -s -S \
         '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
-        '(--mount)--mount=[Mount point, used now and at every start]:DIR:_files -/' \
+        '(--mount)--mount=[Mount point, now and at every boot]:DIR:_files -/' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
-        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
@@ -498,9 +498,9 @@ _aligntool_raid_persist() {
 
 _aligntool_raid_reformat() {
     _arguments -s -S \
-        '(--lba-size)--lba-size=[Bytes of a logical block, such as 4096]:SIZE: ' \
+        '(--lba-size)--lba-size=[Logical block size in bytes, such as 4096]:SIZE: ' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
-        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
@@ -517,19 +517,19 @@ _aligntool_raid_tune() {
         '(--level -l)--level=[RAID level]:0|10|5|6:(0 10 5 6)' \
         '(--level -l)-l+[RAID level]:0|10|5|6:(0 10 5 6)' \
         '(--workload)--workload=[As for `raid plan`]:NAME:(general boot database sequential lsm vm)' \
-        '(--chunks)--chunks=[The chunks to try, such as 64KiB,128KiB]:SIZE,...:(16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB)' \
+        '(--chunks)--chunks=[Chunk sizes to try, such as 64KiB,128KiB]:SIZE,...:(16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB)' \
         '(--layout)--layout=[As for `raid plan`]:NAME:(n2 f2 o2 left-symmetric right-symmetric left-asymmetric right-asymmetric)' \
         '(--bitmap)--bitmap=[The write-intent bitmap]:internal|none:(internal none)' \
         '(--database-page)--database-page=[Page size of the database \[default\: 16KiB\]]:SIZE: ' \
         '(--span)--span=[How much of each array to use]:SIZE: ' \
         '(--runtime)--runtime=[Duration of each load]:SECONDS: ' \
-        '(--repeats)--repeats=[Rounds over all chunks]:N: ' \
+        '(--repeats)--repeats=[Rounds over all chunk sizes]:N: ' \
         '(--output -o)--output=[Save the result, for `raid plan --tuned FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the result, for `raid plan --tuned FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--clear)--clear[Only remove test arrays of an earlier sweep from these members]' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
-        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -539,21 +539,21 @@ _aligntool_raid_tune() {
 
 _aligntool_bench_run() {
     _arguments -s -S \
-        '(--profile)--profile=[A name of `recipes list`, or a file]:NAME:((amorphousdiskmark\:"AmorphousDiskMark'\''s tests\: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1" as-ssd\:"AS SSD'\''s tests, with its score; its access time is the median latency of RND4K Q1T1" atto\:"ATTO'\''s sweep\: sequential requests from 512 bytes to 64 MiB at depth 4" boot\:"boot\: one random 4 KiB request at a time, and what a boot takes with that" crystaldiskmark-nvme\:"CrystalDiskMark'\''s tests for NVMe drives\: deeper queues and sixteen threads" crystaldiskmark\:"CrystalDiskMark'\''s default tests\: for any drive, and comparable with most reviews" iometer\:"IOMeter evaluation\: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning" peak\:"peak\: deep queues only, the figures on the box" real-world\:"real world\: one request at a time, large and small" steady\:"steady state\: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice" threads\:"IOPS against the number of threads\: 4 KiB random reads, 1 to 32 threads of depth 32"))' \
-        '(--span)--span=[Range of the requests; in a folder the size of the file]:SIZE: ' \
+        '(--profile)--profile=[A name from `recipes list`, or a file]:NAME:((amorphousdiskmark\:"AmorphousDiskMark'\''s tests\: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1" as-ssd\:"AS SSD'\''s tests, with its score; its access time is the median latency of RND4K Q1T1" atto\:"ATTO'\''s sweep\: sequential requests from 512 bytes to 64 MiB at depth 4" boot\:"boot\: one random 4 KiB request at a time, and what a boot takes with that" crystaldiskmark-nvme\:"CrystalDiskMark'\''s tests for NVMe drives\: deeper queues and sixteen threads" crystaldiskmark\:"CrystalDiskMark'\''s default tests\: for any drive, and comparable with most reviews" iometer\:"IOMeter evaluation\: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning" peak\:"peak\: deep queues only, the figures on the box" real-world\:"real world\: one request at a time, large and small" steady\:"steady state\: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice" threads\:"IOPS against the number of threads\: 4 KiB random reads, 1 to 32 threads of depth 32"))' \
+        '(--span)--span=[Range of the requests; in a folder, the size of the file]:SIZE: ' \
         '(--runtime)--runtime=[Duration of each run]:SECONDS: ' \
         '(--repeats)--repeats=[Runs of each test]:N: ' \
-        '(--passes)--passes=[Times to run over the same data, such as 1,5, to reveal a cache]:N,N: ' \
+        '(--passes)--passes=[Numbers of passes over the same data, such as 1,5, to reveal a cache]:N,N: ' \
         '(--destructive)--destructive[Write to the device itself, which must be empty]' \
-        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--dry-run)--dry-run[Show the fio command lines, and stop]' \
         '(--output -o)--output=[Save the result as JSON; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the result as JSON; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
-        '(--fio-output)--fio-output=[Save fio'\''s own JSON of every run in this folder]:DIR:_files -/' \
-        '(--json)--json[As JSON]' \
-        '(--mix)--mix=[Run each test mixed as well, with this percentage of reads]:PERCENT: ' \
-        '(--data)--data=[What is written, and read again]:random|zero:(random zero)' \
+        '(--fio-output)--fio-output=[Save fio'\''s JSON output of every run in this folder]:DIR:_files -/' \
+        '(--json)--json[Print JSON]' \
+        '(--mix)--mix=[Also run each test mixed, with this percentage of reads]:PERCENT: ' \
+        '(--data)--data=[The data to write and read back]:random|zero:(random zero)' \
         '(--pause)--pause=[Pause before each run]:SECONDS: ' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
@@ -564,7 +564,7 @@ _aligntool_bench_run() {
 
 _aligntool_bench_list() {
     _arguments -s -S \
-        '(--json)--json[As JSON]' \
+        '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -583,7 +583,7 @@ _aligntool_bench_show() {
 
 _aligntool_bench_compare() {
     _arguments -s -S \
-        '(--json)--json[As JSON]' \
+        '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -593,9 +593,9 @@ _aligntool_bench_compare() {
 
 _aligntool_bench_alignment() {
     _arguments -s -S \
-        '(--unit)--unit=[The drive'\''s unit \[default\: what the audit finds\]]:SIZE: ' \
+        '(--unit)--unit=[The drive'\''s unit \[default\: from the audit\]]:SIZE: ' \
         '(--start)--start=[Test only this start; sector 63 is 32256]:SIZE: ' \
-        '(--every)--every[Test every sector of the unit, not each eighth; takes long]' \
+        '(--every)--every[Test every sector of the unit, not every eighth of it; takes long]' \
         '(--depth)--depth=[Requests in flight]:N: ' \
         '(--runtime)--runtime=[Duration of each run]:SECONDS: ' \
         '(--output -o)--output=[Save the result as JSON; - is standard output]:FILE:_files' \
@@ -604,9 +604,9 @@ _aligntool_bench_alignment() {
         '(--size)--size=[Size of the file in a folder]:SIZE: ' \
         '(--repeats)--repeats=[Number of runs]:N: ' \
         '(--destructive)--destructive[Write to the device itself, which must be empty]' \
-        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
-        '(--fio-output)--fio-output=[Save fio'\''s own JSON of every run in this folder]:DIR:_files -/' \
-        '(--json)--json[As JSON]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
+        '(--fio-output)--fio-output=[Save fio'\''s JSON output of every run in this folder]:DIR:_files -/' \
+        '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -618,7 +618,7 @@ _aligntool_bench_span() {
     _arguments -s -S \
         '(--from)--from=[The smallest span \[default\: 64MiB\]]:SIZE: ' \
         '(--to)--to=[The largest span \[default\: the whole target\]]:SIZE: ' \
-        '(--write)--write[Write instead of reading; in a file, or on an empty device]' \
+        '(--write)--write[Write instead of reading\: to a file, or to an empty device]' \
         '(--runtime)--runtime=[Duration of each run]:SECONDS: ' \
         '(--output -o)--output=[Save the result as JSON; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the result as JSON; - is standard output]:FILE:_files' \
@@ -626,9 +626,9 @@ _aligntool_bench_span() {
         '(--size)--size=[Size of the file in a folder]:SIZE: ' \
         '(--repeats)--repeats=[Number of runs]:N: ' \
         '(--destructive)--destructive[Write to the device itself, which must be empty]' \
-        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
-        '(--fio-output)--fio-output=[Save fio'\''s own JSON of every run in this folder]:DIR:_files -/' \
-        '(--json)--json[As JSON]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
+        '(--fio-output)--fio-output=[Save fio'\''s JSON output of every run in this folder]:DIR:_files -/' \
+        '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -640,11 +640,11 @@ _aligntool_trace_read() {
     _arguments -s -S \
         '(--log-format)--log-format=[Format of the log]:auto|blkparse|iolog|csv:(auto blkparse iolog csv)' \
         '(--grid)--grid=[Compare the requests with boundaries of this size, such as 4KiB]:SIZE: ' \
-        '(--phase)--phase=[Where the first boundary of --grid lies]:N: ' \
-        '(--disk)--disk=[Compare them with the boundaries that the audit finds]:DISK:_aligntool_devices' \
-        '(--partition -p)--partition=[The log counts from this partition]:N: ' \
-        '(--partition -p)-p+[The log counts from this partition]:N: ' \
-        '(--json)--json[As JSON; sizes are bytes]' \
+        '(--phase)--phase=[Offset of the first boundary of --grid]:N: ' \
+        '(--disk)--disk=[Compare the requests with the boundaries from the audit]:DISK:_aligntool_devices' \
+        '(--partition -p)--partition=[Offsets in the log are relative to this partition]:N: ' \
+        '(--partition -p)-p+[Offsets in the log are relative to this partition]:N: ' \
+        '(--json)--json[Print JSON; sizes are in bytes]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -657,9 +657,9 @@ _aligntool_trace_record() {
         '(--output -o)--output=[Save the log, as text of blkparse; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the log, as text of blkparse; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
-        '(--grid)--grid=[Compare the requests with such boundaries \[default\: the audit'\''s\]]:SIZE: ' \
-        '(--phase)--phase=[Where the first boundary of --grid lies]:N: ' \
-        '(--json)--json[As JSON; CMD'\''s standard output then goes to standard error]' \
+        '(--grid)--grid=[Compare the requests with boundaries of this size \[default\: from the audit\]]:SIZE: ' \
+        '(--phase)--phase=[Offset of the first boundary of --grid]:N: ' \
+        '(--json)--json[Print JSON; CMD'\''s standard output goes to standard error]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -670,11 +670,11 @@ _aligntool_trace_record() {
 _aligntool_estimate_boot() {
     _arguments -s -S \
         '(--rate-a)--rate-a=[Random 4 KiB rate at depth 1\: reads, writes]:MB/s[,MB/s]: ' \
-        '(--rate-b)--rate-b=[The same of another drive, to compare]:MB/s[,MB/s]: ' \
-        '(--trace)--trace=[Use the commands of this log, not the article'\''s]:LOG:_files' \
+        '(--rate-b)--rate-b=[The same for another drive, to compare]:MB/s[,MB/s]: ' \
+        '(--trace)--trace=[Use the commands of this log instead of the article'\''s]:LOG:_files' \
         '(--reads)--reads=[Number of reads]:N: ' \
         '(--writes)--writes=[Number of writes]:N: ' \
-        '(--json)--json[As JSON; times in seconds]' \
+        '(--json)--json[Print JSON; times are in seconds]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -684,7 +684,7 @@ _aligntool_estimate_boot() {
 
 _aligntool_recipes_list() {
     _arguments -s -S \
-        '(--json)--json[As JSON]' \
+        '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -694,7 +694,7 @@ _aligntool_recipes_list() {
 
 _aligntool_recipes_show() {
     _arguments -s -S \
-        '(--json)--json[As JSON]' \
+        '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -704,7 +704,7 @@ _aligntool_recipes_show() {
 
 _aligntool_recipes_check() {
     _arguments -s -S \
-        '(--json)--json[As JSON]' \
+        '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
@@ -716,9 +716,9 @@ _aligntool_plan() {
     local -a found=(
         'realign:Plan the moves to the boundary, and show every step'
         'layout:Plan a new partition table for an empty disk, and show it'
-        'partition:Plan a partition for what lies on a whole disk'
-        'convert:Plan a table for sectors of another size'
-        'raid:Plan an array, and show how it would be made'
+        'partition:Plan a partition for the content of a whole disk'
+        'convert:Plan a partition table for another sector size'
+        'raid:Plan an array, and show how it would be created'
     )
     if ((CURRENT > 2)) && [[ $words[2] == (realign|layout|partition|convert|raid) ]]; then
         local word=$words[2]
@@ -733,12 +733,12 @@ _aligntool_plan() {
 
 _aligntool_raid() {
     local -a found=(
-        'plan:Plan an array, and show how it would be made'
-        'show:Show arrays\: members, links, state, and the offset of the data'
+        'plan:Plan an array, and show how it would be created'
+        'show:Show arrays\: members, links, state and data offset'
         'create:Make an array, and configure the system to start it at every boot'
         'persist:Configure the system to start an existing array at every boot'
-        'reformat:Give the NVMe members of an array another LBA format, one after the other'
-        'tune:Measure which chunk is the fastest on empty drives'
+        'reformat:Change the LBA format of the NVMe members of an array, one at a time'
+        'tune:Measure which chunk size is fastest on empty drives'
     )
     if ((CURRENT > 2)) && [[ $words[2] == (plan|show|create|persist|reformat|tune) ]]; then
         local word=$words[2]
@@ -756,9 +756,9 @@ _aligntool_bench() {
         'run:Measure a drive with fio, and show medians with their range'
         'list:List saved results, oldest first'
         'show:Show a saved result'
-        'compare:Compare results\: log10 of the ratios, drawn'
+        'compare:Compare results as a chart of log10 ratios'
         'alignment:Measure whether the start of a partition matters on this drive'
-        'span:Measure how far the cached mapping table of a drive reaches'
+        'span:Measure how much of a drive its cached mapping table covers'
     )
     if ((CURRENT > 2)) && [[ $words[2] == (run|list|show|compare|alignment|span) ]]; then
         local word=$words[2]
@@ -774,7 +774,7 @@ _aligntool_bench() {
 _aligntool_trace() {
     local -a found=(
         'read:Analyse a log of commands to a drive'
-        'record:Run a command, and analyse the requests to a disk meanwhile'
+        'record:Analyse the requests to a disk while a command runs'
     )
     if ((CURRENT > 2)) && [[ $words[2] == (read|record) ]]; then
         local word=$words[2]
@@ -789,7 +789,7 @@ _aligntool_trace() {
 
 _aligntool_estimate() {
     local -a found=(
-        'boot:Estimate how long a drive is busy with the commands of a boot'
+        'boot:Estimate how long a drive needs for the commands of a boot'
     )
     if ((CURRENT > 2)) && [[ $words[2] == (boot) ]]; then
         local word=$words[2]
@@ -823,30 +823,30 @@ _aligntool_plan_raid() { _aligntool_raid_plan; }
 
 _aligntool() {
     local -a found=(
-        'audit:Judge every partition\: on the grid, off the grid, or unknown'
+        'audit:Check the alignment of every partition\: on the grid, off the grid, or unknown'
         'explain:Explain a finding\: what it means, what it costs, and what to do'
-        'drives:Show what is known of a drive, with the source of every fact'
+        'drives:Show what is known about a drive, with the source of every fact'
         'realign:Move partitions onto the boundary'
-        'layout:Give an empty disk a new partition table, every start on its grids'
+        'layout:Write a new partition table to an empty disk, with every partition aligned'
         'partition:Put a whole-disk file system or LVM volume into a partition'
-        'convert:Give a disk or image a table for sectors of another size'
+        'convert:Convert the partition table of a disk or image to another sector size'
         'apply:Apply a plan that was saved in a file'
-        'status:Show how far an interrupted move or array has come, and the next command'
+        'status:Show the progress of an interrupted move or array, and the next command'
         'resume:Finish an interrupted move or array'
         'rollback:Undo an interrupted move or array'
-        'probe:Find the unit in which a drive works internally, by timing requests'
-        'tui:Step through disks, verdicts, plans and moves on one screen'
+        'probe:Find the internal unit of a drive by timing requests'
+        'tui:Browse disks, verdicts, plans and moves on a full screen'
         'schema:Print the JSON Schema of a document that aligntool writes'
         'report:Write one HTML page of disks, findings, arrays and benchmarks'
-        'snapshot:Capture what an audit reads of this machine'
+        'snapshot:Capture what an audit reads from this machine'
         'fleet:Audit many captured machines in one report'
-        'demo:Make a misaligned disk image, audit it, realign it, audit it again'
-        'plan:Show what would be done to a disk, to the byte; nothing is written'
+        'demo:Make a misaligned disk image, audit it, realign it, and audit it again'
+        'plan:Show every change to a disk, to the byte, without writing anything'
         'raid:Plan, make and show arrays aligned to the boundaries of their drives'
         'bench:Measure drives with fio; `bench TARGET` is `bench run TARGET`'
         'trace:Analyse commands to a drive; `trace LOG` is `trace read LOG`'
-        'estimate:Estimate from measured rates'
-        'recipes:List, show and check goals for usual cases'
+        'estimate:Estimate times from measured rates'
+        'recipes:List, show and check recipes for common cases'
     )
     if ((CURRENT == 2)); then
         _describe command found

@@ -140,7 +140,7 @@ def groups_of(report: Report, losses: Sequence[Loss] = ()) -> list[dict[str, obj
 
 
 def _measured_losses(findings: Sequence[Finding], disks: Mapping[str, Disk], losses: Sequence[Loss]) -> Iterator[str]:
-    """Yield the losses that were measured on the disk of a finding itself, to stand beside the predicted cost."""
+    """Yield the losses that were measured on the disk of a finding, to be shown with the predicted cost."""
     for finding in findings:
         disk = disks.get(finding.disk or "")
         which = "" if finding.partition is None else f" partition {finding.partition}"
@@ -170,7 +170,7 @@ def commands_of(report: Report, repairs: audit.Repairs) -> list[tuple[str, str, 
         each.next.removeprefix(_ON_CAPTURED) for each in chain(*repairs.values()) if each.answer == "with-shrink"
     )
     if more := [command for command in dict.fromkeys(shrinks) if command and command not in seen]:
-        sections.append(("", "", "A shrink makes room", more[:MOST_NEXT]))
+        sections.append(("", "", "Shrink to make room", more[:MOST_NEXT]))
     return sections
 
 
@@ -229,7 +229,7 @@ def _branch(node: _Node, report: Report, arrays: Sequence[ArrayView], above: Lin
     hop, binding = node.hop, _arrays_limited_by(node, arrays, report)
     if node.hidden:
         speed = format_rate(hop.hidden_bandwidth) if hop.hidden_bandwidth else ""
-        return Branch(node.hidden, "to the processor; the system does not show it", speed, binding, below=below)
+        return Branch(node.hidden, "to the processor; not reported by the system", speed, binding, below=below)
     what = f"{hop.port}, {hop.name}" if hop.name else f"{hop.port}"
     return Branch(hop.address, what, _speed(hop), binding, _possible_speed(hop, above), False, (*drives, *below))
 
@@ -273,17 +273,17 @@ def _disks_below(node: _Node) -> list[Disk]:
 
 
 def ceiling_chart(array: ArrayView, report: Report, number: int, rates: Rates) -> svg.BarChart | None:
-    """Return a chart of an array's ceiling and the rates of its links and drives; None: the ceiling is unknown."""
+    """Return a chart of an array's ceiling and the rates of its links and drives, or None if the ceiling is unknown."""
     ceiling = array.ceiling
     if ceiling.read is None and ceiling.write is None:
         return None
     bars = [
-        svg.Bar(f"{array.name}, {direction}", most / 1e9, format_rate(most), kind=kind, note="the array's ceiling")
+        svg.Bar(f"{array.name}, {direction}", most / 1e9, format_rate(most), kind=kind, note="ceiling of the array")
         for direction, kind, most in (("reading", "read", ceiling.read), ("writing", "write", ceiling.write))
         if most is not None
     ]
     bars += _rate_bars(array, report, rates)
-    title = f"What the links and the drives of {array.name} carry"
+    title = f"Bandwidth of the links and drives of {array.name}"
     drives = [member.drive for member in array.members if member.drive in rates]
     note = "; ".join(f"{drive} itself: {rates[drive].by}" for drive in drives if drive)
     return svg.BarChart(f"links-{number}", title, "GB/s (10^9 bytes a second)", tuple(bars), note)
@@ -311,7 +311,7 @@ def _rate_bars(array: ArrayView, report: Report, rates: Rates) -> Iterator[svg.B
 
 
 def _rate_bar(label: str, bandwidth: int, note: str, *, binds: bool) -> svg.Bar:
-    note = ", ".join(word for word in ("binds" if binds else "", note) if word)
+    note = ", ".join(word for word in ("bottleneck" if binds else "", note) if word)
     return svg.Bar(label, bandwidth / 1e9, format_rate(bandwidth), kind="bad" if binds else "plain", note=note)
 
 

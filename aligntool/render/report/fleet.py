@@ -1,4 +1,4 @@
-"""Build the HTML report of many machines, in the style of the report of one."""
+"""Build the HTML report for many machines, in the style of the report for one."""
 
 from aligntool.audit.fleet import Fleet
 from aligntool.render import fleet as words
@@ -15,7 +15,7 @@ def page_html(fleet: Fleet, date: str) -> str:
         (fleet.snapshots - fleet.not_audited, "machines", "", ""),
         (fleet.misaligned, "misaligned", "ranking", "error"), (fleet.disks, "disks", "", ""),
         (fleet.on_grid, "on the grid", "", "good"), (fleet.off_grid, "off the grid", "ranking", "error"),
-        (fleet.unknown, "unknown", "", "warning"), (len(fleet.needing_attention), "need a look", "look", "warning"),
+        (fleet.unknown, "unknown", "", "warning"), (len(fleet.needing_attention), "need attention", "look", "warning"),
         (fleet.not_audited, "not audited", "refused", "warning"),
     )  # fmt: skip
     return render_page(

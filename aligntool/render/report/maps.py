@@ -49,7 +49,7 @@ def disk_picture(judged: Judged, name: str) -> svg.Picture | None:
     least = LEAST_SHARE * sum(lengths)
     wider = [part.label for part, length in zip(drawn, lengths, strict=True) if length < least and not part.free]
     note = f"drawn wider than to scale: {', '.join(wider)}" if wider else ""
-    note += f"{'; ' if note else ''}… and {omitted} more, which the table has" if omitted > 0 else ""
+    note += f"{'; ' if note else ''}… and {omitted} more, listed in the table" if omitted > 0 else ""
     if note:
         elements.append(words("100%", y + 44, cut_to_width(note, PHONE, 11.5), "small dim end"))
     title, height = f"Map of {judged.disk.name}", y + (50 if note else 30)

@@ -45,13 +45,13 @@ def condition_rows(seen: Conditions) -> Iterator[tuple[str, str]]:
     machine = (
         ("kernel", seen.kernel), ("processor", f"{seen.processor or ''}{cores}".strip()), ("governor", seen.governor),
         ("file system", f"{seen.filesystem}{room}" if seen.filesystem else ""),
-        ("caches", caches if seen.kernel else ""), ("fio", seen.fio),  # without a kernel: of an older file
+        ("caches", caches if seen.kernel else ""), ("fio", seen.fio),  # older files have no kernel
     )  # fmt: skip
     yield from ((word, text) for word, text in machine if text)
 
 
-# Results of `aligntool bench alignment` and `aligntool bench span` as charts: predicted beside measured, and
-# the knee.
+# Results of `aligntool bench alignment` and `aligntool bench span` as charts: predicted and measured, and the
+# knee.
 
 MOST_STARTS = 40
 """Most bars that are drawn; the table has every start."""
@@ -67,7 +67,7 @@ def show_experiment(experiment: Starts | Spans, number: int) -> Measured:
     shown = _alignment(experiment, number) if isinstance(experiment, Starts) else _span(experiment, number)
     name = "alignment" if isinstance(experiment, Starts) else "span"
     subject = ", ".join(word for word in (f"bench {name} on {experiment.target}", experiment.conditions.drive) if word)
-    incomplete = "" if experiment.complete else "not complete: it was interrupted, or fio failed"
+    incomplete = "" if experiment.complete else "incomplete: it was interrupted, or fio failed"
     summary = ", ".join(word for word in (when_words(experiment.when), shown.summary, incomplete) if word)
     rows = [
         *condition_rows(experiment.conditions),
@@ -82,7 +82,7 @@ def show_experiment(experiment: Starts | Spans, number: int) -> Measured:
 def _alignment(experiment: Starts, number: int) -> Measured:
     rows = experiment.rows
     bars, unit = tuple(_bars(rows))[:MOST_STARTS], "share of the aligned rate; | is the prediction"
-    name, title = f"bench-{number}-alignment", "What a start off the boundary leaves"
+    name, title = f"bench-{number}-alignment", "Rate at starts off the boundary"
     chart = svg.BarChart(name, title, unit, bars, tabled=True, quarters=True)
     summary = f"{experiment.summary} ({experiment.unit_by})"
     alike: dict[tuple[str, str], list[str]] = {}
@@ -136,7 +136,7 @@ def _bars(rows: Sequence[Row]) -> Iterator[svg.Bar]:
 
 
 def _losses(rows: Sequence[Row], found: Starts) -> tuple[Loss, ...]:
-    """Of random writes, for which the audit predicts."""
+    """Return the losses of random writes, which the audit predicts."""
     one = found.disk
     disk = MeasuredDisk(one.name, one.path, one.size, (), one.serial, one.wwn) if one else None
     return tuple(
@@ -204,14 +204,14 @@ def _result_shown(result: Result, number: int) -> Measured:
     settings = result.settings
     passes, repeats = settings.passes, settings.repeats
     runs = f"medians of {repeats} runs with their range" if repeats > 1 else "one run of each"
-    runs = "rounds until it is steady" if settings.until_steady else runs
+    runs = "rounds until steady" if settings.until_steady else runs
     summary = [
         when_words(result.when),
-        f"{format_size(settings.span)} {'past the page cache' if settings.direct else 'BUFFERED'}",
+        f"{format_size(settings.span)} {'with direct I/O' if settings.direct else 'BUFFERED'}",
         f"{max(passes)} passes over the same data" if passes else runs,
-        "data of zeros" if settings.data is Data.ZERO else "",
+        "zero-filled data" if settings.data is Data.ZERO else "",
         f"pauses of {settings.pause_s:g} s" if settings.pause_s else "",
-        "" if result.complete else "not complete: it was interrupted, or fio failed",
+        "" if result.complete else "incomplete: it was interrupted, or fio failed",
     ]  # fmt: skip
     notes = (
         *compare.result_notes(result), *(f"left out: {test_skipped}" for test_skipped in result.skipped),
@@ -319,7 +319,7 @@ def _sweep_point(figures: Figures, *, sizes: bool) -> svg.Point:
 
 
 def _course_charts(result: Result, name: str) -> Iterator[svg.CurveChart]:
-    """Yield a curve for each test of passes over the same data, or of rounds until steady: these are no repeats."""
+    """Yield a curve for each test of passes over the same data, or of rounds until steady, which are not repeats."""
     passes = bool(result.settings.passes)
     word, unit = ("pass", "MB/s") if passes else ("round", "IOPS")
     for number, each in enumerate(result.series, 1):
@@ -334,16 +334,16 @@ def _compared(before: Numbered, after: Numbered, ratios: Sequence[compare.Ratio]
     """Return the comparison of two results. `lines`: the number of ratios on the whole page."""
     first, (number, other) = before[1], after
     a, b = (f"{at}. {result.conditions.drive or result.target}" for at, result in (before, after))
-    title, bars = f"{b} beside {a}: log10 of the ratio of rates", tuple(map(_ratio_bar, ratios))
+    title, bars = f"{b} compared with {a}: log10 of the ratio of rates", tuple(map(_ratio_bar, ratios))
     chart = svg.RatioChart(f"ratio-{number}", title, a, b, bars)
     chance = f"chance is taken into account for {lines} lines"
-    notes = [f"“faster” and “slower” hold if nothing else changed in between; {chance}"]
-    notes += [f"not the same: {difference.words}" for difference in compare.differences(first, other)]
+    notes = [f"“faster” and “slower” are valid if nothing else changed in between; {chance}"]
+    notes += [f"difference: {difference.words}" for difference in compare.differences(first, other)]
     notes += [f"warning: {who}: {doubt}" for who, side in ((a, first), (b, other)) for doubt in compare.doubts(side)]
     notes += [f"warning: {warning}" for warning in compare.unmatched((first, other))]
-    summary = f"log10 of bytes a second of {b} over {a}" if ratios else "they have no test in common"
+    summary = f"log10 of {b} / {a} in bytes per second" if ratios else "they have no test in common"
     about = tuple(f"{at}. {_subject_of(result)}, {when_words(result.when)}" for at, result in (before, after))
-    return Measured(f"{b} beside {a}", summary, (chart,) if ratios else (), notes=tuple(notes), about=about)
+    return Measured(f"{b} compared with {a}", summary, (chart,) if ratios else (), notes=tuple(notes), about=about)
 
 
 def _ratio_bar(ratio: compare.Ratio) -> svg.Bar:
@@ -415,7 +415,7 @@ def _svg(picture: svg.Picture) -> Markup:
 
 
 def _policy(styles: str) -> str:
-    """Allow no script, no network, no style but this one, by its digest (Content Security Policy Level 3)."""
+    """Allow no script, no network, no style except this one, by its digest (Content Security Policy Level 3)."""
     digest = b64encode(sha256(styles.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
 
