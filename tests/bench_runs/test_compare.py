@@ -198,7 +198,7 @@ def test_the_picture_has_a_line_for_each_test_that_both_have() -> None:
     assert lines[1].split() == ["RND4K", "Q1T1", "read", "█" * 16 + "│", "-1.00", "0.100", "slower"]
     assert lines[2].split()[-2:] == ["1.00", "noise"] and len(lines) == 3
     told = "".join(text_of(compare_lines([before, after], ["a.json", "b.json"], width=80)))
-    assert "in one result only: RND4K Q32T1 read" in told and "b.json beside a.json" in told
+    assert "in one result only: RND4K Q32T1 read" in told and "b.json compared with a.json" in told
 
 
 def test_nothing_in_common_is_said_and_a_rate_of_nothing_is_left_out() -> None:

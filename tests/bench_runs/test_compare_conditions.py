@@ -83,8 +83,8 @@ def test_what_spoils_one_side_is_said_of_that_side(doubtful: Result, words: str)
 def test_conditions_that_were_not_the_same_are_said(changed: Result, what: str, before: str, after: str) -> None:
     first = of(Conditions(), link="8 GT/s x4", firmware="1.0", scheduler="mq-deadline", write_cache="write back")
     told, document, page = everywhere(first, changed)
-    assert f"not the same: {what}: {before} and {after}" in told
-    assert f"not the same: {what}: {before} and {after}" in page
+    assert f"differences: {what}: {before} and {after}" in told
+    assert f"difference: {what}: {before} and {after}" in page
     assert document["others"][0]["differences"] == [{"what": what, "before": before, "after": after}]
     told, document, page = everywhere(changed, changed)
     assert "not the same" not in told + page and document["others"][0]["differences"] == []

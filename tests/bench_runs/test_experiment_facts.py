@@ -89,12 +89,12 @@ def test_an_experiment_that_was_interrupted_says_so_wherever_it_is_told(
 ) -> None:
     words = (*words, "--repeats", "500", place / "drive", "-o", place / "kept.json")
     told, _ = interrupted(place, *words, at="2 of 500")
-    assert "(not complete)" in told
+    assert "(incomplete)" in told
     assert list((place / "drive").iterdir()) == []
     document = valid((place / "kept.json").read_text())
     assert document["complete"] is False and (document.get("rates") or document["curve"])
-    assert "(not complete)" in bench(place, "show", place / "kept.json").stdout
-    assert "(not complete)" in bench(place, "list").stdout
+    assert "(incomplete)" in bench(place, "show", place / "kept.json").stdout
+    assert "(incomplete)" in bench(place, "list").stdout
     assert json.loads(bench(place, "list", "--json").stdout)[0]["complete"] is False
 
 

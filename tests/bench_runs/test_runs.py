@@ -168,7 +168,7 @@ def test_an_interruption_leaves_nothing_behind_and_keeps_what_was_measured(place
         place, *words, at="2 of 500", by=number, before=lambda: made.extend((place / "drive").iterdir())
     )
     assert made[0].name.startswith(".aligntool-bench-")
-    assert "(not complete)" in told and "RND4K Q1T1 read" in told
+    assert "(incomplete)" in told and "RND4K Q1T1 read" in told
     assert list((place / "drive").iterdir()) == []
     document = json.loads((place / "out").read_text())
     assert document["complete"] is False and all(row["samples"] for row in document["series"])
@@ -201,7 +201,7 @@ def test_before_the_first_pass_of_a_test_the_drive_is_woken_elsewhere(place: Pat
     """From the arguments of fio in each run, in the order in which it ended."""
     words = ("--profile", "boot", "--passes", "1,2", "--span", "256KiB", "--fio-output", place / "fio")
     told = bench(place, place / "drive", *words)
-    assert "a file that was just written" in told.stderr and "each test over 256KiB of its own" in told.stderr
+    assert "a file that was just written" in told.stderr and "each test over its own 256KiB" in told.stderr
     runs = [json.loads(file.read_text()) for file in (place / "fio").iterdir()]
     runs.sort(key=lambda one: one["timestamp_ms"])
     options = [one["jobs"][0]["job options"] for one in runs]

@@ -114,7 +114,7 @@ def test_a_picture_of_its_own_needs_no_disk(tmp_path: Path) -> None:
     svg, png = tmp_path / "q.svg", tmp_path / "q.png"
     done = report("--chart", "queue-depth", "--svg", svg, "--png", png)
     assert done.returncode == 0, done.stderr
-    assert "Queue depth 1 against queue depth 4" in svg.read_text()
+    assert "Queue depth 1 compared with queue depth 4" in svg.read_text()
     assert png.read_bytes().startswith(b"\x89PNG")
 
 

@@ -111,7 +111,7 @@ def test_a_lone_firmware_of_a_model_needs_a_look(tmp_path: Path) -> None:
     assert model["model"] == "SSD X" and model["drives"] == 6
     assert model["firmwares"] == [{"firmware": "3B6Q", "drives": 5}, {"firmware": "2B6Q", "drives": 1}]
     text = run_aligntool("fleet", tmp_path, code=0).stdout
-    assert "1 drive needs firmware or a look" in text and "m4, sda (SSD X): firmware 2B6Q" in text
+    assert "1 drive needs new firmware or attention" in text and "m4, sda (SSD X): firmware 2B6Q" in text
 
 
 def test_a_firmware_with_a_known_defect_is_a_finding_and_needs_a_look(tmp_path: Path) -> None:

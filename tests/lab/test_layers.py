@@ -179,7 +179,7 @@ def test_it_was_cut_in_the_middle(said: Path) -> None:
 
 
 def test_status_names_what_is_unfinished(said: Path) -> None:
-    assert "re-encrypt the LUKS2 on partition 1" in (said / "status").read_text()
+    assert "re-encrypt the LUKS2 volume on partition 1" in (said / "status").read_text()
     assert "No array is unfinished" in (said / "status.after").read_text()
 
 

@@ -165,12 +165,12 @@ def test_a_member_is_told_with_its_link_at_most_whom_it_shares_an_uplink_with_an
     said = [line.strip() for line in text_of(array_lines([found], width=120))]
     first = said.index("nvme0n1p1: ACME, link 8 GT/s x4, its maximum, data at byte 138412032, on the grid")
     assert said[first + 1 : first + 3] == [
-        "narrowest on its way: the link of nvme0n1 at 0000:00:00.0, 8 GT/s x4, 3.94 GB/s",
+        "narrowest link on its path: the link of nvme0n1 at 0000:00:00.0, 8 GT/s x4, 3.94 GB/s",
         "shares DMI 3.0 x4 with nvme1n1, nvme7n1",
     ]
     second = said.index("nvme1n1p1: ACME, link 8 GT/s x2 of 8 GT/s x4, data at byte 138412032, on the grid")
     assert said[second + 1 : second + 4] == [
-        "narrowest on its way: the link of nvme1n1 at 0000:01:00.0, 8 GT/s x2, 1.97 GB/s",
+        "narrowest link on its path: the link of nvme1n1 at 0000:01:00.0, 8 GT/s x2, 1.97 GB/s",
         "shares DMI 3.0 x4 with nvme0n1, nvme7n1",
         "no DRAM of its own, requests 64MiB of host memory and got nothing",
     ]

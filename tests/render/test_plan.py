@@ -243,7 +243,7 @@ def test_a_bar_is_drawn_and_words_of_a_disk_are_shown_as_they_are() -> None:
         tell(Waiting("/dev/sdb", "flush", 7))
         tell(Said("[red]no markup[/red]" + HOSTILE))
         tell(StepDone(5))
-    assert "no answer for 7 s" in stream.getvalue()
+    assert "no response for 7 s" in stream.getvalue()
     assert "[red]no markup[/red]" in stream.getvalue()
     assert "6/9 copy partition 1" in stream.getvalue()
 

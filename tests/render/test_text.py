@@ -145,7 +145,7 @@ def test_the_map_draws_the_start_where_it_lies() -> None:
     assert ruler[sector + 16] == "|", "one sector is 16 cells"
     assert blocks.index("[") - sector == 14, "3584 of 4096 bytes are 14 of 16 cells"
     assert lines[4].strip().startswith("^") and lines[4].index("^") == blocks.index("[")
-    assert "every 4KiB request touches one unit more" in lines[4]
+    assert "every 4KiB request touches one more unit" in lines[4]
 
 
 def test_the_map_of_an_aligned_partition_draws_blocks_on_the_boundaries() -> None:

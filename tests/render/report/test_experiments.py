@@ -163,7 +163,7 @@ def test_the_knee_is_marked_and_said_with_its_confidence() -> None:
     assert isinstance(chart, CurveChart) and chart.mark
     assert (chart.mark.x, chart.mark.text) == (GIB, "knee: 1GiB–2GiB")
     assert [point.value for point in chart.series[0].points] == [100_000, 40_000, 39_000]
-    assert found.summary == "knee between 1GiB and 2GiB; there 40% of the rate before; confidence 97%"
+    assert found.summary == "knee between 1GiB and 2GiB; drops to 40% of the rate before; confidence 97%"
     (note,) = found.notes
     assert "64MiB requested" in note and "none granted" in note
 
