@@ -119,8 +119,7 @@ def _incompressible(name: str, length: int) -> bytes:
 
 # Writing the demo disk: a sparse image with a partition table on cylinder boundaries, real file systems and files.
 #
-# It needs no root, no loop device and no mount: every file system is made in a file of its own and copied into its
-# place.
+# It needs no root, no loop device and no mount: every file system is made in a separate file and copied into its place.
 
 # The programs, and the Debian packages that contain them.
 PROGRAMS = dict.fromkeys(("mkntfs", "ntfscp", "ntfslabel"), "ntfs-3g")
@@ -128,7 +127,7 @@ PROGRAMS |= {"mke2fs": "e2fsprogs", "mkfs.fat": "dosfstools", "mcopy": "mtools",
 
 _CLOCK = 1120212000  # 2005-07-01, for programs with an option or a variable for the time
 # The boot sector's "hidden sectors": the distance of a volume from its table. That is the MBR for the first primary and
-# its own EBR for a logical, so a track for both.
+# its own EBR for a logical partition, so a track for both.
 _HIDDEN_SECTORS = str(USUAL_GEOMETRY.sectors)
 _COPIED_AT_ONCE = 256 * KIB
 
@@ -183,7 +182,7 @@ def _fill(image: Path, disk: DemoDisk) -> None:
 
 
 def _write_table(image: Path, disk: DemoDisk) -> None:
-    """Write the MBR and EBRs for 255 heads and 63 sectors per track, each EBR a track before its partition."""
+    """Write the MBR and EBRs for 255 heads and 63 sectors per track, each EBR one track before its partition."""
     signature = DISK_ID.to_bytes(4, "little").rjust(444, b"\0").ljust(SECTOR, b"\0")
     container = next(part.extent.start for part in disk.partitions if part.role is Role.EXTENDED)
     logicals = [part for part in disk.partitions if part.role is Role.LOGICAL]

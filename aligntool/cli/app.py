@@ -48,7 +48,7 @@ COMMANDS = {
     "resume": ("recover", "resume", "Finish an interrupted move or array."),
     "rollback": ("recover", "rollback", "Undo an interrupted move or array."),
     "probe": ("probe", "probe", "Find the internal unit of a drive by timing requests."),
-    "tui": ("tui", "tui", "Browse disks, verdicts, plans and moves on a full screen."),
+    "tui": ("tui", "tui", "Browse disks, verdicts, plans and moves in a full-screen interface."),
     "schema": ("explain", "schema", "Print the JSON Schema of a document that aligntool writes."),
     "report": ("report", "report", "Write one HTML page of disks, findings, arrays and benchmarks."),
     "snapshot": ("report", "snapshot", "Capture what an audit reads from this machine."),

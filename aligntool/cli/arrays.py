@@ -75,8 +75,8 @@ def locked_array(
 ) -> AbstractContextManager[run_change.ChangeInProgress]:
     """Lock the drives, plan again, refuse what cannot be done, and begin a record, in a child process.
 
-    Also for plans that only edit files, or change layers: `key` opens the layers, and `check` raises Refused if their
-    content forbids the change.
+    This includes plans that only edit files or change layers: `key` opens the layers, and `check` raises Refused if
+    their content forbids the change.
 
     Raises Refused while nothing is written, and Stopped afterwards; then the record is kept.
     """
@@ -171,7 +171,7 @@ def refuse_changed(plan: Plan, current: Plan) -> None:
         raise Refused("\n".join(changed), hint=_PLAN_AGAIN, code="plan-stale")
     if plan.steps != current.steps or plan.disk != current.disk:
         members = ", ".join(step.disk.path for step in drives_of(plan))
-        text = f"{members or plan.disk.path}: the current state needs other steps than those of the plan"
+        text = f"{members or plan.disk.path}: the current state requires different steps than the plan"
         raise Refused(text, hint=_PLAN_AGAIN, code="plan-stale")
 
 
@@ -257,7 +257,7 @@ def users_beside_mounts(disk: Disk, number: int | None = None) -> tuple[tuple[st
 
 
 def sampled_members(members: Sequence[Judged], goal: RaidGoal) -> list[Judged]:
-    """Return the members with samples of their content: unrecognised data, too, are overwritten only if named."""
+    """Return the members with samples of their content, so that unrecognised data is overwritten only if named."""
     data_starts = data_begins(members, goal)
     sampled = []
     for judged, number, start in zip_longest(members, goal.partitions, data_starts):
@@ -271,7 +271,7 @@ def sampled_members(members: Sequence[Judged], goal: RaidGoal) -> list[Judged]:
 
 
 def look_for_array(name: str, *, command: str) -> tuple[Report, Disk]:
-    """Return the report of every disk, and the array of this name, as `find_array`. Raises Refused."""
+    """Return the report of every disk, and the array that `find_array` finds by this name. Raises Refused."""
     report, _ = _look([], arrays=True)
     return report, find_array([judged.disk for judged in report.judged], name, command=command)
 
@@ -286,7 +286,7 @@ def look_at_arrays(names: Sequence[str], sysroot: str | None = None) -> tuple[Ar
 
 
 def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = False) -> tuple[Report, Known]:
-    """Look and audit; `arrays`: running arrays as well. Raises Refused if any of the targets could not be looked at."""
+    """Look and audit; `arrays`: also running arrays. Raises Refused if any of the targets could not be looked at."""
     inventory = look(targets, sysroot=sysroot, arrays=arrays)
     if targets:
         refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
@@ -341,7 +341,7 @@ def _is_named(plan: Plan, target: str) -> bool:
 
 
 def _current_drives(plan: Plan) -> set[str]:
-    with suppress(Refused):  # a drive is missing: only the names in the plan are left
+    with suppress(Refused):  # a drive is missing: only the names in the plan are known
         plan = with_current_names(plan, read_all_disks())
     return {name for step in drives_of(plan) for name in (step.disk.path, step.device)}
 

@@ -88,7 +88,7 @@ def compare_command(
 
 _LONGEST_S = 86400.0
 _LONG_S = 3600.0  # a longer measurement has to be confirmed
-_LONG_PASSES_S = 1800.0  # the same for passes, whose time is only estimated
+_LONG_PASSES_S = 1800.0  # the same for passes, because their time is only estimated
 
 
 def passes(text: str) -> tuple[int, ...]:
@@ -181,7 +181,7 @@ def _profile(name: str) -> tuple[str, BenchGoal]:
 
 
 def _refuse_target(plan: BenchPlan, *, destructive: bool) -> str:
-    """Return the name of the device to be overwritten, or "". Raise Refused if there is no room, or data."""
+    """Return the name of the device to be overwritten, or "". Raises Refused if there is no room, or if it has data."""
     if plan.target.kind is TargetKind.FOLDER:
         probe.refuse_no_room(plan.target, plan.room, "--span")
     if not destructive:
@@ -257,7 +257,7 @@ class RunTarget:
 
     target: Target
     path: str
-    disk: str  # to be looked at
+    disk: str  # whose facts are read
     size: int  # bytes, of the file or device
     room: Extent
     shift: int
@@ -364,7 +364,9 @@ def bench_alignment(
     *,
     unit: Annotated[Grid, "--unit", "The drive's unit [default: from the audit]."] = None,
     start: Annotated[Grid, "--start", "Test only this start; sector 63 is 32256."] = None,
-    every: Annotated[bool, "--every", "Test every sector of the unit, not every eighth of it; takes long."] = False,
+    every: Annotated[
+        bool, "--every", "Test every sector of the unit, not every eighth of it; takes a long time."
+    ] = False,
     depth: Annotated[int, "--depth", "Requests in flight.", "N", whole(1, 1024)] = 1,
     runtime: RuntimeOption = 1.0,
     chosen: SweepOptions,

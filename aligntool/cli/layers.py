@@ -59,7 +59,7 @@ class Layers(Operation):
 
 
 def read_key(file: str | None) -> Key:
-    """Return the content of a key file, or what is typed at the terminal; it is kept in memory only. Raises Refused."""
+    """Return the content of a key file, or a passphrase from the terminal; kept in memory only. Raises Refused."""
     if file is None or file == "-":
         if not sys.stdin.isatty():
             raise Refused("there is no terminal to enter the passphrase", hint="--key-file FILE")
@@ -75,7 +75,7 @@ def read_key(file: str | None) -> Key:
 
 
 def report_layers(plan: Plan, *, json_: bool) -> None:
-    """Look at the disk again, and report. Raises Stopped if a step is left, or the disk cannot be looked at."""
+    """Look at the disk again, and report. Raises Stopped if a step is left, or if the disk cannot be read."""
 
     def look_again() -> Iterable[Line]:
         numbers = tuple(number for step in plan.steps if (number := getattr(step, "partition", None)) is not None)

@@ -251,7 +251,7 @@ def _look(path: str, sector_size: int | None) -> Disk:
 def _confirm(disk: Disk, *, yes: bool) -> None:
     """Have the user confirm the disk that is written to. Raises Refused."""
     _refuse_unless_empty(disk)
-    remark(f"{disk.path} is empty. Small parts all over it will be overwritten, and the new data stays.")
+    remark(f"{disk.path} is empty. Small parts all over it will be overwritten and not restored.")
     serial = (disk.serial or "").strip()
     word, what = (serial, "the disk's serial number") if serial else (PurePath(disk.path).name, "its name")
     options.confirm_disk(disk.path, word, what, yes)

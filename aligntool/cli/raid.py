@@ -1,4 +1,4 @@
-"""`aligntool raid plan`, `show`, `create`, `persist` and `tune`: a goal from the options, the plan, its application."""
+"""`aligntool raid plan`, `show`, `create`, `persist` and `tune`: from the options to a goal, a plan and the array."""
 
 import os
 import sys
@@ -146,7 +146,7 @@ def persist_command(
 ) -> None:
     """Configure the system to start an existing array at every boot.
 
-    Its line in mdadm.conf, every initramfs, and its entries in fstab and crypttab by UUID are written.
+    It writes the line in mdadm.conf, updates every initramfs, and writes the fstab and crypttab entries by UUID.
 
     Nothing is written to the array, which may be mounted. The plan is shown and confirmed first.
 
@@ -226,7 +226,7 @@ def plan_command(
 
 
 def typed_arguments() -> list[str]:
-    """Return the words typed after `raid plan` or the like; `plan raid` is the same."""
+    """Return the words typed after `raid plan` or a similar command, also if it was typed as `plan raid`."""
     return sys.argv[next(index for index, word in enumerate(sys.argv) if word in ("raid", "plan")) + 2 :]
 
 
@@ -480,8 +480,8 @@ def _discard_stderr() -> None:
 def save_and_report(
     tuning: Tuning, sweep: Sweep, goal: RaidGoal, kept: options.ResultFile, errors: list[str]
 ) -> list[str]:
-    """Save the result, then show it, because the pipe may be closed. Return the `errors` so far with those from here
-    and the place of the result, or nothing if all went well.
+    """Save the result, then show it, because the pipe may be closed. Return the `errors` with new ones and
+    the place of the result, or nothing if there are none.
     """
     choice = tuned.choose(tuning.samples, sweep.recommended)
     text = tuned.tuning_text(tuning, _verdict(choice, sweep.recommended))
@@ -517,7 +517,7 @@ def _verdict(choice: tuned.Choice, recommended: int) -> dict[str, object]:
 
 # `aligntool raid tune --clear`: remove test arrays that a sweep left behind after a power cut or a kill.
 #
-# It reads only superblocks, and writes only to those of test arrays.
+# It reads only superblocks, and writes only to the superblocks of test arrays.
 
 
 def clear_members(drives: list[str], *, yes: bool) -> None:

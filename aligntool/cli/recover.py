@@ -250,7 +250,7 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
 
 
 def _confirmed(disk: str, current: Status, chosen: Recovery, *, back: bool, json_: bool) -> bool:
-    """Show what is in flight and what is left to do, and ask. Return False with --dry-run. Raises Refused."""
+    """Show what is in flight and the remaining steps, and ask. Return False with --dry-run. Raises Refused."""
     if chosen.dry_run and json_:
         print_lines(status_json(disk, current))
         return False
@@ -309,7 +309,7 @@ def _next_commands(current: Status, disk: str, journal: str | None) -> tuple[str
 def confirm_table(disk: str, journal_file: str | None, plan: Plan, *, yes: bool) -> TableReading:
     """Show the table found and the table to be written, and ask. Return the table found.
 
-    Raises Refused, also if an added partition lies where the move reads or writes.
+    Raises Refused, also if an added partition is in an area that the move reads or writes.
     """
     with open_read_only(disk) as device, open_read_only(journal_file) if journal_file else nullcontext() as file:
         journal = find_journal(device, file, any_table=True)

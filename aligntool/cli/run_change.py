@@ -57,7 +57,7 @@ class Operation(Protocol):
         """Lock what is written to, and check that the plan is still valid. Raises Refused while nothing is written."""
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
-        """Look at the result and report it. Raises Stopped if it cannot be looked at, or is not as planned."""
+        """Look at the result and report it. Raises Stopped if it cannot be read, or is not as planned."""
 
 
 NOT_SAVED = PlanFile()
@@ -185,7 +185,7 @@ def _reporter(plan: Plan, *, json_: bool) -> AbstractContextManager[OnEvent]:
 def _stopping(on_stop: Callable[[], None]) -> Iterator[None]:
     """Let Ctrl-C, a closed terminal and a shutdown interrupt a move at any point, as a power cut might.
 
-    Once: the cleanup is not interrupted again. Signals that the caller ignores (nohup) stay ignored.
+    Only once: the cleanup is not interrupted again. Signals that the caller ignores (nohup) stay ignored.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""The screens of `aligntool tui`, on top of the command line: each names the command whose text it shows.
+"""The screens of `aligntool tui`, on top of the command line: each shows the output of a command, and names it.
 
 The commands run in child processes, so that a disk that does not respond does not block the keyboard, and a move ends
 in the same ways as on the command line.
@@ -94,7 +94,7 @@ class DiskRow:
 
 
 async def list_disks(*targets: str) -> list[DiskRow]:
-    """Return the disks of an audit, and what could not be looked at."""
+    """Return the disks of an audit, and what could not be read."""
     child = await start("audit", "--json", "--", *targets, errors=DEVNULL)
     output, _ = await child.communicate()
     report = json.loads(output or '{"disks": [], "findings": [], "unseen": []}')

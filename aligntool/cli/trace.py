@@ -229,7 +229,7 @@ def _boundaries(found: record_trace.Traceable, grid_: int | None, phase_: int | 
 
 @contextmanager
 def _log_folder(found: record_trace.Traceable, output: str | None, *, overwrite: bool) -> Iterator[Path]:
-    """Yield a folder for the log; warn if it lies on the traced disk; save the log at the end if requested."""
+    """Yield a folder for the log; warn if it is on the traced disk; save the log at the end if requested."""
     record_trace.refuse_log_name(output, overwrite=overwrite)
     with ended_by_signals(), record_trace.log_folder(output) as folder:
         if record_trace.lies_on(str(folder), found):

@@ -1,4 +1,4 @@
-"""`aligntool tui`: browse disks, verdicts, plans and moves on a full screen."""
+"""`aligntool tui`: browse disks, verdicts, plans and moves in a full-screen interface."""
 
 import sys
 from importlib import import_module
@@ -9,7 +9,7 @@ from aligntool.realign.applying import recovery_commands
 
 
 def tui(targets: options.TargetsArgument = None, *, rate: options.RateOption = None) -> None:
-    """Browse disks, verdicts, plans and moves on a full screen.
+    """Browse disks, verdicts, plans and moves in a full-screen interface.
 
     It runs the other commands, and asks before a move as they do. It needs Textual, but no mouse.
 
@@ -18,7 +18,7 @@ def tui(targets: options.TargetsArgument = None, *, rate: options.RateOption = N
     Exit code: 0 quit, 3 no Textual or no terminal, 4 a move that was started here is still in flight.
     """
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Refused("there is no terminal", hint="sudo aligntool audit")
+        raise Refused("the screen needs a terminal", hint="sudo aligntool audit")
     try:
         screens = import_module("aligntool.cli.screens")
     except ImportError as error:

@@ -165,7 +165,7 @@ def _group_lines(findings: Sequence[Finding], *, width: int, verbose: bool, alon
 
 
 def merged_findings(findings: Sequence[Finding], *, alone: str | None) -> list[tuple[Finding, str]]:
-    """Merge findings that have the same words on several disks. `alone`: a disk that need not be named."""
+    """Merge findings with the same words on several disks. `alone`: a disk that need not be named."""
     groups: dict[tuple[str, tuple[str, ...], str | None], list[Finding]] = {}
     for finding in findings:
         words = finding.summary.removeprefix(f"{finding.disk}: ").replace(f" of {finding.disk}", "", 1)

@@ -97,7 +97,7 @@ def result_lines(result: Result, *, width: int) -> Iterator[Line]:
 
 
 def figure_lines(series: Sequence[Series], *, width: int) -> Iterator[Line]:
-    """Yield the figures as a table. MB/s are 10^6 bytes per second; the range is that of the repeats; CPU is the share
+    """Yield the figures as a table. MB/s are 10^6 bytes per second; the range covers the repeats; CPU is the share
     of one core for each thread; busy counts the busy cores of the whole machine. If a row is wider than the terminal,
     the latencies get a table of their own."""
     rows = [("", *FIGURES), *((f"  {each.test.title}", *figure_cells(each)) for each in series)]
@@ -124,16 +124,16 @@ def _row_with_bar(text: str, begin: int, end: int, series: Series) -> Line:
 
 
 def _noted_rows(texts: Sequence[str], notes: Sequence[str], width: int, series: Sequence[Series]) -> Iterator[Line]:
-    """Yield a table of which the first text is the heads. A note that does not fit in its row goes below it.
+    """Yield a table; the first text is the heads. A note that does not fit in its row goes below it.
     `series`: the series of the rows if their rates get a bar, up to the end of the range column.
     """
     begin, end = max((len(each.test.title) + 3 for each in series), default=0), texts[0].find("range") + len("range")
     for number, (text, note) in enumerate(zip(texts, notes, strict=True)):
-        beside = bool(note) and len(text) + 1 + len(note) <= width
+        fits = bool(note) and len(text) + 1 + len(note) <= width
         row: Line = ((text, Style.PLAIN if number else Style.DIM),)
         row = _row_with_bar(text, begin, end, series[number - 1]) if number and series else row
-        yield (*row, (f" {note}" if beside else "", Style.DOUBT))
-        if note and not beside:
+        yield (*row, (f" {note}" if fits else "", Style.DOUBT))
+        if note and not fits:
             yield ((f"    {note}", Style.DOUBT),)
 
 
@@ -159,7 +159,7 @@ def drive_lines(drives: Sequence[DriveState], *, width: int) -> Iterator[Line]:
 
 
 def drive_facts(drive: DriveState) -> list[str]:
-    """Return what is known of a drive under a measurement, without its name."""
+    """Return what is known about a measured drive, without its name."""
     facts = (
         ("{}", drive.model), ("firmware {}", drive.firmware), ("{}", drive.array_level),
         ("{}", format_about(drive.size) if drive.size else None), ("link {}", drive.link),
@@ -205,7 +205,7 @@ def note_lines(sentences: Iterable[str], width: int, before: str) -> Iterator[Li
 # Results compared: log10 of the ratios as bars; and the list of stored results.
 
 _MOST_HALF = 16  # columns of the picture on each side of zero, at most
-_OTHER_COLUMNS = 34  # columns beside the picture and the title: line, numbers, verdict
+_OTHER_COLUMNS = 34  # columns besides the picture and the title: line, numbers, verdict
 _STYLES = {Verdict.FASTER: Style.GOOD, Verdict.SLOWER: Style.BAD}
 _SIGNS = {Verdict.NOISE: "noise", Verdict.SINGLE: "?", Verdict.UNSTEADY: "?", Verdict.CPU: "CPU-bound"}
 

@@ -23,7 +23,7 @@ _STYLES = {
     alignment.AlignmentVerdict.MATTERS: Style.BAD, alignment.AlignmentVerdict.DOES_NOT: Style.GOOD,
     alignment.AlignmentVerdict.NOT_FOR_READS: Style.GOOD, alignment.AlignmentVerdict.CANNOT_TELL: Style.DOUBT,
 }  # fmt: skip
-_BESIDE_BAR = 65  # columns of a span, its rates, the CPU and a note
+_BESIDES_BAR = 65  # columns of a span, its rates, the CPU and a note
 
 
 def alignment_lines(found: Starts, rows: Sequence[alignment.Row], *, width: int) -> Iterator[Line]:
@@ -40,8 +40,8 @@ def alignment_lines(found: Starts, rows: Sequence[alignment.Row], *, width: int)
         yield EMPTY
         cpu = of_load[0].aligned_cpu
         used = "" if cpu is None else f", CPU {cpu:.0f}%"
-        beside = f"  aligned {median(aligned):,.0f} IOPS{used}; two aligned starts: {range_words(*of_load[0].noise)}"
-        title = ((load.title, Style.TITLE), (beside, Style.DIM), _cpu_bound_note(cpu))
+        details = f"  aligned {median(aligned):,.0f} IOPS{used}; two aligned starts: {range_words(*of_load[0].noise)}"
+        title = ((load.title, Style.TITLE), (details, Style.DIM), _cpu_bound_note(cpu))
         yield from stacked(title, width)
         last_reason = ""
         for row in of_load:
@@ -76,8 +76,8 @@ def setting_words(setting: Setting) -> str:
 
 def _start_line(row: alignment.Row) -> Line:
     measured = f"{row.ratio:.2f} ({range_words(row.low, row.high)})" if row.high else "–"
-    said = f"  {fit(row.place.title, 12)}  {row.predicted:.2f}  {fit(measured, 18)}  {_cpu_cell(row.cpu)}  "
-    return ((said, Style.PLAIN), (row.word.value, _STYLES[row.word]), _cpu_bound_note(row.cpu))
+    cells = f"  {fit(row.place.title, 12)}  {row.predicted:.2f}  {fit(measured, 18)}  {_cpu_cell(row.cpu)}  "
+    return ((cells, Style.PLAIN), (row.word.value, _STYLES[row.word]), _cpu_bound_note(row.cpu))
 
 
 def _cpu_cell(cpu: float | None) -> str:
@@ -138,7 +138,7 @@ def knee_facts(knee: alignment.Knee) -> str:
 
 
 def _curve_lines(found: Spans, width: int) -> Iterator[Line]:
-    cells = min(max(width - _BESIDE_BAR, 4), 30)
+    cells = min(max(width - _BESIDES_BAR, 4), 30)
     highest = max((median(rates) for rates in found.curve.values()), default=0.0)
     for span, rates in sorted(found.curve.items()):
         centre = median(rates)

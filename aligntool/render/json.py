@@ -25,7 +25,7 @@ VERSION = 1
 
 Value = None | bool | int | float | str | Sequence["Value"] | Mapping[str, "Value"]
 
-_ELSEWHERE = frozenset({"partitions", "kernel_partitions", "sampled", "taken"})  # the last two belong to plans only
+_ELSEWHERE = frozenset({"partitions", "kernel_partitions", "sampled", "taken"})  # the last two are used only by plans
 
 
 def audit_json(report: Report, repairs: Repairs = NO_REPAIRS) -> Iterator[str]:

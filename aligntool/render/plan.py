@@ -220,7 +220,7 @@ def _table_details(step: TableStep, sector_size: int) -> Iterator[str]:
 
 
 def partition_of(step: steps.Step) -> int | None:
-    """Return the partition whose content a step concerns, or None."""
+    """Return the partition with the content that a step concerns, or None."""
     return step.partition if isinstance(step, ContentStep) else None
 
 

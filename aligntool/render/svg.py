@@ -261,12 +261,12 @@ def alternative_of(chart: Chart) -> str:
     """Summarise a chart in a sentence or two; the table has the rest."""
     match chart:
         case BarChart() | RatioChart():
-            said = "; ".join(f"{bar.label}: {bar.text}{_in_parentheses(bar.note)}" for bar in chart.bars[:20])
-            return said + ("; …" if len(chart.bars) > 20 else "")
+            summary = "; ".join(f"{bar.label}: {bar.text}{_in_parentheses(bar.note)}" for bar in chart.bars[:20])
+            return summary + ("; …" if len(chart.bars) > 20 else "")
         case CurveChart():
             ends = [(series.label, series.points[0], series.points[-1]) for series in chart.series if series.points]
-            said = "; ".join(f"{label}: {a.text} at {a.x_text} to {b.text} at {b.x_text}" for label, a, b in ends)
-            return f"{chart.y_title} over {chart.x_title}. {said}" + (f". {chart.mark.text}" if chart.mark else "")
+            summary = "; ".join(f"{label}: {a.text} at {a.x_text} to {b.text} at {b.x_text}" for label, a, b in ends)
+            return f"{chart.y_title} over {chart.x_title}. {summary}" + (f". {chart.mark.text}" if chart.mark else "")
 
 
 def _in_parentheses(note: str) -> str:

@@ -111,10 +111,10 @@ def _seconds(seconds: Fraction) -> str:
 def trace_lines(pattern: trace.Pattern, name: str, form: str, *, width: int) -> Iterator[Line]:
     yield ((name, Style.TITLE), (f"  {form}, {pattern.commands:,} commands", Style.PLAIN))
     sent = pattern.moment is trace.Moment.ISSUED
-    way = "sent to the drive" if sent else "queued: the log has no times of sending"
+    way = "sent to the drive" if sent else "queued: the log does not record when they were sent"
     yield from paragraph(f"  counted when they were {way}", width, style=Style.DIM)
     if pattern.sources > 1:
-        line = f"  of {pattern.sources:,} devices or files together; sequential requests are found in each separately"
+        line = f"  of {pattern.sources:,} devices or files together; sequential requests are counted for each"
         yield from paragraph(line, width, style=Style.DIM)
     yield EMPTY
     yield from _commands(pattern)

@@ -113,7 +113,7 @@ def test_loop_devices_of_snaps_are_one_line() -> None:
     snaps = [replace(made_disk(name=f"loop{number}", kind=DiskKind.LOOP), content=content) for number in range(6)]
     report = judge(made_disk("2048+4096", physical=4096), *snaps)
     said = text(report, verbose=False)
-    assert said.count("loop") == 3 and "6 loop devices of squashfs images" in said and "(loop0 to loop5)" in said
+    assert said.count("loop") == 3 and "6 loop devices with squashfs images" in said and "(loop0 to loop5)" in said
     assert "sector" in said, "the one disk beside them is shown in full"
     assert all(f"loop{number}  " in text(report, verbose=True) for number in range(6))
     assert "loop0  " in text(judge(snaps[0]), verbose=False)

@@ -90,7 +90,7 @@ complete -c aligntool -n '__aligntool_words 1' -a status -d 'Show the progress o
 complete -c aligntool -n '__aligntool_words 1' -a resume -d 'Finish an interrupted move or array'
 complete -c aligntool -n '__aligntool_words 1' -a rollback -d 'Undo an interrupted move or array'
 complete -c aligntool -n '__aligntool_words 1' -a probe -d 'Find the internal unit of a drive by timing requests'
-complete -c aligntool -n '__aligntool_words 1' -a tui -d 'Browse disks, verdicts, plans and moves on a full screen'
+complete -c aligntool -n '__aligntool_words 1' -a tui -d 'Browse disks, verdicts, plans and moves in a full-screen interface'
 complete -c aligntool -n '__aligntool_words 1' -a schema -d 'Print the JSON Schema of a document that aligntool writes'
 complete -c aligntool -n '__aligntool_words 1' -a report -d 'Write one HTML page of disks, findings, arrays and benchmarks'
 complete -c aligntool -n '__aligntool_words 1' -a snapshot -d 'Capture what an audit reads from this machine'
@@ -501,7 +501,7 @@ complete -c aligntool -n '__aligntool_is bench compare' -l help -s h -d 'Show th
 complete -c aligntool -n '__aligntool_is bench alignment' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is bench alignment' -l unit -d 'The drive\'s unit [default: from the audit]' -x
 complete -c aligntool -n '__aligntool_is bench alignment' -l start -d 'Test only this start; sector 63 is 32256' -x
-complete -c aligntool -n '__aligntool_is bench alignment' -l every -d 'Test every sector of the unit, not every eighth of it; takes long'
+complete -c aligntool -n '__aligntool_is bench alignment' -l every -d 'Test every sector of the unit, not every eighth of it; takes a long time'
 complete -c aligntool -n '__aligntool_is bench alignment' -l depth -d 'Requests in flight' -x
 complete -c aligntool -n '__aligntool_is bench alignment' -l runtime -d 'Duration of each run' -x
 complete -c aligntool -n '__aligntool_is bench alignment' -l output -s o -d 'Save the result as JSON; - is standard output' -r -F

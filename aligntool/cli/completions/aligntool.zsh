@@ -595,7 +595,7 @@ _aligntool_bench_alignment() {
     _arguments -s -S \
         '(--unit)--unit=[The drive'\''s unit \[default\: from the audit\]]:SIZE: ' \
         '(--start)--start=[Test only this start; sector 63 is 32256]:SIZE: ' \
-        '(--every)--every[Test every sector of the unit, not every eighth of it; takes long]' \
+        '(--every)--every[Test every sector of the unit, not every eighth of it; takes a long time]' \
         '(--depth)--depth=[Requests in flight]:N: ' \
         '(--runtime)--runtime=[Duration of each run]:SECONDS: ' \
         '(--output -o)--output=[Save the result as JSON; - is standard output]:FILE:_files' \
@@ -835,7 +835,7 @@ _aligntool() {
         'resume:Finish an interrupted move or array'
         'rollback:Undo an interrupted move or array'
         'probe:Find the internal unit of a drive by timing requests'
-        'tui:Browse disks, verdicts, plans and moves on a full screen'
+        'tui:Browse disks, verdicts, plans and moves in a full-screen interface'
         'schema:Print the JSON Schema of a document that aligntool writes'
         'report:Write one HTML page of disks, findings, arrays and benchmarks'
         'snapshot:Capture what an audit reads from this machine'

@@ -32,7 +32,7 @@ from aligntool.units import counted, format_rate
 @dataclass(frozen=True, slots=True)
 class Loss:
     """The share of their rate that random writes of `request` bytes keep if they start `residue` bytes past a boundary
-    of `unit` bytes, measured on `target`, which is on `disk`. None: the file is older and lacks the disk."""
+    of `unit` bytes, measured on `target`, which is on `disk` (None: in an older file, without the disk)."""
 
     unit: int
     request: int
@@ -46,8 +46,8 @@ class Loss:
         cost = finding.cost
         if cost is None or finding.start is None or self.disk is None or not self.disk.is_of(disk):
             return False
-        lies = (cost.unit, cost.request, finding.start % self.unit)
-        return lies == (self.unit, self.request, self.residue)
+        start = (cost.unit, cost.request, finding.start % self.unit)
+        return start == (self.unit, self.request, self.residue)
 
 
 @dataclass(frozen=True, slots=True)
