@@ -286,7 +286,7 @@ def look_at_arrays(names: Sequence[str], sysroot: str | None = None) -> tuple[Ar
 
 
 def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = False) -> tuple[Report, Known]:
-    """Look and audit; `arrays`: also running arrays. Raises Refused if any of the targets could not be looked at."""
+    """Look and audit; `arrays`: also running arrays. Raises Refused if any of the targets could not be read."""
     inventory = look(targets, sysroot=sysroot, arrays=arrays)
     if targets:
         refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
@@ -296,7 +296,7 @@ def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = Fals
 
 
 def _find(report: Report, target: str) -> tuple[Judged, int | None]:
-    """Return the named disk, and the partition of it or None for the disk itself. Follows links. Raises Refused."""
+    """Return the named disk, and its named partition, or None for the whole disk. Follows links. Raises Refused."""
     path = Path(target) if "/" in target else Path("/dev", target)
     names = {target, str(path), str(path.resolve())}
     for judged in report.judged:
@@ -347,7 +347,7 @@ def _current_drives(plan: Plan) -> set[str]:
 
 
 def array_status(record: Record) -> Status:
-    """Return how far an unfinished array has come."""
+    """Return the progress of an unfinished array."""
     plan = record.plan
     state = "it is not finished: do not store anything on it yet"
     if plan.purpose == "reformat":

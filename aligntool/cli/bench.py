@@ -310,7 +310,7 @@ def _warn(sentences: Iterable[str]) -> None:
 
 
 def _look_at_disk(name: str) -> Disk | None:
-    """Return the disk, for its facts, or None if it could not be looked at."""
+    """Return the disk with its facts, or None if it could not be read."""
     try:
         return look((name,), known=False).disks[0]
     except Refused:

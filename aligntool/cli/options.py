@@ -164,7 +164,7 @@ def absolute(file: str | None) -> str | None:
 
 
 def one_machine(sysroots: list[str] | None) -> str | None:
-    """Return the only --sysroot, or None. Raises BadParameter for several, of which click would use the last."""
+    """Return the only --sysroot, or None. Raises BadParameter for several; click would use the last."""
     if sysroots and len(sysroots) > 1:
         raise typer.BadParameter(f"{', '.join(sysroots)}: give one --sysroot, because this command is for one machine")
     return sysroots[0] if sysroots else None
@@ -184,8 +184,8 @@ def read_text(path: str, *, hint: str = "", most: int = 1 << 26) -> str:
 
 
 def attach_virtual(*targets: str, writes: bool = False, silence_s: float = SILENCE_S) -> tuple[Refusal, ...]:
-    """Make virtual disks among the targets readable from now on as the disks in them, and writable if `writes`. Return
-    the refusals.
+    """Attach the virtual disks among the targets, so that they are read as the disks in them, and written to if
+    `writes`. Return the refusals.
     """
     found = find_virtual(targets, silence_s)
     return virtual.show_disks(found, say, writes=writes) if found else ()

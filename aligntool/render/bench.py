@@ -30,7 +30,7 @@ from aligntool.units import counted, format_about, format_size, mb_s
 # A benchmark and its result as text.
 
 FIGURES = ("MB/s", "range", "IOPS", "p50 µs", "p99 µs", "p99.9 µs", "CPU", "busy")
-"""The heads of the columns."""
+"""The column headers."""
 _LATENCIES = slice(4, 7)  # in a row that begins with its title
 LEAST_BAR, MOST_BAR = 1e5, 2e10  # bytes per second at the ends of a bar: random I/O on a hard disk, above PCIe 5.0 x4
 
@@ -124,7 +124,7 @@ def _row_with_bar(text: str, begin: int, end: int, series: Series) -> Line:
 
 
 def _noted_rows(texts: Sequence[str], notes: Sequence[str], width: int, series: Sequence[Series]) -> Iterator[Line]:
-    """Yield a table; the first text is the heads. A note that does not fit in its row goes below it.
+    """Yield a table; the first text is the header. A note that does not fit in its row goes below it.
     `series`: the series of the rows if their rates get a bar, up to the end of the range column.
     """
     begin, end = max((len(each.test.title) + 3 for each in series), default=0), texts[0].find("range") + len("range")

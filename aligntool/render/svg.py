@@ -230,7 +230,7 @@ Rows = tuple[tuple[str, ...], ...]
 
 
 def table_of(chart: Chart) -> Rows:
-    """Return the chart as rows of text, the heads first."""
+    """Return the chart as rows of text, the header first."""
     match chart:
         case BarChart():
             return _bar_rows(chart.unit, chart.bars)

@@ -54,8 +54,8 @@ class Loss:
 class Measured:
     """One result. `notes`: remarks. `conditions`: names and their texts.
     `about`: the target and the method, a line each, for a picture in its own file.
-    `figures`: all figures as a table, the heads first; a row of one cell is the head of the rows below. A chart whose
-    figures are in it needs no table of its own.
+    `figures`: all figures as a table, the header first; a row of one cell is the heading of the rows below. A chart
+    with its figures in this table needs no other table.
     """
 
     title: str
