@@ -184,7 +184,7 @@ def test_an_experiment_writes_on_a_device_only_after_its_name_was_typed(
     device = loop(image)
     some = ("--start", "32256") if command == "alignment" else ("--write", "--from", "8MiB")
     words = [command, str(device), *some, "--runtime", "0.1", "--destructive"]
-    assert "no terminal to ask on" in aligntool("bench", *words, code=3)[1]
+    assert "there is no terminal for the confirmation" in aligntool("bench", *words, code=3)[1]
     run("mkswap", "-L", "precious", device)
     before = image.read_bytes()
     assert 'is not empty: swap "precious"' in aligntool("bench", *words, "--yes", code=3)[1]

@@ -355,7 +355,7 @@ def test_a_device_is_given_up_by_its_name_and_never_with_data_on_it(
     image = sparse(32 * MIB)
     device = loop(image)
     words = (*QUICK, "--destructive")
-    assert "no terminal to ask on" in bench(place, device, *words, code=3).stderr
+    assert "there is no terminal for the confirmation" in bench(place, device, *words, code=3).stderr
     run("mkfs.ext4", "-q", "-L", "precious", device)
     before = image.read_bytes()
     said = bench(place, device, *words, "--yes", code=3).stderr

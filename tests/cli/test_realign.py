@@ -311,7 +311,7 @@ def test_rollback_puts_everything_back_where_it_was(in_flight: Path, model: Path
 def test_nothing_goes_on_without_being_confirmed(in_flight: Path, way: str) -> None:
     before = digest(in_flight)
     done = run_aligntool(way, in_flight)
-    assert done.returncode == 3 and "no terminal to ask on" in done.stderr and "--yes" in done.stderr
+    assert done.returncode == 3 and "no terminal for the confirmation" in done.stderr and "--yes" in done.stderr
     assert "in flight" in done.stderr and f"to {'take' if way == 'resume' else 'undo'}:" in done.stderr
     assert digest(in_flight) == before
 

@@ -96,7 +96,7 @@ def test_exit_codes_are_those_of_an_audit(tmp_path: Path) -> None:
     run_aligntool("fleet", tmp_path / "missing.tar.xz", code=3)
     run_aligntool("fleet", code=2)
     (tmp_path / "empty").mkdir()
-    assert "holds no snapshot" in run_aligntool("fleet", tmp_path / "empty", code=3).stderr
+    assert "contains no snapshot" in run_aligntool("fleet", tmp_path / "empty", code=3).stderr
 
 
 def test_a_lone_firmware_of_a_model_needs_a_look(tmp_path: Path) -> None:

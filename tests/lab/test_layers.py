@@ -180,7 +180,7 @@ def test_it_was_cut_in_the_middle(said: Path) -> None:
 
 def test_status_names_what_is_unfinished(said: Path) -> None:
     assert "re-encrypt the LUKS2 volume on partition 1" in (said / "status").read_text()
-    assert "No array is unfinished" in (said / "status.after").read_text()
+    assert "There is no unfinished array" in (said / "status.after").read_text()
 
 
 def test_every_file_is_read_back_after_it_was_gone_on_with(said: Path) -> None:

@@ -91,4 +91,4 @@ def test_a_trace_of_somebody_else_is_left_alone(said: Path) -> None:
 @further
 def test_a_log_on_the_traced_disk_is_said(said: Path) -> None:
     assert read(said, "itself.code") == "0\n"
-    assert "is written to the disk that is traced" in read(said, "itself.err")
+    assert "is written to the traced disk" in read(said, "itself.err")

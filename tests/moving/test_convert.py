@@ -541,7 +541,7 @@ def test_a_copy_is_refused_where_it_cannot_go(tmp_path: Path) -> None:
     assert "a device of this machine" in refused("null")
     for output in ("", "-"):
         assert "name a file or a disk for the copy" in refused(output, code=2)
-    assert "contradict each other" in refused(tmp_path / "new.img", "--both", "--sector-size", "512", code=2)
+    assert "are mutually exclusive" in refused(tmp_path / "new.img", "--both", "--sector-size", "512", code=2)
     assert {one.name for one in tmp_path.iterdir()} == {"disk.img", "content"}
 
 

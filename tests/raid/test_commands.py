@@ -52,7 +52,7 @@ def test_image_files_are_refused_with_the_way_to_make_them_devices(sparse: Calla
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--level", "3", "x"], 2, "not a level"),
+        (["--level", "3", "x"], 2, "not a RAID level"),
         (["x", "y"], 2, "no RAID level given"),
         (["--recipe", "raid1-dta", "x"], 3, "aligntool recipes show raid1-data"),
         (["--level", "1", "/nowhere/a", "/nowhere/b"], 3, "/nowhere/b: No such file"),
@@ -145,7 +145,7 @@ def test_a_distribution_that_nobody_knows_is_not_taken_for_another(tmp_path: Pat
     words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(release), *program()]
     drives = ["raid", "plan", "--level", "1", "/nowhere/a", "/nowhere/b"]
     done = subprocess.run([*words, *drives], capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 3 and "family is not known" in done.stderr
+    assert done.returncode == 3 and "family of this system is unknown" in done.stderr
     assert "--system: debian, debian-dracut, fedora, opensuse, arch" in done.stderr
     done = subprocess.run(
         [*words, *drives, "--system", "arch"], capture_output=True, text=True, check=False, timeout=120
