@@ -61,7 +61,7 @@ def test_nothing_is_replaced_unasked_and_nothing_is_written_when_one_of_two_is_t
         ((), "-o report.html"),
         (("--chart", "queue-depth"), "--svg FILE or --png FILE"),
         (("--svg", "x.svg"), "--chart NAME"),
-        (("--chart", "queue-depth", "--svg", "x", "--png", "x"), "same name"),
+        (("--chart", "queue-depth", "--svg", "x", "--png", "x"), "same file name"),
     ],
 )
 def test_files_and_pictures_that_do_not_fit_each_other_are_usage_errors(words: tuple[str, ...], said: str) -> None:

@@ -176,7 +176,7 @@ def test_what_is_less_sure_is_perhaps_so_on_the_page_too_and_has_no_mark(confide
     shown = show_experiment(found, 1)
     page = words_of(parsed(page_html(content_of(array_machine(), (shown,)))))
     words = f"{before and 'perhaps a '}knee between 1GiB and 2GiB"
-    assert shown.summary.startswith(f"{words}; there 40%") and words in page
+    assert shown.summary.startswith(f"{words}; drops to 40%") and words in page
     assert words in " ".join(text_of(span_lines(found, width=100)))
     (chart,) = shown.charts
     assert isinstance(chart, CurveChart) and (chart.mark is None) is bool(before)

@@ -224,7 +224,7 @@ def test_the_link_that_binds_is_named_and_marked() -> None:
     assert "5.91 GB/s" in said
     (branches,) = (one for one in tree.iter("div") if one.attrib.get("class") == "tree")
     marked = [
-        item for item in branches.iter("li") if any("binds" in words_of(part) for part in item if part.tag == "span")
+        item for item in branches.iter("li") if any("limits" in words_of(part) for part in item if part.tag == "span")
     ]
     assert len(marked) == 1
     below = [words_of(one).split()[0] for one in marked[0].iter("strong")]
@@ -247,11 +247,11 @@ def test_a_drive_that_is_slower_than_its_link_is_drawn_and_binds() -> None:
     assert shown["md0, writing"][0] == "2.70 GB/s"  # three times 0.9
     assert shown["nvme0n1 itself, reading"][:2] == ("2.20 GB/s", "plain")
     assert shown["nvme0n1 itself, writing"][:2] == ("900 MB/s", "bad")
-    assert shown["nvme0n1 itself, writing"][2] == "binds"
+    assert shown["nvme0n1 itself, writing"][2] == "bottleneck"
     assert chart.note == "nvme0n1 itself: known: Intel SSD 750 400 GB"
     tree = parsed(page_html(Content(found, (array,), rates=rates)))
     (branches,) = (one for one in tree.iter("div") if one.attrib.get("class") == "tree")
-    bound = [words_of(one) for one in branches.iter("li") if not list(one.iter("ul")) and "binds md0" in words_of(one)]
+    bound = [words_of(one) for one in branches.iter("li") if not list(one.iter("ul")) and "limits md0" in words_of(one)]
     assert len(bound) == 1 and "nvme0n1" in bound[0]
 
 
