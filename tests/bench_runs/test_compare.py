@@ -163,7 +163,7 @@ def test_every_pair_of_a_command_and_of_a_page_is_reckoned_with() -> None:
     first, *_ = json.loads(compare_json(files, names))["others"]
     assert (first["tests"][0]["chance"], first["tests"][0]["verdict"]) == (among.chance, among.verdict.value)
     told = " ".join(" ".join(text_of(compare_lines(files, names, width=90))).split())
-    assert "(40 in all)" in told and "1.09 faster" not in told and "1.09 noise" in told
+    assert "among 40 lines" in told and "1.09 faster" not in told and "1.09 noise" in told
     beside = show_measurements(files)[41:]
     assert all(any("for 40 lines" in note for note in shown.notes) for shown in beside)
     assert [bar.note for bar in bars_of(beside[0])] == [among.verdict.value]

@@ -131,7 +131,7 @@ def test_the_report_says_what_was_so_and_whether_it_is_whole(complete: bool) -> 
     spans = Spans("", "/srv", False, knee, {MIB: [1.0]}, None, conditions=seen, setting=setting, complete=complete)
     for found in (starts, spans):
         shown = show_experiment(found, 1)
-        assert ("not complete" in shown.summary) is not complete
+        assert ("incomplete" in shown.summary) is not complete
         assert any("120MiB of 256MiB lie in one piece" in note for note in shown.notes)
         assert any("governor is powersave" in note for note in shown.notes)
         told = dict(shown.conditions)

@@ -292,7 +292,7 @@ def test_memory_is_no_drive_and_too_little_room_is_said(place: Path) -> None:
     if "tmpfs" in run("stat", "-f", "-c", "%T", "/dev/shm"):
         assert "/dev/shm is in memory (" in bench(place, "/dev/shm", code=3).stderr
     said = bench(place, place / "drive", "--span", "900PiB", code=3).stderr
-    assert "too little room" in said
+    assert "not enough free space" in said
     assert list((place / "drive").iterdir()) == []
 
 

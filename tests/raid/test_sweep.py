@@ -209,7 +209,7 @@ def test_drives_are_shown_what_would_be_done_and_left_alone(
     there = tmp_path / "there.json"
     there.write_text("")
     kept = run_aligntool("raid", "tune", "--level", "0", "--yes", "-o", there, one, two)
-    assert kept.returncode == 3 and "is there already" in kept.stderr
+    assert kept.returncode == 3 and "already exists" in kept.stderr
     asked = run_aligntool("raid", "tune", "--level", "0", "-o", tmp_path / "new.json", one, two)
     assert asked.returncode == 3 and "there is no terminal for the confirmation" in asked.stderr
     clean = run_aligntool("raid", "tune", "--clear", "--yes", one, two)

@@ -55,11 +55,11 @@ def test_the_bytes_stand_below_the_step_and_below_no_other() -> None:
     plan = planned(goal("raid1", wipe=("nvme0n1",)), full, drive(1, size=SIZE))
     said = " ".join("".join(text_of(raid_plan_lines(plan, width=100))).split())
     told = (
-        "zeroed first, so that no old signature comes back: bytes 0..6291456, 20971520..26214400, "
+        "zeroed first, so that no old signature reappears: bytes 0..6291456, 20971520..26214400, "
         "208666624..210763776, 21366833152..21368930304, 21472739328..21474836480"
     )
     assert said.count("zeroed first") == 1 and told in said
-    assert said.index("1. make a table") < said.index(told) < said.index("2. make a table")
+    assert said.index("1. write a partition table") < said.index(told) < said.index("2. write a partition table")
     assert from_json(to_json(plan)) == plan
 
 
