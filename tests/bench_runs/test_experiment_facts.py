@@ -61,7 +61,7 @@ def test_what_was_so_meanwhile_is_kept_with_the_result(place: Path, words: tuple
     assert found["complete"] is True
     shown = bench(place, "show", place / "kept.json").stdout
     assert f"{settings['repeats']} repeats of 0.1 s, direct I/O, engine libaio" in shown
-    assert seen["kernel"] in shown and seen["fio"] in shown and "not complete" not in shown
+    assert seen["kernel"] in shown and seen["fio"] in shown and "incomplete" not in shown
 
 
 @fio
