@@ -36,7 +36,7 @@ msgstr ""
 "Content-Transfer-Encoding: 8bit\n"
 """
 RECIPE_TEXTS = ("summary", "note", "defect")
-COMMAND = r"(\$ )?(sudo |/|-|(aligntool|mdadm|lsblk|blkid|wipefs|losetup|smartctl|nvme|fio|rm) [-a-z/{])"
+COMMAND = r"(\$ )?(sudo |/|-|(aligntool|mdadm|lsblk|blkid|wipefs|losetup|smartctl|nvme|fio|ln|rm) [-a-z/{])"
 """Command lines, which are not translated."""
 
 

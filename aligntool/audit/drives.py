@@ -188,7 +188,7 @@ def unseen_findings(unseen: tuple[Unseen, ...], disk: Disk | None = None) -> Ite
     """Yield one finding for each gap of a disk, or of the machine if `disk` is None."""
     for gap in unseen:
         code, severity = _GAP_FINDINGS[gap.gap]
-        verb = "not known" if gap.what in ("size", "partitions") else "not seen"
+        verb = "unknown" if gap.what in ("size", "partitions") else "not seen"
         text = gap.why if disk and gap.gap is Gap.NO_ANSWER else f"{gap.what} {verb}: {gap.why}"
         if disk:
             yield disk_finding(disk, code, severity, text, next_=gap.hint)

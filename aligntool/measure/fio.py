@@ -283,7 +283,7 @@ def _refuse_unfit(job: Job) -> None:
             mode = os.fstat(file.fileno()).st_mode
             size = file.seek(0, os.SEEK_END) if stat.S_ISREG(mode) or stat.S_ISBLK(mode) else None
     except OSError as error:
-        hint = "type the same after sudo" if isinstance(error, PermissionError) else ""
+        hint = "run the same command with sudo" if isinstance(error, PermissionError) else ""
         raise Refused(f"{job.path} cannot be opened: {error.strerror}", hint=hint) from error
     if size is None:
         raise Refused(f"{job.path} is neither a file nor a block device")
@@ -379,7 +379,7 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 _HINTS = {
     "not loadable": "this fio lacks its engine libaio: dnf install fio-engine-libaio",
-    "Permission denied": "type the same after sudo",
+    "Permission denied": "run the same command with sudo",
 }
 
 

@@ -39,7 +39,7 @@ def refuse_log_name(output: str | None, *, overwrite: bool = False) -> None:
     if not Path(output).absolute().parent.is_dir():
         raise Refused(f"{output}: folder not found; nothing was recorded")
     if os.path.lexists(output) and not overwrite:
-        raise Refused(f"{output} already exists; nothing was recorded", hint="another name for -o, or --overwrite")
+        raise Refused(f"{output} already exists; nothing was recorded", hint="use another name for -o, or --overwrite")
 
 
 @contextmanager
@@ -280,7 +280,7 @@ def find_traceable(named: str) -> Traceable:
 def _missing(folder: Path, debugfs: str | None) -> Iterator[Refusal]:
     name = folder.name
     if os.geteuid() != 0:
-        yield Refusal("root-only", name, "only root can trace a disk", "type the same after sudo")
+        yield Refusal("root-only", name, "only root can trace a disk", "run the same command with sudo")
     lacking = ", ".join(program for program in ("blktrace", "blkparse") if find_program(program) is None)
     if lacking:
         yield Refusal("not-installed", lacking, f"not installed: {lacking}", "install the package blktrace")

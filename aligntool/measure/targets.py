@@ -189,7 +189,7 @@ def _opens_directly(named: str, path: str) -> bool:
         with opened(path, os.O_RDONLY | os.O_NOCTTY), suppress(OSError), opened(path, READ_ONLY | os.O_DIRECT):
             return True
     except OSError as error:
-        hint = "type the same after sudo" if isinstance(error, PermissionError) else ""
+        hint = "run the same command with sudo" if isinstance(error, PermissionError) else ""
         raise Refused(f"{named} cannot be opened: {error.strerror}", hint=hint) from error
     return False
 

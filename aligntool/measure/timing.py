@@ -57,7 +57,7 @@ def open_target(path: str, *, write: bool) -> int:
         if error.errno == errno.EINVAL:
             words = f"{path} does not support direct I/O: the times would be those of the page cache, not of the drive"
             raise Refused(words, hint="name a disk, or a folder on a file system with direct I/O") from error
-        hint = "type the same after sudo" if error.errno in (errno.EACCES, errno.EPERM) else ""
+        hint = "run the same command with sudo" if error.errno in (errno.EACCES, errno.EPERM) else ""
         raise Refused(f"{path} cannot be opened: {error.strerror}", hint=hint) from error
 
 

@@ -100,7 +100,7 @@ def read_record(file: Path) -> Record:
             raise ValueError("it is damaged, or was changed by hand: its checksum does not match")
         return _decode_record(file, document)
     except PermissionError as error:
-        raise Refused(f"{file}: {error.strerror}", hint="type the same after sudo") from error
+        raise Refused(f"{file}: {error.strerror}", hint="run the same command with sudo") from error
     except (OSError, ValueError, Refused) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         hint = f"mdadm --examine shows what its drives hold; if none of it is needed: rm {file}"
@@ -151,7 +151,7 @@ def lock_state(state: Path = STATE) -> Iterator[None]:
         descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         root = isinstance(error, PermissionError)
-        raise Refused(f"{state}: {error.strerror}", hint="type the same after sudo" if root else "") from error
+        raise Refused(f"{state}: {error.strerror}", hint="run the same command with sudo" if root else "") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with inherited(descriptor):
@@ -174,7 +174,7 @@ _MODULE = {"raid5": "raid456", "raid6": "raid456"}
 def refuse_impossible(plan: Plan, paths: Paths) -> None:
     """Raise Refused with every reason. Writes nothing, but may load the kernel's module for the level."""
     if os.geteuid() != 0:
-        raise Refused("only root can create arrays", hint="type the same after sudo", code="root-only")
+        raise Refused("only root can create arrays", hint="run the same command with sudo", code="root-only")
     disks = steps_drives.read_all_disks() if any(isinstance(step, MakeMember) for step in plan.steps) else ()
     refuse([*_check_kernel(plan.steps), *preflight(needs_of_plan(plan, here=True), plan.steps, paths, disks)])
 

@@ -290,7 +290,7 @@ def _refuse_formats(array: _Array, disk: Disk) -> Iterator[Refusal]:
     nvme, number = disk.nvme, array.closer.namespaces.get(disk.name)
     if nvme is None or None in (nvme.format_in_use, scope, number):
         yield Refusal(
-            "not-read", disk.name, f"{disk.name} did not report its formats", f"type the same after sudo; {look}"
+            "not-read", disk.name, f"{disk.name} did not report its formats", f"run the same command with sudo; {look}"
         )
         return
     if format_of(disk, array.size) is None:

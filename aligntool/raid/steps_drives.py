@@ -312,7 +312,7 @@ def _make_table(locked: LockedDisk, disk: Disk, step: plan_steps.MakeMember, are
             set_types(locked.device, step)
             locked.kernel.show([(entry.number, entry.extent) for entry in step.entries])
         except failures as error:
-            raise Stopped(f"{disk.path}: {error}; its new table may be unfinished") from error
+            raise Stopped(f"{disk.path}: {error}; its new table may be incomplete") from error
 
 
 def _wipe_taken(

@@ -95,7 +95,7 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
     if "/" not in output and Path("/dev", output).exists():
         raise Refused(f"{output} is a device of this machine", hint=f"-o /dev/{output}, or -o ./{output} for a file")
     if not (folder := Path(output).parent).is_dir():
-        raise Refused(f"{output}: {folder} is not a folder", hint="choose another name for -o")
+        raise Refused(f"{output}: {folder} is not a folder", hint="use another name for -o")
     size = align_up(disk.size or 0, BLOCK)
     end = max((new_extent(part).end for part in disk.partitions), default=0)
     tail = table_places(label_of(disk), size, sizes)[1]
@@ -107,7 +107,7 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
 def _empty_disk(output: str, sizes: tuple[int, ...]) -> steps.Subject:
     """Return the disk to be written to. Raises Refused if it is not empty, or has other sectors."""
     if not Path(output).is_block_device():
-        raise Refused(f"{output} already exists", hint="choose another name for -o", code="not-empty", subject=output)
+        raise Refused(f"{output} already exists", hint="use another name for -o", code="not-empty", subject=output)
     judged, _ = look_at(output, Request())
     disk = judged.disk
     refuse_part(output, disk, "a copy can only be written to a whole disk")
@@ -172,7 +172,7 @@ def _created_image(output: str, target: steps.Subject) -> Iterator[Device]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise Refused(f"{output}: {error.strerror}", hint="choose another name for -o") from error
+        raise Refused(f"{output}: {error.strerror}", hint="use another name for -o") from error
     try:
         os.truncate(descriptor, target.size)
         with DiskDevice(descriptor, image_sector_size=target.sector_size) as device:

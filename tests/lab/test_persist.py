@@ -116,10 +116,10 @@ def test_afterwards_they_come_back_with_their_uuids_and_are_mounted_with_their_f
 
 def test_the_mirror_that_lost_a_drive_was_started_without_it(observed: Observed) -> None:
     """The audit had warned that it would not be started, and the suggested command repaired that."""
-    assert len(recognition.after["mirror"].examine) == 1, recognition.circumstances
-    mirror = recognition.before["mirror"].node
-    assert f"{mirror}: raid1 with a drive missing at boot stays inactive" in " ".join(recognition.unpersisted.split())
-    assert "systemctl enable mdadm-late-start.timer" in "".join(recognition.persisted)
+    assert len(observed.after["mirror"].examine) == 1, observed.circumstances
+    mirror = observed.before["mirror"].node
+    assert f"{mirror}: raid1 with a drive missing at boot stays inactive" in " ".join(observed.unpersisted.split())
+    assert "systemctl enable mdadm-late-start.timer" in "".join(observed.persisted)
 
 
 def test_they_come_back_under_the_names_that_their_lines_in_mdadm_conf_give(observed: Observed) -> None:

@@ -219,7 +219,7 @@ def test_a_drive_that_only_root_may_look_at_sends_to_sudo_and_another_to_the_aud
     """After an audit as root, the same plan without sudo would be refused again."""
     one, other = drives(2)
     closed = replace(one, content_read=False, unseen=(Unseen("partition table", "needs root to open /dev/nvme0n1"),))
-    assert next_of(goal(), closed, other) == ["type the same after sudo"]
+    assert next_of(goal(), closed, other) == ["run the same command with sudo"]
     broken = replace(one, content_read=False, unseen=(Unseen("partition table", "cannot be read: I/O error"),))
     assert next_of(goal(), broken, other) == ["sudo aligntool audit /dev/nvme0n1"]
 

@@ -264,7 +264,7 @@ def test_a_drive_that_was_reused_meanwhile_is_neither_gone_on_with_nor_taken_bac
             file.write(holds)
             os.fsync(file.fileno())
         if events == 1:
-            with pytest.raises(Stopped, match="holds (data|content) that was not there when the plan was made"):
+            with pytest.raises(Stopped, match=r"holds (data|content) that was not there when the plan was made"):
                 list(apply_record(unfinished_record(paths), plan, paths))
         list(undo_record(unfinished_record(paths), plan, paths))
         assert drive.read_bytes()[start:] == holds and find_records(paths.state) == ()

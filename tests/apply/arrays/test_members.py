@@ -211,7 +211,7 @@ def test_a_member_that_was_reused_is_neither_made_part_of_the_array_nor_taken_ba
         stop_unless_in_place(step, area, blank=True)
         holds = unrecognised(drive, data.start)[: data.end]
         stop_unless_in_place(step, area, blank=False)  # the data of an array are there by then
-        with pytest.raises(Stopped, match="holds (data|content) that was not there when the plan was made"):
+        with pytest.raises(Stopped, match=r"holds (data|content) that was not there when the plan was made"):
             stop_unless_in_place(step, area, blank=True)
         said = [each.text for each in remove_member(step, area, blank=True)]
         assert any("is left as it is" in each for each in said), said
