@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from aligntool.formats import linux_fs, md, other_layers, volumes, windows_fs
 from aligntool.formats.reader import Area, Reader, TableReading, is_damaged, open_area
@@ -79,11 +80,16 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
             layers = _layers(limited, part.extent, table_sector, f"partition {part.number}", unseen)
             part = replace(part, content=layers or (), content_read=layers is not None)
         partitions.append(part)
-    whole = _layers(limited, Extent(0, reader.size), table_sector, "the disk as a whole", unseen)
+    ends = [part.extent.end for part in partitions if part.role not in (Role.EXTENDED, Role.MAP)]
+    last_end = max(ends, default=None)
+    extent = Extent(0, reader.size)
+    whole = _layers(limited, extent, table_sector, "the disk as a whole", unseen, last_end=last_end)
     content = whole or ()
     if reading.table is not None:
-        # A member of an array (firmware RAID, md below a table), or a hybrid ISO image, which includes the table.
-        content = tuple(layer for layer in content if layer.kind.endswith("_raid_member") or layer.kind == "iso9660")
+        # A member of an array (firmware RAID, md or DRBD below a table), or a hybrid ISO image, which includes the
+        # table.
+        below = ("drbd", "iso9660")
+        content = tuple(layer for layer in content if layer.kind.endswith("_raid_member") or layer.kind in below)
     headers: tuple[TableCopy, ...] = ()
     if reading.table is None or any(layer.kind == "linux_raid_member" for layer in content):
         headers = gpt_headers(reader, sector_size or table_sector)
@@ -91,12 +97,18 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
 
 
 def _layers(
-    reader: _LimitedReader, extent: Extent, sector_size: int, what: str, unseen: list[Unseen]
+    reader: _LimitedReader,
+    extent: Extent,
+    sector_size: int,
+    what: str,
+    unseen: list[Unseen],
+    *,
+    last_end: int | None = None,
 ) -> tuple[Layer, ...] | None:
     """Return the layers at `extent`, or None after adding to `unseen` that they cannot be read."""
     was_spent = reader.spent
     try:
-        return read_layers(reader, extent, sector_size=sector_size)
+        return read_layers(reader, extent, sector_size=sector_size, last_end=last_end)
     except OSError as error:
         if not was_spent:  # reported once, not for each of thousands
             rest = " and everything after it" if reader.spent else ""
@@ -133,8 +145,11 @@ ON_FLOPPIES: tuple[Read, ...] = (volumes.read_luks, windows_fs.read_bitlocker, w
 LAST_RESORT: tuple[Read, ...] = (volumes.read_luks_second,)
 
 
-def read_layers(reader: Reader, extent: Extent, *, sector_size: int = 512) -> tuple[Layer, ...]:
-    """Return the layers at `extent` of a disk, empty if nothing is recognised.
+def read_layers(
+    reader: Reader, extent: Extent, *, sector_size: int = 512, last_end: int | None = None
+) -> tuple[Layer, ...]:
+    """Return the layers at `extent` of a disk, empty if nothing is recognised. `last_end`: where the last partition
+    ends, if `extent` is a disk whose partitions are known; a superblock at its end may be that of the partition.
 
     Raises OSError if the medium cannot be read, and nothing else whatever the bytes are.
     """
@@ -143,7 +158,8 @@ def read_layers(reader: Reader, extent: Extent, *, sector_size: int = 512) -> tu
     def probe(reader: Reader, extent: Extent, depth: int) -> tuple[Layer, ...]:
         if extent.start < 0 or extent.length <= SMALLEST or depth > DEEPEST or next(areas_left, None) is None:
             return ()
-        return _recognise(open_area(reader, extent, sector_size, lambda below, part: probe(below, part, depth + 1)))
+        inside = partial(probe, depth=depth + 1)
+        return _recognise(open_area(reader, extent, sector_size, inside, last_end=None if depth else last_end))
 
     return probe(reader, extent, 0)
 

@@ -25,10 +25,12 @@ INTEL_MAP_AT, INTEL_MAP = 112, 17  # offset in struct imsm_dev; bytes of struct 
 MOST_DISKS = 32
 LONGEST_INTEL = 32 * KIB
 
+PROMISE = (63, 255, 256, 16, 399, 591, 675, 735, 911, 974, 991, 951, 3087)  # sectors from the end, as in libblkid
+
 SIGNATURES = (
     Magic("lsi_mega_raid_member", -SECTOR, b"$XIDE$"),
     Magic("nvidia_raid_member", -2 * SECTOR, b"NVIDIA  \x1e\0\0\0", version_at=(-2 * SECTOR + 16, 2)),
-    *(Magic("promise_fasttrack_raid_member", -at * SECTOR, b"Promise Technology, Inc.") for at in (63, 255, 256, 16)),
+    *(Magic("promise_fasttrack_raid_member", -at * SECTOR, b"Promise Technology, Inc.") for at in PROMISE),
     *(Magic("hpt45x_raid_member", -11 * SECTOR, magic) for magic in (b"\xf3\x16\x78\x5a", b"\xfd\x16\x78\x5a")),
     Magic("adaptec_raid_member", -SECTOR + 256, b"DPTM", version_at=(-SECTOR + 63, 1)),
     *(Magic("hpt37x_raid_member", 9 * SECTOR + 32, magic) for magic in (b"\xf0\x16\x78\x5a", b"\xfd\x16\x78\x5a")),

@@ -187,6 +187,10 @@ def limit_faults(faults: list[TableFault]) -> tuple[TableFault, ...]:
 
 HEAD = 68 * KIB  # the last superblock at a fixed offset from the start is btrfs's: 4 KiB at 64 KiB
 TAIL = 132 * KIB  # md 0.90 is up to 128 KiB before the end, the older DDF anchor 257 sectors
+WHOLE_TAIL = 496 * KIB  # of a disk: Promise's metadata are up to 991 sectors before the end, or 3087
+# A partition that ends closer to the disk's end may have the same last place for a superblock, counted in units of its
+# length: the longest unit is that of a ZFS label.
+LAST_PLACES = 256 * KIB
 
 CHECKSUM_PREFIX = "checksum"  # the first word of the problem of a bad superblock checksum, and of no other problem
 
@@ -201,6 +205,7 @@ class Area:
     head: bytes
     tail: bytes
     inside: Callable[[Reader, Extent], tuple[Layer, ...]]  # recognises the layers in a part of it
+    last_end: int | None = None  # of the last partition of the disk, if this is a disk whose partitions are known
 
     @property
     def start(self) -> int:
@@ -218,6 +223,8 @@ class Area:
     @property
     def ends_with_a_partition(self) -> bool:
         """Return whether content at the end may belong to a last partition that ends with the disk."""
+        if self.last_end is not None:
+            return self.is_whole and self.last_end > self.size - LAST_PLACES
         table = self.head[510:512] == b"\x55\xaa" or b"EFI PART" in (self.head[512:520], self.head[4096:4104])
         return self.is_whole and table
 
@@ -267,15 +274,21 @@ def _read_from(area: Area, place: int, length: int) -> bytes:
 
 
 def open_area(
-    reader: Reader, extent: Extent, sector_size: int, inside: Callable[[Reader, Extent], tuple[Layer, ...]]
+    reader: Reader,
+    extent: Extent,
+    sector_size: int,
+    inside: Callable[[Reader, Extent], tuple[Layer, ...]],
+    *,
+    last_end: int | None = None,
 ) -> Area:
     """Return the area, with both ends read in advance: nearly all signatures are there."""
     head = reader.read(extent.start, min(HEAD, extent.length))
-    tail_start = max(extent.length - TAIL, 0)
+    is_whole = extent.start == 0 and extent.end >= reader.size
+    tail_start = max(extent.length - (WHOLE_TAIL if is_whole else TAIL), 0)
     tail = reader.read(extent.start + tail_start, extent.length - tail_start)
     if len(tail) < extent.length - tail_start:
         tail = b""  # the disk ends before the container: the last bytes are not the container's end
-    return Area(reader, extent, sector_size, head, tail, inside)
+    return Area(reader, extent, sector_size, head, tail, inside, last_end)
 
 
 def checksum_problem(of: str, stored: int | str, computed: int | str) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
         text = f"{name} may be failing: {disk.failing}"
         yield Refusal("failing", name, text, wording.as_root(disk, f"smartctl -a {path}"))
     for layer in disk.content:
-        if layer.kind.endswith("_raid_member") or layer.kind == "mpath_member":
+        if layer.kind.endswith("_raid_member") or layer.kind in ("drbd", "mpath_member"):
             text = f"{name} as a whole is a {layer.kind}: the table belongs to the array"
             yield Refusal("array-member", name, text, audit)
 

@@ -19,7 +19,7 @@ from aligntool.linux.look import Looker, look
 from aligntool.linux.pcie import find_adapters
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.targets import UserLimits
-from aligntool.units import GIB, MIB, TIB, Extent
+from aligntool.units import GIB, KIB, MIB, TIB, Extent
 from tests.conftest import remove_partitions, run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
 
@@ -195,6 +195,29 @@ class TestImages:
             file.write(md_superblock_090(64 * 1024))
         (disk,) = look([str(path)]).disks
         assert [layer.kind for layer in disk.content] == ["linux_raid_member"]
+        assert disk.partitions[0].content == ()
+
+    @pytest.mark.needs_tools("sfdisk", "blkid")
+    @pytest.mark.parametrize(
+        ("kind", "back", "mark"),
+        [
+            pytest.param("linux_raid_member", 64 * KIB, md_superblock_090(48 * 1024), id="md, shorter than the disk"),
+            pytest.param("drbd", 4 * KIB - 60, b"\x83\x74\x02\x6d", id="DRBD"),
+            pytest.param("promise_fasttrack_raid_member", 399 * 512, b"Promise Technology, Inc.", id="Promise"),
+        ],
+    )
+    def test_a_mark_at_the_end_of_the_disk_is_its_own_where_no_partition_ends(
+        self, sparse: Sparse, kind: str, back: int, mark: bytes
+    ) -> None:
+        """The table belongs to the array then, and what a realign writes to the free space is not free."""
+        path = sparse(64 * MIB)
+        run("sfdisk", "--quiet", path, stdin="label: dos\nstart=63, size=65536, type=83\n")
+        with path.open("r+b") as file:
+            file.seek(64 * MIB - back)
+            file.write(mark)
+        assert f'TYPE="{kind}"' in run("blkid", "-p", path)
+        (disk,) = look([str(path)]).disks
+        assert [layer.kind for layer in disk.content] == [kind]
         assert disk.partitions[0].content == ()
 
     @pytest.mark.parametrize("name", MAGICS)
