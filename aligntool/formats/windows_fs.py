@@ -245,6 +245,7 @@ LONGEST_LIST = 256 * KIB  # of attributes, as Windows limits it
 MOST_PIECES = 4096  # of a file
 
 HIBERNATED = (b"hibr", b"HIBR")  # after a resume it is b"wake" or b"RSTR"
+WINDOWS_HIBERNATED = "Windows is hibernated in it, or was shut down with fast startup (hiberfil.sys)"
 
 Runs = tuple[tuple[int, int], ...]  # (first cluster, or -1 for a hole; clusters)
 
@@ -363,7 +364,7 @@ def ntfs_unclean(area: Area, table_start: int, cluster: int, record_size: int) -
         number = find_reference(files, ROOT, "HIBERFIL.SYS")
     data = files.attribute(number & NUMBER, DATA) if number else None
     if data and (data[0][:4] or files.read(data[1], 0, 4)) in HIBERNATED:
-        return "Windows is hibernated in it, or was shut down with fast startup (hiberfil.sys)"
+        return WINDOWS_HIBERNATED
     volume = files.attribute(VOLUME, VOLUME_INFORMATION)
     if volume and le16(volume[0], 10) & 0x1:
         return "was not unmounted cleanly (dirty flag set)"

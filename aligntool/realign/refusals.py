@@ -9,6 +9,7 @@ from aligntool.change import LayoutGoal, PartitionRequest
 from aligntool.errors import Refusal, refuse
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.formats.volumes import REENCRYPTING
+from aligntool.formats.windows_fs import WINDOWS_HIBERNATED
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, TableLabel
 from aligntool.realign.placing import containers, fixed_layout_reasons, fixed_place_reasons, logicals_of
 from aligntool.realign.search import irregular_chain_reason
@@ -123,7 +124,8 @@ def disk_reasons(judged: Judged, machine: Inventory | None) -> tuple[Refusal, ..
     """Return every reason against writing to this disk."""
     disk = judged.disk
     bound = (Refusal("bound", disk.name, text, wording.next_look(disk)) for text in fixed_layout_reasons(disk))
-    return (*_device_reasons(disk), *_table_reasons(disk), *bound, *_use_reasons(disk, machine))
+    held = _suspended_reasons(disk)
+    return (*_device_reasons(disk), *_table_reasons(disk), *bound, *_use_reasons(disk, machine), *held)
 
 
 def _device_reasons(disk: Disk) -> Iterator[Refusal]:
@@ -188,6 +190,32 @@ def _use_reasons(disk: Disk, machine: Inventory | None) -> Iterator[Refusal]:
         live = "start from another medium, such as a live system, and run it there"
         yield from (replace(use, lasting=False) for use in wording.use_refusals(what, node, places, (), live))
         yield from (_holder_refusal(what, holder, machine) for holder in holders)
+
+
+def _suspended_reasons(disk: Disk) -> Iterator[Refusal]:
+    """Yield a reason for each suspended system on the disk, wherever it lies: when it goes on, it writes to each
+    partition that it had in use where that was before, whatever the table states.
+    """
+    for what, content in (
+        (disk.name, disk.content),
+        *((f"partition {part.number}", part.content) for part in disk.partitions),
+    ):
+        for layer in _with_inner(content):
+            if layer.kind == "swsuspend":
+                yield _suspended(what)
+            elif layer.unclean == WINDOWS_HIBERNATED:
+                yield Refusal("unclean", what, f"{what}: {layer.unclean}", SHUT_DOWN, lasting=False)
+
+
+def _with_inner(layers: Iterable[Layer]) -> Iterator[Layer]:
+    for layer in layers:
+        yield layer
+        yield from _with_inner(layer.inner)
+
+
+def _suspended(what: str) -> Refusal:
+    text = f"{what} holds the image of a suspended system"
+    return Refusal("hibernated", what, text, "start that system and shut it down", lasting=False)
 
 
 def _holder_refusal(what: str, holder: str, machine: Inventory | None) -> Refusal:
@@ -255,8 +283,7 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
             )
             yield Refusal("bitlocker", what, f"{text} from outside", "decrypt it in Windows: manage-bde -off C:")
         if layer.kind == "swsuspend":
-            text = f"{what} holds the image of a suspended system"
-            yield Refusal("hibernated", what, text, "start that system and shut it down", lasting=False)
+            yield _suspended(what)
         for problem in layer.problems:
             if not problem.startswith(_HARMLESS):
                 yield Refusal("content-damaged", what, f"{what}: {problem}", check)

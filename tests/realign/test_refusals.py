@@ -8,12 +8,15 @@ import pytest
 from aligntool.audit.judge import audit
 from aligntool.change import RealignGoal
 from aligntool.errors import Refused
+from aligntool.formats.windows_fs import WINDOWS_HIBERNATED
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, Table, TableFault, TableLabel
 from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.units import MIB, Extent
 from tests.realign.movable_disks import judged, movable_disk, plan_for
 
 OFF = "63+100000 ext4; 104448+100000 xfs"
+HOME = Extent(104448 * 512, 100000 * 512)  # of the second partition, which is on the grid
+SUSPENDED = Layer("swsuspend", HOME)
 Change = Callable[[Disk], Disk]
 
 
@@ -75,6 +78,9 @@ REFUSED = [  # code, evidence in the text, hint
     (partition(content_read=False), "not-read", "partition 1", "sudo"),
     (layer("BitLocker"), "bitlocker", "partition 1", "manage-bde -off"),
     (layer("swsuspend"), "hibernated", "partition 1", "shut it down"),
+    (second(content=(SUSPENDED,)), "hibernated", "partition 2 holds the image", "shut it down"),
+    (second(content=(Layer("LVM2_member", HOME, inner=(SUSPENDED,)),)), "hibernated", "partition 2", "shut it down"),
+    (second(content=(Layer("ntfs", HOME, unclean=WINDOWS_HIBERNATED),)), "unclean", "partition 2: Windows", "/s /f"),
     (layer(problems=("the checksum is bad",)), "content-damaged", "the checksum is bad", "e2fsck -fn"),
     (layer(claims_size=100001 * 512), "content-damaged", "51200000 bytes, but its ext4 claims 51200512", "e2fsck"),
     (layer(unclean="it may be shared, and looked for at its old place (MMP)"), "unclean", "(MMP)", "tune2fs -O ^mmp"),
