@@ -517,13 +517,16 @@ def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: in
     """
     if layer is None:
         return whole_partition_map(extent.length, "its content is unknown")
-    if layer.kind == "swap" and layer.unclean is None:
-        return UsedMap((), "swap: header only")
+    if layer.kind == "swap" and _why_unknown(extent, layer) is None:
+        return _swap_map(extent.length, layer, sector_size)
     why = _why_no_map(extent, layer)
     if why:
         return whole_partition_map(extent.length, why)
     try:
         with fresh_reader(path) as reader, closing(_yield_used(path, reader, extent, layer)) as runs:
+            if _is_used_behind(reader, extent, layer):
+                why = f"what follows the {layer.kind} may be hashes of its free blocks as well"
+                return whole_partition_map(extent.length, why)
             return with_edges(runs, extent.length, sector_size=sector_size, by=MAP_SOURCES[layer.kind])
     except (NoMap, NoLoop) as reason:
         return whole_partition_map(extent.length, str(reason))
@@ -531,10 +534,31 @@ def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: in
         return whole_partition_map(extent.length, f"it cannot be read: {error.strerror}")
 
 
+def _swap_map(length: int, layer: Layer, sector_size: int) -> UsedMap:
+    """Return the map of a swap area: what the pages hold is not needed, what follows them may be anything."""
+    end = align_down(layer.claims_size or 0, sector_size)
+    if end == length:
+        return UsedMap((), "swap: header only")
+    return UsedMap((Extent(0, layer.data_unit or PLACE), Extent(end, length - end)), "swap: header, and what follows")
+
+
+def _is_used_behind(reader: Reader, extent: Extent, layer: Layer) -> bool:
+    """Return whether there are bytes behind the file system. A hash tree of dm-verity follows it directly, may have no
+    superblock, and covers free blocks as well.
+    """
+    start = align_up(layer.claims_size or 0, PLACE)
+    return any(reader.read(extent.start + start, max(min(extent.length - start, EDGE), 0)))
+
+
 def _why_no_map(extent: Extent, layer: Layer) -> str | None:
     """Return why no map of this content is accepted, or None."""
     if layer.kind not in MAP_SOURCES:
         return f"no map for {layer.kind}"
+    return _why_unknown(extent, layer)
+
+
+def _why_unknown(extent: Extent, layer: Layer) -> str | None:
+    """Return why the superblock does not prove what is in use, or None."""
     if layer.unclean:
         return f"the {layer.kind} is unclean: {layer.unclean}"
     if layer.problems:

@@ -21,7 +21,7 @@ from aligntool.inventory import Disk, Inventory, Layer, TableLabel
 from aligntool.linux.block import DiskDevice, Limited, limited, open_read_only
 from aligntool.linux.child_process import STALL_S
 from aligntool.linux.commands import with_health
-from aligntool.linux.content import UsedMap, check_content, read_used
+from aligntool.linux.content import UsedMap, check_content, read_used, whole_partition_map
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
@@ -202,7 +202,11 @@ def names_on(disk: Disk) -> dict[int, StartNames]:
 
 
 def read_map(disk: Disk, number: int, extent: Extent) -> UsedMap:
-    """Return the used bytes of the partition of this number at `extent`; all of it if it has no map."""
+    """Return the used bytes of the partition of this number at `extent`; all of it if it has no map, or if dm-verity
+    has hashes on the disk: they may be those of this partition, free blocks included.
+    """
+    if any(layer.kind == "DM_verity_hash" for part in disk.partitions for layer in part.content):
+        return whole_partition_map(extent.length, "dm-verity has hashes on this disk, of free blocks as well")
     return read_used(disk.path, extent, layer_of(disk, number), sector_size=disk.sector_size)
 
 

@@ -17,11 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.inventory import Layer
+from aligntool.inventory import DiskKind, Layer
 from aligntool.linux import content
 from aligntool.linux.content import EDGE, MOST_RUNS, SMALLEST_GAP, NoMap, UsedMap, read_used, with_edges
 from aligntool.linux.devices import FileReader
+from aligntool.realign.request import read_map
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
+from tests.audit.made import made_disk
 from tests.conftest import detach, run, unmount
 from tests.probe.layers.placed_partitions import layers_of
 
@@ -311,6 +313,42 @@ def test_of_swap_nothing_is_used_and_of_a_suspended_system_everything(sparse: Sp
         file.write(b"S1SUSPEND\0")
     used = read_used(str(image), extent, the_layer(image, extent), sector_size=512)
     assert used.runs == (extent,)
+
+
+@pytest.mark.needs_tools("mkswap")
+def test_what_follows_the_pages_of_a_shorter_swap_area_is_used(sparse: Sparse) -> None:
+    image = sparse(8 * MIB)
+    run("mkswap", image, 4096)  # KiB
+    extent = Extent(0, 8 * MIB)
+    used = read_used(str(image), extent, the_layer(image, extent), sector_size=512)
+    assert used.runs == (Extent(0, 4096), Extent(4 * MIB, 4 * MIB))
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
+def test_everything_is_used_where_a_hash_tree_may_follow_the_file_system(sparse: Sparse) -> None:
+    """That of dm-verity covers free blocks as well, and those of ChromeOS and Android have no superblock before it."""
+    image, extent = sparse(16 * MIB), Extent(MIB, 14 * MIB)
+    run("mkfs.ext4", "-q", "-F", "-b", "4096", "-E", f"offset={MIB}", image, "10M")
+    layer = the_layer(image, extent)
+    assert read_used(str(image), extent, layer, sector_size=512).by == "dumpe2fs"
+    with image.open("r+b") as file:
+        file.seek(11 * MIB)
+        file.write(b"\x5a" * 4096)
+    used = read_used(str(image), extent, layer, sector_size=512)
+    assert used == UsedMap(
+        (Extent(0, extent.length),), "everything: what follows the ext4 may be hashes of its free blocks as well"
+    )
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
+def test_everything_is_used_where_dm_verity_has_a_partition_of_hashes(sparse: Sparse) -> None:
+    image, extent = sparse(16 * MIB), Extent(MIB, 8 * MIB)
+    run("mkfs.ext4", "-q", "-F", "-b", "4096", "-E", f"offset={MIB}", image, "8M")
+    disk = replace(made_disk("2048+16384; 20480+2048 DM_verity_hash", kind=DiskKind.IMAGE), path=str(image))
+    data = replace(disk.partitions[0], content=(the_layer(image, extent),))
+    hashes = replace(disk.partitions[1], content=(Layer("DM_verity_hash", Extent(10 * MIB, MIB)),))
+    assert read_map(replace(disk, partitions=(data,)), 1, extent).by == "dumpe2fs"
+    assert read_map(replace(disk, partitions=(data, hashes)), 1, extent).runs == (Extent(0, extent.length),)
 
 
 def test_everything_is_used_where_nobody_knows_what_lies_there(sparse: Sparse) -> None:
