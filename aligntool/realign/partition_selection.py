@@ -62,6 +62,15 @@ def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[FoundPlaces, 
 
 def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[str, str]:
     """Return the end of a sentence and the next command; both empty if nothing would help."""
+    shorter = [part for part in disk.partitions if kind_of(part) in SHRINKABLE and not fills(part)]
+    if shrink and shorter:
+        part = shorter[-1]
+        rest, kind = part.extent.length - (part.content[0].claims_size or 0), kind_of(part)
+        text = (
+            f"; the {kind} on partition {part.number} ends {format_about(rest)} before its partition, and what lies"
+            " behind it would be overwritten: make either as long as the other first"
+        )
+        return text, ""
     if shrink:
         kinds = {kind_of(part) for part in disk.partitions if part.role is not Role.EXTENDED}
         only = " (XFS cannot be shrunk)" if "xfs" in kinds else ""
@@ -87,10 +96,18 @@ def attention_to_shrunk(shrunk: Shrinks) -> Iterator[str]:
 
 def shrinkable(disk: Disk) -> tuple[Partition, ...]:
     """Return the partitions that can be shrunk, from the end of the disk to its start."""
-    found = [part for part in disk.partitions if kind_of(part) in SHRINKABLE]
+    found = [part for part in disk.partitions if kind_of(part) in SHRINKABLE and fills(part)]
     against = partition_reasons(disk, found)
     found = [part for part in found if part.role in (Role.PRIMARY, Role.LOGICAL) and not against[part.number]]
     return tuple(sorted(found, key=lambda part: -part.extent.start))
+
+
+def fills(part: Partition) -> bool:
+    """Return whether the file system takes its partition up to the last block. Otherwise its own tool would make it
+    longer, over what lies behind it, where the partition is to keep more than the file system has.
+    """
+    layer = part.content[0]
+    return part.extent.length - (layer.claims_size or part.extent.length) <= max(layer.data_unit or 0, _ROUNDED)
 
 
 def most_shrinkable(part: Partition, used: Uses) -> int:
