@@ -65,10 +65,17 @@ def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *,
 
 
 def plan_unpartition(
-    judged: Judged, goal: RealignGoal, used: Uses, *, inside: str | None = None, names: StartNames | None = None
+    judged: Judged,
+    goal: RealignGoal,
+    used: Uses,
+    *,
+    inside: str | None = None,
+    names: StartNames | None = None,
+    gap_end: int | None = None,
 ) -> Plan:
     """Return the plan that moves the only partition of a disk to byte 0 and removes the table. `inside`: the kind of
-    the table in the first sectors of the partition. `names`: the starts recorded in files of Windows in it.
+    the table in the first sectors of the partition. `names`: the starts recorded in files of Windows in it. `gap_end`:
+    the end of what lies between the table and the partition.
 
     Raises Refused with all reasons, a line each.
     """
@@ -86,7 +93,8 @@ def plan_unpartition(
         text = f"there is no room for the journal: {room_words}; a file on another disk also works"
         hint = next_command(disk, "partition", "--undo --journal FILE")
         raise Refused(text, hint=hint, code="no-journal-room", subject=disk.name)
-    return _plan(_Move(disk, part, target, journal, needs), judged, disk.table.label.value if disk.table else "", used)
+    plan = _plan(_Move(disk, part, target, journal, needs), judged, disk.table.label.value if disk.table else "", used)
+    return replace(plan, attention=(*_gap_attention(disk, gap_end), *plan.attention))
 
 
 def refuse_unmovable(judged: Judged, others: Collection[str]) -> None:
@@ -340,6 +348,17 @@ def _boot_code_attention(disk: Disk) -> Iterator[str]:
             ", such as with grub-install" if code.kind.startswith("GRUB") else ""
         )
         yield f"{code.kind}, found at byte {code.at}, is lost with the table: this disk no longer starts; {before}"
+
+
+def _gap_attention(disk: Disk, gap_end: int | None) -> Iterator[str]:
+    """Yield that bytes before the partition are lost, unless they are known to be those of GRUB."""
+    grub = any(code.kind.startswith("GRUB") for code in (disk.table.boot_code if disk.table else ()))
+    if gap_end and not (grub and gap_end <= MIB):
+        saving = as_root(disk, f"dd if={shell_word(disk.path)} of=FILE bs=1M count={align_up(gap_end, MIB) // MIB}")
+        yield (
+            f"what lies between the table and the partition, up to byte {gap_end}, is overwritten: it may be a boot"
+            f" program of a board, or its settings; this saves it: {saving}"
+        )
 
 
 def _plan_steps(move: _Move, part: Partition, label: str, patched: search.Patching) -> Iterator[steps.Step]:

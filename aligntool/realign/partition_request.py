@@ -10,8 +10,9 @@ from aligntool.audit.wording import next_command
 from aligntool.change import Plan, Used
 from aligntool.errors import Refused
 from aligntool.formats.layers import read_layers
+from aligntool.formats.reader import Reader
 from aligntool.formats.tables import read_table
-from aligntool.inventory import Disk, DiskKind, Layer
+from aligntool.inventory import Disk, DiskKind, Layer, TableLabel
 from aligntool.linux.block import open_read_only
 from aligntool.linux.commands import with_health
 from aligntool.linux.content import UsedMap, read_used
@@ -27,11 +28,12 @@ from aligntool.realign.request import (
     refuse_part,
     wait_for_leftovers,
 )
-from aligntool.realign.whole_disk import other_kinds, table_inside
+from aligntool.realign.whole_disk import other_kinds, places, table_inside
 from aligntool.steps import CopyContent
 from aligntool.system import TableLine, parse_crypttab, parse_fstab
-from aligntool.units import Extent
+from aligntool.units import MIB, Extent, align_up
 
+_BLOCK = 4096
 _LVM = ("lvm/lvm.conf", "lvm/lvmlocal.conf", "lvm/devices/system.devices")
 
 
@@ -73,14 +75,20 @@ class WholeDisk:
 
     def _plan(self, judged: Judged, request: Request, maps: dict[int, UsedMap]) -> Plan:
         used = {number: Used(number, used_map.bytes, used_map.by) for number, used_map in maps.items()}
-        disk, inside = judged.disk, None
+        disk, inside, gap_end = judged.disk, None, None
         if self.undo:
             if len(disk.partitions) == 1:
                 with open_read_only(disk.path) as device:
                     inside = table_inside(device, disk.partitions[0].extent, disk.sector_size)
+                    gap_end = _gap_end(device, disk)
             names = next(iter(names_on(disk).values()), None)
-            return partition_plan.plan_unpartition(judged, request.goal, used, inside=inside, names=names)
-        return partition_plan.plan_partition(judged, request.goal, self.label, used, others=_others(disk))
+            return partition_plan.plan_unpartition(
+                judged, request.goal, used, inside=inside, names=names, gap_end=gap_end
+            )
+        plan = partition_plan.plan_partition(judged, request.goal, self.label, used, others=_others(disk))
+        with open_read_only(disk.path) as device:
+            _refuse_more_behind(device, disk.content[0], disk)
+        return plan
 
     def _with_length(self, judged: Judged, key: bytes) -> Disk:
         """Return the disk with its LUKS as long as its content needs. Raises Refused as for any other content."""
@@ -94,6 +102,8 @@ class WholeDisk:
                 inside, size = read_layers(content, Extent(0, content.size)), content.size
                 others = other_kinds(content, inside[0].kind) if inside else ()
                 tables = [sector for sector in (512, 4096) if read_table(content, sector_size=sector).table]
+                if inside:
+                    _refuse_more_behind(content, inside[0], disk)
         except NoLoop as reason:
             text = f"the LUKS on {disk.name} cannot be opened to look inside: {reason}"
             raise Refused(text, hint="run the same command with sudo", code="root-only", subject=disk.name) from reason
@@ -111,6 +121,30 @@ def _others(disk: Disk) -> tuple[str, ...]:
         return ()
     with open_read_only(disk.path) as device:
         return other_kinds(device, disk.content[0].kind)
+
+
+def _gap_end(reader: Reader, disk: Disk) -> int | None:
+    """Return the end of the last nonzero byte between the table and the only partition."""
+    if disk.table is None or disk.table.gap_used_to:  # behind the first MiB
+        return disk.table.gap_used_to if disk.table else None
+    is_gpt = disk.table.label is TableLabel.GPT
+    start = places(disk.size or 0, disk.sector_size)[0].end if is_gpt else disk.sector_size
+    length = min(disk.partitions[0].extent.start, MIB) - start
+    filled = len(bytes(reader.read(start, length)).rstrip(b"\0")) if length > 0 else 0
+    return start + filled if filled else None
+
+
+def _refuse_more_behind(reader: Reader, layer: Layer, disk: Disk) -> None:
+    """Raise Refused if something is recognised where a layer ends that begins at byte 0 of `reader`: a hash tree of
+    dm-verity, or another file system. It would not be moved, and the journal may be written over it.
+    """
+    end = align_up(layer.claims_size or reader.size, _BLOCK)
+    found = read_layers(reader, Extent(end, reader.size - end)) if end < reader.size else ()
+    if found:
+        text = (
+            f"{found[0].kind} begins at byte {end}, where the {layer.kind} on {disk.name} ends, and would not be moved"
+        )
+        raise Refused(text, hint=next_command(disk, "audit"), code="ambiguous", subject=disk.name)
 
 
 def _used(disk: Disk, extent: Extent, layer: Layer) -> UsedMap:

@@ -335,6 +335,34 @@ def test_a_boot_program_that_goes_with_the_table_needs_attention(grub: bool, tmp
     assert ("grub-install" in said) is grub
 
 
+@pytest.mark.parametrize(("label", "at"), [("dos", 32 * KIB), ("gpt", 128 * KIB), ("gpt", 8 * MIB)])
+def test_bytes_before_the_partition_that_nothing_recognises_need_attention(label: str, at: int, tmp_path: Path) -> None:
+    part, image = ext4(tmp_path / "part", 16 * MIB), tmp_path / "disk.img"
+    image.write_bytes(bytes(64 * MIB))
+    start = 16 * MIB if at > MIB else MIB
+    run("sfdisk", "-q", image, stdin=f"label: {label}\nstart={start // SECTOR}, size=16MiB\n")
+    with image.open("r+b") as file:
+        file.seek(start)
+        file.write(part.read_bytes())
+    words = "what lies between the table and the partition, up to byte"
+    assert words not in " ".join(aligntool("plan", "partition", "--undo", image).split())
+    with image.open("r+b") as file:
+        file.seek(at)
+        file.write(b"\x5a" * SECTOR)
+    assert f"{words} {at + SECTOR}, is overwritten" in " ".join(aligntool("plan", "partition", "--undo", image).split())
+
+
+@pytest.mark.needs_tools("veritysetup")
+def test_a_hash_tree_behind_the_file_system_is_refused(tmp_path: Path) -> None:
+    image = ext4(tmp_path / "disk.img", 32 * MIB, disk=128 * MIB)
+    blocks = ("--data-block-size=4096", f"--data-blocks={32 * MIB // 4096}", f"--hash-offset={32 * MIB}")
+    run("veritysetup", "format", *blocks, image, image)
+    before = every_byte(image)
+    said = aligntool("partition", image, "--yes", code=REFUSED)
+    assert f"DM_verity_hash begins at byte {32 * MIB}" in " ".join(said.split())
+    assert every_byte(image) == before
+
+
 @pytest.mark.needs_tools("mkfs.xfs")
 def test_two_signatures_are_refused(tmp_path: Path) -> None:
     image = both(tmp_path / "disk.img")
