@@ -19,7 +19,15 @@ from aligntool.linux.users import locks_on, occupants
 from aligntool.realign.applying import ChangeInProgress
 from aligntool.realign.convert_plan import label_of, new_extent, plan_copy, reformatting, refuse_unconvertible
 from aligntool.realign.convert_request import describe_rebuilding, judged_units, recreate_fats
-from aligntool.realign.convert_table import BLOCK, check_sizes, converted_mbr, new_table, table_groups, table_places
+from aligntool.realign.convert_table import (
+    BLOCK,
+    check_sizes,
+    converted_mbr,
+    new_table,
+    refuse_other_content,
+    table_groups,
+    table_places,
+)
 from aligntool.realign.hidden_signatures import write_verified
 from aligntool.realign.refusals import refuse_unfit
 from aligntool.realign.request import FoundPlan, Request, look_at, read_map, refuse_part
@@ -51,6 +59,7 @@ class CopyRequest:
         target = _new_image(self.output, disk, sizes) or _empty_disk(self.output, sizes)
         refuse_unconvertible(judged, sizes, units, copied_to=target.size)
         with hints_for_disk(disk.path):
+            _refuse_uncopied(disk, target.size, sizes)
             rebuilds = recreate_fats(judged, sizes, units, _MOST_FAT)
         again = {number: describe_rebuilding(disk.path, number, disk, rebuild) for number, rebuild in rebuilds.items()}
         copied = {
@@ -64,6 +73,16 @@ class CopyRequest:
         )  # fmt: skip
         plan = plan_copy(disk, target, sizes, units, again, sum(run.length for run in runs))
         return FoundPlan(plan, judged, {}, {number: rebuild.parts for number, rebuild in rebuilds.items()}), runs
+
+
+def _refuse_uncopied(disk: Disk, size: int, sizes: tuple[int, ...]) -> None:
+    """Raise Refused if a gap that is copied begins with bytes of anything else where the copy has its GPT."""
+    if label_of(disk) != TableLabel.GPT:
+        return  # what follows an MBR in its sector is copied with it
+    with open_read_only(disk.path) as device:
+        head, tail = table_places(label_of(disk), size, sizes)
+        found = bytes(device.read(head.start, head.length)), bytes(tail.length)
+        refuse_other_content(sound_pair(device, disk.sector_size), (head, tail), found)
 
 
 def _used_extents(disk: Disk, number: int) -> Iterator[Extent]:
