@@ -302,6 +302,7 @@ def _is_unmount(record: bytes) -> bool:
 # xfs_log_format.h, struct xlog_rec_header.
 
 XFS_MAGIC = b"XFSB"
+INCOMPAT_ZONED = 0x200  # Linux 6.15; sb_rtstart
 
 
 def read_xfs(area: Area) -> Layer | None:
@@ -309,12 +310,17 @@ def read_xfs(area: Area) -> Layer | None:
     if superblock[:4] != XFS_MAGIC or len(superblock) < 512 or not _is_consistent(superblock):
         return None
     block = be32(superblock, 4)
-    claims = be64(superblock, 8) * block
+    claims = None if _has_zones(superblock) else be64(superblock, 8) * block
     return replace(
         area.layer("xfs", claims, block), label=text_at(superblock, 108, 12), uuid=uuid_at(superblock, 32),
         stripe_unit=be32(superblock, 184) * block, stripe_width=be32(superblock, 188) * block,
         problems=_xfs_problems(superblock), unclean=xfs_log_unclean(area, superblock),
     )  # fmt: skip
+
+
+def _has_zones(superblock: bytes) -> bool:
+    """Return whether a section of zones with the data of files may follow the blocks that the superblock counts."""
+    return be16(superblock, 100) & 0xF == 5 and bool(be32(superblock, 216) & INCOMPAT_ZONED)
 
 
 def _is_consistent(superblock: bytes) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.formats.reader import crc32c_inverted
 from aligntool.units import KIB, MIB, TIB, Extent
 from tests.conftest import run
 from tests.probe.layers.placed_partitions import STARTS, agree, bytes_of, field, layers_of, number, place
@@ -90,6 +91,22 @@ def test_xfs_is_read_as_xfs_db_and_blkid_read_it(sparse: Sparse, start: int, opt
     assert layer.claims_size == number(report, "dblocks") * block
     assert layer.stripe_unit == number(report, "unit") * block
     assert layer.stripe_width == number(report, "width") * block
+
+
+@pytest.mark.needs_tools("mkfs.xfs")
+def test_the_length_of_an_xfs_with_zones_is_not_what_it_counts(sparse: Sparse) -> None:
+    """mkfs.xfs -r zoned=1 (6.15) puts a section with the data of files behind those blocks (sb_rtstart)."""
+    content = sparse(600 * MIB)
+    run("mkfs.xfs", "-q", "-f", "-d", "size=400m", content)
+    superblock = bytearray(bytes_of(content, 0, 512))
+    superblock[216:220] = (int.from_bytes(superblock[216:220], "big") | 0x300).to_bytes(4, "big")  # METADIR, ZONED
+    superblock[288:296] = superblock[8:16]  # sb_rtstart: where the data section ends
+    superblock[224:228] = bytes(4)
+    superblock[224:228] = crc32c_inverted(bytes(superblock)).to_bytes(4, "little")
+    with content.open("r+b") as file:
+        file.write(superblock)
+    (layer,) = layers_of(content)
+    assert (layer.kind, layer.claims_size, layer.problems) == ("xfs", None, ())
 
 
 @pytest.mark.needs_tools("mkfs.xfs", "blkid")
