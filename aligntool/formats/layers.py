@@ -88,12 +88,17 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     if reading.table is not None:
         # A member of an array (firmware RAID, md or DRBD below a table), or a hybrid ISO image, which includes the
         # table.
-        below = ("drbd", "iso9660")
-        content = tuple(layer for layer in content if layer.kind.endswith("_raid_member") or layer.kind in below)
+        below = tuple(layer for layer in content if layer.kind.endswith("_raid_member") or layer.kind in _BELOW)
+        # Or the disk is used without its table, which was written by mistake or left over: nothing is in it then.
+        unused = bool(partitions) and all(part.content_read and not part.content for part in partitions)
+        content = below or (content if unused and not reading.table.in_flight else ())
     headers: tuple[TableCopy, ...] = ()
     if reading.table is None or any(layer.kind == "linux_raid_member" for layer in content):
         headers = gpt_headers(reader, sector_size or table_sector)
     return Contents(reading.table, True, tuple(partitions), content, whole is not None, tuple(unseen), headers)
+
+
+_BELOW = ("drbd", "iso9660")
 
 
 def _layers(

@@ -152,6 +152,9 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
         if layer.kind.endswith("_raid_member") or layer.kind in ("drbd", "mpath_member"):
             text = f"{name} as a whole is a {layer.kind}: the table belongs to the array"
             yield Refusal("array-member", name, text, audit)
+        elif disk.partitions and layer.kind != "iso9660":
+            text = f"{name} as a whole holds {layer.kind}, and a table in which nothing is recognised: one is a remnant"
+            yield Refusal("ambiguous", name, text, wording.as_root(disk, f"wipefs --no-act {path}"))
 
 
 def _table_reasons(disk: Disk) -> Iterator[Refusal]:

@@ -220,6 +220,22 @@ class TestImages:
         assert [layer.kind for layer in disk.content] == [kind]
         assert disk.partitions[0].content == ()
 
+    @pytest.mark.needs_tools("sfdisk", "mkfs.ext4")
+    def test_a_file_system_on_the_whole_disk_is_seen_beside_a_table_with_nothing_in_it(self, sparse: Sparse) -> None:
+        """A table written by mistake leaves the superblock at byte 1024 alone, and the file system can be mounted."""
+        path = sparse(64 * MIB)
+        run("mkfs.ext4", "-q", "-F", path)
+        run("sfdisk", "-q", "--wipe", "never", path, stdin="label: dos\nstart=63, size=65536, type=83\n")
+        (disk,) = look([str(path)]).disks
+        assert ([layer.kind for layer in disk.content], disk.partitions[0].content) == (["ext4"], ())
+        with path.open("r+b") as file:
+            file.seek(63 * 512 + 4086)
+            file.write(b"SWAPSPACE2")
+            file.seek(63 * 512 + 1024)
+            file.write(struct.pack("<II", 1, 1000))
+        (disk,) = look([str(path)]).disks
+        assert (disk.content, disk.partitions[0].content[0].kind) == ((), "swap")
+
     @pytest.mark.parametrize("name", MAGICS)
     def test_what_only_looks_like_an_image_is_refused_with_a_way_to_get_at_the_disk(
         self, tmp_path: Path, name: str

@@ -72,6 +72,7 @@ REFUSED = [  # code, evidence in the text, hint
     (disk(kind=DiskKind.DASD), "dasd", "sda", "fdasd"),
     (disk(content=(Layer("isw_raid_member", Extent(0, MIB)),)), "not-judged", "array", ""),
     (disk(content=(Layer("drbd", Extent(0, MIB)),)), "not-judged", "DRBD array", ""),
+    (disk(content=(Layer("ext4", Extent(0, MIB)),)), "ambiguous", "as a whole holds ext4", "wipefs --no-act"),
     (table(label=TableLabel.SUN), "table-kind", "sun", "audit"),
     (table(hybrid=True), "hybrid-mbr", "sda", "AT307"),
     (fault(Fault.HYBRID_MBR), "hybrid-mbr", "sda", "AT307"),
