@@ -55,8 +55,9 @@ def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[FoundPlaces, 
             else:
                 high = middle
         found = _try(part, high * MIB, fits)
-        if found is not None:
-            return found, {part.number: _shrunk(part, high * MIB)}
+        shrunk = _shrunk(part, high * MIB)
+        if found is not None and (fills(part) or _is_shrunk_already(part, shrunk)):
+            return found, {part.number: shrunk}
     return None
 
 
@@ -96,7 +97,7 @@ def attention_to_shrunk(shrunk: Shrinks) -> Iterator[str]:
 
 def shrinkable(disk: Disk) -> tuple[Partition, ...]:
     """Return the partitions that can be shrunk, from the end of the disk to its start."""
-    found = [part for part in disk.partitions if kind_of(part) in SHRINKABLE and fills(part)]
+    found = [part for part in disk.partitions if kind_of(part) in SHRINKABLE]
     against = partition_reasons(disk, found)
     found = [part for part in found if part.role in (Role.PRIMARY, Role.LOGICAL) and not against[part.number]]
     return tuple(sorted(found, key=lambda part: -part.extent.start))
@@ -108,6 +109,11 @@ def fills(part: Partition) -> bool:
     """
     layer = part.content[0]
     return part.extent.length - (layer.claims_size or part.extent.length) <= max(layer.data_unit or 0, _ROUNDED)
+
+
+def _is_shrunk_already(part: Partition, shrunk: Shrunk) -> bool:
+    """Return whether the file system has the length wanted, after a shrink that was interrupted before the move."""
+    return 0 <= shrunk.length - (part.content[0].claims_size or 0) <= max(part.content[0].data_unit or 0, _ROUNDED)
 
 
 def most_shrinkable(part: Partition, used: Uses) -> int:
