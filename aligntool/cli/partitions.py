@@ -14,19 +14,9 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer, AuditOptions, Report
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, PartitionRequest, Plan, RealignGoal
-from aligntool.cli import layers, options
+from aligntool.cli import layers, options, run_change
 from aligntool.cli.options import HIDDEN, File, Size, command, print_lines, remark, terminal_width, typed_words
 from aligntool.cli.plan import RealignOptions, disk_plan_lines, realign_of
-from aligntool.cli.run_change import (
-    ChangeInProgress,
-    Operation,
-    apply_plan,
-    ends_stream,
-    lock_in_child,
-    run_change,
-    show_only,
-    write_end,
-)
 from aligntool.demo_disk import make_demo_image
 from aligntool.errors import Refused, Stopped, refuse
 from aligntool.inventory import Disk
@@ -43,7 +33,7 @@ from aligntool.render.plan import plan_lines
 # `aligntool realign`: plan, show, confirm, apply.
 
 
-@ends_stream
+@run_change.ends_stream
 def realign(
     disk: options.DiskArgument,
     *,
@@ -69,7 +59,7 @@ def realign(
     refuse(options.attach_virtual(disk, writes=not dry_run))
     request = chosen.request(geometry)
     operation = layers.Layers(disk, request, key_file) if chosen.layers else realign_of(disk, request, rate)
-    run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
+    run_change.run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 
 def plan_realign(
@@ -91,7 +81,7 @@ def plan_realign(
     refuse(options.attach_virtual(disk))
     request = chosen.request(geometry)
     operation = layers.Layers(disk, request) if chosen.layers else realign_of(disk, request)
-    show_only(operation, json_=json_, kept=kept)
+    run_change.show_only(operation, json_=json_, kept=kept)
 
 
 # `aligntool layout` and `aligntool plan layout`: a new partition table for an empty disk.
@@ -159,10 +149,10 @@ def plan_layout_command(
     """
     refuse(options.attach_virtual(disk))
     operation = Layout(disk, *chosen.goal_and_request(disk, geometry))
-    show_only(operation, json_=json_, kept=kept)
+    run_change.show_only(operation, json_=json_, kept=kept)
 
 
-@ends_stream
+@run_change.ends_stream
 def layout_command(
     disk: options.DiskArgument,
     *,
@@ -181,11 +171,11 @@ def layout_command(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the table was finished.
     """
     refuse(options.attach_virtual(disk, writes=not dry_run))
-    run_change(Layout(disk, *chosen.goal_and_request(disk, geometry)), yes=yes, json_=json_, dry_run=dry_run)
+    run_change.run_change(Layout(disk, *chosen.goal_and_request(disk, geometry)), yes=yes, json_=json_, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
-class Layout(Operation):
+class Layout(run_change.Operation):
     """Write a new partition table to an empty disk. `make_layout` compares the disk with the plan before it writes."""
 
     disk: str
@@ -204,16 +194,16 @@ class Layout(Operation):
     def next_command(self) -> str:
         return command("layout", self.disk, *self.given.typed)
 
-    def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
+    def locked(self, plan: Plan) -> AbstractContextManager[run_change.ChangeInProgress]:
         path = plan.disk.path
 
         @contextmanager
-        def making(_: Callable[[str], object]) -> Iterator[ChangeInProgress]:
+        def making(_: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
             with options.hints_for_disk(path):
                 hint = command("layout", path, "--wipe", shell_word(path))
-                yield ChangeInProgress(make_layout(plan, _look_again(plan)), hint)
+                yield run_change.ChangeInProgress(make_layout(plan, _look_again(plan)), hint)
 
-        return lock_in_child(making, plan, path)
+        return run_change.lock_in_child(making, plan, path)
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         path = plan.disk.path
@@ -224,7 +214,7 @@ class Layout(Operation):
             )
         seen = command("audit", path)
         if json_:
-            write_end("new", changed=True, sentences=("the new table reads back as planned",), hint=seen)
+            run_change.write_end("new", changed=True, sentences=("the new table reads back as planned",), hint=seen)
         remark(f"Done. To check the result: {seen}")
 
 
@@ -294,7 +284,7 @@ def _show_demo_plan(image: str) -> Plan:
 
 def _realign(plan: Plan, image: str) -> None:
     _show_command(command("realign", image, "--yes"))
-    apply_plan(realign_of(image, Request()), plan, json_=False)
+    run_change.apply_plan(realign_of(image, Request()), plan, json_=False)
     _show_command(command("audit", image))
     print_lines(audit_lines(_report(image), width=terminal_width(), verbose=False, quiet=False))
 

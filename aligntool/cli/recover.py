@@ -9,7 +9,7 @@ from typing import Annotated
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import ArrayRequest, ChangeState, LayoutGoal, Plan, from_json, request_in_document
-from aligntool.cli import options
+from aligntool.cli import options, run_change
 from aligntool.cli.arrays import array_status, continue_array, find_record, recover_array, require_unfinished
 from aligntool.cli.convert import ConvertCopy
 from aligntool.cli.layers import Layers, read_key, report_layers
@@ -19,16 +19,6 @@ from aligntool.cli.partitions import Layout
 from aligntool.cli.plan import realign_of, report_result, table_change
 from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
 from aligntool.cli.reformat import Reformat
-from aligntool.cli.run_change import (
-    ChangeInProgress,
-    Operation,
-    apply_and_report,
-    ends_stream,
-    identity,
-    lock_in_child,
-    recovery_commands,
-    run_change,
-)
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.reader import TableReading
@@ -57,7 +47,7 @@ from aligntool.units import KIB
 # `aligntool apply`: apply a saved plan, if it is still valid.
 
 
-@ends_stream
+@run_change.ends_stream
 def apply(
     file: Annotated[str, "FILE", "A plan written by `aligntool plan ... -o FILE`."],
     *,
@@ -77,10 +67,10 @@ def apply(
     text = read_text(file, hint="aligntool audit")
     operation, plan = _saved_plan(text, rate, key_file)
     refuse(options.attach_virtual(plan.disk.path, writes=True))
-    run_change(operation, yes=yes, json_=json_, kept=plan)
+    run_change.run_change(operation, yes=yes, json_=json_, kept=plan)
 
 
-def _saved_plan(text: str, rate: int | None, key_file: str | None) -> tuple[Operation, Plan]:
+def _saved_plan(text: str, rate: int | None, key_file: str | None) -> tuple[run_change.Operation, Plan]:
     """Return the operation that makes a saved plan again from its request, and the saved plan."""
     plan = from_json(text)
     path = plan.disk.path
@@ -145,7 +135,7 @@ def status(
     record = _record(disk, journal)
     if record is not None:
         disk, current = record.plan.disk.path, array_status(record)
-        next_commands = tuple(recovery_commands(disk).split("\n"))
+        next_commands = tuple(run_change.recovery_commands(disk).split("\n"))
     elif disk is not None:
         refuse(options.attach_virtual(disk))
         current = _disk_status(disk, journal)
@@ -158,7 +148,7 @@ def status(
     print_lines(status_json(disk, current, type_next=next_commands) if json_ else lines)
 
 
-@ends_stream
+@run_change.ends_stream
 def resume(
     disk: TargetArgument = None,
     *,
@@ -179,7 +169,7 @@ def resume(
     _recover(disk, chosen, back=False, json_=json_, key_file=key_file)
 
 
-@ends_stream
+@run_change.ends_stream
 def rollback(disk: TargetArgument = None, *, chosen: Recovery, json_: options.EventsOption = False) -> None:
     """Undo an interrupted move or array.
 
@@ -230,7 +220,7 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
     shown = confirm_table(disk, journal, plan, yes=chosen.yes) if restore else None
 
     @contextmanager
-    def locked(note: Callable[[str], object]) -> Iterator[ChangeInProgress]:
+    def locked(note: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
         with locked_disk(plan, disk, on_note=note, journal_file=journal, rate=chosen.rate) as context:
             if shown is not None:
                 refuse_other_table(context.device, plan, shown)
@@ -238,12 +228,12 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
             events = run(context, restore_table=restore)
             moment, ways = (
                 ChangeState.UNDOING if back else ChangeState.RESUMED,
-                recovery_commands(disk, *journal_options(journal)),
+                run_change.recovery_commands(disk, *journal_options(journal)),
             )
-            yield ChangeInProgress(events, ways, hurry_function(context), moment, disk, context.unanswered)
+            yield run_change.ChangeInProgress(events, ways, hurry_function(context), moment, disk, context.unanswered)
 
-    with lock_in_child(locked, plan, disk) as applying:
-        kernel_behind = apply_and_report(plan, applying, json_=json_, in_flight=True)
+    with run_change.lock_in_child(locked, plan, disk) as applying:
+        kernel_behind = run_change.apply_and_report(plan, applying, json_=json_, in_flight=True)
     report_result(plan, disk, Request(), json_=json_, back=back, kernel_behind=kernel_behind)
     if journal:
         remark(f"{journal} is no longer needed")
@@ -258,7 +248,7 @@ def _confirmed(disk: str, current: Status, chosen: Recovery, *, back: bool, json
     on_screen = sys.stdout if chosen.dry_run else sys.stderr
     show(lines, on_screen, color=options.colored(on_screen))
     if not chosen.dry_run and current.plan:
-        options.confirm_disk(disk, *identity(current.plan, disk), chosen.yes)
+        options.confirm_disk(disk, *run_change.identity(current.plan, disk), chosen.yes)
     return not chosen.dry_run
 
 
@@ -297,7 +287,7 @@ def _plan_in_flight(current: Status, disk: str) -> Plan:
 def _next_commands(current: Status, disk: str, journal: str | None) -> tuple[str, ...]:
     if current.state != "in-flight":
         return ()
-    ways = recovery_commands(disk, *journal_options(journal)).split("\n")
+    ways = run_change.recovery_commands(disk, *journal_options(journal)).split("\n")
     return tuple(f"{way} --restore-table" for way in ways) if current.restore_table else tuple(ways)
 
 
@@ -322,7 +312,7 @@ def confirm_table(disk: str, journal_file: str | None, plan: Plan, *, yes: bool)
             table_lines(f"the partition table {which}", table.partitions), sys.stderr, color=options.colored(sys.stderr)
         )
     refuse(_overwritten_refusals(disk, plan, found.partitions, written.partitions))
-    options.confirm_disk(disk, *identity(plan, disk), yes)
+    options.confirm_disk(disk, *run_change.identity(plan, disk), yes)
     return found
 
 

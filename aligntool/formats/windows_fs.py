@@ -122,6 +122,11 @@ class FatBootSector:
         return 12 if self.clusters < FAT12_BELOW else 16
 
 
+def is_small_fat32(problem: str) -> bool:
+    """Return whether a problem of a layer is that some systems mistake the FAT32 for a FAT16, wherever it is."""
+    return problem.startswith("a FAT32 of ")
+
+
 def read_fat(area: Area) -> Layer | None:
     sector = area.head[:512]
     boot = parse_fat_boot_sector(sector)

@@ -229,7 +229,8 @@ def _refuse_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     read = part.content_read if part else disk.table_read and disk.content_read
     if not read:
         needs_root = any(unseen.why.startswith("needs root") for unseen in disk.unseen)
-        look = "run the same command with sudo" if needs_root else f"sudo aligntool audit {wording.shell_word(disk.path)}"
+        audit = f"sudo aligntool audit {wording.shell_word(disk.path)}"
+        look = "run the same command with sudo" if needs_root else audit
         yield Refusal("not-read", name, f"{name} could not be read, so it may not be empty", look)
     elif has_test_array(disk):
         clear = f"sudo aligntool raid tune --clear {wording.shell_word(f'/dev/{name}')}"

@@ -13,21 +13,10 @@ from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
-from aligntool.realign import partition_selection
+from aligntool.realign import partition_selection, search
 from aligntool.realign.placing import Movable, containers, first_place, held_ranges, kind_of, logicals_of, row_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons
 from aligntool.realign.schedule import Schedule
-from aligntool.realign.search import (
-    SHORT,
-    FoundPlaces,
-    Patching,
-    boot_floor,
-    file_patches,
-    needed_for,
-    patching,
-    room_of,
-    search,
-)
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
 
 # From the places found to a plan. Only the order of the steps and the texts are determined here; no decision is made.
@@ -51,7 +40,7 @@ def write_plan(
     disk: Disk,
     goal: RealignGoal,
     selection: partition_selection.Selection,
-    found: FoundPlaces | None,
+    found: search.FoundPlaces | None,
     used: partition_selection.Uses,
     shrunk: partition_selection.Shrinks,
 ) -> Plan:
@@ -73,7 +62,7 @@ def write_plan(
     return Plan("realign", steps.subject(disk), _goal_words(goal), places, plan_steps, attention, notes, cost)
 
 
-def _changes(disk: Disk, found: FoundPlaces | None) -> Changes:
+def _changes(disk: Disk, found: search.FoundPlaces | None) -> Changes:
     """Return every entry of the table that changes; for a logical partition, its whole chain."""
     if found is None:
         return ()
@@ -85,7 +74,7 @@ def _changes(disk: Disk, found: FoundPlaces | None) -> Changes:
     return tuple(changes[number] for number in sorted(changes))
 
 
-def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: partition_selection.Shrinks) -> Patching:
+def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: partition_selection.Shrinks) -> search.Patching:
     """Return the patches of a partition. After a shrink the copy of an NTFS boot sector is in the last sector of the
     requested length, where ntfsresize puts it.
     """
@@ -94,22 +83,22 @@ def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: partition_s
         content = tuple(replace(layer, backup_boot=layer.backup_boot and last) for layer in part.content)
         part = replace(part, content=content)
     change = next(change for change in changes if change.number == part.number)
-    return patching(part, change.after, change.record_after, disk.sector_size)
+    return search.patching(part, change.after, change.record_after, disk.sector_size)
 
 
 def _with_file_patches(
-    selection: partition_selection.Selection, found: FoundPlaces | None, patched: partition_selection.Patched
-) -> dict[int, Patching]:
+    selection: partition_selection.Selection, found: search.FoundPlaces | None, patched: partition_selection.Patched
+) -> dict[int, search.Patching]:
     """Return `patched` with the patches of files that name a start, which may be on partitions that stay."""
     moved = found.moved if found else {}
-    named = {number: patches for number, one in selection.names.items() if (patches := file_patches(one, moved))}
-    both = {number: patched.get(number, Patching()) for number in sorted(patched.keys() | named.keys())}
+    named = {number: patches for number, one in selection.names.items() if (patches := search.file_patches(one, moved))}
+    both = {number: patched.get(number, search.Patching()) for number in sorted(patched.keys() | named.keys())}
     return {number: replace(own, patches=(*own.patches, *named.get(number, ()))) for number, own in both.items()}
 
 
 def _steps(
     disk: Disk,
-    found: FoundPlaces,
+    found: search.FoundPlaces,
     shrunk: partition_selection.Shrinks,
     changes: Changes,
     patched: partition_selection.Patched,
@@ -143,8 +132,8 @@ def _steps(
     yield steps.CloseJournal(journal)
 
 
-def _held(disk: Disk, part: Partition, found: FoundPlaces, patched: Patching) -> steps.SavedRanges:
-    more = (needed_for(patch) for patch in patched.patches)
+def _held(disk: Disk, part: Partition, found: search.FoundPlaces, patched: search.Patching) -> steps.SavedRanges:
+    more = (search.needed_for(patch) for patch in patched.patches)
     length = found.before[part.number].length
     return held_ranges(part, length, disk.sector_size, more, spots_only=found.spots_only)
 
@@ -166,7 +155,7 @@ def copy_strips_for(distance: int, journal: steps.JournalPlace, sector_size: int
     everything goes through the stash.
     """
     stash = journal.stash.length
-    if distance < SHORT:
+    if distance < search.SHORT:
         return steps.CopyStrips(min(stash, _LONGEST_STAGED), _BATCH, GIB, stash, staged=True)
     window = min(distance, _LONGEST_WINDOW)
     return steps.CopyStrips(align_down(window, _PAGE if window >= _PAGE else sector_size), _BATCH, GIB, stash)
@@ -266,16 +255,16 @@ def movable(
 
 def _find_places(
     disk: Disk, goal: RealignGoal, selection: partition_selection.Selection, used: partition_selection.Uses
-) -> tuple[FoundPlaces | None, dict[int, partition_selection.Shrunk]]:
-    found = search(disk, movable(disk, selection, used, {}), goal)
+) -> tuple[search.FoundPlaces | None, dict[int, partition_selection.Shrunk]]:
+    found = search.search(disk, movable(disk, selection, used, {}), goal)
     if (found is None or found.journal is None) and goal.shrink:
         shorter = partition_selection.room_by_shrinking(
-            disk, used, lambda shrunk: search(disk, movable(disk, selection, used, shrunk), goal)
+            disk, used, lambda shrunk: search.search(disk, movable(disk, selection, used, shrunk), goal)
         )
         if shorter is not None:
             return shorter
     if found is not None and found.journal is None:
-        found = search(disk, movable(disk, selection, used, {}), goal, finer=True)
+        found = search.search(disk, movable(disk, selection, used, {}), goal, finer=True)
     return found, {}
 
 
@@ -311,10 +300,10 @@ def _no_room(
     goal: RealignGoal,
     selection: partition_selection.Selection,
     used: partition_selection.Uses,
-    found: FoundPlaces | None,
+    found: search.FoundPlaces | None,
 ) -> Refusal:
-    def fits(shrunk: partition_selection.Shrinks) -> FoundPlaces | None:
-        return search(disk, movable(disk, selection, used, shrunk), goal)
+    def fits(shrunk: partition_selection.Shrinks) -> search.FoundPlaces | None:
+        return search.search(disk, movable(disk, selection, used, shrunk), goal)
 
     helps, hint = partition_selection.shrink_hint(disk, used, fits, shrink=goal.shrink)
     if found is not None:
@@ -327,7 +316,7 @@ def _no_room(
     who = f"{'partition' if len(selection.must) == 1 else 'partitions'} {', '.join(map(str, sorted(selection.must)))}"
     grain = " of the requested grain" if goal.grain_given else ""
     text = f"there is no room to put {who} on a boundary{grain}"
-    if (floor := boot_floor(disk)) > MIB:
+    if (floor := search.boot_floor(disk)) > MIB:
         text += f" (nothing is moved below {format_size(floor)}: a boot loader may be there)"
     return Refusal("no-room", disk.name, f"{text}{helps}", hint or next_look(disk), lasting=False)
 
@@ -451,13 +440,13 @@ def _room_by_number(judged: Judged, selection: partition_selection.Selection) ->
 
 
 def _room_for(judged: Judged, selection: partition_selection.Selection) -> _Room:
-    found = search(judged.disk, movable(judged.disk, selection, {}, {}), _GOAL, finer=True)
+    found = search.search(judged.disk, movable(judged.disk, selection, {}, {}), _GOAL, finer=True)
     return _Room.NONE if found is None else _Room.ENOUGH if found.journal else _Room.NO_JOURNAL
 
 
 def _with_room_beside(disk: Disk, selection: partition_selection.Selection) -> frozenset[int]:
     """Return the partitions with enough free space on either side while all others stay."""
-    row, room, found = row_of(disk, movable(disk, selection, {}, {})), room_of(disk, _GOAL), set()
+    row, room, found = row_of(disk, movable(disk, selection, {}, {})), search.room_of(disk, _GOAL), set()
     end = room.extent.start
     for item, free_to in zip(row, [*(following.extent.start for following in row[1:]), room.extent.end], strict=False):
         if item.number is not None and item.number in selection.must:

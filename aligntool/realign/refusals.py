@@ -7,9 +7,10 @@ from aligntool.audit import wording
 from aligntool.audit.report import Judged
 from aligntool.change import LayoutGoal, PartitionRequest
 from aligntool.errors import Refusal, refuse
+from aligntool.formats.linux_fs import MAY_BE_SHARED
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.formats.volumes import REENCRYPTING
-from aligntool.formats.windows_fs import WINDOWS_HIBERNATED
+from aligntool.formats.windows_fs import WINDOWS_HIBERNATED, is_small_fat32
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, TableLabel
 from aligntool.realign.placing import containers, fixed_layout_reasons, fixed_place_reasons, logicals_of
 from aligntool.realign.search import irregular_chain_reason
@@ -288,7 +289,7 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
         if layer.kind == "swsuspend":
             yield _suspended(what)
         for problem in layer.problems:
-            if not problem.startswith(_HARMLESS):
+            if not is_small_fat32(problem):
                 yield Refusal("content-damaged", what, f"{what}: {problem}", check)
         if not layer.problems and (layer.claims_size or 0) > part.extent.length:
             text = f"{what} has {part.extent.length} bytes, but its {layer.kind} claims {layer.claims_size}"
@@ -297,9 +298,6 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
             text = f"{what}: {layer.unclean}"
             yield Refusal("unclean", what, text, _cleaner(disk, part, layer), lasting=False)
 
-
-_SHARED = "at its old place (MMP)"  # tune2fs removes the protection, once no other machine has the disk
-_HARMLESS = "a FAT32 of "  # with few clusters: some systems mistake it for a FAT16, wherever it lies
 
 _EXT = ("ext2", "ext3", "ext4")
 _CHECKERS = dict.fromkeys(_EXT, "e2fsck -fn") | {
@@ -318,7 +316,7 @@ _ACTIONS = {"ntfs": SHUT_DOWN, "swap": "start the suspended system and shut it d
 
 def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
     """Return the command or the action that makes an unclean content clean."""
-    shared = (layer.unclean or "").endswith(_SHARED)
+    shared = layer.unclean == MAY_BE_SHARED  # tune2fs removes the protection, once no other machine has the disk
     if layer.kind in _ACTIONS and not shared:
         return _ACTIONS[layer.kind]
     if layer.kind == "crypto_LUKS":

@@ -8,6 +8,7 @@ import pytest
 from aligntool.audit.judge import audit
 from aligntool.change import RealignGoal
 from aligntool.errors import Refused
+from aligntool.formats.linux_fs import MAY_BE_SHARED
 from aligntool.formats.windows_fs import WINDOWS_HIBERNATED
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, Table, TableFault, TableLabel
 from aligntool.realign.planning import find_repairs, plan_realign
@@ -84,7 +85,7 @@ REFUSED = [  # code, evidence in the text, hint
     (second(content=(Layer("ntfs", HOME, unclean=WINDOWS_HIBERNATED),)), "unclean", "partition 2: Windows", "/s /f"),
     (layer(problems=("the checksum is bad",)), "content-damaged", "the checksum is bad", "e2fsck -fn"),
     (layer(claims_size=100001 * 512), "content-damaged", "51200000 bytes, but its ext4 claims 51200512", "e2fsck"),
-    (layer(unclean="it may be shared, and looked for at its old place (MMP)"), "unclean", "(MMP)", "tune2fs -O ^mmp"),
+    (layer(unclean=MAY_BE_SHARED), "unclean", "(MMP)", "tune2fs -O ^mmp"),
     (layer(unclean="it is mounted on node7, or was (MMP)"), "unclean", "node7", "e2fsck -f"),
     (layer(unclean="its journal must be replayed"), "unclean", "its journal must be replayed", "e2fsck -f"),
     (partition(content=(Layer("ext4", Extent(0, 1)), Layer("xfs", Extent(0, 1)))), "ambiguous", "ext4", "wipefs"),
