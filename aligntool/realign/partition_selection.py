@@ -24,6 +24,7 @@ from aligntool.units import KIB, MIB, align_down, align_up, format_about, format
 
 SHRINKABLE = ("ext2", "ext3", "ext4", "ntfs", "btrfs")
 REPAIR = "in Windows: chkdsk /f, and compact /u if it is compressed"
+_ROUNDED = 64 * KIB  # bytes to which mkfs and partition programs round; the largest block of ext4
 _LEAST = {"btrfs": 256 * MIB}  # btrfs_ioctl_resize() in the kernel's fs/btrfs/ioctl.c
 
 

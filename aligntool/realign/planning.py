@@ -414,7 +414,8 @@ def _repair(disk: Disk, number: int, room: _Room, reasons: tuple[Refusal, ...]) 
     if room is _Room.ENOUGH:
         command = reasons[0].hint if reasons else next_realign(disk)
         return Repair(number, IN_PLACE, f"there is room to move onto the grid{first}", command)
-    if shorter := [str(part.number) for part in disk.partitions if kind_of(part) in partition_selection.SHRINKABLE]:
+    shrinkable = (part for part in disk.partitions if kind_of(part) in partition_selection.SHRINKABLE)
+    if shorter := [str(part.number) for part in shrinkable if partition_selection.fills(part)]:
         who = f"the file system on partition {' or '.join(shorter[-2:])}"
         why = f"there is not enough room; shrinking {who} may make some{first}"
         return Repair(number, WITH_SHRINK, why, next_command(disk, "plan realign", "--shrink"))

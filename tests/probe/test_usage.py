@@ -23,7 +23,7 @@ from aligntool.linux.content import EDGE, MOST_RUNS, SMALLEST_GAP, NoMap, UsedMa
 from aligntool.linux.devices import FileReader
 from aligntool.realign.request import read_map
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
-from tests.audit.made import made_disk
+from tests.audit.builders import made_disk
 from tests.conftest import detach, run, unmount
 from tests.probe.layers.placed_partitions import layers_of
 
@@ -318,7 +318,7 @@ def test_of_swap_nothing_is_used_and_of_a_suspended_system_everything(sparse: Sp
 @pytest.mark.needs_tools("mkswap")
 def test_what_follows_the_pages_of_a_shorter_swap_area_is_used(sparse: Sparse) -> None:
     image = sparse(8 * MIB)
-    run("mkswap", image, 4096)  # KiB
+    run("mkswap", image, "4096")  # KiB
     extent = Extent(0, 8 * MIB)
     used = read_used(str(image), extent, the_layer(image, extent), sector_size=512)
     assert used.runs == (Extent(0, 4096), Extent(4 * MIB, 4 * MIB))
