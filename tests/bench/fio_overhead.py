@@ -34,7 +34,7 @@ SIZE = 256 * MIB
 PROFILE = """\
 format = 1
 kind = "bench"
-summary = "beside fio alone"
+summary = "compared with fio alone"
 source = "tests/bench/fio_overhead.py"
 repeats = 1
 [[test]]
@@ -127,7 +127,7 @@ def table(pairs: Sequence[tuple[Once, Once]], runtime_s: float) -> str:
     rows = [
         f"{len(pairs)} interleaved repeats, {count} jobs of {runtime_s:g} s; repeat it with `{COMMAND}`.",
         "",
-        "| `aligntool bench run`, beside fio alone | ratio: median (smallest–largest) |",
+        "| `aligntool bench run` compared with fio alone | ratio: median (smallest–largest) |",
         "|---|---|",
         f"| time, from the command to the prompt | {_ratio([a.wall / b.wall for a, b in pairs])} |",
     ]

@@ -105,7 +105,7 @@ def table(found: dict[str, list[float]]) -> str:
         (
             f"An emulated PC, {len(ratios)} interleaved rounds; repeat it with `{COMMAND}`.",
             "",
-            "| aligntool | beside | time, ratio: median (smallest–largest) | by hand | more |",
+            "| aligntool | compared with | time, ratio: median (smallest–largest) | by hand | more |",
             "|---|---|---|---|---|",
             "| `aligntool raid create --recipe nvme-raid0-scratch` | sfdisk, mdadm, mkfs.xfs, update-initramfs, "
             f"unmkinitramfs, mount | {words} | {statistics.median(found['hand']):.0f} s | {more:.0f} s |",

@@ -136,7 +136,7 @@ def _see_that_it_moved(disk: OldDisk, target: str) -> None:
 
 
 def _compared(results: Sequence[tuple[OldDisk, str, Rounds]]) -> Iterator[str]:
-    yield "| content | on | beside | its time / aligntool's, not reading back | its time / aligntool's | aim |"
+    yield "| content | on | compared with | its time / aligntool's, not reading back | its time / aligntool's | aim |"
     yield "|---|---|---|---|---|---|"
     for disk, medium, runs in results:
         for name in runs:
@@ -216,7 +216,7 @@ def whole_commands(folder: Path, size: int, repeats: int) -> Iterator[str]:
     yield f"{size / GIB:.3g} GiB, a third used, {repeats} interleaved rounds; repeat it with"
     yield "`sudo python -m tests.bench.moving --write docs/benchmarks.md`."
     yield ""
-    yield "| on | aligntool | beside | its time / aligntool's: median (smallest–largest) |"
+    yield "| on | aligntool | compared with | its time / aligntool's: median (smallest–largest) |"
     yield "|---|---|---|---|"
     work = folder / "moved.img"
     write_out(work, size)

@@ -120,7 +120,7 @@ def table(found: dict[str, list[float]]) -> str:
         (
             f"An emulated PC, {len(ours)} interleaved rounds; repeat it with `{COMMAND}`.",
             "",
-            "| aligntool | beside | its time | the other's | its / the other's: median (smallest–largest) |",
+            "| aligntool | compared with | its time | the other's | its / the other's: median (smallest–largest) |",
             "|---|---|---|---|---|",
             *rows,
         )

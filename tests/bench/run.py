@@ -140,7 +140,7 @@ def report(sizes: Sizes) -> str:
         lines = [
             f"{sizes.repeats} interleaved repeats, Python {platform.python_version()}, {os.cpu_count()} processors.",
             "",
-            "| aligntool | beside | time, ratio: median (smallest–largest) | aim |",
+            "| aligntool | compared with | time, ratio: median (smallest–largest) | aim |",
             "|---|---|---|---|",
             *start_up(sizes.repeats),
             *one_image(folder, sizes.repeats),

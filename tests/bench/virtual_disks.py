@@ -107,7 +107,7 @@ def main() -> None:
 {given.size} GiB, a third used, {given.repeats} interleaved repeats; repeat it with
 `python -m tests.bench.virtual_disks --write docs/benchmarks.md`.
 
-| aligntool | beside | its time | the other's | the other's / aligntool's: median (smallest–largest) |
+| aligntool | compared with | its time | the other's | the other's / aligntool's: median (smallest–largest) |
 |---|---|---|---|---|
 {rows}"""
     print(text)
