@@ -305,7 +305,7 @@ def test_a_result_that_is_there_is_kept(place: Path) -> None:
 
 
 def test_slips_of_the_keyboard_are_said(place: Path) -> None:
-    assert "lst is not there" in bench(place, "lst", code=3).stderr
+    assert "lst not found" in bench(place, "lst", code=3).stderr
     assert "there is no recipe 'cristal'" in bench(place, place / "drive", "--profile", "cristal", code=3).stderr
     assert "is for a layout" in bench(place, place / "drive", "--profile", "desktop-uefi", code=3).stderr
     for words in (("--passes", "0,5"), ("--passes", "x"), ("--runtime", "0"), ("--repeats", "0"), ("--span", "1G")):

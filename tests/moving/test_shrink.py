@@ -177,7 +177,7 @@ def test_a_tool_that_is_killed_in_the_middle_is_told_with_what_to_type(make: Mak
     before = seen(disk)
     stand_in(programs, "resize2fs", f'[ "$1" = -P ] && exec {find_tool("resize2fs")} "$@"', "kill -9 $$")
     said = realign(disk.image, "--shrink", code=STOPPED)
-    assert "ended by SIGKILL" in said and "no partition was moved" in said and "resume" not in said
+    assert "killed by SIGKILL" in said and "no partition was moved" in said and "resume" not in said
     command = said.rpartition("→ ")[2].partition(";")[0]
     run("sh", "-c", f"{command} -y")
     (programs / "resize2fs").unlink()

@@ -226,7 +226,7 @@ def test_of_two_files_that_are_restored_in_a_row_systemd_reads_both_at_once(path
     plan = plan_of([fstab_step(), fstab_step("other"), ReloadUnits()])
     changed = {"after": "changed by somebody"}
     events = list(roll_back_finished(plan, paths, traces={0: changed, 1: changed, 2: {}}))
-    (reloaded,) = (at for at, text in enumerate(events) if text.endswith("again: systemctl daemon-reload"))
+    (reloaded,) = (at for at, text in enumerate(events) if text.endswith("fstab: systemctl daemon-reload"))
     assert reloaded > max(at for at, text in enumerate(events) if "fstab was changed since" in text)
 
 
