@@ -27,8 +27,8 @@ disk=/dev/$(lsblk -dno NAME,SERIAL | awk '$2 == "disk" {{print $1}}')
 cd {ROOT}
 python={sys.executable}
 aligntool() {{ "$python" -m aligntool "$@"; }}
-show() {{ vgchange -qq -ay vg; udevadm settle; mkdir -p /tmp/m; mount /dev/vg/files /tmp/m; }}
-hide() {{ umount /tmp/m; vgchange -qq -an vg; udevadm settle; cryptsetup close layer; }}
+show() {{ vgchange -qq -ay vg; udevadm settle; mkdir -p /run/m; mount /dev/vg/files /run/m; }}
+hide() {{ umount /run/m; vgchange -qq -an vg; udevadm settle; cryptsetup close layer; }}
 """
 BEGIN = (
     BOTH
@@ -49,9 +49,9 @@ vgcreate -qq vg /dev/mapper/layer
 lvcreate -qq -W n -Z n -n files -l 100%FREE vg
 mke2fs -q -t ext4 -b 4096 /dev/vg/files
 show
-head -c 100M /dev/urandom > /tmp/m/random
-cp -r /usr/share/zoneinfo /tmp/m
-(cd /tmp/m && find . -type f -exec sha256sum {} +) > /lab/before
+head -c 100M /dev/urandom > /run/m/random
+cp -r /usr/share/zoneinfo /run/m
+(cd /run/m && find . -type f -exec sha256sum {} +) > /lab/before
 hide
 code=0
 aligntool realign --layers -p 2 --yes --key-file /lab/key $disk 2> /lab/refused || code=$?
@@ -76,7 +76,7 @@ aligntool status > /lab/status.after
 cryptsetup open --key-file /lab/key ${disk}1 layer
 show
 blockdev --getss /dev/mapper/layer > /lab/sector
-(cd /tmp/m && find . -type f -exec sha256sum {} +) > /lab/read
+(cd /run/m && find . -type f -exec sha256sum {} +) > /lab/read
 hide
 """
 )
@@ -93,8 +93,8 @@ lvcreate -qq -an -W n -Z n -n first -l 1 vg ${{disk}}1
 lvcreate -qq -W n -Z n -n files -L 100M vg ${{disk}}1
 mke2fs -q -t ext4 -b 4096 /dev/vg/files
 show
-head -c 50M /dev/urandom > /tmp/m/random
-sha256sum /tmp/m/random > /lab/sum.before
+head -c 50M /dev/urandom > /run/m/random
+sha256sum /run/m/random > /lab/sum.before
 segments() {{ pvs --noheadings --nosuffix --units b --segments -o pv_name,pe_start,pvseg_start,lv_name; }}
 segments > /lab/segments.before
 aligntool plan realign -p 1 --json $disk > /lab/plan
@@ -104,9 +104,9 @@ echo "$commands" > /lab/commands
 sudo() {{ "$@"; }}
 eval "$commands"
 segments > /lab/segments.after
-sha256sum /tmp/m/random > /lab/sum.after
+sha256sum /run/m/random > /lab/sum.after
 aligntool plan realign -p 1 --json $disk > /lab/plan.after
-umount /tmp/m
+umount /run/m
 e2fsck -fn /dev/vg/files
 """
 )
@@ -116,15 +116,15 @@ ENCLOSE = (
 printf secret > /lab/key
 printf other > /lab/wrong
 cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file /lab/key $disk
-inside() { cryptsetup open --key-file /lab/key $1 layer; mkdir -p /tmp/m; mount /dev/mapper/layer /tmp/m; }
-outside() { umount /tmp/m; cryptsetup close layer; }
-hashes() { (cd /tmp/m && find . -type f -exec sha256sum {} + | sort); }
+inside() { cryptsetup open --key-file /lab/key $1 layer; mkdir -p /run/m; mount /dev/mapper/layer /run/m; }
+outside() { umount /run/m; cryptsetup close layer; }
+hashes() { (cd /run/m && find . -type f -exec sha256sum {} + | sort); }
 cryptsetup open --key-file /lab/key $disk layer
 mke2fs -q -t ext4 -b 4096 /dev/mapper/layer
 cryptsetup close layer
 inside $disk
-head -c 60M /dev/urandom > /tmp/m/random
-cp -r /usr/share/zoneinfo /tmp/m
+head -c 60M /dev/urandom > /run/m/random
+cp -r /usr/share/zoneinfo /run/m
 hashes > /lab/before
 outside
 code=0
