@@ -68,6 +68,11 @@ class _Array:
         return self.size > (self.disk.limits.logical_block_size or 512)
 
     @property
+    def shrinks(self) -> bool:
+        """Return whether the blocks of the array become smaller, from its next assembly on."""
+        return bool(self.to_format) and self.size < (self.disk.limits.logical_block_size or 512)
+
+    @property
     def spares(self) -> tuple[Member, ...]:
         return tuple(member for member in self.members if self.closer.states.get(member.name) == SPARE)
 
@@ -220,9 +225,11 @@ def _refuse_used(array: _Array) -> Iterator[Refusal]:
 
 def _refuse_content(array: _Array) -> Iterator[Refusal]:
     disk, size = array.disk, array.size
-    if not array.grows:
+    if not (array.grows or array.shrinks):
         return
     name, where = disk.path, f"an array with logical blocks of {size} bytes"
+    if array.shrinks and disk.table and disk.table.sector_size == size:
+        return
     if disk.table or disk.partitions:
         label = disk.table.label if disk.table else "partition"
         text = f"{name} has a {label} table, which counts in the present blocks: on {where} it would not be found"
@@ -230,6 +237,8 @@ def _refuse_content(array: _Array) -> Iterator[Refusal]:
     elif not (disk.table_read and disk.content_read):
         look = f"sudo aligntool audit {shell_word(name)}"
         yield Refusal("not-read", name, f"the content of {name} could not be read", look)
+    elif array.shrinks:  # the kernel's file systems and mappings work on smaller blocks than they were made on
+        return
     elif len(disk.content) != 1:
         found = " and ".join(map(labelled, disk.content)) or disk.content_hint or "nothing recognised"
         text = f"{name} holds {found}, which may not work on {where}"

@@ -127,6 +127,31 @@ def test_smaller_blocks_ask_nothing_of_what_lies_on_the_array() -> None:
     assert len(planned(changed(inventory, 2, big), closer, 512).steps) == 8
 
 
+@pytest.mark.parametrize(
+    ("change", "evidence"),
+    [
+        ({"table": Table(TableLabel.GPT, 4096)}, "has a gpt table, which counts in the present blocks"),
+        ({"table": Table(TableLabel.DOS, 4096)}, "on an array with logical blocks of 512 bytes it would not be found"),
+        ({"table_read": False}, "could not be read"),
+        ({"table": Table(TableLabel.GPT, 512)}, ""),
+    ],
+)
+def test_a_partition_table_on_the_array_does_not_survive_smaller_blocks_either(
+    change: dict[str, Any], evidence: str
+) -> None:
+    """From the next assembly on the kernel looks for it in blocks of 512 bytes, or counts its partitions in them."""
+    inventory, closer = machine()
+    for number in range(2):
+        inventory = changed(inventory, number, lambda disk: member(int(disk.name[4]), logical=4096))
+    limits = replace(inventory.disks[2].limits, logical_block_size=4096)
+    inventory = changed(inventory, 2, lambda disk: replace(on_array(**change)(disk), limits=limits))
+    if not evidence:
+        assert len(planned(inventory, closer, 512).steps) == 8
+        return
+    with pytest.raises(Refused, match=evidence):
+        planned(inventory, closer, 512)
+
+
 SMALL = Unit(512, "counts in 512 bytes")
 CONTENT = [
     ("small units", on_array(EXT4), {"unit": SMALL}, "ext4 counts in 512 bytes: it would not work"),
