@@ -7,7 +7,7 @@ from aligntool.audit import wording
 from aligntool.audit.arrays import Member
 from aligntool.change import RAID_WORDS, RaidGoal
 from aligntool.errors import Refusal
-from aligntool.inventory import Disk, DiskKind, LbaFormat
+from aligntool.inventory import Disk, DiskKind, LbaFormat, Role
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.commands import BLOCK, ArrayGeometry
 from aligntool.raid.levels import LEVELS, copies_of, layouts_of
@@ -212,6 +212,7 @@ def _refuse_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
         yield Refusal("zoned", disk.name, text)
     yield from wording.device_refusals(disk, member.partition, member.name)
     yield from _refuse_used(member)
+    yield from _refuse_place(member)
     yield from _refuse_content(member, goal)
 
 
@@ -222,6 +223,28 @@ def _refuse_used(member: Member) -> Iterator[Refusal]:
         yield from wording.use_refusals(name, name, part.mounted_at, part.holders)
     yield from wording.use_refusals(disk.name, disk.name, disk.mounted_at, disk.holders)
     yield from (Refusal("in-use", member.name, text, hint) for text, hint in disk.taken)
+
+
+def _refuse_place(member: Member) -> Iterator[Refusal]:
+    """Refuse an existing partition whose bytes are not its own, even with --wipe: its disk is a member of an array, the
+    kernel has it elsewhere, or another partition overlaps it. Nothing of that need be recognised in the partition.
+    """
+    disk, part, name = member.disk, member.partition, member.name
+    if part is None:
+        return
+    for layer in disk.content:
+        if layer.kind != "iso9660":  # of a hybrid image, which does not fill its disk
+            text = f"{disk.name} as a whole is a {layer.kind}: the table belongs to the array"
+            yield Refusal("array-member", name, text, f"sudo wipefs --no-act {wording.shell_word(disk.path)}")
+    seen = dict(disk.kernel_partitions).get(part.number, part.extent)
+    if seen != part.extent:
+        places = [f"{extent.start}..{extent.end}" for extent in (seen, part.extent)]
+        text = f"{name}: the kernel has it at bytes {places[0]}, the table at {places[1]}"
+        yield Refusal("kernel-differs", name, text, f"sudo partprobe {wording.shell_word(disk.path)}")
+    for other in disk.partitions:
+        if other != part and other.role not in (Role.EXTENDED, Role.MAP) and other.extent.overlaps(part.extent):
+            text = f"{name} and partition {other.number} of {disk.name} overlap"
+            yield Refusal("table-damaged", name, text, f"sudo sfdisk --verify {wording.shell_word(disk.path)}")
 
 
 def _refuse_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:

@@ -218,6 +218,10 @@ def stop_unless_in_place(step: plan_steps.MakeMember, area: plan_steps.DataArea,
     """
     disk = read_disk(step.disk.path)
     problems = [why for entry in step.entries if (why := _problem(disk, entry))]
+    if not step.entries and (number := part_number(disk, step)) is not None:
+        extents = {part.extent for part in disk.partitions if part.number == number}
+        seen = dict(disk.kernel_partitions).get(number)
+        problems += ["the kernel has it elsewhere than the table"] * (seen is not None and seen not in extents)
     unchanged = (
         bool(step.entries) or plan_steps.is_same_disk(plan_steps.subject(disk), step.disk) or _is_blanked(disk, step)
     )

@@ -10,7 +10,7 @@ from aligntool.change import RaidGoal
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits
 from aligntool.raid.planning import plan_raid
-from aligntool.units import GIB, KIB, MIB
+from aligntool.units import GIB, KIB, MIB, Extent
 from tests.machines.captured import judged as captured
 from tests.machines.captured import report
 from tests.raid.builders import drive, drives, goal, judged, layer, planned
@@ -55,6 +55,30 @@ def test_such_a_drive_is_no_member(parts: str, change: Change, code: str, eviden
     assert evidence in refusal.text and refusal.subject
     assert hint in refused.value.hint
     assert "--wipe" not in refused.value.hint
+
+
+PLACES: list[tuple[str, Change, str, str]] = [  # code, evidence in the text
+    ("", lambda disk: replace(disk, content=(layer("isw_raid_member"),)), "array-member", "as a whole is a isw"),
+    ("", lambda disk: replace(disk, content=(layer("drbd"),)), "array-member", "the table belongs to the array"),
+    ("", lambda disk: replace(disk, kernel_partitions=((1, Extent(GIB, GIB)),)), "kernel-differs", "the kernel has it"),
+    ("; 1048576+4096", lambda disk: disk, "table-damaged", "nvme1n1p1 and partition 2 of nvme1n1 overlap"),
+]
+
+
+@pytest.mark.parametrize(("parts", "change", "code", "evidence"), PLACES)
+@pytest.mark.parametrize("wipe", [(), ("nvme1n1p1",)])
+def test_an_empty_partition_may_hold_what_is_needed_all_the_same(
+    parts: str, change: Change, code: str, evidence: str, wipe: tuple[str, ...]
+) -> None:
+    """Nothing is recognised in it, and its bytes are those of an array, of its old place, of another partition."""
+    drives = [drive(0, parts="2048+2097152"), change(drive(1, parts=f"2048+2097152{parts}"))]
+    wanted = goal(partitions=(1, 1), wipe=wipe)
+    whole = [drive(number, parts="2048+2097152") for number in range(2)]
+    assert planned(replace(wanted, wipe=()), *whole).steps
+    with pytest.raises(Refused) as refused:
+        planned(wanted, *drives)
+    (refusal,) = refused.value.refusals
+    assert refusal.code == code and evidence in refusal.text and refusal.hint
 
 
 GOALS: list[tuple[RaidGoal, int, str]] = [
