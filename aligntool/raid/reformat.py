@@ -172,6 +172,11 @@ def _refuse_array(array: _Array) -> Iterator[Refusal]:
     for name in array.closer.bad_blocks:
         text = f"{name} has a list of bad blocks, which have no second copy while another member is removed"
         yield Refusal("failing", name, text, f"sudo mdadm --examine-badblocks /dev/{name}")
+    for spare in (spare for spare in array.spares if array.grows and spare not in array.to_format):
+        # `--replace` would make it active at once, while nothing keeps the array from being used (PutBackMember does).
+        text = f"the spare {spare.name} has blocks of {array.size} bytes, which {path} would get while it may be in use"
+        hint = f"sudo mdadm {shell_word(path)} --remove /dev/{spare.name}; add it again when the first member is back"
+        yield Refusal("block-sizes", spare.name, text, hint)
     yield from _refuse_kernel(array)
     yield from _refuse_places(array)
 

@@ -109,6 +109,17 @@ def test_a_spare_goes_first_and_stands_in_for_each_member() -> None:
     assert outs == [(node(3), ""), (node(0), node(3)), (node(1), node(0)), (node(2), node(1))]
 
 
+def test_a_spare_with_larger_blocks_does_not_bring_them_into_an_array_that_may_be_in_use() -> None:
+    """md takes them over when the spare becomes active, and until a member is added nothing holds the array."""
+    inventory, closer = machine("raid5", 4, spare=True)
+    inventory = changed(inventory, 3, lambda _: member(3, logical=4096))
+    with pytest.raises(Refused, match="the spare nvme3n1p1 has blocks of 4096") as refused:
+        planned(inventory, closer)
+    assert "--remove /dev/nvme3n1p1" in refused.value.hint
+    limits = replace(inventory.disks[4].limits, logical_block_size=4096)  # assembled again since
+    assert planned(changed(inventory, 4, lambda disk: replace(disk, limits=limits)), closer).steps
+
+
 def test_members_that_have_the_size_already_are_left_alone() -> None:
     inventory, closer = machine()
     inventory = changed(inventory, 0, lambda _: member(0, logical=4096))
