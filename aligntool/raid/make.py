@@ -351,7 +351,7 @@ def _walk_forward(record: Record, plan: Plan, paths: Paths, locked: LockedMember
             _stop_unless_ours(step, plan)
             yield from steps_md.make_file_system(step, new=first_run)
         elif isinstance(step, steps.MemberStep):
-            yield from apply_member_step(step, index)
+            yield from apply_member_step(step, index, new=first_run)
         elif isinstance(step, steps.ReencryptSectors):
             yield from steps_luks.reencrypt(step, index, plan, key)
         else:

@@ -13,6 +13,7 @@ from aligntool.formats.identify import format_scope
 from aligntool.formats.smallest_units import NOT_READ, Unit, smallest_unit
 from aligntool.inventory import Disk, TableCopyState, array_uuid
 from aligntool.linux.commands import identify_controller, namespace_number, namespaces
+from aligntool.linux.content import sample
 from aligntool.linux.devices import FileReader, read_array
 from aligntool.linux.lock import kernel_folder, lock_against_udev, lock_disk, wait_for_partition, wait_for_udev
 from aligntool.linux.process import run_or_stop, run_program
@@ -71,8 +72,11 @@ def _unit(disk: Disk) -> Unit:
 # Applying and undoing the steps: each reads the state of the array and the drive, and does what remains.
 
 
-def apply_member_step(step: MemberStep, index: int) -> Iterator[Said | Progress]:
-    """Apply a step. Raises Refused if the comparison before any write finds a difference, else Stopped."""
+def apply_member_step(step: MemberStep, index: int, *, new: bool) -> Iterator[Said | Progress]:
+    """Apply a step. `new`: the work was not interrupted, so no removed member was used for anything else meanwhile.
+
+    Raises Refused if the comparison before any write finds a difference, else Stopped.
+    """
     match step:
         case CheckArray():
             yield from _check(step, index)
@@ -81,7 +85,7 @@ def apply_member_step(step: MemberStep, index: int) -> Iterator[Said | Progress]
         case FormatMember():
             yield from _format(step)
         case PutBackMember():
-            yield from _put_back(step, index)
+            yield from _put_back(step, index, new=new)
 
 
 def undo_member_step(step: MemberStep, index: int) -> Iterator[Said | Progress]:
@@ -298,6 +302,7 @@ def _format(step: FormatMember) -> Iterator[Said]:
         done = disk.nvme is not None and disk.nvme.format_in_use == step.format_after
         if not done:
             _stop_unless_redundant(name, step)
+            stop_if_not_its_own(disk, step)
             own.kernel.forget(own.kernel.numbers())
             run_or_stop(*member_commands(step)[0])
     if not done:  # after the lock is closed: a process that has it open keeps reading in blocks of the old size
@@ -343,6 +348,26 @@ def _stop_unless_ours(step: FormatMember) -> Disk:
     return disk
 
 
+def stop_if_not_its_own(disk: Disk, step: FormatMember) -> None:
+    """Raise Stopped if a drive on which nothing is recognised, not even its superblock of the array, is not blank."""
+    if any(part.content for part in disk.partitions) or disk.content:
+        return  # `_stop_unless_ours` found only this array's
+    extent = step.entries[-1].extent if step.entries and disk.partitions else Extent(0, disk.size or 0)
+    stop_if_reused(disk.path, extent, f"sudo nvme format {disk.path} --lbaf={step.format_after}")
+
+
+def stop_if_reused(path: str, extent: Extent, erase: str) -> None:
+    """Raise Stopped if a removed member that lost its superblock of the array holds data: the work may be resumed
+    months later, and only its bytes show whether the drive is used for anything else by now. `erase`: the command that
+    erases it.
+    """
+    found = sample(path, extent)
+    if found.written or found.unreadable:
+        places = f"{found.written + found.unreadable} of {found.places} places"
+        text = f"{path} has no superblock of the array, but data at {places}; it is not overwritten"
+        raise Stopped(text, hint=f"if none of it is needed: {erase}")
+
+
 def _wait_for_blocks(step: FormatMember) -> None:
     """Wait until the kernel shows the new blocks. Raises Stopped if it does not, or if the drive is now too small for
     its member.
@@ -379,13 +404,13 @@ def _make_table(step: FormatMember) -> None:
 # PutBackMember
 
 
-def _put_back(step: PutBackMember, index: int) -> Iterator[Said | Progress]:
+def _put_back(step: PutBackMember, index: int, *, new: bool = False) -> Iterator[Said | Progress]:
     name = running_array(step)
     grows = _block_size(name) < step.block_size
     if {_FAULTY, _WANTED} & set(_state(name, step.device).split(",")):  # it failed, or was being replaced
         yield from _take_out(TakeOutMember(step.array, step.path, step.device), index)
     if not _state(name, step.device):
-        _add(name, step)
+        _add(name, step, new=new)
         yield Said(f"{step.device} is added to /dev/{name}")
     if _block_size(name) < step.block_size:
         _assemble_again(name, step)
@@ -403,9 +428,9 @@ def _put_back(step: PutBackMember, index: int) -> Iterator[Said | Progress]:
     yield Said(f"{step.device} is back, {'as the spare' if state == SPARE else 'with all its data'}")
 
 
-def _add(name: str, step: PutBackMember) -> None:
-    """Add a member. If the array's blocks grow, md changes them at once or at the next assembly, so the array must not
-    be in use. Raises Stopped.
+def _add(name: str, step: PutBackMember, *, new: bool) -> None:
+    """Add a member; `new`: it was blank a moment ago. If the array's blocks grow, md changes them at once or at the
+    next assembly, so the array must not be in use. Raises Stopped.
     """
     with (
         _unused(name) if _block_size(name) < step.block_size else nullcontext(),
@@ -415,6 +440,9 @@ def _add(name: str, step: PutBackMember) -> None:
             run_or_stop("mdadm", "--zero-superblock", step.device)
         elif shown := recognised_on(step.device):
             raise Stopped(f"{step.device} holds {shown}, which is not overwritten")
+        elif not new:
+            size = int(read_kernel_file((kernel_folder(step.device) or Path()) / "size") or 0) * _SECTOR
+            stop_if_reused(step.device, Extent(0, size), f"sudo blkdiscard --zeroout {step.device}")
         run_or_stop("mdadm", f"/dev/{name}", "--add", step.device)
     wait_for_udev()
 
