@@ -38,7 +38,7 @@ def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
     """Return the users of a device: for a whole disk also those of its partitions; for a partition also those of the
     disk as a whole, but not of other partitions; for an image file, the loop devices over it.
     """
-    others = (*killed_processes(_flockers(status)), *loops_over(status))
+    others = (*killed_processes(_flockers(status)), *loops_over(status), *exports_of(status))
     if not stat.S_ISBLK(status.st_mode):
         return others
     nodes = nodes_of(status)
@@ -57,10 +57,37 @@ def remaining_occupants(status: os.stat_result) -> tuple[Occupant, ...]:
 
 def loops_over(status: os.stat_result) -> Iterator[Occupant]:
     """Yield the loop devices over the same bytes, which an exclusive open does not detect."""
+    yield from _loop_occupants(_same_bytes(status))
+
+
+_CONFIGFS = Path("/sys/kernel/config")
+_EXPORTS = {"nvmet/subsystems/*/namespaces/*": "device_path", "target/core/*/*": "udev_path"}
+"""The folders of what the kernel serves to other machines, and the file in each that names the device or file."""
+
+
+def exports_of(status: os.stat_result, folder: Path = _CONFIGFS) -> Iterator[Occupant]:
+    """Yield the targets of NVMe over fabrics and of iSCSI that serve the same bytes to other machines. An exclusive
+    open does not detect them: nvmet and LIO's fileio open without claiming (nvme/target/io-cmd-bdev.c,
+    nvmet_bdev_ns_enable; target/target_core_file.c, fd_configure_device).
+    """
+    same = _same_bytes(status)
+    for pattern, word in _EXPORTS.items():
+        for file in sorted(folder.glob(f"{pattern}/{word}")):
+            try:
+                served = Path(file.read_text(errors="surrogateescape").rstrip("\n")).stat()
+                enabled = (file.parent / "enable").read_text().strip() == "1"
+            except (OSError, ValueError):  # removed meanwhile, or without a device
+                continue
+            if enabled and (name := same.get(_identity(served))):
+                end = f"sudo ls {shell_word(str(file.parent))}   shows it; nvmetcli or targetcli ends it"
+                yield Occupant(f"{name} is served to other machines", end)
+
+
+def _same_bytes(status: os.stat_result) -> dict[tuple[int, int], str]:
+    """Return the name of each node that shows bytes of a device, or of an image file, by its `_identity`."""
     if not stat.S_ISBLK(status.st_mode):
-        yield from _loop_occupants({(status.st_dev, status.st_ino): "the file"})
-    else:
-        yield from _loop_occupants({(0, number): name for number, name in nodes_of(status).items()})
+        return {(status.st_dev, status.st_ino): "the file"}
+    return {(0, number): name for number, name in nodes_of(status).items()}
 
 
 def nodes_of(status: os.stat_result) -> dict[int, str]:
@@ -300,15 +327,16 @@ _PAUSE_S = 0.05
 
 
 def unlisted_users(path: str) -> tuple[Occupant, ...]:
-    """Return the users that neither a mount nor a holder in sysfs shows: loop devices over the same bytes, and locks of
-    other programs, such as QEMU's on the drives of its machines. For a drive this includes its partitions, for a
-    partition its drive.
+    """Return the users that neither a mount nor a holder in sysfs shows: loop devices over the same bytes, targets that
+    serve them to other machines, and locks of other programs, such as QEMU's on the drives of its machines. For a
+    drive this includes its partitions, for a partition its drive.
 
     Raises OSError if the path does not exist.
     """
     status = os.stat(path)  # noqa: PTH116 - for its device number
     names = [f"/dev/{name}" for name in nodes_of(status).values()]
-    return (*loops_over(status), *(occupant for name in names for occupant in locks_on(name)))
+    others = (*loops_over(status), *exports_of(status))
+    return (*others, *(occupant for name in names for occupant in locks_on(name)))
 
 
 def locks_on(path: str) -> tuple[Occupant, ...]:

@@ -14,6 +14,7 @@ import pytest
 
 from aligntool.errors import Refused
 from aligntool.linux.lock import lock_disk
+from aligntool.linux.users import exports_of
 from aligntool.units import MIB
 from tests.conftest import detach, find_tool, remove_partitions, run, unmount
 
@@ -257,3 +258,29 @@ def test_nothing_stays_open_and_no_child_stays_behind(sparse: Make) -> None:
         fcntl.flock(other, fcntl.LOCK_EX)
         refusal(image)
     assert left() == before
+
+
+EXPORTS = [  # the folder below /sys/kernel/config, and the file that names what is served
+    ("nvmet/subsystems/nqn.2014-08.org.example:1/namespaces/1", "device_path"),
+    ("target/core/fileio_0/data", "udev_path"),
+]
+
+
+@pytest.mark.parametrize(("place", "word"), EXPORTS)
+@pytest.mark.parametrize("kind", ["file", pytest.param("disk", marks=root)])
+def test_what_the_kernel_serves_to_other_machines_is_in_use(
+    sparse: Make, loop: Attach, tmp_path: Path, place: str, word: str, kind: str
+) -> None:
+    """nvmet and LIO's fileio have it open, but not exclusively. A test cannot load them: the folder is made up."""
+    image = sparse(8 * MIB)
+    disk = loop(image) if kind == "disk" else image
+    folder = tmp_path / place
+    folder.mkdir(parents=True)
+    (folder / word).write_text(f"{disk}\n")
+    (folder / "enable").write_text("0\n")
+    assert not list(exports_of(disk.stat(), tmp_path))
+    (folder / "enable").write_text("1\n")
+    (found,) = exports_of(disk.stat(), tmp_path)
+    assert found.what.endswith("is served to other machines") and str(folder) in found.end
+    (folder / word).write_text("/dev/null\n")
+    assert not list(exports_of(disk.stat(), tmp_path))
