@@ -110,6 +110,14 @@ def parse_mdadm_conf(text: str, file: str) -> MdadmConf:
     return MdadmConf((file,), tuple(arrays), homehost)
 
 
+def device_patterns(text: str) -> tuple[str, ...]:
+    """Return the words of the DEVICE lines of an mdadm.conf(5): patterns, "partitions", "containers"; () if it has no
+    such line, and every device is permitted.
+    """
+    lines = (_words(line) for line, _ in _joined(text))
+    return tuple(word for words in lines if words and _is(words[0].lower(), "device") for word in words[1:])
+
+
 def merge_confs(confs: list[MdadmConf]) -> MdadmConf:
     """Return the files that mdadm reads, merged. Of several HOMEHOST lines the first counts."""
     return MdadmConf(

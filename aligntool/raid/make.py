@@ -33,7 +33,7 @@ from aligntool.raid.steps_drives import LockedMembers, is_same_drive, lock_membe
 from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_old_arrays
 from aligntool.raid.steps_reformat import apply_member_step, undo_member_step
-from aligntool.raid.steps_system import STATE, Paths, Trace, find_file, has_backup
+from aligntool.raid.steps_system import STATE, Paths, Trace, has_backup, text_of
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Mount, Step
 
 # The record of an array that is being created: its plan, the progress, and what is needed to undo each step. A resume
@@ -244,13 +244,14 @@ def _refuse_files(files: Sequence[Step], planned: Sequence[Step], paths: Paths) 
         if isinstance(step, steps.EditFile):
             yield from _refuse_taken_names(step, paths)
             yield from _refuse_esp_copies(step, drives, paths)
+            yield from steps_system.refuse_device_lines(step, [member.device for member in _members(planned)], paths)
 
 
 def _refuse_esp_copies(step: steps.EditFile, drives: Sequence[str], paths: Paths) -> Iterator[Refusal]:
     """Refuse to replace the list of another array's EFI system partitions, which would no longer be kept in sync."""
     if step.path != LIST_FILE:
         return
-    text = _text_of(step.path, paths)
+    text = text_of(step.path, paths)
     for uuid in re.findall(r"[0-9A-F]{4}-[0-9A-F]{4}", " ".join(re.findall(r"(?m)^ESP_COPIES=(.*)", text))):
         device = os.path.realpath(paths.of(f"/dev/disk/by-uuid/{uuid}"))
         if os.path.lexists(device) and not device.startswith(tuple(drives)):
@@ -262,7 +263,7 @@ def _refuse_esp_copies(step: steps.EditFile, drives: Sequence[str], paths: Paths
 
 def _refuse_taken_names(step: steps.EditFile, paths: Paths) -> Iterator[Refusal]:
     """Refuse the name of another array in mdadm.conf, and the mount point of another file system in fstab."""
-    lines = [line for line in _text_of(step.path, paths).splitlines() if not re.match(r"\s*(#|$)", line)]
+    lines = [line for line in text_of(step.path, paths).splitlines() if not re.match(r"\s*(#|$)", line)]
     others = [line.split() for line in lines if step.instead_of not in line]  # without the line to be replaced
     for ours in (line.split() for line in step.lines):
         for other in others:
@@ -275,17 +276,9 @@ def _refuse_taken_names(step: steps.EditFile, paths: Paths) -> Iterator[Refusal]
                 yield Refusal("mount-point", ours[1], text, _hint_for_free_place(ours[1], paths))
 
 
-def _text_of(path: str, paths: Paths) -> str:
-    """Return the content of a system file, or "" if it cannot be read."""
-    try:
-        return find_file(paths, path).read_text(errors="surrogateescape")
-    except (OSError, Refused):
-        return ""
-
-
 def _hint_for_free_place(place: str, paths: Paths) -> str:
     """Return the option for a mount point that neither exists nor is in fstab."""
-    named = {word for line in _text_of(FSTAB, paths).splitlines() for word in line.split()[1:2]}
+    named = {word for line in text_of(FSTAB, paths).splitlines() for word in line.split()[1:2]}
     free = free_mount_point(place, lambda path: path in named or os.path.lexists(path))
     return f"--mount {shell_word(free)}"
 

@@ -11,7 +11,7 @@ from aligntool.errors import Refused
 from aligntool.raid.make import preflight, refuse_impossible
 from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.steps_drives import read_disk
-from aligntool.raid.steps_system import refuse_hooks
+from aligntool.raid.steps_system import refuse_device_lines, refuse_hooks
 from aligntool.steps import CheckInitramfs, EditFile, Mount, RebuildInitramfs, Step
 from aligntool.units import MIB
 from tests.apply.arrays.builders import LINE, fstab_step, member_step, paths_in, plan_of
@@ -49,6 +49,29 @@ def test_a_name_and_a_place_that_others_have_are_told_together_with_what_is_miss
     assert "already mounts UUID=other at /srv/data" in said
     assert "would hide theirs" in said
     assert wrote(tmp_path) == []
+
+
+DEVICES = [
+    ("", False),
+    ("# DEVICE /dev/sd*\nDEVICE partitions containers\n", False),
+    ("DEVICE /dev/sd* /dev/nvme*\n", False),
+    ("DEVICE /dev/disk/by-id/*\n", False),
+    ("DEVICE /dev/sd*\n", True),
+    ("DEV /dev/nvme0n1p1\n", True),
+    ("DEVICE /dev/sd*\n  /dev/hd*\nMAILADDR root\n", True),
+    ("device containers\n", True),
+]
+
+
+@pytest.mark.parametrize(("text", "is_refused"), DEVICES)
+def test_an_mdadm_conf_that_does_not_permit_the_members_is_refused(tmp_path: Path, text: str, is_refused: bool) -> None:
+    """mdadm.conf(5), DEVICE: the array would have its line everywhere, and would not start."""
+    paths = paths_in(tmp_path)
+    paths.of(CONF).write_text(text)
+    found = list(refuse_device_lines(conf_step(), ["/dev/nvme0n1p1", "/dev/nvme1n1p1"], paths))
+    assert [reason.code for reason in found] == ["file-conflict"] * is_refused
+    assert all("/dev/nvme1n1p1: the array would not start" in reason.text for reason in found)
+    assert not list(refuse_device_lines(fstab_step(), ["/dev/nvme0n1p1"], paths))
 
 
 @pytest.mark.needs_tools("losetup", "blkid")
