@@ -31,28 +31,44 @@ _FREE_LINE = re.compile(r"^.* bytes free\n", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class NewFat:
-    """The bytes to write, in whole blocks counted from the partition's start. `version`: "FAT32", "FAT16", "FAT12"."""
+    """The bytes to write, in whole blocks counted from the partition's start. `version`: "FAT32", "FAT16", "FAT12".
+    `length`: of the partition, or up to the bytes that follow the old FAT.
+    """
 
     runs: tuple[Extent, ...]
     parts: tuple[bytes, ...]
     version: str
     files: int
+    length: int
 
 
 def new_fat(path: str, extent: Extent, layer: Layer, length: int, sector_size: int, most: int) -> NewFat:
-    """Return a FAT of `length` bytes with all content of the one at `extent` of the disk or image.
+    """Return a FAT of `length` bytes with all content of the one at `extent` of the disk or image, or a shorter one if
+    other bytes follow the old FAT.
 
     `most`: the limit of used bytes, since they are kept in memory. Raises Refused if it cannot be recreated.
     """
     with TemporaryDirectory(prefix="aligntool-") as folder, _naming_full_folder(folder):
         old, new = Path(folder, "old"), Path(folder, "new")
         boot = _copy_used(path, extent, old, most)
+        length = min(length, _free_length(path, extent, layer))
         bits = _make_new(new, boot, layer, extent.start, length, sector_size)
         files = _copy_and_compare(Path(folder), path)
         runs = tuple(_runs(new))
         with fresh_reader(str(new)) as reader:
             parts = tuple(b"".join(_pieces(reader, run)) for run in runs)
-    return NewFat(runs, parts, f"FAT{bits}", files)
+    return NewFat(runs, parts, f"FAT{bits}", files, length)
+
+
+def _free_length(path: str, extent: Extent, layer: Layer) -> int:
+    """Return how long the FAT may be without covering bytes that follow the old one in the partition."""
+    claims = layer.claims_size or extent.length
+    rest = Extent(extent.start + claims, max(extent.length - claims, 0))
+    try:
+        with fresh_reader(path) as reader:
+            return align_down(claims, _BLOCK) if any(map(any, _pieces(reader, rest))) else extent.length
+    except OSError as error:
+        raise _not_rebuilt(f"what follows the FAT at byte {extent.start} cannot be read: {error}") from error
 
 
 @contextmanager

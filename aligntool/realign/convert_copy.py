@@ -14,6 +14,7 @@ from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.formats.gpt import read_bytes
 from aligntool.inventory import Disk, TableLabel
 from aligntool.linux.block import DiskDevice, limited, open_read_only
+from aligntool.linux.fat import NewFat
 from aligntool.linux.lock import lock_against_udev, lock_disk, open_exclusively
 from aligntool.linux.users import locks_on, occupants
 from aligntool.realign.applying import ChangeInProgress
@@ -68,7 +69,7 @@ class CopyRequest:
             if part.number not in rebuilds
         }
         runs = merged(
-            (*(run for each in copied.values() for run in each), _first_gap(disk)),
+            (*(run for each in copied.values() for run in each), *_behind_fats(disk, rebuilds), _first_gap(disk)),
             _between_head_and_tail(target.size, sizes, disk), BLOCK,
         )  # fmt: skip
         plan = plan_copy(disk, target, sizes, units, again, sum(run.length for run in runs))
@@ -94,6 +95,15 @@ def _used_extents(disk: Disk, number: int) -> Iterator[Extent]:
         end = min(place.start + run.end, place.end)
         if place.start + run.start < end:
             yield Extent(place.start + run.start, end - place.start - run.start)
+
+
+def _behind_fats(disk: Disk, rebuilds: Mapping[int, NewFat]) -> Iterator[Extent]:
+    """Yield what follows each recreated FAT in its partition, if that is not blank."""
+    for part in disk.partitions:
+        place = new_extent(part)
+        if part.number in rebuilds and rebuilds[part.number].length < place.length:
+            start = place.start + rebuilds[part.number].length
+            yield Extent(start, place.end - start)
 
 
 def _first_gap(disk: Disk) -> Extent:

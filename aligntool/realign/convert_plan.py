@@ -36,6 +36,7 @@ class Rebuilding:
     packed: int  # bytes of the new and of the present content together, compressed
     version: str
     files: int
+    length: int  # of the new FAT, in bytes
 
 
 def refuse_unconvertible(
@@ -340,6 +341,9 @@ def _notes(disk: Disk, journal: steps.JournalPlace | None, rebuilding: Mapping[i
         if fat and part.content[0].version != fat.version:
             was = part.content[0].version
             yield f"partition {part.number}: its {was} becomes a {fat.version}, because of the number of its clusters"
+        if fat and fat.length < new_extent(part).length:
+            at = part.extent.start + fat.length
+            yield f"partition {part.number}: its {fat.version} ends at byte {at}, because other bytes follow it"
     yield "identifiers, names, types and flags of the partitions are kept, and so are UUIDs and labels of their content"
     if journal and journal.file is None:
         size, start = format_about(journal.extent.length), format_size(journal.extent.start)

@@ -86,7 +86,7 @@ def describe_rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> con
             for at in range(0, run.length, MIB):
                 old = reader.read(start + run.start + at, min(MIB, run.length - at))
                 packed += len(packer.compress(old)) + len(packer.compress(part[at : at + MIB]))
-    return convert_plan.Rebuilding(made.runs, packed + len(packer.flush()), made.version, made.files)
+    return convert_plan.Rebuilding(made.runs, packed + len(packer.flush()), made.version, made.files, made.length)
 
 
 def _gap_is_blank(reader: Reader, disk: Disk, sizes: tuple[int, ...]) -> bool:

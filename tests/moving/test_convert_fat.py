@@ -1,0 +1,66 @@
+"""A FAT that does not take its whole partition is recreated beside what follows it."""
+
+from pathlib import Path
+
+import pytest
+
+from aligntool.units import MIB, Extent
+from tests.conftest import run
+from tests.moving.command_line import aligntool
+from tests.moving.disks import place
+
+pytestmark = pytest.mark.needs_tools("sfdisk", "mkfs.fat", "mcopy", "fsck.fat")
+SECTOR, PART = 512, Extent(MIB, 40 * MIB)
+BEHIND = 30 * MIB  # bytes of the partition that the FAT takes
+REST = b"something else" * 1000
+
+
+def make(folder: Path, rest: bytes, at: int) -> Path:
+    disk, fat, file = (folder / name for name in ("disk.img", "fat", "FILE.BIN"))
+    with disk.open("wb") as made:
+        made.truncate(64 * MIB)
+    with fat.open("wb") as made:
+        made.truncate(BEHIND)
+    file.write_bytes(b"content" * 10_000)
+    run("mkfs.fat", "-F", "16", "--mbr=n", fat)
+    run("mcopy", "-i", fat, file, "::")
+    run("sfdisk", "-q", disk, stdin=f"label: gpt\nstart={PART.start // SECTOR},size={PART.length // SECTOR},type=U\n")
+    place(fat, disk, PART.start)
+    with disk.open("r+b") as made:
+        made.seek(PART.start + at)
+        made.write(rest)
+    return disk
+
+
+def fat_of(folder: Path, disk: Path) -> bytes:
+    """Return the FAT, with as many bytes as it counts itself, after a check of its file."""
+    fat, out = folder / "new", folder / "out.bin"
+    content = disk.read_bytes()[PART.start : PART.end]
+    sectors = int.from_bytes(content[19:21], "little") or int.from_bytes(content[32:36], "little")
+    fat.write_bytes(content[: sectors * int.from_bytes(content[11:13], "little")])
+    run("fsck.fat", "-n", fat)
+    run("mcopy", "-n", "-o", "-i", fat, "::FILE.BIN", out)
+    assert out.read_bytes() == (folder / "FILE.BIN").read_bytes()
+    return fat.read_bytes()
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("at", [BEHIND, PART.length - len(REST)], ids=["directly behind it", "at the end"])
+def test_what_follows_a_fat_in_its_partition_is_neither_covered_nor_left_out(
+    tmp_path: Path, at: int, *, copied: bool
+) -> None:
+    disk = made = make(tmp_path, REST, at)
+    if copied:
+        made = tmp_path / "copy.img"
+    said = aligntool("convert", disk, "--sector-size", "4096", "--yes", *(("-o", made) if copied else ()))
+    assert "because other bytes follow it" in " ".join(said.split())
+    assert len(fat_of(tmp_path, made)) == BEHIND
+    assert made.read_bytes()[PART.start + at :].startswith(REST)
+
+
+@pytest.mark.needs_root
+def test_a_fat_that_nothing_follows_takes_its_partition(tmp_path: Path) -> None:
+    disk = make(tmp_path, b"", BEHIND)
+    aligntool("convert", disk, "--sector-size", "4096", "--yes")
+    assert len(fat_of(tmp_path, disk)) == PART.length
