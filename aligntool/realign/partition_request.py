@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import next_command
+from aligntool.audit.wording import as_root, layer_name, next_command, shell_word
 from aligntool.change import Plan, Used
 from aligntool.errors import Refused
 from aligntool.formats.layers import read_layers
@@ -29,7 +29,7 @@ from aligntool.realign.request import (
     wait_for_leftovers,
 )
 from aligntool.realign.whole_disk import other_kinds, places, table_inside
-from aligntool.steps import CopyContent
+from aligntool.steps import CopyContent, WriteJournal
 from aligntool.system import TableLine, parse_crypttab, parse_fstab
 from aligntool.units import MIB, Extent, align_up
 
@@ -88,7 +88,8 @@ class WholeDisk:
         plan = partition_plan.plan_partition(judged, request.goal, self.label, used, others=_others(disk))
         with open_read_only(disk.path) as device:
             _refuse_more_behind(device, disk.content[0], disk)
-        return plan
+            lost = tuple(_behind_attention(device, disk, plan))
+        return replace(plan, attention=(*lost, *plan.attention))
 
     def _with_length(self, judged: Judged, key: bytes) -> Disk:
         """Return the disk with its LUKS as long as its content needs. Raises Refused as for any other content."""
@@ -145,6 +146,31 @@ def _refuse_more_behind(reader: Reader, layer: Layer, disk: Disk) -> None:
             f"{found[0].kind} begins at byte {end}, where the {layer.kind} on {disk.name} ends, and would not be moved"
         )
         raise Refused(text, hint=next_command(disk, "audit"), code="ambiguous", subject=disk.name)
+
+
+def _behind_attention(reader: Reader, disk: Disk, plan: Plan) -> Iterator[str]:
+    """Yield that bytes behind the content are lost, if there are any where the plan writes. What follows the content of
+    a LUKS is noise.
+    """
+    layer, size = disk.content[0], disk.sector_size
+    end = align_up(layer.claims_size or disk.size or 0, size)
+    written = [place.after for place in plan.places]
+    written += [step.journal.extent for step in plan.steps if isinstance(step, WriteJournal) and not step.journal.file]
+    if not any(disk.gpt_headers):  # those are named in a note
+        written.append(places(disk.size or 0, size)[1])
+    if layer.kind != "crypto_LUKS" and any(_is_used(reader, extent, end) for extent in written):
+        saving = as_root(disk, f"dd if={shell_word(disk.path)} of=FILE bs=1M iflag=skip_bytes skip={end}")
+        yield (
+            f"what lies behind the {layer_name(layer)}, from byte {end} on, is overwritten in part: it may be anything"
+            f" that is not recognised; this saves it: {saving}"
+        )
+
+
+def _is_used(reader: Reader, extent: Extent, start: int) -> bool:
+    """Return whether there are bytes other than zero in an extent, from `start` on."""
+    return any(
+        any(reader.read(at, min(MIB, extent.end - at))) for at in range(max(extent.start, start), extent.end, MIB)
+    )
 
 
 def _used(disk: Disk, extent: Extent, layer: Layer) -> UsedMap:

@@ -352,6 +352,20 @@ def test_bytes_before_the_partition_that_nothing_recognises_need_attention(label
     assert f"{words} {at + SECTOR}, is overwritten" in " ".join(aligntool("plan", "partition", "--undo", image).split())
 
 
+@pytest.mark.parametrize(
+    "at", [32 * MIB, 33 * MIB - SECTOR, 100 * MIB, 128 * MIB - SECTOR], ids=["directly", "to move", "journal", "table"]
+)
+def test_bytes_behind_the_content_that_nothing_recognises_need_attention(at: int, tmp_path: Path) -> None:
+    image, words = ext4(tmp_path / "disk.img", 32 * MIB, disk=128 * MIB), "what lies behind the ext4"
+    assert words not in " ".join(aligntool("plan", "partition", image).split())
+    with image.open("r+b") as file:
+        file.seek(at)
+        file.write(b"\x5a" * SECTOR)
+    said = " ".join(aligntool("plan", "partition", image).split())
+    assert f"{words}, from byte {32 * MIB} on, is overwritten in part" in said
+    assert f"iflag=skip_bytes skip={32 * MIB}" in said
+
+
 @pytest.mark.needs_tools("veritysetup")
 def test_a_hash_tree_behind_the_file_system_is_refused(tmp_path: Path) -> None:
     image = ext4(tmp_path / "disk.img", 32 * MIB, disk=128 * MIB)
