@@ -16,6 +16,7 @@ from aligntool.linux.users import fresh_reader
 from aligntool.realign import convert_plan
 from aligntool.realign.convert_table import check_sizes, convert_images, table_places
 from aligntool.realign.request import FoundPlan, Request, look_at, refuse_in_flight, refuse_part, wait_for_leftovers
+from aligntool.realign.second_table import refuse_second_table
 from aligntool.units import MIB, Extent
 
 _LONGEST_GAP = 64 * MIB  # bytes of a gap that are checked, at most
@@ -55,6 +56,7 @@ def judged_units(target: str, request: Request) -> tuple[Judged, dict[int, Unit]
     disk = judged.disk
     refuse_part(target, disk, "only the table of a whole disk can be converted")
     refuse_in_flight(disk.path)
+    refuse_second_table(disk)
     try:
         with fresh_reader(disk.path) as reader:
             found = {part.number: part.content[0] for part in disk.partitions if len(part.content) == 1}

@@ -28,6 +28,7 @@ from aligntool.realign.request import (
     refuse_part,
     wait_for_leftovers,
 )
+from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.whole_disk import other_kinds, places, table_inside
 from aligntool.steps import CopyContent, WriteJournal
 from aligntool.system import TableLine, parse_crypttab, parse_fstab
@@ -82,9 +83,11 @@ class WholeDisk:
                     inside = table_inside(device, disk.partitions[0].extent, disk.sector_size)
                     gap_end = _gap_end(device, disk)
             names = next(iter(names_on(disk).values()), None)
-            return partition_plan.plan_unpartition(
+            plan = partition_plan.plan_unpartition(
                 judged, request.goal, used, inside=inside, names=names, gap_end=gap_end
             )
+            refuse_second_table(disk)
+            return plan
         plan = partition_plan.plan_partition(judged, request.goal, self.label, used, others=_others(disk))
         with open_read_only(disk.path) as device:
             _refuse_more_behind(device, disk.content[0], disk)

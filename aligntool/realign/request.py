@@ -35,6 +35,7 @@ from aligntool.realign.move import MoveContext
 from aligntool.realign.partition_selection import shrinkable
 from aligntool.realign.placing import kind_of
 from aligntool.realign.planning import plan_realign
+from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.shrink import refuse_unshrinkable, shrink_content
 from aligntool.recipes.drives import known_geometries
 from aligntool.steps import CheckContent, CopyContent, ShrinkContent, WriteJournal, is_same_disk
@@ -93,7 +94,9 @@ def find_plan(target: str, request: Request) -> FoundPlan:
     refuse_in_flight(judged.disk.path)
     failing = with_health(judged.disk).failing
     try:
-        return plan_for(replace(judged, disk=replace(judged.disk, failing=failing)), request)
+        found = plan_for(replace(judged, disk=replace(judged.disk, failing=failing)), request)
+        refuse_second_table(judged.disk)
+        return found
     except Refused as error:
         raise _or_attached(judged.disk.path, error) from None
 

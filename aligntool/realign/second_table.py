@@ -1,0 +1,59 @@
+"""Refuse changes to an MBR beside another table whose partitions it does not list: their bytes look free."""
+
+from collections.abc import Iterator
+
+from aligntool.audit.wording import layer_name, next_command
+from aligntool.errors import Refusal, Refused, refuse
+from aligntool.formats.layers import read_layers
+from aligntool.formats.other_tables import read_apm
+from aligntool.formats.reader import Reader, TableReading
+from aligntool.formats.tables import find_gpt, read_gpt
+from aligntool.inventory import Disk, Partition, Role, TableLabel
+from aligntool.linux.users import fresh_reader
+
+# Linux uses the MBR of such a disk, whereas firmware, macOS and partition tools may use the other table. A GPT without
+# a protective MBR is often a remnant, and so may be its partitions: only those with recognised content count.
+
+_NAMES = {TableLabel.GPT: "GPT", TableLabel.APM: "Apple partition map"}
+
+
+def refuse_second_table(disk: Disk) -> None:
+    """Raise Refused if a GPT or an Apple partition map beside the MBR lists a partition with recognised content that is
+    not within a partition of the MBR.
+    """
+    if disk.table is None or disk.table.label is not TableLabel.DOS:
+        return
+    try:
+        with fresh_reader(disk.path) as reader:
+            refuse(list(_refusals(reader, disk)))
+    except OSError as error:
+        text = f"{disk.path} cannot be read: {error.strerror}"
+        raise Refused(text, hint=next_command(disk, "audit"), code="not-read", subject=disk.name) from error
+
+
+def _refusals(reader: Reader, disk: Disk) -> Iterator[Refusal]:
+    known = [part.extent for part in disk.partitions if part.role is not Role.EXTENDED]
+    for part, label in _partitions_of_others(reader, disk):
+        if part.extent.end > reader.size or any(extent.contains(part.extent) for extent in known):
+            continue
+        for layer in read_layers(reader, part.extent, sector_size=disk.sector_size)[:1]:
+            text = (
+                f"{disk.name} also has a {_NAMES[label]}, whose partition {part.number} with {layer_name(layer)},"
+                f" at byte {part.extent.start}, is not in the MBR: what is free in one table is used in the other"
+            )
+            yield Refusal("hybrid-mbr", disk.name, text, next_command(disk, "audit --map"))
+
+
+def _partitions_of_others(reader: Reader, disk: Disk) -> Iterator[tuple[Partition, TableLabel]]:
+    sector = bytes(reader.read(0, 512))
+    pair = find_gpt(reader, None, disk.sector_size)
+    gpt = (
+        read_gpt(reader, pair, None, disk.sector_size)
+        if pair and (pair.primary.is_good or pair.backup.is_good)
+        else None
+    )
+    found: tuple[TableReading | None, ...] = (gpt, read_apm(reader, sector))
+    for reading in found:
+        if reading and reading.table:
+            label = reading.table.label
+            yield from ((part, label) for part in reading.partitions if part.role is Role.PRIMARY)

@@ -1,0 +1,48 @@
+"""An MBR beside another table, whose partitions look like free space to it."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from aligntool.units import KIB, MIB
+from tests.conftest import run
+from tests.moving.command_line import REFUSED, aligntool
+
+pytestmark = pytest.mark.needs_tools("sfdisk", "parted", "mke2fs")
+SECTOR, FIRST, SECOND, LENGTH = 512, 1024 * KIB + 1536, 80 * MIB, 8 * MIB
+
+
+def make(path: Path, label: str, *, content: bool = True) -> Path:
+    """Make a disk with two partitions, and an MBR that lists the first one only."""
+    with path.open("wb") as file:
+        file.truncate(120 * MIB)
+    words = [
+        word for start in (FIRST, SECOND) for word in ("mkpart", "x", "ext2", f"{start}B", f"{start + LENGTH - 1}B")
+    ]
+    run("parted", "-s", "-a", "none", path, "mklabel", label, *words)
+    for start in (FIRST, SECOND)[: 2 if content else 1]:
+        run("mke2fs", "-q", "-F", "-t", "ext2", "-b", "1024", "-E", f"offset={start}", path, f"{LENGTH // KIB}k")
+    entry = struct.pack("<B3sB3sII", 0, b"\xfe\xff\xff", 0x83, b"\xfe\xff\xff", FIRST // SECTOR, LENGTH // SECTOR)
+    with path.open("r+b") as file:
+        file.seek(446)
+        file.write(entry + bytes(48) + b"\x55\xaa")
+    return path
+
+
+@pytest.mark.parametrize("command", [("realign",), ("partition", "--undo"), ("convert", "--sector-size", "4096")])
+@pytest.mark.parametrize(("label", "name"), [("gpt", "GPT"), ("mac", "Apple partition map")])
+def test_a_partition_of_another_table_is_not_free_space(
+    tmp_path: Path, label: str, name: str, command: tuple[str, ...]
+) -> None:
+    disk = make(tmp_path / "disk.img", label)
+    before = disk.read_bytes()
+    said = " ".join(aligntool(*command, disk, "--yes", code=REFUSED).split())
+    assert f"also has a {name}, whose partition" in said
+    assert f"with ext2, at byte {SECOND}, is not in the MBR" in said
+    assert disk.read_bytes() == before
+
+
+def test_a_remnant_of_a_table_without_content_is_no_obstacle(tmp_path: Path) -> None:
+    disk = make(tmp_path / "disk.img", "gpt", content=False)
+    assert "also has" not in aligntool("plan", "realign", disk)
