@@ -155,7 +155,9 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
             yield Refusal("array-member", name, text, audit)
         elif disk.partitions and layer.kind != "iso9660":
             text = f"{name} as a whole holds {layer.kind}, and a table in which nothing is recognised: one is a remnant"
-            yield Refusal("ambiguous", name, text, wording.as_root(disk, f"wipefs --no-act {path}"))
+            shown = wording.as_root(disk, f"wipefs --no-act {path}")
+            clear = wording.as_root(disk, f"wipefs --all --backup --types {layer.kind} {path}")
+            yield Refusal("ambiguous", name, text, f"{shown}; if the {layer.kind} is the remnant: {clear}")
 
 
 def _table_reasons(disk: Disk) -> Iterator[Refusal]:
