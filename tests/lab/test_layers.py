@@ -216,7 +216,7 @@ def test_a_luks_on_a_whole_disk_becomes_a_partition_as_long_as_its_key_shows(lab
     assert (said / "codes").read_text().split() == ["333", "3"]
     assert "cannot be opened to examine it" in (said / "wrong.refused").read_text()
     assert "--key-file FILE" in (said / "keyless").read_text()
-    assert "no terminal to type the passphrase on" in (said / "apply.keyless").read_text()
+    assert "there is no terminal to enter the passphrase" in (said / "apply.keyless").read_text()
     assert "aligntool" not in (said / "left").read_text()
     assert "resize2fs /dev/mapper/inside" in (said / "command").read_text()
     assert "in flight" in (said / "status").read_text()
