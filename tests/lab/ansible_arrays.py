@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from tests.ansible.play import play, play_thrice
-from tests.lab.in_guest import OUT, drive, ended, start
-from tests.lab.old_arrays import CONF, cut, prepare, run
+from tests.lab.in_guest import OUT, drive, ended, run, start
+from tests.lab.old_arrays import CONF, cut, prepare
 
 SERIALS = ("played0", "played1", "played2")
 OF_CUT = ("cut0", "cut1")

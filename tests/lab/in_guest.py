@@ -9,6 +9,7 @@ import gc
 import importlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -52,6 +53,19 @@ def ended(child: int) -> int:
     """Wait for its end; return the exit code as a shell does."""
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return code if code >= 0 else 128 - code
+
+
+def run(*words: str, stdin: str = "", fails: bool = False) -> str:
+    done = subprocess.run(words, input=stdin, text=True, capture_output=True, check=False)
+    if done.returncode and not fails:
+        raise SystemExit(f"{' '.join(words)}: {done.returncode}: {done.stderr}{done.stdout}")
+    return done.stdout
+
+
+def forked(*words: str) -> tuple[int, str, str]:
+    """Run aligntool's command line with these arguments: exit code, standard output, standard error."""
+    code = ended(start("forked", *words))
+    return code, (OUT / "forked").read_text(), (OUT / "forked.err").read_text()
 
 
 def drive(serial: str) -> str:

@@ -5,7 +5,6 @@ A part of `in_guest`, which passes it the names of cases. It writes one JSON fil
 
 import json
 import os
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from aligntool.change import StepDone, from_json
 from aligntool.raid.make import apply_record, begin, lock_state
 from aligntool.raid.steps_drives import lock_members
 from aligntool.raid.steps_system import Paths
-from tests.lab.in_guest import OUT, drive, ended, start
+from tests.lab.in_guest import OUT, drive, forked, run
 
 SERIALS = ("old0", "old1", "old2")
 MIB = 1 << 20
@@ -179,16 +178,3 @@ def old_array(case: Case) -> list[str]:
     run("mdadm", "--stop", "/dev/md/old")
     run("udevadm", "settle")
     return members
-
-
-def run(*words: str, stdin: str = "", fails: bool = False) -> str:
-    done = subprocess.run(words, input=stdin, text=True, capture_output=True, check=False)
-    if done.returncode and not fails:
-        raise SystemExit(f"{' '.join(words)}: {done.returncode}: {done.stderr}{done.stdout}")
-    return done.stdout
-
-
-def forked(*words: str) -> tuple[int, str, str]:
-    """Run aligntool's command line with these arguments: exit code, standard output, standard error."""
-    code = ended(start("forked", *words))
-    return code, (OUT / "forked").read_text(), (OUT / "forked.err").read_text()

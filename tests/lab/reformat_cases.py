@@ -6,7 +6,6 @@ too, because the guest's own tree is gone after a power cut.
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from aligntool.raid.commands import member_commands
 from aligntool.raid.make import apply_record, begin, lock_state
 from aligntool.raid.steps_system import Paths
 from aligntool.steps import TakeOutMember
-from tests.lab.in_guest import OUT, by_serial, ended, start
+from tests.lab.in_guest import OUT, by_serial, forked, run
 
 MIB = 1 << 20
 SIZE = 256 * MIB
@@ -291,19 +290,6 @@ def clear() -> None:
     for drive in by_serial().values():
         run("nvme", "format", str(drive), "--lbaf=0", "--ses=0", "--force")
     run("udevadm", "settle")
-
-
-def run(*words: str, stdin: str = "", fails: bool = False) -> str:
-    done = subprocess.run(words, input=stdin, text=True, capture_output=True, check=False)
-    if done.returncode and not fails:
-        raise SystemExit(f"{' '.join(words)}: {done.returncode}: {done.stderr}{done.stdout}")
-    return done.stdout
-
-
-def forked(*words: str) -> tuple[int, str, str]:
-    """Run aligntool's command line with these arguments: exit code, standard output, standard error."""
-    code = ended(start("forked", *words))
-    return code, (OUT / "forked").read_text(), (OUT / "forked.err").read_text()
 
 
 if __name__ == "__main__":

@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.lab.in_guest import OUT, by_serial, ended, start
+from tests.lab.in_guest import OUT, by_serial, ended, forked, run, start
 from tests.lab.old_arrays import CONF
 from tests.lab.old_arrays import prepare as without_boot_images
 from tests.lab.reformat_cases import CASES as REFORMATTED
-from tests.lab.reformat_cases import SERIALS, clear, filled, forked, make, prepare, run, sums_of
+from tests.lab.reformat_cases import SERIALS, clear, filled, make, prepare, sums_of
 
 GROUP = Path("/run/cgroup/silenced")
 PATIENCE_S = 240.0
