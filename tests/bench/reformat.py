@@ -68,7 +68,7 @@ ROWS = {
 def inside(repeats: int) -> None:
     """In the guest: write a line of JSON for each time to /lab/times."""
     from tests.lab import reformat_cases as lab
-    from tests.lab.in_guest import OUT, by_serial
+    from tests.lab.in_guest import OUT, by_serial, run
 
     lab.prepare()
     case = lab.CASES[0]
@@ -81,7 +81,7 @@ def inside(repeats: int) -> None:
                 lab.make(case)
                 sums = lab.filled(case)
                 began = time.monotonic()
-                lab.run("sh", "-c", script.format(**named))
+                run("sh", "-c", script.format(**named))
                 seconds = time.monotonic() - began
                 if lab.sums_of(case) != sums:
                     raise SystemExit(f"{way}: the files differ")
