@@ -527,7 +527,7 @@ def clear_members(drives: list[str], *, yes: bool) -> None:
     found = {device: examine(device) for device in devices}
     others = [device for device, values in found.items() if values and not is_test_array(values)]
     if others:
-        raise Refused(f"{', '.join(others)}: an array that is not a test array; nothing was written")
+        raise Refused(f"{', '.join(others)}: not a test array of aligntool, but another array; nothing was written")
     test_devices = [device for device in devices if found[device]]
     if not test_devices:
         raise Refused(f"there is no test array on {', '.join(devices)}; nothing was written")

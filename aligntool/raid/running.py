@@ -309,7 +309,7 @@ def mount_words(array: RunningArray, place: str | None) -> Iterator[str]:
     if not lines and place is None:
         stacked = [disk.name for disk in array.stack() if disk.name != array.disk.name]
         carries = f"; on top of it: {', '.join(stacked)}" if stacked else "; --mount DIR adds a line"
-        yield f"no line of fstab mounts it{carries}"
+        yield f"fstab has no line for it{carries}"
 
 
 # The plan that makes an existing array start again after every reboot.

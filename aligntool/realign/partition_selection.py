@@ -467,7 +467,7 @@ def _windows_notes(disk: Disk, selection: Selection, found: FoundPlaces) -> Iter
         for prefix, words in (("BCD", "boot entries (BCD)"), ("MountedDevices", "drive letters (MountedDevices)")):
             count = sum(named.start in found.moved for named in volume.starts if named.what.startswith(prefix))
             if count:
-                named = f"Windows {words} name starts that change, and are updated"
+                named = f"Windows {words} contain starts that change; they will be updated"
                 yield f"partition {number}: {named}; values changed: {count}"
 
 
@@ -508,4 +508,4 @@ def _table_notes(disk: Disk, found: FoundPlaces) -> Iterator[str]:
         size, start = format_about(found.journal.extent.length), format_size(found.journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until the change is complete"
         if found.spots_only:
-            yield "the journal is small: it holds only signature sectors; more frequent flushes are slower, but as safe"
+            yield "the journal is small: it holds only signature sectors; more frequent flushes are slower, but just as safe"
