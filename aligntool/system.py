@@ -6,9 +6,10 @@ is invalid is skipped, never an error.
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import takewhile
+from pathlib import PurePath
 
 from aligntool.values import dataclass
 
@@ -36,6 +37,20 @@ class MdadmConf:
     files: tuple[str, ...] = ()  # the existing files, the main one first
     arrays: tuple[ArrayLine, ...] = ()
     homehost: str | None = None  # "<system>", "<ignore>" or a name; None: not set
+    devices: tuple[str, ...] = ()  # words of the DEVICE lines: patterns, "partitions", "containers"; (): no such line
+
+    def forbidden(self, members: Collection[str]) -> list[str]:
+        """Return those device paths that the DEVICE lines do not permit: mdadm ignores them (its config.c,
+        conf_test_dev).
+
+        A pattern of links permits everything: the links of new partitions do not exist yet.
+        """
+        patterns = [PurePath(word) for word in self.devices if word.startswith("/")]
+        if not self.devices or any(word.lower() == "partitions" for word in self.devices):
+            return []
+        if any(str(pattern.parent) not in ("/dev", "/") for pattern in patterns):
+            return []
+        return [member for member in members if not any(PurePath(member).match(str(each)) for each in patterns)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +115,7 @@ def parse_mdadm_conf(text: str, file: str) -> MdadmConf:
     """
     arrays: list[ArrayLine] = []
     homehost = None
+    devices: list[str] = []
     for line, joined in _joined(text):
         words = _words(line)
         keyword = words[0].lower() if words else ""
@@ -107,15 +123,9 @@ def parse_mdadm_conf(text: str, file: str) -> MdadmConf:
             arrays.append(_array_line(words[1:], line, file, joined=joined))
         elif _is(keyword, "homehost") and len(words) > 1:
             homehost = words[1]
-    return MdadmConf((file,), tuple(arrays), homehost)
-
-
-def device_patterns(text: str) -> tuple[str, ...]:
-    """Return the words of the DEVICE lines of an mdadm.conf(5): patterns, "partitions", "containers"; () if it has no
-    such line, and every device is permitted.
-    """
-    lines = (_words(line) for line, _ in _joined(text))
-    return tuple(word for words in lines if words and _is(words[0].lower(), "device") for word in words[1:])
+        elif _is(keyword, "device"):
+            devices += words[1:]
+    return MdadmConf((file,), tuple(arrays), homehost, tuple(devices))
 
 
 def merge_confs(confs: list[MdadmConf]) -> MdadmConf:
@@ -124,6 +134,7 @@ def merge_confs(confs: list[MdadmConf]) -> MdadmConf:
         tuple(file for conf in confs for file in conf.files),
         tuple(line for conf in confs for line in conf.arrays),
         next((conf.homehost for conf in confs if conf.homehost), None),
+        tuple(word for conf in confs for word in conf.devices),
     )
 
 

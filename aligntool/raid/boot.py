@@ -9,11 +9,12 @@ from aligntool import steps
 from aligntool.audit.array_boot import LEAVES_INACTIVE, RunningArray, known_arrays, node_of, running_arrays, short_name
 from aligntool.audit.arrays import partition_node
 from aligntool.change import RaidGoal
+from aligntool.errors import Refusal
 from aligntool.inventory import Inventory
 from aligntool.raid.levels import LEVELS
 from aligntool.raid.members import Placed
 from aligntool.steps import EditFile, EnableUnit, InitramfsStep, MakeFileSystem, SystemStep, WriteFile
-from aligntool.system import LATE_START
+from aligntool.system import LATE_START, MdadmConf
 from aligntool.system import System as Files
 
 # Configuration files of each family of distributions. Sources: Debian's mdadm (hooks/mdadm, mkconf), dracut's 90mdraid
@@ -177,6 +178,16 @@ def conf_steps(array: RunningArray, system: System) -> Iterator[EditFile]:
         file, old = _conf_file(array.system, system), f"UUID={array.facts.uuid}"
         yield edit(*((wrong[0].file, wrong[0].text) if wrong else (file, old)), *_conf_lines(unlisted))
         yield from (edit(line.file, line.text, f"# replaced by aligntool: {line.text}") for line in wrong[1:])
+
+
+def refuse_device_lines(conf: MdadmConf, path: str, members: Sequence[str]) -> Iterator[Refusal]:
+    """Refuse an mdadm.conf whose DEVICE lines do not permit these devices: neither --incremental nor --assemble --scan
+    would start the array, although the file has its line.
+    """
+    forbidden = conf.forbidden(members)
+    if forbidden:
+        text = f"the DEVICE line of {path} does not permit {', '.join(forbidden)}: the array would not start at boot"
+        yield Refusal("file-conflict", path, text, f'remove that line from {path}, or add "partitions" to it')
 
 
 def lines_for_running_arrays(inventory: Inventory, system: System, new: str) -> Iterator[EditFile]:

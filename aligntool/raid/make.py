@@ -24,7 +24,7 @@ from aligntool.linux.lock import partition_problem
 from aligntool.linux.process import find_program, inherited, run_program
 from aligntool.linux.users import killed_processes, openers
 from aligntool.raid import steps_drives, steps_luks, steps_md, steps_system
-from aligntool.raid.boot import FSTAB, LIST_FILE
+from aligntool.raid.boot import FSTAB, LIST_FILE, refuse_device_lines
 from aligntool.raid.commands import purpose_of
 from aligntool.raid.members import array_of, data_area
 from aligntool.raid.planning import Needs, needs_of_plan
@@ -35,6 +35,7 @@ from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_old_arrays
 from aligntool.raid.steps_reformat import apply_member_step, undo_member_step
 from aligntool.raid.steps_system import STATE, Paths, Trace, has_backup, text_of
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Mount, Step
+from aligntool.system import parse_mdadm_conf
 
 # The record of an array that is being created: its plan, the progress, and what is needed to undo each step. A resume
 # knows nothing else: a record has to be durable before the step that it describes begins.
@@ -244,7 +245,9 @@ def _refuse_files(files: Sequence[Step], planned: Sequence[Step], paths: Paths) 
         if isinstance(step, steps.EditFile):
             yield from _refuse_taken_names(step, paths)
             yield from _refuse_esp_copies(step, drives, paths)
-            yield from steps_system.refuse_device_lines(step, [member.device for member in _members(planned)], paths)
+            if any(line.startswith("ARRAY ") for line in step.lines):
+                conf = parse_mdadm_conf(text_of(step.path, paths), step.path)
+                yield from refuse_device_lines(conf, step.path, [member.device for member in _members(planned)])
 
 
 def _refuse_esp_copies(step: steps.EditFile, drives: Sequence[str], paths: Paths) -> Iterator[Refusal]:

@@ -328,7 +328,9 @@ class PersistGoal:
 def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Plan:
     """Plan the files that make the array start after every reboot. Raises Refused with every reason why they cannot."""
     array, system = _resolve(disk, inventory, goal)
-    refuse([*_refuse_joined_lines(array), *refuse_mount(array, goal.mount_at)])
+    conf, nodes = array.system.mdadm, [f"/dev/{name}" for name in array.facts.members]
+    forbidden = boot.refuse_device_lines(conf, (*conf.files, system.mdadm_conf)[0], nodes)
+    refuse([*_refuse_joined_lines(array), *forbidden, *refuse_mount(array, goal.mount_at)])
     steps = tuple(_steps(array, system, goal))
     refuse(_refuse_ambiguous_edits(array, steps))
     size, sector = disk.size or 0, disk.limits.logical_block_size or 512

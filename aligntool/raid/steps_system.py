@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count, dropwhile, takewhile
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from aligntool import steps
 from aligntool.change import Plan, Said
@@ -18,7 +18,6 @@ from aligntool.linux.process import PACKAGES, find_program, run_or_stop, run_pro
 from aligntool.linux.sysfs import mounts_now
 from aligntool.raid.commands import command_of, purpose_of
 from aligntool.steps import EditFile, FileStep, Mount, Step, SystemStep
-from aligntool.system import device_patterns
 
 # How a step on the system is traced before it begins, applied, and undone. Kinds of steps that need more have a section
 # below; the others only run their command, and have nothing to undo. Commands and purposes: commands.py.
@@ -303,29 +302,6 @@ def text_of(path: str, paths: Paths) -> str:
         return find_file(paths, path).read_text(errors="surrogateescape")
     except (OSError, Refused):
         return ""
-
-
-def refuse_device_lines(step: EditFile, members: Collection[str], paths: Paths) -> Iterator[Refusal]:
-    """Refuse an mdadm.conf whose DEVICE lines do not permit the members: neither --incremental nor --assemble --scan
-    would start the array, although the file has its line (mdadm's config.c, conf_test_dev).
-
-    A pattern of links is not judged: those of new partitions do not exist yet.
-    """
-    if not any(line.startswith("ARRAY ") for line in step.lines):
-        return
-    words = device_patterns(text_of(step.path, paths))
-    patterns = [word for word in words if word.startswith("/")]
-    if not words or any(word.lower() == "partitions" for word in words) or any(map(_is_of_links, patterns)):
-        return
-    missing = [member for member in members if not any(PurePath(member).match(pattern) for pattern in patterns)]
-    if missing:
-        text = f"the DEVICE line of {step.path} does not permit {', '.join(missing)}: the array would not start at boot"
-        hint = f'remove that line from {step.path}, or add "partitions" to it'
-        yield Refusal("file-conflict", step.path, text, hint)
-
-
-def _is_of_links(pattern: str) -> bool:
-    return pattern.rpartition("/")[0] not in ("", "/dev")
 
 
 def edited(before: bytes, step: FileStep) -> bytes:

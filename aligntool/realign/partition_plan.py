@@ -397,7 +397,7 @@ def _notes(move: _Move) -> Iterator[str]:
         size, start = format_about(journal.extent.length), format_size(journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until the change is complete"
         if not search.holds_all(journal, move.needs):
-            yield "the journal is small: it holds only signature sectors; more frequent flushes are slower, but just as safe"
+            yield "the journal is small (signature sectors only): more frequent flushes are slower, but just as safe"
     free = places(disk.size or 0, disk.sector_size)[1].start - target.end
     if not back and free >= MIB:
         grow = as_root(disk, f"sfdisk -N {NUMBER} {shell_word(disk.path)}")

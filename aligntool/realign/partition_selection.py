@@ -508,4 +508,4 @@ def _table_notes(disk: Disk, found: FoundPlaces) -> Iterator[str]:
         size, start = format_about(found.journal.extent.length), format_size(found.journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until the change is complete"
         if found.spots_only:
-            yield "the journal is small: it holds only signature sectors; more frequent flushes are slower, but just as safe"
+            yield "the journal is small (signature sectors only): more frequent flushes are slower, but just as safe"

@@ -11,8 +11,8 @@ from aligntool.errors import Refused
 from aligntool.raid.make import preflight, refuse_impossible
 from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.steps_drives import read_disk
-from aligntool.raid.steps_system import refuse_device_lines, refuse_hooks
-from aligntool.steps import CheckInitramfs, EditFile, Mount, RebuildInitramfs, Step
+from aligntool.raid.steps_system import refuse_hooks
+from aligntool.steps import CheckInitramfs, EditFile, MakeMember, Mount, RebuildInitramfs, Step, Subject
 from aligntool.units import MIB
 from tests.apply.arrays.builders import LINE, fstab_step, member_step, paths_in, plan_of
 from tests.conftest import run, unmount
@@ -68,10 +68,12 @@ def test_an_mdadm_conf_that_does_not_permit_the_members_is_refused(tmp_path: Pat
     """mdadm.conf(5), DEVICE: the array would have its line everywhere, and would not start."""
     paths = paths_in(tmp_path)
     paths.of(CONF).write_text(text)
-    found = list(refuse_device_lines(conf_step(), ["/dev/nvme0n1p1", "/dev/nvme1n1p1"], paths))
+    drives = [Subject(f"/dev/nvme{number}n1", 0, 512, None, None, None, None, None, "") for number in range(2)]
+    members = [MakeMember(drive, f"{drive.path}p1", "gpt", wipe=True) for drive in drives]
+    refusals = preflight(Needs(steps=(conf_step(), fstab_step())), members, paths)
+    found = [reason for reason in refusals if reason.subject == CONF]
     assert [reason.code for reason in found] == ["file-conflict"] * is_refused
     assert all("/dev/nvme1n1p1: the array would not start" in reason.text for reason in found)
-    assert not list(refuse_device_lines(fstab_step(), ["/dev/nvme0n1p1"], paths))
 
 
 @pytest.mark.needs_tools("losetup", "blkid")
