@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from aligntool.audit.wording import shell_word
+from aligntool.audit.wording import layer_name, shell_word
 from aligntool.change import ArrayRequest, ChangeState, LayoutGoal, Plan, from_json, request_in_document
 from aligntool.cli import options, run_change
 from aligntool.cli.arrays import array_status, continue_array, find_record, recover_array, require_unfinished
@@ -35,14 +35,16 @@ from aligntool.raid.running import PersistGoal
 from aligntool.realign import move
 from aligntool.realign.convert_copy import CopyRequest
 from aligntool.realign.convert_request import Conversion
-from aligntool.realign.disk_state import OverlaidDisk, overlay, places_in_use
+from aligntool.realign.disk_state import OverlaidDisk, foreign_content, overlay, places_in_use
+from aligntool.realign.journal import Journal
 from aligntool.realign.move import Status, find_journal
 from aligntool.realign.move import journal_status as find_status
 from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import Request, hurry_function, journal_options, locked_disk
+from aligntool.realign.whole_disk import adds_table
 from aligntool.render.lines import plain, show
 from aligntool.render.progress import remaining_step_lines, status_json, status_lines, table_lines
-from aligntool.units import KIB
+from aligntool.units import KIB, Extent
 
 # `aligntool apply`: apply a saved plan, if it is still valid.
 
@@ -306,12 +308,13 @@ def confirm_table(disk: str, journal_file: str | None, plan: Plan, *, yes: bool)
         if journal is None:
             raise Refused(f"{disk}: nothing is in flight on this disk", code="not-in-flight", subject=disk)
         found = read_current_table(device, plan)
+        foreign = tuple(_foreign_content(disk, device, journal, found))
         written = read_table(overlay(device, journal), sector_size=plan.disk.sector_size)
     for which, table in (("found", found), ("to be written", written)):
         show(
             table_lines(f"the partition table {which}", table.partitions), sys.stderr, color=options.colored(sys.stderr)
         )
-    refuse(_overwritten_refusals(disk, plan, found.partitions, written.partitions))
+    refuse((*_overwritten_refusals(disk, plan, found.partitions, written.partitions), *foreign))
     options.confirm_disk(disk, *run_change.identity(plan, disk), yes)
     return found
 
@@ -325,6 +328,23 @@ def refuse_other_table(device: Device, plan: Plan, shown: TableReading) -> None:
     if read_current_table(device, plan) != shown:
         text = "the partition table has changed again since it was shown"
         raise Refused(text, hint="run the same command again", code="table-changed")
+
+
+def _foreign_content(disk: str, device: Device, journal: Journal, found: TableReading) -> Iterator[Refusal]:
+    """Yield a refusal for each file system that was made at a place of the move, or on the whole disk, meanwhile: also
+    in a partition that has exactly the old or the new extent.
+    """
+    path, again = shell_word(disk), "then the same command again"
+    remove = {part.extent: (f"partition {part.number}", f"sfdisk --delete {path} {part.number}")
+              for part in found.partitions if part.role is not Role.EXTENDED}  # fmt: skip
+    if not found.partitions and adds_table(journal.contents.plan) is None:
+        remove[Extent(0, device.size)] = "the whole disk", f"wipefs --all --backup {path}"
+    used = places_in_use(journal.contents.plan)
+    touched = [extent for extent in remove if any(extent.overlaps(place) for place in used)]
+    for extent, layer in foreign_content(device, journal, touched):
+        what, command_ = remove[extent]
+        text = f"{what} holds {layer_name(layer)}, which was made after the move began and would be overwritten"
+        yield Refusal("overwritten", what, text, f"if it is not needed: {command_}; {again}")
 
 
 def _overwritten_refusals(

@@ -1,7 +1,7 @@
 """Compare a disk's table with the journal of a move, and build the table that a restore writes."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import UnionType
@@ -9,7 +9,9 @@ from types import UnionType
 from aligntool import steps
 from aligntool.change import Plan
 from aligntool.device import Device, Sectors
+from aligntool.formats.layers import read_layers
 from aligntool.formats.parked import read_or_empty
+from aligntool.inventory import Layer
 from aligntool.realign import table as tables
 from aligntool.realign.journal import Journal
 from aligntool.realign.table import TableImages, TableState, all_sectors, is_readable, table_state
@@ -49,7 +51,9 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
         return DiskState.IN_FLIGHT
     if shown is False or (shown and is_readable(device)):
         return DiskState.LEFT if complete else DiskState.CHANGED
-    return DiskState.UNREADABLE if _has_evidence(device, journal) else DiskState.CHANGED
+    whole = [] if images.of_whole_disk else [Extent(0, device.size)]
+    known = has_evidence(device, journal) and not any(foreign_content(device, journal, whole))
+    return DiskState.UNREADABLE if known else DiskState.CHANGED
 
 
 def is_complete(journal: Journal) -> bool:
@@ -81,7 +85,7 @@ def step_index(plan: Plan, kind: type[steps.Step] | UnionType) -> int:
     return next(index for index, step in enumerate(plan.steps) if isinstance(step, kind))
 
 
-def _has_evidence(device: Device, journal: Journal) -> bool:
+def has_evidence(device: Device, journal: Journal) -> bool:
     """Return whether there is evidence that this disk is the one in flight: a sector of a table, or a marker."""
     sectors = _table_sectors(journal.contents.images, device.sector_size)
     return any(_is_nearly_intact(device, sector) for sector in sectors) or has_markers(device, journal)
@@ -136,6 +140,39 @@ def overlay(device: Device, journal: Journal) -> OverlaidDisk:
     images = journal.contents.images
     writing = images.of(TableState.AFTER if is_complete(journal) else TableState.PARKED)
     return OverlaidDisk(device, (*all_sectors(tables.leftovers(device, images)), *all_sectors(writing)))
+
+
+def foreign_content(device: Device, journal: Journal, places: Iterable[Extent]) -> Iterator[tuple[Extent, Layer]]:
+    """Yield what is recognised at places where the move hides its own content: another program has written it since
+    the move was interrupted, and to continue would overwrite it. Raises OSError.
+    """
+    own = _own_content(device, journal)
+    last_end = max(place.end for place in places_in_use(journal.contents.plan))
+    for place in places:
+        layers = read_layers(OverlaidDisk(device, ()), place, sector_size=device.sector_size, last_end=last_end)
+        yield from ((place, layer) for layer in layers if (layer.kind, layer.uuid) not in own)
+
+
+def _own_content(device: Device, journal: Journal) -> frozenset[tuple[str, str | None]]:
+    """Return kind and UUID of the layers that the journal's saved bytes show at their places."""
+    held, found = journal.contents.held, set[tuple[str, str | None]]()
+    for step in journal.contents.plan.steps:
+        match step:
+            case steps.HoldContent():
+                place = step.source
+            case steps.ReleaseContent():
+                place = step.target
+            case steps.RebuildContent():
+                place = step.extent
+            case _:
+                continue
+        count = len(step.held.ranges)
+        for saved in (held[step.partition][:count], held[step.partition][count:] or held[step.partition]):
+            parts = [Sectors(place.start + part.start, data)
+                     for part, data in zip(step.held.ranges, saved, strict=True)]  # fmt: skip
+            layers = read_layers(OverlaidDisk(device, parts), place, sector_size=device.sector_size)
+            found |= {(layer.kind, layer.uuid) for layer in layers}
+    return frozenset(found)
 
 
 def places_in_use(plan: Plan, *, with_journal: bool = True) -> tuple[Extent, ...]:

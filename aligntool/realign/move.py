@@ -1,6 +1,6 @@
 """Start, resume or roll back a move: find its journal, check it, and walk the steps of its plan."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -10,7 +10,7 @@ from aligntool.device import Device
 from aligntool.errors import Refused, Stopped
 from aligntool.formats import parked
 from aligntool.realign import disk_state, table, whole_disk
-from aligntool.realign.convert_table import conversion_of, convert_images
+from aligntool.realign.convert_table import conversion_of, convert_images, rebuilt_halves
 from aligntool.realign.hidden_signatures import read_saved
 from aligntool.realign.journal import GRID, Contents, Journal, new_id, pack
 from aligntool.realign.journal_format import BODY_AT, SLOT, LostPart, Position, head_or_none, is_head
@@ -59,7 +59,10 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
     entry = parked.find_parked(device)
     id_ = None if entry is None else entry.journal_id
     if file is not None:
-        return _with_newest_record(_checked(Journal.open(file, 0), device, id_, in_file=True))
+        journal = _checked(Journal.open(file, 0), device, id_, file=file)
+        if id_ is None:
+            _refuse_other_disk(device, journal)
+        return _with_newest_record(journal)
     refusal: Refused | None = None
     if entry is not None:
         try:
@@ -198,7 +201,7 @@ _SENTENCES = {
 }
 
 
-def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bool = False) -> Journal:
+def _checked(journal: Journal, device: Device, id_: bytes | None, *, file: Device | None = None) -> Journal:
     """Return the journal, or raise Refused if it does not fit the disk.
 
     A larger disk fits: a copy (dd) has everything at the same offsets. So does a disk that lacks only the bytes after
@@ -206,8 +209,11 @@ def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bo
     """
     subject, place = journal.contents.plan.disk, disk_state.journal_place(journal.contents.plan)
     text, hint = "", "give the disk whose partitions are in flight"
-    if (place.extent.start, place.file is not None) != (journal.at, in_file):
+    if (place.extent.start, place.file is not None) != (journal.at, file is not None):
         text = "this journal was written at another place: it is a copy, or belongs to a disk image inside this disk"
+    elif file is not None and file.size < place.extent.end:
+        text = f"this journal file is truncated: it has {file.size} of {place.extent.end} bytes"
+        hint = "give the complete file that was named when the move began"
     elif device.size < align_down(subject.size, subject.sector_size):
         text = f"this journal belongs to a disk of {subject.size} bytes; this one has {device.size}"
     elif device.sector_size > (begun := _shortest_write(journal)):
@@ -245,6 +251,54 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
                 marker = disk_state.MARKER.match(found, at, at + size)
                 if marker and marker[1] != journal.id.hex().encode() and found[at : at + size] != saved[at : at + size]:
                     return True
+    return False
+
+
+def _refuse_other_disk(device: Device, journal: Journal) -> None:
+    """Raise Refused unless the disk shows that the move of this journal, which is a file, was begun on it.
+
+    A backup made before the move has the old table and the old content: to continue there would skip everything that
+    the journal records as copied, and would then close the journal of the disk that is in flight.
+    """
+    if _has_new_content(device, journal) or disk_state.has_markers(device, journal):
+        return
+    plan, step = journal.contents.plan, journal.position.step
+    untouched = step <= disk_state.step_index(plan, steps.ParkEntries)
+    state = _disk_state(device, journal)
+    match table_state(device, journal.contents.images):
+        case TableState.PARKED:
+            begun = True
+        case TableState.BEFORE:
+            begun = untouched
+        case TableState.AFTER:
+            begun = state is disk_state.DiskState.COMPLETE and step >= disk_state.step_index(plan, steps.Commit)
+        case _ if state is disk_state.DiskState.LEFT:
+            begun = disk_state.is_complete(journal)
+        case _:
+            begun = disk_state.has_evidence(device, journal) and state is not disk_state.DiskState.CHANGED
+            begun &= untouched or state is not disk_state.DiskState.NOT_BEGUN
+    if not begun:
+        text = "nothing on this disk shows that the journal's move was begun on it: it may be a backup of that disk"
+        raise Refused(text, hint="give the disk whose partitions are in flight", code="wrong-journal")
+
+
+def _has_new_content(device: Device, journal: Journal) -> bool:
+    """Return whether the bytes that a step writes last, and only on the disk in flight, are at their new place."""
+    held = journal.contents.held
+    new: Sequence[bytes]
+    for step in journal.contents.plan.steps:
+        match step:
+            case steps.ReleaseContent():
+                start, new = step.target.start, patched(step.held, held[step.partition], step.patches)
+            case steps.RebuildContent():
+                start = step.extent.start
+                old, new = rebuilt_halves(step, held[step.partition])
+                if old == new:
+                    continue
+            case _:
+                continue
+        if list(new) == [parked.read_or_empty(device, start + part.start, part.length) for part in step.held.ranges]:
+            return True
     return False
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.units import MIB
+from aligntool.units import KIB, MIB
 from tests.cli.old_disks import LENGTH, assert_whole, digest, first_start, make_old_disk
 from tests.conftest import run
 from tests.run_aligntool import program, run_aligntool
@@ -145,3 +145,42 @@ def test_a_partition_made_meanwhile_where_the_move_writes_is_not_overwritten(
     assert run_aligntool("resume", image, "--restore-table", "--yes").returncode == 0
     assert first_start(image) == 2048
     assert_whole(image)
+
+
+@pytest.mark.parametrize("way", ["resume", "rollback"])
+@pytest.mark.parametrize("start", [63, 2048])
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_a_file_system_made_meanwhile_in_a_partition_of_the_same_extent_is_not_overwritten(
+    in_flight: Callable[[str], Path], label: str, start: int, way: str
+) -> None:
+    image = in_flight(label)
+    size = json.loads(run("sfdisk", "--json", image))["partitiontable"]["partitions"][0]["size"]
+    first = "first-lba: 34\n" if label == "gpt" else ""
+    run("sfdisk", "-q", "--no-reread", "--wipe", "always", "--wipe-partitions", "always", image,
+        stdin=f"label: {label}\n{first}start={start}, size={size}\n")  # fmt: skip
+    empty = image.with_suffix(".empty")
+    run("cp", "--sparse=always", image, empty)
+    run("mke2fs", "-q", "-F", "-t", "ext4", "-E", f"offset={start * 512}", image, f"{size // 2}k")
+    before = digest(image)
+    done = run_aligntool(way, image, "--restore-table", "--yes")
+    assert done.returncode == 3 and "holds ext4" in done.stderr and "sfdisk --delete" in done.stderr, done.stderr
+    assert digest(image) == before
+    assert run_aligntool(way, empty, "--restore-table", "--yes").returncode == 0
+    assert_whole(empty)
+
+
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_a_file_system_made_meanwhile_on_the_whole_disk_is_not_overwritten(
+    in_flight: Callable[[str], Path], label: str
+) -> None:
+    image = in_flight(label)
+    made = image.with_suffix(".ext4")
+    run("mke2fs", "-q", "-F", "-t", "ext4", made, "16m")
+    start = made.read_bytes()[: 4 * KIB]  # of the old table, mkfs overwrites the start and leaves the rest
+    image.write_bytes(start + image.read_bytes()[len(start) :])
+    before = digest(image)
+    for words in ((), ("--restore-table",)):
+        done = run_aligntool("resume", image, "--yes", *words)
+        assert done.returncode == 3, done.stderr
+        assert digest(image) == before
+    assert "the whole disk holds ext4" in done.stderr and "wipefs" in done.stderr

@@ -50,15 +50,20 @@ class Planned:
     @property
     def in_file(self) -> "Planned":
         """Return the same with its journal at the beginning of a file."""
+        return replace(self, plan=with_journal_in_file(self.plan))
 
-        def moved(place: JournalPlace) -> JournalPlace:
-            return replace(place, extent=replace(place.extent, start=0), file="journal")
 
-        steps = tuple(
-            replace(step, journal=moved(step.journal)) if isinstance(step, WriteJournal | CloseJournal) else step
-            for step in self.plan.steps
-        )
-        return replace(self, plan=replace(self.plan, steps=steps))
+def with_journal_in_file(plan: Plan) -> Plan:
+    """Return the plan with its journal at the beginning of a file."""
+
+    def moved(place: JournalPlace) -> JournalPlace:
+        return replace(place, extent=replace(place.extent, start=0), file="journal")
+
+    steps = tuple(
+        replace(step, journal=moved(step.journal)) if isinstance(step, WriteJournal | CloseJournal) else step
+        for step in plan.steps
+    )
+    return replace(plan, steps=steps)
 
 
 def make_planned(seed: int, label: str, sector: int, spares: tuple[int, ...] = SPARES) -> Planned:

@@ -1,0 +1,153 @@
+"""A journal in a file, with the disk on which its move was begun, with a backup of that disk, and with other disks."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from aligntool.change import Event, Plan
+from aligntool.errors import Refused, Stopped
+from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.steps import CopyContent
+from aligntool.units import Extent
+from tests.moving import test_convert_cuts, test_whole_disk_cuts
+from tests.moving.planned_disks import make_planned, with_journal_in_file
+from tests.moving.simulated_disk import PowerCut, SimulatedDisk
+from tests.moving.test_simulated_cuts import NoKernel, final
+from tests.thorough import THOROUGH
+
+pytestmark = pytest.mark.needs_tools("mke2fs", "mkswap", "mkfs.fat", "mcopy", "fsck.fat", "sfdisk", "fdisk")
+
+EVERY = 1 if THOROUGH else 9
+
+
+@dataclass(frozen=True)
+class Case:
+    """A disk, and a change of it whose journal is a file."""
+
+    platter: bytes
+    plan: Plan
+    runs: Mapping[int, tuple[Extent, ...]]
+    rebuilt: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+    sector: int = 512
+
+    def begun(self, cut: int | None = None) -> tuple[SimulatedDisk, SimulatedDisk]:
+        """Begin the change, up to a power cut; return the disk and the file."""
+        disk = SimulatedDisk(self.platter, cut=cut, sector=self.sector)
+        length = next(step.journal.extent.length for step in self.plan.steps if hasattr(step, "journal"))
+        file = SimulatedDisk(bytes(length), sector=self.sector)
+        try:
+            for _ in realign(self.plan, MoveContext(disk, NoKernel(), file), self.runs, self.rebuilt):
+                pass
+        except PowerCut:
+            pass
+        return disk, file
+
+    def context(self, platter: bytes, journal: bytes) -> MoveContext:
+        disk, file = (SimulatedDisk(content, sector=self.sector) for content in (platter, journal))
+        return MoveContext(disk, NoKernel(), file)
+
+    def has_moved_whole(self, platter: bytes) -> bool:
+        """Return whether all copied bytes are at their new places; the bytes in the journal are checked elsewhere."""
+        for step in self.plan.steps:
+            if not isinstance(step, CopyContent):
+                continue
+            for run in self.runs[step.partition]:
+                taken = [held for held in step.held.ranges if held.overlaps(run)]
+                old, new = step.source.start + run.start, step.target.start + run.start
+                if not taken and platter[new : new + run.length] != self.platter[old : old + run.length]:
+                    return False
+        return True
+
+
+def realigned(label: str, _: Path) -> Case:
+    planned = make_planned(7, label, 512).in_file
+    return Case(planned.platter, planned.plan, planned.runs)
+
+
+def whole_disk(label: str, folder: Path, *, undo: bool = False) -> Case:
+    made = test_whole_disk_cuts.make(folder, "ext2", label=label)
+    if undo:
+        with_table = final(made.act(made.platter, "realign"))
+        made = test_whole_disk_cuts.make(folder, "ext2", label=label, undo=True, old=with_table)
+    return Case(made.platter, with_journal_in_file(made.plan), made.runs)
+
+
+def converted(label: str, folder: Path) -> Case:
+    made = test_convert_cuts.make(folder, 512, (4096,), 512, label)
+    return Case(made.platter, with_journal_in_file(made.plan), {}, made.rebuilt, made.unit)
+
+
+CASES = [
+    *(
+        (make, label)
+        for make in (realigned, whole_disk, partial(whole_disk, undo=True), converted)
+        for label in ("gpt", "dos")
+    )
+]
+NAMES = [f"{name}-{label}" for name in ("realign", "partition", "undo", "convert") for label in ("gpt", "dos")]
+
+
+@pytest.mark.parametrize(("make", "label"), CASES, ids=NAMES)
+def test_only_the_disk_on_which_a_move_was_begun_is_continued(
+    tmp_path: Path, make: Callable[[str, Path], Case], label: str
+) -> None:
+    """A backup looks like the disk before the move: to continue there would skip what was never copied there."""
+    case, luck, refused = make(label, tmp_path), random.Random(label), 0
+    operations = case.begun()[0].operations
+    noise = random.Random(1).randbytes(len(case.platter))
+    for cut in range(0, operations, EVERY):
+        disk, file = case.begun(cut)
+        left, journal = disk.after_the_cut(luck, torn=False), final(file)
+        for platter in (case.platter, noise, bytes(len(case.platter))):
+            refused += sum(is_refused_or_untouched(case, platter, journal, way) for way in WAYS)
+        for way in (resume, rollback):
+            context = case.context(left, journal)
+            try:
+                list(way(context))
+            except Stopped as stop:
+                assert way is rollback and "complete" in str(stop)
+            assert isinstance(context.device, SimulatedDisk)
+            result = final(context.device)
+            assert find_journal(SimulatedDisk(result, sector=case.sector), None) is None
+            assert case.has_moved_whole(result) or result == case.platter or way is rollback
+    assert refused > len(range(0, operations, EVERY))
+
+
+WAYS = [partial(way, restore_table=restore) for way in (resume, rollback) for restore in (False, True)]
+
+
+def is_refused_or_untouched(
+    case: Case, platter: bytes, journal: bytes, way: Callable[[MoveContext], Iterator[Event]]
+) -> bool:
+    """Return whether it is refused; check that not a byte of the disk and of the journal changes."""
+    context = case.context(platter, journal)
+    assert isinstance(context.device, SimulatedDisk) and isinstance(context.journal, SimulatedDisk)
+    try:
+        list(way(context))
+    except Refused as refusal:
+        assert refusal.refusals[0].code == "wrong-journal", str(refusal)
+        assert context.device.operations == context.journal.operations == 0
+        return True
+    except Stopped as stop:
+        assert "complete" in str(stop)
+    assert final(context.device) == platter
+    return False
+
+
+def test_a_truncated_journal_file_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """The stash at its end would be missing: some batches would be moved, and recorded in one of two journals."""
+    case = realigned("gpt", tmp_path)
+    disk, file = case.begun(case.begun()[0].operations // 2)
+    journal = final(file)
+    context = case.context(final(disk), journal[:-512])
+    with pytest.raises(Refused, match="truncated"):
+        list(resume(context))
+    assert isinstance(context.device, SimulatedDisk) and isinstance(context.journal, SimulatedDisk)
+    assert context.device.operations == context.journal.operations == 0
+    whole = case.context(final(disk), journal)
+    list(resume(whole))
+    assert isinstance(whole.device, SimulatedDisk) and case.has_moved_whole(final(whole.device))
