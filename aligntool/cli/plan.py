@@ -13,8 +13,17 @@ from aligntool.cli import options
 from aligntool.cli.options import Grid, command, remark, say, terminal_width
 from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pipes_may_break
 from aligntool.errors import Refused
-from aligntool.linux.content import CHECKERS, EXT
-from aligntool.realign.request import Finder, FoundPlan, Request, find_plan, locked_realign, look_at, verify_plan
+from aligntool.linux.checks import CHECKERS, EXT
+from aligntool.realign.request import (
+    Finder,
+    FoundPlan,
+    Request,
+    checked_disk,
+    find_plan,
+    locked_realign,
+    look_at,
+    verify_plan,
+)
 from aligntool.realign.shrink import shrink_words
 from aligntool.recipes.goals import recipe
 from aligntool.render.lines import Line
@@ -63,14 +72,15 @@ class RealignOptions:
 def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
     """Return the command lines that a plan runs, by the index of the step. DEVICE: a loop device over the partition."""
     lines: dict[int, tuple[str, ...]] = {}
-    path = shell_word(plan.disk.path)
+    path, checked = shell_word(plan.disk.path), checked_disk(plan)
     for index, step in enumerate(plan.steps):
         match step:
             case CheckContent():
                 words = " ".join(CHECKERS.get(step.kind, ()))
-                loop = f"losetup -r -f --show -o {step.extent.start} --sizelimit {step.extent.length} {path}"
+                place = f"-o {step.extent.start} --sizelimit {step.extent.length}"
+                loop = f"losetup -r -f --show {place} {shell_word(checked)}"
                 if words and step.kind in EXT:
-                    lines[index] = (f"{words} {shell_word(f'{plan.disk.path}?offset={step.extent.start}')}",)
+                    lines[index] = (f"{words} {shell_word(f'{checked}?offset={step.extent.start}')}",)
                 elif words:
                     lines[index] = (loop, f"{words} DEVICE")
             case ShrinkContent():

@@ -1,4 +1,4 @@
-"""Examine the content of partitions: file system checks, used blocks, samples, holes."""
+"""Examine the content of partitions: used blocks, samples, holes."""
 
 import errno
 import hashlib
@@ -18,81 +18,11 @@ from aligntool.formats.numbers import be32, be64, le16, le64
 from aligntool.formats.reader import LONGEST_READ, Reader
 from aligntool.formats.windows_fs import FatBootSector, parse_fat_boot_sector
 from aligntool.inventory import Layer, Sampled
-from aligntool.linux.process import NOT_RUN, Ended, find_program, run_program
+from aligntool.linux.checks import EXT
+from aligntool.linux.process import find_program, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
 from aligntool.units import GIB, KIB, MIB, Extent, align_down, align_up
-
-# Check a file system with its own checker. Nothing is repaired and nothing is written. Each checker has its own option
-# for a check without repair, and reports errors in its own way.
-
-EXT = ("ext2", "ext3", "ext4")
-CHECKERS = {
-    **dict.fromkeys(EXT, ("e2fsck", "-f", "-n")),
-    "xfs": ("xfs_repair", "-n"),
-    "btrfs": ("btrfs", "check", "--readonly"),
-    "ntfs": ("ntfsresize", "--info", "--bad-sectors", "--no-progress-bar"),  # counts every cluster; ntfsfix does not
-    "vfat": ("fsck.fat", "-n"),
-    "exfat": ("fsck.exfat", "-n"),
-    "f2fs": ("fsck.f2fs", "--dry-run"),
-}
-# Errors that some checkers print although they exit with 0: xfs_repair for a log that it ignores, fsck.f2fs for each
-# failed test.
-ALARMS = re.compile(r"^ALERT:|\[Fail\]", re.MULTILINE)
-# Findings for which fsck.fat exits with 1 and that harm no system: a stale count of free clusters, a differing copy of
-# the boot sector (Windows and partition tools patch only the first one).
-HARMLESS = re.compile(
-    r"fsck\.fat |Free cluster summary |Auto-correcting|There are differences between boot sector and its backup"
-    r"|This is mostly harmless|[0-9:, /a-f]+$|Not automatically fixing this|Leaving filesystem unchanged"
-    r"|.*: \d+ files, \d+/\d+ clusters$"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """The result of a check. `checked` without a `problem`: no errors. Not `checked`: `by` is the reason."""
-
-    checked: bool
-    problem: str | None  # a sentence with the last output of the checker
-    by: str  # "e2fsck"; or the reason: "xfs_repair is not installed", "needs root"
-
-
-def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
-    """Check the file system of this kind at `extent` of the disk or image `path`; it must not be mounted.
-
-    It takes as long as the checker does: minutes for a full disk. Without root only ext2, ext3 and ext4 in an image are
-    checked, because only e2fsck accepts an offset into a file.
-    """
-    words = CHECKERS.get(kind)
-    if words is None:
-        return CheckResult(False, None, f"no checker for {kind}")
-    if find_program(words[0]) is None:
-        return CheckResult(False, None, f"{words[0]} is not installed")
-    try:
-        if kind in EXT and "?" not in path:
-            with fresh_reader(path):  # drops the cache
-                answer = run_program(*words, f"{Path(path).absolute()}?offset={extent.start}", only_reads=True)
-        else:
-            with read_only_loop(path, extent) as device:
-                answer = run_program(*words, device, only_reads=True)
-    except NoLoop as reason:
-        return CheckResult(False, None, str(reason))
-    except OSError as error:
-        return CheckResult(False, None, f"{path}: {error.strerror}")
-    return _check_result(kind, words[0], answer)
-
-
-def _check_result(kind: str, program: str, answer: Ended) -> CheckResult:
-    if answer.code == NOT_RUN:
-        return CheckResult(False, None, answer.errors)
-    text = f"{answer.output}\n{answer.errors}"
-    if answer.code == 0 and not ALARMS.search(text):
-        return CheckResult(True, None, program)
-    harmless = all(HARMLESS.match(line.strip()) for line in text.splitlines() if line.strip())
-    if kind == "vfat" and answer.code == 1 and harmless:
-        return CheckResult(True, None, program)
-    return CheckResult(True, f"{program} found errors in the {kind}: {answer.last_lines}", program)
-
 
 # Holes in a file. Reading a hole does not measure the drive, and nothing else reveals it.
 
@@ -368,11 +298,13 @@ def _used_between(
 # partclone.xfs has a bit for each block, 512 MiB for 16 TiB, and searches the tree for every block.
 
 XFS_DB = "xfs_db"
-XFS_GROUP_AT, XFS_FREE_AT = 84, 144  # sb_agblocks, sb_fdblocks in struct xfs_dsb
+XFS_LOG_AT, XFS_GROUP_AT, XFS_FREE_AT = 48, 84, 144  # sb_logstart, sb_agblocks, sb_fdblocks in struct xfs_dsb
 
 
 def read_xfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterator[Extent]:
     """Yield the used runs, counted from the file system's start. Raises NoMap."""
+    if not be64(reader.read(start + XFS_LOG_AT, 8), 0):  # xfs_db does not replay it
+        raise NoMap("its log is external, and may hold changes")
     group, expected = be32(reader.read(start + XFS_GROUP_AT, 4), 0), be64(reader.read(start + XFS_FREE_AT, 8), 0)
     block = layer.data_unit or 0
     with _output_of(XFS_DB, "-r", "-c", "freesp -d", device) as lines:

@@ -10,7 +10,7 @@ from pathlib import Path
 from aligntool.audit.wording import shell_word
 from aligntool.change import Said
 from aligntool.errors import Refused, Stopped, failing_as
-from aligntool.linux.content import check_content
+from aligntool.linux.checks import check_content
 from aligntool.linux.lock import kernel_folder, wait_for_udev
 from aligntool.linux.process import export_values, run_or_stop, run_program
 from aligntool.linux.sysfs import opened

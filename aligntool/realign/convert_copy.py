@@ -12,8 +12,9 @@ from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.formats.gpt import read_bytes
-from aligntool.inventory import Disk, TableLabel
+from aligntool.inventory import Disk, Partition, TableLabel
 from aligntool.linux.block import DiskDevice, limited, open_read_only
+from aligntool.linux.content import UsedMap
 from aligntool.linux.fat import NewFat
 from aligntool.linux.lock import lock_against_udev, lock_disk, open_exclusively
 from aligntool.linux.users import locks_on, occupants
@@ -31,7 +32,7 @@ from aligntool.realign.convert_table import (
 )
 from aligntool.realign.hidden_signatures import write_verified
 from aligntool.realign.refusals import refuse_unfit
-from aligntool.realign.request import FoundPlan, Request, look_at, read_map, refuse_part
+from aligntool.realign.request import FoundPlan, Request, look_at, read_map, refuse_part, run_checks
 from aligntool.realign.table import sound_mbr, sound_pair
 from aligntool.steps import SavedRanges, is_same_disk
 from aligntool.units import GIB, MIB, Extent, align_up, merged
@@ -63,16 +64,15 @@ class CopyRequest:
             _refuse_uncopied(disk, target.size, sizes)
             rebuilds = recreate_fats(judged, sizes, units, _MOST_FAT)
         again = {number: describe_rebuilding(disk.path, number, disk, rebuild) for number, rebuild in rebuilds.items()}
-        copied = {
-            part.number: tuple(_used_extents(disk, part.number))
-            for part in disk.partitions
-            if part.number not in rebuilds
-        }
+        copied = [part for part in disk.partitions if part.number not in rebuilds]
+        maps = {part.number: read_map(disk, part.number, part.extent) for part in copied}
+        mapped = {part.number for part in copied if maps[part.number].bytes < part.extent.length}
+        used = (run for part in copied for run in _used_extents(part, maps[part.number]))
         runs = merged(
-            (*(run for each in copied.values() for run in each), *_behind_fats(disk, rebuilds), _first_gap(disk)),
+            (*used, *_behind_fats(disk, rebuilds), _first_gap(disk)),
             _between_head_and_tail(target.size, sizes, disk), BLOCK,
         )  # fmt: skip
-        plan = plan_copy(disk, target, sizes, units, again, sum(run.length for run in runs))
+        plan = plan_copy(disk, target, sizes, units, again, mapped, sum(run.length for run in runs))
         return FoundPlan(plan, judged, {}, {number: rebuild.parts for number, rebuild in rebuilds.items()}), runs
 
 
@@ -86,12 +86,11 @@ def _refuse_uncopied(disk: Disk, size: int, sizes: tuple[int, ...]) -> None:
         refuse_other_content(sound_pair(device, disk.sector_size), (head, tail), found)
 
 
-def _used_extents(disk: Disk, number: int) -> Iterator[Extent]:
+def _used_extents(part: Partition, used: UsedMap) -> Iterator[Extent]:
     """Yield the used extents of a partition, counted from the start of the disk, and always its first MiB."""
-    part = next(part for part in disk.partitions if part.number == number)
     place = new_extent(part)
     yield Extent(place.start, min(MIB, place.length))
-    for run in read_map(disk, number, part.extent).runs:
+    for run in used.runs:
         end = min(place.start + run.end, place.end)
         if place.start + run.start < end:
             yield Extent(place.start + run.start, end - place.start - run.start)
@@ -216,7 +215,12 @@ def _created_image(output: str, target: steps.Subject) -> Iterator[Device]:
 def _events(
     plan: Plan, made: Mapping[int, tuple[bytes, ...]], runs: tuple[Extent, ...], source: Device, target: Device
 ) -> Iterator[Event]:
+    whole = yield from run_checks(plan)
+    places = (place.after for place in plan.places if place.number in whole)
+    runs = merged((*runs, *places), Extent(0, target.size), BLOCK)
     for index, step in enumerate(plan.steps):
+        if isinstance(step, steps.CheckContent):
+            continue
         yield StepBegun(index)
         match step:
             case steps.CopyDisk():

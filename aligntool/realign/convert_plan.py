@@ -1,6 +1,6 @@
 """Plan a partition table for another sector size: judge whether each content is kept, rebuilt or refused."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from aligntool import steps
@@ -13,6 +13,7 @@ from aligntool.formats.smallest_units import Unit
 from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, Role, TableLabel
 from aligntool.realign.convert_table import BLOCK, table_places
 from aligntool.realign.placing import containers, kind_of, logicals_of
+from aligntool.realign.planning import CHECKED
 from aligntool.realign.refusals import content_reasons, disk_reasons, typed_on
 from aligntool.realign.search import STEP, boot_floor, free_runs
 from aligntool.units import KIB, MIB, Extent, align_down, counted, format_about, format_size
@@ -235,11 +236,14 @@ def plan_copy(
     sizes: tuple[int, ...],
     units: Mapping[int, Unit],
     rebuilding: Mapping[int, Rebuilding],
+    mapped: Collection[int],
     used: int,
 ) -> Plan:
-    """Return the plan that copies a disk that passed `refuse_unconvertible` to `target`. `used`: the bytes to copy."""
+    """Return the plan that copies a disk that passed `refuse_unconvertible` to `target`. `mapped`: the partitions that
+    are copied according to a map of their used blocks. `used`: the bytes to copy.
+    """
     copying = steps.CopyDisk(steps.subject(disk), used)
-    plan_steps = (copying, *_rewrite_steps(disk, sizes, rebuilding))
+    plan_steps = (*_checks(disk, {*rebuilding, *mapped}), copying, *_rewrite_steps(disk, sizes, rebuilding))
     words = f"a copy of {disk.path} with {_goal(sizes)}"
     both = f"{disk.path} and its copy have the same GUIDs and UUIDs: attach only one at a time"
     attention = (both, *(each for each in _attention(disk, sizes, copied=True)))
@@ -266,13 +270,17 @@ def _steps(
 ) -> Iterator[steps.Step]:
     numbers = tuple(part.number for part in disk.partitions)
     parked = tuple(part.number for part in disk.partitions if part.role is not Role.LOGICAL)
-    for part in disk.partitions:
-        if part.number in rebuilding:
-            yield steps.CheckContent(part.number, part.extent, kind_of(part))
+    yield from _checks(disk, rebuilding)
     yield steps.WriteJournal(journal)
     yield steps.ParkEntries(numbers, parked)
     yield from _rewrite_steps(disk, sizes, rebuilding)
     yield steps.CloseJournal(journal)
+
+
+def _checks(disk: Disk, numbers: Collection[int]) -> Iterator[steps.CheckContent]:
+    for part in disk.partitions:
+        if part.number in numbers and kind_of(part) in CHECKED:
+            yield steps.CheckContent(part.number, part.extent, kind_of(part))
 
 
 def _rewrite_steps(

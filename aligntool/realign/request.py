@@ -3,7 +3,7 @@
 import os
 import signal
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,9 +19,10 @@ from aligntool.formats.reader import open_area
 from aligntool.formats.windows_names import StartNames, read_names
 from aligntool.inventory import Disk, Inventory, Layer, TableLabel
 from aligntool.linux.block import DiskDevice, Limited, limited, open_read_only
+from aligntool.linux.checks import CheckResult, check_content
 from aligntool.linux.child_process import STALL_S
 from aligntool.linux.commands import with_health
-from aligntool.linux.content import UsedMap, check_content, read_used, whole_partition_map
+from aligntool.linux.content import UsedMap, read_used, whole_partition_map
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
@@ -38,7 +39,15 @@ from aligntool.realign.planning import plan_realign
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.shrink import refuse_unshrinkable, shrink_content
 from aligntool.recipes.drives import known_geometries
-from aligntool.steps import CheckContent, CopyContent, ShrinkContent, WriteJournal, is_same_disk
+from aligntool.steps import (
+    CheckContent,
+    CopyContent,
+    CopyDisk,
+    RebuildContent,
+    ShrinkContent,
+    WriteJournal,
+    is_same_disk,
+)
 from aligntool.units import Extent
 
 
@@ -310,20 +319,46 @@ def verify_plan(plan: Plan, request: Request, find: Finder = find_plan) -> Found
 
 def _events(plan: Plan, request: Request, found: FoundPlan, context: MoveContext) -> Iterator[Event]:
     """Apply the whole plan: checks, shrinking, then the move. Raises Refused or Stopped."""
+    whole = yield from run_checks(plan)
     shrunk = False
     for index, step in enumerate(plan.steps):
-        if isinstance(step, CheckContent):
-            yield from _check(plan, index, step)
-        elif isinstance(step, ShrinkContent):
+        if isinstance(step, ShrinkContent):
             yield from _shrink(plan, index, step)
             shrunk = True
-    yield from move.realign(plan, context, _runs_after_shrink(plan, request) if shrunk else found.runs, found.rebuilt)
+    runs = _runs_after_shrink(plan, request) if shrunk else found.runs
+    copies = [step for step in plan.steps if isinstance(step, CopyContent) and step.partition in whole]
+    runs |= {step.partition: (Extent(0, step.source.length),) for step in copies}
+    yield from move.realign(plan, context, runs, found.rebuilt)
 
 
-def _check(plan: Plan, index: int, step: CheckContent) -> Iterator[Event]:
+def run_checks(plan: Plan) -> Generator[Event, None, frozenset[int]]:
+    """Run every check of a plan, and return the partitions to copy whole because they could not be checked: a map of
+    used blocks is only as right as the file system. Raises Refused if a check finds errors.
+    """
+    whole = set()
+    for index, step in enumerate(plan.steps):
+        if isinstance(step, CheckContent):
+            yield StepBegun(index)
+            result = _check(checked_disk(plan), step)
+            if result.checked:
+                yield Said(f"checked by {result.by}")
+            elif _is_copied(plan, step.partition):
+                whole.add(step.partition)
+                yield Said(f"not checked: {result.by}; unused blocks are copied as well")
+            else:
+                yield Said(f"not checked: {result.by}")
+            yield StepDone(index)
+    return frozenset(whole)
+
+
+def checked_disk(plan: Plan) -> str:
+    """Return the path of the disk that the checks of a plan read: of a copy, its source."""
+    return next((step.source.path for step in plan.steps if isinstance(step, CopyDisk)), plan.disk.path)
+
+
+def _check(path: str, step: CheckContent) -> CheckResult:
     """Run the file system's own checker, which writes nothing. Raises Refused with its message."""
-    yield StepBegun(index)
-    result = check_content(plan.disk.path, step.extent, step.kind)
+    result = check_content(path, step.extent, step.kind)
     if result.problem:
         raise Refused(
             f"partition {step.partition} ({step.kind}) failed the check by {result.by}: {result.problem}",
@@ -331,8 +366,15 @@ def _check(plan: Plan, index: int, step: CheckContent) -> Iterator[Event]:
             code="content-damaged",
             subject=f"partition {step.partition}",
         )
-    yield Said(f"checked by {result.by}" if result.checked else f"not checked: {result.by}")
-    yield StepDone(index)
+    return result
+
+
+def _is_copied(plan: Plan, number: int) -> bool:
+    """Return whether a plan copies the content of a partition; one that is recreated is not copied."""
+    contents = [step for step in plan.steps if isinstance(step, CopyContent | RebuildContent)]
+    if any(isinstance(step, CopyDisk) for step in plan.steps):
+        return all(step.partition != number for step in contents)
+    return any(step.partition == number for step in contents if isinstance(step, CopyContent))
 
 
 def _shrink(plan: Plan, index: int, step: ShrinkContent) -> Iterator[Event]:

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from aligntool.cli.plan import realign_of
 from aligntool.cli.run_change import show_plan
 from aligntool.device import Device, Job, Jobs
-from aligntool.linux.content import check_content
+from aligntool.linux.checks import check_content
 from aligntool.linux.lock import lock_disk
 from aligntool.realign.move import MoveContext, realign
 from aligntool.realign.request import Request, look_at, verify_plan

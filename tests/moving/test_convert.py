@@ -8,6 +8,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -623,3 +625,112 @@ def test_a_virtual_disk_is_copied_and_stays(tmp_path: Path) -> None:
     assert files_of(tmp_path, new) == files_of(tmp_path, image)
     assert new.read_bytes()[ROOT:] == other.read_bytes()[ROOT:]
     assert qcow2.read_bytes() == whole
+
+
+# A copy relies on a map of used blocks only if the file system passes the check by its own checker.
+
+
+def with_freed_blocks(folder: Path) -> Path:
+    """Make a disk with an ext4 that is marked clean and whose bitmap lists blocks of a file as free; all counters agree
+    with it.
+    """
+    (folder / "tree").mkdir()
+    (folder / "tree" / "file").write_bytes(random.Random(2).randbytes(12 * MIB))
+    disk = with_content(folder, f"mke2fs -q -t ext4 -b 4096 -O ^metadata_csum -d {folder / 'tree'} {{0}}")
+    content = f"{disk}?offset={MIB}"
+    free = re.search(r"^Free blocks: +(\d+)$", run("dumpe2fs", "-h", content), re.MULTILINE)
+    assert free
+    block, count = int(run("debugfs", "-R", "bmap /file 100", content)), int(free[1]) + 1000
+    script = f"freeb {block} 1000\nset_bg 0 free_blocks_count {count}\nssv free_blocks_count {count}\n"
+    run("debugfs", "-w", "-f", "-", content, stdin=script)
+    run("e2fsck", "-f", "-n", content, fails=True)
+    return disk
+
+
+@contextmanager
+def shown_as(disk: Path, source: str) -> Iterator[Path]:
+    """Yield the disk as an image, a block device, or a virtual disk."""
+    if source == "device":
+        with looped(disk) as device:
+            yield device
+    elif source == "qcow2":
+        run("qemu-img", "convert", "-O", "qcow2", disk, disk.with_suffix(".qcow2"))
+        yield disk.with_suffix(".qcow2")
+    else:
+        yield disk
+
+
+@pytest.mark.needs_tools("debugfs", "dumpe2fs")
+@pytest.mark.parametrize(
+    "source",
+    [
+        "image",
+        pytest.param("device", marks=[pytest.mark.needs_root, pytest.mark.needs_tools("losetup")]),
+        pytest.param("qcow2", marks=pytest.mark.needs_tools("qemu-img", "qemu-storage-daemon", "unshare", "setpriv")),
+    ],
+)
+def test_a_map_that_the_checker_finds_wrong_is_not_copied_by(tmp_path: Path, source: str) -> None:
+    with shown_as(with_freed_blocks(tmp_path), source) as shown:
+        said = re.sub(r"\s+", " ", aligntool("convert", shown, "--yes", "-o", tmp_path / "new.img", code=REFUSED))
+        assert "1. check partition 1 (ext4), read-only" in said
+        assert re.search(rf"\$ e2fsck -f -n '?{shown}\?offset={MIB}", said)
+        assert "partition 1 (ext4) failed the check by e2fsck" in said
+    assert not (tmp_path / "new.img").exists()
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("debugfs", "dumpe2fs", "losetup")
+def test_nothing_is_written_to_a_disk_if_the_check_of_the_source_fails(tmp_path: Path) -> None:
+    disk, target = with_freed_blocks(tmp_path), tmp_path / "target.img"
+    with target.open("wb") as file:
+        file.truncate(disk.stat().st_size)
+    with looped(target, sector_size=4096) as device:
+        aligntool("convert", disk, "--yes", "-o", device, code=REFUSED)
+    assert not any(target.read_bytes())
+
+
+@pytest.mark.needs_tools("fsck.fat", "mcopy")
+def test_a_fat_that_the_checker_cannot_check_is_copied_whole(tmp_path: Path) -> None:
+    """fsck.fat knows one or two allocation tables, and the bytes in free clusters show what was copied."""
+    disk, new, out = with_content(tmp_path, "mkfs.fat -F 12 -S 4096 -f 4 {0}"), tmp_path / "new.img", tmp_path / "out"
+    (tmp_path / "file").write_bytes(random.Random(3).randbytes(2 * MIB))
+    run("mcopy", "-i", f"{disk}@@{MIB}", tmp_path / "file", "::file")
+    with disk.open("r+b") as image:
+        image.seek(20 * MIB)
+        image.write(b"in free clusters")
+    assert "not checked: " in aligntool("convert", disk, "--yes", "-o", new)
+    run("mcopy", "-n", "-i", f"{new}@@{MIB}", "::file", out)
+    assert out.read_bytes() == (tmp_path / "file").read_bytes()
+    assert new.read_bytes()[MIB : 25 * MIB] == disk.read_bytes()[MIB : 25 * MIB]
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("fsck.fat", "mcopy")
+def test_a_broken_fat_is_not_recreated_in_a_copy(tmp_path: Path) -> None:
+    """As in place: what is recreated from it would lack what a repair recovers."""
+    disk = make(tmp_path)
+    with disk.open("r+b") as image:
+        image.seek(ESP + 14)
+        reserved = int.from_bytes(image.read(2), "little")
+        image.seek(ESP + 36)
+        length = int.from_bytes(image.read(4), "little")
+        for copy in range(2):
+            image.seek(ESP + (reserved + copy * length) * 512 + 4 * 60_000)
+            image.write((0x0FFFFFFF).to_bytes(4, "little"))  # a chain without an owner
+    said = aligntool("convert", disk, "--yes", "-o", tmp_path / "new.img", code=REFUSED)
+    assert "partition 1 (vfat) failed the check by fsck.fat" in said
+    assert not (tmp_path / "new.img").exists()
+
+
+def test_a_plan_of_a_copy_from_before_the_checks_is_refused(tmp_path: Path) -> None:
+    """It can be read, but its steps are no longer those of the same request."""
+    disk, kept, new = with_content(tmp_path, KEPT["ext4 4096"]), tmp_path / "plan.json", tmp_path / "new.img"
+    said = aligntool("convert", disk, "--dry-run", "--json", "-o", new)
+    document = json.loads(said[said.index("{") :])
+    first, *others = document["plan"]["steps"]
+    assert first["step"] == "CheckContent"
+    document["plan"]["steps"] = others
+    document["digest"] = sha256(json.dumps(document["plan"], sort_keys=True).encode()).hexdigest()
+    kept.write_text(json.dumps(document))
+    assert "has changed since the plan was made" in aligntool("apply", kept, "--yes", code=REFUSED)
+    assert not new.exists()

@@ -163,3 +163,23 @@ def test_a_disk_with_sectors_of_4_kib_is_moved_alike(
 
 def first_usable(label: str) -> str:
     return "first-lba: 6\n" if label == "gpt" else ""
+
+
+@pytest.mark.needs_tools("mkfs.fat", "mcopy")
+def test_a_fat_that_the_checker_cannot_check_is_moved_whole(sparse: Sparse, tmp_path: Path) -> None:
+    """fsck.fat knows one or two allocation tables, and the bytes in free clusters show what was copied."""
+    content, disk = sparse(24 * MIB, "content.img"), sparse(60 * MIB)
+    run("mkfs.fat", "-F", "16", "-f", "4", content)
+    (tmp_path / "file").write_bytes(b"file " * 100_000)
+    run("mcopy", "-i", content, tmp_path / "file", "::file")
+    with content.open("r+b") as file:
+        file.seek(20 * MIB)
+        file.write(b"in free clusters")
+    run("sfdisk", "-q", disk, stdin=f"label: dos\nstart=63, size={24 * MIB // SECTOR}, type=6\n")
+    place(content, disk, 63 * SECTOR)
+    assert "not checked: " in realign(disk)
+    assert entries(disk)[1]["start"] == 2048
+    run("mcopy", "-n", "-i", f"{disk}@@{MIB}", "::file", tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "file").read_bytes()
+    before, after = content.read_bytes(), disk.read_bytes()[MIB : 25 * MIB]
+    assert after[SECTOR:] == before[SECTOR:]  # the boot sector has its new place

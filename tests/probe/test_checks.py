@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.linux.content import CheckResult, check_content
+from aligntool.linux.checks import CheckResult, check_content
 from aligntool.units import MIB, Extent
 from tests.conftest import detach, run
 
@@ -100,3 +100,81 @@ def test_what_has_no_checker_or_cannot_be_opened_is_not_called_whole(sparse: Spa
     result = check_content(str(tmp_path / "none"), Extent(0, 8 * MIB), "ext4")
     assert not result.checked
     assert result.problem is None
+
+
+# File systems that are intact, and that their checkers refuse to check.
+
+
+def exfat_with_two_tables(sparse: Sparse) -> Path:
+    """mkfs.exfat makes one table: NumberOfFats is increased in both boot regions, with their checksums (specification
+    of exFAT, 3.1.16 and 3.4).
+    """
+    image = sparse(16 * MIB, "content.img")
+    run("mkfs.exfat", image)
+    with image.open("r+b") as file:
+        for region in (0, 12 * 512):
+            file.seek(region)
+            sectors = bytearray(file.read(11 * 512))
+            sectors[110] = 2
+            checksum = 0
+            for at, byte in enumerate(sectors):
+                if at not in (106, 107, 112):
+                    checksum = ((checksum >> 1 | checksum << 31) + byte) & 0xFFFFFFFF
+            file.seek(region)
+            file.write(sectors + checksum.to_bytes(4, "little") * 128)
+    return image
+
+
+def ext4_of_the_future(sparse: Sparse) -> Path:
+    image = sparse(32 * MIB, "content.img")
+    run("mkfs.ext4", "-q", "-F", image)
+    run("debugfs", "-w", "-R", "feature FEATURE_R20", image)
+    return image
+
+
+def fat_with_four_tables(sparse: Sparse) -> Path:
+    image = sparse(64 * MIB, "content.img")
+    run("mkfs.fat", "-f", "4", image)
+    return image
+
+
+def xfs_with_another_device(sparse: Sparse, *options: str) -> Path:
+    image, other = sparse(320 * MIB, "content.img"), sparse(66 * MIB, "other.img")
+    device = run("losetup", "-f", "--show", other).strip()
+    try:
+        run("mkfs.xfs", "-q", "-f", *(option.format(device) for option in options), image)
+    finally:
+        detach(device)
+    return image
+
+
+def xfs_with_external_log(sparse: Sparse) -> Path:
+    return xfs_with_another_device(sparse, "-l", "logdev={},size=64m")
+
+
+def xfs_with_realtime_device(sparse: Sparse) -> Path:
+    return xfs_with_another_device(sparse, "-m", "rmapbt=0", "-r", "rtdev={}")
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools(
+    "mkfs.exfat", "fsck.exfat", "mkfs.ext4", "debugfs", "mkfs.fat", "fsck.fat", "mkfs.xfs", "xfs_repair", "losetup"
+)
+@pytest.mark.parametrize(
+    ("make_content", "kind", "words"),
+    [
+        (exfat_with_two_tables, "exfat", "fsck.exfat cannot check this exfat (unsupported FAT count: 2)"),
+        (ext4_of_the_future, "ext4", "e2fsck cannot check this ext4 ("),
+        (fat_with_four_tables, "vfat", "fsck.fat cannot check this vfat (Currently, only 1 or 2 FATs are supported"),
+        (xfs_with_external_log, "xfs", "xfs_repair cannot check this xfs (fatal error -- This filesystem has an ext"),
+        (xfs_with_realtime_device, "xfs", "xfs_repair cannot check this xfs (xfs_repair: filesystem has a realtime"),
+    ],
+    ids=["exFAT, two tables", "ext4, unknown feature", "FAT, four tables", "XFS, external log", "XFS, realtime device"],
+)
+def test_what_the_checker_cannot_check_is_not_called_damaged(
+    sparse: Sparse, make_content: Callable[[Sparse], Path], kind: str, words: str
+) -> None:
+    content = make_content(sparse)
+    result = check_content(str(content), Extent(0, content.stat().st_size), kind)
+    assert (result.checked, result.problem) == (False, None)
+    assert result.by.startswith(words)

@@ -211,6 +211,23 @@ def test_everything_of_a_btrfs_is_used_when_its_data_lies_there_twice(sparse: Sp
     assert "DATA|DUP" in used.by
 
 
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mkfs.xfs")
+def test_everything_of_an_xfs_is_used_when_its_log_is_elsewhere(sparse: Sparse, tmp_path: Path) -> None:
+    """What was written last is only in that log, whatever the superblock and the trees of free blocks state."""
+    image, log, folder = sparse(320 * MIB), sparse(66 * MIB, "log.img"), tmp_path / "mounted"
+    extent = Extent(0, 320 * MIB)
+    with looped(image, extent) as device, looped(log, Extent(0, 66 * MIB)) as other:
+        run("mkfs.xfs", "-q", "-f", "-l", f"logdev={other},size=64m", device)
+        with mounted(device, ("mount", "-o", f"logdev={other}"), folder):
+            (folder / "file").write_bytes(RUBBISH)
+            run("sync", "-f", folder)
+            run("cp", "--sparse=always", image, cut := tmp_path / "cut.img")  # as after a power cut
+    used = read_used(str(cut), extent, the_layer(cut, extent), sector_size=512)
+    assert used.runs == (extent,)
+    assert used.by == "everything: its log is external, and may hold changes"
+
+
 @pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel", "mmd")
 @pytest.mark.parametrize(
     ("words", "size"),
@@ -445,6 +462,8 @@ def freesp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], U
     image, program = tmp_path / "disk.img", tmp_path / "xfs_db"
     with image.open("wb") as file:
         file.truncate(16 * MIB)
+        file.seek(48)
+        file.write((1024).to_bytes(8, "big"))  # where its log begins
         file.seek(84)
         file.write((1024).to_bytes(4, "big"))
         file.seek(144)

@@ -1,6 +1,6 @@
 """A plan contains a check if there is a checker, and only then."""
 
-from aligntool.linux.content import CHECKERS
+from aligntool.linux.checks import CHECKERS
 from aligntool.realign.planning import CHECKED
 from aligntool.steps import CheckContent
 from aligntool.units import MIB

@@ -1,0 +1,92 @@
+"""Check a file system with its own checker."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from aligntool.linux.process import NOT_RUN, Ended, find_program, run_program
+from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
+from aligntool.units import Extent
+
+# Nothing is repaired and nothing is written. Each checker has its own option for a check without repair, and reports
+# errors in its own way.
+
+EXT = ("ext2", "ext3", "ext4")
+CHECKERS = {
+    **dict.fromkeys(EXT, ("e2fsck", "-f", "-n")),
+    "xfs": ("xfs_repair", "-n"),
+    "btrfs": ("btrfs", "check", "--readonly"),
+    "ntfs": ("ntfsresize", "--info", "--bad-sectors", "--no-progress-bar"),  # counts every cluster; ntfsfix does not
+    "vfat": ("fsck.fat", "-n"),
+    "exfat": ("fsck.exfat", "-n"),
+    "f2fs": ("fsck.f2fs", "--dry-run"),
+}
+# Errors that some checkers print although they exit with 0: xfs_repair for a log that it ignores, fsck.f2fs for each
+# failed test.
+ALARMS = re.compile(r"^ALERT:|\[Fail\]", re.MULTILINE)
+# Findings for which fsck.fat exits with 1 and that harm no system: a stale count of free clusters, a differing copy of
+# the boot sector (Windows and partition tools patch only the first one).
+HARMLESS = re.compile(
+    r"fsck\.fat |Free cluster summary |Auto-correcting|There are differences between boot sector and its backup"
+    r"|This is mostly harmless|[0-9:, /a-f]+$|Not automatically fixing this|Leaving filesystem unchanged"
+    r"|.*: \d+ files, \d+/\d+ clusters$"
+)
+# What a checker prints if it cannot check a file system, which may be intact: fsck.fat 4.2 for four FATs, fsck.exfat
+# 1.2.0 for two, xfs_repair 6.1.0 if the log or the realtime data is on another device, xfs_repair and e2fsck for a
+# feature that they do not know.
+UNSUPPORTED = re.compile(
+    r"^(?:Currently, only 1 or 2 FATs are supported|unsupported FAT count: "
+    r"|fatal error -- This filesystem has an external log\.|xfs_repair: filesystem has a realtime subvolume$"
+    r"|Found unsupported filesystem features\.|.+ has unsupported feature\(s\): ).*$",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The result of a check. `checked` without a `problem`: no errors. Not `checked`: `by` is the reason, and a map of
+    used blocks is not to be relied on.
+    """
+
+    checked: bool
+    problem: str | None  # a sentence with the last output of the checker
+    by: str  # "e2fsck"; or the reason: "xfs_repair is not installed", "needs root"
+
+
+def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
+    """Check the file system of this kind at `extent` of the disk or image `path`; it must not be mounted.
+
+    It takes as long as the checker does: minutes for a full disk. Without root only ext2, ext3 and ext4 in an image are
+    checked, because only e2fsck accepts an offset into a file.
+    """
+    words = CHECKERS.get(kind)
+    if words is None:
+        return CheckResult(False, None, f"no checker for {kind}")
+    if find_program(words[0]) is None:
+        return CheckResult(False, None, f"{words[0]} is not installed")
+    try:
+        if kind in EXT and "?" not in path:
+            with fresh_reader(path):  # drops the cache
+                answer = run_program(*words, f"{Path(path).absolute()}?offset={extent.start}", only_reads=True)
+        else:
+            with read_only_loop(path, extent) as device:
+                answer = run_program(*words, device, only_reads=True)
+    except NoLoop as reason:
+        return CheckResult(False, None, str(reason))
+    except OSError as error:
+        return CheckResult(False, None, f"{path}: {error.strerror}")
+    return _check_result(kind, words[0], answer)
+
+
+def _check_result(kind: str, program: str, answer: Ended) -> CheckResult:
+    if answer.code == NOT_RUN:
+        return CheckResult(False, None, answer.errors)
+    text = f"{answer.output}\n{answer.errors}"
+    if answer.code == 0 and not ALARMS.search(text):
+        return CheckResult(True, None, program)
+    harmless = all(HARMLESS.match(line.strip()) for line in text.splitlines() if line.strip())
+    if kind == "vfat" and answer.code == 1 and harmless:
+        return CheckResult(True, None, program)
+    if found := UNSUPPORTED.search(text):
+        return CheckResult(False, None, f"{program} cannot check this {kind} ({found[0].rstrip('.')})")
+    return CheckResult(True, f"{program} found errors in the {kind}: {answer.last_lines}", program)
