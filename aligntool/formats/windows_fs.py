@@ -106,13 +106,14 @@ class FatBootSector:
     reserved: int  # sectors
     copies: int  # of the allocation table
     fats: int  # sectors of all copies
-    directory: int  # bytes of a fixed root directory; 0 on FAT32
+    directory: int  # bytes of a fixed root directory; nonzero on FAT32: an area that is not used
     sectors: int
     clusters: int
     root_cluster: int  # FAT32 only, else 0
 
     @property
     def data_start(self) -> int:
+        # The directory counts on FAT32 as well: linux/fs/fat/inode.c, fat_fill_super(); FatFileAreaLbo of Windows.
         return (self.reserved + self.fats) * self.sector + -(-self.directory // self.sector) * self.sector
 
     @property
@@ -175,9 +176,7 @@ def parse_fat_boot_sector(sector: bytes) -> FatBootSector | None:
     most = FAT16_BELOW - 1 if fat16 else MOST_CLUSTERS
     if not fats or not 0 < clusters <= most or (not fat16 and root < 2):
         return None
-    return FatBootSector(
-        size, size * per_cluster, reserved, copies, fats, directory if fat16 else 0, sectors, clusters, root
-    )
+    return FatBootSector(size, size * per_cluster, reserved, copies, fats, directory, sectors, clusters, root)
 
 
 def _looks_like_fat(sector: bytes) -> bool:

@@ -16,9 +16,11 @@ from tests.moving.command_line import aligntool, realign
 from tests.moving.conftest import Contents, MakeDisk
 from tests.moving.containers import CONTAINERS
 from tests.moving.disks import Disk, Row, blkid, check_table, entries, hidden_sectors, place, read
+from tests.moving.fileset import noise
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
 from tests.moving.loop_mounts import partitioned
 from tests.moving.shifts import SHIFTS, Shift, chosen, far_left
+from tests.probe.layers.test_windows_file_systems import with_fixed_root
 from tests.thorough import THOROUGH
 
 Loop = Callable[..., Path]
@@ -163,3 +165,32 @@ def test_a_disk_with_sectors_of_4_kib_is_moved_alike(
 
 def first_usable(label: str) -> str:
     return "first-lba: 6\n" if label == "gpt" else ""
+
+
+@pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel")
+def test_a_fat32_with_a_root_directory_of_fixed_size_keeps_the_end_of_every_file(
+    sparse: Sparse, tmp_path: Path
+) -> None:
+    content, file, image = sparse(64 * MIB, "content"), tmp_path / "file", tmp_path / "disk.img"
+    file.write_bytes(noise("file", 40_000))
+    (tmp_path / "between").write_bytes(bytes(MIB))
+    run("mkfs.fat", "-F32", "-s", "1", "-h", "63", content, str(60 * 1024))
+    for number in range(4):
+        run("mcopy", "-i", content, file, f"::file{number}")
+        run("mcopy", "-i", content, tmp_path / "between", f"::between{number}")
+    run("mdel", "-i", content, "::between0", "::between1", "::between2", "::between3")
+    content.write_bytes(with_fixed_root(content.read_bytes()))
+    run("fsck.fat", "-n", content)
+    before = content.read_bytes()
+    with image.open("wb") as whole:
+        whole.truncate(70 * MIB)
+    run("sfdisk", "-q", image, stdin=f"label: dos\nstart=63, size={len(before) // SECTOR}, type=c\n")
+    place(content, image, 63 * SECTOR)
+    realign(image)
+    after = bytearray(image.read_bytes()[MIB : MIB + len(before)])
+    for boot in (0, 6 * SECTOR):
+        assert after[boot + 0x1C : boot + 0x20] == (2048).to_bytes(4, "little")
+        after[boot + 0x1C : boot + 0x20] = before[boot + 0x1C : boot + 0x20]
+    assert after == before, "all of it is copied"
+    content.write_bytes(after)
+    assert run("fsck.fat", "-n", content).count(" files, ") == 1
