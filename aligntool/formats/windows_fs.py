@@ -37,11 +37,13 @@ def read_exfat(area: Area) -> Layer | None:
     if flags & 0x4:
         unclean = "has errors on its medium that a system detected (media failure flag set)"
     directories = _directories(area, root, fat * sector, heap * sector, cluster, clusters)
+    copy = area.read((CHECKED_SECTORS + 1) * sector, 512)
     return replace(
         area.layer("exfat", sectors << sector_shift, cluster), version=f"{boot[105]}.{boot[104]}",
         label=_exfat_label(directories), uuid=serial_at(boot, 100), data_start=area.start + heap * sector,
         problems=_exfat_problems(area, sector), unclean=unclean, hidden_sectors=hidden,
         backup_boot=(CHECKED_SECTORS + 1) * sector,
+        backup_hidden_sectors=le64(copy, 64) if copy[:11] == boot[:11] else None,
     )  # fmt: skip
 
 
@@ -137,13 +139,15 @@ def read_fat(area: Area) -> Layer | None:
     signature = sector[extended + 2]
     few = f"a FAT32 of {boot.clusters} clusters: some systems treat fewer than {FAT16_BELOW} as FAT16"
     backup = le16(sector, 50) if boot.bits == 32 else 0
+    copy = area.read(backup * boot.sector, 512) if 0 < backup < boot.reserved else b""
     return replace(
         area.layer("vfat", boot.sectors * boot.sector, boot.cluster), version=f"FAT{boot.bits}",
         label=_root_label(area, boot),  # Windows and blkid use the directory, not the copy in the boot sector
         uuid=serial_at(sector, extended + 3) if signature in (0x28, 0x29) else None,
         data_start=area.start + boot.data_start, unclean=_fat_unclean(area, sector, boot, extended),
         problems=(few,) if boot.bits == 32 and boot.clusters < FAT16_BELOW else (), hidden_sectors=le32(sector, 28),
-        backup_boot=backup * boot.sector if 0 < backup < boot.reserved else None,
+        backup_boot=backup * boot.sector if copy else None,
+        backup_hidden_sectors=le32(copy, 28) if parse_fat_boot_sector(copy) else None,
     )  # fmt: skip
 
 
@@ -501,10 +505,12 @@ def read_ntfs(area: Area) -> Layer | None:
     record_size = _record_size(boot, cluster)
     record = area.read(table * cluster + VOLUME * record_size, record_size)
     name = next(_attributes(record, VOLUME_NAME), None) if record[:4] == b"FILE" else None
+    copy = area.read(sectors * sector, 512)
     return replace(
         area.layer("ntfs", claims, cluster), label=text_at(name[0], 0, 256, "utf-16-le") if name else None,
         uuid=f"{serial:016X}", unclean=ntfs_unclean(area, table, cluster, record_size),
         hidden_sectors=le32(boot, 28), backup_boot=sectors * sector,
+        backup_hidden_sectors=le32(copy, 28) if copy[3:11] == boot[3:11] else None,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ On image files without root if the content's own tools allow that, and on loop d
 every kind makes two moves; ALIGNTOOL_THOROUGH=1 makes all of them.
 """
 
+import struct
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.conftest import run
 from tests.moving.command_line import aligntool, realign
 from tests.moving.conftest import Contents, MakeDisk
 from tests.moving.containers import CONTAINERS
-from tests.moving.disks import Disk, Row, blkid, check_table, entries, hidden_sectors, place, read
+from tests.moving.disks import Disk, Row, blkid, check_table, entries, hidden_sector_fields, hidden_sectors, place, read
 from tests.moving.fileset import noise
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
 from tests.moving.loop_mounts import partitioned
@@ -194,3 +195,29 @@ def test_a_fat32_with_a_root_directory_of_fixed_size_keeps_the_end_of_every_file
     assert after == before, "all of it is copied"
     content.write_bytes(after)
     assert run("fsck.fat", "-n", content).count(" files, ") == 1
+
+
+COPIES = [NAMED[name].parameter() for name in ("fat32", "ntfs", "exfat")]
+
+
+@pytest.mark.parametrize("kind", COPIES)
+@pytest.mark.parametrize("found", ["another value", "another sector"])
+def test_a_copy_of_the_boot_sector_that_differs_stays_as_it_is(kind: Kind, found: str, make: MakeDisk) -> None:
+    """GParted and Windows patch only the boot sector itself; ntfsfix may put the copy elsewhere."""
+    disk = make("dos", Row(kind, 63))
+    (_, (at, form)) = hidden_sector_fields(kind)
+    start = at - (0x40 if kind.name == "exfat" else 0x1C)
+    with disk.image.open("r+b") as image:
+        image.seek(63 * SECTOR + (at if found == "another value" else start))
+        image.write(struct.pack(form, 4096) if found == "another value" else noise("copy", SECTOR))
+    with disk.image.open("rb") as image:
+        image.seek(63 * SECTOR + start)
+        copy = image.read(SECTOR)
+    assert "stays unchanged" in " ".join(aligntool("plan", "realign", disk.image).split())
+    realign(disk.image)
+    assert hidden_sectors(disk.image, MIB, kind)[0] == 2048
+    with disk.image.open("rb") as image:
+        image.seek(MIB + start)
+        assert image.read(SECTOR) == copy
+    if kind.name != "exfat" or found == "another value":
+        assert read(disk.image, disk.extents()[1], kind)
