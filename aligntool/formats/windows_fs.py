@@ -243,7 +243,7 @@ def read_ldm(area: Area) -> Layer | None:
 # Every step is bounded, and anything that cannot be followed counts as absent. Layout: linux/fs/ntfs3/ntfs.h;
 # conditions of a clean volume: ntfs_is_logfile_clean() and ntfs_volume_check_hiberfile() of ntfs-3g.
 
-LOG_FILE, VOLUME, ROOT = 2, 3, 5  # numbers of file records
+LOG_FILE, VOLUME, ROOT, BAD_CLUSTERS = 2, 3, 5, 8  # numbers of file records
 NUMBER, IN_USE = (1 << 48) - 1, 1  # the bits of a reference that are the record number; a flag of a record
 MFT_RECORD_ROOM = 64 * KIB  # the largest size of a record
 ATTRIBUTE_LIST, VOLUME_INFORMATION, DATA, INDEX_ROOT, INDEX_ALLOCATION = 0x20, 0x70, 0x80, 0x90, 0xA0
@@ -291,13 +291,16 @@ class NtfsFiles:
             offset -= size
         return b""
 
-    def parts(self, number: int, kind: int) -> list[bytes]:
-        """Return the parts of an attribute, one from each record of the file that has a part. Raises CannotFollow."""
+    def parts(self, number: int, kind: int, *, named: bool = False) -> list[bytes]:
+        """Return the parts of an attribute, one from each record of the file that has a part. `named`: of a data
+        attribute with a name. Raises CannotFollow.
+        """
         base = self.record(number)
         records = [base]
         for listed in _bodies(base, ATTRIBUTE_LIST):
-            records = [base if n == number else self.record(n, of=number) for n in self._records_of(listed, kind)]
-        return sorted((body for record in records for body in _bodies(record, kind)), key=_first_cluster)
+            numbers = self._records_of(listed, kind, named=named)
+            records = [base if n == number else self.record(n, of=number) for n in numbers]
+        return sorted((body for record in records for body in _bodies(record, kind, named=named)), key=_first_cluster)
 
     def record(self, number: int, of: int = 0) -> bytes:
         """Return a record in use. `of`: for an extension record, the number of the base record. Raises CannotFollow."""
@@ -306,7 +309,7 @@ class NtfsFiles:
             raise CannotFollow(_LOST)
         return record
 
-    def _records_of(self, listed: bytes, kind: int) -> Iterator[int]:
+    def _records_of(self, listed: bytes, kind: int, *, named: bool) -> Iterator[int]:
         """Yield the numbers of the records with parts of an attribute, from the attribute list. Raises CannotFollow."""
         entries = (
             resident_value(listed)
@@ -316,7 +319,7 @@ class NtfsFiles:
         at, seen = 0, set[int]()
         while at + 26 <= len(entries) and (length := le16(entries, at + 4)) >= 26:
             number = le64(entries, at + 16) & NUMBER
-            if le32(entries, at) == kind and number not in seen and not (kind == DATA and entries[at + 6]):
+            if le32(entries, at) == kind and number not in seen and (kind != DATA or named == bool(entries[at + 6])):
                 seen.add(number)
                 yield number
             at += length
@@ -358,6 +361,13 @@ def open_ntfs(area: Area) -> NtfsFiles:
     return replace(first, table=runs_of(first.parts(0, DATA)))
 
 
+def bad_clusters(files: NtfsFiles) -> int:
+    """Return how many clusters the stream $Bad lists: its runs, between holes. Raises CannotFollow."""
+    parts = (body for body in files.parts(BAD_CLUSTERS, DATA, named=True) if body[8])
+    runs = (run for body in parts for run in _decode_runs(body[le16(body, 32) :]))
+    return sum(count for first, count in runs if first >= 0)
+
+
 def ntfs_unclean(area: Area, table_start: int, cluster: int, record_size: int) -> str | None:
     """Return why the volume is not clean, or None if nothing indicates it. `table_start`: the first cluster of the
     master file table.
@@ -393,15 +403,15 @@ def _with_fixups(record: bytes, magic: bytes) -> bytes:
     return bytes(fixed)
 
 
-def _bodies(record: bytes, kind: int) -> Iterator[bytes]:
-    """Yield the attributes of one kind in a record; of the data attributes, only the unnamed one."""
+def _bodies(record: bytes, kind: int, *, named: bool = False) -> Iterator[bytes]:
+    """Yield the attributes of one kind in a record; of the data attributes, only the unnamed one or the named ones."""
     at = le16(record, 20)
     for _ in range(MOST_VOLUME_ATTRIBUTES):
         found, length = le32(record, at), le32(record, at + 4)
         if length < 24 or at + length > len(record):
             return
         body = record[at : at + length]
-        if found == kind and not (kind == DATA and body[9]):
+        if found == kind and (kind != DATA or named == bool(body[9])):
             yield body
         at += length
 
