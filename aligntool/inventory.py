@@ -231,6 +231,7 @@ class Layer:
     unclean: str | None = None  # a sentence: why it must not be changed now; None: no known reason
     hidden_sectors: int | None = None  # sectors before the volume, from its boot sector: NTFS, FAT, exFAT
     backup_boot: int | None = None  # offset in the volume of the copy of its boot sector
+    backup_hidden_sectors: int | None = None  # as `hidden_sectors`, in that copy; None: it is not a boot sector
 
 
 def missing_bytes(kind: str, claimed: int, room: int) -> str:

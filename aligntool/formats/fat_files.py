@@ -13,7 +13,7 @@ from aligntool.formats.windows_fs import ATTRIBUTES, DIRECTORY, ENTRY, LONG_NAME
 # Source: Microsoft's FAT specification 1.03, "FAT Directory Structure" and "FSInfo Sector Structure".
 
 FIRST_CLUSTER = 2  # the number of the first cluster
-_BAD_CLUSTER = {12: 0xFF7, 16: 0xFFF7, 32: 0x0FFFFFF7}  # marks a bad cluster; greater values end a chain
+BAD_CLUSTER = {12: 0xFF7, 16: 0xFFF7, 32: 0x0FFFFFF7}  # marks a bad cluster; greater values end a chain
 _DOT, _DOT_DOT = b".".ljust(11), b"..".ljust(11)
 _DELETED = 0xE5
 _HIGH, _LOW = 20, 26  # offsets in an entry: both halves of its first cluster
@@ -49,7 +49,7 @@ def copy_files(old: Bytes, new: Bytes) -> int:
     Raises BrokenFatError if the first is inconsistent or does not fit.
     """
     source, target = _Fat(old), _Fat(new)
-    if _BAD_CLUSTER[source.boot.bits] in source.entries[FIRST_CLUSTER:]:
+    if BAD_CLUSTER[source.boot.bits] in source.entries[FIRST_CLUSTER:]:
         raise BrokenFatError("it has clusters that are marked as bad")
     files, root = 0, list(_entries_in_use(source.root()))
     pending = [(root, target.place_root(len(root) * ENTRY), 0, 0)]  # `..` of a folder in the root is cluster 0
@@ -118,7 +118,7 @@ class _Fat:
         while FIRST_CLUSTER <= number < self._clusters_end and len(chain) <= self.boot.clusters:
             chain.append(number)
             number = self.entries[number]
-        if not chain or number <= _BAD_CLUSTER[self.boot.bits]:
+        if not chain or number <= BAD_CLUSTER[self.boot.bits]:
             raise BrokenFatError(f"a chain of its clusters leads to {number}")
         return chain
 
@@ -136,7 +136,7 @@ class _Fat:
         first, end = self._next_free, self._next_free + count
         if end > self._clusters_end:
             raise BrokenFatError("there are not enough clusters")
-        self.entries[first:end] = array("I", (*range(first + 1, end), _BAD_CLUSTER[self.boot.bits] + 8))
+        self.entries[first:end] = array("I", (*range(first + 1, end), BAD_CLUSTER[self.boot.bits] + 8))
         self._next_free = end
         return first
 

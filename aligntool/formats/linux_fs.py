@@ -233,8 +233,13 @@ def _swap_layer(area: Area, kind: str, version: str, page: int) -> Layer:
 
 def _last_page(head: bytes) -> int:
     """Return the number of the last page, or 0 if the header is not of version 1 in either byte order."""
+    return swap_number(head, 4)
+
+
+def swap_number(head: bytes, at: int) -> int:
+    """Return a field of a swap header of version 1, in either byte order; 0 if it is of another version."""
     number = {1: le32, 1 << 24: be32}.get(le32(head, HEADER_AT))
-    return number(head, HEADER_AT + 4) if number else 0
+    return number(head, HEADER_AT + at) if number else 0
 
 
 # Whether the log of an XFS was closed by an unmount.

@@ -37,11 +37,13 @@ def read_exfat(area: Area) -> Layer | None:
     if flags & 0x4:
         unclean = "has errors on its medium that a system detected (media failure flag set)"
     directories = _directories(area, root, fat * sector, heap * sector, cluster, clusters)
+    copy = area.read((CHECKED_SECTORS + 1) * sector, 512)
     return replace(
         area.layer("exfat", sectors << sector_shift, cluster), version=f"{boot[105]}.{boot[104]}",
         label=_exfat_label(directories), uuid=serial_at(boot, 100), data_start=area.start + heap * sector,
         problems=_exfat_problems(area, sector), unclean=unclean, hidden_sectors=hidden,
         backup_boot=(CHECKED_SECTORS + 1) * sector,
+        backup_hidden_sectors=le64(copy, 64) if copy[:11] == boot[:11] else None,
     )  # fmt: skip
 
 
@@ -106,13 +108,14 @@ class FatBootSector:
     reserved: int  # sectors
     copies: int  # of the allocation table
     fats: int  # sectors of all copies
-    directory: int  # bytes of a fixed root directory; 0 on FAT32
+    directory: int  # bytes of a fixed root directory; nonzero on FAT32: an area that is not used
     sectors: int
     clusters: int
     root_cluster: int  # FAT32 only, else 0
 
     @property
     def data_start(self) -> int:
+        # The directory counts on FAT32 as well: linux/fs/fat/inode.c, fat_fill_super(); FatFileAreaLbo of Windows.
         return (self.reserved + self.fats) * self.sector + -(-self.directory // self.sector) * self.sector
 
     @property
@@ -136,13 +139,15 @@ def read_fat(area: Area) -> Layer | None:
     signature = sector[extended + 2]
     few = f"a FAT32 of {boot.clusters} clusters: some systems treat fewer than {FAT16_BELOW} as FAT16"
     backup = le16(sector, 50) if boot.bits == 32 else 0
+    copy = area.read(backup * boot.sector, 512) if 0 < backup < boot.reserved else b""
     return replace(
         area.layer("vfat", boot.sectors * boot.sector, boot.cluster), version=f"FAT{boot.bits}",
         label=_root_label(area, boot),  # Windows and blkid use the directory, not the copy in the boot sector
         uuid=serial_at(sector, extended + 3) if signature in (0x28, 0x29) else None,
         data_start=area.start + boot.data_start, unclean=_fat_unclean(area, sector, boot, extended),
         problems=(few,) if boot.bits == 32 and boot.clusters < FAT16_BELOW else (), hidden_sectors=le32(sector, 28),
-        backup_boot=backup * boot.sector if 0 < backup < boot.reserved else None,
+        backup_boot=backup * boot.sector if copy else None,
+        backup_hidden_sectors=le32(copy, 28) if parse_fat_boot_sector(copy) else None,
     )  # fmt: skip
 
 
@@ -175,9 +180,7 @@ def parse_fat_boot_sector(sector: bytes) -> FatBootSector | None:
     most = FAT16_BELOW - 1 if fat16 else MOST_CLUSTERS
     if not fats or not 0 < clusters <= most or (not fat16 and root < 2):
         return None
-    return FatBootSector(
-        size, size * per_cluster, reserved, copies, fats, directory if fat16 else 0, sectors, clusters, root
-    )
+    return FatBootSector(size, size * per_cluster, reserved, copies, fats, directory, sectors, clusters, root)
 
 
 def _looks_like_fat(sector: bytes) -> bool:
@@ -240,7 +243,7 @@ def read_ldm(area: Area) -> Layer | None:
 # Every step is bounded, and anything that cannot be followed counts as absent. Layout: linux/fs/ntfs3/ntfs.h;
 # conditions of a clean volume: ntfs_is_logfile_clean() and ntfs_volume_check_hiberfile() of ntfs-3g.
 
-LOG_FILE, VOLUME, ROOT = 2, 3, 5  # numbers of file records
+LOG_FILE, VOLUME, ROOT, BAD_CLUSTERS = 2, 3, 5, 8  # numbers of file records
 NUMBER, IN_USE = (1 << 48) - 1, 1  # the bits of a reference that are the record number; a flag of a record
 MFT_RECORD_ROOM = 64 * KIB  # the largest size of a record
 ATTRIBUTE_LIST, VOLUME_INFORMATION, DATA, INDEX_ROOT, INDEX_ALLOCATION = 0x20, 0x70, 0x80, 0x90, 0xA0
@@ -288,13 +291,16 @@ class NtfsFiles:
             offset -= size
         return b""
 
-    def parts(self, number: int, kind: int) -> list[bytes]:
-        """Return the parts of an attribute, one from each record of the file that has a part. Raises CannotFollow."""
+    def parts(self, number: int, kind: int, *, named: bool = False) -> list[bytes]:
+        """Return the parts of an attribute, one from each record of the file that has a part. `named`: of a data
+        attribute with a name. Raises CannotFollow.
+        """
         base = self.record(number)
         records = [base]
         for listed in _bodies(base, ATTRIBUTE_LIST):
-            records = [base if n == number else self.record(n, of=number) for n in self._records_of(listed, kind)]
-        return sorted((body for record in records for body in _bodies(record, kind)), key=_first_cluster)
+            numbers = self._records_of(listed, kind, named=named)
+            records = [base if n == number else self.record(n, of=number) for n in numbers]
+        return sorted((body for record in records for body in _bodies(record, kind, named=named)), key=_first_cluster)
 
     def record(self, number: int, of: int = 0) -> bytes:
         """Return a record in use. `of`: for an extension record, the number of the base record. Raises CannotFollow."""
@@ -303,7 +309,7 @@ class NtfsFiles:
             raise CannotFollow(_LOST)
         return record
 
-    def _records_of(self, listed: bytes, kind: int) -> Iterator[int]:
+    def _records_of(self, listed: bytes, kind: int, *, named: bool) -> Iterator[int]:
         """Yield the numbers of the records with parts of an attribute, from the attribute list. Raises CannotFollow."""
         entries = (
             resident_value(listed)
@@ -313,7 +319,7 @@ class NtfsFiles:
         at, seen = 0, set[int]()
         while at + 26 <= len(entries) and (length := le16(entries, at + 4)) >= 26:
             number = le64(entries, at + 16) & NUMBER
-            if le32(entries, at) == kind and number not in seen and not (kind == DATA and entries[at + 6]):
+            if le32(entries, at) == kind and number not in seen and (kind != DATA or named == bool(entries[at + 6])):
                 seen.add(number)
                 yield number
             at += length
@@ -355,6 +361,13 @@ def open_ntfs(area: Area) -> NtfsFiles:
     return replace(first, table=runs_of(first.parts(0, DATA)))
 
 
+def bad_clusters(files: NtfsFiles) -> int:
+    """Return how many clusters the stream $Bad lists: its runs, between holes. Raises CannotFollow."""
+    parts = (body for body in files.parts(BAD_CLUSTERS, DATA, named=True) if body[8])
+    runs = (run for body in parts for run in _decode_runs(body[le16(body, 32) :]))
+    return sum(count for first, count in runs if first >= 0)
+
+
 def ntfs_unclean(area: Area, table_start: int, cluster: int, record_size: int) -> str | None:
     """Return why the volume is not clean, or None if nothing indicates it. `table_start`: the first cluster of the
     master file table.
@@ -390,15 +403,15 @@ def _with_fixups(record: bytes, magic: bytes) -> bytes:
     return bytes(fixed)
 
 
-def _bodies(record: bytes, kind: int) -> Iterator[bytes]:
-    """Yield the attributes of one kind in a record; of the data attributes, only the unnamed one."""
+def _bodies(record: bytes, kind: int, *, named: bool = False) -> Iterator[bytes]:
+    """Yield the attributes of one kind in a record; of the data attributes, only the unnamed one or the named ones."""
     at = le16(record, 20)
     for _ in range(MOST_VOLUME_ATTRIBUTES):
         found, length = le32(record, at), le32(record, at + 4)
         if length < 24 or at + length > len(record):
             return
         body = record[at : at + length]
-        if found == kind and not (kind == DATA and body[9]):
+        if found == kind and (kind != DATA or named == bool(body[9])):
             yield body
         at += length
 
@@ -502,10 +515,12 @@ def read_ntfs(area: Area) -> Layer | None:
     record_size = _record_size(boot, cluster)
     record = area.read(table * cluster + VOLUME * record_size, record_size)
     name = next(_attributes(record, VOLUME_NAME), None) if record[:4] == b"FILE" else None
+    copy = area.read(sectors * sector, 512)
     return replace(
         area.layer("ntfs", claims, cluster), label=text_at(name[0], 0, 256, "utf-16-le") if name else None,
         uuid=f"{serial:016X}", unclean=ntfs_unclean(area, table, cluster, record_size),
         hidden_sectors=le32(boot, 28), backup_boot=sectors * sector,
+        backup_hidden_sectors=le32(copy, 28) if copy[3:11] == boot[3:11] else None,
     )  # fmt: skip
 
 

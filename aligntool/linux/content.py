@@ -348,6 +348,8 @@ def read_fat(reader: Reader, start: int) -> Iterator[Extent]:
         raise NoMap("its boot sector is invalid")
     if boot.bits == 32 and le16(sector, 40) & NOT_MIRRORED:
         raise NoMap("only one copy of its allocation table is kept up to date")
+    if boot.bits == 32 and boot.directory:  # mtools takes the clusters to begin before it, Linux and Windows behind it
+        raise NoMap("it is a FAT32 with a root directory as of a FAT16, where not all systems expect the same clusters")
     length, copy_length = -(-(boot.clusters + FIRST_CLUSTER) * boot.bits // 8), boot.fats // boot.copies * boot.sector
     if length > copy_length:
         raise NoMap(f"its allocation table of {copy_length} bytes is too short for {boot.clusters} clusters")

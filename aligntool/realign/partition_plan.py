@@ -324,8 +324,7 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
     back = move.target.start == 0
     if move.shrunk_from:
         last = part.extent.length - disk.sector_size  # where ntfsresize puts the copy of the boot sector
-        content = tuple(replace(layer, backup_boot=layer.backup_boot and last) for layer in part.content)
-        part = replace(part, content=content)
+        part = replace(part, content=tuple(search.with_new_copy(layer, last) for layer in part.content))
     patched = search.patching(part, move.target, None, disk.sector_size)
     before = move.shrunk_from or part.extent
     why = "becomes the whole disk" if back else f"gets a partition of type {role_of(part.content[0].kind).title}"

@@ -24,6 +24,7 @@ from aligntool.realign.request import (
     Request,
     look_at,
     names_on,
+    refuse_bad_blocks,
     refuse_in_flight,
     refuse_part,
     wait_for_leftovers,
@@ -70,6 +71,7 @@ class WholeDisk:
             layers = disk.partitions[0].content if self.undo else disk.content
             maps[step.partition] = _used(disk, step.source, layers[0])
         plan = self._plan(judged, request, maps)
+        refuse_bad_blocks(disk, disk.partitions or (partition_plan.as_partition(disk),), (step.partition,))
         return FoundPlan(
             replace(plan, attention=(*plan.attention, *named_in_files(disk, undo=self.undo))), judged, maps
         )

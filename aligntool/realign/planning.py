@@ -80,8 +80,7 @@ def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: partition_s
     """
     if part.number in shrunk:
         last = shrunk[part.number].length - disk.sector_size
-        content = tuple(replace(layer, backup_boot=layer.backup_boot and last) for layer in part.content)
-        part = replace(part, content=content)
+        part = replace(part, content=tuple(search.with_new_copy(layer, last) for layer in part.content))
     change = next(change for change in changes if change.number == part.number)
     return search.patching(part, change.after, change.record_after, disk.sector_size)
 

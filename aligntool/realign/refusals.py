@@ -14,7 +14,7 @@ from aligntool.formats.windows_fs import WINDOWS_HIBERNATED, is_small_fat32
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, TableLabel
 from aligntool.realign.placing import containers, fixed_layout_reasons, fixed_place_reasons, logicals_of
 from aligntool.realign.search import irregular_chain_reason
-from aligntool.units import format_size
+from aligntool.units import counted, format_size
 
 # Why a disk gets no new table: because of its content, or because of the request. These checks stand between a typing
 # error and lost data.
@@ -301,6 +301,28 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
             yield Refusal("unclean", what, text, _cleaner(disk, part, layer), lasting=False)
 
 
+def bad_blocks_refusal(disk: Disk, part: Partition, what: str, layer: Layer, count: int) -> Refusal:
+    """Return the refusal to move a content that lists `count` blocks of its medium as bad. `what`: where it is."""
+    text = (
+        f"the {wording.layer_name(layer)} on {what} lists {counted(count, 'bad block')} of its medium,"
+        " and the list would name other places after the move"
+    )
+    if layer.kind in _LIST_CLEARERS:
+        clearing = typed_on(disk, part, _LIST_CLEARERS[layer.kind])
+    elif layer.kind == "swap":
+        named = (("-U", layer.uuid), ("-L", layer.label and wording.shell_word(layer.label)))
+        clearing = typed_on(
+            disk, part, " ".join(("mkswap", *(f"{option} {value}" for option, value in named if value)))
+        )
+    else:
+        clearing = "no program clears it, so copy the files elsewhere, recreate it with mkfs.fat, and copy them back"
+    cloned = f"if the list is of another drive, from which this one was cloned: {clearing}"
+    if disk.kind is DiskKind.IMAGE:
+        return Refusal("failing", what, text, cloned, lasting=False)
+    check = wording.as_root(disk, f"smartctl -a {wording.shell_word(disk.path)}")
+    return Refusal("failing", what, text, f"{check}\n{cloned}", lasting=False)
+
+
 _EXT = ("ext2", "ext3", "ext4")
 _CHECKERS = dict.fromkeys(_EXT, "e2fsck -fn") | {
     "xfs": "xfs_repair -n", "btrfs": "btrfs check --readonly", "ntfs": "ntfsresize --info", "vfat": "fsck.fat -n",
@@ -308,6 +330,9 @@ _CHECKERS = dict.fromkeys(_EXT, "e2fsck -fn") | {
     "crypto_LUKS": "cryptsetup luksDump",
 }  # fmt: skip
 """Commands that check a content and write nothing."""
+
+_LIST_CLEARERS = dict.fromkeys(_EXT, "e2fsck -f -L /dev/null") | {"ntfs": "ntfsfix -b -d"}
+"""Commands that clear a list of bad blocks. Without -d ntfsfix leaves the volume dirty."""
 
 _CLEANERS = dict.fromkeys(_EXT, "e2fsck -f") | {"vfat": "fsck.fat -a", "exfat": "fsck.exfat -y"}
 

@@ -3,7 +3,7 @@
 import os
 import signal
 import stat
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,11 +13,12 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions, Judged
 from aligntool.audit.wording import command, hints_for_disk, shell_word
 from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, Waiting
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Refused, Stopped, refuse
+from aligntool.formats.bad_blocks import bad_blocks
 from aligntool.formats.parked import find_parked
 from aligntool.formats.reader import open_area
 from aligntool.formats.windows_names import StartNames, read_names
-from aligntool.inventory import Disk, Inventory, Layer, TableLabel
+from aligntool.inventory import Disk, Inventory, Layer, Partition, TableLabel
 from aligntool.linux.block import DiskDevice, Limited, limited, open_read_only
 from aligntool.linux.checks import CheckResult, check_content
 from aligntool.linux.child_process import STALL_S
@@ -36,6 +37,7 @@ from aligntool.realign.move import MoveContext
 from aligntool.realign.partition_selection import shrinkable
 from aligntool.realign.placing import kind_of
 from aligntool.realign.planning import plan_realign
+from aligntool.realign.refusals import bad_blocks_refusal
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.shrink import refuse_unshrinkable, shrink_content
 from aligntool.recipes.drives import known_geometries
@@ -188,9 +190,34 @@ def plan_for(judged: Judged, request: Request) -> FoundPlan:
         moves = {step.partition: step for step in plan.steps if isinstance(step, CopyContent)}
         unread = [step for number, step in moves.items() if number not in maps]
         if not unread:
+            refuse_bad_blocks(disk, disk.partitions, moves)
             return FoundPlan(plan, judged, {number: maps[number] for number in moves})
         for step in unread:
             maps[step.partition] = read_map(disk, step.partition, step.source)
+
+
+def refuse_bad_blocks(disk: Disk, parts: Iterable[Partition], moved: Collection[int]) -> None:
+    """Raise Refused if the content of a partition that moves lists bad blocks of the medium.
+
+    The list would name other places, and the bad ones would hold data. Read here, and not for an audit, because the
+    list of a FAT is its whole allocation table.
+    """
+    found = []
+    for part in parts:
+        layer = part.content[0] if len(part.content) == 1 and part.number in moved else None
+        if layer is None:
+            continue
+        try:
+            with fresh_reader(disk.path) as reader:
+                count = bad_blocks(open_area(reader, part.extent, disk.sector_size, lambda *_: ()), layer.kind)
+        except OSError as error:
+            raise Refused(
+                f"{disk.path} cannot be read: {error.strerror}", code="not-read", subject=disk.name
+            ) from error
+        if count:
+            what = f"partition {part.number}" if disk.partitions else disk.name
+            found.append(bad_blocks_refusal(disk, part, what, layer, count))
+    refuse(found)
 
 
 def names_on(disk: Disk) -> dict[int, StartNames]:
@@ -342,7 +369,7 @@ def run_checks(plan: Plan) -> Generator[Event, None, frozenset[int]]:
             result = _check(checked_disk(plan), step)
             if result.checked:
                 yield Said(f"checked by {result.by}")
-            elif _is_copied(plan, step.partition):
+            elif _is_copied(plan, step.partition) and step.kind != "vfat":  # a FAT's map is the table that systems read
                 whole.add(step.partition)
                 yield Said(f"not checked: {result.by}; unused blocks are copied as well")
             else:

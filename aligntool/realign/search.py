@@ -225,11 +225,29 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
         where = f"its boot sector records {recorded} hidden sectors, which does not match its start"
         left = "the field is left unchanged, and DOS or Windows may fail to boot from it"
         return Patching(attention=f"partition {number}: {where}; {left}")
-    note = ""
+    notes = []
     if new > _LARGEST[layer.kind]:
         new = 0
-        note = f"partition {number}: its new start does not fit into the boot sector's field, which becomes 0"
-    return Patching(_patches(layer, recorded, new) if new != recorded else (), note=note)
+        notes.append("its new start does not fit into the boot sector's field, which becomes 0")
+    if new == recorded:
+        return Patching()
+    if copy := _unpatched_copy(layer):
+        notes.append(copy)
+    return Patching(_patches(layer, recorded, new), note=f"partition {number}: {'; '.join(notes)}" if notes else "")
+
+
+def _unpatched_copy(layer: Layer) -> str:
+    """Return why the copy of the boot sector stays unchanged; "" if it is patched, or if there is none.
+
+    Partition tools patch only the boot sector itself, and in a partition that is longer than its NTFS, ntfsfix writes
+    the copy to the end of the partition.
+    """
+    if layer.backup_boot is None or layer.backup_hidden_sectors == layer.hidden_sectors:
+        return ""
+    if layer.backup_hidden_sectors is None:
+        return f"byte {layer.backup_boot}, where the copy of its boot sector belongs, holds none and stays unchanged"
+    recorded = f"{layer.backup_hidden_sectors} hidden sectors instead of {layer.hidden_sectors}"
+    return f"the copy of its boot sector records {recorded} and stays unchanged"
 
 
 def file_patches(names: StartNames, moved: Mapping[int, int]) -> tuple[Patch, ...]:
@@ -273,9 +291,16 @@ def _new_value(
 def _patches(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
     if layer.kind == "exfat":
         return _exfat_patches(layer, before, after)
-    boots = (0,) if layer.backup_boot is None else (0, layer.backup_boot)
+    boots = (0,) if layer.backup_boot is None or _unpatched_copy(layer) else (0, layer.backup_boot)
     name = _NAMES[layer.kind]
     return tuple(Patch(name if boot == 0 else f"{name} (copy)", boot + _HIDDEN, 4, before, after) for boot in boots)
+
+
+def with_new_copy(layer: Layer, at: int) -> Layer:
+    """Return an NTFS after a shrink: ntfsresize copies the boot sector to byte `at`. Any other layer is unchanged."""
+    if layer.backup_boot is None:
+        return layer
+    return replace(layer, backup_boot=at, backup_hidden_sectors=layer.hidden_sectors)
 
 
 def _exfat_patches(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
@@ -286,7 +311,7 @@ def _exfat_patches(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
         return ()
     sector = layer.backup_boot // _REGION
     patches: list[Patch] = []
-    for region, copy in ((0, ""), (layer.backup_boot, " (copy)")):
+    for region, copy in ((0, ""), (layer.backup_boot, " (copy)"))[: 1 if _unpatched_copy(layer) else 2]:
         patches.append(Patch(f"exFAT partition offset{copy}", region + _EXFAT_OFFSET, 8, before, after))
         patches.append(Patch(f"exFAT boot checksum{copy}", region + _CHECKSUM * sector, sector))
     return tuple(patches)

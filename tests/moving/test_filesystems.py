@@ -4,6 +4,7 @@ On image files without root if the content's own tools allow that, and on loop d
 every kind makes two moves; ALIGNTOOL_THOROUGH=1 makes all of them.
 """
 
+import struct
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -15,10 +16,12 @@ from tests.conftest import run
 from tests.moving.command_line import aligntool, realign
 from tests.moving.conftest import Contents, MakeDisk
 from tests.moving.containers import CONTAINERS
-from tests.moving.disks import Disk, Row, blkid, check_table, entries, hidden_sectors, place, read
+from tests.moving.disks import Disk, Row, blkid, check_table, entries, hidden_sector_fields, hidden_sectors, place, read
+from tests.moving.fileset import noise
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
 from tests.moving.loop_mounts import partitioned
 from tests.moving.shifts import SHIFTS, Shift, chosen, far_left
+from tests.probe.layers.test_windows_file_systems import with_fixed_root
 from tests.thorough import THOROUGH
 
 Loop = Callable[..., Path]
@@ -166,20 +169,70 @@ def first_usable(label: str) -> str:
 
 
 @pytest.mark.needs_tools("mkfs.fat", "mcopy")
-def test_a_fat_that_the_checker_cannot_check_is_moved_whole(sparse: Sparse, tmp_path: Path) -> None:
-    """fsck.fat knows one or two allocation tables, and the bytes in free clusters show what was copied."""
+def test_a_fat_that_the_checker_cannot_check_is_moved(sparse: Sparse, tmp_path: Path) -> None:
+    """fsck.fat knows one or two allocation tables."""
     content, disk = sparse(24 * MIB, "content.img"), sparse(60 * MIB)
     run("mkfs.fat", "-F", "16", "-f", "4", content)
     (tmp_path / "file").write_bytes(b"file " * 100_000)
     run("mcopy", "-i", content, tmp_path / "file", "::file")
-    with content.open("r+b") as file:
-        file.seek(20 * MIB)
-        file.write(b"in free clusters")
     run("sfdisk", "-q", disk, stdin=f"label: dos\nstart=63, size={24 * MIB // SECTOR}, type=6\n")
     place(content, disk, 63 * SECTOR)
     assert "not checked: " in realign(disk)
     assert entries(disk)[1]["start"] == 2048
     run("mcopy", "-n", "-i", f"{disk}@@{MIB}", "::file", tmp_path / "out")
     assert (tmp_path / "out").read_bytes() == (tmp_path / "file").read_bytes()
-    before, after = content.read_bytes(), disk.read_bytes()[MIB : 25 * MIB]
-    assert after[SECTOR:] == before[SECTOR:]  # the boot sector has its new place
+
+
+@pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel")
+def test_a_fat32_with_a_root_directory_of_fixed_size_keeps_the_end_of_every_file(
+    sparse: Sparse, tmp_path: Path
+) -> None:
+    content, file, image = sparse(64 * MIB, "content"), tmp_path / "file", tmp_path / "disk.img"
+    file.write_bytes(noise("file", 40_000))
+    (tmp_path / "between").write_bytes(bytes(MIB))
+    run("mkfs.fat", "-F32", "-s", "1", "-h", "63", content, str(60 * 1024))
+    for number in range(4):
+        run("mcopy", "-i", content, file, f"::file{number}")
+        run("mcopy", "-i", content, tmp_path / "between", f"::between{number}")
+    run("mdel", "-i", content, "::between0", "::between1", "::between2", "::between3")
+    content.write_bytes(with_fixed_root(content.read_bytes()))
+    run("fsck.fat", "-n", content)
+    before = content.read_bytes()
+    with image.open("wb") as whole:
+        whole.truncate(70 * MIB)
+    run("sfdisk", "-q", image, stdin=f"label: dos\nstart=63, size={len(before) // SECTOR}, type=c\n")
+    place(content, image, 63 * SECTOR)
+    realign(image)
+    after = bytearray(image.read_bytes()[MIB : MIB + len(before)])
+    for boot in (0, 6 * SECTOR):
+        assert after[boot + 0x1C : boot + 0x20] == (2048).to_bytes(4, "little")
+        after[boot + 0x1C : boot + 0x20] = before[boot + 0x1C : boot + 0x20]
+    assert after == before, "all of it is copied"
+    content.write_bytes(after)
+    assert run("fsck.fat", "-n", content).count(" files, ") == 1
+
+
+COPIES = [NAMED[name].parameter() for name in ("fat32", "ntfs", "exfat")]
+
+
+@pytest.mark.parametrize("kind", COPIES)
+@pytest.mark.parametrize("found", ["another value", "another sector"])
+def test_a_copy_of_the_boot_sector_that_differs_stays_as_it_is(kind: Kind, found: str, make: MakeDisk) -> None:
+    """GParted and Windows patch only the boot sector itself; ntfsfix may put the copy elsewhere."""
+    disk = make("dos", Row(kind, 63))
+    (_, (at, form)) = hidden_sector_fields(kind)
+    start = at - (0x40 if kind.name == "exfat" else 0x1C)
+    with disk.image.open("r+b") as image:
+        image.seek(63 * SECTOR + (at if found == "another value" else start))
+        image.write(struct.pack(form, 4096) if found == "another value" else noise("copy", SECTOR))
+    with disk.image.open("rb") as image:
+        image.seek(63 * SECTOR + start)
+        copy = image.read(SECTOR)
+    assert "stays unchanged" in " ".join(aligntool("plan", "realign", disk.image).split())
+    realign(disk.image)
+    assert hidden_sectors(disk.image, MIB, kind)[0] == 2048
+    with disk.image.open("rb") as image:
+        image.seek(MIB + start)
+        assert image.read(SECTOR) == copy
+    if kind.name != "exfat" or found == "another value":
+        assert read(disk.image, disk.extents()[1], kind)

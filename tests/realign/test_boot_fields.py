@@ -20,7 +20,7 @@ NTFS_COPY = OLD.length - 512
 
 
 def boot(kind: str, hidden: int | None, copy: int | None, **changes: object) -> Partition:
-    layer = Layer(kind, OLD, hidden_sectors=hidden, backup_boot=copy)
+    layer = Layer(kind, OLD, hidden_sectors=hidden, backup_boot=copy, backup_hidden_sectors=hidden if copy else None)
     return Partition(1, OLD, content=(layer,), content_read=True, **changes)  # type: ignore[arg-type]
 
 
@@ -49,6 +49,19 @@ def test_exfat_sums_each_boot_region_after_its_field_was_changed(sector: int) ->
         (12 * sector + 0x40, 8, 2048),
         (23 * sector, sector, None),
     ]
+
+
+@pytest.mark.parametrize(("kind", "copy"), [("ntfs", NTFS_COPY), ("vfat", 6 * 512), ("exfat", 12 * 512)])
+@pytest.mark.parametrize(("recorded", "words"), [(4096, "records 4096 hidden sectors instead of 63"), (None, "none")])
+def test_a_copy_that_does_not_agree_is_left_alone_and_that_is_a_note(
+    kind: str, copy: int, recorded: int | None, words: str
+) -> None:
+    part = boot(kind, 63, copy)
+    part = replace(part, content=(replace(part.content[0], backup_hidden_sectors=recorded),))
+    told = patching(part, NEW, None, 512)
+    assert told.patches
+    assert all(one.at < copy for one in told.patches)
+    assert words in told.note
 
 
 @pytest.mark.parametrize("kind", ["ntfs", "vfat", "exfat"])

@@ -12,6 +12,7 @@ from aligntool.linux.fat import new_fat
 from aligntool.linux.users import fresh_reader
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
+from tests.probe.layers.test_windows_file_systems import with_fixed_root
 
 pytestmark = pytest.mark.needs_tools("mkfs.fat", "mcopy", "mdel", "mdir", "fsck.fat")
 
@@ -112,4 +113,16 @@ def test_clusters_that_are_marked_as_bad_are_refused(tmp_path: Path) -> None:
         struct.pack_into("<H", content, (1 + copy * fat) * 512 + 2 * 700, 0xFFF7)
     path.write_bytes(content)
     with pytest.raises(Refused, match="marked as bad"):
+        recreated(path)
+
+
+def test_a_fat32_with_a_root_directory_of_fixed_size_is_refused(tmp_path: Path) -> None:
+    path, file = tmp_path / "old", tmp_path / "file"
+    path.write_bytes(bytes(64 * MIB))
+    file.write_bytes(b"content")
+    run("mkfs.fat", "-F32", path, str(60 * 1024))
+    run("mcopy", "-i", path, file, "::")
+    path.write_bytes(with_fixed_root(path.read_bytes()))
+    assert "1 files" in run("fsck.fat", "-n", path)
+    with pytest.raises(Refused, match="not all systems expect the same clusters"):
         recreated(path)

@@ -359,6 +359,7 @@ def test_the_hidden_sectors_and_the_copy_of_the_boot_sector_are_found(
     placed = place(image, 63 * 512)
     layer = placed.layer()
     assert layer.hidden_sectors == (0 if command[0] == "mkfs.exfat" else 63)
+    assert layer.backup_hidden_sectors == layer.hidden_sectors
     assert layer.backup_boot is not None
     first = bytes_of(placed.disk, 63 * 512, copied)
     assert first == bytes_of(placed.disk, 63 * 512 + layer.backup_boot, copied)

@@ -44,6 +44,31 @@ def test_fat_is_read_as_fsck_and_blkid_read_it(sparse: Sparse, start: int, optio
     assert layer.version == f"FAT{bits}"
 
 
+@pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mlabel")
+def test_a_fat32_with_a_root_directory_of_fixed_size_begins_its_data_behind_it_as_in_fsck(sparse: Sparse) -> None:
+    content = sparse(64 * MIB)
+    run("mkfs.fat", "-F32", "-n", "LABEL", content, str(60 * 1024))
+    content.write_bytes(with_fixed_root(content.read_bytes()))
+    layer, report = place(content, MIB).layer(), run("fsck.fat", "-v", "-n", content)
+    assert layer.data_start == MIB + _in_words(report, r"Data area starts at byte (\d+)")
+    assert layer.claims_size == _in_words(report, r"(\d+) sectors total") * 512
+    assert layer.label == "LABEL"
+
+
+def with_fixed_root(fat32: bytes) -> bytes:
+    """Return a FAT32 with sectors of 512 bytes and a field for 512 entries in the root directory: they take 32 sectors
+    between the allocation tables and the clusters, which begin there.
+    """
+    raw = bytearray(fat32)
+    reserved, copies = int.from_bytes(raw[14:16], "little"), raw[16]
+    data = (reserved + copies * int.from_bytes(raw[36:40], "little")) * 512
+    sectors = int.from_bytes(raw[32:36], "little") + 32
+    for boot in (0, 6 * 512):
+        raw[boot + 17 : boot + 19] = (512).to_bytes(2, "little")
+        raw[boot + 32 : boot + 36] = sectors.to_bytes(4, "little")
+    return bytes(raw[:data] + bytes(32 * 512) + raw[data:])[: max(len(raw), sectors * 512)]
+
+
 def _in_words(report: str, pattern: str) -> int:
     match = re.search(pattern, report)
     assert match, report
