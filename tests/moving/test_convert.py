@@ -690,18 +690,14 @@ def test_nothing_is_written_to_a_disk_if_the_check_of_the_source_fails(tmp_path:
 
 
 @pytest.mark.needs_tools("fsck.fat", "mcopy")
-def test_a_fat_that_the_checker_cannot_check_is_copied_whole(tmp_path: Path) -> None:
-    """fsck.fat knows one or two allocation tables, and the bytes in free clusters show what was copied."""
+def test_a_fat_that_the_checker_cannot_check_is_copied(tmp_path: Path) -> None:
+    """fsck.fat knows one or two allocation tables; all four are equal, so they are the map."""
     disk, new, out = with_content(tmp_path, "mkfs.fat -F 12 -S 4096 -f 4 {0}"), tmp_path / "new.img", tmp_path / "out"
     (tmp_path / "file").write_bytes(random.Random(3).randbytes(2 * MIB))
     run("mcopy", "-i", f"{disk}@@{MIB}", tmp_path / "file", "::file")
-    with disk.open("r+b") as image:
-        image.seek(20 * MIB)
-        image.write(b"in free clusters")
     assert "not checked: " in aligntool("convert", disk, "--yes", "-o", new)
     run("mcopy", "-n", "-i", f"{new}@@{MIB}", "::file", out)
     assert out.read_bytes() == (tmp_path / "file").read_bytes()
-    assert new.read_bytes()[MIB : 25 * MIB] == disk.read_bytes()[MIB : 25 * MIB]
 
 
 @pytest.mark.needs_root

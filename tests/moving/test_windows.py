@@ -190,7 +190,7 @@ def test_a_hive_in_many_pieces_is_changed_across_them(tmp_path: Path) -> None:
 def test_the_plan_shows_every_value_and_its_document_has_them(tmp_path: Path) -> None:
     image = two_partitions(tmp_path)
     said = command_line.aligntool("plan", "realign", image)
-    for words in ("boot entries (BCD) name starts", "drive letters (MountedDevices) name starts",
+    for words in ("boot entries (BCD) contain starts", "drive letters (MountedDevices) contain starts",
                   f"BCD {windows.LOADER} osdevice", "MountedDevices \\DosDevices\\C:"):  # fmt: skip
         assert words in " ".join(said.split()), said
     steps = json.loads(command_line.aligntool("plan", "realign", image, "--json").partition("\n")[2])["plan"]["steps"]
