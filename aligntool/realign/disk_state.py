@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import UnionType
@@ -51,9 +52,15 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
         return DiskState.IN_FLIGHT
     if shown is False or (shown and is_readable(device)):
         return DiskState.LEFT if complete else DiskState.CHANGED
-    whole = [] if images.of_whole_disk else [Extent(0, device.size)]
-    known = has_evidence(device, journal) and not any(foreign_content(device, journal, whole))
+    known = has_evidence(device, journal) and not _is_used_without_table(device, journal)
     return DiskState.UNREADABLE if known else DiskState.CHANGED
+
+
+def _is_used_without_table(device: Device, journal: Journal) -> bool:
+    """Return whether another program has put content on the whole disk; nothing is recognised in unreadable sectors."""
+    with suppress(OSError):
+        return any(foreign_content(device, journal, [Extent(0, device.size)]))
+    return False
 
 
 def is_complete(journal: Journal) -> bool:
@@ -147,7 +154,7 @@ def foreign_content(device: Device, journal: Journal, places: Iterable[Extent]) 
     the move was interrupted, and to continue would overwrite it. Raises OSError.
     """
     own = _own_content(device, journal)
-    last_end = max(place.end for place in places_in_use(journal.contents.plan))
+    last_end = max((place.end for place in places_in_use(journal.contents.plan)), default=0)
     for place in places:
         layers = read_layers(OverlaidDisk(device, ()), place, sector_size=device.sector_size, last_end=last_end)
         yield from ((place, layer) for layer in layers if (layer.kind, layer.uuid) not in own)

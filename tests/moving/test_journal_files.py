@@ -10,9 +10,12 @@ import pytest
 
 from aligntool.change import Event, Plan
 from aligntool.errors import Refused, Stopped
+from aligntool.realign.convert_request import Conversion
 from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.realign.request import Request
 from aligntool.steps import CopyContent
-from aligntool.units import Extent
+from aligntool.units import MIB, Extent
+from tests.conftest import run
 from tests.moving import test_convert_cuts, test_whole_disk_cuts
 from tests.moving.planned_disks import make_planned, with_journal_in_file
 from tests.moving.simulated_disk import PowerCut, SimulatedDisk
@@ -55,10 +58,10 @@ class Case:
         for step in self.plan.steps:
             if not isinstance(step, CopyContent):
                 continue
-            for run in self.runs[step.partition]:
-                taken = [held for held in step.held.ranges if held.overlaps(run)]
-                old, new = step.source.start + run.start, step.target.start + run.start
-                if not taken and platter[new : new + run.length] != self.platter[old : old + run.length]:
+            for copied in self.runs[step.partition]:
+                taken = [held for held in step.held.ranges if held.overlaps(copied)]
+                old, new = step.source.start + copied.start, step.target.start + copied.start
+                if not taken and platter[new : new + copied.length] != self.platter[old : old + copied.length]:
                     return False
         return True
 
@@ -151,3 +154,25 @@ def test_a_truncated_journal_file_is_refused_before_anything_is_written(tmp_path
     whole = case.context(final(disk), journal)
     list(resume(whole))
     assert isinstance(whole.device, SimulatedDisk) and case.has_moved_whole(final(whole.device))
+
+
+def test_a_conversion_that_writes_only_the_table_is_refused_if_the_table_is_gone(tmp_path: Path) -> None:
+    """Nothing else on the disk shows the conversion; the content has not changed, so a new table loses nothing."""
+    disk, content = tmp_path / "disk.img", tmp_path / "content"
+    run("mke2fs", "-q", "-t", "ext2", "-b", "4096", content, "1m")
+    disk.write_bytes(bytes(MIB) + content.read_bytes() + bytes(MIB))
+    run("sfdisk", "-q", disk, stdin="label: dos\nstart=2048, size=2048, type=83\n")
+    request = Request()
+    found = Conversion(request, (4096,)).find_plan(str(disk), request)
+    case = Case(disk.read_bytes(), with_journal_in_file(found.plan), {}, dict(found.rebuilt))
+    refused = 0
+    for cut in range(1, case.begun()[0].operations):
+        begun, file = case.begun(cut)
+        left = begun.after_the_cut(random.Random(cut), torn=False)
+        assert left[512:] == case.platter[512:]
+        gone = bytes(512) + left[512:]
+        refused += sum(is_refused_or_untouched(case, gone, final(file), way) for way in WAYS)
+        damaged = case.context(left[:510] + bytes(2) + left[512:], final(file))  # it is recognised nevertheless
+        list(resume(damaged))
+        assert isinstance(damaged.device, SimulatedDisk) and final(damaged.device)[510:] == left[510:]
+    assert refused
