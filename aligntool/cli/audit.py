@@ -17,7 +17,6 @@ from aligntool.audit.judge import audit as judge
 from aligntool.audit.report import AuditOptions, MeasuredDisk, Report, Severity, read_measured
 from aligntool.audit.wording import shell_word
 from aligntool.cli import options
-from aligntool.cli.options import command, say, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.errors import ExitCode, Refusal, Refused, refuse
 from aligntool.inventory import Gap, Inventory, Unseen
@@ -49,14 +48,15 @@ def measured_on(files: Sequence[str], inventory: Inventory) -> tuple[MeasuredDis
     """
     probe_command = ""
     for disk in inventory.disks[:1]:
-        probe_command = command("probe", disk.path, "-o", shell_word(f"{PurePath(disk.path).name}-measured.json"))
+        results = shell_word(f"{PurePath(disk.path).name}-measured.json")
+        probe_command = options.command("probe", disk.path, "-o", results)
     found = []
     for name in files:
         measured = read_measured(options.read_text(name, most=_LONGEST), name, probe_command)
         # A target that could not be judged may be the measured disk.
         missing = any(unseen.gap in (Gap.DISK, Gap.NO_ANSWER) for unseen in inventory.unseen)
         if not missing and not any(measured.is_of(disk) for disk in inventory.disks):
-            hint = command("audit", measured.path, "--measured", shell_word(name))
+            hint = options.command("audit", measured.path, "--measured", shell_word(name))
             raise Refused(f"{name} was measured on another disk: {measured.serial or measured.path}", hint=hint)
         found.append(measured)
     return tuple(found)
@@ -185,7 +185,7 @@ def _with_host(inventory: Inventory) -> Inventory:
 
 
 def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterable[Line]:
-    width = terminal_width()
+    width = options.terminal_width()
     report, repairs = with_repairs(report)
     maps = disk_map.map_lines(report, width=width) if map_ else ()
     return audit_lines(report, width=width, verbose=verbose, quiet=quiet, repairs=repairs, maps=maps)
@@ -198,7 +198,7 @@ def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCo
     missing = targets_not_judged(report)
     if named:
         for unseen in missing:
-            say(f"{unseen.what}: {unseen.why}" + (f"  → {unseen.hint}" if unseen.hint else ""))
+            options.say(f"{unseen.what}: {unseen.why}" + (f"  → {unseen.hint}" if unseen.hint else ""))
     elif fail_on is FailOn.NEVER:
         missing = ()
     elif fail_on is None:

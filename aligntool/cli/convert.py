@@ -9,7 +9,6 @@ from typer import BadParameter
 
 from aligntool.change import Plan, RealignGoal, plan_with_request
 from aligntool.cli import options
-from aligntool.cli.options import command
 from aligntool.cli.plan import disk_plan_lines, report_result, table_change
 from aligntool.cli.run_change import ChangeInProgress, Operation, ends_stream, lock_in_child, run_change, show_only
 from aligntool.errors import Refused, refuse
@@ -124,7 +123,7 @@ class ConvertCopy(Operation):
         return disk_plan_lines(plan, type_next)
 
     def next_command(self) -> str:
-        return command("convert", self.asked.source, *self.asked.request.typed)
+        return options.command("convert", self.asked.source, *self.asked.request.typed)
 
     def refuse_changed(self, plan: Plan) -> None:
         check_same_copy(plan, self.asked)

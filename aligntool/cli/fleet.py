@@ -17,7 +17,6 @@ from aligntool.audit.fleet import Fleet, Machine, machine_of
 from aligntool.audit.judge import audit as judge
 from aligntool.cli import options
 from aligntool.cli.audit import FailOn
-from aligntool.cli.options import File, now, say, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.files import refuse_existing
@@ -38,7 +37,9 @@ _ARCHIVES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
 class PageFile(options.ResultFile):
     """Where the page is written."""
 
-    output: Annotated[File, "--output -o", "Also write the report as an HTML page; - is standard output."] = None
+    output: Annotated[options.File, "--output -o", "Also write the report as an HTML page; - is standard output."] = (
+        None
+    )
 
 
 def fleet(
@@ -73,14 +74,14 @@ def fleet(
                 spool.write(machine_json(machine).encode() + b"\n")
         tempfile.tempdir = None
         if kept.file is not None:
-            kept.write(page.page_html(found, now()))
-            say(f"{kept.file} written")
+            kept.write(page.page_html(found, options.now()))
+            options.say(f"{kept.file} written")
         if kept.piped:
-            sys.stdout.write(page.page_html(found, now()))
+            sys.stdout.write(page.page_html(found, options.now()))
         elif json_:
-            sys.stdout.writelines(fleet_json(found, _spooled_lines(spool, places), now()))
+            sys.stdout.writelines(fleet_json(found, _spooled_lines(spool, places), options.now()))
         else:
-            page_lines(fleet_lines(found, width=terminal_width()))
+            page_lines(fleet_lines(found, width=options.terminal_width()))
     sys.stdout.flush()
     raise typer.Exit(_exit_code(found, fail_on))
 

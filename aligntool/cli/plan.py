@@ -10,7 +10,6 @@ from typer import BadParameter
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RealignGoal, plan_with_request
 from aligntool.cli import options
-from aligntool.cli.options import Grid, command, remark, say, terminal_width
 from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pipes_may_break
 from aligntool.errors import Refused
 from aligntool.linux.checks import CHECKERS, EXT
@@ -42,7 +41,9 @@ class RealignOptions:
         "Move only these, such as 1,2 [default: all that are off the grid].",
         "N[,N]",
     ] = None
-    grain: Annotated[Grid, "--grain", "Boundary on which partitions start [default: 1MiB if there is room]."] = None
+    grain: Annotated[
+        options.Grid, "--grain", "Boundary on which partitions start [default: 1MiB if there is room]."
+    ] = None
     recipe: options.RecipeOption = None
     shrink: Annotated[bool, "--shrink", "Allow file systems to be shrunk with their own tools to make room."] = False
     journal: options.NewJournalOption = None
@@ -125,7 +126,7 @@ class DiskChange(Operation):
         return disk_plan_lines(plan, type_next)
 
     def next_command(self) -> str:
-        return command(self.word, self.disk, *self.asked.typed)
+        return options.command(self.word, self.disk, *self.asked.typed)
 
     def refuse_changed(self, plan: Plan) -> None:
         verify_plan(plan, self.asked, self.find)
@@ -152,7 +153,7 @@ def table_change(word: str, disk: str, asked: ChangeRequest, rate: int | None = 
 
 def disk_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
     """Return a plan of a disk as text, with the command lines that it runs."""
-    return plan_lines(plan, width=terminal_width(), commands=commands_of(plan), type_next=type_next)
+    return plan_lines(plan, width=options.terminal_width(), commands=commands_of(plan), type_next=type_next)
 
 
 def report_result(
@@ -164,9 +165,9 @@ def report_result(
     """
     following = f"sudo partprobe {shell_word(disk)}, or restart the machine" if kernel_behind else ""
     end_change(
-        plan, lambda: result_lines(plan, look_at(disk, asked)[0]), again=command("audit", disk), json_=json_, back=back,
-        hint=following,
+        plan, lambda: result_lines(plan, look_at(disk, asked)[0]), again=options.command("audit", disk),
+        json_=json_, back=back, hint=following,
     )  # fmt: skip
     if following:
-        say("the running kernel still has the old partition table")
-        remark(f"  → {following}")
+        options.say("the running kernel still has the old partition table")
+        options.remark(f"  → {following}")

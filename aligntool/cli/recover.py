@@ -37,7 +37,6 @@ from aligntool.realign.convert_copy import CopyRequest
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.disk_state import OverlaidDisk, foreign_content, overlay, places_in_use
 from aligntool.realign.journal import Journal
-from aligntool.realign.move import Status, find_journal
 from aligntool.realign.move import journal_status as find_status
 from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import Request, hurry_function, journal_options, locked_disk
@@ -144,7 +143,7 @@ def status(
         next_commands = _next_commands(current, disk, journal)
     else:
         none = "There is no unfinished array. To list the disks in flight: sudo aligntool audit"
-        print_lines(status_json(None, Status("old", ())) if json_ else [plain(none)])
+        print_lines(status_json(None, move.Status("old", ())) if json_ else [plain(none)])
         return
     lines = status_lines(disk, current, width=terminal_width(), type_next=next_commands)
     print_lines(status_json(disk, current, type_next=next_commands) if json_ else lines)
@@ -241,7 +240,7 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
         remark(f"{journal} is no longer needed")
 
 
-def _confirmed(disk: str, current: Status, chosen: Recovery, *, back: bool, json_: bool) -> bool:
+def _confirmed(disk: str, current: move.Status, chosen: Recovery, *, back: bool, json_: bool) -> bool:
     """Show what is in flight and the remaining steps, and ask. Return False with --dry-run. Raises Refused."""
     if chosen.dry_run and json_:
         print_lines(status_json(disk, current))
@@ -254,14 +253,14 @@ def _confirmed(disk: str, current: Status, chosen: Recovery, *, back: bool, json
     return not chosen.dry_run
 
 
-def _disk_status(disk: str, journal: str | None, *, any_table: bool = False) -> Status:
+def _disk_status(disk: str, journal: str | None, *, any_table: bool = False) -> move.Status:
     """Return the status of a disk, read without a lock because the disk may be in use. Raises Refused."""
     return run_while_moving(
         lambda: _read_status(disk, journal, any_table=any_table), " or ".join(filter(None, (disk, journal)))
     )
 
 
-def _read_status(disk: str, journal: str | None, *, any_table: bool) -> Status:
+def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Status:
     with (
         hints_for_disk(disk),
         open_read_only(disk) as device,
@@ -279,14 +278,14 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> Status:
             raise Refused(f"{disk} cannot be read: {error.strerror}", hint=command("audit", disk)) from error
 
 
-def _plan_in_flight(current: Status, disk: str) -> Plan:
+def _plan_in_flight(current: move.Status, disk: str) -> Plan:
     if current.state != "in-flight" or current.plan is None:
         hint = clear_hint_of(disk) or command("audit", disk)
         raise Refused(f"{disk}: {current.sentences[0]}", hint=hint, code="not-in-flight", subject=disk)
     return current.plan
 
 
-def _next_commands(current: Status, disk: str, journal: str | None) -> tuple[str, ...]:
+def _next_commands(current: move.Status, disk: str, journal: str | None) -> tuple[str, ...]:
     if current.state != "in-flight":
         return ()
     ways = run_change.recovery_commands(disk, *journal_options(journal)).split("\n")
@@ -304,7 +303,7 @@ def confirm_table(disk: str, journal_file: str | None, plan: Plan, *, yes: bool)
     Raises Refused, also if an added partition is in an area that the move reads or writes.
     """
     with open_read_only(disk) as device, open_read_only(journal_file) if journal_file else nullcontext() as file:
-        journal = find_journal(device, file, any_table=True)
+        journal = move.find_journal(device, file, any_table=True)
         if journal is None:
             raise Refused(f"{disk}: nothing is in flight on this disk", code="not-in-flight", subject=disk)
         found = read_current_table(device, plan)

@@ -9,7 +9,6 @@ from aligntool.audit.arrays import members_of
 from aligntool.change import Plan, plan_with_request
 from aligntool.cli import arrays as acting
 from aligntool.cli import options
-from aligntool.cli.options import resolve_device, sector
 from aligntool.cli.raid import apply_command, typed_arguments
 from aligntool.cli.run_change import ChangeInProgress, ends_stream, run_change, show_only
 from aligntool.errors import Refused, Stopped
@@ -27,7 +26,7 @@ from aligntool.values import dataclass
 def reformat_command(
     array: Annotated[str, "ARRAY", "A running array: md127, /dev/md/data, data."],
     *,
-    lba_size: Annotated[int, "--lba-size", "Logical block size in bytes, such as 4096.", "SIZE", sector],
+    lba_size: Annotated[int, "--lba-size", "Logical block size in bytes, such as 4096.", "SIZE", options.sector],
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     kept: options.PlanFile,
@@ -42,7 +41,7 @@ def reformat_command(
 
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
-    operation = Reformat(resolve_device(array), ReformatGoal(lba_size))
+    operation = Reformat(options.resolve_device(array), ReformatGoal(lba_size))
     if dry_run or kept.output is not None:
         return show_only(operation, json_=json_, kept=kept)
     run_change(operation, yes=yes, json_=json_)

@@ -15,7 +15,6 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions
 from aligntool.audit.wording import shell_word
 from aligntool.cli import options
-from aligntool.cli.options import File, Files, Name, print_lines, say
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Inventory
 from aligntool.linux.files import archive_of, png_of, write_pages, write_snapshot
@@ -44,11 +43,11 @@ _STDOUT = "-"
 def report(
     targets: options.TargetsArgument = None,
     *,
-    output: Annotated[File, "--output -o", "Where to write the page; - is standard output."] = None,
-    chart: Annotated[Name, "--chart", "Select a single picture, for --svg and --png."] = None,
-    svg: Annotated[File, "--svg", "Write that picture as SVG."] = None,
-    png: Annotated[File, "--png", "Write that picture as PNG; needs rsvg-convert."] = None,
-    bench: Annotated[Files, "--bench", "Add a result of `aligntool bench`; may be repeated."] = None,
+    output: Annotated[options.File, "--output -o", "Where to write the page; - is standard output."] = None,
+    chart: Annotated[options.Name, "--chart", "Select a single picture, for --svg and --png."] = None,
+    svg: Annotated[options.File, "--svg", "Write that picture as SVG."] = None,
+    png: Annotated[options.File, "--png", "Write that picture as PNG; needs rsvg-convert."] = None,
+    bench: Annotated[options.Files, "--bench", "Add a result of `aligntool bench`; may be repeated."] = None,
     overwrite: options.OverwriteOption = False,
     sysroot: options.SysrootOption = None,
     wake: options.WakeOption = False,
@@ -82,7 +81,7 @@ def report(
         pages.insert(0, (output, page_html(content).encode()))
     _write(pages, overwrite=overwrite)
     for unseen in targets_not_judged(content.report):
-        say(f"{unseen.what}: {unseen.why}")
+        options.say(f"{unseen.what}: {unseen.why}")
 
 
 def _check_options(output: str | None, chart: str | None, svg: str | None, png: str | None) -> None:
@@ -132,7 +131,7 @@ def _write(pages: list[tuple[str, bytes]], *, overwrite: bool) -> None:
     files = [(name, content) for name, content in pages if name != _STDOUT]
     write_pages(files, overwrite=overwrite)
     for name, _ in files:
-        say(f"{name} written")
+        options.say(f"{name} written")
     sys.stdout.flush()
     sys.stdout.buffer.writelines(content for name, content in pages if name == _STDOUT)
     sys.stdout.buffer.flush()
@@ -162,4 +161,4 @@ def snapshot(
         sys.stdout.buffer.flush()
         return
     write_snapshot(output, entries, overwrite=overwrite)
-    print_lines([plain(f"{output} written; audit it with: aligntool audit --sysroot {shell_word(output)}")])
+    options.print_lines([plain(f"{output} written; audit it with: aligntool audit --sysroot {shell_word(output)}")])

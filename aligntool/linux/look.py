@@ -16,7 +16,6 @@ from aligntool.formats.reader import HeartbeatReader
 from aligntool.inventory import Disk, DiskKind, Gap, Health, Inventory, IoLimits, LinkHop, NvmeFacts, Unseen
 from aligntool.linux import commands, devices, partitions
 from aligntool.linux.devices import SYSFS_SECTOR, Block, FileReader
-from aligntool.linux.partitions import KernelPartition, Surroundings
 from aligntool.linux.pcie import Topology, find_adapters, find_uplinks
 from aligntool.linux.process import SILENCE_S, SILENT, Pulse, result_in_child, results_in_children
 from aligntool.linux.sysfs import Record, Tree, UdevDatabase, read_mounts
@@ -107,7 +106,7 @@ class Looker:
     """Reads disks; it has the data of the machine that all of them need. `wake`: also read disks that are asleep."""
 
     def __init__(self, tree: Tree, given: UserLimits, *, wake: bool) -> None:
-        self.around = Surroundings(tree, UdevDatabase(tree), read_mounts(tree))
+        self.around = partitions.Surroundings(tree, UdevDatabase(tree), read_mounts(tree))
         self.topology, self.given, self.wake = Topology(tree), given, wake
         self._numa: dict[str, int | None] = {}
 
@@ -131,7 +130,9 @@ class Looker:
             unseen=(*seen.unseen, *disk.unseen, *self._missing_facts(block, disk, kernel)),
         )
 
-    def _missing_facts(self, block: Block, disk: Disk, kernel: Sequence[KernelPartition]) -> Iterator[Unseen]:
+    def _missing_facts(
+        self, block: Block, disk: Disk, kernel: Sequence[partitions.KernelPartition]
+    ) -> Iterator[Unseen]:
         """Yield the facts that sysfs always has and lacks here: an incomplete capture, or a device being removed."""
         if disk.size is None:
             yield Unseen("size", f"{block.path}/size cannot be read", gap=Gap.DISK)
@@ -268,7 +269,7 @@ class Looker:
         return self._numa[path]
 
 
-def _with_contents(disk: Disk, seen: Contents, kernel: Sequence[KernelPartition], record: Record) -> Disk:
+def _with_contents(disk: Disk, seen: Contents, kernel: Sequence[partitions.KernelPartition], record: Record) -> Disk:
     table, parts = partitions.merge_with_kernel(seen, kernel, record, disk.limits.logical_block_size)
     return replace(
         disk,

@@ -23,7 +23,6 @@ from aligntool.measure.run import Cell, Runs, SweepProgress
 from aligntool.raid import measured
 from aligntool.raid.commands import make_array, tuning_command
 from aligntool.raid.levels import LEVELS, copies_of
-from aligntool.raid.measured import Identity, Sample, Tuning
 from aligntool.raid.members import METADATA
 from aligntool.raid.planning import Decided, decide_raid
 from aligntool.steps import MakeArray, Subject, subject
@@ -166,7 +165,7 @@ class Sweep:
     alone: tuple[measured.Load, ...]  # that each drive runs by itself
     members: tuple[str, ...]  # device nodes
     disks: tuple[Subject, ...]
-    identities: tuple[Identity, ...]
+    identities: tuple[measured.Identity, ...]
     data_offset: int
     span: int  # of the array
     each_span: int  # of a member
@@ -269,7 +268,7 @@ class SweepRun:
 
     def __init__(self, sweep: Sweep) -> None:
         self._sweep = sweep
-        self._samples: list[Sample] = []
+        self._samples: list[measured.Sample] = []
         self._alone: dict[tuple[str, bool], int] = {}  # (member, write): bytes per second
         self._fio = ""
         self.wrote = False  # the data on the members are lost
@@ -301,14 +300,14 @@ class SweepRun:
                         self._fio = run.measured.fio_version
                 for array_run in runs.measure(_array_cells(sweep, runs)):
                     rates = (_rate(array_run.measured.read), _rate(array_run.measured.write))
-                    self._samples.append(Sample(*array_run.key, *rates, array_run.measured.thread_cpu))
+                    self._samples.append(measured.Sample(*array_run.key, *rates, array_run.measured.thread_cpu))
 
     @property
     def complete(self) -> bool:
         """Whether every load of every round was measured."""
         return self._runs is not None and self._runs.complete
 
-    def tuning(self, *, complete: bool) -> Tuning:
+    def tuning(self, *, complete: bool) -> measured.Tuning:
         """Return what was measured, as the value to save."""
         sweep = self._sweep
         members = tuple(
@@ -316,7 +315,7 @@ class SweepRun:
             for identity, device in zip(sweep.identities, sweep.members, strict=True)
         )
         conditions = (("aligntool", __version__), ("kernel", os.uname().release), ("fio", self._fio))
-        return Tuning(
+        return measured.Tuning(
             sweep.level, sweep.layout, sweep.workload, sweep.database_page, sweep.bitmap, members, sweep.span,
             sweep.runtime_s, complete, conditions, tuple(self._samples),
         )  # fmt: skip

@@ -12,7 +12,6 @@ from aligntool.formats.volumes import REENCRYPTING
 from aligntool.inventory import Disk, Layer, Partition
 from aligntool.realign.partition_selection import small_sectors
 from aligntool.realign.refusals import disk_reasons, partition_reasons
-from aligntool.steps import ReencryptSectors
 from aligntool.units import format_size
 
 _BACKUP = "do not restore header backups made before the change; make a new one with cryptsetup luksHeaderBackup"
@@ -41,7 +40,7 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
         reasons = [*disk_reasons(judged, None), *against, *reasons]
     refuse(reasons)
     planned = tuple(
-        ReencryptSectors(part.number, part.extent, layer.uuid or "", layer.data_unit or 0, sector)
+        steps.ReencryptSectors(part.number, part.extent, layer.uuid or "", layer.data_unit or 0, sector)
         for part, layer in found
     )
     total = sum(part.extent.end - (layer.data_start or 0) for part, layer in found)

@@ -29,9 +29,6 @@ from aligntool.raid.commands import purpose_of
 from aligntool.raid.members import array_of, data_area
 from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.running import free_mount_point
-from aligntool.raid.steps_drives import LockedMembers, is_same_drive, lock_members, old_signatures
-from aligntool.raid.steps_luks import NO_KEY, Key
-from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_old_arrays
 from aligntool.raid.steps_reformat import apply_member_step, undo_member_step
 from aligntool.raid.steps_system import STATE, Paths, Trace, has_backup, text_of
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Mount, Step
@@ -191,7 +188,7 @@ def preflight(needs: Needs, planned: Sequence[Step], paths: Paths, disks: Sequen
     reasons += [*_refuse_other_names(planned, disks), *_refuse_files(needs.steps, planned, paths)]
     if find_program("blkid"):
         area = data_area(planned)  # content that no table shows, but blkid finds as soon as a partition exists
-        reasons += chain(*(old_signatures(step, area) for step in _members(planned) if not step.wipe))
+        reasons += chain(*(steps_drives.old_signatures(step, area) for step in _members(planned) if not step.wipe))
     for step in needs.steps:
         if isinstance(step, steps.RebuildInitramfs):
             reasons += steps_system.refuse_hooks(step, paths)
@@ -312,7 +309,11 @@ def begin(plan: Plan, paths: Paths) -> Record:
 
 
 def apply_record(
-    record: Record, plan: Plan, paths: Paths, locked: LockedMembers | None = None, key: Key = NO_KEY
+    record: Record,
+    plan: Plan,
+    paths: Paths,
+    locked: steps_drives.LockedMembers | None = None,
+    key: steps_luks.Key = steps_luks.NO_KEY,
 ) -> Iterator[Event]:
     """Apply the plan from the position of its record to the end. `plan`: the record's, with the current names of the
     drives.
@@ -324,12 +325,14 @@ def apply_record(
     yield from _start_array(record, plan)
     pending = plan.steps[max(record.position, 0) :]
     if locked is None:
-        yield from stop_old_arrays(plan.steps, pending)
-    with lock_members(pending) if locked is None else nullcontext(locked) as locked:
+        yield from steps_md.stop_old_arrays(plan.steps, pending)
+    with steps_drives.lock_members(pending) if locked is None else nullcontext(locked) as locked:
         yield from _walk_forward(record, plan, paths, locked, key)
 
 
-def _walk_forward(record: Record, plan: Plan, paths: Paths, locked: LockedMembers, key: Key) -> Iterator[Event]:
+def _walk_forward(
+    record: Record, plan: Plan, paths: Paths, locked: steps_drives.LockedMembers, key: steps_luks.Key
+) -> Iterator[Event]:
     first_run = not (record.traces or record.begun or record.position)
     for index in range(max(record.position, 0), len(plan.steps)):
         step = steps.array_step(plan.steps[index])
@@ -390,9 +393,9 @@ def refuse_in_use(plan: Plan, last: int) -> None:
     made = [_on_current_node(step, plan) for step in plan.steps if isinstance(step, MakeFileSystem)]
     for step in plan.steps[: last + 1]:
         if isinstance(step, MakeFileSystem):
-            refuse_used(_on_current_node(step, plan))
+            steps_md.refuse_used(_on_current_node(step, plan))
         elif isinstance(step, MakeArray) and (name := steps_md.find_running(step)):
-            refuse_foreign(f"/dev/{name}", [planned for planned in made if planned.device == f"/dev/{name}"])
+            steps_md.refuse_foreign(f"/dev/{name}", [planned for planned in made if planned.device == f"/dev/{name}"])
 
 
 def _unmount_started(plan: Plan, last: int) -> Iterator[Said]:
@@ -558,7 +561,7 @@ def _find_drives(step: steps.DriveStep, disks: Sequence[Disk]) -> list[Disk]:
     """Return the disks that match by serial number or WWN. A drive that has neither is found by its new table once that
     is made, else by its name.
     """
-    alike = [disk for disk in disks if is_same_drive(disk, step)]
+    alike = [disk for disk in disks if steps_drives.is_same_drive(disk, step)]
     if step.disk.serial or step.disk.wwn:
         return alike
     made = []

@@ -11,9 +11,6 @@ from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Inventory, superblocks_on
 from aligntool.raid import boot, ceilings, chunks, commands, members, refusals
-from aligntool.raid.boot import SYSTEMS
-from aligntool.raid.chunks import ChunkAdvice, Stripes, judge_chunk
-from aligntool.raid.commands import ArrayGeometry
 from aligntool.raid.levels import LEVELS, Level, data_members, layouts_of
 from aligntool.raid.measured import MeasuredAdvice, apply_measurement
 from aligntool.raid.members import DataOffset, Known, Placed, place_members
@@ -30,9 +27,9 @@ class Decided:
     goal: RaidGoal
     placed: tuple[Placed, ...]
     offset: DataOffset
-    stripes: Stripes
-    advice: ChunkAdvice
-    geometry: ArrayGeometry
+    stripes: chunks.Stripes
+    advice: chunks.ChunkAdvice
+    geometry: commands.ArrayGeometry
     measured: MeasuredAdvice
 
 
@@ -64,7 +61,7 @@ def _chunk_notes(decided: Decided) -> Iterator[str]:
         return
     other = f" as requested; aligntool recommends {format_size(advice.size)}" if chunk != advice.size else ""
     yield f"chunk {format_size(chunk)}{other} for {decided.goal.workload} use: {advice.reason} ({advice.evidence})"
-    for rule in judge_chunk(chunk, decided.stripes):
+    for rule in chunks.judge_chunk(chunk, decided.stripes):
         broken = f"BREAKS, because it conflicts with {rule.conflict}" if rule.conflict else "BREAKS"
         yield f"chunk {format_size(chunk)} {'keeps' if rule.kept else broken}: {rule.sentence} ({rule.evidence})"
     ahead = 2 * chunk * decided.geometry.data
@@ -107,8 +104,8 @@ def _placement_notes(decided: Decided) -> Iterator[str]:
     lengths = {members.own_length(placed) for placed in decided.placed}
     if len(lengths) > 1 and (first.entries or decided.geometry.level.redundant):
         yield f"every member contributes {format_size(first.extent.length)}, set by the smallest; the rest stays free"
-    if goal.system in SYSTEMS:
-        yield f"the files and commands are those of {SYSTEMS[goal.system].title}"
+    if goal.system in boot.SYSTEMS:
+        yield f"the files and commands are those of {boot.SYSTEMS[goal.system].title}"
 
 
 def _option_notes(decided: Decided) -> Iterator[str]:
@@ -159,7 +156,7 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
 
 def _array_attention(decided: Decided) -> Iterator[str]:
     goal, level, chunk = decided.goal, decided.geometry.level, decided.geometry.chunk
-    for rule in judge_chunk(chunk, decided.stripes) if chunk is not None else ():
+    for rule in chunks.judge_chunk(chunk, decided.stripes) if chunk is not None else ():
         size = format_size(chunk or 0)
         if rule.conflict:
             both = f"{rule.conflict}, which takes precedence; {rule.sentence}"
@@ -195,7 +192,7 @@ def _system_attention(decided: Decided) -> Iterator[str]:
     if goal.filesystem not in ("none", "swap") and not goal.place:
         fstab = f"the file system by UUID={goal.filesystem_uuid} in its own fstab"
         yield f"a system installed on the array needs this ARRAY line in its mdadm.conf and initramfs, and {fstab}"
-    if note := SYSTEMS[goal.system].note:
+    if note := boot.SYSTEMS[goal.system].note:
         yield note.format(uuid=goal.array_uuid)
 
 
@@ -247,10 +244,10 @@ def needs_of_plan(plan: Plan, *, here: bool) -> Needs:
 
 def needs_of_goal(goal: RaidGoal, *, here: bool) -> Needs:
     """Return what every plan for the goal needs, for any members. `here`: as for `needs_of_plan`."""
-    if goal.system not in SYSTEMS:
+    if goal.system not in boot.SYSTEMS:
         return Needs()
     device = commands.array_device(goal)
-    permanent = (*boot.persistence_steps(goal, SYSTEMS[goal.system], device), *boot.mount_steps_of_goal(goal))
+    permanent = (*boot.persistence_steps(goal, boot.SYSTEMS[goal.system], device), *boot.mount_steps_of_goal(goal))
     ours = permanent if here else ()
     programs = {name for step in ours if not isinstance(step, steps.EditFile) for name in commands.programs_of(step)}
     programs |= {*_MAKING, *({commands.mkfs_of(goal.filesystem)} if goal.filesystem != "none" else ())}
@@ -290,7 +287,7 @@ def _decide(named: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
     offset = members.data_offset(placed, goal)
     data = data_members(level, len(named), layout)
     units = chunk_units(tuple(grid for member in named for grid in member.grids))
-    stripes = Stripes(level, data, goal.workload, goal.database_page, units)
+    stripes = chunks.Stripes(level, data, goal.workload, goal.database_page, units)
     bitmap = goal.bitmap or ("internal" if level.redundant else "none")
     advice = chunks.recommend_chunk(stripes)
     measured = apply_measurement(goal, stripes, advice, [member.disk for member in named], layout, bitmap)
@@ -330,7 +327,7 @@ def _make_member(placed: Placed, goal: RaidGoal, area: steps.DataArea) -> MakeMe
 
 def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
     goal, geometry, placed = decided.goal, decided.geometry, decided.placed
-    system = SYSTEMS[goal.system]
+    system = boot.SYSTEMS[goal.system]
     made = commands.make_array(goal, geometry, tuple(place.device for place in placed))
     yield from (_make_member(place, goal, made.data) for place in placed)
     yield made

@@ -15,7 +15,6 @@ from aligntool.change import Plan
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk, Inventory, Layer
 from aligntool.raid import boot
-from aligntool.raid.boot import FSTAB, SYSTEMS, System
 from aligntool.raid.ceilings import Ceiling, Rates, ceiling, narrowest_link
 from aligntool.raid.levels import Level, level_of
 from aligntool.raid.members import Known, dramless_words, is_dramless, link_words, shared_words
@@ -196,7 +195,7 @@ def table_steps(array: RunningArray) -> Iterator[EditFile]:
     for line in array.fstab_lines():
         new = _repaired_line(line, array)
         if new != line.text:
-            yield boot.edit(FSTAB, line.text, new)
+            yield boot.edit(boot.FSTAB, line.text, new)
     for line in _crypt_lines(array):
         uuid = uuid_behind(line.spec, array.disk)
         yield boot.edit(CRYPTTAB, line.text, _with_field(line.text, 1, f"UUID={uuid}"))
@@ -344,7 +343,7 @@ def _refuse_ambiguous_edits(array: RunningArray, steps: Sequence[Step]) -> Itera
     """Refuse an edit if another line contains the text to replace: an edit replaces every line that contains it."""
     files = array.system
     lines = [(line.file, line.text) for line in files.mdadm.arrays]
-    lines += [(FSTAB, line.text) for line in files.fstab] + [(CRYPTTAB, line.text) for line in files.crypttab]
+    lines += [(boot.FSTAB, line.text) for line in files.fstab] + [(CRYPTTAB, line.text) for line in files.crypttab]
     for path, key in [(step.path, step.instead_of) for step in steps if isinstance(step, EditFile)]:
         # A byte that is not UTF-8 was read as U+FFFD, which the file does not contain.
         found = [f"a line holds characters that are not UTF-8: {key}"] if "\ufffd" in key else []
@@ -354,7 +353,7 @@ def _refuse_ambiguous_edits(array: RunningArray, steps: Sequence[Step]) -> Itera
         yield from (Refusal("file-conflict", path, f"{path}: {text}", hint) for text in found)
 
 
-def _resolve(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[RunningArray, System]:
+def _resolve(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[RunningArray, boot.System]:
     """Return the array and the family of its system. Raises Refused if nothing can be planned."""
     facts, files, path = disk.array, inventory.system, disk.path
     detail = f"mdadm --detail {path}"
@@ -369,10 +368,10 @@ def _resolve(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[Runni
     if not facts.uuid:
         raise Refused(f"the UUID of {path} is unknown", hint=detail, code="uuid-unknown", subject=path)
     word = goal.system or files.family
-    if word not in SYSTEMS:
+    if word not in boot.SYSTEMS:
         text = f"{word!r} is not a supported system" if word else "the distribution family of this system is unknown"
-        raise Refused(text, hint=f"--system: {', '.join(SYSTEMS)}", code="invalid-option", subject="--system")
-    return RunningArray(disk, facts, inventory, files), SYSTEMS[word]
+        raise Refused(text, hint=f"--system: {', '.join(boot.SYSTEMS)}", code="invalid-option", subject="--system")
+    return RunningArray(disk, facts, inventory, files), boot.SYSTEMS[word]
 
 
 def _refuse_joined_lines(array: RunningArray) -> Iterator[Refusal]:
@@ -388,7 +387,7 @@ def _is_assembled_early(array: RunningArray) -> bool:
     return array.holds_system() or any(image.unseen or array.is_assembled_by(image) for image in images)
 
 
-def _steps(array: RunningArray, system: System, goal: PersistGoal) -> Iterator[Step]:
+def _steps(array: RunningArray, system: boot.System, goal: PersistGoal) -> Iterator[Step]:
     edits = tuple(boot.conf_steps(array, system))
     yield from edits
     if _is_to_be_rebuilt(array, edits=bool(edits)):
@@ -414,7 +413,7 @@ def _is_to_be_rebuilt(array: RunningArray, *, edits: bool) -> bool:
     return bool(array.system.initramfs) and _is_assembled_early(array) and (edits or unnamed or bare)
 
 
-def _notes(array: RunningArray, system: System, goal: PersistGoal) -> Iterator[str]:
+def _notes(array: RunningArray, system: boot.System, goal: PersistGoal) -> Iterator[str]:
     yield f"the files and commands are those of {system.title}; nothing is written to the array itself"
     yield from boot.conf_words(array, system)
     images = array.system.initramfs
@@ -429,7 +428,7 @@ def _notes(array: RunningArray, system: System, goal: PersistGoal) -> Iterator[s
     yield from mount_words(array, goal.mount_at)
 
 
-def _attention(array: RunningArray, system: System) -> Iterator[str]:
+def _attention(array: RunningArray, system: boot.System) -> Iterator[str]:
     disk, facts, files = array.disk, array.facts, array.system
     for image in files.initramfs:
         if image.unseen:

@@ -18,23 +18,14 @@ from aligntool.linux.content import UsedMap
 from aligntool.linux.fat import NewFat
 from aligntool.linux.lock import lock_against_udev, lock_disk, open_exclusively
 from aligntool.linux.users import locks_on, occupants
+from aligntool.realign import convert_table
 from aligntool.realign.applying import ChangeInProgress
 from aligntool.realign.convert_plan import label_of, new_extent, plan_copy, reformatting, refuse_unconvertible
 from aligntool.realign.convert_request import describe_rebuilding, judged_units, recreate_fats
-from aligntool.realign.convert_table import (
-    BLOCK,
-    check_sizes,
-    converted_mbr,
-    new_table,
-    refuse_other_content,
-    table_groups,
-    table_places,
-)
 from aligntool.realign.hidden_signatures import write_verified
 from aligntool.realign.refusals import refuse_unfit
 from aligntool.realign.request import FoundPlan, Request, look_at, read_map, refuse_part, run_checks
 from aligntool.realign.table import sound_mbr, sound_pair
-from aligntool.steps import SavedRanges, is_same_disk
 from aligntool.units import GIB, MIB, Extent, align_up, merged
 
 _MOST_FAT = GIB
@@ -52,7 +43,7 @@ class CopyRequest:
     output: str
 
     def __post_init__(self) -> None:
-        check_sizes(self.sector_sizes)
+        convert_table.check_sizes(self.sector_sizes)
 
     def find_plan(self) -> tuple[FoundPlan, tuple[Extent, ...]]:
         """Return the plan, the facts it was made from, and the extents to copy. Raises Refused with every reason."""
@@ -70,7 +61,7 @@ class CopyRequest:
         used = (run for part in copied for run in _used_extents(part, maps[part.number]))
         runs = merged(
             (*used, *_behind_fats(disk, rebuilds), _first_gap(disk)),
-            _between_head_and_tail(target.size, sizes, disk), BLOCK,
+            _between_head_and_tail(target.size, sizes, disk), convert_table.BLOCK,
         )  # fmt: skip
         plan = plan_copy(disk, target, sizes, units, again, mapped, sum(run.length for run in runs))
         return FoundPlan(plan, judged, {}, {number: rebuild.parts for number, rebuild in rebuilds.items()}), runs
@@ -81,9 +72,9 @@ def _refuse_uncopied(disk: Disk, size: int, sizes: tuple[int, ...]) -> None:
     if label_of(disk) != TableLabel.GPT:
         return  # what follows an MBR in its sector is copied with it
     with open_read_only(disk.path) as device:
-        head, tail = table_places(label_of(disk), size, sizes)
+        head, tail = convert_table.table_places(label_of(disk), size, sizes)
         found = bytes(device.read(head.start, head.length)), bytes(tail.length)
-        refuse_other_content(sound_pair(device, disk.sector_size), (head, tail), found)
+        convert_table.refuse_other_content(sound_pair(device, disk.sector_size), (head, tail), found)
 
 
 def _used_extents(part: Partition, used: UsedMap) -> Iterator[Extent]:
@@ -112,8 +103,8 @@ def _first_gap(disk: Disk) -> Extent:
 
 def _between_head_and_tail(size: int, sizes: tuple[int, ...], disk: Disk) -> Extent:
     """Return the extent between the head and the tail of the table."""
-    head, tail = table_places(label_of(disk), size, sizes)
-    return Extent(head.end, min(tail.start, align_up(disk.size or 0, BLOCK)) - head.end)
+    head, tail = convert_table.table_places(label_of(disk), size, sizes)
+    return Extent(head.end, min(tail.start, align_up(disk.size or 0, convert_table.BLOCK)) - head.end)
 
 
 def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject | None:
@@ -124,9 +115,9 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
         raise Refused(f"{output} is a device of this machine", hint=f"-o /dev/{output}, or -o ./{output} for a file")
     if not (folder := Path(output).parent).is_dir():
         raise Refused(f"{output}: {folder} is not a folder", hint="use another name for -o")
-    size = align_up(disk.size or 0, BLOCK)
+    size = align_up(disk.size or 0, convert_table.BLOCK)
     end = max((new_extent(part).end for part in disk.partitions), default=0)
-    tail = table_places(label_of(disk), size, sizes)[1]
+    tail = convert_table.table_places(label_of(disk), size, sizes)[1]
     if end > tail.start:
         size = align_up(end + tail.length, MIB)
     return steps.Subject(output, size, max(sizes), None, None, None, None, None, "")
@@ -181,7 +172,7 @@ def check_same_copy(plan: Plan, asked: CopyRequest) -> tuple[FoundPlan, tuple[Ex
     """Plan again and return the result. Raises Refused unless the disks and steps are the same."""
     found, runs = asked.find_plan()
     shown, now = plan.disk, found.plan.disk
-    if shown.path == now.path and is_same_disk(shown, now) and plan.steps == found.plan.steps:
+    if shown.path == now.path and steps.is_same_disk(shown, now) and plan.steps == found.plan.steps:
         return found, runs
     text = f"{asked.source} or {asked.output} has changed since the plan was made"
     raise Refused(text, hint="run the same command again", code="plan-stale", subject=asked.source)
@@ -217,7 +208,7 @@ def _events(
 ) -> Iterator[Event]:
     whole = yield from run_checks(plan)
     places = (place.after for place in plan.places if place.number in whole)
-    runs = merged((*runs, *places), Extent(0, target.size), BLOCK)
+    runs = merged((*runs, *places), Extent(0, target.size), convert_table.BLOCK)
     for index, step in enumerate(plan.steps):
         if isinstance(step, steps.CheckContent):
             continue
@@ -267,12 +258,13 @@ def _write_table(plan: Plan, step: steps.ConvertTable, source: Device, target: D
     copying = next(one for one in plan.steps if isinstance(one, steps.CopyDisk))
     old = copying.source.sector_size
     if step.label == TableLabel.DOS:
-        writing = converted_mbr(source, sound_mbr(source, with_chains=True, sector_size=old), step, target.sector_size)
+        mbr = sound_mbr(source, with_chains=True, sector_size=old)
+        writing = convert_table.converted_mbr(source, mbr, step, target.sector_size)
     else:
-        head, tail = table_places(step.label, plan.disk.size, step.sector_sizes)
+        head, tail = convert_table.table_places(step.label, plan.disk.size, step.sector_sizes)
         sector_0 = read_bytes(source, 0, 512) or b""
-        content = new_table(sound_pair(source, old)[0], sector_0, plan.disk.size, step, (head, tail))
-        writing = table_groups(head, tail, content, target.sector_size)
+        content = convert_table.new_table(sound_pair(source, old)[0], sector_0, plan.disk.size, step, (head, tail))
+        writing = convert_table.table_groups(head, tail, content, target.sector_size)
     for group in writing:
         for sectors in group:
-            write_verified(target, sectors.at, SavedRanges((Extent(0, len(sectors.data)),)), (sectors.data,))
+            write_verified(target, sectors.at, steps.SavedRanges((Extent(0, len(sectors.data)),)), (sectors.data,))

@@ -17,7 +17,6 @@ from aligntool.realign.placing import held_ranges, on_grain, required_grid
 from aligntool.realign.planning import CHECKED, copy_strips_for, estimate
 from aligntool.realign.refusals import TABLE_NAMES, content_reasons, disk_reasons, partition_reasons
 from aligntool.realign.whole_disk import NUMBER, places, role_of
-from aligntool.steps import EntryChange, JournalPlace
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, format_size
 
 # Contents known to work at another offset of the disk, found by their UUID or label.
@@ -34,7 +33,7 @@ class _Move:
     disk: Disk
     part: Partition  # as it is, or will be after the shrink
     target: Extent
-    journal: JournalPlace
+    journal: steps.JournalPlace
     needs: search.JournalNeeds
     shrunk_from: Extent | None = None
 
@@ -224,7 +223,7 @@ def _needs(disk: Disk, part: Partition, distance: int) -> search.JournalNeeds:
 
 def _journal(
     goal: RealignGoal, needs: search.JournalNeeds, taken: tuple[Extent, ...], room: Extent
-) -> JournalPlace | None:
+) -> steps.JournalPlace | None:
     return (
         search.in_file(goal.journal_file, needs)
         if goal.journal_file
@@ -375,7 +374,7 @@ def _plan_steps(move: _Move, part: Partition, label: str, patched: search.Patchi
     lanes = copy_strips_for(abs(target.start - source.start), journal, size)
     yield steps.CopyContent(number, kind, source, target, held, lanes)
     yield steps.ReleaseContent(number, kind, target, held, patched.patches)
-    yield steps.RewriteTable(label, (EntryChange(number, source, target),))
+    yield steps.RewriteTable(label, (steps.EntryChange(number, source, target),))
     yield steps.CloseJournal(journal)
 
 

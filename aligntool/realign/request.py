@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from aligntool import steps
 from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions, Judged
 from aligntool.audit.wording import command, hints_for_disk, shell_word
@@ -33,7 +34,6 @@ from aligntool.realign import move
 from aligntool.realign.applying import ChangeInProgress, recovery_commands
 from aligntool.realign.change_process import apply_in_child
 from aligntool.realign.journal import open_journal
-from aligntool.realign.move import MoveContext
 from aligntool.realign.partition_selection import shrinkable
 from aligntool.realign.placing import kind_of
 from aligntool.realign.planning import plan_realign
@@ -41,15 +41,6 @@ from aligntool.realign.refusals import bad_blocks_refusal
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.shrink import refuse_unshrinkable, shrink_content
 from aligntool.recipes.drives import known_geometries
-from aligntool.steps import (
-    CheckContent,
-    CopyContent,
-    CopyDisk,
-    RebuildContent,
-    ShrinkContent,
-    WriteJournal,
-    is_same_disk,
-)
 from aligntool.units import Extent
 
 
@@ -187,7 +178,7 @@ def plan_for(judged: Judged, request: Request) -> FoundPlan:
     while True:
         used = {number: Used(number, found.bytes, found.by) for number, found in maps.items()}
         plan = plan_realign(judged, request.goal, used, names=names)
-        moves = {step.partition: step for step in plan.steps if isinstance(step, CopyContent)}
+        moves = {step.partition: step for step in plan.steps if isinstance(step, steps.CopyContent)}
         unread = [step for number, step in moves.items() if number not in maps]
         if not unread:
             refuse_bad_blocks(disk, disk.partitions, moves)
@@ -269,7 +260,7 @@ def locked_realign(
 ) -> AbstractContextManager[ChangeInProgress]:
     """Lock the disk and check in a child process that the plan is still valid. Raises Refused."""
     path = plan.disk.path
-    journal = next((step.journal for step in plan.steps if isinstance(step, WriteJournal)), None)
+    journal = next((step.journal for step in plan.steps if isinstance(step, steps.WriteJournal)), None)
     file, length = (journal.file, journal.extent.end) if journal else (None, None)
 
     @contextmanager
@@ -291,7 +282,7 @@ def locked_disk(
     journal_file: str | None,
     new_journal: int | None = None,
     rate: int | None = None,
-) -> Iterator[MoveContext]:
+) -> Iterator[move.MoveContext]:
     """Lock the disk, and open the file of its journal if there is one. `new_journal`: bytes of a journal file to make.
     `rate`: bytes per second at most. `on_note`: called with each sentence that the user should know.
 
@@ -306,7 +297,7 @@ def locked_disk(
         opened = open_journal(journal_file, length=new_journal) if journal_file else nullcontext()
         with opened as journal:
             devices = {path: locked.device} | ({journal_file: journal} if journal_file and journal else {})
-            yield MoveContext(device, locked.kernel, journal, partial(_unanswered, devices))
+            yield move.MoveContext(device, locked.kernel, journal, partial(_unanswered, devices))
 
 
 def _unanswered(devices: Mapping[str, DiskDevice]) -> Waiting | None:
@@ -315,7 +306,7 @@ def _unanswered(devices: Mapping[str, DiskDevice]) -> Waiting | None:
     return Waiting(path, request, int(seconds)) if seconds >= STALL_S else None
 
 
-def hurry_function(context: MoveContext) -> Callable[[], None]:
+def hurry_function(context: move.MoveContext) -> Callable[[], None]:
     """Return the function that makes a device with a limited rate stop waiting."""
     device = context.device
     return device.hurry if isinstance(device, Limited) else lambda: None
@@ -334,26 +325,26 @@ def verify_plan(plan: Plan, request: Request, find: Finder = find_plan) -> Found
     """Plan again, and return the result. Raises Refused with what changed if disk, table or steps differ."""
     found = find(plan.disk.path, request)
     new = found.plan
-    if is_same_disk(plan.disk, new.disk) and plan.steps == new.steps:
+    if steps.is_same_disk(plan.disk, new.disk) and plan.steps == new.steps:
         return found
     text = f"{plan.disk.path}: a new plan has different steps: the content of the disk or the request has changed"
-    if not is_same_disk(plan.disk, new.disk):
+    if not steps.is_same_disk(plan.disk, new.disk):
         changed = [word for name, word in _SUBJECT_WORDS.items() if getattr(plan.disk, name) != getattr(new.disk, name)]
         text = f"{plan.disk.path} has changed since the plan was made: different {', '.join(changed)}"
     again = command(_PLANNING.get(plan.purpose, "plan realign"), plan.disk.path, *request.typed)
     raise Refused(text, hint=f"make a new plan: {again}", code="plan-stale")
 
 
-def _events(plan: Plan, request: Request, found: FoundPlan, context: MoveContext) -> Iterator[Event]:
+def _events(plan: Plan, request: Request, found: FoundPlan, context: move.MoveContext) -> Iterator[Event]:
     """Apply the whole plan: checks, shrinking, then the move. Raises Refused or Stopped."""
     whole = yield from run_checks(plan)
     shrunk = False
     for index, step in enumerate(plan.steps):
-        if isinstance(step, ShrinkContent):
+        if isinstance(step, steps.ShrinkContent):
             yield from _shrink(plan, index, step)
             shrunk = True
     runs = _runs_after_shrink(plan, request) if shrunk else found.runs
-    copies = [step for step in plan.steps if isinstance(step, CopyContent) and step.partition in whole]
+    copies = [step for step in plan.steps if isinstance(step, steps.CopyContent) and step.partition in whole]
     runs |= {step.partition: (Extent(0, step.source.length),) for step in copies}
     yield from move.realign(plan, context, runs, found.rebuilt)
 
@@ -364,7 +355,7 @@ def run_checks(plan: Plan) -> Generator[Event, None, frozenset[int]]:
     """
     whole = set()
     for index, step in enumerate(plan.steps):
-        if isinstance(step, CheckContent):
+        if isinstance(step, steps.CheckContent):
             yield StepBegun(index)
             result = _check(checked_disk(plan), step)
             if result.checked:
@@ -380,10 +371,10 @@ def run_checks(plan: Plan) -> Generator[Event, None, frozenset[int]]:
 
 def checked_disk(plan: Plan) -> str:
     """Return the path of the disk that the checks of a plan read: of a copy, its source."""
-    return next((step.source.path for step in plan.steps if isinstance(step, CopyDisk)), plan.disk.path)
+    return next((step.source.path for step in plan.steps if isinstance(step, steps.CopyDisk)), plan.disk.path)
 
 
-def _check(path: str, step: CheckContent) -> CheckResult:
+def _check(path: str, step: steps.CheckContent) -> CheckResult:
     """Run the file system's own checker, which writes nothing. Raises Refused with its message."""
     result = check_content(path, step.extent, step.kind)
     if result.problem:
@@ -398,13 +389,13 @@ def _check(path: str, step: CheckContent) -> CheckResult:
 
 def _is_copied(plan: Plan, number: int) -> bool:
     """Return whether a plan copies the content of a partition; one that is recreated is not copied."""
-    contents = [step for step in plan.steps if isinstance(step, CopyContent | RebuildContent)]
-    if any(isinstance(step, CopyDisk) for step in plan.steps):
+    contents = [step for step in plan.steps if isinstance(step, steps.CopyContent | steps.RebuildContent)]
+    if any(isinstance(step, steps.CopyDisk) for step in plan.steps):
         return all(step.partition != number for step in contents)
-    return any(step.partition == number for step in contents if isinstance(step, CopyContent))
+    return any(step.partition == number for step in contents if isinstance(step, steps.CopyContent))
 
 
-def _shrink(plan: Plan, index: int, step: ShrinkContent) -> Iterator[Event]:
+def _shrink(plan: Plan, index: int, step: steps.ShrinkContent) -> Iterator[Event]:
     refuse_unshrinkable(plan.disk.path, step)
     yield StepBegun(index)
     with defer_interrupts():
@@ -418,7 +409,7 @@ def _runs_after_shrink(plan: Plan, request: Request) -> dict[int, tuple[Extent, 
     """
     judged, _ = look_at(plan.disk.path, request)
     for step in plan.steps:
-        if isinstance(step, ShrinkContent):
+        if isinstance(step, steps.ShrinkContent):
             layer = layer_of(judged.disk, step.partition)
             claims = None if layer is None else layer.claims_size
             if claims is None or claims > step.length:
@@ -427,7 +418,7 @@ def _runs_after_shrink(plan: Plan, request: Request) -> dict[int, tuple[Extent, 
                     f" {'an unknown number' if claims is None else claims}; no partition was moved",
                     hint=command("audit", plan.disk.path),
                 )
-    copies = [step for step in plan.steps if isinstance(step, CopyContent)]
+    copies = [step for step in plan.steps if isinstance(step, steps.CopyContent)]
     return {step.partition: read_map(judged.disk, step.partition, step.source).runs for step in copies}
 
 

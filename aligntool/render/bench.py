@@ -6,7 +6,6 @@ from math import ceil, log10
 from shlex import quote
 
 from aligntool.measure import compare
-from aligntool.measure.compare import Verdict
 from aligntool.measure.fio import fio_options, is_plain
 from aligntool.measure.results import (
     Conditions,
@@ -206,8 +205,11 @@ def note_lines(sentences: Iterable[str], width: int, before: str) -> Iterator[Li
 
 _MOST_HALF = 16  # columns of the picture on each side of zero, at most
 _OTHER_COLUMNS = 34  # columns besides the picture and the title: line, numbers, verdict
-_STYLES = {Verdict.FASTER: Style.GOOD, Verdict.SLOWER: Style.BAD}
-_SIGNS = {Verdict.NOISE: "noise", Verdict.SINGLE: "?", Verdict.UNSTEADY: "?", Verdict.CPU: "CPU-bound"}
+_STYLES = {compare.Verdict.FASTER: Style.GOOD, compare.Verdict.SLOWER: Style.BAD}
+_SIGNS = {
+    compare.Verdict.NOISE: "noise", compare.Verdict.SINGLE: "?", compare.Verdict.UNSTEADY: "?",
+    compare.Verdict.CPU: "CPU-bound",
+}  # fmt: skip
 
 
 def compare_lines(results: Sequence[Result], names: Sequence[str], *, width: int) -> Iterator[Line]:

@@ -14,7 +14,6 @@ from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.json import document_text
 from aligntool.render.lines import EMPTY, Line, Style, columns, paragraph, plain
-from aligntool.steps import DriveStep, MakeMember
 from aligntool.units import Extent, counted, format_about, format_size, format_start
 
 # The steps of array plans in words.
@@ -351,11 +350,11 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
         case "layers":
             yield from _layer_summary(plan)
         case "raid":
-            members = [step for step in plan.steps if isinstance(step, MakeMember) and step.holds]
+            members = [step for step in plan.steps if isinstance(step, steps.MakeMember) and step.holds]
             held = ", ".join(f"{step.device} ({'; '.join(step.holds)})" for step in members)
             yield f"At risk: {f'everything on {held} will be lost.' if held else 'nothing was recognised there.'}"
         case "reformat":
-            drives = [step.disk.path for step in plan.steps if isinstance(step, DriveStep)]
+            drives = [step.disk.path for step in plan.steps if isinstance(step, steps.DriveStep)]
             yield f"{', '.join(drives)}: each is erased and resynchronised from the other members."
             yield "At risk: the data of the array, if another member fails meanwhile. A power cut loses nothing."
         case _:
@@ -482,7 +481,7 @@ def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "") -> Iterator[
 
     `type_next`: the command that applies the plan.
     """
-    members = [step for step in plan.steps if isinstance(step, MakeMember)]
+    members = [step for step in plan.steps if isinstance(step, steps.MakeMember)]
     yield ((f"{plan.disk.path}: {plan.goal}", Style.TITLE),)
     facts = f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors"
     facts += f" · UUID {plan.disk.disk_id}" if plan.purpose != "layers" else ""
