@@ -23,7 +23,7 @@ _RAW = frozenset({
     "E3C9E316-0B5C-4DB8-817D-F92DF00215AE",  # Microsoft reserved: no content
 })  # fmt: skip
 _BIOS_BOOT = "21686148-6449-6E6F-744E-656564454649"
-_IN_PLACE = ("odd-size", "read-only")  # reasons that do not apply to a copy
+_IN_PLACE = ("odd-size", "read-only", "zoned")  # reasons that do not apply to a copy
 MOST_HELD = 256 * MIB  # bytes of a FAT that is rebuilt: its old and its new bytes are both in memory
 _JOURNAL_HEAD, _JOURNAL_TABLE, _JOURNAL_PART = 12 * KIB, 28 * KIB, 2 * KIB  # records; tables and text, compressed
 _LONGEST_COPY = 1 << 30

@@ -51,6 +51,7 @@ def _disk_refusals(disk: Disk, *, wipe: bool) -> Iterator[Refusal]:
         yield Refusal("read-only", name, f"{name} is read-only")
     if disk.kind is DiskKind.DASD:
         yield Refusal("dasd", name, f"{name} is a DASD, which has its own partitioning tool", "fdasd")
+    yield from _zoned_refusals(disk)
     yield from wording.use_refusals(name, name, disk.mounted_at, disk.holders)
     for part in disk.partitions:
         yield from wording.use_refusals(
@@ -62,6 +63,14 @@ def _disk_refusals(disk: Disk, *, wipe: bool) -> Iterator[Refusal]:
     elif not wipe:
         for content in wording.contents_of_disk(disk):
             yield Refusal("not-empty", name, f"{name} is not empty: {content}", _hint_to_keep_content(disk))
+
+
+def _zoned_refusals(disk: Disk) -> Iterator[Refusal]:
+    """Refuse a host-managed disk. A host-aware one may be written in any order (Linux, block/partitions/core.c)."""
+    if disk.zoned == "host-managed":
+        text = f"{disk.name} is host-managed zoned: Linux uses no partition table on it, and zones are written in order"
+        hint = wording.as_root(disk, f"blkzone report {wording.shell_word(disk.path)}")
+        yield Refusal("zoned", disk.name, text, hint)
 
 
 def _hint_to_keep_content(disk: Disk) -> str:
@@ -143,6 +152,7 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
     if disk.kind is DiskKind.DASD:
         tracks = f"{name} is a DASD: its partitions are counted in tracks, not in bytes"
         yield Refusal("dasd", name, tracks, wording.as_root(disk, f"fdasd -p {path}"))
+    yield from _zoned_refusals(disk)
     if disk.read_only:
         writable = "chmod u+w" if disk.kind is DiskKind.IMAGE else "sudo blockdev --setrw"
         yield Refusal("read-only", name, f"{name} is read-only", f"{writable} {path}", lasting=False)

@@ -214,6 +214,7 @@ def test_all_reasons_are_given_at_once_with_a_hint_for_each() -> None:
         {"size": None},
         {"table_read": False},
         {"kind": DiskKind.DASD},
+        {"zoned": "host-managed"},
     ],
 )
 def test_wiping_overrides_nothing_but_that_the_disk_is_not_empty(change: dict[str, object]) -> None:

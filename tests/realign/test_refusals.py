@@ -71,6 +71,7 @@ REFUSED = [  # code, evidence in the text, hint
     (disk(table_read=False), "not-read", "table of sda", "sudo"),
     (disk(kind=DiskKind.DM, slaves=("sdb",)), "mapping", "it is mapped to sdb", "audit"),
     (disk(kind=DiskKind.DASD), "dasd", "sda", "fdasd"),
+    (disk(zoned="host-managed"), "zoned", "sda is host-managed zoned", "blkzone report /dev/sda"),
     (disk(content=(Layer("isw_raid_member", Extent(0, MIB)),)), "not-judged", "array", ""),
     (disk(content=(Layer("drbd", Extent(0, MIB)),)), "not-judged", "DRBD array", ""),
     (disk(content=(Layer("ext4", Extent(0, MIB)),)), "ambiguous", "as a whole holds ext4", "wipefs --no-act"),
