@@ -141,8 +141,11 @@ def _content_refusals(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
         text = f"the content of {name} could not be read"
         yield Refusal("not-read", name, text, next_command(disk, "audit"), False)
     elif not disk.content:
-        text = f"nothing is recognised on {name} as a whole" + (f": {disk.content_hint}" if disk.content_hint else "")
-        yield Refusal("no-content", name, text, next_command(disk, "plan layout", "--part rest:linux"))
+        text = f"nothing is recognised on {name} as a whole"
+        hint = next_command(disk, "plan layout", "--part rest:linux")
+        if disk.content_hint:
+            text, hint = f"{text}, but udev reports {disk.content_hint}", next_command(disk, "audit")
+        yield Refusal("no-content", name, text, hint)
     else:
         yield from content_reasons(disk, as_partition(disk), name)
         if others and len(disk.content) == 1:

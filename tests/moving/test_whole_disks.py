@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged
 from aligntool.errors import Refused
-from aligntool.inventory import Disk, DiskKind, IoLimits, Layer, Partition
+from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Layer, Partition
 from aligntool.linux.block import ReadOnlyDevice, open_read_only
 from aligntool.realign import partition_request
-from aligntool.realign.partition_plan import as_long_as
+from aligntool.realign.partition_plan import as_long_as, refuse_unmovable
 from aligntool.realign.partition_request import WholeDisk, named_in_files
 from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent, align_up
@@ -316,6 +317,15 @@ def test_what_cannot_be_moved_is_refused_with_the_reason(case: int, tmp_path: Pa
     before = every_byte(image)
     assert said in aligntool("partition", image, "--yes", *options, code=REFUSED)
     assert every_byte(image) == before
+
+
+def test_what_only_udev_recognises_is_named_and_no_new_table_is_proposed() -> None:
+    """A btrfs on a zoned drive: its superblocks are in a log, at no fixed place."""
+    disk = Disk("nvme0n1", "/dev/nvme0n1", DiskKind.NVME, 64 * MIB, IoLimits(512, 512), content_hint="btrfs")
+    judged = audit(Inventory((replace(disk, table_read=True, content_read=True),)), {}).judged[0]
+    with pytest.raises(Refused) as refused:
+        refuse_unmovable(judged, ())
+    assert "udev reports btrfs" in str(refused.value) and "layout" not in refused.value.hint
 
 
 @pytest.mark.parametrize("grub", [True, False])
