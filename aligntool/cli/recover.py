@@ -334,16 +334,18 @@ def _foreign_content(disk: str, device: Device, journal: Journal, found: TableRe
     in a partition that has exactly the old or the new extent.
     """
     path, again = shell_word(disk), "then the same command again"
-    remove = {part.extent: (f"partition {part.number}", f"sfdisk --delete {path} {part.number}")
-              for part in found.partitions if part.role is not Role.EXTENDED}  # fmt: skip
+    named = {part.extent: f"partition {part.number}" for part in found.partitions if part.role is not Role.EXTENDED}
     if not found.partitions and adds_table(journal.contents.plan) is None:
-        remove[Extent(0, device.size)] = "the whole disk", f"wipefs --all --backup {path}"
+        named[Extent(0, device.size)] = "the whole disk"
     used = places_in_use(journal.contents.plan)
-    touched = [extent for extent in remove if any(extent.overlaps(place) for place in used)]
+    touched = [extent for extent in named if any(extent.overlaps(place) for place in used)]
     for extent, layer in foreign_content(device, journal, touched):
-        what, command_ = remove[extent]
-        text = f"{what} holds {layer_name(layer)}, which was made after the move began and would be overwritten"
-        yield Refusal("overwritten", what, text, f"if it is not needed: {command_}; {again}")
+        what = named[extent]
+        remove = f"sfdisk --delete {path} {what.removeprefix('partition ')}"
+        if not found.partitions:
+            remove = f"wipefs --all --backup --types {layer.kind} {path}"
+        text = f"{what} holds {layer_name(layer)}, which is not part of the move and would be overwritten"
+        yield Refusal("overwritten", what, text, f"if it is not needed: {remove}; {again}")
 
 
 def _overwritten_refusals(

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import UnionType
@@ -52,15 +51,8 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
         return DiskState.IN_FLIGHT
     if shown is False or (shown and is_readable(device)):
         return DiskState.LEFT if complete else DiskState.CHANGED
-    known = has_evidence(device, journal) and not _is_used_without_table(device, journal)
+    known = has_evidence(device, journal) and not any(foreign_content(device, journal, [Extent(0, device.size)]))
     return DiskState.UNREADABLE if known else DiskState.CHANGED
-
-
-def _is_used_without_table(device: Device, journal: Journal) -> bool:
-    """Return whether another program has put content on the whole disk; nothing is recognised in unreadable sectors."""
-    with suppress(OSError):
-        return any(foreign_content(device, journal, [Extent(0, device.size)]))
-    return False
 
 
 def is_complete(journal: Journal) -> bool:
@@ -142,6 +134,20 @@ class OverlaidDisk:
         return bytes(content[offset - first : end - first])
 
 
+class _LegibleDisk(OverlaidDisk):
+    """A reader to which unreadable sectors are zeros: they must not hide what the readable ones show."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return the bytes at `offset`, fewer at the end of the disk."""
+        try:
+            return OverlaidDisk.read(self, offset, length)
+        except OSError:
+            if length <= self.device.sector_size:
+                return bytes(min(length, self.size - offset))
+        half = align_up(length // 2, self.device.sector_size)
+        return self.read(offset, half) + self.read(offset + half, length - half)
+
+
 def overlay(device: Device, journal: Journal) -> OverlaidDisk:
     """Return a reader of the disk as it would be once a resume has written the journal's table."""
     images = journal.contents.images
@@ -150,13 +156,14 @@ def overlay(device: Device, journal: Journal) -> OverlaidDisk:
 
 
 def foreign_content(device: Device, journal: Journal, places: Iterable[Extent]) -> Iterator[tuple[Extent, Layer]]:
-    """Yield what is recognised at places where the move hides its own content: another program has written it since
-    the move was interrupted, and to continue would overwrite it. Raises OSError.
+    """Yield what is recognised at places where the move hides its own content, and is not that content: to continue
+    would overwrite it. The end of the last partition, which may have metadata there, is not the end of the disk.
     """
-    own = _own_content(device, journal)
-    last_end = max((place.end for place in places_in_use(journal.contents.plan)), default=0)
+    own, plan = _own_content(device, journal), journal.contents.plan
+    entries = (entry for place in plan.places for entry in (place.before, place.after) if entry)
+    last_end = max((place.end for place in (*places_in_use(plan), *entries)), default=0)
     for place in places:
-        layers = read_layers(OverlaidDisk(device, ()), place, sector_size=device.sector_size, last_end=last_end)
+        layers = read_layers(_LegibleDisk(device, ()), place, sector_size=device.sector_size, last_end=last_end)
         yield from ((place, layer) for layer in layers if (layer.kind, layer.uuid) not in own)
 
 
@@ -177,7 +184,7 @@ def _own_content(device: Device, journal: Journal) -> frozenset[tuple[str, str |
         for saved in (held[step.partition][:count], held[step.partition][count:] or held[step.partition]):
             parts = [Sectors(place.start + part.start, data)
                      for part, data in zip(step.held.ranges, saved, strict=True)]  # fmt: skip
-            layers = read_layers(OverlaidDisk(device, parts), place, sector_size=device.sector_size)
+            layers = read_layers(_LegibleDisk(device, parts), place, sector_size=device.sector_size)
             found |= {(layer.kind, layer.uuid) for layer in layers}
     return frozenset(found)
 

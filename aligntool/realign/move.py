@@ -1,6 +1,6 @@
 """Start, resume or roll back a move: find its journal, check it, and walk the steps of its plan."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -57,11 +57,11 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
     Raises Refused if a move is in flight and its journal is not available.
     """
     entry = parked.find_parked(device)
-    id_ = None if entry is None else entry.journal_id
+    id_ = entry.journal_id if entry and entry.sound else None  # half of the id in a torn entry may be of another one
     if file is not None:
         journal = _checked(Journal.open(file, 0), device, id_, file=file)
         if id_ is None:
-            _refuse_other_disk(device, journal)
+            _refuse_other_disk(device, journal, is_parked=entry is not None and entry.journal_at is None)
         return _with_newest_record(journal)
     refusal: Refused | None = None
     if entry is not None:
@@ -254,18 +254,19 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
     return False
 
 
-def _refuse_other_disk(device: Device, journal: Journal) -> None:
-    """Raise Refused unless the disk shows that the move of this journal, which is a file, was begun on it.
+def _refuse_other_disk(device: Device, journal: Journal, *, is_parked: bool) -> None:
+    """Raise Refused unless the disk shows that the move of this journal, which is a file, was begun on it. `is_parked`:
+    an entry states that a journal is in a file; a conversion leaves no other mark of itself than this.
 
     A backup made before the move has the old table and the old content: to continue there would skip everything that
     the journal records as copied, and would then close the journal of the disk that is in flight.
     """
     if _has_new_content(device, journal) or disk_state.has_markers(device, journal):
         return
-    plan, step = journal.contents.plan, journal.position.step
+    plan, step, images = journal.contents.plan, journal.position.step, journal.contents.images
     untouched = step <= disk_state.step_index(plan, steps.ParkEntries)
-    state = _disk_state(device, journal)
-    match table_state(device, journal.contents.images):
+    state, is_parked = _disk_state(device, journal), is_parked and bool(conversion_of(plan))
+    match table_state(device, images):
         case TableState.PARKED:
             begun = True
         case TableState.BEFORE:
@@ -275,7 +276,8 @@ def _refuse_other_disk(device: Device, journal: Journal) -> None:
         case _ if state is disk_state.DiskState.LEFT:
             begun = disk_state.is_complete(journal)
         case _:
-            begun = disk_state.has_evidence(device, journal) and state is not disk_state.DiskState.CHANGED
+            begun = disk_state.has_evidence(device, journal) or (is_parked and is_own_table(device, images))
+            begun &= is_parked or state is not disk_state.DiskState.CHANGED
             begun &= untouched or state is not disk_state.DiskState.NOT_BEGUN
     if not begun:
         text = "nothing on this disk shows that the journal's move was begun on it: it may be a backup of that disk"
@@ -283,23 +285,34 @@ def _refuse_other_disk(device: Device, journal: Journal) -> None:
 
 
 def _has_new_content(device: Device, journal: Journal) -> bool:
-    """Return whether the bytes that a step writes last, and only on the disk in flight, are at their new place."""
-    held = journal.contents.held
-    new: Sequence[bytes]
+    """Return whether bytes that a step writes last, and only on the disk in flight, are at their new place: all of a
+    partition that was moved, or a sector of a FAT that is rebuilt. Blank bytes show nothing: another disk has them too.
+    """
+    held, released = journal.contents.held, []
     for step in journal.contents.plan.steps:
         match step:
             case steps.ReleaseContent():
-                start, new = step.target.start, patched(step.held, held[step.partition], step.patches)
+                new = patched(step.held, held[step.partition], step.patches)
+                if len(set(b"".join(new))) > 1:
+                    released.append(_read_places(device, step.target.start, step.held) == list(new))
             case steps.RebuildContent():
-                start = step.extent.start
-                old, new = rebuilt_halves(step, held[step.partition])
-                if old == new:
-                    continue
-            case _:
-                continue
-        if list(new) == [parked.read_or_empty(device, start + part.start, part.length) for part in step.held.ranges]:
-            return True
-    return False
+                parts = zip(
+                    _read_places(device, step.extent.start, step.held),
+                    *rebuilt_halves(step, held[step.partition]),
+                    strict=True,
+                )
+                if any(_has_new_sector(*part, device.sector_size) for part in parts):
+                    return True
+    return bool(released) and all(released)
+
+
+def _read_places(device: Device, start: int, saved: steps.SavedRanges) -> list[bytes]:
+    return [parked.read_or_empty(device, start + part.start, part.length) for part in saved.ranges]
+
+
+def _has_new_sector(found: bytes, old: bytes, new: bytes, size: int) -> bool:
+    sectors = ((part[at : at + size] for part in (found, old, new)) for at in range(0, len(found), size))
+    return any(here == after != before and any(here) for here, before, after in sectors)
 
 
 def _unsearched_sentences(device: Device) -> tuple[str, ...]:
@@ -433,9 +446,7 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
     match state:
         case disk_state.DiskState.NOT_BEGUN:
             write_table(device, images, TableState.BEFORE)
-            journal.close()
-            yield Said(_NOTHING_BEGUN)
-            return
+            return (yield from _end_unbegun(walk))
         case disk_state.DiskState.COMPLETE:
             write_table(device, images, TableState.AFTER, first=() if disk_state.is_complete(journal) else None)
         case disk_state.DiskState.UNREADABLE | disk_state.DiskState.CHANGED:
@@ -454,6 +465,16 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
     yield from walk.back() if back else walk.forward()
 
 
+def _end_unbegun(walk: Walk) -> Iterator[Event]:
+    """Close the journal of a move that was not begun, unless it is a file: this disk may be a backup of the one in
+    flight, which looks the same, and that one needs the file."""
+    yield Said(_NOTHING_BEGUN)
+    if walk.place.file:
+        yield Said("the journal file is kept: if this is a backup, the disk in flight needs it")
+    else:
+        walk.journal.close()
+
+
 def _find_or_refuse(context: MoveContext, *, any_table: bool) -> Journal:
     journal = find_journal(context.device, context.journal, any_table=any_table)
     if journal is None:
@@ -470,9 +491,7 @@ def _settle(walk: Walk, state: disk_state.DiskState, *, back: bool) -> Iterator[
         walk.device, journal, TableState.AFTER if state is disk_state.DiskState.COMPLETE else TableState.BEFORE
     )
     if state is disk_state.DiskState.NOT_BEGUN:
-        journal.close()
-        yield Said(_NOTHING_BEGUN)
-        return
+        return (yield from _end_unbegun(walk))
     if back:
         journal.close()
         raise _already_complete(back=True)

@@ -1,5 +1,6 @@
 """A journal in a file, with the disk on which its move was begun, with a backup of that disk, and with other disks."""
 
+import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,11 +11,14 @@ import pytest
 
 from aligntool.change import Event, Plan
 from aligntool.errors import Refused, Stopped
+from aligntool.formats.parked import find_parked
 from aligntool.realign.convert_request import Conversion
+from aligntool.realign.disk_state import step_index
+from aligntool.realign.journal import Journal
 from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
-from aligntool.realign.request import Request
-from aligntool.steps import CopyContent
-from aligntool.units import MIB, Extent
+from aligntool.realign.request import Request, find_plan
+from aligntool.steps import CopyContent, ParkEntries
+from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.moving import test_convert_cuts, test_whole_disk_cuts
 from tests.moving.planned_disks import make_planned, with_journal_in_file
@@ -131,6 +135,7 @@ def is_refused_or_untouched(
     assert isinstance(context.device, SimulatedDisk) and isinstance(context.journal, SimulatedDisk)
     try:
         list(way(context))
+        Journal.open(SimulatedDisk(final(context.journal), sector=case.sector), 0)  # the disk in flight needs it still
     except Refused as refusal:
         assert refusal.refusals[0].code == "wrong-journal", str(refusal)
         assert context.device.operations == context.journal.operations == 0
@@ -175,4 +180,103 @@ def test_a_conversion_that_writes_only_the_table_is_refused_if_the_table_is_gone
         damaged = case.context(left[:510] + bytes(2) + left[512:], final(file))  # it is recognised nevertheless
         list(resume(damaged))
         assert isinstance(damaged.device, SimulatedDisk) and final(damaged.device)[510:] == left[510:]
+    assert refused
+
+
+FAT = slice(256 * KIB, 756 * KIB)  # of the disk that is converted
+
+
+def continued(case: Case, platter: bytes, journal: bytes, way: Callable[..., Iterator[Event]]) -> bytes:
+    context = case.context(platter, journal)
+    list(way(context))
+    assert isinstance(context.device, SimulatedDisk)
+    return final(context.device)
+
+
+@pytest.mark.parametrize("way", [resume, rollback])
+@pytest.mark.parametrize("label", ["dos", "gpt"])
+def test_a_half_rebuilt_fat_is_finished_under_a_table_that_was_changed(
+    tmp_path: Path, label: str, way: Callable[..., Iterator[Event]]
+) -> None:
+    """A system writes a signature into the MBR, or initialises the disk; only half of the FAT shows the conversion."""
+    case = converted(label, tmp_path)
+    new = final(case.begun()[0])
+    head, tail = bytes(440) + b"WIN!" + bytes(66) + b"\x55\xaa" + bytes(200 * KIB - 512), bytes(64 * KIB)
+    halves = 0
+    for cut, seed in itertools.product(range(case.begun()[0].operations), range(6)):
+        disk, file = case.begun(cut)
+        left, journal = disk.after_the_cut(random.Random(seed), torn=False), final(file)
+        if left[FAT] in (case.platter[FAT], new[FAT]):
+            continue
+        changed = left[:440] + b"WIN!" + left[444:] if label == "dos" else head + left[200 * KIB : -64 * KIB] + tail
+        result = continued(case, changed, journal, partial(way, restore_table=True))
+        assert result[FAT] == (new if way is resume else case.platter)[FAT]
+        halves += 1
+    assert halves
+
+
+def test_a_conversion_under_another_disk_signature_is_continued_once_its_table_is_restored(tmp_path: Path) -> None:
+    case, hidden = converted("dos", tmp_path), 0
+    new = final(case.begun()[0])
+    for cut in range(1, case.begun()[0].operations):
+        disk, file = case.begun(cut)
+        left, journal = disk.after_the_cut(random.Random(cut), torn=False), final(file)
+        if find_parked(SimulatedDisk(left)) is None:
+            continue
+        hidden += 1
+        result = continued(case, left[:440] + b"WIN!" + left[444:], journal, partial(resume, restore_table=True))
+        assert result == new
+    assert hidden
+
+
+def test_a_sector_0_that_a_power_cut_tore_is_that_of_the_conversion(tmp_path: Path) -> None:
+    """Old and new entries differ by more bytes than a sector may that is damaged and recognised nevertheless."""
+    disk, content = tmp_path / "disk.img", tmp_path / "content"
+    run("mke2fs", "-q", "-t", "ext2", "-b", "4096", content, "1m")
+    disk.write_bytes(bytes(MIB) + content.read_bytes() * 4 + bytes(MIB))
+    lines = "".join(f"start={2048 * number}, size=2048, type=83\n" for number in range(1, 5))
+    run("sfdisk", "-q", disk, stdin=f"label: dos\n{lines}")
+    found = Conversion(Request(), (4096,)).find_plan(str(disk), Request())
+    case = Case(disk.read_bytes(), with_journal_in_file(found.plan), {}, dict(found.rebuilt))
+    new, torn = final(case.begun()[0]), 0
+    for cut in range(1, case.begun()[0].operations):
+        begun, file = case.begun(cut)
+        left, journal = final(begun), final(file)
+        if find_parked(SimulatedDisk(left)) is None:
+            continue
+        parking = Journal.open(SimulatedDisk(journal), 0).position.step <= step_index(case.plan, ParkEntries)
+        other = case.platter if parking else new
+        for at in range(447, 510):
+            result = continued(case, other[:at] + left[at:], journal, resume)
+            assert result == new or (parking and result == case.platter)
+            torn += 1
+    assert torn
+
+
+def test_the_id_in_a_torn_entry_names_no_journal(tmp_path: Path) -> None:
+    """Half of it is of the old entry: it is found by its file, and not taken for the journal of another move."""
+    case, torn = converted("gpt", tmp_path), 0
+    for cut in (3, 13):
+        for seed in range(12) if cut == 13 else (54,):
+            disk, file = case.begun(cut)
+            left = disk.after_the_cut(random.Random(seed * 777 + cut), torn=True)
+            torn += left != final(disk)
+            assert find_journal(SimulatedDisk(left), SimulatedDisk(final(file)))
+    assert torn
+
+
+def test_a_backup_with_a_blank_partition_is_refused(tmp_path: Path) -> None:
+    """The bytes that are written last to the place of a blank partition are zeros, which the backup has as well."""
+    disk, content = tmp_path / "disk.img", tmp_path / "content"
+    run("mke2fs", "-q", "-t", "ext2", "-b", "4096", content, "2m")
+    disk.write_bytes(bytes(63 * 512) + content.read_bytes() + bytes(4 * MIB))
+    run("sfdisk", "-q", disk, stdin="label: dos\nstart=63, size=4096, type=83\nstart=4159, size=2048, type=83\n")
+    found = find_plan(str(disk), Request())
+    case = Case(disk.read_bytes(), with_journal_in_file(found.plan), found.runs)
+    refused = 0
+    for cut in range(1, case.begun()[0].operations, EVERY):
+        begun, file = case.begun(cut)
+        refused += sum(is_refused_or_untouched(case, case.platter, final(file), way) for way in WAYS)
+        result = continued(case, final(begun), final(file), resume)
+        assert case.has_moved_whole(result) or result == case.platter
     assert refused
