@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,18 +9,14 @@ import pytest
 
 from aligntool.change import StepBegun
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.disk_state import foreign_content
-from aligntool.realign.journal import Journal
 from aligntool.realign.move import MoveContext, find_journal, resume, rollback, status
-from aligntool.realign.request import Request, find_plan
 from aligntool.steps import CloseJournal, CopyContent, HoldContent
-from aligntool.units import MIB, Extent
+from aligntool.units import MIB
 from tests.conftest import run
-from tests.fuzz.handmade_layers import md_0_90, swap
 from tests.moving.crowded_disks import Crowd, make_crowd
 from tests.moving.simulated_disk import SECTOR, SimulatedDisk, crashes
 from tests.moving.test_other_journals import until
-from tests.moving.test_simulated_cuts import NoKernel, act, act_on, check_end, final
+from tests.moving.test_simulated_cuts import NoKernel, act, check_end, final
 from tests.moving.test_simulated_media import COPY, place_of
 from tests.thorough import THOROUGH
 
@@ -237,46 +232,3 @@ def _closing(crowd: Crowd) -> bytes:
         if event == StepBegun(index):
             break
     return final(disk)
-
-
-def moved_beside_md(label: str) -> tuple[bytes, Journal, Extent]:
-    """Return a disk in the middle of a move, its journal, and its last partition, which stays: md 0.90 at its end."""
-    at, superblock = md_0_90(4 * MIB)
-    with tempfile.TemporaryDirectory(prefix="aligntool-") as folder:
-        image = Path(folder, "disk.img")
-        image.write_bytes(bytes(12 * MIB))
-        run("mke2fs", "-q", "-F", "-t", "ext2", "-b", "1024", "-E", f"offset={63 * 512}", image, "2m")
-        run("sfdisk", "-q", image, stdin=f"label: {label}\nstart=63, size=4096, type=83\nstart=16384, type=fd\n")
-        content = bytearray(image.read_bytes())
-        content[8 * MIB + at : 8 * MIB + at + len(superblock)] = superblock
-        image.write_bytes(content)
-        found = find_plan(str(image), Request())
-    cut = act_on(SimulatedDisk(bytes(content)), found.plan, found.runs, "realign").operations // 2
-    left = final(act_on(SimulatedDisk(bytes(content), cut=cut), found.plan, found.runs, "realign"))
-    journal = find_journal(SimulatedDisk(left), None)
-    assert journal and isinstance(journal.contents.plan.steps[journal.position.step], CopyContent)
-    return left, journal, Extent(8 * MIB, 4 * MIB)
-
-
-@pytest.mark.needs_tools("mke2fs", "sfdisk")
-def test_the_end_of_the_last_partition_is_not_that_of_the_disk() -> None:
-    """Its metadata are not those of an array that was made of the whole disk meanwhile."""
-    left, journal, last = moved_beside_md("dos")
-    assert last.end == len(left)
-    damaged = SimulatedDisk(bytes(512) + left[512:])
-    assert not list(foreign_content(damaged, journal, [Extent(0, damaged.size)]))
-    list(resume(MoveContext(damaged, NoKernel()), restore_table=True))
-    assert final(damaged)[last.start :] == left[last.start :]
-
-
-@pytest.mark.needs_tools("mke2fs", "sfdisk")
-def test_an_unreadable_sector_does_not_hide_a_new_file_system_and_stops_nothing() -> None:
-    left, journal, _ = moved_beside_md("dos")
-    step = next(step for step in journal.contents.plan.steps if isinstance(step, HoldContent))
-    bad = [step.source.start + 4096, 4096]
-    places = [step.source, Extent(0, len(left))]
-    assert not list(foreign_content(SimulatedDisk(bytes(512) + left[512:], bad=bad), journal, places))
-    at, superblock = swap()
-    used = bytes(at) + superblock + left[at + len(superblock) :]
-    ((place, layer),) = foreign_content(SimulatedDisk(used, bad=bad), journal, [places[1]])
-    assert (place, layer.kind) == (places[1], "swap")
