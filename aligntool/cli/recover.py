@@ -37,6 +37,7 @@ from aligntool.realign.convert_copy import CopyRequest
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.disk_state import OverlaidDisk, foreign_content, overlay, places_in_use
 from aligntool.realign.journal import Journal
+from aligntool.realign.journal_format import SLOT, is_head
 from aligntool.realign.move import journal_status as find_status
 from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import Request, hurry_function, journal_options, locked_disk
@@ -236,8 +237,13 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
     with run_change.lock_in_child(locked, plan, disk) as applying:
         kernel_behind = run_change.apply_and_report(plan, applying, json_=json_, in_flight=True)
     report_result(plan, disk, Request(), json_=json_, back=back, kernel_behind=kernel_behind)
-    if journal:
+    if journal and _is_closed(journal):
         remark(f"{journal} is no longer needed")
+
+
+def _is_closed(journal: str) -> bool:
+    with open_read_only(journal) as file:
+        return not is_head(bytes(file.read(0, SLOT)))
 
 
 def _confirmed(disk: str, current: move.Status, chosen: Recovery, *, back: bool, json_: bool) -> bool:
@@ -334,16 +340,15 @@ def _foreign_content(disk: str, device: Device, journal: Journal, found: TableRe
     in a partition that has exactly the old or the new extent.
     """
     path, again = shell_word(disk), "then the same command again"
-    named = {part.extent: f"partition {part.number}" for part in found.partitions if part.role is not Role.EXTENDED}
+    numbers = {part.extent: part.number for part in found.partitions if part.role is not Role.EXTENDED}
     if not found.partitions and adds_table(journal.contents.plan) is None:
-        named[Extent(0, device.size)] = "the whole disk"
+        numbers[Extent(0, device.size)] = 0
     used = places_in_use(journal.contents.plan)
-    touched = [extent for extent in named if any(extent.overlaps(place) for place in used)]
+    touched = [extent for extent in numbers if any(extent.overlaps(place) for place in used)]
     for extent, layer in foreign_content(device, journal, touched):
-        what = named[extent]
-        remove = f"sfdisk --delete {path} {what.removeprefix('partition ')}"
-        if not found.partitions:
-            remove = f"wipefs --all --backup --types {layer.kind} {path}"
+        what, remove = "the whole disk", f"wipefs --all --backup --types {layer.kind} {path}"
+        if number := numbers[extent]:
+            what, remove = f"partition {number}", f"sfdisk --delete {path} {number}"
         text = f"{what} holds {layer_name(layer)}, which is not part of the move and would be overwritten"
         yield Refusal("overwritten", what, text, f"if it is not needed: {remove}; {again}")
 

@@ -21,6 +21,7 @@ from aligntool.steps import CopyContent, ParkEntries
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.moving import test_convert_cuts, test_whole_disk_cuts
+from tests.moving.command_line import aligntool
 from tests.moving.planned_disks import make_planned, with_journal_in_file
 from tests.moving.simulated_disk import PowerCut, SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel, final
@@ -280,3 +281,15 @@ def test_a_backup_with_a_blank_partition_is_refused(tmp_path: Path) -> None:
         result = continued(case, final(begun), final(file), resume)
         assert case.has_moved_whole(result) or result == case.platter
     assert refused
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_only_the_journal_file_of_a_finished_move_is_called_unneeded(tmp_path: Path, begun: bool) -> None:
+    """Before anything is parked, the disk may be a backup of the one in flight, which needs the file."""
+    case = realigned("dos", tmp_path)
+    disk, journal = case.begun(case.begun()[0].operations // 2 if begun else 0)
+    image, file = tmp_path / "disk.img", tmp_path / "journal"
+    image.write_bytes(final(disk))
+    file.write_bytes(final(journal))
+    said = aligntool("resume", image, "--journal", file, "--yes")
+    assert ("no longer needed" in said, "is kept" in said) == (begun, not begun)
