@@ -83,7 +83,7 @@ def apply_member_step(step: MemberStep, index: int, *, new: bool) -> Iterator[Sa
         case TakeOutMember():
             yield from _take_out(step, index)
         case FormatMember():
-            yield from _format(step)
+            yield from _format(step, index)
         case PutBackMember():
             yield from _put_back(step, index, new=new)
 
@@ -94,7 +94,7 @@ def undo_member_step(step: MemberStep, index: int) -> Iterator[Said | Progress]:
         case TakeOutMember(array, path, device):
             yield from _put_back(PutBackMember(array, path, device, 0), index)
         case FormatMember():
-            yield from _format(backwards(step))
+            yield from _format(backwards(step), index)
         case PutBackMember(array, path, device):
             yield from _take_out(TakeOutMember(array, path, device), index)
 
@@ -114,14 +114,13 @@ def running_array(step: MemberStep) -> str:
     Raises Stopped.
     """
     wait_for_udev()
-    found = _find(step.array)
-    if found is not None and attribute(found, "array_state") == "inactive":  # it may lack members that exist
-        run_program("mdadm", "--stop", f"/dev/{found}")
-        found = _find(step.array)
-    if found is None:
+    for name in _find(step.array):
+        if attribute(name, "array_state") == "inactive":  # it may lack members that exist, or hold the removed one
+            run_program("mdadm", "--stop", f"/dev/{name}")
+    if not _find(step.array):
         run_program("mdadm", "--assemble", "--run", step.path, f"--uuid={step.array}")
         wait_for_udev()
-        found = _find(step.array)
+    found = next(iter(_find(step.array)), None)
     if found is None or attribute(found, "array_state") not in RUNS:
         raise Stopped(f"the array {step.path}, UUID {step.array}, does not run: cat /proc/mdstat; mdadm --detail")
     if attribute(found, "array_state") == "read-auto":
@@ -141,13 +140,15 @@ def _thaw(name: str) -> None:
         time.sleep(_PAUSE_S)
 
 
-def _find(uuid: str) -> str | None:
-    """Find the array by the first superblock among its members: a member that is being added has none yet."""
-    for folder in sorted(Path("/sys/block").glob("md*/md")):
-        name = folder.parent.name
-        if next(filter(None, (superblock_uuid(f"/dev/{member}") for member in sorted(slaves(name)))), "") == uuid:
-            return name
-    return None
+def _find(uuid: str) -> list[str]:
+    """Find the array by the first superblock among its members: a member that is being added has none yet. An inactive
+    array of one removed member has the same UUID.
+    """
+    names = sorted(folder.parent.name for folder in Path("/sys/block").glob("md*/md"))
+    uuids = {
+        name: filter(None, (superblock_uuid(f"/dev/{member}") for member in sorted(slaves(name)))) for name in names
+    }
+    return [name for name in names if next(uuids[name], "") == uuid]
 
 
 def _member_attribute(name: str, member: str, word: str) -> str:
@@ -292,11 +293,15 @@ def _wait_for_replacement(name: str, device: str, index: int) -> Iterator[Progre
 # FormatMember: the only step that erases, with its checks.
 
 
-def _format(step: FormatMember) -> Iterator[Said]:
+def _format(step: FormatMember, index: int) -> Iterator[Said | Progress]:
     """Format a namespace that was removed from its array, matches the plan by model, serial number, WWN and number, and
     holds nothing but its former content of the array. Raises Stopped, or Refused if it is in use.
     """
     path, name = step.disk.path, running_array(step)
+    if _state(name, step.device):  # after a power cut before md recorded the removal, or added at boot
+        _stop_unless_same_drive(read_disk(path), step)
+        yield from _wait_until_idle(name, index)  # so that it leaves only an array whose other members are in sync
+        yield from _take_out(TakeOutMember(step.array, step.path, step.device), index)
     with lock_disk(path) as own:  # while it is open no other drive gets its name
         disk = _stop_unless_ours(step)
         done = disk.nvme is not None and disk.nvme.format_in_use == step.format_after
@@ -323,12 +328,16 @@ def _stop_unless_redundant(name: str, step: FormatMember) -> None:
         raise Stopped(text, hint=f"sudo mdadm --detail /dev/{name}")
 
 
+def _stop_unless_same_drive(disk: Disk, step: FormatMember) -> None:
+    if not is_same_drive(disk, step):
+        raise Stopped(f"{disk.path} is not the drive in the plan: model, serial number or WWN differ")
+
+
 def _stop_unless_ours(step: FormatMember) -> Disk:
     """Read the drive, and return it. Raises Stopped unless it is the plan's, not in use, and may be formatted."""
     disk = read_disk(step.disk.path)
     path = disk.path
-    if not is_same_drive(disk, step):
-        raise Stopped(f"{path} is not the drive in the plan: model, serial number or WWN differ")
+    _stop_unless_same_drive(disk, step)
     holders = [*disk.holders, *(holder for part in disk.partitions for holder in part.holders)]
     places = [*disk.mounted_at, *(place for part in disk.partitions for place in part.mounted_at)]
     if holders or places:

@@ -31,6 +31,7 @@ VOLUME = Path("/dev", GROUP, "files")
 PLACE = Path("/mnt/reformatted")
 # Ends in the middle of the second member: out and not formatted; formatted and not back; overwritten and not removed.
 BACK: dict[str, Event] = {"out": StepDone(4), "back": StepDone(5), "leaving": StepBegun(4)}
+RETURNED = StepDone(4)  # the second member is out
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ def main(names: Sequence[str]) -> None:
             said = resumed(case, cut=how == "resume+cut")
         elif how == "differing":
             said = differing(case)
+        elif how == "returned":
+            said = returned(case)
         else:
             said = roll_back_case(case, BACK[how]) if how in BACK else run_case(case, how)
         (OUT / f"{name}.json").write_text(json.dumps(said, indent=1))
@@ -121,6 +124,29 @@ def roll_back_case(case: Case, last: Event) -> dict[str, object]:
     clear()
     make(case)
     sums, tables = filled(case), tables_of(case)
+    interrupted(last)
+    between = Path("/proc/mdstat").read_text()
+    done = forked("rollback", "--yes", "--json")
+    return {"sums": sums, "before": between, "tables_before": tables, "done": done, **seen(case)}
+
+
+def returned(case: Case) -> dict[str, object]:
+    """Interrupt it when the second member is out, add that one again as it was, and resume it. So it is after a power
+    cut before md recorded the removal.
+    """
+    clear()
+    make(case)
+    sums, tables = filled(case), tables_of(case)
+    member = interrupted(RETURNED)
+    run("mdadm", "--incremental", "--run", member)
+    between = Path("/proc/mdstat").read_text()
+    done = forked("resume", "--yes", "--json")
+    found = {"sums": sums, "member": Path(member).name, "before": between, "tables_before": tables, "done": done}
+    return {**found, **seen(case)}
+
+
+def interrupted(last: Event) -> str:
+    """Begin to reformat the array, end after this event, and return the member that the plan removes second."""
     code, out, err = forked(
         "raid", "reformat", "/dev/md/data", "--lba-size", "4096", "-o", "/run/plan.json", "--overwrite"
     )
@@ -137,9 +163,10 @@ def roll_back_case(case: Case, last: Event) -> dict[str, object]:
                         run(*member_commands(step)[0])
                     os._exit(0)
     os.waitpid(child, 0)
-    between = Path("/proc/mdstat").read_text()
-    done = forked("rollback", "--yes", "--json")
-    return {"sums": sums, "before": between, "tables_before": tables, "done": done, **seen(case)}
+    removed = [
+        step.device for step in from_json(Path("/run/plan.json").read_text()).steps if isinstance(step, TakeOutMember)
+    ]
+    return removed[1]
 
 
 def tables_of(case: Case) -> list[dict[str, object]]:
