@@ -41,7 +41,7 @@ class Device(Protocol):
         """Return when everything written is durable."""
         ...
 
-    def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
+    def run_parallel(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
         """Execute these jobs in any order or concurrently; return when all are done, raise the first error.
 
         `meanwhile` runs in the calling thread, so that Ctrl-C interrupts it.

@@ -247,7 +247,9 @@ def _initramfs_findings(array: RunningArray) -> Iterator[Finding]:
         if image.unseen:
             continue
         if needed and not image.has_mdadm:
-            text = f"the system is on it, and the initramfs {image.path} contains no mdadm: this kernel does not boot"
+            text = (
+                f"the system is on it, but the initramfs {image.path} has no mdadm: it does not boot with that kernel"
+            )
             yield _persist_finding(array, Code.NOT_IN_INITRAMFS, Severity.ERROR, text)
         elif array.is_assembled_by(image) and not array.is_named_in(image):
             has = "has an mdadm.conf without its ARRAY line" if image.conf else "has no mdadm.conf"

@@ -139,7 +139,7 @@ def _chunk_findings(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Itera
         yield disk_finding(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, f"{text} {below} {its}", *longer)
     elif chunk < LEAST_CHUNK:
         text += f" is smaller than {format_size(LEAST_CHUNK)}, which splits most requests"
-        published = "published: with 4KiB a database on four NVMe drives did 0.79 of the work of one drive"
+        published = "published: with 4KiB a database on four NVMe drives reached 0.79 of the throughput of one drive"
         yield disk_finding(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, text, published, *longer)
 
 
@@ -228,7 +228,7 @@ def _discard_findings(disk: Disk, facts: ArrayFacts, known: list[Member], safely
     if facts.level not in PARITY or disk.limits.discard_max != 0 or not known:
         return
     if all((member.disk.limits.discard_max or 0) > 0 for member in known) and _all_flash(known):
-        text = f"{facts.level} does not pass on discards: fstrim does nothing, and its drives fill up"
+        text = f"{facts.level} does not forward discards: fstrim has no effect, and the drives keep all deleted blocks"
         yield disk_note(disk, Code.DISCARDS_OFF, text, _WHY_NO_DISCARDS[safely])
 
 

@@ -97,9 +97,9 @@ def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict
             why = PARKED if partition.number in parked else LOST
             yield Verdict(disk.name, partition.number, partition.extent.start, Answer.UNKNOWN, (), why=why)
             continue
-        excuse = start_exemption(partition, image) or aligned_data_exemption(partition, grids)
+        exemption = start_exemption(partition, image) or aligned_data_exemption(partition, grids)
         doubt = data_start_doubt(partition) or sector_size_doubt(disk)
-        verdict = judge_start(disk, partition.number, partition.extent.start, grids, excuse=excuse, doubt=doubt)
+        verdict = judge_start(disk, partition.number, partition.extent.start, grids, exemption=exemption, doubt=doubt)
         yield replace(verdict, answer=Answer.UNKNOWN, matters=False, why=above) if above else verdict
     if gap := drives.whole_disk_gap(disk):
         checks = judge_start(disk, None, 0, grids).checks
@@ -158,7 +158,7 @@ def likely_cause(partition: Partition, sector_size: int, partitions: Sequence[Pa
         return _CAUSE_BY_SECTOR[lba]
     for step, size, who in ((65535, 33553920, "USB bridges report"), (32760, 16773120, "some kernels derive for SAS")):
         if lba and lba % step == 0:
-            return f"{lba // step} × {step} sectors: the bogus optimal I/O size {size} that {who}"
+            return f"{lba // step} × {step} sectors: the implausible optimal I/O size {size} that {who}"
     return _neighbour(partition, partitions, grid) or _geometry(lba, partition)
 
 
@@ -284,9 +284,9 @@ CODES = {
 
 
 def judge_start(
-    disk: Disk, number: int | None, start: int, grids: Sequence[Grid], *, excuse: str = "", doubt: str = ""
+    disk: Disk, number: int | None, start: int, grids: Sequence[Grid], *, exemption: str = "", doubt: str = ""
 ) -> Verdict:
-    """Return the verdict on a start: it is off if it is off a grid whose severity is error or warning. `excuse`: why
+    """Return the verdict on a start: it is off if it is off a grid whose severity is error or warning. `exemption`: why
     that does not matter; `doubt`: why the start may be wrong.
     """
     checks = tuple(Check(grid, grid.off_by(start)) for grid in grids)
@@ -294,9 +294,11 @@ def judge_start(
         why = "the kernel reports alignment_offset −1: the members of this stacked device contradict each other"
         return Verdict(disk.name, number, start, Answer.UNKNOWN, checks, why=why)
     off = any(not check.on and check.grid.severity is not Severity.INFO for check in checks)
-    if off and doubt and not excuse:
+    if off and doubt and not exemption:
         return Verdict(disk.name, number, start, Answer.UNKNOWN, checks, why=doubt)
-    return Verdict(disk.name, number, start, Answer.OFF if off else Answer.ON, checks, matters=not excuse, why=excuse)
+    return Verdict(
+        disk.name, number, start, Answer.OFF if off else Answer.ON, checks, matters=not exemption, why=exemption
+    )
 
 
 def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, sector_size: int) -> Iterator[Finding]:

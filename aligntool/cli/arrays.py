@@ -23,7 +23,7 @@ from aligntool.linux.content import sample
 from aligntool.linux.devices import read_array
 from aligntool.linux.files import volatile_kind
 from aligntool.linux.look import look
-from aligntool.linux.process import run_while_moving
+from aligntool.linux.process import run_while_progressing
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.users import unlisted_users
 from aligntool.raid import make
@@ -110,7 +110,7 @@ def locked_array(
 
 def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan:
     """Finish or roll back an unfinished array. Return its plan with current names. Raises Refused and Stopped."""
-    plan = run_while_moving(lambda: _current_plan(record))
+    plan = run_while_progressing(lambda: _current_plan(record))
 
     @contextmanager
     def locked(on_note: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:

@@ -45,7 +45,7 @@ def realign(
     json_: options.EventsOption = False,
     geometry: options.Geometry,
 ) -> None:
-    """Move partitions onto the boundary.
+    """Move misaligned partitions to aligned starts.
 
     The plan is shown and confirmed first.
 
@@ -70,7 +70,7 @@ def plan_realign(
     json_: options.JsonOption = False,
     geometry: options.Geometry,
 ) -> None:
-    """Plan the moves to the boundary, and show every step.
+    """Plan the moves to aligned starts, and show every step.
 
     The plan shows the disk before and after, and every byte range.
 
@@ -243,7 +243,7 @@ def demo(
     *,
     picture: Annotated[File, "--picture", "Save the audit as an SVG picture.", HIDDEN] = None,
 ) -> None:
-    """Make a misaligned disk image, audit it, realign it, and audit it again.
+    """Create a misaligned disk image, audit it, realign it, and audit it again.
 
     The image is that of a PC from 2005, with files.
 

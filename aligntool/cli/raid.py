@@ -24,7 +24,7 @@ from aligntool.cli.run_change import ChangeInProgress, ends_stream, pipes_may_br
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.lock import lock_against_udev
 from aligntool.linux.look import look
-from aligntool.linux.process import run_while_moving
+from aligntool.linux.process import run_while_progressing
 from aligntool.linux.system import find_distribution
 from aligntool.linux.systemd_journal import recorded
 from aligntool.measure.arrays import Sweep, SweepRun, examine, is_test_array, plan_sweep, remove_test_arrays
@@ -281,7 +281,7 @@ def create_command(
     wait: Annotated[bool, "--wait", "Wait until the first resynchronisation is finished."] = False,
     json_: options.EventsOption = False,
 ) -> None:
-    """Make an array, and configure the system to start it at every boot.
+    """Create an array, and configure the system to start it at every boot.
 
     The plan is shown and confirmed first.
 
@@ -295,7 +295,7 @@ def create_command(
 
 @dataclass(frozen=True, slots=True)
 class CreateArray:
-    """Make an array of drives, and configure the system to start it at every boot."""
+    """Create an array of drives, and configure the system to start it at every boot."""
 
     drives: tuple[str, ...]
     goal: RaidGoal
@@ -383,7 +383,7 @@ def tune_command(
         raise typer.BadParameter("no file given for the result: -o chunks.json")
     goal = _test_goal(level, workload, layout, bitmap, page)
     find = partial(_find_sweep, drives, goal, _sizes(chunks), repeats, runtime, span)
-    sweep = run_while_moving(find)
+    sweep = run_while_progressing(find)
     on_screen = sys.stderr if kept.piped else sys.stdout
     show(sweeps.sweep_lines(sweep, width=terminal_width()), on_screen, color=options.colored(on_screen))
     sys.stdout.flush()

@@ -27,7 +27,7 @@ from aligntool.inventory import Partition as TableEntry
 from aligntool.inventory import Role
 from aligntool.linux.block import open_read_only
 from aligntool.linux.lock import refuse_partition
-from aligntool.linux.process import run_while_moving
+from aligntool.linux.process import run_while_progressing
 from aligntool.linux.targets import refuse_ambiguous, refuse_containers
 from aligntool.raid.make import Record
 from aligntool.raid.reformat import ReformatGoal
@@ -40,7 +40,7 @@ from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import SLOT, is_head
 from aligntool.realign.move import journal_status as find_status
 from aligntool.realign.partition_request import WholeDisk
-from aligntool.realign.request import Request, hurry_function, journal_options, locked_disk
+from aligntool.realign.request import Request, journal_options, locked_disk, unthrottle_function
 from aligntool.realign.whole_disk import adds_table
 from aligntool.render.lines import plain, show
 from aligntool.render.progress import remaining_step_lines, status_json, status_lines, table_lines
@@ -232,7 +232,9 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
                 ChangeState.UNDOING if back else ChangeState.RESUMED,
                 run_change.recovery_commands(disk, *journal_options(journal)),
             )
-            yield run_change.ChangeInProgress(events, ways, hurry_function(context), moment, disk, context.unanswered)
+            yield run_change.ChangeInProgress(
+                events, ways, unthrottle_function(context), moment, disk, context.unanswered
+            )
 
     with run_change.lock_in_child(locked, plan, disk) as applying:
         kernel_behind = run_change.apply_and_report(plan, applying, json_=json_, in_flight=True)
@@ -261,7 +263,7 @@ def _confirmed(disk: str, current: move.Status, chosen: Recovery, *, back: bool,
 
 def _disk_status(disk: str, journal: str | None, *, any_table: bool = False) -> move.Status:
     """Return the status of a disk, read without a lock because the disk may be in use. Raises Refused."""
-    return run_while_moving(
+    return run_while_progressing(
         lambda: _read_status(disk, journal, any_table=any_table), " or ".join(filter(None, (disk, journal)))
     )
 

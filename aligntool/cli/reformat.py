@@ -64,8 +64,8 @@ class Reformat:
             for name in names
             if (member := known.get(name))
         }
-        closer = read_array_details(disk, list(members.values()))
-        plan = plan_reformat(disk, members, [member.disk for member in report.judged], self.goal, closer)
+        details = read_array_details(disk, list(members.values()))
+        plan = plan_reformat(disk, members, [member.disk for member in report.judged], self.goal, details)
         acting.refuse_unready(needs_of_plan(plan, here=True))
         return plan
 

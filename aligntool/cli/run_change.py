@@ -20,7 +20,7 @@ from aligntool.change import Plan, to_json
 from aligntool.cli.options import PlanFile, colored, confirm_disk, print_lines, say, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.errors import Refusal, Refused, Stopped
-from aligntool.linux.process import STOPPING, run_while_moving
+from aligntool.linux.process import STOPPING, run_while_progressing
 from aligntool.linux.systemd_journal import record
 from aligntool.realign.applying import ChangeInProgress as ChangeInProgress
 from aligntool.realign.applying import apply_events
@@ -70,8 +70,8 @@ def run_change(
     if dry_run:
         return show_only(operation, json_=json_)
     if kept is not None:
-        run_while_moving(lambda: operation.refuse_changed(kept))
-    plan = kept or run_while_moving(operation.make_plan)
+        run_while_progressing(lambda: operation.refuse_changed(kept))
+    plan = kept or run_while_progressing(operation.make_plan)
     show_plan(operation, plan, sys.stderr if json_ else sys.stdout)
     if not plan.steps:
         if json_:
@@ -93,7 +93,7 @@ def apply_plan(operation: Operation, plan: Plan, *, json_: bool) -> None:
 
 def show_only(operation: Operation, *, json_: bool, kept: PlanFile = NOT_SAVED, applicable: bool = True) -> None:
     """Show a plan without applying it, and save it if requested. `applicable`: it can be applied on this machine."""
-    plan = run_while_moving(operation.make_plan)
+    plan = run_while_progressing(operation.make_plan)
     kept.write(operation.document(plan))
     if json_ or kept.piped:
         sys.stdout.write(operation.document(plan))

@@ -34,7 +34,7 @@ def boot(
     *,
     rate_a: Annotated[str | None, "--rate-a", "Random 4 KiB rate at depth 1: reads, writes.", "MB/s[,MB/s]"] = None,
     rate_b: Annotated[str | None, "--rate-b", "The same for another drive, to compare.", "MB/s[,MB/s]"] = None,
-    log: Annotated[str | None, "--trace", "Use the commands of this log instead of the article's.", "LOG"] = None,
+    log: Annotated[str | None, "--trace", "Use the commands of this log instead of the built-in boot.", "LOG"] = None,
     reads: Annotated[int | None, "--reads", "Number of reads.", "N", whole(0)] = None,
     writes: Annotated[int | None, "--writes", "Number of writes.", "N", whole(0)] = None,
     json_: Annotated[bool, "--json", "Print JSON; times are in seconds."] = False,

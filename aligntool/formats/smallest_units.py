@@ -65,7 +65,7 @@ def smallest_unit(reader: Reader, layer: Layer) -> Unit:
 
 
 def _unit_of(size: int | None) -> Unit:
-    return Unit(size, f"counts in {size} bytes" if size else "does not state its unit")
+    return Unit(size, f"uses blocks of {size} bytes" if size else "does not record its block size")
 
 
 def _unit_of_volumes(reader: Reader, layer: Layer) -> Unit:

@@ -144,7 +144,7 @@ class DiskDevice:
         self._unflushed = False  # something was written through the page cache
         self._pending: dict[int, tuple[float, str]] = {}  # by thread: when the request began, and its kind
         # Kept open, because starting four threads for sixteen jobs took a quarter of the processor time. Twice as many
-        # threads, because the job that runs `meanwhile` may call `together`, too.
+        # threads, because the job that runs `meanwhile` may call `run_parallel`, too.
         self._pool = ThreadPoolExecutor(2 * _WORKERS, "disk")
         self._direct = _open_direct(descriptor)
         # Offset and length must be multiples of it for direct I/O; None: not possible. For an image file it is the
@@ -222,7 +222,7 @@ class DiskDevice:
         except OSError as error:
             return error.errno == errno.ENXIO  # no data from here to the end of the file
 
-    def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
+    def run_parallel(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
         """Run jobs, at most four at once. After an error start no further job; raise it when all have stopped."""
         queue = _JobQueue(jobs)
         workers: list[Future[None]] = []
@@ -353,7 +353,7 @@ class ReadOnlyDevice:
     def flush(self) -> None:
         """Do nothing: nothing was written."""
 
-    def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
+    def run_parallel(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
         if meanwhile:
             meanwhile()
         for job in jobs:
@@ -399,7 +399,7 @@ class Limited:
             raise ValueError(f"{bytes_per_second} bytes a second is not a valid rate")
         self.size, self.sector_size = device.size, device.sector_size
         self.read, self._write, self.is_hole = device.read, device.write, device.is_hole
-        self.flush, self.together = device.flush, device.together
+        self.flush, self.run_parallel = device.flush, device.run_parallel
         self._rate = bytes_per_second
         self._lock = threading.Lock()
         self._free_at_s = 0.0  # on the monotonic clock: when the next write may begin
@@ -413,6 +413,6 @@ class Limited:
             time.sleep(min(left, _NAP_S))
         self._write(offset, data)
 
-    def hurry(self) -> None:
+    def stop_throttling(self) -> None:
         """End all waiting, including a wait in progress, to stop the work soon. Signal handlers may call it."""
         self._hurried = True

@@ -349,7 +349,9 @@ def read_fat(reader: Reader, start: int) -> Iterator[Extent]:
     if boot.bits == 32 and le16(sector, 40) & NOT_MIRRORED:
         raise NoMap("only one copy of its allocation table is kept up to date")
     if boot.bits == 32 and boot.directory:  # mtools takes the clusters to begin before it, Linux and Windows behind it
-        raise NoMap("it is a FAT32 with a root directory as of a FAT16, where not all systems expect the same clusters")
+        raise NoMap(
+            "it is a FAT32 with a root directory of fixed size, as in FAT16: systems differ on where its clusters begin"
+        )
     length, copy_length = -(-(boot.clusters + FIRST_CLUSTER) * boot.bits // 8), boot.fats // boot.copies * boot.sector
     if length > copy_length:
         raise NoMap(f"its allocation table of {copy_length} bytes is too short for {boot.clusters} clusters")
@@ -459,7 +461,7 @@ def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: in
     try:
         with fresh_reader(path) as reader, closing(_yield_used(path, reader, extent, layer)) as runs:
             if _is_used_behind(reader, extent, layer):
-                why = f"what follows the {layer.kind} may be hashes of its free blocks as well"
+                why = f"dm-verity hashes after the {layer.kind} may cover its free blocks, too"
                 return whole_partition_map(extent.length, why)
             return with_edges(runs, extent.length, sector_size=sector_size, by=MAP_SOURCES[layer.kind])
     except (NoMap, NoLoop) as reason:

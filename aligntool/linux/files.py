@@ -15,7 +15,7 @@ from aligntool.linux.process import run_program
 from aligntool.linux.sysfs import opened
 
 _NEW_SUFFIX = ".aligntool-new"
-_EXISTS_HINT = "give another name or --overwrite"
+_EXISTS_HINT = "use another name or --overwrite"
 
 
 @contextmanager
@@ -174,7 +174,7 @@ def refuse_existing(name: str, *, overwrite: bool = False, other: str = _EXISTS_
     if exists and not overwrite:
         raise Refused(f"{name} already exists; nothing was written", hint=other)
     if exists and not target.is_file():
-        raise Refused(f"{name} is not a regular file; nothing was written", hint="give another name")
+        raise Refused(f"{name} is not a regular file; nothing was written", hint="use another name")
 
 
 def _reason(error: OSError | ValueError) -> str:

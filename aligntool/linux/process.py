@@ -351,7 +351,7 @@ def result_in_child(job: Callable[[Pulse], T], silence_s: float = SILENCE_S) -> 
     return next(answer for _, answer in results_in_children([job], silence_s))
 
 
-def run_while_moving(job: Callable[[], T], what: str = "a disk", silence_s: float = PROGRESS_TIMEOUT_S) -> T:
+def run_while_progressing(job: Callable[[], T], what: str = "a disk", silence_s: float = PROGRESS_TIMEOUT_S) -> T:
     """Return the result of a job that may take hours: wait as long as it, or a program that it runs, makes progress.
     `what`: the name to report if the job has nothing open.
 

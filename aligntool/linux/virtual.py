@@ -94,7 +94,7 @@ def _open_virtual(
     node: dict[str, object] = {"driver": driver, "file": file, "read-only": not writes}
     facts, shared = _read_info(path, descriptor, node, writes=writes)
     if backing := facts.get("backing-filename"):
-        raise Refused(f"{path} has only the differences from {shell_word(str(backing))}", hint=to_qcow2)
+        raise Refused(f"{path} is an overlay of {shell_word(str(backing))}", hint=to_qcow2)
     if facts.get("encrypted"):
         hint = f"qemu-img convert --object secret,id=key,file=KEYFILE --image-opts driver={driver},"
         hint += f"encrypt.key-secret=key,file.filename={word} -O raw disk.img"
@@ -123,7 +123,7 @@ def _refuse_other_files(path: str, driver: str, head: bytes, to_qcow2: str) -> N
     if external or (driver == "vmdk" and not le64(head, 12)):  # without a capacity, a descriptor in it names extents
         raise Refused(f"{path} keeps its data in other files", hint=to_qcow2)
     if driver == "vpc" and head.startswith(b"conectix") and be32(head, 60) == _DIFFERENCING:
-        raise Refused(f"{path} has only the differences from another disk", hint="merge it with its parent first")
+        raise Refused(f"{path} is an overlay of another disk", hint="merge it with its parent first")
 
 
 def _read_info(
@@ -272,7 +272,7 @@ def _serve(images: tuple[_Image, ...], *, writes: bool) -> "subprocess.Popen[byt
         message = errors.read(4096).decode("utf-8", "replace").strip().rpartition("}: ")[2]  # without the options
     path = _shell_path(images[0].path)
     raise Refused(
-        f"qemu-storage-daemon cannot show the disk in {path}: {message or 'it did not answer'}",
+        f"qemu-storage-daemon cannot export the disk in {path}: {message or 'it did not answer'}",
         hint=images[0].plain + ("\nor run the same command with sudo" if user else ""),
     )
 

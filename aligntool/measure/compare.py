@@ -369,9 +369,9 @@ def _about_threads(result: Result) -> Iterator[str]:
         if enough.test.threads == last:
             rest = f"more than {last} threads were not tried"
         elif min(side.iops.count for side in group) < LEAST_RUNS:
-            rest = f"can't tell from which number of threads on the rest is noise: fewer than {LEAST_RUNS} runs of each"
+            rest = f"can't tell how many threads are enough: fewer than {LEAST_RUNS} runs of each"
         else:
-            rest = f"from {counted(enough.test.threads, 'thread')} on the rest is within the noise"
+            rest = f"more than {counted(enough.test.threads, 'thread')}: within the noise"
         yield f"{best.test.title} has the most IOPS, {best.iops.median:,.0f}; {rest}"
 
 

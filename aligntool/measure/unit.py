@@ -78,7 +78,7 @@ def _crossing_steps(levels: Sequence[Level], sides: design.Sides, floor: float) 
     if len(groups) > 1 and len(groups[-1]) == 1:
         groups.pop()  # only the largest boundary that was tested: no larger one confirms it
     if len(groups) == 1:
-        return Steps({}, "no size from which on crossing a boundary takes longer")
+        return Steps({}, "crossing a boundary takes longer at no size")
     if min(map(len, groups)) < 2:
         return Steps({}, "a penalty of one size alone, which no neighbouring size confirms")
     heights_us = {}

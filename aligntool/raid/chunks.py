@@ -108,8 +108,8 @@ def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
 def judge_chunk(chunk: int, stripes: Stripes) -> Iterator[Rule]:
     """Yield every rule for chunks, and whether this chunk keeps it."""
     yield Rule(
-        f"at least {format_size(LEAST)}: with 4KiB, a database on four NVMe drives did 0.79 of the work of one drive "
-        "(published); sizes in between were not measured",
+        f"at least {format_size(LEAST)}: with 4KiB, a database on four NVMe drives reached 0.79 of the throughput of "
+        "one drive (published); sizes in between were not measured",
         Evidence.RULE, chunk >= LEAST,
     )  # fmt: skip
     if stripes.units:

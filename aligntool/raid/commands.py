@@ -327,7 +327,7 @@ def _purpose_and_command(step: SystemStep) -> tuple[str, tuple[str, ...]]:
         case steps.EnableUnit():
             return f"enable {step.unit}", ("systemctl", "enable", step.unit)
         case steps.MakeDirectory():
-            return f"make the directory {step.path}", ("mkdir", "-p", step.path)
+            return f"create the directory {step.path}", ("mkdir", "-p", step.path)
         case steps.Mount():
             return f"mount {step.path} by its fstab line", ("mount", step.path)
         case steps.Swapon():

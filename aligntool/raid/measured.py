@@ -130,7 +130,7 @@ def choose(samples: Sequence[Sample], recommended: int) -> Choice:
         return Choice(Verdict.KEPT, recommended, reason, rounds, against, apart)
     # Of the chunks that cannot be distinguished from the best, the nearest to the recommended one.
     chunk = min(alike, key=lambda size: (abs(log2(size / recommended)), -median(scores[size])))
-    work = f"{format_size(chunk)} did {against[chunk]} times the work of {format_size(recommended)}"
+    work = f"{format_size(chunk)} had {against[chunk]} times the throughput of {format_size(recommended)}"
     reason = f"{work}, the usual recommendation, in {rounds} rounds"
     return Choice(Verdict.CHANGED, chunk, reason, rounds, against, apart)
 

@@ -40,7 +40,7 @@ def health_words(health: Health) -> str:
         (health.spare_percent, f"{health.spare_percent} % of its spare blocks left{warns}"),
         (health.media_errors, f"{health.media_errors or 'no'} media errors"),
         (health.temperature_c, f"{health.temperature_c} °C"),
-        (health.too_hot or None, "TOO HOT by its own threshold"),
+        (health.too_hot or None, "above its temperature threshold"),
     )
     return ", ".join(text for fact, text in words if fact is not None)
 

@@ -62,8 +62,8 @@ def _chunk_notes(decided: Decided) -> Iterator[str]:
     other = f" as requested; aligntool recommends {format_size(advice.size)}" if chunk != advice.size else ""
     yield f"chunk {format_size(chunk)}{other} for {decided.goal.workload} use: {advice.reason} ({advice.evidence})"
     for rule in chunks.judge_chunk(chunk, decided.stripes):
-        broken = f"BREAKS, because it conflicts with {rule.conflict}" if rule.conflict else "BREAKS"
-        yield f"chunk {format_size(chunk)} {'keeps' if rule.kept else broken}: {rule.sentence} ({rule.evidence})"
+        broken = f"VIOLATES, because it conflicts with {rule.conflict}" if rule.conflict else "VIOLATES"
+        yield f"chunk {format_size(chunk)} {'satisfies' if rule.kept else broken}: {rule.sentence} ({rule.evidence})"
     ahead = 2 * chunk * decided.geometry.data
     yield from decided.measured.notes
     yield f"the kernel will read {format_size(ahead)} ahead, twice the full stripe; less with a smaller chunk"

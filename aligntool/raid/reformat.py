@@ -54,7 +54,7 @@ class _Array:
     uuid: str
     members: tuple[Member, ...]  # spares first: with a spare no copy is ever missing
     others: tuple[Disk, ...]  # every disk of the machine
-    closer: ArrayDetails
+    details: ArrayDetails
     size: int  # of the new blocks
 
     @property
@@ -74,7 +74,7 @@ class _Array:
 
     @property
     def spares(self) -> tuple[Member, ...]:
-        return tuple(member for member in self.members if self.closer.states.get(member.name) == SPARE)
+        return tuple(member for member in self.members if self.details.states.get(member.name) == SPARE)
 
     @property
     def to_format(self) -> tuple[Member, ...]:
@@ -82,7 +82,7 @@ class _Array:
 
 
 def plan_reformat(
-    disk: Disk, members: Mapping[str, Member], disks: Sequence[Disk], goal: ReformatGoal, closer: ArrayDetails
+    disk: Disk, members: Mapping[str, Member], disks: Sequence[Disk], goal: ReformatGoal, details: ArrayDetails
 ) -> Plan:
     """Plan a reformat. `members`: every disk or partition that may be one, by kernel name. Raises Refused with every
     reason.
@@ -91,9 +91,9 @@ def plan_reformat(
     if facts is None or not is_native(facts) or not facts.uuid:
         text = f"{path} is not a running md array with its own UUID and metadata"
         raise Refused(text, hint="aligntool raid show", code="no-array", subject=path)
-    named = sorted(facts.members, key=lambda name: (closer.states.get(name) != SPARE, name))
+    named = sorted(facts.members, key=lambda name: (details.states.get(name) != SPARE, name))
     found = tuple(members[name] for name in named if name in members)
-    array = _Array(disk, facts, facts.uuid, found, tuple(disks), closer, goal.block_size)
+    array = _Array(disk, facts, facts.uuid, found, tuple(disks), details, goal.block_size)
     reasons = [*_refuse_array(array), *_refuse_used(array), *_refuse_content(array)]
     reasons += [
         reason for candidate in found for reason in device_refusals(candidate.disk, candidate.partition, candidate.name)
@@ -127,7 +127,7 @@ def _steps(array: _Array) -> Iterator[Step]:
 
 def _format_step(array: _Array, member: Member) -> FormatMember:
     disk, part, form = member.disk, member.partition, format_of(member.disk, array.size)
-    before, number = disk.nvme.format_in_use if disk.nvme else None, array.closer.namespaces.get(disk.name)
+    before, number = disk.nvme.format_in_use if disk.nvme else None, array.details.namespaces.get(disk.name)
     if form is None or before is None or number is None:
         raise Refused(
             f"the formats of {disk.name} are unknown", hint=f"sudo nvme id-ns -H {disk.path}", code="not-read"
@@ -153,12 +153,12 @@ def _refuse_array(array: _Array) -> Iterator[Refusal]:
         yield Refusal("metadata", path, text, _INSTEAD)
     known = {member.name for member in array.members}
     for name in facts.members:
-        state = array.closer.states.get(name, "unknown")
+        state = array.details.states.get(name, "unknown")
         if state not in (IN_SYNC, SPARE):
             yield Refusal("not-clean", path, f"the member {name} of {path} is {state}, not in sync", detail)
         if name not in known:
             yield Refusal("not-read", name, f"the drive of the member {name} could not be read", "lsblk")
-    in_sync = [name for name in facts.members if array.closer.states.get(name) == IN_SYNC]
+    in_sync = [name for name in facts.members if array.details.states.get(name) == IN_SYNC]
     if facts.degraded or len(in_sync) != facts.devices:
         text = f"{path} has {len(in_sync)} of {facts.devices} members in sync; removing one would leave too few"
         yield Refusal("not-clean", path, text, detail)
@@ -167,14 +167,14 @@ def _refuse_array(array: _Array) -> Iterator[Refusal]:
         yield Refusal("not-clean", path, text, f"{detail}; cat /proc/mdstat")
     if facts.policy not in ("bitmap", "resync") or facts.bitmap == "external":
         log = "a bitmap in a file" if facts.bitmap == "external" else f"the consistency policy {facts.policy}"
-        text = f"{path} has {log}: a separate log or file also counts in blocks"
+        text = f"{path} has {log}: a separate log or file stores its positions in blocks"
         yield Refusal("metadata", path, text, "mdadm(8), --grow --bitmap and --consistency-policy")
-    for name in array.closer.bad_blocks:
+    for name in array.details.bad_blocks:
         text = f"{name} has a list of bad blocks, which have no second copy while another member is removed"
         yield Refusal("failing", name, text, f"sudo mdadm --examine-badblocks /dev/{name}")
     for spare in (spare for spare in array.spares if array.grows and spare not in array.to_format):
         # `--replace` would make it active at once, while nothing keeps the array from being used (PutBackMember does).
-        text = f"the spare {spare.name} has blocks of {array.size} bytes, which {path} would get while it may be in use"
+        text = f"the spare {spare.name} has blocks of {array.size} bytes; once active, {path} has them too, even in use"
         hint = f"sudo mdadm {shell_word(path)} --remove /dev/{spare.name}; add it again when the first member is back"
         yield Refusal("block-sizes", spare.name, text, hint)
     yield from _refuse_kernel(array)
@@ -186,16 +186,16 @@ def _refuse_kernel(array: _Array) -> Iterator[Refusal]:
     if array.size > LARGEST:
         text = f"blocks of {array.size} bytes are too large for md; the maximum is {LARGEST} bytes"
         yield Refusal("lba-format", path, text)
-    if array.grows and array.closer.fixed:
+    if array.grows and array.details.fixed:
         text = f"this kernel adds no members with larger blocks to {path}: superblocks store the size (Linux 6.19)"
         yield Refusal("metadata", path, text, _INSTEAD)
-    if array.closer.clustered:
+    if array.details.clustered:
         yield Refusal("in-use", path, f"{path} has a clustered bitmap, so other machines may be using it")
 
 
 def _refuse_places(array: _Array) -> Iterator[Refusal]:
     facts, path = array.facts, array.disk.path
-    places = {"size used of each member": facts.each, "bitmap, from the superblock": array.closer.bitmap_at}
+    places = {"size used of each member": facts.each, "bitmap, from the superblock": array.details.bitmap_at}
     places |= {f"data offset of {name}": offset for name, offset in facts.member_data_offsets}
     for title, number in places.items():
         if number is not None and number % array.size:
@@ -217,7 +217,7 @@ def _refuse_used(array: _Array) -> Iterator[Refusal]:
         used += use_refusals(part.node or disk.name, part.node or disk.name, (), part.holders)
     used += [Refusal("in-use", disk.path, use, end) for use, end in disk.taken]
     if used:
-        text = f"the logical blocks of {disk.path} would grow to {array.size} bytes, which it must not do while in use"
+        text = f"the logical blocks of {disk.path} cannot grow to {array.size} bytes while it is in use"
         groups = sorted({run.volume.partition("/")[0] for layer in disk.content for run in layer.segments})
         ends = [f"sudo vgchange -an {shell_word(group)}" for group in groups]
         again = "it can be used again as soon as the first member is back"
@@ -237,7 +237,7 @@ def _refuse_content(array: _Array) -> Iterator[Refusal]:
         return
     if disk.table or disk.partitions:
         label = disk.table.label if disk.table else "partition"
-        text = f"{name} has a {label} table, which counts in the present blocks: on {where} it would not be found"
+        text = f"{name} has a {label} table, which is stored in the present blocks: on {where} it would not be found"
         yield Refusal("layer-blocks", name, text, _INSTEAD)
     elif not (disk.table_read and disk.content_read):
         look = f"sudo aligntool audit {shell_word(name)}"
@@ -248,8 +248,8 @@ def _refuse_content(array: _Array) -> Iterator[Refusal]:
         found = " and ".join(map(labelled, disk.content)) or disk.content_hint or "nothing recognised"
         text = f"{name} holds {found}, which may not work on {where}"
         yield Refusal("layer-blocks", name, text, _INSTEAD)
-    elif not array.closer.unit.fits(size):
-        text = f"{name}: {labelled(disk.content[0])} {array.closer.unit.words}: it would not work on {where}"
+    elif not array.details.unit.fits(size):
+        text = f"{name}: {labelled(disk.content[0])} {array.details.unit.words}: it would not work on {where}"
         yield Refusal("layer-blocks", name, text, _alternative(disk, disk.content[0]))
 
 
@@ -286,7 +286,7 @@ def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
     )
     for part in disk.partitions:
         if member.partition is None or part.number != member.partition.number:
-            text = f"{name} has partition {part.number} besides the member, and a format erases the whole drive"
+            text = f"{name} has partition {part.number} besides the member, and formatting erases the whole drive"
             yield Refusal("not-empty", name, text, f"save it and remove it first: sudo sfdisk --delete {disk.path}")
     content = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
     if not (disk.table_read and disk.content_read and all(part.content_read for part in disk.partitions)):
@@ -300,8 +300,8 @@ def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
 
 
 def _refuse_formats(array: _Array, disk: Disk) -> Iterator[Refusal]:
-    look, scope = f"sudo nvme id-ns -H {shell_word(disk.path)}", array.closer.scopes.get(disk.name)
-    nvme, number = disk.nvme, array.closer.namespaces.get(disk.name)
+    look, scope = f"sudo nvme id-ns -H {shell_word(disk.path)}", array.details.scopes.get(disk.name)
+    nvme, number = disk.nvme, array.details.namespaces.get(disk.name)
     if nvme is None or None in (nvme.format_in_use, scope, number):
         yield Refusal(
             "not-read", disk.name, f"{disk.name} did not report its formats", f"run the same command with sudo; {look}"
@@ -323,7 +323,7 @@ def _refuse_formats(array: _Array, disk: Disk) -> Iterator[Refusal]:
     if scope == "drive":
         beside = [other.name for other in array.others if other.name != disk.name and _share_controller(other, disk)]
         also = ", ".join(beside) or "those that this machine does not see"
-        text = f"a format of {disk.name} erases every namespace of its drive, including {also} (FNA)"
+        text = f"formatting {disk.name} erases every namespace of its drive, including {also} (FNA)"
         yield Refusal("lba-format", disk.name, text, f"sudo nvme list-ns --all {shell_word(disk.path)}")
 
 
@@ -348,10 +348,9 @@ def _refuse_partition(array: _Array, member: Member, disk: Disk) -> Iterator[Ref
     head, tail = table_sizes(size)
     room = (disk.size or 0) // size * size - tail
     if part.extent.start % size or part.extent.length % size or part.extent.start < head or part.extent.end > room:
-        text = (
-            f"{name} is at bytes {part.extent.start} to {part.extent.end - 1} of {disk.name}: sectors of {size} bytes"
-        )
-        yield Refusal("metadata", name, f"{text} need it on multiples of that, from {head} to {room}", _INSTEAD)
+        must = f"start and end on a multiple of {size}, between {head} and {room}"
+        text = f"{name} is at bytes {part.extent.start} to {part.extent.end} of {disk.name}"
+        yield Refusal("metadata", name, f"{text}; with {size}-byte sectors it must {must}", _INSTEAD)
     plain = (part.name or "").isascii() and (part.name or "").isprintable() and not set(part.name or "") & set("\"'\\")
     if part.flags or not plain:
         extra = f"attributes ({', '.join(part.flags)})" if part.flags else f"the name {part.name!r}"
@@ -381,7 +380,7 @@ def _notes(array: _Array) -> Iterator[str]:
         else:
             yield f"{member.name} already has logical blocks of {array.size} bytes"
     if array.grows:
-        content, unit = labelled(array.disk.content[0]), array.closer.unit
+        content, unit = labelled(array.disk.content[0]), array.details.unit
         yield f"{content} {unit.words}, so it works on logical blocks of {array.size} bytes"
     if array.to_format and array.spares:
         yield f"the spare {array.spares[0].name} replaces each member in turn, so no copy is ever missing"

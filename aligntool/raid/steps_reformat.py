@@ -344,9 +344,9 @@ def _stop_unless_ours(step: FormatMember) -> Disk:
         raise Stopped(f"{path} is in use, so it is not formatted: {', '.join((*holders, *places))}")
     if not (disk.table_read and disk.content_read and disk.nvme and disk.nvme.format_in_use is not None):
         text = f"{path} could not be read, so it may not be the removed member; it is not formatted"
-        raise Stopped(text, hint=f"if its format was interrupted: sudo nvme format {path} --lbaf={step.format_after}")
+        raise Stopped(text, hint=f"if formatting was interrupted: sudo nvme format {path} --lbaf={step.format_after}")
     if _namespace(disk) != ("namespace", step.namespace):
-        raise Stopped(f"{path} is not namespace {step.namespace}, or a format would erase more than that")
+        raise Stopped(f"{path} is not namespace {step.namespace}, or formatting would erase more than that")
     if disk.nvme.format_in_use not in (step.format_before, step.format_after):
         raise Stopped(f"{path} has format {disk.nvme.format_in_use}, which is neither the old nor the new one")
     planned = {entry.extent for entry in step.entries}
@@ -385,7 +385,7 @@ def _wait_for_blocks(step: FormatMember) -> None:
     wait_for_udev()
     while read_kernel_file(file / "queue/logical_block_size") != str(step.block_after):
         if time.monotonic() > deadline:
-            raise Stopped(f"{step.disk.path} does not show logical blocks of {step.block_after} bytes after its format")
+            raise Stopped(f"{step.disk.path} does not show logical blocks of {step.block_after} bytes after formatting")
         time.sleep(_PAUSE_S)
     size = int(read_kernel_file(file / "size") or 0) * _SECTOR
     if size < (step.entries[-1].extent.end if step.entries else 0):

@@ -106,19 +106,21 @@ def _apply(
     except KeyboardInterrupt:
         if not writing and not in_flight:
             raise
-        raise Stopped(f"interrupted {far.words()}; {far.kept()}", hint=far.way_on(hint)) from None
+        raise Stopped(f"interrupted {far.words()}; {far.kept()}", hint=far.commands_to_continue(hint)) from None
     except Refused as error:
         if not writing:
             raise
-        raise Stopped(str(error), hint=far.way_on(hint, error.hint)) from error
+        raise Stopped(str(error), hint=far.commands_to_continue(hint, error.hint)) from error
     except Stopped as error:
-        raise Stopped(str(error), hint=far.way_on(hint, error.hint)) from error
+        raise Stopped(str(error), hint=far.commands_to_continue(hint, error.hint)) from error
     except OSError as error:
         what = f"{plan.disk.path}: {error.strerror}"
-        raise (Stopped(what, hint=far.way_on(hint)) if writing else Refused(what)) from error
+        raise (Stopped(what, hint=far.commands_to_continue(hint)) if writing else Refused(what)) from error
     except Exception as error:
         if writing and not hasattr(error, "__notes__"):  # notes were added by the process in which it was raised
-            error.add_note(f"aligntool: stopped by a bug {far.words()}; {far.kept()}\n  → {far.way_on(hint)}")
+            error.add_note(
+                f"aligntool: stopped by a bug {far.words()}; {far.kept()}\n  → {far.commands_to_continue(hint)}"
+            )
         raise
 
 
@@ -157,7 +159,7 @@ class _Reached:
             return "the record of its progress is kept"
         return "no partition was moved" if self._shrunk_only else "the journal is kept"
 
-    def way_on(self, hint: str, own: str = "") -> str:
+    def commands_to_continue(self, hint: str, own: str = "") -> str:
         """Return the commands to continue. If there is no journal yet, nothing can be resumed: return the error's own
         hint, or the command that plans again.
         """

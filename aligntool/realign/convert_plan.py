@@ -123,7 +123,7 @@ def _part_refusals(
         return
     yield from content_reasons(disk, part, what)
     if part.role is Role.NESTED:
-        text = f"{what} is in a table nested inside another partition, which counts in sectors"
+        text = f"{what} is in a table nested inside another partition, which stores sector numbers"
         yield Refusal("nested-label", what, text, next_command(disk, "audit"))
     if len(part.content) == 1:
         yield from _content_refusals(disk, part, largest, units[part.number])

@@ -77,7 +77,7 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
 
 
 def _other_partition() -> Refused:
-    return tables.stale_plan("there is another partition now")
+    return tables.stale_plan("the table has a partition that is not in the plan")
 
 
 def _mbr_images(device: Device, plan: Plan, rewrite: steps.ConvertTable, journal_at: int | None) -> tables.TableImages:

@@ -428,7 +428,7 @@ def _already_complete(*, back: bool) -> Stopped:
     text = "the move is complete, and the partition table has been changed since; it stays as it is"
     if back:
         text = "the move is complete and cannot be rolled back; its journal is closed"
-    return Stopped(text, hint="aligntool plan realign DISK shows where things stand")
+    return Stopped(text, hint="aligntool plan realign DISK shows the current state")
 
 
 def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterator[Event]:
@@ -478,7 +478,7 @@ def _end_unbegun(walk: Walk) -> Iterator[Event]:
 def _find_or_refuse(context: MoveContext, *, any_table: bool) -> Journal:
     journal = find_journal(context.device, context.journal, any_table=any_table)
     if journal is None:
-        hint = "aligntool audit DISK shows where things stand"
+        hint = "aligntool audit DISK shows the current state"
         raise Refused("nothing is in flight on this disk", hint=hint, code="not-in-flight")
     return journal
 
@@ -502,7 +502,7 @@ def _settle(walk: Walk, state: disk_state.DiskState, *, back: bool) -> Iterator[
 def _walk(context: MoveContext, journal: Journal) -> Walk:
     contents = journal.contents
     place = disk_state.journal_place(contents.plan)
-    sign = whole_disk.sign_of(journal)
+    sign = whole_disk.marker_of(journal)
     return Walk(context.device, context.journal_on, context.kernel, journal, place, sign)
 
 

@@ -101,7 +101,7 @@ def refuse_unmovable(judged: Judged, others: Collection[str]) -> None:
     refuse((*disk_reasons(judged, None), *_content_refusals(judged.disk, others)))
 
 
-def as_long_as(luks: Layer, inside: Sequence[Layer], decrypted: int, disk: Disk) -> Layer:
+def with_needed_length(luks: Layer, inside: Sequence[Layer], decrypted: int, disk: Disk) -> Layer:
     """Return the LUKS with the length that its content needs: the layers read inside, of `decrypted` bytes.
 
     Raises Refused if that is not certain. Decrypted bytes must lie one after the other from the start of the data on
@@ -357,8 +357,8 @@ def _gap_attention(disk: Disk, gap_end: int | None) -> Iterator[str]:
     if gap_end and not (grub and gap_end <= MIB):
         saving = as_root(disk, f"dd if={shell_word(disk.path)} of=FILE bs=1M count={align_up(gap_end, MIB) // MIB}")
         yield (
-            f"what lies between the table and the partition, up to byte {gap_end}, is overwritten: it may be a boot"
-            f" program of a board, or its settings; this saves it: {saving}"
+            f"the bytes between the table and the partition, up to byte {gap_end}, are overwritten: they may be a boot"
+            f" program of a board, or its settings. To save them: {saving}"
         )
 
 

@@ -118,7 +118,7 @@ class WholeDisk:
             what = " and ".join((*(layer.kind for layer in inside), *others, *table))
             text = f"the content of the LUKS on {disk.name} is ambiguous: {what}"
             raise Refused(text, hint=next_command(disk, "audit"), code="ambiguous", subject=disk.name)
-        return replace(disk, content=(partition_plan.as_long_as(luks, inside, size, disk),))
+        return replace(disk, content=(partition_plan.with_needed_length(luks, inside, size, disk),))
 
 
 def _others(disk: Disk) -> tuple[str, ...]:
@@ -166,8 +166,8 @@ def _behind_attention(reader: Reader, disk: Disk, plan: Plan) -> Iterator[str]:
     if layer.kind != "crypto_LUKS" and any(_is_used(reader, extent, end) for extent in written):
         saving = as_root(disk, f"dd if={shell_word(disk.path)} of=FILE bs=1M iflag=skip_bytes skip={end}")
         yield (
-            f"what lies behind the {layer_name(layer)}, from byte {end} on, is overwritten in part: it may be anything"
-            f" that is not recognised; this saves it: {saving}"
+            f"bytes after the {layer_name(layer)}, from byte {end}, are overwritten in part: nothing is recognised in"
+            f" them, but they may be data. To save them: {saving}"
         )
 
 

@@ -69,8 +69,8 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
         part = shorter[-1]
         rest, kind = part.extent.length - (part.content[0].claims_size or 0), kind_of(part)
         text = (
-            f"; the {kind} on partition {part.number} ends {format_about(rest)} before its partition, and what lies"
-            " behind it would be overwritten: make either as long as the other first"
+            f"; the {kind} on partition {part.number} is {format_about(rest)} shorter than its partition, and shrinking"
+            " would overwrite the bytes after it: first resize one of them to the length of the other"
         )
         return text, ""
     if shrink:

@@ -55,7 +55,7 @@ def fixed_place_reasons(disk: Disk, part: Partition) -> Iterator[str]:
         yield f"partition {part.number} {why}"
     for code in disk.table.boot_code if disk.table else ():
         if code.encrypts and not part.content:
-            yield f"partition {part.number} may be encrypted by {code.kind}, which counts in sectors of the whole disk"
+            yield f"partition {part.number} may be encrypted by {code.kind}, which stores sector numbers of the disk"
     for code in boot_rom_code(disk):
         begins_there = part.extent.start <= code.at < part.extent.end
         if begins_there or (part.extent.start < BOOT_LOADERS and not part.content):

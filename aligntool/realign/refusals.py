@@ -184,7 +184,7 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
     for fault in table.faults:
         if fault.fault not in _TOLERATED:
             hint = f"sgdisk -v {path}" if fault.fault in _GPT_FAULTS else f"sfdisk --verify {path}"
-            text = f"the partition table has a fault: {fault.detail}"
+            text = f"the partition table has an error: {fault.detail}"
             yield Refusal("table-damaged", name, text, wording.as_root(disk, hint))
     # If the kernel's partitions differ, a mounted file system may lie elsewhere than the table states.
     kernel = dict(disk.kernel_partitions)
@@ -315,7 +315,7 @@ def bad_blocks_refusal(disk: Disk, part: Partition, what: str, layer: Layer, cou
     """Return the refusal to move a content that lists `count` blocks of its medium as bad. `what`: where it is."""
     text = (
         f"the {wording.layer_name(layer)} on {what} lists {counted(count, 'bad block')} of its medium,"
-        " and the list would name other places after the move"
+        " and after the move the list would point to the wrong blocks"
     )
     if layer.kind in _LIST_CLEARERS:
         clearing = typed_on(disk, part, _LIST_CLEARERS[layer.kind])

@@ -236,7 +236,7 @@ def read_map(disk: Disk, number: int, extent: Extent) -> UsedMap:
     has hashes on the disk: they may be those of this partition, free blocks included.
     """
     if any(layer.kind == "DM_verity_hash" for part in disk.partitions for layer in part.content):
-        return whole_partition_map(extent.length, "dm-verity has hashes on this disk, of free blocks as well")
+        return whole_partition_map(extent.length, "dm-verity hashes on this disk may cover free blocks, too")
     return read_used(disk.path, extent, layer_of(disk, number), sector_size=disk.sector_size)
 
 
@@ -268,7 +268,7 @@ def locked_realign(
         with locked_disk(plan, path, on_note=note, journal_file=file, new_journal=length, rate=rate) as context:
             events = _events(plan, request, verify_plan(plan, request, find), context)
             hint = recovery_commands(path, *journal_options(file))
-            yield ChangeInProgress(events, hint, hurry_function(context), unanswered=context.unanswered)
+            yield ChangeInProgress(events, hint, unthrottle_function(context), unanswered=context.unanswered)
 
     return apply_in_child(locked, plan, path, on_note)
 
@@ -306,10 +306,10 @@ def _unanswered(devices: Mapping[str, DiskDevice]) -> Waiting | None:
     return Waiting(path, request, int(seconds)) if seconds >= STALL_S else None
 
 
-def hurry_function(context: move.MoveContext) -> Callable[[], None]:
+def unthrottle_function(context: move.MoveContext) -> Callable[[], None]:
     """Return the function that makes a device with a limited rate stop waiting."""
     device = context.device
-    return device.hurry if isinstance(device, Limited) else lambda: None
+    return device.stop_throttling if isinstance(device, Limited) else lambda: None
 
 
 _SUBJECT_WORDS = {

@@ -174,12 +174,12 @@ def copy_batches(
         record(empty[-1].after)
         yield from (skipped.batch for skipped in empty)
     if load:
-        disk.together(load.reading())
+        disk.run_parallel(load.reading())
     while load:
-        disk.together(load.writing())
+        disk.run_parallel(load.writing())
         following, empty = _next_load(loads)
         after = empty[-1].after if empty else load.after
-        disk.together(following.reading() if following else (), partial(_finish, disk, load, record, after))
+        disk.run_parallel(following.reading() if following else (), partial(_finish, disk, load, record, after))
         yield load.batch
         yield from (skipped.batch for skipped in empty)
         load = following
@@ -206,7 +206,7 @@ def _next_load(loads: Iterator[_Load]) -> tuple[_Load | None, list[_Load]]:
 
 def _finish(disk: Device, load: _Load, record: Callable[[Position], None], after: Position) -> None:
     load.flush()
-    disk.together(load.comparing())
+    disk.run_parallel(load.comparing())
     record(after)
 
 

@@ -25,7 +25,7 @@ def stale_plan(reason: str) -> Refused:
 
 
 def unsound_table(reason: str) -> Refused:
-    return Refused(f"the partition table is not sound: {reason}", hint="aligntool audit DISK", code="table-damaged")
+    return Refused(f"the partition table has an error: {reason}", hint="aligntool audit DISK", code="table-damaged")
 
 
 def check_before(found: Mapping[int, Extent], changes: Mapping[int, EntryChange]) -> None:

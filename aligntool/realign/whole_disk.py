@@ -162,7 +162,7 @@ def _refuse_other_table(device: Device, plan: Plan, rewrite: steps.RewriteTable)
         found = {entry.slot: entry.extent(size) for entry in entries if entry.sectors}
     tables.check_before(found, changes)
     if len(found) > 1:
-        raise tables.stale_plan("there is another partition now")
+        raise tables.stale_plan("the table has a partition that is not in the plan")
 
 
 # The state of the disk. What is recognised at the start of the disk decides: a system may have used the disk after an
@@ -240,7 +240,7 @@ def restore_signatures(device: Device, start: int, view: hidden_signatures.View)
     device.flush()
 
 
-def sign_of(journal: Journal) -> bytes:
+def marker_of(journal: Journal) -> bytes:
     """Return the marker of a move."""
     plan = journal.contents.plan
     place = journal_place(plan)
@@ -249,7 +249,7 @@ def sign_of(journal: Journal) -> bytes:
 
 def view_at_start(journal: Journal) -> hidden_signatures.View:
     """Return the held bytes of the content that was at byte 0, or will be there."""
-    contents, sign = journal.contents, sign_of(journal)
+    contents, sign = journal.contents, marker_of(journal)
     for step in contents.plan.steps:
         if isinstance(step, steps.HoldContent) and step.source.start == 0:
             return hidden_signatures.View(step.held, contents.held[step.partition], step.source.length, sign)

@@ -271,5 +271,5 @@ def _part(entry: Entry) -> PartitionRequest:
 def _grain(top: Entry) -> int | None:
     grain = top.size("grain")
     if grain is not None and not (grain >= 4096 and is_power_of_two(grain)):
-        raise top.refusal("grain must be a power of two from 4KiB on", hint='grain = "1MiB"')
+        raise top.refusal("grain must be a power of two of at least 4KiB", hint='grain = "1MiB"')
     return grain

@@ -30,9 +30,9 @@ def array_title(step: steps.ArrayStep) -> str:
             table = "write a partition table to" if step.entries else "use"
             return f"{table} {step.disk.path}: {step.device} becomes a member"
         case steps.MakeArray():
-            return f"make the array {step.device}, UUID {step.uuid}"
+            return f"create the array {step.device}, UUID {step.uuid}"
         case steps.MakeFileSystem():
-            return f"make {step.kind} on {step.device}, UUID {step.uuid}"
+            return f"create {step.kind} on {step.device}, UUID {step.uuid}"
         case steps.EditFile():
             return f"edit {step.path}; the old version is kept as {step.backup}, numbered if that exists"
         case steps.ReencryptSectors():
@@ -142,7 +142,7 @@ def step_title(step: steps.Step) -> str:
         case steps.CloseJournal():
             return "wipe the journal header"
         case steps.MakeTable():
-            return f"make {'an' if step.label == 'dos' else 'a'} {LABELS.get(step.label, step.label)} table"
+            return f"create {'an' if step.label == 'dos' else 'a'} {LABELS.get(step.label, step.label)} table"
         case _:
             assert_never(step)
 
@@ -320,6 +320,12 @@ def summary_lines(plan: Plan, *, width: int) -> Iterator[Line]:
         yield from paragraph(f"  {sentence}", width, "  ")
 
 
+_REFORMAT_RISK = (
+    "At risk: the data of the array, if another member fails meanwhile, or if a RAID5 or RAID6 is in use at a power"
+    " cut. Otherwise a power cut loses nothing: resume continues from there."
+)
+
+
 def _summary_sentences(plan: Plan) -> Iterator[str]:
     match plan.purpose:
         case "realign" | "partition" | "unpartition":
@@ -356,7 +362,7 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
         case "reformat":
             drives = [step.disk.path for step in plan.steps if isinstance(step, steps.DriveStep)]
             yield f"{', '.join(drives)}: each is erased and resynchronised from the other members."
-            yield "At risk: the data of the array, if another member fails meanwhile. A power cut loses nothing."
+            yield _REFORMAT_RISK
         case _:
             yield "At risk: how the system boots; the old version of each file is kept next to it."
 

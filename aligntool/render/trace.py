@@ -40,7 +40,7 @@ class Counted:
         return f"reads {self._from(self.reads_from)}, writes {self._from(self.writes_from)}"
 
     def _name(self, source: Source) -> str:
-        return {Source.ARTICLE: "the article of 2022", Source.TRACE: self.log}.get(source, "given")
+        return {Source.ARTICLE: "the built-in boot", Source.TRACE: self.log}.get(source, "given")
 
     def _from(self, source: Source) -> str:
         return "given" if source is Source.GIVEN else f"from {self._name(source)}"

@@ -52,7 +52,7 @@ def scribble(device: DiskDevice, model: bytearray, *, seed: int, rounds: int = 1
         def second(at: int = at + length, data: bytes = data) -> None:
             device.write(at, data)
 
-        device.together([first, second])
+        device.run_parallel([first, second])
         model[at : at + 2 * length] = data * 2
         if chance.random() < 0.2:
             device.flush()
@@ -238,9 +238,9 @@ def test_jobs_run_at_once_and_all_have_stopped_when_the_first_error_is_raised(sp
 
     with opened(sparse(MIB)) as device:
         with pytest.raises(OSError, match="this one"):
-            device.together([goes_on, fails, goes_on, goes_on])
+            device.run_parallel([goes_on, fails, goes_on, goes_on])
         assert left == ["done"] * 3
-        device.together(iter([lambda: left.append("more")]))
+        device.run_parallel(iter([lambda: left.append("more")]))
         assert left[3:] == ["more"]
 
 
@@ -259,7 +259,7 @@ def test_jobs_have_stopped_when_the_user_interrupts_the_waiting(sparse: Make) ->
 
     with opened(sparse(MIB)) as device:
         with pytest.raises(KeyboardInterrupt):
-            device.together([slow, interrupt])
+            device.run_parallel([slow, interrupt])
         assert stopped == [1]
 
 
@@ -274,7 +274,7 @@ def test_no_further_job_begins_after_an_error(sparse: Make) -> None:
         done.append(1)
 
     with opened(sparse(MIB)) as device, pytest.raises(OSError, match="this one"):
-        device.together([fails] + [slow] * 40)
+        device.run_parallel([fails] + [slow] * 40)
     assert len(done) < 20
 
 
@@ -286,7 +286,7 @@ def test_the_caller_works_while_the_jobs_do(sparse: Make) -> None:
         where.append(threading.current_thread() is threading.main_thread())
 
     with opened(sparse(MIB)) as device:
-        device.together([both], both)
+        device.run_parallel([both], both)
     assert sorted(where) == [False, True]
 
 
@@ -304,7 +304,7 @@ def test_an_error_of_the_caller_waits_for_the_jobs_that_run(sparse: Make) -> Non
 
     with opened(sparse(MIB)) as device:
         with pytest.raises(OSError, match="this one"):
-            device.together([slow] * 40, fails)
+            device.run_parallel([slow] * 40, fails)
         assert 0 < len(done) < 10
 
 

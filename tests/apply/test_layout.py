@@ -213,7 +213,7 @@ class Written:
     def is_hole(self, offset: int, length: int) -> bool:
         return False
 
-    def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
+    def run_parallel(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
         if meanwhile:
             meanwhile()
         for job in jobs:

@@ -26,7 +26,7 @@ def device(sparse: Callable[..., Path]) -> Iterator[Device]:
 def test_all_threads_together_keep_the_rate(device: Device) -> None:
     slow = Limited(device, MIB)
     began = time.monotonic()
-    slow.together([partial(slow.write, at, b"x" * 64 * KIB) for at in range(0, 320 * KIB, 64 * KIB)])
+    slow.run_parallel([partial(slow.write, at, b"x" * 64 * KIB) for at in range(0, 320 * KIB, 64 * KIB)])
     assert time.monotonic() - began >= 4 * 64 / 1024  # the last of five begins after the duration of four
     assert bytes(slow.read(0, 320 * KIB)) == b"x" * 320 * KIB
 

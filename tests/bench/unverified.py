@@ -53,8 +53,8 @@ class Trusting:
     def flush(self) -> None:
         self._device.flush()
 
-    def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
-        self._device.together(jobs, meanwhile)
+    def run_parallel(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
+        self._device.run_parallel(jobs, meanwhile)
 
 
 def main(path: str) -> None:

@@ -26,8 +26,8 @@ MUTATIONS = (
     ),
     Mutation(
         "the record is written before the copy", "aligntool/realign/steps.py",
-        "        disk.together(load.writing())\n",
-        "        record(load.after)\n        disk.together(load.writing())\n",
+        "        disk.run_parallel(load.writing())\n",
+        "        record(load.after)\n        disk.run_parallel(load.writing())\n",
         "a batch that was cut short is taken for done",
         f"{EVERY_CUT}[gpt-0]",
     ),

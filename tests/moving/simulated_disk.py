@@ -66,7 +66,7 @@ class SimulatedDisk:
         written = not self._written.isdisjoint(range(offset, offset + length, self._sector))
         return not written and self._first.count(0, offset, offset + length) == length
 
-    def together(self, jobs: Iterable[Callable[[], None]], meanwhile: Callable[[], None] | None = None) -> None:
+    def run_parallel(self, jobs: Iterable[Callable[[], None]], meanwhile: Callable[[], None] | None = None) -> None:
         if meanwhile:
             meanwhile()
         for job in jobs:

@@ -14,7 +14,7 @@ from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Layer
 from aligntool.realign.move import find_journal
-from aligntool.realign.partition_plan import as_long_as, plan_partition
+from aligntool.realign.partition_plan import plan_partition, with_needed_length
 from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import Request, look_at
 from aligntool.units import KIB, MIB, Extent, align_up
@@ -98,7 +98,7 @@ def make_luks(folder: Path) -> Case:
     (luks,) = judged.disk.content
     start = luks.data_start or 0
     inside = (Layer("ext2", Extent(0, 600 * KIB - start), claims_size=600 * KIB - start),)
-    luks = as_long_as(luks, inside, 3 * MIB - start, judged.disk)
+    luks = with_needed_length(luks, inside, 3 * MIB - start, judged.disk)
     plan = plan_partition(replace(judged, disk=replace(judged.disk, content=(luks,))), request.goal, "gpt", {})
     return Case("crypto_LUKS", path.read_bytes(), plan, {1: (Extent(0, 600 * KIB),)})
 

@@ -21,7 +21,7 @@ from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Layer, Partition
 from aligntool.linux.block import ReadOnlyDevice, open_read_only
 from aligntool.realign import partition_request
-from aligntool.realign.partition_plan import as_long_as, refuse_unmovable
+from aligntool.realign.partition_plan import refuse_unmovable, with_needed_length
 from aligntool.realign.partition_request import WholeDisk, named_in_files
 from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent, align_up
@@ -150,9 +150,9 @@ def test_the_length_of_a_luks_is_taken_from_its_content_only_where_that_is_certa
     inside: tuple[Layer, ...], decrypted: int, why: str
 ) -> None:
     disk = Disk("sdz", "/dev/sdz", DiskKind.SCSI, 64 * MIB, IoLimits(), content=(LUKS2,))
-    assert as_long_as(LUKS2, (EXT4,), 48 * MIB, disk).claims_size == 46 * MIB + 4096
+    assert with_needed_length(LUKS2, (EXT4,), 48 * MIB, disk).claims_size == 46 * MIB + 4096
     with pytest.raises(Refused, match=why):
-        as_long_as(LUKS2, inside, decrypted, disk)
+        with_needed_length(LUKS2, inside, decrypted, disk)
 
 
 @pytest.mark.parametrize("length", [0, 8 * MIB + 1])

@@ -18,7 +18,14 @@ from aligntool.cli.arrays import refuse_unready
 from aligntool.errors import Refused
 from aligntool.inventory import Gap
 from aligntool.linux.look import look
-from aligntool.linux.process import NOT_RUN, Pulse, result_in_child, results_in_children, run_program, run_while_moving
+from aligntool.linux.process import (
+    NOT_RUN,
+    Pulse,
+    result_in_child,
+    results_in_children,
+    run_program,
+    run_while_progressing,
+)
 from aligntool.raid.planning import Needs
 from aligntool.units import MIB
 from tests.apply.arrays.builders import member_step, paths_in
@@ -114,7 +121,7 @@ def test_who_waits_longer_than_a_disk_may_take_is_left_and_the_disk_named(tmp_pa
     for job, named in ((waits, fifo), (program_waits, tmp_path / "other")):
         began = time.monotonic()
         with pytest.raises(Refused, match=f"^{named} did not answer within 0.4 s$") as refusal:
-            run_while_moving(job, "-", 0.4)
+            run_while_progressing(job, "-", 0.4)
         assert time.monotonic() - began < 5 and refusal.value.refusals[0].code == "no-answer"
 
 
@@ -129,12 +136,12 @@ def test_who_gets_on_is_waited_for_and_so_are_programs_that_do(tmp_path: Path) -
     def fails() -> int:
         raise Refused("no", hint="yes")
 
-    assert run_while_moving(lambda: run_program(*words, only_reads=True).output, silence_s=0.6) == "done\n"
-    assert run_while_moving(naps, silence_s=0.6) == 5
+    assert run_while_progressing(lambda: run_program(*words, only_reads=True).output, silence_s=0.6) == "done\n"
+    assert run_while_progressing(naps, silence_s=0.6) == 5
     with pytest.raises(Refused, match="no"):
-        run_while_moving(fails)
+        run_while_progressing(fails)
     with pytest.raises(Refused, match="was killed"):
-        run_while_moving(lambda: os._exit(9))
+        run_while_progressing(lambda: os._exit(9))
 
 
 def test_no_child_is_left_where_all_have_answered() -> None:

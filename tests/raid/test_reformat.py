@@ -56,9 +56,9 @@ def machine(
     )
 
 
-def planned(inventory: Inventory, closer: ArrayDetails, size: int = 4096) -> Plan:
+def planned(inventory: Inventory, details: ArrayDetails, size: int = 4096) -> Plan:
     judged = audit(inventory, {}).judged
-    return plan_reformat(inventory.disks[-1], members_of(judged), inventory.disks, ReformatGoal(size), closer)
+    return plan_reformat(inventory.disks[-1], members_of(judged), inventory.disks, ReformatGoal(size), details)
 
 
 def changed(inventory: Inventory, number: int, change: Callable[[Disk], Disk]) -> Inventory:
@@ -111,31 +111,31 @@ def test_a_spare_goes_first_and_stands_in_for_each_member() -> None:
 
 def test_a_spare_with_larger_blocks_does_not_bring_them_into_an_array_that_may_be_in_use() -> None:
     """md takes them over when the spare becomes active, and until a member is added nothing holds the array."""
-    inventory, closer = machine("raid5", 4, spare=True)
+    inventory, details = machine("raid5", 4, spare=True)
     inventory = changed(inventory, 3, lambda _: member(3, logical=4096))
     with pytest.raises(Refused, match="the spare nvme3n1p1 has blocks of 4096") as refused:
-        planned(inventory, closer)
+        planned(inventory, details)
     assert "--remove /dev/nvme3n1p1" in refused.value.hint
     limits = replace(inventory.disks[4].limits, logical_block_size=4096)  # assembled again since
-    assert planned(changed(inventory, 4, lambda disk: replace(disk, limits=limits)), closer).steps
+    assert planned(changed(inventory, 4, lambda disk: replace(disk, limits=limits)), details).steps
 
 
 def test_members_that_have_the_size_already_are_left_alone() -> None:
-    inventory, closer = machine()
+    inventory, details = machine()
     inventory = changed(inventory, 0, lambda _: member(0, logical=4096))
-    assert [step.device for step in planned(inventory, closer).steps if isinstance(step, FormatMember)] == [
+    assert [step.device for step in planned(inventory, details).steps if isinstance(step, FormatMember)] == [
         "/dev/nvme1n1p1"
     ]
-    assert planned(changed(inventory, 1, lambda _: member(1, logical=4096)), closer).steps == ()
+    assert planned(changed(inventory, 1, lambda _: member(1, logical=4096)), details).steps == ()
 
 
 def test_smaller_blocks_ask_nothing_of_what_lies_on_the_array() -> None:
-    inventory, closer = machine()
+    inventory, details = machine()
     for number in range(2):
         inventory = changed(inventory, number, lambda disk: member(int(disk.name[4]), logical=4096))
     mounted = on_array(Layer("ntfs", Extent(0, SIZE)), mounted_at=("/srv",))
     big = lambda disk: replace(mounted(disk), limits=replace(disk.limits, logical_block_size=4096))  # noqa: E731
-    assert len(planned(changed(inventory, 2, big), closer, 512).steps) == 8
+    assert len(planned(changed(inventory, 2, big), details, 512).steps) == 8
 
 
 @pytest.mark.parametrize(
@@ -151,16 +151,16 @@ def test_a_partition_table_on_the_array_does_not_survive_smaller_blocks_either(
     change: dict[str, Any], evidence: str
 ) -> None:
     """From the next assembly on the kernel looks for it in blocks of 512 bytes, or counts its partitions in them."""
-    inventory, closer = machine()
+    inventory, details = machine()
     for number in range(2):
         inventory = changed(inventory, number, lambda disk: member(int(disk.name[4]), logical=4096))
     limits = replace(inventory.disks[2].limits, logical_block_size=4096)
     inventory = changed(inventory, 2, lambda disk: replace(on_array(**change)(disk), limits=limits))
     if not evidence:
-        assert len(planned(inventory, closer, 512).steps) == 8
+        assert len(planned(inventory, details, 512).steps) == 8
         return
     with pytest.raises(Refused, match=evidence):
-        planned(inventory, closer, 512)
+        planned(inventory, details, 512)
 
 
 SMALL = Unit(512, "counts in 512 bytes")
@@ -177,13 +177,13 @@ CONTENT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "closer", "said"), [row[1:] for row in CONTENT], ids=[row[0] for row in CONTENT])
+@pytest.mark.parametrize(("change", "details", "said"), [row[1:] for row in CONTENT], ids=[row[0] for row in CONTENT])
 def test_content_that_cannot_take_the_blocks_is_refused(
-    change: Callable[[Disk], Disk], closer: dict[str, Any], said: str
+    change: Callable[[Disk], Disk], details: dict[str, Any], said: str
 ) -> None:
     inventory, seen = machine()
     with pytest.raises(Refused) as refused:
-        planned(changed(inventory, 2, change), replace(seen, **closer))
+        planned(changed(inventory, 2, change), replace(seen, **details))
     (one,) = refused.value.refusals
     assert one.code in ("layer-blocks", "not-read") and said in f"{one.text} {one.hint}"
 
@@ -229,25 +229,25 @@ MEMBERS = [
 
 @pytest.mark.parametrize(("change", "code", "said"), [row[1:] for row in MEMBERS], ids=[row[0] for row in MEMBERS])
 def test_a_member_that_cannot_be_formatted_is_refused(change: Callable[[Disk], Disk], code: str, said: str) -> None:
-    inventory, closer = machine()
+    inventory, details = machine()
     with pytest.raises(Refused) as refused:
-        planned(changed(inventory, 0, change), closer)
+        planned(changed(inventory, 0, change), details)
     (one,) = refused.value.refusals
     assert one.code == code and said in one.text
 
 
 def test_a_format_that_reaches_other_namespaces_is_refused() -> None:
-    inventory, closer = machine()
+    inventory, details = machine()
     beside = replace(member(0), name="nvme0n2", path="/dev/nvme0n2", wwn="eui.02", partitions=(), table=None)
     inventory = Inventory((*inventory.disks[:-1], beside, inventory.disks[-1]))
-    assert planned(inventory, closer).steps
+    assert planned(inventory, details).steps
     with pytest.raises(Refused, match=r"every namespace of its drive, including nvme0n2"):
-        planned(inventory, replace(closer, scopes={**closer.scopes, "nvme0n1": "drive"}))
+        planned(inventory, replace(details, scopes={**details.scopes, "nvme0n1": "drive"}))
     alone = replace(inventory, disks=tuple(disk for disk in inventory.disks if disk is not beside))
     with pytest.raises(Refused, match="those that this machine does not see"):
-        planned(alone, replace(closer, scopes={**closer.scopes, "nvme0n1": "drive"}))
+        planned(alone, replace(details, scopes={**details.scopes, "nvme0n1": "drive"}))
     with pytest.raises(Refused, match="does not support formatting"):
-        planned(inventory, replace(closer, scopes={**closer.scopes, "nvme0n1": "none"}))
+        planned(inventory, replace(details, scopes={**details.scopes, "nvme0n1": "none"}))
 
 
 ARRAYS = [
@@ -273,59 +273,59 @@ def test_an_array_that_could_lose_data_is_refused(
     level: str, facts: dict[str, Any], more: dict[str, Any], code: str, said: str
 ) -> None:
     count = {"raid5": 3, "raid10": 4}.get(level, 2)
-    inventory, closer = machine(level, count, **facts)
+    inventory, details = machine(level, count, **facts)
     with pytest.raises(Refused) as refused:
-        planned(inventory, replace(closer, **more | {"states": closer.states | more.get("states", {})}))
+        planned(inventory, replace(details, **more | {"states": details.states | more.get("states", {})}))
     assert any(one.code == code and said in one.text for one in refused.value.refusals), refused.value
 
 
 def test_an_array_in_use_is_refused_until_its_own_blocks_have_the_size() -> None:
-    inventory, closer = machine()
+    inventory, details = machine()
     used = changed(inventory, 2, on_array(EXT4, mounted_at=("/srv",), holders=("dm-0",)))
     with pytest.raises(Refused) as refused:
-        planned(used, closer)
+        planned(used, details)
     assert [one.code for one in refused.value.refusals] == ["in-use", "mounted", "held"]
     locked = changed(inventory, 2, on_array(EXT4, taken=(("/dev/md127 is locked by another program", "fuser -v"),)))
     with pytest.raises(Refused, match=r"must not do while in use\n.*locked by another program"):
-        planned(locked, closer)
+        planned(locked, details)
     grown = lambda disk: replace(disk, limits=replace(disk.limits, logical_block_size=4096))  # noqa: E731
-    assert planned(changed(used, 2, grown), closer).steps
+    assert planned(changed(used, 2, grown), details).steps
 
 
 def test_active_volumes_are_refused_with_what_deactivates_them() -> None:
-    inventory, closer = machine()
+    inventory, details = machine()
     runs = (Segment("group/root", 0, Extent(MIB, 16 * MIB)), Segment("group/swap", 0, Extent(32 * MIB, 16 * MIB)))
     used = changed(inventory, 2, on_array(Layer("LVM2_member", Extent(0, SIZE), segments=runs), holders=("dm-0",)))
     with pytest.raises(Refused) as refused:
-        planned(used, closer)
+        planned(used, details)
     assert refused.value.refusals[0].hint.startswith("sudo vgchange -an group; ")
 
 
 def test_a_drive_that_cannot_be_told_from_another_is_refused() -> None:
-    inventory, closer = machine()
+    inventory, details = machine()
     path = replace(member(0), name="nvme7n1", path="/dev/nvme7n1", partitions=(), table=None)  # multipath without a map
     with pytest.raises(Refused, match="nvme0n1 cannot be distinguished from nvme7n1"):
-        planned(Inventory((*inventory.disks[:-1], path, inventory.disks[-1])), closer)
+        planned(Inventory((*inventory.disks[:-1], path, inventory.disks[-1])), details)
 
 
 def test_a_failing_member_is_refused_though_it_has_the_size_already() -> None:
-    inventory, closer = machine()
+    inventory, details = machine()
     inventory = changed(inventory, 0, lambda _: replace(member(0, logical=4096), failing="it dies"))
     with pytest.raises(Refused, match="it dies"):  # the other one is rebuilt from it
-        planned(inventory, closer)
+        planned(inventory, details)
 
 
 def test_blocks_larger_than_a_page_are_refused() -> None:
-    inventory, closer = machine()
+    inventory, details = machine()
     with pytest.raises(Refused, match="too large for md"):
-        planned(inventory, closer, 8192)
+        planned(inventory, details, 8192)
 
 
 def test_every_reason_is_told_at_once() -> None:
-    inventory, closer = machine(degraded=1)
+    inventory, details = machine(degraded=1)
     inventory = changed(inventory, 0, nvme_change(formats=FORMATS[:2]))
     with pytest.raises(Refused) as refused:
-        planned(inventory, replace(closer, bad_blocks=("nvme1n1p1",), unit=SMALL))
+        planned(inventory, replace(details, bad_blocks=("nvme1n1p1",), unit=SMALL))
     assert {one.code for one in refused.value.refusals} == {"not-clean", "layer-blocks", "lba-format", "failing"}
 
 

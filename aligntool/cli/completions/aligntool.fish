@@ -81,7 +81,7 @@ complete -c aligntool -n '__aligntool_words 1' -l show-completion -x -a 'bash zs
 complete -c aligntool -n '__aligntool_words 1' -a audit -d 'Check the alignment of every partition: on the grid, off the grid, or unknown'
 complete -c aligntool -n '__aligntool_words 1' -a explain -d 'Explain a finding: what it means, what it costs, and what to do'
 complete -c aligntool -n '__aligntool_words 1' -a drives -d 'Show what is known about a drive, with the source of every fact'
-complete -c aligntool -n '__aligntool_words 1' -a realign -d 'Move partitions onto the boundary'
+complete -c aligntool -n '__aligntool_words 1' -a realign -d 'Move misaligned partitions to aligned starts'
 complete -c aligntool -n '__aligntool_words 1' -a layout -d 'Write a new partition table to an empty disk, with every partition aligned'
 complete -c aligntool -n '__aligntool_words 1' -a partition -d 'Put a whole-disk file system or LVM volume into a partition'
 complete -c aligntool -n '__aligntool_words 1' -a convert -d 'Convert the partition table of a disk or image to another sector size'
@@ -95,21 +95,21 @@ complete -c aligntool -n '__aligntool_words 1' -a schema -d 'Print the JSON Sche
 complete -c aligntool -n '__aligntool_words 1' -a report -d 'Write one HTML page of disks, findings, arrays and benchmarks'
 complete -c aligntool -n '__aligntool_words 1' -a snapshot -d 'Capture what an audit reads from this machine'
 complete -c aligntool -n '__aligntool_words 1' -a fleet -d 'Audit many captured machines in one report'
-complete -c aligntool -n '__aligntool_words 1' -a demo -d 'Make a misaligned disk image, audit it, realign it, and audit it again'
+complete -c aligntool -n '__aligntool_words 1' -a demo -d 'Create a misaligned disk image, audit it, realign it, and audit it again'
 complete -c aligntool -n '__aligntool_words 1' -a plan -d 'Show every change to a disk, to the byte, without writing anything'
 complete -c aligntool -n '__aligntool_words 1' -a raid -d 'Plan, make and show arrays aligned to the boundaries of their drives'
 complete -c aligntool -n '__aligntool_words 1' -a bench -d 'Measure drives with fio; `bench TARGET` is `bench run TARGET`'
 complete -c aligntool -n '__aligntool_words 1' -a trace -d 'Analyse commands to a drive; `trace LOG` is `trace read LOG`'
 complete -c aligntool -n '__aligntool_words 1' -a estimate -d 'Estimate times from measured rates'
 complete -c aligntool -n '__aligntool_words 1' -a recipes -d 'List, show and check recipes for common cases'
-complete -c aligntool -n '__aligntool_words 2 plan' -a realign -d 'Plan the moves to the boundary, and show every step'
+complete -c aligntool -n '__aligntool_words 2 plan' -a realign -d 'Plan the moves to aligned starts, and show every step'
 complete -c aligntool -n '__aligntool_words 2 plan' -a layout -d 'Plan a new partition table for an empty disk, and show it'
 complete -c aligntool -n '__aligntool_words 2 plan' -a partition -d 'Plan a partition for the content of a whole disk'
 complete -c aligntool -n '__aligntool_words 2 plan' -a convert -d 'Plan a partition table for another sector size'
 complete -c aligntool -n '__aligntool_words 2 plan' -a raid -d 'Plan an array, and show how it would be created'
 complete -c aligntool -n '__aligntool_words 2 raid' -a plan -d 'Plan an array, and show how it would be created'
 complete -c aligntool -n '__aligntool_words 2 raid' -a show -d 'Show arrays: members, links, state and data offset'
-complete -c aligntool -n '__aligntool_words 2 raid' -a create -d 'Make an array, and configure the system to start it at every boot'
+complete -c aligntool -n '__aligntool_words 2 raid' -a create -d 'Create an array, and configure the system to start it at every boot'
 complete -c aligntool -n '__aligntool_words 2 raid' -a persist -d 'Configure the system to start an existing array at every boot'
 complete -c aligntool -n '__aligntool_words 2 raid' -a reformat -d 'Change the LBA format of the NVMe members of an array, one at a time'
 complete -c aligntool -n '__aligntool_words 2 raid' -a tune -d 'Measure which chunk size is fastest on empty drives'
@@ -553,7 +553,7 @@ complete -c aligntool -n '__aligntool_is trace record' -l help -s h -d 'Show the
 complete -c aligntool -n '__aligntool_is estimate boot' -F
 complete -c aligntool -n '__aligntool_is estimate boot' -l rate-a -d 'Random 4 KiB rate at depth 1: reads, writes' -x
 complete -c aligntool -n '__aligntool_is estimate boot' -l rate-b -d 'The same for another drive, to compare' -x
-complete -c aligntool -n '__aligntool_is estimate boot' -l trace -d 'Use the commands of this log instead of the article\'s' -r -F
+complete -c aligntool -n '__aligntool_is estimate boot' -l trace -d 'Use the commands of this log instead of the built-in boot' -r -F
 complete -c aligntool -n '__aligntool_is estimate boot' -l reads -d 'Number of reads' -x
 complete -c aligntool -n '__aligntool_is estimate boot' -l writes -d 'Number of writes' -x
 complete -c aligntool -n '__aligntool_is estimate boot' -l json -d 'Print JSON; times are in seconds'

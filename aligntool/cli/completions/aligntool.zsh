@@ -671,7 +671,7 @@ _aligntool_estimate_boot() {
     _arguments -s -S \
         '(--rate-a)--rate-a=[Random 4 KiB rate at depth 1\: reads, writes]:MB/s[,MB/s]: ' \
         '(--rate-b)--rate-b=[The same for another drive, to compare]:MB/s[,MB/s]: ' \
-        '(--trace)--trace=[Use the commands of this log instead of the article'\''s]:LOG:_files' \
+        '(--trace)--trace=[Use the commands of this log instead of the built-in boot]:LOG:_files' \
         '(--reads)--reads=[Number of reads]:N: ' \
         '(--writes)--writes=[Number of writes]:N: ' \
         '(--json)--json[Print JSON; times are in seconds]' \
@@ -714,7 +714,7 @@ _aligntool_recipes_check() {
 
 _aligntool_plan() {
     local -a found=(
-        'realign:Plan the moves to the boundary, and show every step'
+        'realign:Plan the moves to aligned starts, and show every step'
         'layout:Plan a new partition table for an empty disk, and show it'
         'partition:Plan a partition for the content of a whole disk'
         'convert:Plan a partition table for another sector size'
@@ -735,7 +735,7 @@ _aligntool_raid() {
     local -a found=(
         'plan:Plan an array, and show how it would be created'
         'show:Show arrays\: members, links, state and data offset'
-        'create:Make an array, and configure the system to start it at every boot'
+        'create:Create an array, and configure the system to start it at every boot'
         'persist:Configure the system to start an existing array at every boot'
         'reformat:Change the LBA format of the NVMe members of an array, one at a time'
         'tune:Measure which chunk size is fastest on empty drives'
@@ -826,7 +826,7 @@ _aligntool() {
         'audit:Check the alignment of every partition\: on the grid, off the grid, or unknown'
         'explain:Explain a finding\: what it means, what it costs, and what to do'
         'drives:Show what is known about a drive, with the source of every fact'
-        'realign:Move partitions onto the boundary'
+        'realign:Move misaligned partitions to aligned starts'
         'layout:Write a new partition table to an empty disk, with every partition aligned'
         'partition:Put a whole-disk file system or LVM volume into a partition'
         'convert:Convert the partition table of a disk or image to another sector size'
@@ -840,7 +840,7 @@ _aligntool() {
         'report:Write one HTML page of disks, findings, arrays and benchmarks'
         'snapshot:Capture what an audit reads from this machine'
         'fleet:Audit many captured machines in one report'
-        'demo:Make a misaligned disk image, audit it, realign it, and audit it again'
+        'demo:Create a misaligned disk image, audit it, realign it, and audit it again'
         'plan:Show every change to a disk, to the byte, without writing anything'
         'raid:Plan, make and show arrays aligned to the boundaries of their drives'
         'bench:Measure drives with fio; `bench TARGET` is `bench run TARGET`'

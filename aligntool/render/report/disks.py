@@ -86,7 +86,7 @@ def headline(report: Report) -> tuple[str, str]:
         rate = min(cost.write_rate for cost in costs)
         text += f"; the predicted write rate {'halves' if rate == Fraction(1, 2) else f'falls to {rate}'}"
     if style is Style.GOOD and not warnings:
-        return text.replace("OK", "All is well"), "good"
+        return text, "good"
     if style is Style.GOOD:
         text, style = f"E{text.removeprefix('OK: e')}; {counted(warnings, 'warning')} of another kind", Style.DOUBT
     return text, {Style.BAD: "error", Style.DOUBT: "warning"}.get(style, "info")
