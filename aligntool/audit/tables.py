@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from aligntool.audit.drives import disk_finding
 from aligntool.audit.report import Code, Finding, Severity
-from aligntool.audit.wording import as_root, next_command, next_resume, shell_word
+from aligntool.audit.wording import next_command, next_resume, shell_word, table_command
 from aligntool.formats.parked import is_marked_in_flight, parked_numbers
 from aligntool.inventory import Disk, DiskKind, Fault, Role, TableFault, TableLabel
 from aligntool.units import Extent, format_size
@@ -122,18 +122,18 @@ def _next_step(disk: Disk, code: Code) -> str:
     if is_marked_in_flight(disk):
         return next_resume(disk)
     if code in (Code.GPT_PRIMARY_DAMAGED, Code.GPT_BACKUP_DAMAGED, Code.GPT_BACKUP_MISPLACED, Code.GPT_COPIES_DIFFER):
-        backup = f"sgdisk --backup=gpt-{disk.name.rpartition('/')[2]}.bin {path}"
+        backup = f"sgdisk --backup=gpt-{disk.name.rpartition('/')[2]}.bin"
         # With a damaged copy and a damaged protective MBR sgdisk 1.0.9 saves nothing ("Invalid partition data").
         is_refused = Fault.PROTECTIVE_MBR in _faults(disk) and not _faults(disk).isdisjoint(_COPIES_DAMAGED)
         saves = path == disk.path and not is_refused
-        return as_root(disk, backup if saves else f"sgdisk -v {path}")
+        return table_command(disk, backup if saves else "sgdisk -v")
     shown = disk.limits.logical_block_size
     if code is Code.OTHER_SECTOR_SIZE and shown in (512, 4096):
         return next_command(disk, "plan convert", f"--sector-size {shown}")
     if code in (Code.GPT_LOST, Code.COVERS_TABLE):
-        return as_root(disk, f"sgdisk -v {path}")
+        return table_command(disk, "sgdisk -v")
     if code in (Code.EBR_CHAIN, Code.OVERLAP, Code.BAD_ENTRY, Code.BEYOND_END):
-        return as_root(disk, f"sfdisk --dump {path}")
+        return table_command(disk, "sfdisk --dump")
     return f"aligntool explain {code}"
 
 

@@ -86,6 +86,24 @@ def as_root(disk: Disk, words: str) -> str:
     return words if disk.kind is DiskKind.IMAGE else f"sudo {words}"
 
 
+def table_command(disk: Disk, words: str, more: str = "", *, stdin: str = "") -> str:
+    """Return the command of sgdisk or sfdisk for the table of a disk; on a loop device if the tool would expect a table
+    in other sectors: sgdisk then replaces it by an empty one, and sfdisk takes its protective MBR for the table. Both
+    assume 512 bytes for a file. `more`: words after the path. `stdin`: what is piped into the command.
+    """
+    expected = 512 if disk.kind is DiskKind.IMAGE else disk.limits.logical_block_size
+    path = shell_word(disk.path)
+    if disk.sector_size == expected:
+        return f"{stdin}{as_root(disk, f'{words} {path}{more}')}"
+    return on_loop(path, disk.sector_size, words, more, stdin=stdin)
+
+
+def on_loop(path: str, sector_size: int, words: str, more: str = "", *, stdin: str = "") -> str:
+    """Return the command on a loop device with sectors of this size. `path`: quoted for the shell."""
+    loop = f"loop=$(sudo losetup --sector-size {sector_size} -f --show {path})"
+    return f'{loop} && {stdin}sudo {words} "$loop"{more}; sudo losetup -d "$loop"'
+
+
 _LSBLK = "lsblk -d lists the other drives"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from aligntool.audit.wording import layer_name, shell_word
+from aligntool.audit.wording import layer_name, on_loop, shell_word, sudo_prefix
 from aligntool.change import ArrayRequest, ChangeState, LayoutGoal, Plan, from_json, request_in_document
 from aligntool.cli import options, run_change
 from aligntool.cli.arrays import array_status, continue_array, find_record, recover_array, require_unfinished
@@ -315,13 +315,13 @@ def confirm_table(disk: str, journal_file: str | None, plan: Plan, *, yes: bool)
         if journal is None:
             raise Refused(f"{disk}: nothing is in flight on this disk", code="not-in-flight", subject=disk)
         found = read_current_table(device, plan)
-        foreign = tuple(_foreign_content(disk, device, journal, found))
+        foreign = tuple(_foreign_content(device, journal, found))
         written = read_table(overlay(device, journal), sector_size=plan.disk.sector_size)
     for which, table in (("found", found), ("to be written", written)):
         show(
             table_lines(f"the partition table {which}", table.partitions), sys.stderr, color=options.colored(sys.stderr)
         )
-    refuse((*_overwritten_refusals(disk, plan, found.partitions, written.partitions), *foreign))
+    _refuse_overwriting(disk, plan, (*_unlisted(plan, found.partitions, written.partitions), *foreign))
     options.confirm_disk(disk, *run_change.identity(plan, disk), yes)
     return found
 
@@ -337,33 +337,54 @@ def refuse_other_table(device: Device, plan: Plan, shown: TableReading) -> None:
         raise Refused(text, hint="run the same command again", code="table-changed")
 
 
-def _foreign_content(disk: str, device: Device, journal: Journal, found: TableReading) -> Iterator[Refusal]:
-    """Yield a refusal for each file system that was made at a place of the move, or on the whole disk, meanwhile: also
-    in a partition that has exactly the old or the new extent.
+@dataclass(frozen=True, slots=True)
+class _Overwritten:
+    """What a restored table and the rest of the move would overwrite. `number`: of its partition; 0: the whole disk."""
+
+    number: int
+    text: str
+    kind: str = ""
+
+
+def _name_of(number: int) -> str:
+    return f"partition {number}" if number else "the whole disk"
+
+
+def _refuse_overwriting(disk: str, plan: Plan, found: Sequence[_Overwritten]) -> None:
+    """Raise Refused with everything that would be overwritten, and one command for all: sfdisk gives the logical
+    partitions after a deleted one other numbers, so the last one is deleted first.
     """
-    path, again = shell_word(disk), "then the same command again"
+    path, sudo = shell_word(disk), sudo_prefix(disk)
+    clears = [f"{sudo}wipefs --all --backup --types {each.kind} {path}" for each in found if not each.number]
+    if numbers := "".join(f" {number}" for number in sorted({each.number for each in found} - {0}, reverse=True)):
+        other_size = not sudo and plan.disk.sector_size != 512  # sfdisk assumes 512 bytes for a file
+        on_loop_device = on_loop(path, plan.disk.sector_size, "sfdisk --delete", numbers)
+        clears.append(on_loop_device if other_size else f"{sudo}sfdisk --delete {path}{numbers}")
+    hint = f"if it is not needed: {'; '.join(clears)}; then the same command again"
+    refuse(Refusal("overwritten", _name_of(each.number), each.text, hint) for each in found)
+
+
+def _foreign_content(device: Device, journal: Journal, found: TableReading) -> Iterator[_Overwritten]:
+    """Yield each file system that was made at a place of the move, or on the whole disk, meanwhile: also in a partition
+    that has exactly the old or the new extent.
+    """
     numbers = {part.extent: part.number for part in found.partitions if part.role is not Role.EXTENDED}
     if not found.partitions and adds_table(journal.contents.plan) is None:
         numbers[Extent(0, device.size)] = 0
     used = places_in_use(journal.contents.plan)
     touched = [extent for extent in numbers if any(extent.overlaps(place) for place in used)]
     for extent, layer in foreign_content(device, journal, touched):
-        what, remove = "the whole disk", f"wipefs --all --backup --types {layer.kind} {path}"
-        if number := numbers[extent]:
-            what, remove = f"partition {number}", f"sfdisk --delete {path} {number}"
+        what = _name_of(numbers[extent])
         text = f"{what} holds {layer_name(layer)}, which is not part of the move and would be overwritten"
-        yield Refusal("overwritten", what, text, f"if it is not needed: {remove}; {again}")
+        yield _Overwritten(numbers[extent], text, layer.kind)
 
 
-def _overwritten_refusals(
-    disk: str, plan: Plan, found: Sequence[TableEntry], written: Sequence[TableEntry]
-) -> Iterator[Refusal]:
-    """Yield a refusal for each partition that the table to be written lacks and that the move would still touch."""
+def _unlisted(plan: Plan, found: Sequence[TableEntry], written: Sequence[TableEntry]) -> Iterator[_Overwritten]:
+    """Yield each partition that the table to be written lacks and that the move would still touch."""
     known = {part.extent for part in written} | set(places_in_use(plan, with_journal=False))
     for part in found:
         in_the_way = any(part.extent.overlaps(place) for place in places_in_use(plan))
         if part.role is not Role.EXTENDED and part.extent not in known and in_the_way:
-            what, where = f"partition {part.number}", f"bytes {part.extent.start} to {part.extent.end - 1}"
+            what, where = _name_of(part.number), f"bytes {part.extent.start} to {part.extent.end - 1}"
             text = f"{what}, {where}, is not in the journal's table and would be overwritten by the move"
-            hint = f"if it is not needed: sfdisk --delete {shell_word(disk)} {part.number}; then the same command again"
-            yield Refusal("overwritten", what, text, hint)
+            yield _Overwritten(part.number, text)

@@ -350,7 +350,7 @@ def _walk_forward(
             _stop_unless_ours(step, plan)
             yield from steps_md.make_file_system(step, new=first_run)
         elif isinstance(step, steps.MemberStep):
-            yield from apply_member_step(step, index, new=first_run)
+            yield from apply_member_step(plan.steps, index, new=first_run)
         elif isinstance(step, steps.ReencryptSectors):
             yield from steps_luks.reencrypt(step, index, plan, key)
         else:
@@ -472,7 +472,7 @@ def _undo(step: steps.ArrayStep, index: int, plan: Plan, paths: Paths, record: R
     elif isinstance(step, MakeFileSystem):
         yield from steps_md.remove_file_system(_on_current_node(step, plan))
     elif isinstance(step, steps.MemberStep):
-        yield from undo_member_step(step, index)
+        yield from undo_member_step(plan.steps, index)
     elif isinstance(step, steps.ReencryptSectors):
         yield Said(f"partition {step.partition} is unchanged")
     elif isinstance(step, FileStep):

@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from aligntool.audit.arrays import Member
+from aligntool.audit.wording import shell_word
 from aligntool.change import Progress, Said
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.formats.identify import format_scope
@@ -23,7 +24,7 @@ from aligntool.raid.commands import member_commands, table_script
 from aligntool.raid.reformat import IN_SYNC, RUNS, SPARE, ArrayDetails
 from aligntool.raid.steps_drives import is_same_drive, read_disk
 from aligntool.raid.steps_md import attribute, read_kernel_file, recognised_on, slaves, superblock_uuid
-from aligntool.steps import CheckArray, FormatMember, MemberStep, PutBackMember, TakeOutMember
+from aligntool.steps import CheckArray, FormatMember, MemberStep, PutBackMember, Step, TakeOutMember
 from aligntool.units import Extent
 
 _PAUSE_S = 0.1
@@ -72,31 +73,35 @@ def _unit(disk: Disk) -> Unit:
 # Applying and undoing the steps: each reads the state of the array and the drive, and does what remains.
 
 
-def apply_member_step(step: MemberStep, index: int, *, new: bool) -> Iterator[Said | Progress]:
+def apply_member_step(steps: Sequence[Step], index: int, *, new: bool) -> Iterator[Said | Progress]:
     """Apply a step. `new`: the work was not interrupted, so no removed member was used for anything else meanwhile.
 
     Raises Refused if the comparison before any write finds a difference, else Stopped.
     """
-    match step:
-        case CheckArray():
+    match steps[index]:
+        case CheckArray() as step:
             yield from _check(step, index)
-        case TakeOutMember():
+        case TakeOutMember() as step:
             yield from _take_out(step, index)
-        case FormatMember():
-            yield from _format(step, index)
-        case PutBackMember():
+        case FormatMember() as step:
+            yield from _format(step, _removal_of(step.device, steps), index)
+        case PutBackMember() as step:
             yield from _put_back(step, index, new=new)
 
 
-def undo_member_step(step: MemberStep, index: int) -> Iterator[Said | Progress]:
+def undo_member_step(steps: Sequence[Step], index: int) -> Iterator[Said | Progress]:
     """Undo a step. In reverse order, a member that was added is removed, gets its old format, and is added back."""
-    match step:
+    match steps[index]:
         case TakeOutMember(array, path, device):
             yield from _put_back(PutBackMember(array, path, device, 0), index)
-        case FormatMember():
-            yield from _format(backwards(step), index)
-        case PutBackMember(array, path, device):
-            yield from _take_out(TakeOutMember(array, path, device), index)
+        case FormatMember() as step:
+            yield from _format(backwards(step), _removal_of(step.device, steps), index)
+        case PutBackMember(device=device):
+            yield from _take_out(_removal_of(device, steps), index)
+
+
+def _removal_of(device: str, steps: Sequence[Step]) -> TakeOutMember:
+    return next(step for step in steps if isinstance(step, TakeOutMember) and step.device == device)
 
 
 def backwards(step: FormatMember) -> FormatMember:
@@ -117,16 +122,28 @@ def running_array(step: MemberStep) -> str:
     for name in _find(step.array):
         if attribute(name, "array_state") == "inactive":  # it may lack members that exist, or hold the removed one
             run_program("mdadm", "--stop", f"/dev/{name}")
+    why = "no member of it was found"
     if not _find(step.array):
-        run_program("mdadm", "--assemble", "--run", step.path, f"--uuid={step.array}")
+        ended = run_program("mdadm", "--assemble", "--run", step.path, f"--uuid={step.array}")
+        why = ended.last_words or why
         wait_for_udev()
     found = next(iter(_find(step.array)), None)
-    if found is None or attribute(found, "array_state") not in RUNS:
-        raise Stopped(f"the array {step.path}, UUID {step.array}, does not run: cat /proc/mdstat; mdadm --detail")
+    state = attribute(found, "array_state") if found else why
+    if found is None or state not in RUNS:
+        raise Stopped(f"the array {step.path}, UUID {step.array}, does not run: {state}", hint=_start_hint(step, state))
     if attribute(found, "array_state") == "read-auto":
         run_or_stop("mdadm", "--readwrite", f"/dev/{found}")
     _thaw(found)
     return found
+
+
+def _start_hint(step: MemberStep, state: str) -> str:
+    if state == "readonly":
+        return f"sudo mdadm --readwrite {shell_word(step.path)}"
+    forced = f"sudo mdadm --assemble --force --run {shell_word(step.path)} --uuid={step.array}"
+    return (
+        f"cat /proc/mdstat; if a member is too old or the array is dirty and degraded: {forced}, then check its files"
+    )
 
 
 def _thaw(name: str) -> None:
@@ -228,7 +245,9 @@ def _check(step: CheckArray, index: int) -> Iterator[Said | Progress]:
         raise Stopped(f"another program ended the comparison of the members of /dev/{name} before it was complete")
     if (differ := attribute(name, "mismatch_cnt")) != "0":
         text = f"/dev/{name}: {differ} sectors of its members differ, so one of them must not replace another"
-        hint = f"aligntool audit; then sudo mdadm --action=repair /dev/{name}, which keeps one of the versions"
+        hint = f"sudo mdadm --action=repair /dev/{name}, which keeps one of the versions"
+        if index:
+            hint = f"swap and mapped files differ while in use, so unmount it; then {hint}"
         raise (Stopped if index else Refused)(text, hint=hint)
     yield Said(f"all members of /dev/{name} agree")
 
@@ -254,6 +273,7 @@ def _take_out(step: TakeOutMember, index: int) -> Iterator[Said | Progress]:
         return
     if IN_SYNC in state:
         if _WANTED not in state:
+            yield from _wait_until_idle(name, index)
             _stop_unless_whole(name)
             spares = [f"/dev/{member}" for member, state in sorted(_states(name).items()) if state == SPARE]
             if step.spare and not spares:
@@ -293,15 +313,19 @@ def _wait_for_replacement(name: str, device: str, index: int) -> Iterator[Progre
 # FormatMember: the only step that erases, with its checks.
 
 
-def _format(step: FormatMember, index: int) -> Iterator[Said | Progress]:
+def _format(step: FormatMember, removal: TakeOutMember, index: int) -> Iterator[Said | Progress]:
     """Format a namespace that was removed from its array, matches the plan by model, serial number, WWN and number, and
     holds nothing but its former content of the array. Raises Stopped, or Refused if it is in use.
     """
     path, name = step.disk.path, running_array(step)
-    if _state(name, step.device):  # after a power cut before md recorded the removal, or added at boot
-        _stop_unless_same_drive(read_disk(path), step)
+    if _state(name, step.device):  # after a power cut before md recorded the removal, or added since
+        disk = read_disk(path)
+        _stop_unless_same_drive(disk, step)
+        if disk.nvme is not None and disk.nvme.format_in_use == step.format_after:
+            yield Said(f"{path} already has its format")
+            return
         yield from _wait_until_idle(name, index)  # so that it leaves only an array whose other members are in sync
-        yield from _take_out(TakeOutMember(step.array, step.path, step.device), index)
+        yield from _take_out(removal, index)
     with lock_disk(path) as own:  # while it is open no other drive gets its name
         disk = _stop_unless_ours(step)
         done = disk.nvme is not None and disk.nvme.format_in_use == step.format_after
@@ -439,21 +463,36 @@ def _put_back(step: PutBackMember, index: int, *, new: bool = False) -> Iterator
 
 def _add(name: str, step: PutBackMember, *, new: bool) -> None:
     """Add a member; `new`: it was blank a moment ago. If the array's blocks grow, md changes them at once or at the
-    next assembly, so the array must not be in use. Raises Stopped.
+    next assembly, so the array must not be in use. mdadm adds a member that has its superblock as the same one, so that
+    with a bitmap only what has changed is copied (Manage.c, attempt_re_add). Raises Stopped.
     """
     with (
         _unused(name) if _block_size(name) < step.block_size else nullcontext(),
         lock_against_udev(_drives_of([step.device])),
     ):
         if superblock_uuid(step.device) == step.array:  # not formatted, or being rebuilt when the power failed
-            run_or_stop("mdadm", "--zero-superblock", step.device)
+            _add_former(name, step.device)
         elif shown := recognised_on(step.device):
             raise Stopped(f"{step.device} holds {shown}, which is not overwritten")
-        elif not new:
-            size = int(read_kernel_file((kernel_folder(step.device) or Path()) / "size") or 0) * _SECTOR
-            stop_if_reused(step.device, Extent(0, size), f"sudo blkdiscard --zeroout {step.device}")
-        run_or_stop("mdadm", f"/dev/{name}", "--add", step.device)
+        else:
+            if not new:
+                size = int(read_kernel_file((kernel_folder(step.device) or Path()) / "size") or 0) * _SECTOR
+                stop_if_reused(step.device, Extent(0, size), f"sudo blkdiscard --zeroout {step.device}")
+            run_or_stop("mdadm", f"/dev/{name}", "--add", step.device)
     wait_for_udev()
+
+
+def _add_former(name: str, device: str) -> None:
+    """Add a member that has its superblock. If another one has bad blocks, it may have the only copy of them, so it
+    must not be rebuilt. Raises Stopped.
+    """
+    bad = _members_with_bad_blocks(name)
+    ended = run_program("mdadm", f"/dev/{name}", "--re-add" if bad else "--add", device)
+    if ended.code and bad:
+        text = f"{device} may have the only copy of the bad blocks of {', '.join(bad)}, so it is not rebuilt from them"
+        raise Stopped(text, hint=f"sudo mdadm --examine-badblocks /dev/{bad[0]}")
+    if ended.code:
+        raise Stopped(f"{device} cannot be added to /dev/{name}: {ended.last_words}")
 
 
 def _drives_of(devices: Iterable[str]) -> list[str]:

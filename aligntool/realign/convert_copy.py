@@ -47,10 +47,10 @@ class CopyRequest:
 
     def find_plan(self) -> tuple[FoundPlan, tuple[Extent, ...]]:
         """Return the plan, the facts it was made from, and the extents to copy. Raises Refused with every reason."""
-        judged, units = judged_units(self.source, self.request)
+        judged, units, cut = judged_units(self.source, self.request)
         disk, sizes = judged.disk, self.sector_sizes
         target = _new_image(self.output, disk, sizes) or _empty_disk(self.output, sizes)
-        refuse_unconvertible(judged, sizes, units, copied_to=target.size)
+        refuse_unconvertible(judged, sizes, units, cut, copied_to=target.size)
         with hints_for_disk(disk.path):
             _refuse_uncopied(disk, target.size, sizes)
             rebuilds = recreate_fats(judged, sizes, units, _MOST_FAT)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from aligntool import steps
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import as_root, labelled, layer_name, next_command, shell_word
+from aligntool.audit.wording import labelled, layer_name, next_command, shell_word, table_command
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.mbr import MOST_SECTORS
@@ -41,10 +41,16 @@ class Rebuilding:
 
 
 def refuse_unconvertible(
-    judged: Judged, sizes: tuple[int, ...], units: Mapping[int, Unit], *, copied_to: int | None = None
+    judged: Judged,
+    sizes: tuple[int, ...],
+    units: Mapping[int, Unit],
+    cut: Collection[int] = (),
+    *,
+    copied_to: int | None = None,
 ) -> None:
-    """Raise Refused with every reason why this disk cannot get a table for sectors of these sizes. `copied_to`: the
-    bytes of the target, if a copy of the disk gets the table instead.
+    """Raise Refused with every reason why this disk cannot get a table for sectors of these sizes. `cut`: the numbers
+    of the partitions with bytes other than zero after their last whole block. `copied_to`: the bytes of the target, if
+    a copy of the disk gets the table instead.
     """
     disk = judged.disk
     if not _kernel_sees_table(disk):  # the kernel's partitions, if any, lie elsewhere
@@ -53,7 +59,11 @@ def refuse_unconvertible(
     size = disk.size or 0 if in_place else copied_to or 0
     of_disk = (reason for reason in _disk_refusals(judged, sizes) if in_place or reason.code not in _IN_PLACE)
     refuse(
-        (*of_disk, *(reason for part in disk.partitions for reason in _part_refusals(disk, part, sizes, size, units)))
+        (
+            *of_disk,
+            *(reason for part in disk.partitions for reason in _part_refusals(disk, part, sizes, size, units)),
+            *(reason for part in disk.partitions for reason in _end_refusals(disk, part, units, cut)),
+        )
     )
 
 
@@ -74,7 +84,7 @@ def _disk_refusals(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
         yield Refusal("no-partition", disk.name, f"{disk.name} has no partitions", audit)
     elif table.label is TableLabel.DOS and len(sizes) > 1:
         text = f"{disk.name} has an MBR, and two MBRs do not fit in one sector"
-        yield Refusal("table-kind", disk.name, text, as_root(disk, f"sgdisk --mbrtogpt {shell_word(disk.path)}"))
+        yield Refusal("table-kind", disk.name, text, table_command(disk, "sgdisk --mbrtogpt"))
     elif sizes == (table.sector_size,):
         text = f"the table of {disk.name} is already for sectors of {table.sector_size} bytes"
         yield Refusal("same-size", disk.name, text, audit)
@@ -87,7 +97,7 @@ def _disk_refusals(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
         text = f"{disk.name} is {disk.size} bytes long, which is not a multiple of {BLOCK}"
         longer = f"truncate --size=%{BLOCK} {shell_word(disk.path)}"
         if table is not None and table.label is TableLabel.GPT:
-            longer += f"; then sgdisk -e {shell_word(disk.path)}"
+            longer += f"; then {table_command(disk, 'sgdisk -e')}"
         yield Refusal("odd-size", disk.name, text, longer if disk.kind is DiskKind.IMAGE else audit)
 
 
@@ -97,7 +107,7 @@ def _part_refusals(
     what, extent, largest = f"partition {part.number}", part.extent, max(sizes)
     label = label_of(disk)
     head, tail = table_places(label, size, sizes)
-    unneeded = f"if nothing in it is needed: {as_root(disk, f'sfdisk --delete {shell_word(disk.path)} {part.number}')}"
+    unneeded = _deletion(disk, part)
     realigned = next_command(disk, "plan realign", "--grain 1MiB")
     moved = unneeded if part.type_code in _RAW else realigned  # a realign does not move those
     if extent.start % BLOCK:
@@ -127,10 +137,23 @@ def _part_refusals(
         yield Refusal("nested-label", what, text, next_command(disk, "audit"))
     if len(part.content) == 1:
         yield from _content_refusals(disk, part, largest, units[part.number])
-        yield from _end_refusals(disk, part, units[part.number])
-    elif not part.content and part.content_read and part.type_code not in _RAW:
+    elif _is_unknown(part):
         text = f"nothing is recognised on {what}, so the sector size that it needs is unknown"
         yield Refusal("no-content", what, text, unneeded)
+
+
+def _deletion(disk: Disk, part: Partition) -> str:
+    """Return the command that deletes an unneeded partition; for a logical one, all such: sfdisk then gives those that
+    follow other numbers, so a second command would delete another partition. Hence also the last one first.
+    """
+    logical = [each for each in disk.partitions if each.role is Role.LOGICAL and _is_unknown(each)]
+    parts = sorted(logical, key=lambda each: -each.number) if part in logical else [part]
+    numbers = "".join(f" {each.number}" for each in parts)
+    return f"if what is in there is not needed: {table_command(disk, 'sfdisk --delete', numbers)}"
+
+
+def _is_unknown(part: Partition) -> bool:
+    return not part.content and part.content_read and part.type_code not in _RAW
 
 
 def sector_size_options(sizes: tuple[int, ...]) -> tuple[str, ...]:
@@ -153,14 +176,20 @@ def new_record(disk: Disk, part: Partition) -> int | None:
     return next(first, align_down(part.record_at, BLOCK))
 
 
-def _end_refusals(disk: Disk, part: Partition, unit: Unit) -> Iterator[Refusal]:
-    """Yield the reason why a partition that does not end on a block cannot lose the bytes behind its last block."""
-    layer, cut = part.content[0], part.extent.length - new_extent(part).length
-    shortened = unit.size and not unit.exact and layer.claims_size and layer.claims_size <= new_extent(part).length
-    if cut and layer.kind != "vfat" and not shortened:
-        what = f"partition {part.number}"
-        text = f"{what} ends {cut} bytes past a multiple of {BLOCK}, and its {layer_name(layer)} may use them"
-        yield Refusal("off-grid", what, text, next_command(disk, "audit"))
+def _end_refusals(disk: Disk, part: Partition, units: Mapping[int, Unit], cut: Collection[int]) -> Iterator[Refusal]:
+    """Yield the reason why a partition that does not end on a block cannot lose the bytes after its last block."""
+    if len(part.content) != 1 or part.role is Role.EXTENDED or not (rest := part.extent.end - new_extent(part).end):
+        return
+    layer, unit = part.content[0], units[part.number]
+    fits = bool(layer.claims_size) and (layer.claims_size or 0) <= new_extent(part).length
+    text = f"partition {part.number} ends {rest} bytes after a multiple of {BLOCK}"
+    if part.number in cut and (fits or layer.kind != "vfat"):  # a FAT that uses them is recreated shorter
+        text += ", which are not blank and would be outside of it"
+    elif layer.kind == "vfat" or (unit.size and not unit.exact and fits):
+        return
+    else:
+        text += f", and its {layer_name(layer)} may use them"
+    yield Refusal("off-grid", f"partition {part.number}", text, next_command(disk, "audit"))
 
 
 def _content_refusals(disk: Disk, part: Partition, size: int, unit: Unit) -> Iterator[Refusal]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import hints_for_disk
 from aligntool.errors import Refused
-from aligntool.formats.reader import Reader
+from aligntool.formats.reader import Reader, read_or_none
 from aligntool.formats.smallest_units import Unit, smallest_unit
 from aligntool.inventory import Disk
 from aligntool.linux.block import open_read_only
@@ -34,9 +34,9 @@ class Conversion:
 
     def find_plan(self, target: str, request: Request) -> FoundPlan:
         """Return the plan, and the data from which it was made. Raises Refused with every reason."""
-        judged, units = judged_units(target, request)
+        judged, units, cut = judged_units(target, request)
         disk, sizes = judged.disk, self.sector_sizes
-        convert_plan.refuse_unconvertible(judged, sizes, units)
+        convert_plan.refuse_unconvertible(judged, sizes, units, cut)
         with hints_for_disk(disk.path):
             fats = recreate_fats(judged, sizes, units, convert_plan.MOST_HELD)
             rebuilds = {number: describe_rebuilding(disk.path, number, disk, one) for number, one in fats.items()}
@@ -48,8 +48,10 @@ class Conversion:
         return FoundPlan(plan, judged, {}, {number: fat.parts for number, fat in fats.items()})
 
 
-def judged_units(target: str, request: Request) -> tuple[Judged, dict[int, Unit]]:
-    """Return the disk, judged, and by partition the smallest unit in which its content is read. Raises Refused."""
+def judged_units(target: str, request: Request) -> tuple[Judged, dict[int, Unit], frozenset[int]]:
+    """Return the disk, judged, by partition the smallest unit in which its content is read, and the numbers of the
+    partitions with bytes other than zero after their last whole block. Raises Refused.
+    """
     judged, _ = look_at(target, request)
     if wait_for_leftovers(judged.disk.path):
         judged, _ = look_at(target, request)
@@ -61,9 +63,13 @@ def judged_units(target: str, request: Request) -> tuple[Judged, dict[int, Unit]
         with fresh_reader(disk.path) as reader:
             found = {part.number: part.content[0] for part in disk.partitions if len(part.content) == 1}
             units = {number: smallest_unit(reader, layer) for number, layer in found.items()}
+            ends = {part.number: (convert_plan.new_extent(part).end, part.extent.end) for part in disk.partitions}
+            cut = frozenset(
+                number for number, (new, old) in ends.items() if any(read_or_none(reader, new, old - new) or b"")
+            )
     except OSError as error:
         raise Refused(f"{disk.path} cannot be read: {error.strerror}") from error
-    return replace(judged, disk=replace(disk, failing=with_health(disk).failing)), units
+    return replace(judged, disk=replace(disk, failing=with_health(disk).failing)), units, cut
 
 
 def recreate_fats(judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit], most: int) -> dict[int, NewFat]:

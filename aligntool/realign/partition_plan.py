@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from aligntool import steps
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import as_root, labelled, layer_name, next_command, shell_word
+from aligntool.audit.wording import as_root, labelled, layer_name, next_command, shell_word, table_command
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.mbr import MOST_SECTORS
@@ -296,7 +296,8 @@ def _shrink_command(disk: Disk, part: Partition, most: int) -> str:
             return as_root(disk, f"pvresize --setphysicalvolumesize {most}B {path}")
         case "swap":
             label = f" -L {shell_word(layer.label)}" if layer.label else ""
-            return as_root(disk, f"mkswap -U {layer.uuid}{label} {path} {most // 1024}")
+            pages = f" -p {layer.data_unit}" if layer.data_unit else ""  # the default is that of this kernel
+            return as_root(disk, f"mkswap -U {layer.uuid}{label}{pages} {path} {most // 1024}")
         case kind if kind in SHRINKABLE:
             return next_command(disk, "plan partition", "--shrink")
         case "crypto_LUKS":
@@ -401,8 +402,8 @@ def _notes(move: _Move) -> Iterator[str]:
             yield "the journal is small (signature sectors only): more frequent flushes are slower, but just as safe"
     free = places(disk.size or 0, disk.sector_size)[1].start - target.end
     if not back and free >= MIB:
-        grow = as_root(disk, f"sfdisk -N {NUMBER} {shell_word(disk.path)}")
         # A LUKS2 opens only if the length of its data is a multiple of its own sector size.
         longer = (target.length + align_down(free, MIB)) // disk.sector_size
-        typed = f"echo ,{longer if layer.kind == 'crypto_LUKS' else '+'} | {grow}"
+        script = f"echo ,{longer if layer.kind == 'crypto_LUKS' else '+'} | "
+        typed = table_command(disk, f"sfdisk -N {NUMBER}", stdin=script)
         yield f"{format_about(free)} at the end stays free; afterwards the partition can be extended into it: {typed}"

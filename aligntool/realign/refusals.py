@@ -183,9 +183,9 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
         yield Refusal("hybrid-mbr", name, text, "aligntool explain AT307")
     for fault in table.faults:
         if fault.fault not in _TOLERATED:
-            hint = f"sgdisk -v {path}" if fault.fault in _GPT_FAULTS else f"sfdisk --verify {path}"
+            tool = "sgdisk -v" if fault.fault in _GPT_FAULTS else "sfdisk --verify"
             text = f"the partition table has an error: {fault.detail}"
-            yield Refusal("table-damaged", name, text, wording.as_root(disk, hint))
+            yield Refusal("table-damaged", name, text, wording.table_command(disk, tool))
     # If the kernel's partitions differ, a mounted file system may lie elsewhere than the table states.
     kernel = dict(disk.kernel_partitions)
     for part in disk.partitions:
@@ -266,7 +266,7 @@ def _chain_reasons(disk: Disk, part: Partition) -> Iterator[Refusal]:
         why = irregular_chain_reason(container, chain) if part in chain else ""
         if why:
             what = f"partition {part.number}"
-            dump = wording.as_root(disk, f"sfdisk --dump {wording.shell_word(disk.path)}")
+            dump = wording.table_command(disk, "sfdisk --dump")
             yield Refusal("irregular-chain", what, f"{what} cannot be moved: {why}", dump)
 
 
@@ -320,7 +320,8 @@ def bad_blocks_refusal(disk: Disk, part: Partition, what: str, layer: Layer, cou
     if layer.kind in _LIST_CLEARERS:
         clearing = typed_on(disk, part, _LIST_CLEARERS[layer.kind])
     elif layer.kind == "swap":
-        named = (("-U", layer.uuid), ("-L", layer.label and wording.shell_word(layer.label)))
+        label = layer.label and wording.shell_word(layer.label)
+        named = (("-U", layer.uuid), ("-L", label), ("-p", layer.data_unit))
         clearing = typed_on(
             disk, part, " ".join(("mkswap", *(f"{option} {value}" for option, value in named if value)))
         )

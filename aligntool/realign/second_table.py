@@ -1,9 +1,12 @@
-"""Refuse changes to an MBR beside another table whose partitions it does not list: their bytes look free."""
+"""Refuse changes to one of two tables: an MBR beside another table whose partitions it does not list, so that their
+bytes look free, and a GPT beside one for sectors of another size, which would keep the old places.
+"""
 
 from collections.abc import Iterator
 
 from aligntool.audit.wording import layer_name, next_command
 from aligntool.errors import Refusal, Refused, refuse
+from aligntool.formats.gpt import check_copy
 from aligntool.formats.layers import read_layers
 from aligntool.formats.other_tables import read_apm
 from aligntool.formats.reader import Reader, TableReading
@@ -19,19 +22,31 @@ _NAMES = {TableLabel.GPT: "GPT", TableLabel.APM: "Apple partition map"}
 
 def refuse_second_table(disk: Disk) -> None:
     """Raise Refused if a GPT or an Apple partition map beside the MBR lists a partition with recognised content that is
-    not within a partition of the MBR.
+    not within a partition of the MBR, or if there are GPTs for both sector sizes.
     """
-    if disk.table is None or disk.table.label is not TableLabel.DOS:
+    if disk.table is None or disk.table.label not in _FINDERS:
         return
     try:
         with fresh_reader(disk.path) as reader:
-            refuse(list(_refusals(reader, disk)))
+            refuse(list(_FINDERS[disk.table.label](reader, disk)))
     except OSError as error:
         text = f"{disk.path} cannot be read: {error.strerror}"
         raise Refused(text, hint=next_command(disk, "audit"), code="not-read", subject=disk.name) from error
 
 
-def _refusals(reader: Reader, disk: Disk) -> Iterator[Refusal]:
+def _two_gpts(reader: Reader, disk: Disk) -> Iterator[Refusal]:
+    own = disk.sector_size
+    for size in (512, 4096):
+        if size != own and check_copy(reader, "primary", 1, size).is_good:
+            text = (
+                f"{disk.name} has two GPTs, for sectors of {own} and of {size} bytes, as convert --both writes them: a"
+                " change of one would leave the old places in the other"
+            )
+            hint = "change the image that has one table, then use aligntool convert --both again"
+            yield Refusal("hybrid-mbr", disk.name, text, hint)
+
+
+def _unlisted_partitions(reader: Reader, disk: Disk) -> Iterator[Refusal]:
     known = [part.extent for part in disk.partitions if part.role is not Role.EXTENDED]
     for part, label in _partitions_of_others(reader, disk):
         if part.extent.end > reader.size or any(extent.contains(part.extent) for extent in known):
@@ -57,3 +72,6 @@ def _partitions_of_others(reader: Reader, disk: Disk) -> Iterator[tuple[Partitio
         if reading and reading.table:
             label = reading.table.label
             yield from ((part, label) for part in reading.partitions if part.role is Role.PRIMARY)
+
+
+_FINDERS = {TableLabel.DOS: _unlisted_partitions, TableLabel.GPT: _two_gpts}

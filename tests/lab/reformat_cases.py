@@ -31,7 +31,9 @@ VOLUME = Path("/dev", GROUP, "files")
 PLACE = Path("/mnt/reformatted")
 # Ends in the middle of the second member: out and not formatted; formatted and not back; overwritten and not removed.
 BACK: dict[str, Event] = {"out": StepDone(4), "back": StepDone(5), "leaving": StepBegun(4)}
-RETURNED = StepDone(4)  # the second member is out
+# The second member is out; it is formatted and not back.
+RETURNED, HALF = StepDone(4), StepDone(5)
+SPEED = Path("/proc/sys/dev/raid/speed_limit_max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,10 @@ def main(names: Sequence[str]) -> None:
             said = resumed(case, cut=how == "resume+cut")
         elif how == "differing":
             said = differing(case)
-        elif how == "returned":
-            said = returned(case)
+        elif how.startswith("returned"):
+            said = returned(case, "rollback" if how.endswith("back") else "resume")
+        elif how == "half":
+            said = half_rebuilt(case)
         else:
             said = roll_back_case(case, BACK[how]) if how in BACK else run_case(case, how)
         (OUT / f"{name}.json").write_text(json.dumps(said, indent=1))
@@ -130,9 +134,9 @@ def roll_back_case(case: Case, last: Event) -> dict[str, object]:
     return {"sums": sums, "before": between, "tables_before": tables, "done": done, **seen(case)}
 
 
-def returned(case: Case) -> dict[str, object]:
-    """Interrupt it when the second member is out, add that one again as it was, and resume it. So it is after a power
-    cut before md recorded the removal.
+def returned(case: Case, command: str) -> dict[str, object]:
+    """Interrupt it when the second member is out, add that one again as it was, and resume it or roll it back. So it is
+    after a power cut before md recorded the removal.
     """
     clear()
     make(case)
@@ -140,8 +144,28 @@ def returned(case: Case) -> dict[str, object]:
     member = interrupted(RETURNED)
     run("mdadm", "--incremental", "--run", member)
     between = Path("/proc/mdstat").read_text()
-    done = forked("resume", "--yes", "--json")
+    done = forked(command, "--yes", "--json")
     found = {"sums": sums, "member": Path(member).name, "before": between, "tables_before": tables, "done": done}
+    return {**found, **seen(case)}
+
+
+def half_rebuilt(case: Case) -> dict[str, object]:
+    """Interrupt it when the second member is formatted, remove that one in the middle of its recovery, and resume."""
+    clear()
+    make(case)
+    sums, tables = filled(case), tables_of(case)
+    member, limit = interrupted(HALF), SPEED.read_text()
+    SPEED.write_text("20000")  # KiB/s, so ten seconds for a member
+    run("mdadm", "/dev/md/data", "--add", member)
+    time.sleep(4)
+    between = Path("/proc/mdstat").read_text()
+    run("mdadm", "/dev/md/data", "--fail", member)
+    run("udevadm", "settle")
+    run("mdadm", "/dev/md/data", "--remove", member)
+    SPEED.write_text(limit)
+    superblock = run("mdadm", "--examine", member)
+    done = forked("resume", "--yes", "--json")
+    found = {"sums": sums, "superblock": superblock, "before": between, "tables_before": tables, "done": done}
     return {**found, **seen(case)}
 
 

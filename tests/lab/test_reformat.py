@@ -37,6 +37,8 @@ LIMIT_S = 3600.0
 FORWARD = tuple(case for case in CASES if case.name not in ("old", "ten"))
 BACK = ("old-out", "old-back", "old-leaving", "spared-leaving")
 RETURNED = ("six-returned", "spared-returned")
+RETURNED_BACK = "mirror-returned-back"
+HALF = ("mirror-half", "five-half")
 DIFFERING = "mirror-differing"
 # Step 0 compares; 1, 2, 3 remove, format and re-add the first member; 4, 5, 6 the second one, and so on.
 PUT_BACK, FORMAT, FORMAT_THIRD = 3, 5, 8
@@ -85,12 +87,14 @@ def _cut(guest: Guest, step: int, *names: str) -> None:
 @pytest.fixture(scope="module")
 def observed(lab: Lab) -> Observed:
     first = lab.guest(*(Nvme(serial, size=SIZE) for serial in SERIALS))
-    _cut(first, PUT_BACK, *(case.name for case in FORWARD), *BACK, *RETURNED, DIFFERING, "five-cut")
+    _cut(
+        first, PUT_BACK, *(case.name for case in FORWARD), *BACK, *RETURNED, RETURNED_BACK, *HALF, DIFFERING, "five-cut"
+    )
     _cut(_guest(first), FORMAT, "five-resume+cut")
     _cut(_guest(first), PUT_BACK, "five-resume", "ten-cut")
     _cut(_guest(first), FORMAT_THIRD, "ten-resume", "six-cut")
     shared = _guest(first).run(_script("six-resume"), limit_s=LIMIT_S)
-    names = [*(case.name for case in FORWARD), *BACK, *RETURNED, DIFFERING]
+    names = [*(case.name for case in FORWARD), *BACK, *RETURNED, RETURNED_BACK, *HALF, DIFFERING]
     return Observed(
         {name: _read(shared, name) for name in names}, {name: _read(shared, f"{name}-resume") for name in CUT}
     )
@@ -147,6 +151,20 @@ def test_a_removed_member_that_mdadm_added_again_is_removed_before_its_format(ob
     said, case = observed.of[name], _case(name.partition("-")[0])
     member = re.escape(said["member"])
     assert re.search(rf"\b{member}\[", said["before"]), said["before"]
+    _is_whole(said, case, [4096] * case.members)
+
+
+def test_a_removed_member_that_is_in_the_array_again_stays_in_it_in_a_rollback(observed: Observed) -> None:
+    said, case = observed.of[RETURNED_BACK], _case(RETURNED_BACK.partition("-")[0])
+    assert re.search(rf"\b{re.escape(said['member'])}\[", said["before"]), said["before"]
+    _is_whole(said, case, [512] * case.members)
+    assert f"{said['member']} is removed" not in said["done"][1]
+
+
+@pytest.mark.parametrize("name", HALF)
+def test_a_member_that_was_removed_in_the_middle_of_its_recovery_is_rebuilt(observed: Observed, name: str) -> None:
+    said, case = observed.of[name], _case(name.partition("-")[0])
+    assert "recovery =" in said["before"] and "Recovery Offset" in said["superblock"], said["before"]
     _is_whole(said, case, [4096] * case.members)
 
 

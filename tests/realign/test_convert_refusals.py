@@ -1,5 +1,6 @@
 """Refusals of a sector size conversion, and whether the suggested commands work."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from aligntool.errors import Refusal, Refused
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB
-from tests.conftest import run
+from tests.conftest import detach, run
 from tests.moving.disks import place
+from tests.run_aligntool import run_aligntool
 
 
 def reasons(disk: Path) -> tuple[Refusal, ...]:
@@ -93,3 +95,101 @@ def test_a_luks_gets_longer_sectors_while_it_is_open(tmp_path: Path, version: st
     assert opened < changed < hint.index("cryptsetup close") < hint.index("losetup -d")
     subprocess.run(["sh", "-n", "-c", hint], check=True)
     assert "DEVICE" not in hint
+
+
+def extents(disk: Path, sector: int) -> list[tuple[int, int]]:
+    """Return the partitions that sfdisk finds, on a loop device with such sectors."""
+    node = run("losetup", "--sector-size", str(sector), "-r", "-f", "--show", disk).strip()
+    try:
+        table = json.loads(run("sfdisk", "--json", node))["partitiontable"]
+    finally:
+        detach(node)
+    return [(part["start"] * sector, part["size"] * sector) for part in table.get("partitions", ())]
+
+
+def typed(command: str, folder: Path) -> None:
+    subprocess.run(("sh", "-ec", command.replace("sudo ", "")), cwd=folder, check=True, timeout=60, capture_output=True)
+
+
+@pytest.fixture
+def large_sectors(tmp_path: Path) -> Path:
+    """Make an image with a GPT for 4096-byte sectors, and a swap area in each of its two partitions."""
+    small, large, swap = (tmp_path / name for name in ("small.img", "large.img", "swap"))
+    for path, size in ((small, 8 * MIB), (swap, 2 * MIB)):
+        path.write_bytes(bytes(size))
+    run("sfdisk", "-q", small, stdin="label: gpt\nstart=2048,size=4096,type=S\nstart=8192,size=4096,type=S\n")
+    run("mkswap", swap)
+    for at in (MIB, 4 * MIB):
+        place(swap, small, at)
+    assert run_aligntool("convert", small, "--sector-size", "4096", "-o", large, "--yes").returncode == 0
+    return large
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("sfdisk", "mkswap", "losetup", "sgdisk")
+class TestTableOf4096ByteSectors:
+    """sgdisk and sfdisk assume 512 bytes for a file: the former writes an empty GPT, the latter edits the MBR."""
+
+    def test_the_command_that_deletes_a_partition_leaves_the_others(self, large_sectors: Path) -> None:
+        with large_sectors.open("r+b") as file:
+            file.seek(MIB)
+            file.write(bytes(MIB))
+        said = run_aligntool("plan", "convert", large_sectors, "--sector-size", "512")
+        hint = said.stderr.rpartition("→ ")[2].partition(": ")[2]
+        typed(hint, large_sectors.parent)
+        assert extents(large_sectors, 4096) == [(4 * MIB, 2 * MIB)]
+
+    def test_the_command_for_an_odd_length_keeps_the_table(self, large_sectors: Path) -> None:
+        before = extents(large_sectors, 4096)
+        with large_sectors.open("r+b") as file:
+            file.truncate(8 * MIB + 512)
+        hint = run_aligntool("plan", "convert", large_sectors, "--sector-size", "512").stderr.rpartition("→ ")[2]
+        typed(hint.replace("; then ", "\n"), large_sectors.parent)
+        assert extents(large_sectors, 4096) == before and len(before) == 2
+        assert "odd-size" not in run_aligntool("plan", "convert", large_sectors, "--sector-size", "512").stderr
+
+    def test_the_backup_of_a_grown_image_has_its_entries(self, large_sectors: Path, tmp_path: Path) -> None:
+        with large_sectors.open("r+b") as file:
+            file.truncate(12 * MIB)
+        found = json.loads(run_aligntool("audit", large_sectors, "--json").stdout)
+        (command,) = (each["next"] for each in found["findings"] if each["code"] == "AT312")
+        typed(command, tmp_path)
+        (backup,) = tmp_path.glob("gpt-*.bin")
+        assert backup.read_bytes().count(bytes.fromhex("6dfd5706aba4c44384e50933c84b4f4f")) == 2  # the type of swap
+
+
+@pytest.mark.needs_tools("sfdisk", "mkswap")
+def test_logical_partitions_that_are_not_needed_are_deleted_by_one_command(tmp_path: Path) -> None:
+    """sfdisk numbers the others anew after each deletion: the second of two commands would delete another partition."""
+    disk, swap = tmp_path / "disk.img", tmp_path / "swap"
+    for path, size in ((disk, 32 * MIB), (swap, 2 * MIB)):
+        path.write_bytes(bytes(size))
+    parts = ("start=2048,size=55296,type=5", "start=4096,size=4096", "start=12288,size=4096")
+    lines = (*parts, "start=20480,size=4096,type=S")
+    run("sfdisk", "-q", disk, stdin="label: dos\n" + "\n".join(lines) + "\n")
+    run("mkswap", swap)
+    place(swap, disk, 20480 * 512)
+    (hint,) = {reason.hint for reason in reasons(disk)}
+    run("sh", "-c", hint.partition(": ")[2])
+    table = json.loads(run("sfdisk", "--json", disk))["partitiontable"]["partitions"]
+    assert [part["start"] for part in table] == [2048, 20480]
+
+
+@pytest.mark.needs_tools("sfdisk", "mkfs.fat")
+@pytest.mark.parametrize("blank", [False, True])
+def test_bytes_of_a_partition_after_its_last_block_are_not_dropped(tmp_path: Path, blank: bool) -> None:
+    disk, fat = tmp_path / "disk.img", tmp_path / "fat"
+    for path, size in ((disk, 32 * MIB), (fat, 10_000 * KIB)):
+        path.write_bytes(bytes(size))
+    run("sfdisk", "-q", disk, stdin="label: gpt\nstart=2048,size=20487\n")  # 7 sectors after a multiple of 4096 bytes
+    run("mkfs.fat", "-F16", "-s1", fat)
+    place(fat, disk, MIB)
+    with disk.open("r+b") as file:
+        file.seek((2048 + 20487 - 7) * 512)
+        file.write(bytes(7 * 512) if blank else b"\x01" * 7 * 512)
+    request = Request()
+    if blank:
+        assert Conversion(request, (4096,)).find_plan(str(disk), request).plan
+        return
+    (reason,) = reasons(disk)
+    assert reason.code == "off-grid" and "which are not blank" in reason.text

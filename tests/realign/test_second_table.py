@@ -46,3 +46,21 @@ def test_a_partition_of_another_table_is_not_free_space(
 def test_a_remnant_of_a_table_without_content_is_no_obstacle(tmp_path: Path) -> None:
     disk = make(tmp_path / "disk.img", "gpt", content=False)
     assert "also has" not in aligntool("plan", "realign", disk)
+
+
+@pytest.mark.needs_tools("sfdisk", "mke2fs")
+@pytest.mark.parametrize(
+    "command", [("realign", "--page-size", "16KiB"), ("partition", "--undo"), ("convert", "--sector-size", "512")]
+)
+def test_of_tables_for_both_sector_sizes_none_is_changed(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """The other one would keep the old places, in which a system with its sector size would find nothing."""
+    plain, both = tmp_path / "disk.img", tmp_path / "both.img"
+    with plain.open("wb") as file:
+        file.truncate(64 * MIB)
+    run("sfdisk", "-q", plain, stdin="label: gpt\nstart=24584,size=81920\n")  # 12 MiB and 4 KiB
+    run("mke2fs", "-q", "-F", "-b", "4096", "-E", f"offset={24584 * SECTOR}", plain, "40M")
+    aligntool("convert", plain, "--both", "-o", both, "--yes")
+    before = both.read_bytes()
+    said = " ".join(aligntool(*command, both, "--yes", code=REFUSED).split())
+    assert "has two GPTs, for sectors of 4096 and of 512 bytes" in said and "head -c" not in said
+    assert both.read_bytes() == before
