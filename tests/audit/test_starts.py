@@ -258,7 +258,7 @@ def test_an_sd_card_is_judged_by_its_allocation_unit() -> None:
     ("start", "words"),
     [
         (63, "Windows XP"), (34, "first usable"), (40, "macOS"), (1953, "decimal megabyte"), (2049, "one sector past"),
-        (65535, "bogus optimal"), (131070, "bogus optimal"), (32760, "16773120"), (1, "after the MBR"),
+        (65535, "implausible optimal"), (131070, "implausible optimal"), (32760, "16773120"), (1, "after the MBR"),
         (16065, "cylinder"),
     ],
 )  # fmt: skip

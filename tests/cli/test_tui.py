@@ -176,7 +176,9 @@ def test_without_textual_it_refuses_and_names_the_package() -> None:
 def test_without_a_terminal_it_refuses() -> None:
     done = run_aligntool("tui", code=3)
     assert (
-        done.stdout == "" and "the screen needs a terminal" in done.stderr and "→ sudo aligntool audit" in done.stderr
+        done.stdout == ""
+        and "the tui command needs a terminal" in done.stderr
+        and "→ sudo aligntool audit" in done.stderr
     )
 
 

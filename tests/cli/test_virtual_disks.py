@@ -197,9 +197,9 @@ def hostile(raw: Path, name: str) -> Path:
 
 
 HOSTILE = {
-    "a file of this machine behind it": "has only the differences from /etc/passwd",
-    "a line of a terminal behind it": r"has only the differences from $'/x\012sudo'",
-    "a server behind it": "has only the differences from 'json:",
+    "a file of this machine behind it": "is an overlay of /etc/passwd",
+    "a line of a terminal behind it": r"is an overlay of $'/x\012sudo'",
+    "a server behind it": "is an overlay of 'json:",
     "data in another file": "keeps its data in other files",
     "encrypted": "is encrypted",
     "clusters of 2^64 bytes": "Unsupported cluster size",
@@ -207,7 +207,7 @@ HOSTILE = {
     "a huge disk": "too big",
     "its end missing": "is damaged according to qemu-img check",
     "a descriptor in place of data": "keeps its data in other files",
-    "a disk of differences": "has only the differences from another disk",
+    "a disk of differences": "is an overlay of another disk",
 }
 
 

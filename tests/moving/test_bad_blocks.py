@@ -1,4 +1,4 @@
-"""A content that lists bad blocks of its medium is not moved: the list would name other places.
+"""A content that lists bad blocks of its medium is not moved: the list would point to the wrong blocks.
 
 The lists are made and read by the content's own tools, except those of FAT and swap, which have no tool to read them.
 """

@@ -301,8 +301,8 @@ KEPT = {
     "luks2 4096": f"{LUKS} --type luks2 --sector-size 4096 {{0}}",
 }
 REFUSALS = {
-    "ext2 1024": ("mke2fs -q -t ext2 -b 1024 {0}", "counts in 1024 bytes"),
-    "xfs 512": ("mkfs.xfs -q -s size=512 {0}", "counts in 512 bytes"),
+    "ext2 1024": ("mke2fs -q -t ext2 -b 1024 {0}", "uses blocks of 1024 bytes"),
+    "xfs 512": ("mkfs.xfs -q -s size=512 {0}", "uses blocks of 512 bytes"),
     "luks2 512": (f"{LUKS} --type luks2 --sector-size 512 {{0}}", "cryptsetup reencrypt --sector-size 4096"),
     "luks1": (f"{LUKS} --type luks1 {{0}}", "cryptsetup convert --type luks2"),
     "ntfs": ("mkntfs -q -F -f -s 512 -p 2048 -H 255 -S 63 {0}", "which Windows mounts only"),
@@ -413,7 +413,7 @@ def test_volumes_whose_content_counts_in_4096_bytes_stay_and_lvm_reads_and_write
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("mke2fs -q -t ext2 -b 1024 {0}", "has the volume group/other, whose ext2 counts in 1024 bytes"),
+        ("mke2fs -q -t ext2 -b 1024 {0}", "has the volume group/other, whose ext2 uses blocks of 1024 bytes"),
         ("mkfs.fat -S 4096 {0}", "has the volume group/other, whose vfat is not known to work"),
         ("true", "has the volume group/other, whose content is not recognised"),
     ],
@@ -466,7 +466,7 @@ def other_tables() -> Iterator[object]:
     yield pytest.param(crowded_chain, "no room for one of 4096 bytes", id="crowded chain")
     yield pytest.param(first_sector, "the new table extends to byte 24576", id="in the new table")
     yield pytest.param(used_gap, "byte 20000 is where the new table goes", id="place taken")
-    yield pytest.param(damaged, "the partition table has a fault", id="damaged")
+    yield pytest.param(damaged, "the partition table has an error", id="damaged")
     yield pytest.param(odd_length, "not a multiple of 4096", id="odd length")
 
 

@@ -354,7 +354,7 @@ def test_bytes_before_the_partition_that_nothing_recognises_need_attention(label
     with image.open("r+b") as file:
         file.seek(start)
         file.write(part.read_bytes())
-    words = "what lies between the table and the partition, up to byte"
+    words = "the bytes between the table and the partition, up to byte"
     assert words not in " ".join(aligntool("plan", "partition", "--undo", image).split())
     with image.open("r+b") as file:
         file.seek(at)
@@ -366,7 +366,7 @@ def test_bytes_before_the_partition_that_nothing_recognises_need_attention(label
     "at", [32 * MIB, 33 * MIB - SECTOR, 100 * MIB, 128 * MIB - SECTOR], ids=["directly", "to move", "journal", "table"]
 )
 def test_bytes_behind_the_content_that_nothing_recognises_need_attention(at: int, tmp_path: Path) -> None:
-    image, words = ext4(tmp_path / "disk.img", 32 * MIB, disk=128 * MIB), "what lies behind the ext4"
+    image, words = ext4(tmp_path / "disk.img", 32 * MIB, disk=128 * MIB), "bytes after the ext4"
     assert words not in " ".join(aligntool("plan", "partition", image).split())
     with image.open("r+b") as file:
         file.seek(at)

@@ -353,7 +353,7 @@ def test_everything_is_used_where_a_hash_tree_may_follow_the_file_system(sparse:
         file.write(b"\x5a" * 4096)
     used = read_used(str(image), extent, layer, sector_size=512)
     assert used == UsedMap(
-        (Extent(0, extent.length),), "everything: what follows the ext4 may be hashes of its free blocks as well"
+        (Extent(0, extent.length),), "everything: dm-verity hashes after the ext4 may cover its free blocks, too"
     )
 
 

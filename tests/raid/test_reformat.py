@@ -50,7 +50,7 @@ def machine(
     return Inventory((*drives, made)), ArrayDetails(
         states,
         bitmap_at=4096,
-        unit=Unit(4096, "counts in 4096 bytes"),
+        unit=Unit(4096, "uses blocks of 4096 bytes"),
         scopes=scopes,
         namespaces=dict.fromkeys(scopes, 1),
     )
@@ -141,7 +141,7 @@ def test_smaller_blocks_ask_nothing_of_what_lies_on_the_array() -> None:
 @pytest.mark.parametrize(
     ("change", "evidence"),
     [
-        ({"table": Table(TableLabel.GPT, 4096)}, "has a gpt table, which counts in the present blocks"),
+        ({"table": Table(TableLabel.GPT, 4096)}, "has a gpt table, which is stored in the present blocks"),
         ({"table": Table(TableLabel.DOS, 4096)}, "on an array with logical blocks of 512 bytes it would not be found"),
         ({"table_read": False}, "could not be read"),
         ({"table": Table(TableLabel.GPT, 512)}, ""),
@@ -163,10 +163,10 @@ def test_a_partition_table_on_the_array_does_not_survive_smaller_blocks_either(
         planned(inventory, details, 512)
 
 
-SMALL = Unit(512, "counts in 512 bytes")
+SMALL = Unit(512, "uses blocks of 512 bytes")
 CONTENT = [
-    ("small units", on_array(EXT4), {"unit": SMALL}, "ext4 counts in 512 bytes: it would not work"),
-    ("another unit", on_array(EXT4), {"unit": Unit(8192, "counts in 8192 bytes", exact=True)}, "counts in 8192 bytes"),
+    ("small units", on_array(EXT4), {"unit": SMALL}, "ext4 uses blocks of 512 bytes: it would not work"),
+    ("another unit", on_array(EXT4), {"unit": Unit(8192, "uses blocks of 8192 bytes", exact=True)}, "uses blocks of 8192 bytes"),
     ("an unknown unit", on_array(EXT4), {"unit": Unit(None, "is odd")}, "ext4 is odd"),
     ("LUKS1", on_array(replace(EXT4, kind="crypto_LUKS", version="LUKS1")), {"unit": SMALL}, "convert --type luks2"),
     ("LUKS2", on_array(replace(EXT4, kind="crypto_LUKS", version="LUKS2")), {"unit": SMALL}, "--sector-size 4096"),
@@ -189,7 +189,7 @@ def test_content_that_cannot_take_the_blocks_is_refused(
 
 
 def test_content_that_can_is_named_with_its_unit() -> None:
-    assert "ext4 counts in 4096 bytes, so it works" in " ".join(planned(*machine()).notes)
+    assert "ext4 uses blocks of 4096 bytes, so it works" in " ".join(planned(*machine()).notes)
 
 
 def drive_change(**more: Any) -> Callable[[Disk], Disk]:
@@ -218,8 +218,8 @@ MEMBERS = [
     ("a second partition", lambda disk: replace(disk, partitions=(*disk.partitions, ESP)), "not-empty", "partition 2"),
     ("mounted beside", drive_change(mounted_at=("/srv",)), "mounted", "mounted at /srv"),
     ("MBR", drive_change(table=Table(TableLabel.DOS, 512, disk_id="0x1")), "metadata", "not a valid GPT"),
-    ("an odd start", part_change(extent=Extent(63 * 512, 400 * MIB)), "metadata", "on multiples of that"),
-    ("up to the last sectors", part_change(extent=Extent(MIB, SIZE - MIB - 16384)), "metadata", "on multiples of that"),
+    ("an odd start", part_change(extent=Extent(63 * 512, 400 * MIB)), "metadata", "start and end on a multiple of"),
+    ("up to the last sectors", part_change(extent=Extent(MIB, SIZE - MIB - 16384)), "metadata", "start and end on a multiple of"),
     ("content beside it", part_change(content=(MD, EXT4)), "ambiguous", "md and ext4"),
     ("content not read", part_change(content_read=False), "not-read", "could not be read"),
     ("attributes", part_change(flags=("required",)), "metadata", "attributes (required)"),
@@ -286,7 +286,7 @@ def test_an_array_in_use_is_refused_until_its_own_blocks_have_the_size() -> None
         planned(used, details)
     assert [one.code for one in refused.value.refusals] == ["in-use", "mounted", "held"]
     locked = changed(inventory, 2, on_array(EXT4, taken=(("/dev/md127 is locked by another program", "fuser -v"),)))
-    with pytest.raises(Refused, match=r"must not do while in use\n.*locked by another program"):
+    with pytest.raises(Refused, match=r"cannot grow to 4096 bytes while it is in use\n.*locked by another program"):
         planned(locked, details)
     grown = lambda disk: replace(disk, limits=replace(disk.limits, logical_block_size=4096))  # noqa: E731
     assert planned(changed(used, 2, grown), details).steps

@@ -186,7 +186,7 @@ def test_a_result_is_read_back_as_it_was_written() -> None:
 def test_a_measured_chunk_is_taken_with_its_figures_and_its_evidence() -> None:
     plan = with_measured(goal("raid0"), tuning(true(k64=1.3), goal("raid0")))
     said = "\n".join(plan.notes)
-    assert "chunk 64KiB for general use: 64KiB did 1.3" in said and "(measured here)" in said
+    assert "chunk 64KiB for general use: 64KiB had 1.3" in said and "(measured here)" in said
     assert "64KiB 1.3" in said and "within the noise" in said
     assert any("--chunk=64K" in word for word in _create(plan))
     kept = with_measured(goal("raid10"), tuning(true(), goal("raid10")))

@@ -185,12 +185,12 @@ def test_xfs_cannot_be_shrunk_and_that_is_said() -> None:
 
 
 def test_a_file_system_that_is_shorter_than_its_partition_is_not_shrunk() -> None:
-    """Its tool would make it as long as the shorter partition, over what lies behind it."""
+    """Its tool would make it as long as the shorter partition, over what follows it."""
     disk = movable_disk("34+102400 ext4; 102434+400000 xfs", size=(502434 + 33) * 512)
     part = disk.partitions[0]
     layer = replace(part.content[0], claims_size=30 * MIB, data_unit=4096)
     disk = replace(disk, partitions=(replace(part, content=(layer,)), disk.partitions[1]))
-    with pytest.raises(Refused, match="ends 20MiB before its partition"):
+    with pytest.raises(Refused, match="is 20MiB shorter than its partition"):
         plan_for(disk, RealignGoal(shrink=True))
     assert {mend.answer for mend in find_repairs(judged(disk))} == {"not"}
     filled = replace(layer, claims_size=part.extent.length - 3584)

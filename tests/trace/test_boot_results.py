@@ -56,13 +56,9 @@ def test_rounds_that_did_not_become_steady_are_said_beside_the_estimate(tmp_path
 @pytest.mark.parametrize(
     ("words", "label", "sources"),
     [
-        ((), "(the article of 2022)", ("article", "article")),
-        (
-            ("--reads", "7"),
-            "7 reads, 4,938 writes  (reads given, writes from the article of 2022)",
-            ("given", "article"),
-        ),
-        (("--writes", "7"), "(reads from the article of 2022, writes given)", ("article", "given")),
+        ((), "(the built-in boot)", ("article", "article")),
+        (("--reads", "7"), "7 reads, 4,938 writes  (reads given, writes from the built-in boot)", ("given", "article")),
+        (("--writes", "7"), "(reads from the built-in boot, writes given)", ("article", "given")),
         (("--reads", "1", "--writes", "1"), "1 reads, 1 writes  (given)", ("given", "given")),
         (("--trace", "LOG"), "2 reads, 1 writes  (LOG)", ("trace", "trace")),
         (("--trace", "LOG", "--reads", "9"), "9 reads, 1 writes  (reads given, writes from LOG)", ("given", "trace")),

@@ -259,7 +259,7 @@ def test_volumes_at_places_of_1_kib_fit_no_sectors_of_4_kib(made: Made) -> None:
     start = the_layer(image).segments[0].extent.start
     run("mke2fs", "-q", "-t", "ext4", "-b", "4096", "-E", f"offset={start}", image, "4000k")
     unit = smallest_unit(BytesReader(image.read_bytes()), the_layer(image))
-    assert (unit.size, unit.words) == (KIB, "counts in 1024 bytes")
+    assert (unit.size, unit.words) == (KIB, "uses blocks of 1024 bytes")
 
 
 def test_a_striped_volume_is_named_as_one_whose_unit_is_unknown(made: Made) -> None:
