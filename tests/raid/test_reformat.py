@@ -166,7 +166,7 @@ def test_a_partition_table_on_the_array_does_not_survive_smaller_blocks_either(
 SMALL = Unit(512, "uses blocks of 512 bytes")
 CONTENT = [
     ("small units", on_array(EXT4), {"unit": SMALL}, "ext4 uses blocks of 512 bytes: it would not work"),
-    ("another unit", on_array(EXT4), {"unit": Unit(8192, "uses blocks of 8192 bytes", exact=True)}, "uses blocks of 8192 bytes"),
+    ("another unit", on_array(EXT4), {"unit": Unit(8192, "uses blocks of 8192 bytes", exact=True)}, "of 8192 bytes"),
     ("an unknown unit", on_array(EXT4), {"unit": Unit(None, "is odd")}, "ext4 is odd"),
     ("LUKS1", on_array(replace(EXT4, kind="crypto_LUKS", version="LUKS1")), {"unit": SMALL}, "convert --type luks2"),
     ("LUKS2", on_array(replace(EXT4, kind="crypto_LUKS", version="LUKS2")), {"unit": SMALL}, "--sector-size 4096"),
@@ -218,8 +218,8 @@ MEMBERS = [
     ("a second partition", lambda disk: replace(disk, partitions=(*disk.partitions, ESP)), "not-empty", "partition 2"),
     ("mounted beside", drive_change(mounted_at=("/srv",)), "mounted", "mounted at /srv"),
     ("MBR", drive_change(table=Table(TableLabel.DOS, 512, disk_id="0x1")), "metadata", "not a valid GPT"),
-    ("an odd start", part_change(extent=Extent(63 * 512, 400 * MIB)), "metadata", "start and end on a multiple of"),
-    ("up to the last sectors", part_change(extent=Extent(MIB, SIZE - MIB - 16384)), "metadata", "start and end on a multiple of"),
+    ("an odd start", part_change(extent=Extent(63 * 512, 400 * MIB)), "metadata", "end on a multiple"),
+    ("up to the last sectors", part_change(extent=Extent(MIB, SIZE - MIB - 16384)), "metadata", "end on a multiple"),
     ("content beside it", part_change(content=(MD, EXT4)), "ambiguous", "md and ext4"),
     ("content not read", part_change(content_read=False), "not-read", "could not be read"),
     ("attributes", part_change(flags=("required",)), "metadata", "attributes (required)"),
