@@ -165,7 +165,8 @@ def _named_by_entry(device: Device, entry: parked.ParkedMark) -> Journal:
 
 def _in_file_elsewhere() -> Refused:
     text = "partitions of this disk are in flight, and their journal is in a file on another disk"
-    return Refused(text, hint="aligntool resume DISK --journal FILE", code="journal-elsewhere")
+    hint = "\n".join(f"aligntool {way} DISK --journal FILE" for way in ("resume", "rollback"))
+    return Refused(text, hint=hint, code="journal-elsewhere")
 
 
 def journal_status(device: Device, file: Device | None, *, any_table: bool = False) -> Status:

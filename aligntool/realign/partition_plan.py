@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from aligntool import steps
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import as_root, labelled, layer_name, next_command, shell_word, table_command
+from aligntool.audit.wording import as_root, labelled, layer_name, next_command, on_loop, shell_word, table_command
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.mbr import MOST_SECTORS
@@ -293,7 +293,9 @@ def _shrink_command(disk: Disk, part: Partition, most: int) -> str:
     path, layer = shell_word(disk.path), part.content[0]
     match layer.kind:
         case "LVM2_member":
-            return as_root(disk, f"pvresize --setphysicalvolumesize {most}B {path}")
+            resizing = f"pvresize --setphysicalvolumesize {most}B"  # LVM opens no files
+            image = disk.kind is DiskKind.IMAGE
+            return on_loop(path, disk.sector_size, resizing) if image else f"sudo {resizing} {path}"
         case "swap":
             label = f" -L {shell_word(layer.label)}" if layer.label else ""
             pages = f" -p {layer.data_unit}" if layer.data_unit else ""  # the default is that of this kernel
