@@ -89,8 +89,9 @@ def warnings_of(conditions: Conditions, *, direct: bool) -> Iterator[str]:
     if conditions.hole_share:
         share = conditions.hole_share
         much = "all" if share >= 1 else f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
-        why = "which the file system reads as zeros without the drive, so the figures are too high"
-        yield f"{much} of the bytes read are holes of the file, {why}; give a folder, where a file is made and filled"
+        why = "which were never written: the file system answers those without the drive"
+        so = "the figures are the processor's as much as the drive's; name the folder instead, where a file is made and"
+        yield f"{much} of what is read are holes of the file, {why}, so that {so} filled"
     yield from _about_file_system(conditions)
     yield from _about_machine(conditions)
     for drive in conditions.drives:

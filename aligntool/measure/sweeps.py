@@ -56,7 +56,7 @@ def piece_words(setting: Setting | None) -> tuple[str, ...]:
     if setting is None or setting.piece >= setting.size:
         return ()
     piece, size = format_about(setting.piece), format_about(setting.size)
-    return (f"only {piece} of the {size} are contiguous on the disk, and only those are measured",)
+    return (f"{piece} of {size} lie in one piece on the disk, and only those are worked on",)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ QUIET = of(Conditions())
         (of(Conditions(), array_degraded=True), "sda is degraded"),
         (of(Conditions(), kind="nvme", temperature_after_c=83.0), "sda reached 83 °C"),
         (of(Conditions(on_battery=True)), "the machine runs on its battery"),
-        (of(Conditions(hole_share=0.5)), "50 % of the bytes read are holes"),
+        (of(Conditions(hole_share=0.5)), "50 % of what is read are holes"),
         (replace(QUIET, complete=False), "not complete: it was interrupted, or fio failed"),
         (replace(QUIET, settings=replace(QUIET.settings, direct=False)), "direct I/O is not possible here"),
     ],

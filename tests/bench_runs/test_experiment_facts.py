@@ -132,7 +132,7 @@ def test_the_report_says_what_was_so_and_whether_it_is_whole(complete: bool) -> 
     for found in (starts, spans):
         shown = show_experiment(found, 1)
         assert ("incomplete" in shown.summary) is not complete
-        assert any("only 120MiB of the 256MiB are contiguous" in note for note in shown.notes)
+        assert any("120MiB of 256MiB lie in one piece" in note for note in shown.notes)
         assert any("governor is powersave" in note for note in shown.notes)
         told = dict(shown.conditions)
         assert told["kernel"] == "6.1.0-made-up"
@@ -141,7 +141,7 @@ def test_the_report_says_what_was_so_and_whether_it_is_whole(complete: bool) -> 
 
 def test_a_file_in_pieces_says_how_much_of_it_is_worked_on(tmp_path: Path) -> None:
     setting = Setting("folder", 256 * MIB, 120 * MIB, 1.0, 5, True, "libaio")
-    words = "only 120MiB of the 256MiB are contiguous on the disk, and only those are measured"
+    words = "120MiB of 256MiB lie in one piece on the disk, and only those are worked on"
     assert piece_words(setting) == (words,)
     assert words in Starts("", "/srv", 4096, "", (), setting=setting).warnings
     assert piece_words(Setting("folder", 256 * MIB, 256 * MIB, 1.0, 5, True, "libaio")) == ()
@@ -173,7 +173,7 @@ def test_the_piece_that_is_worked_on_is_the_longest_that_filefrag_shows(place: P
         unmount(folder)
     assert found["settings"]["size"] == 30 * MIB
     assert found["settings"]["piece"] == longest_piece(shown[0]) < 30 * MIB
-    assert "of the 30MiB are contiguous" in found["warnings"][0]
+    assert "of 30MiB lie in one piece" in found["warnings"][0]
 
 
 def filled(folder: Path) -> Iterator[Path]:

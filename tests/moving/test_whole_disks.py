@@ -359,7 +359,9 @@ def test_bytes_before_the_partition_that_nothing_recognises_need_attention(label
     with image.open("r+b") as file:
         file.seek(at)
         file.write(b"\x5a" * SECTOR)
-    assert f"{words} {at + SECTOR}, is overwritten" in " ".join(aligntool("plan", "partition", "--undo", image).split())
+    assert f"{words} {at + SECTOR}, are overwritten" in " ".join(
+        aligntool("plan", "partition", "--undo", image).split()
+    )
 
 
 @pytest.mark.parametrize(
@@ -372,7 +374,7 @@ def test_bytes_behind_the_content_that_nothing_recognises_need_attention(at: int
         file.seek(at)
         file.write(b"\x5a" * SECTOR)
     said = " ".join(aligntool("plan", "partition", image).split())
-    assert f"{words}, from byte {32 * MIB} on, is overwritten in part" in said
+    assert f"{words}, from byte {32 * MIB}, are overwritten in part" in said
     assert f"iflag=skip_bytes skip={32 * MIB}" in said
 
 
