@@ -91,7 +91,7 @@ def table_command(disk: Disk, words: str, more: str = "", *, stdin: str = "") ->
     in other sectors: sgdisk then replaces it by an empty one, and sfdisk takes its protective MBR for the table. Both
     assume 512 bytes for a file. `more`: words after the path. `stdin`: what is piped into the command.
     """
-    expected = 512 if disk.kind is DiskKind.IMAGE else disk.limits.logical_block_size
+    expected = 512 if disk.kind is DiskKind.IMAGE else disk.limits.logical_block_size or disk.sector_size
     path = shell_word(disk.path)
     if disk.sector_size == expected:
         return f"{stdin}{as_root(disk, f'{words} {path}{more}')}"
