@@ -95,12 +95,12 @@ def table_command(disk: Disk, words: str, more: str = "", *, stdin: str = "") ->
     path = shell_word(disk.path)
     if disk.sector_size == expected:
         return f"{stdin}{as_root(disk, f'{words} {path}{more}')}"
-    return on_loop(path, disk.sector_size, words, more, stdin=stdin)
+    return on_loop(path, f"--sector-size {disk.sector_size}", words, more, stdin=stdin)
 
 
-def on_loop(path: str, sector_size: int, words: str, more: str = "", *, stdin: str = "") -> str:
-    """Return the command on a loop device with sectors of this size. `path`: quoted for the shell."""
-    loop = f"loop=$(sudo losetup --sector-size {sector_size} -f --show {path})"
+def on_loop(path: str, options: str, words: str, more: str = "", *, stdin: str = "") -> str:
+    """Return the command on a loop device that losetup makes with these options. `path`: quoted for the shell."""
+    loop = f"loop=$(sudo losetup -f --show {options} {path})"
     return f'{loop} && {stdin}sudo {words} "$loop"{more}; sudo losetup -d "$loop"'
 
 

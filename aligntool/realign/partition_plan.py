@@ -295,7 +295,7 @@ def _shrink_command(disk: Disk, part: Partition, most: int) -> str:
         case "LVM2_member":
             resizing = f"pvresize --setphysicalvolumesize {most}B"  # LVM opens no files
             image = disk.kind is DiskKind.IMAGE
-            return on_loop(path, disk.sector_size, resizing) if image else f"sudo {resizing} {path}"
+            return on_loop(path, f"--sector-size {disk.sector_size}", resizing) if image else f"sudo {resizing} {path}"
         case "swap":
             label = f" -L {shell_word(layer.label)}" if layer.label else ""
             pages = f" -p {layer.data_unit}" if layer.data_unit else ""  # the default is that of this kernel

@@ -371,5 +371,4 @@ def typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:
     start, length = part.extent.start, part.extent.length
     if words.startswith("e2fsck"):  # takes an offset
         return wording.as_root(disk, f"{words} {wording.shell_word(f'{disk.path}?offset={start}')}")
-    loop = f"loop=$(sudo losetup -f --show -o {start} --sizelimit {length} {wording.shell_word(disk.path)})"
-    return f'{loop} && sudo {words} "$loop"{more}; sudo losetup -d "$loop"'
+    return wording.on_loop(wording.shell_word(disk.path), f"-o {start} --sizelimit {length}", words, more)
