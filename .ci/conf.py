@@ -15,6 +15,7 @@ project = author = project_copyright = "aligntool"
 version = release = __version__
 extensions = ["myst_parser"]
 include_patterns = ["*.md", "docs/**.md", "recipes/README.md", "packaging/ansible/README.md"]
+exclude_patterns = [".*", "aligntool", "build", "dist", "tests"]  # not looked into: .venv has thousands of files
 root_doc = "README"
 myst_heading_anchors = 4  # as GitHub makes anchors
 html_title = f"aligntool {__version__}"

@@ -177,12 +177,13 @@ def refuse_changed(plan: Plan, current: Plan) -> None:
 
 def _abandon_hint(record: Record) -> str:
     """Return the commands that abandon an array, or replace its drive, if a drive is lost."""
+    file = shell_word(str(record.file))
     if record.plan.purpose == "reformat":
         path = record.plan.disk.path
-        end = f"sudo mdadm {path} --add with another drive, then sudo rm {shell_word(str(record.file))}"
+        end = f"sudo mdadm {path} --add with another drive and each member that is out; then sudo rm {file}"
         return f"a lost drive is replaced as usual: {end}"
     stop = "".join(f"sudo mdadm --stop {step.device}; " for step in record.plan.steps if isinstance(step, MakeArray))
-    end = f"{stop}sudo rm {shell_word(str(record.file))}"
+    end = f"{stop}sudo rm {file}"
     return f"if a drive is lost, abandon the array: {end}; then aligntool raid create --wipe can use the other drives"
 
 

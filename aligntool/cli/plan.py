@@ -12,7 +12,7 @@ from aligntool.change import Plan, RealignGoal, plan_with_request
 from aligntool.cli import options
 from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pipes_may_break
 from aligntool.errors import Refused
-from aligntool.linux.checks import CHECKERS, EXT
+from aligntool.file_systems import EXT, file_system
 from aligntool.realign.request import (
     Finder,
     FoundPlan,
@@ -77,7 +77,7 @@ def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
     for index, step in enumerate(plan.steps):
         match step:
             case CheckContent():
-                words = " ".join(CHECKERS.get(step.kind, ()))
+                words = " ".join(file_system(step.kind).checker)
                 place = f"-o {step.extent.start} --sizelimit {step.extent.length}"
                 loop = f"losetup -r -f --show {place} {shell_word(checked)}"
                 if words and step.kind in EXT:

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from aligntool.file_systems import EXT, file_system
 from aligntool.linux.process import NOT_RUN, Ended, find_program, run_program
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
 from aligntool.units import Extent
@@ -11,16 +12,6 @@ from aligntool.units import Extent
 # Nothing is repaired and nothing is written. Each checker has its own option for a check without repair, and reports
 # errors in its own way.
 
-EXT = ("ext2", "ext3", "ext4")
-CHECKERS = {
-    **dict.fromkeys(EXT, ("e2fsck", "-f", "-n")),
-    "xfs": ("xfs_repair", "-n"),
-    "btrfs": ("btrfs", "check", "--readonly"),
-    "ntfs": ("ntfsresize", "--info", "--bad-sectors", "--no-progress-bar"),  # counts every cluster; ntfsfix does not
-    "vfat": ("fsck.fat", "-n"),
-    "exfat": ("fsck.exfat", "-n"),
-    "f2fs": ("fsck.f2fs", "--dry-run"),
-}
 # Errors that some checkers print although they exit with 0: xfs_repair for a log that it ignores, fsck.f2fs for each
 # failed test.
 ALARMS = re.compile(r"^ALERT:|\[Fail\]", re.MULTILINE)
@@ -59,8 +50,8 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
     It takes as long as the checker does: minutes for a full disk. Without root only ext2, ext3 and ext4 in an image are
     checked, because only e2fsck accepts an offset into a file.
     """
-    words = CHECKERS.get(kind)
-    if words is None:
+    words = file_system(kind).checker
+    if not words:
         return CheckResult(False, None, f"no checker for {kind}")
     if find_program(words[0]) is None:
         return CheckResult(False, None, f"{words[0]} is not installed")

@@ -13,12 +13,12 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
+from aligntool.file_systems import EXT, file_system
 from aligntool.formats.fat_files import FIRST_CLUSTER, fat_entries
 from aligntool.formats.numbers import be32, be64, le16, le64
 from aligntool.formats.reader import LONGEST_READ, Reader
 from aligntool.formats.windows_fs import FatBootSector, parse_fat_boot_sector
 from aligntool.inventory import Layer, Sampled
-from aligntool.linux.checks import EXT
 from aligntool.linux.process import find_program, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
@@ -386,10 +386,6 @@ def _read_table(reader: Reader, start: int, boot: FatBootSector, length: int, co
 
 FREE = "?"
 
-# kind -> program. Each of them passed the test that copies only the mapped runs and compares every file. partclone.f2fs
-# is omitted: it could be tested on file systems from mkfs.f2fs and sload.f2fs, but not on one that a kernel wrote.
-PROGRAMS = {"btrfs": "partclone.btrfs", "ntfs": "partclone.ntfs", "exfat": "partclone.exfat"}
-
 
 def read_partclone(program: str, device: str, layer: Layer, least: int) -> Iterator[Extent]:
     """Yield the used runs, `least` bytes at least, and the bytes that the map does not cover. Raises NoMap.
@@ -443,8 +439,6 @@ def used_in_mapfile(text: Iterable[str]) -> Generator[Extent, None, tuple[int, i
 # The used blocks of a partition, so that a move copies nothing else. If a map is in doubt, everything is copied
 # and the reason reported: copying too much costs time, copying too little costs data.
 
-MAP_SOURCES = {**dict.fromkeys(EXT, DUMPE2FS), "vfat": "the allocation table", "xfs": XFS_DB, **PROGRAMS}
-
 
 def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: int) -> UsedMap:
     """Return the runs to copy of the partition at `extent` of the disk or image `path`. `layer`: its content.
@@ -463,7 +457,7 @@ def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: in
             if _is_used_behind(reader, extent, layer):
                 why = f"dm-verity hashes after the {layer.kind} may cover its free blocks, too"
                 return whole_partition_map(extent.length, why)
-            return with_edges(runs, extent.length, sector_size=sector_size, by=MAP_SOURCES[layer.kind])
+            return with_edges(runs, extent.length, sector_size=sector_size, by=file_system(layer.kind).map_source)
     except (NoMap, NoLoop) as reason:
         return whole_partition_map(extent.length, str(reason))
     except OSError as error:
@@ -488,7 +482,7 @@ def _is_used_behind(reader: Reader, extent: Extent, layer: Layer) -> bool:
 
 def _why_no_map(extent: Extent, layer: Layer) -> str | None:
     """Return why no map of this content is accepted, or None."""
-    if layer.kind not in MAP_SOURCES:
+    if not file_system(layer.kind).map_source:
         return f"no map for {layer.kind}"
     return _why_unknown(extent, layer)
 
@@ -518,7 +512,7 @@ def _yield_used(path: str, reader: Reader, extent: Extent, layer: Layer) -> Gene
             elif layer.kind == "btrfs":
                 yield from _read_btrfs(reader, device, extent.start, layer)
             else:
-                yield from read_partclone(PROGRAMS[layer.kind], device, layer, 0)
+                yield from read_partclone(file_system(layer.kind).map_source, device, layer, 0)
     yield Extent(claims, extent.length - claims)
 
 
@@ -530,4 +524,5 @@ def _read_btrfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterat
     least = le64(reader.read(start + SUPERBLOCKS[0] + BYTES_USED, 8), 0)
     rooms = (Extent(at, ROOM) for at in SUPERBLOCKS if at + ROOM <= (layer.claims_size or 0))
     more = sorted((*tree_chunks(device), *rooms))
-    return merge(read_partclone(PROGRAMS["btrfs"], device, layer, least), more, key=attrgetter("start"))
+    used = read_partclone(file_system(layer.kind).map_source, device, layer, least)
+    return merge(used, more, key=attrgetter("start"))

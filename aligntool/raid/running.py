@@ -13,6 +13,7 @@ from aligntool.audit.report import Finding, Judged, Report, Severity
 from aligntool.audit.wording import grid_words, layer_name, shell_word
 from aligntool.change import Plan
 from aligntool.errors import Refusal, Refused, refuse
+from aligntool.file_systems import FILE_SYSTEMS
 from aligntool.inventory import ArrayFacts, Disk, Inventory, Layer
 from aligntool.raid import boot
 from aligntool.raid.ceilings import Ceiling, Rates, ceiling, narrowest_link
@@ -186,7 +187,6 @@ def _findings(disk: Disk, drives: Sequence[str], report: Report) -> Iterator[Fin
 # systemd.mount(5).
 
 CRYPTTAB = "/etc/crypttab"
-MOUNTABLE = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "vfat", "exfat", "ntfs")
 _PLACE = re.compile(r"/[^\s\\#]*")
 
 
@@ -252,7 +252,7 @@ def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
     if not _PLACE.fullmatch(place) or place == "/":
         text = f"{place!r} is not a valid mount point for fstab"
         yield Refusal("invalid-option", "--mount", text, "--mount /srv/data")
-    if layer is None or not layer.uuid or layer.kind not in MOUNTABLE:
+    if layer is None or not layer.uuid or layer.kind not in FILE_SYSTEMS:
         content, look = layer.kind if layer else "no single file system", f"blkid -p {disk.path}"
         text = f"{disk.path} holds {content}, so it cannot be mounted directly"
         if disk.content_read:

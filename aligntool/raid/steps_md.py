@@ -10,6 +10,7 @@ from pathlib import Path
 from aligntool.audit.wording import shell_word
 from aligntool.change import Said
 from aligntool.errors import Refused, Stopped, failing_as
+from aligntool.file_systems import FILE_SYSTEMS
 from aligntool.linux.checks import check_content
 from aligntool.linux.lock import kernel_folder, wait_for_udev
 from aligntool.linux.process import export_values, run_or_stop, run_program
@@ -72,7 +73,6 @@ _EXT_SUPER = KIB
 # struct ext4_super_block, from its start: s_mtime, s_mnt_count, s_last_mounted.
 _EXT_TIME, _EXT_COUNT, _EXT_PLACE = 0x2C, 0x34, 0x88
 _EXT_MAGIC = 0xEF53
-_HOLDING_FILES = ("xfs", "ext4", "btrfs", "vfat")  # swap does not
 _NOTHING_FOUND, _AMBIVALENT = 2, 8  # blkid(8), EXIT STATUS
 
 
@@ -121,7 +121,7 @@ def refuse_foreign(device: str, planned: Sequence[MakeFileSystem]) -> None:
 
 def refuse_used(step: MakeFileSystem) -> None:
     """Raise Refused if the file system to be wiped has files, or if that is unknown."""
-    exists = step.kind in _HOLDING_FILES and kernel_folder(step.device) is not None and is_there(step)
+    exists = step.kind in FILE_SYSTEMS and kernel_folder(step.device) is not None and is_there(step)
     if exists and not was_never_mounted(step.device, step.kind):
         with _mount_points(step) as places:
             found = sorted({name for place in places for name in files_below(place)})[:5]

@@ -82,22 +82,22 @@ def apply_member_step(steps: Sequence[Step], index: int, *, new: bool) -> Iterat
         case CheckArray() as step:
             yield from _check(step, index)
         case TakeOutMember() as step:
-            yield from _take_out(step, index)
+            yield from _remove(step, index)
         case FormatMember() as step:
             yield from _format(step, _removal_of(step.device, steps), index)
         case PutBackMember() as step:
-            yield from _put_back(step, index, new=new)
+            yield from _add_and_rebuild(step, index, new=new)
 
 
 def undo_member_step(steps: Sequence[Step], index: int) -> Iterator[Said | Progress]:
     """Undo a step. In reverse order, a member that was added is removed, gets its old format, and is added back."""
     match steps[index]:
         case TakeOutMember(array, path, device):
-            yield from _put_back(PutBackMember(array, path, device, 0), index)
+            yield from _add_and_rebuild(PutBackMember(array, path, device, 0), index)
         case FormatMember() as step:
             yield from _format(backwards(step), _removal_of(step.device, steps), index)
         case PutBackMember(device=device):
-            yield from _take_out(_removal_of(device, steps), index)
+            yield from _remove(_removal_of(device, steps), index)
 
 
 def _removal_of(device: str, steps: Sequence[Step]) -> TakeOutMember:
@@ -265,7 +265,7 @@ def _select_whole_length(name: str) -> None:
 # TakeOutMember
 
 
-def _take_out(step: TakeOutMember, index: int) -> Iterator[Said | Progress]:
+def _remove(step: TakeOutMember, index: int) -> Iterator[Said | Progress]:
     name = running_array(step)
     state, array = _state(name, step.device), f"/dev/{name}"
     if not state:
@@ -325,7 +325,7 @@ def _format(step: FormatMember, removal: TakeOutMember, index: int) -> Iterator[
             yield Said(f"{path} already has its format")
             return
         yield from _wait_until_idle(name, index)  # so that it leaves only an array whose other members are in sync
-        yield from _take_out(removal, index)
+        yield from _remove(removal, index)
     with lock_disk(path) as own:  # while it is open no other drive gets its name
         disk = _stop_unless_ours(step)
         done = disk.nvme is not None and disk.nvme.format_in_use == step.format_after
@@ -437,11 +437,11 @@ def _make_table(step: FormatMember) -> None:
 # PutBackMember
 
 
-def _put_back(step: PutBackMember, index: int, *, new: bool = False) -> Iterator[Said | Progress]:
+def _add_and_rebuild(step: PutBackMember, index: int, *, new: bool = False) -> Iterator[Said | Progress]:
     name = running_array(step)
     grows = _block_size(name) < step.block_size
     if {_FAULTY, _WANTED} & set(_state(name, step.device).split(",")):  # it failed, or was being replaced
-        yield from _take_out(TakeOutMember(step.array, step.path, step.device), index)
+        yield from _remove(TakeOutMember(step.array, step.path, step.device), index)
     if not _state(name, step.device):
         _add(name, step, new=new)
         yield Said(f"{step.device} is added to /dev/{name}")

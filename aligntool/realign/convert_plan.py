@@ -8,12 +8,12 @@ from aligntool.audit.report import Judged
 from aligntool.audit.wording import labelled, layer_name, next_command, shell_word, table_command
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
+from aligntool.file_systems import FILE_SYSTEMS, file_system
 from aligntool.formats.mbr import MOST_SECTORS
 from aligntool.formats.smallest_units import Unit
 from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, Role, TableLabel
 from aligntool.realign.convert_table import BLOCK, table_places
 from aligntool.realign.placing import containers, kind_of, logicals_of
-from aligntool.realign.planning import CHECKED
 from aligntool.realign.refusals import content_reasons, disk_reasons, typed_on
 from aligntool.realign.search import STEP, boot_floor, free_runs
 from aligntool.units import KIB, MIB, Extent, align_down, counted, format_about, format_size
@@ -210,20 +210,14 @@ def _content_refusals(disk: Disk, part: Partition, size: int, unit: Unit) -> Ite
         yield Refusal("content-kind", what, f"{what} holds {layer_name(layer)}, which {unit.words}", way)
 
 
-_MAKE_COMMANDS = {
-    "xfs": "mkfs.xfs -s size={0}", "ntfs": "mkfs.ntfs -s {0}", "exfat": "mkfs.exfat -s {0}",
-    **dict.fromkeys(("ext2", "ext3", "ext4"), "mke2fs -b {0}"),
-}  # fmt: skip
-
-
 def _content_hint(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
     """Return how the user can make this content fit sectors of `size` bytes."""
     if layer.kind == "crypto_LUKS":
         return _reencrypt_command(disk, part, layer, size)
     if layer.kind == "LVM2_member":
         return "create a volume group on a disk with such sectors, and copy the files of each volume into it"
-    if layer.kind in _MAKE_COMMANDS:
-        return f"recreate it with {_MAKE_COMMANDS[layer.kind].format(size)} and copy its files into it"
+    if recreate := file_system(layer.kind).recreate:
+        return f"recreate it with {recreate.format(size)} and copy its files into it"
     return next_command(disk, "audit")
 
 
@@ -308,7 +302,7 @@ def _steps(
 
 def _checks(disk: Disk, numbers: Collection[int]) -> Iterator[steps.CheckContent]:
     for part in disk.partitions:
-        if part.number in numbers and kind_of(part) in CHECKED:
+        if part.number in numbers and kind_of(part) in FILE_SYSTEMS:
             yield steps.CheckContent(part.number, part.extent, kind_of(part))
 
 

@@ -8,22 +8,21 @@ from aligntool.audit.report import Judged
 from aligntool.audit.wording import as_root, labelled, layer_name, next_command, on_loop, shell_word, table_command
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
+from aligntool.file_systems import EXT, FILE_SYSTEMS, SHRINKABLE, file_system
 from aligntool.formats.mbr import MOST_SECTORS
 from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role
 from aligntool.realign import search
-from aligntool.realign.partition_selection import REPAIR, SHRINKABLE, Uses, most_shrinkable
+from aligntool.realign.partition_selection import REPAIR, Uses, most_shrinkable
 from aligntool.realign.placing import held_ranges, on_grain, required_grid
-from aligntool.realign.planning import CHECKED, copy_strips_for, estimate
+from aligntool.realign.planning import copy_strips_for, estimate
 from aligntool.realign.refusals import TABLE_NAMES, content_reasons, disk_reasons, partition_reasons
 from aligntool.realign.whole_disk import NUMBER, places, role_of
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, format_size
 
 # Contents known to work at another offset of the disk, found by their UUID or label.
 
-KINDS = frozenset({
-    "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "swap", "vfat", "exfat", "ntfs", "crypto_LUKS", "LVM2_member",
-})  # fmt: skip
+KINDS = frozenset((*FILE_SYSTEMS, "swap", "crypto_LUKS", "LVM2_member"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +217,8 @@ def _needs(disk: Disk, part: Partition, distance: int) -> search.JournalNeeds:
     size = disk.sector_size
     head, tail = places(disk.size or 0, size)
     held, spots = (
-        held_ranges(part, part.extent.length, size, (head,), spots_only=spots_only).length
-        for spots_only in (False, True)
+        held_ranges(part, part.extent.length, size, (head,), signatures_only=signatures_only).length
+        for signatures_only in (False, True)
     )
     return search.JournalNeeds(held, head.length + tail.length, 1, (distance,), spots)
 
@@ -274,18 +273,11 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
         text = f"{text}; it can be shrunk by an estimated {by} at most"
     elif layer.kind == "crypto_LUKS" and layer.inner:
         text = f"{text}; its length depends on the {layer_name(layer.inner[0])} inside"
-    elif layer.kind in _WHY_NOT_SHRINKABLE:
-        text = f"{text}; {_WHY_NOT_SHRINKABLE[layer.kind]}"
+    elif layer.kind == "crypto_LUKS":
+        text = f"{text}; without its key the whole disk counts as in use, because its header does not state its length"
+    elif why := file_system(layer.kind).why_not_shrinkable:
+        text = f"{text}; {why}"
     return Refused(text, hint=_shrink_command(disk, part, most), code="no-room", subject=name)
-
-
-_WHY_NOT_SHRINKABLE = {
-    "xfs": "XFS cannot be shrunk (xfs_growfs(8)); copy its files to another disk",
-    "crypto_LUKS": "without its key the whole disk counts as in use, because its header does not state its length",
-    "vfat": "no tool here shrinks a FAT",
-    "exfat": "no tool here shrinks an exFAT",
-    "f2fs": "no tool here shrinks an F2FS",
-}
 
 
 def _shrink_command(disk: Disk, part: Partition, most: int) -> str:
@@ -315,7 +307,7 @@ def _shrink_inside_command(disk: Disk, luks: Layer, most: int) -> str:
     length = align_down(most - (luks.data_start or 0), MIB)
     shrinking = {"LVM2_member": f"sudo pvresize --setphysicalvolumesize {length}B {node}"}
     resizing = f"{{ sudo e2fsck -fp {node}; sudo resize2fs {node} {length // 1024}K; }}"
-    shrinking |= dict.fromkeys(("ext2", "ext3", "ext4"), resizing)
+    shrinking |= dict.fromkeys(EXT, resizing)
     if kind not in shrinking or length <= 0:
         return next_command(disk, "audit")
     return f"sudo cryptsetup open {shell_word(disk.path)} inside && {shrinking[kind]}; sudo cryptsetup close inside"
@@ -369,8 +361,8 @@ def _plan_steps(move: _Move, part: Partition, label: str, patched: search.Patchi
     disk, number, kind, target = move.disk, part.number, part.content[0].kind, move.target
     source, journal, size = part.extent, move.journal, disk.sector_size
     more = (places(disk.size or 0, size)[0], *(search.needed_for(patch) for patch in patched.patches))
-    held = held_ranges(part, source.length, size, more, spots_only=not search.holds_all(journal, move.needs))
-    if kind in CHECKED:
+    held = held_ranges(part, source.length, size, more, signatures_only=not search.holds_all(journal, move.needs))
+    if kind in FILE_SYSTEMS:
         yield steps.CheckContent(number, move.shrunk_from or source, kind)
     if move.shrunk_from:
         yield steps.ShrinkContent(number, move.shrunk_from, kind, source.length)

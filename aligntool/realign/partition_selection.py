@@ -8,6 +8,7 @@ from aligntool.audit.report import Answer, GridKind, Judged, Verdict
 from aligntool.audit.wording import layer_name, next_command, shell_word
 from aligntool.change import RealignGoal, Used
 from aligntool.errors import Refusal
+from aligntool.file_systems import EXT, SHRINKABLE, file_system
 from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.formats.windows_names import BCD_STORES, SYSTEM_HIVE, StartNames
 from aligntool.inventory import Disk, Fault, Layer, Partition, Role, TableLabel
@@ -22,10 +23,8 @@ from aligntool.units import KIB, MIB, align_down, align_up, format_about, format
 # ext3 and ext4 are shrunk by resize2fs, NTFS by ntfsresize, btrfs by `btrfs filesystem resize`. XFS cannot be shrunk
 # (xfs_growfs(8)).
 
-SHRINKABLE = ("ext2", "ext3", "ext4", "ntfs", "btrfs")
 REPAIR = "in Windows: chkdsk /f, and compact /u if it is compressed"
 _ROUNDED = 64 * KIB  # bytes to which mkfs and partition programs round; the largest block of ext4
-_LEAST = {"btrfs": 256 * MIB}  # btrfs_ioctl_resize() in the kernel's fs/btrfs/ioctl.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,7 @@ def most_shrinkable(part: Partition, used: Uses) -> int:
     If the used bytes were not read, half of the length; the file system's own tool refuses if that is too much.
     """
     stays = used[part.number].bytes if part.number in used else part.extent.length // 2
-    stays = max(align_up(stays + stays // 8 + MIB, MIB), _LEAST.get(kind_of(part), 0))
+    stays = max(align_up(stays + stays // 8 + MIB, MIB), file_system(kind_of(part)).least_size)
     return align_down(part.extent.length - stays, MIB)
 
 
@@ -326,7 +325,7 @@ def _sort_by_start(selection: Selection, part: Partition, verdict: Verdict, goal
 
 _ACTIVE = ("active", "boot")
 _OF_WINDOWS = ("ntfs", "vfat", "exfat", "ReFS", "BitLocker")
-_EXTLINUX = ("ext2", "ext3", "ext4", "btrfs", "xfs")  # file systems on which extlinux and LILO install themselves
+_EXTLINUX = (*EXT, "btrfs", "xfs")  # file systems on which extlinux and LILO install themselves
 
 
 def attention_to(
@@ -507,5 +506,5 @@ def _table_notes(disk: Disk, found: FoundPlaces) -> Iterator[str]:
     if found.journal is not None and found.journal.file is None:
         size, start = format_about(found.journal.extent.length), format_size(found.journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until the change is complete"
-        if found.spots_only:
+        if found.signatures_only:
             yield "the journal is small (signature sectors only): more frequent flushes are slower, but just as safe"

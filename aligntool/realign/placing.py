@@ -93,10 +93,10 @@ def kind_of(partition: Partition) -> str:
 
 
 def held_ranges(
-    partition: Partition, length: int, sector_size: int, more: Iterable[Extent] = (), *, spots_only: bool = False
+    partition: Partition, length: int, sector_size: int, more: Iterable[Extent] = (), *, signatures_only: bool = False
 ) -> SavedRanges:
-    """Return the held ranges of a partition of `length` bytes that moves. `more`: further ranges to hold. `spots_only`:
-    only the sectors in which a signature could lie, for a small journal.
+    """Return the held ranges of a partition of `length` bytes that moves. `more`: further ranges to hold.
+    `signatures_only`: only the sectors in which a signature could lie, for a small journal.
 
     The ranges are whole sectors of the table, sorted and disjoint. A range that crosses the end of a short partition
     is clipped; a partition shorter than head and tail is held whole.
@@ -104,7 +104,7 @@ def held_ranges(
     kinds = set(_kinds(partition.content))
     signatures = (signature for signature in SIGNATURES if signature.kind not in _IN_LONG_RANGES)
     signature_ranges = (Extent(at, signature.width) for signature in signatures for at in signature.places(length))
-    ends = () if spots_only and not kinds & _IN_LONG_RANGES else _head_and_tail(kinds, length)
+    ends = () if signatures_only and not kinds & _IN_LONG_RANGES else _head_and_tail(kinds, length)
     return SavedRanges(merged((*ends, *signature_ranges, *more), Extent(0, length), sector_size))
 
 

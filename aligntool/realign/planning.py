@@ -11,6 +11,7 @@ from aligntool.audit.report import Answer, Judged, Repair, Report
 from aligntool.audit.wording import contents_of_disk, labelled, next_command, next_look, next_realign
 from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.errors import Refusal, Refused, refuse
+from aligntool.file_systems import FILE_SYSTEMS, SHRINKABLE
 from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
 from aligntool.realign import partition_selection, search
@@ -20,9 +21,6 @@ from aligntool.realign.schedule import Schedule
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
 
 # From the places found to a plan. Only the order of the steps and the texts are determined here; no decision is made.
-
-CHECKED = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "ntfs", "vfat", "exfat", "f2fs"})
-"""File systems with a checker that writes nothing."""
 
 Changes = tuple[steps.EntryChange, ...]
 _PAGE = 4096
@@ -111,7 +109,7 @@ def _steps(
     moves = {number: (found.before[number], found.after[number]) for number in patched}
     helds = {number: _held(disk, parts[number], found, patched[number]) for number in moves}
     for number in touched:
-        if kind_of(parts[number]) in CHECKED:
+        if kind_of(parts[number]) in FILE_SYSTEMS:
             yield steps.CheckContent(number, parts[number].extent, kind_of(parts[number]))
     for number, shrink in sorted(shrunk.items()):
         yield steps.ShrinkContent(number, parts[number].extent, shrink.kind, shrink.length)
@@ -134,7 +132,7 @@ def _steps(
 def _held(disk: Disk, part: Partition, found: search.FoundPlaces, patched: search.Patching) -> steps.SavedRanges:
     more = (search.needed_for(patch) for patch in patched.patches)
     length = found.before[part.number].length
-    return held_ranges(part, length, disk.sector_size, more, spots_only=found.spots_only)
+    return held_ranges(part, length, disk.sector_size, more, signatures_only=found.signatures_only)
 
 
 def _parked(disk: Disk, touched: Collection[int]) -> tuple[int, ...]:
@@ -413,7 +411,7 @@ def _repair(disk: Disk, number: int, room: _Room, reasons: tuple[Refusal, ...]) 
     if room is _Room.ENOUGH:
         command = reasons[0].hint if reasons else next_realign(disk)
         return Repair(number, IN_PLACE, f"there is room to move onto the grid{first}", command)
-    shrinkable = (part for part in disk.partitions if kind_of(part) in partition_selection.SHRINKABLE)
+    shrinkable = (part for part in disk.partitions if kind_of(part) in SHRINKABLE)
     if shorter := [str(part.number) for part in shrinkable if partition_selection.fills(part)]:
         who = f"the file system on partition {' or '.join(shorter[-2:])}"
         why = f"there is not enough room; shrinking {who} may make some{first}"

@@ -7,6 +7,7 @@ from aligntool.audit import wording
 from aligntool.audit.report import Judged
 from aligntool.change import LayoutGoal, PartitionRequest
 from aligntool.errors import Refusal, refuse
+from aligntool.file_systems import FILE_SYSTEMS, file_system
 from aligntool.formats.linux_fs import MAY_BE_SHARED
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.formats.volumes import REENCRYPTING
@@ -317,8 +318,8 @@ def bad_blocks_refusal(disk: Disk, part: Partition, what: str, layer: Layer, cou
         f"the {wording.layer_name(layer)} on {what} lists {counted(count, 'bad block')} of its medium,"
         " and after the move the list would point to the wrong blocks"
     )
-    if layer.kind in _LIST_CLEARERS:
-        clearing = typed_on(disk, part, _LIST_CLEARERS[layer.kind])
+    if clearer := file_system(layer.kind).list_clearer:
+        clearing = typed_on(disk, part, clearer)
     elif layer.kind == "swap":
         label = layer.label and wording.shell_word(layer.label)
         named = (("-U", layer.uuid), ("-L", label), ("-p", layer.data_unit))
@@ -334,18 +335,11 @@ def bad_blocks_refusal(disk: Disk, part: Partition, what: str, layer: Layer, cou
     return Refusal("failing", what, text, f"{check}\n{cloned}", lasting=False)
 
 
-_EXT = ("ext2", "ext3", "ext4")
-_CHECKERS = dict.fromkeys(_EXT, "e2fsck -fn") | {
-    "xfs": "xfs_repair -n", "btrfs": "btrfs check --readonly", "ntfs": "ntfsresize --info", "vfat": "fsck.fat -n",
-    "exfat": "fsck.exfat -n", "f2fs": "fsck.f2fs --dry-run", "linux_raid_member": "mdadm --examine",
+_CHECKERS = {kind: " ".join(each.checker) for kind, each in FILE_SYSTEMS.items()} | {
+    "linux_raid_member": "mdadm --examine",
     "crypto_LUKS": "cryptsetup luksDump",
-}  # fmt: skip
+}
 """Commands that check a content and write nothing."""
-
-_LIST_CLEARERS = dict.fromkeys(_EXT, "e2fsck -f -L /dev/null") | {"ntfs": "ntfsfix -b -d"}
-"""Commands that clear a list of bad blocks. Without -d ntfsfix leaves the volume dirty."""
-
-_CLEANERS = dict.fromkeys(_EXT, "e2fsck -f") | {"vfat": "fsck.fat -a", "exfat": "fsck.exfat -y"}
 
 SHUT_DOWN = "start Windows and shut it down with: shutdown /s /f /t 0"
 _ACTIONS = {"ntfs": SHUT_DOWN, "swap": "start the suspended system and shut it down"}
@@ -360,7 +354,7 @@ def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
     if layer.kind == "crypto_LUKS":
         resuming = (layer.unclean or "").startswith(REENCRYPTING)
         return typed_on(disk, part, "cryptsetup reencrypt --resume-only" if resuming else "cryptsetup luksDump")
-    cleaner = "tune2fs -O ^mmp" if shared else _CLEANERS.get(layer.kind)
+    cleaner = "tune2fs -O ^mmp" if shared else file_system(layer.kind).cleaner
     return typed_on(disk, part, cleaner or "mount", "" if cleaner else " /mnt && sudo umount /mnt")
 
 

@@ -334,7 +334,7 @@ class FoundPlaces:
     journal: JournalPlace | None  # None: these places leave no room for a journal
     journal_least: int = 0  # bytes of the smallest possible journal
     journal_room: int = 0  # bytes of the largest free run
-    spots_only: bool = False  # the journal has room for the sectors of signatures only
+    signatures_only: bool = False  # the journal has room for the sectors of signatures only
 
     @property
     def moved(self) -> dict[int, int]:
@@ -467,8 +467,8 @@ def _with_journal(
     runs = tuple(free_runs(_occupied(disk, before, after, chain), _journal_room(disk, goal)))
     journal = in_file(goal.journal_file, needs) if goal.journal_file else place_journal(runs, needs)
     largest = max((run.length for run in runs), default=0)
-    spots_only = journal is not None and not holds_all(journal, needs)
-    return FoundPlaces(before, after, order, chain, journal, least_journal_length(needs), largest, spots_only)
+    signatures_only = journal is not None and not holds_all(journal, needs)
+    return FoundPlaces(before, after, order, chain, journal, least_journal_length(needs), largest, signatures_only)
 
 
 def _needs(
@@ -484,7 +484,7 @@ def _needs(
     held = spots = sum(map(len, patches.values())) * (2 * sector + _PATCH)
     for number in moves.keys() | patches.keys():
         held += placing.held_ranges(parts[number], before[number].length, sector).length
-        spots += placing.held_ranges(parts[number], before[number].length, sector, spots_only=True).length
+        spots += placing.held_ranges(parts[number], before[number].length, sector, signatures_only=True).length
     if disk.table and disk.table.label is TableLabel.GPT:
         table = 2 * (_GPT_ENTRIES + sector) + sector
     else:

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from aligntool.audit.wording import shell_word, sudo_prefix
 from aligntool.errors import Refused, Stopped
+from aligntool.file_systems import EXT, file_system
 from aligntool.linux.process import Ended, find_program, how_ended, run_program
 from aligntool.linux.users import PartitionLoop, partition_loop
 from aligntool.steps import ShrinkContent
 from aligntool.units import KIB, format_size
 
-_EXT = ("ext2", "ext3", "ext4")
 _REPAIRED = {"e2fsck": 1}  # e2fsck(8): errors were corrected
 _DELETE_FILES = "delete files on it, and plan again"
 
@@ -35,16 +35,14 @@ def shrink_words(kind: str, device: str, folder: str, length: int) -> tuple[Word
 def _check_commands(kind: str, device: str, length: int) -> tuple[Words, ...]:
     """Return the commands that check and write nothing. A btrfs has none: only its superblock is read."""
     match kind:
-        case "ext2" | "ext3" | "ext4":
+        case kind if kind in EXT:
             return (("resize2fs", "-P", device),)
         case "ntfs":
             return (("ntfsresize", "--no-action", "-ff", "--size", str(length), device),)
         case "btrfs":
             return ()
-        case "xfs":
-            raise Refused("xfs cannot be shrunk: xfs_growfs(8) can only enlarge it")
         case _:
-            raise Refused(f"{kind} cannot be shrunk")
+            raise Refused(file_system(kind).why_not_shrinkable or f"{kind} cannot be shrunk")
 
 
 def _shrink_commands(kind: str, device: str, folder: str, length: int) -> tuple[Words, ...]:
@@ -83,7 +81,7 @@ def refuse_unshrinkable(path: str, step: ShrinkContent) -> None:
             ended = _run(loop, words)
             if ended.code:
                 raise Refused(f"partition {step.partition}: {_failure(words[0], ended)}", hint=_DELETE_FILES)
-            if step.kind in _EXT:
+            if step.kind in EXT:
                 _refuse_too_short(step, loop.device, ended.output)
         if step.kind == "btrfs":
             _refuse_several_devices(step, loop.device)

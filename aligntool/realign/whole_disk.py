@@ -48,7 +48,7 @@ def other_kinds(device: Device, kind: str) -> tuple[str, ...]:
     what is free, may be that of an older file system. Short signatures are ignored as coincidence.
     """
     size = device.sector_size
-    held = held_ranges(Partition(NUMBER, Extent(0, device.size)), device.size, size, spots_only=True)
+    held = held_ranges(Partition(NUMBER, Extent(0, device.size)), device.size, size, signatures_only=True)
     view = hidden_signatures.View(held, hidden_signatures.read_saved(device, 0, held), device.size, bytes(size))
     family = "ext" if kind.startswith("ext") else kind
     present = (

@@ -106,10 +106,10 @@ def test_what_is_patched_is_held_even_where_the_volume_is_shorter_than_its_parti
 
 
 @pytest.mark.parametrize("sector", [512, 4096])
-@pytest.mark.parametrize("spots_only", [False, True])
-def test_of_exfat_everything_that_its_checksums_are_made_from_is_held(*, sector: int, spots_only: bool) -> None:
+@pytest.mark.parametrize("signatures_only", [False, True])
+def test_of_exfat_everything_that_its_checksums_are_made_from_is_held(*, sector: int, signatures_only: bool) -> None:
     part = boot("exfat", 63, 12 * sector)
-    held = held_ranges(part, OLD.length, 512, map(needed_for, patched(part)), spots_only=spots_only)
+    held = held_ranges(part, OLD.length, 512, map(needed_for, patched(part)), signatures_only=signatures_only)
     assert any(run.contains(Extent(0, 12 * sector)) for run in held.ranges)
     assert any(run.contains(Extent(12 * sector, 12 * sector)) for run in held.ranges)
 

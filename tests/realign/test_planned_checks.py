@@ -1,14 +1,13 @@
 """A plan contains a check if there is a checker, and only then."""
 
-from aligntool.linux.checks import CHECKERS
-from aligntool.realign.planning import CHECKED
+from aligntool.file_systems import FILE_SYSTEMS
 from aligntool.steps import CheckContent
 from aligntool.units import MIB
 from tests.realign.movable_disks import movable_disk, plan_for
 
 
-def test_the_planner_and_the_checkers_know_the_same_kinds() -> None:
-    assert {*CHECKERS} == CHECKED
+def test_every_file_system_that_a_plan_checks_has_a_checker() -> None:
+    assert not [kind for kind, each in FILE_SYSTEMS.items() if not each.checker]
 
 
 def test_what_nobody_can_check_is_not_promised_to_be_checked() -> None:

@@ -84,7 +84,7 @@ REFUSED = [  # code, evidence in the text, hint
     (second(content=(SUSPENDED,)), "hibernated", "partition 2 holds the image", "shut it down"),
     (second(content=(Layer("LVM2_member", HOME, inner=(SUSPENDED,)),)), "hibernated", "partition 2", "shut it down"),
     (second(content=(Layer("ntfs", HOME, unclean=WINDOWS_HIBERNATED),)), "unclean", "partition 2: Windows", "/s /f"),
-    (layer(problems=("the checksum is bad",)), "content-damaged", "the checksum is bad", "e2fsck -fn"),
+    (layer(problems=("the checksum is bad",)), "content-damaged", "the checksum is bad", "e2fsck -f -n"),
     (layer(claims_size=100001 * 512), "content-damaged", "51200000 bytes, but its ext4 claims 51200512", "e2fsck"),
     (layer(unclean=MAY_BE_SHARED), "unclean", "(MMP)", "tune2fs -O ^mmp"),
     (layer(unclean="it is mounted on node7, or was (MMP)"), "unclean", "node7", "e2fsck -f"),

@@ -1,0 +1,74 @@
+"""The file systems that aligntool moves, and the programs of each: its checker, its map of used blocks, its resizer."""
+
+from dataclasses import dataclass
+
+from aligntool.units import MIB
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """A command is complete but for the device. Empty: there is none."""
+
+    checker: tuple[str, ...] = ()  # checks everything and writes nothing; e2fsck also takes "IMAGE?offset=BYTES"
+    map_source: str = ""  # the program that lists the used blocks, or the structure that is read
+    cleaner: str = ""  # repairs what an unclean shutdown left; else a mount does
+    list_clearer: str = ""  # clears the list of bad blocks of the medium
+    shrinkable: bool = False
+    why_not_shrinkable: str = ""
+    least_size: int = 0  # bytes that its resizer leaves at least
+    recreate: str = ""  # with {0} for the size of a sector, in bytes
+
+
+_EXT4 = FileSystem(
+    checker=("e2fsck", "-f", "-n"),
+    map_source="dumpe2fs",
+    cleaner="e2fsck -f",
+    list_clearer="e2fsck -f -L /dev/null",
+    shrinkable=True,
+    recreate="mke2fs -b {0}",
+)
+EXT = ("ext2", "ext3", "ext4")
+FILE_SYSTEMS = {
+    **dict.fromkeys(EXT, _EXT4),
+    "xfs": FileSystem(
+        checker=("xfs_repair", "-n"),
+        map_source="xfs_db",
+        why_not_shrinkable="XFS cannot be shrunk (xfs_growfs(8)); copy its files to another disk",
+        recreate="mkfs.xfs -s size={0}",
+    ),
+    "btrfs": FileSystem(
+        checker=("btrfs", "check", "--readonly"),
+        map_source="partclone.btrfs",
+        shrinkable=True,
+        least_size=256 * MIB,  # btrfs_ioctl_resize() in the kernel's fs/btrfs/ioctl.c
+    ),
+    "ntfs": FileSystem(
+        # ntfsfix does not count every cluster.
+        checker=("ntfsresize", "--info", "--bad-sectors", "--no-progress-bar"),
+        map_source="partclone.ntfs",
+        list_clearer="ntfsfix -b -d",  # without -d it leaves the volume dirty
+        shrinkable=True,
+        recreate="mkfs.ntfs -s {0}",
+    ),
+    "vfat": FileSystem(
+        checker=("fsck.fat", "-n"),
+        map_source="the allocation table",
+        cleaner="fsck.fat -a",
+        why_not_shrinkable="no tool here shrinks a FAT",
+    ),
+    "exfat": FileSystem(
+        checker=("fsck.exfat", "-n"),
+        map_source="partclone.exfat",
+        cleaner="fsck.exfat -y",
+        why_not_shrinkable="no tool here shrinks an exFAT",
+        recreate="mkfs.exfat -s {0}",
+    ),
+    # partclone.f2fs maps file systems of mkfs.f2fs and sload.f2fs, but was not tested on one that a kernel wrote.
+    "f2fs": FileSystem(checker=("fsck.f2fs", "--dry-run"), why_not_shrinkable="no tool here shrinks an F2FS"),
+}
+SHRINKABLE = frozenset(kind for kind, each in FILE_SYSTEMS.items() if each.shrinkable)
+
+
+def file_system(kind: str) -> FileSystem:
+    """Return the row of a file system; one without programs for any other content."""
+    return FILE_SYSTEMS.get(kind, FileSystem())
