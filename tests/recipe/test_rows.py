@@ -11,7 +11,7 @@ import pytest
 from aligntool.inventory import DiskKind, Source
 from aligntool.recipes.drives import DriveDatabase, DriveRow, load_chipsets, load_drives
 from aligntool.recipes.goals import load_recipes
-from aligntool.recipes.schema import parse_pattern
+from aligntool.recipes.schema import normal
 from tests.recipe.disks import disk, of_model
 from tests.recipe.menu import menu
 
@@ -69,7 +69,7 @@ def _some_text_fits_both(patterns: tuple[str, ...], others: tuple[str, ...]) -> 
 
 @cache
 def _words(pattern: str) -> tuple[str, ...]:
-    return parse_pattern(pattern).tokens
+    return tuple(re.findall(r"\[!?.[^]]*\]|.", normal(pattern)))
 
 
 def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:

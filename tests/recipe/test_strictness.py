@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aligntool.errors import Refused
@@ -48,6 +48,7 @@ confidence = "high"
         ('name = "Roadrunner"', "", "name is missing", ""),
         ('match = ["RR-*"]', "", "match is missing", ""),
         ('match = ["RR-*"]', 'match = ["RR-[12"]', "not a pattern", ""),
+        ('match = ["RR-*"]', 'match = ["RR-[!]"]', "not a pattern", ""),
         ('match = ["RR-*"]', "match = [1]", "match must be a string or a list of strings", ""),
         ('examples = ["ACME RR-1"]', "", "examples is missing", ""),
         ('makers = ["ACME"]', 'maker = ["ACME"]', "unknown key 'maker'", "did you mean 'makers'?"),
@@ -81,6 +82,9 @@ TEXTS = st.text("ab-1", max_size=12)
 PIECES = st.sampled_from(["a", "b", "-", "1", "*", "?", "[ab]", "[!a]", "[a-b]", "[0-9]", "[!0-9b]"])
 
 
+@example("a*b", "ab")
+@example("?", "a")
+@example("a[ab]", "ab")
 @given(pattern=st.lists(PIECES, max_size=9).map("".join), text=TEXTS)
 def test_a_pattern_fits_what_fnmatch_says_it_fits(pattern: str, text: str) -> None:
     assert parse_pattern(pattern).fits(text) == fnmatchcase(text, pattern)
