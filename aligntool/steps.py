@@ -510,6 +510,9 @@ ContentStep = CheckContent | ShrinkContent | HoldContent | CopyContent | Release
 Commit = RewriteTable | ConvertTable
 """The steps that commit: from then on the new table is valid."""
 
+JournaledStep = HoldContent | CopyContent | ReleaseContent | RebuildContent | ParkEntries | Commit | CloseJournal
+"""The steps that come after the journal."""
+
 MoveStep = ContentStep | WriteJournal | ParkEntries | Commit | CloseJournal | MakeTable | CopyDisk
 """The steps that change a partition table."""
 
@@ -534,10 +537,10 @@ Step = MoveStep | ArrayStep
 """Every step that may occur in a plan document."""
 
 
-def move_step(step: Step) -> MoveStep:
-    """Return the step, narrowed to a MoveStep. Raises ValueError for a step of an array."""
-    if isinstance(step, ArrayStep):
-        raise ValueError(f"{type(step).__name__} is a step of an array")
+def journaled_step(step: Step) -> JournaledStep:
+    """Return the step, narrowed to a JournaledStep. Raises ValueError for any other step."""
+    if not isinstance(step, JournaledStep):
+        raise ValueError(f"{type(step).__name__} does not come after the journal")
     return step
 
 
