@@ -20,7 +20,6 @@ from aligntool.cli import options
 from aligntool.cli.pager import page_lines
 from aligntool.errors import ExitCode, Refusal, Refused, refuse
 from aligntool.inventory import Gap, Inventory, Unseen
-from aligntool.linux.files import refuse_existing
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import UserLimits
@@ -125,8 +124,7 @@ def audit(
     Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a target could not be judged, or a disk did not respond.
     """
     began_s = time.monotonic()
-    if kept.file is not None:
-        refuse_existing(kept.file, overwrite=kept.overwrite)
+    kept.refuse("nothing was written")
     output_format = Format.JSON if json_ else format_
     roots: Sequence[str | None] = sysroot or (None,)
     if len(roots) > 1 and output_format is Format.PROMETHEUS:

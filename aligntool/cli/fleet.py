@@ -19,7 +19,6 @@ from aligntool.cli import options
 from aligntool.cli.audit import FailOn
 from aligntool.cli.pager import page_lines
 from aligntool.errors import ExitCode, Refused
-from aligntool.linux.files import refuse_existing
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S, Pulse, results_in_children
 from aligntool.linux.sysfs import read_written
@@ -60,8 +59,7 @@ def fleet(
     """
     if json_ and kept.piped:
         raise typer.BadParameter("--json and -o - are mutually exclusive: both write to standard output")
-    if kept.file is not None:
-        refuse_existing(kept.file, overwrite=kept.overwrite)
+    kept.refuse("nothing was written")
     names = [name for given in snapshots for name in _snapshots_in(given)]
     found = Fleet()
     with _temporary_folder() as folder, tempfile.TemporaryFile() as spool:

@@ -17,7 +17,7 @@ from aligntool.audit.wording import hints_for_disk as hints_for_disk
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refusal, Refused
 from aligntool.linux import virtual
-from aligntool.linux.files import write_file
+from aligntool.linux.files import refuse_output, write_file
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import find_virtual
 from aligntool.render.lines import Line, escaped, harmless, show, wants_color
@@ -315,21 +315,10 @@ class ResultFile:
         """Return whether standard output gets the result and nothing else."""
         return self.output == _STDOUT
 
-    def refuse(self) -> None:
-        """Raise Refused, before anything is measured, if the result could not be written."""
-        file = self.file
-        if file is None:
-            return
-        folder = os.path.dirname(file) or "."  # noqa: PTH120 - the user's own spelling
-        if os.path.isdir(file):  # noqa: PTH112
-            raise Refused(f"{file} is a folder; nothing was measured", hint="name a file with -o")
-        if os.path.lexists(file) and not self.overwrite:
-            raise Refused(
-                f"{file} already exists; nothing was measured", hint="use another name for -o, or --overwrite"
-            )
-        if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):  # noqa: PTH112
-            why = "is not writable" if os.path.isdir(folder) else "is not a folder"  # noqa: PTH112
-            raise Refused(f"{folder} {why}, so {file} cannot be written; nothing was measured")
+    def refuse(self, undone: str = "nothing was measured") -> None:
+        """Raise Refused, before anything is done, if the result could not be written. `undone`: what was not done."""
+        if self.file is not None:
+            refuse_output(self.file, overwrite=self.overwrite, undone=undone)
 
     def write(self, text: str) -> None:
         """Write the file, whole or not at all. Raises Refused."""

@@ -199,6 +199,7 @@ def record_command(
         raise typer.BadParameter("--json and -o - are mutually exclusive: both write to standard output")
     if not cmd or shutil.which(cmd[0]) is None:
         raise Refused(f"{cmd[0] if cmd else 'nothing'}: command not found; nothing was recorded")
+    kept.refuse("nothing was recorded")
     found = record_trace.find_traceable(disk)
     boundaries = _boundaries(found, grid_, phase_)
     with _log_folder(found, kept.file, overwrite=kept.overwrite) as folder:
@@ -230,7 +231,6 @@ def _boundaries(found: record_trace.Traceable, grid_: int | None, phase_: int | 
 @contextmanager
 def _log_folder(found: record_trace.Traceable, output: str | None, *, overwrite: bool) -> Iterator[Path]:
     """Yield a folder for the log; warn if it is on the traced disk; save the log at the end if requested."""
-    record_trace.refuse_log_name(output, overwrite=overwrite)
     with ended_by_signals(), record_trace.log_folder(output) as folder:
         if record_trace.lies_on(str(folder), found):
             where = "-o FILE on another disk" if output else "-o FILE, or TMPDIR, on another disk"

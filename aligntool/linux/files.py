@@ -15,7 +15,6 @@ from aligntool.linux.process import run_program
 from aligntool.linux.sysfs import opened
 
 _NEW_SUFFIX = ".aligntool-new"
-_EXISTS_HINT = "use another name or --overwrite"
 
 
 @contextmanager
@@ -140,16 +139,14 @@ def write_pages(pages: Sequence[tuple[str, bytes]], *, overwrite: bool = False) 
     if one cannot be written.
     """
     for name, _ in pages:
-        refuse_existing(name, overwrite=overwrite)
+        refuse_output(name, overwrite=overwrite)
     for name, content in pages:
         write_file(name, content, overwrite=overwrite)
 
 
-def write_file(
-    name: str, content: bytes, *, overwrite: bool = False, mode: int = 0o666, other: str = _EXISTS_HINT
-) -> None:
-    """Write a file atomically. `other`: the hint if it already exists. Raises Refused."""
-    refuse_existing(name, overwrite=overwrite, other=other)
+def write_file(name: str, content: bytes, *, overwrite: bool = False, mode: int = 0o666) -> None:
+    """Write a file atomically. Raises Refused."""
+    refuse_output(name, overwrite=overwrite)
     try:
         target = Path(name).resolve() if overwrite else Path(name)
         new = target.with_name(
@@ -158,23 +155,29 @@ def write_file(
         with _new_file(target, new, replace=overwrite, mode=mode) as file:
             file.write(content)
     except FileExistsError as error:
-        raise Refused(f"{name} already exists; nothing was written", hint=other) from error
+        raise Refused(f"{name} already exists; nothing was written", hint="use another name") from error
     except (OSError, ValueError) as error:
         raise Refused(f"{name} cannot be written: {_reason(error)}") from error
 
 
-def refuse_existing(name: str, *, overwrite: bool = False, other: str = _EXISTS_HINT) -> None:
-    """Raise Refused if the name is that of a folder, of a file that may not be replaced, or of a special file."""
+def refuse_output(name: str, *, overwrite: bool = False, undone: str = "nothing was written") -> None:
+    """Raise Refused if the file cannot be written, or exists and may not be replaced. `undone`: what was not done."""
     refuse_folder_name(name)
     target = Path(name)
     try:
         exists = target.is_symlink() or target.exists()
     except (OSError, ValueError) as error:
         raise Refused(f"{name} cannot be written: {_reason(error)}") from error
+    if target.is_dir():
+        raise Refused(f"{name} is a folder; {undone}", hint="use another name")
     if exists and not overwrite:
-        raise Refused(f"{name} already exists; nothing was written", hint=other)
+        raise Refused(f"{name} already exists; {undone}", hint="use another name or --overwrite")
     if exists and not target.is_file():
-        raise Refused(f"{name} is not a regular file; nothing was written", hint="use another name")
+        raise Refused(f"{name} is not a regular file; {undone}", hint="use another name")
+    folder = os.path.dirname(os.path.realpath(name))  # noqa: PTH120 - of the file that a link names
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+        why = "is not writable" if os.path.isdir(folder) else "is not a folder"  # noqa: PTH112
+        raise Refused(f"{folder} {why}, so {name} cannot be written; {undone}")
 
 
 def _reason(error: OSError | ValueError) -> str:
@@ -191,12 +194,11 @@ def write_snapshot(path: str, entries: Iterable[tuple[str, str, bytes]], *, over
     """Write the entries of linux.snapshot to a tar file, compressed by its suffix. Raises Refused, if possible before
     anything is collected.
     """
-    refuse_folder_name(path)
+    refuse_output(path, overwrite=overwrite)
     name = Path(path).name
     mode = next((mode for suffix, mode in _MODES.items() if name.endswith(suffix)), None)
     if mode is None:
         raise Refused(f"{path} has no known archive suffix", hint=f"name it like {name}.tar.xz")
-    refuse_existing(path, overwrite=overwrite)
     write_file(path, archive_of(entries, mode), overwrite=overwrite, mode=0o600)
 
 

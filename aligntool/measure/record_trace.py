@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from aligntool.audit.wording import shell_word
-from aligntool.errors import Refusal, Refused, refuse, refuse_folder_name
+from aligntool.errors import Refusal, Refused, refuse
 from aligntool.linux.process import find_program, how_ended, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import LIVE, mounts_now
 from aligntool.linux.users import block_number, disk_folder, sysfs_folder
@@ -29,17 +29,6 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV)  # FAT ha
 
 LOG = "log"
 """The name of the text in the folder."""
-
-
-def refuse_log_name(output: str | None, *, overwrite: bool = False) -> None:
-    """Raise Refused, before anything runs, if no new file can have that name."""
-    if output is None:
-        return
-    refuse_folder_name(output)
-    if not Path(output).absolute().parent.is_dir():
-        raise Refused(f"{output}: folder not found; nothing was recorded")
-    if os.path.lexists(output) and not overwrite:
-        raise Refused(f"{output} already exists; nothing was recorded", hint="use another name for -o, or --overwrite")
 
 
 @contextmanager

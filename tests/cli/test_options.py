@@ -165,6 +165,19 @@ def test_a_hyphen_is_standard_output_for_a_plan_and_nothing_else_is_there(tmp_pa
     assert kept.read_text() == run_aligntool(*words, "--json", code=0).stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "undone"),
+    [(("audit",), "written"), (("fleet",), "written"), (("bench",), "measured"), (("trace", "record"), "recorded")],
+)
+def test_a_result_that_cannot_be_saved_is_refused_before_anything_is_read(
+    tmp_path: Path, words: tuple[str, ...], undone: str
+) -> None:
+    command = ("--", "true") if words[0] == "trace" else ()
+    refused = run_aligntool(*words, tmp_path / "no.img", "-o", tmp_path / "gone" / "x", *command, code=3)
+    assert f"gone/x cannot be written; nothing was {undone}" in refused.stderr
+    assert "gone is not a folder" in refused.stderr and "no.img" not in refused.stderr
+
+
 def test_a_disk_is_wiped_only_where_it_is_named_again(tmp_path: Path) -> None:
     image, link = tmp_path / "d.img", tmp_path / "link"
     image.write_bytes(bytes(16 << 20))

@@ -75,7 +75,7 @@ def test_files_and_pictures_that_do_not_fit_each_other_are_usage_errors(words: t
     ("words", "said"),
     [
         (("no-such.img", "-o", "x.html"), "no-such.img"),
-        (("--chart", "queue-depth", "--svg", "no-such-folder/x.svg"), "cannot be written: No such file"),
+        (("--chart", "queue-depth", "--svg", "no-such-folder/x.svg"), "no-such-folder is not a folder"),
         (("--chart", "queue-depth", "--svg", "/dev/null", "--overwrite"), "not a regular file"),
         (("--chart", "queue-depth", "--svg", "n" * 300), "cannot be written: File name too long"),
     ],
