@@ -20,6 +20,7 @@ from aligntool.cli import options
 from aligntool.cli.pager import page_lines
 from aligntool.errors import ExitCode, Refusal, Refused, refuse
 from aligntool.inventory import Gap, Inventory, Unseen
+from aligntool.linux.files import read_text
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import UserLimits
@@ -51,7 +52,7 @@ def measured_on(files: Sequence[str], inventory: Inventory) -> tuple[MeasuredDis
         probe_command = options.command("probe", disk.path, "-o", results)
     found = []
     for name in files:
-        measured = read_measured(options.read_text(name, most=_LONGEST), name, probe_command)
+        measured = read_measured(read_text(name, most=_LONGEST), name, probe_command)
         # A target that could not be judged may be the measured disk.
         missing = any(unseen.gap in (Gap.DISK, Gap.NO_ANSWER) for unseen in inventory.unseen)
         if not missing and not any(measured.is_of(disk) for disk in inventory.disks):

@@ -14,10 +14,11 @@ from aligntool import __version__
 from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions, Severity
 from aligntool.cli import options, probe
-from aligntool.cli.options import Grid, Size, print_lines, read_text, remark, seconds, terminal_width, whole
+from aligntool.cli.options import Grid, Size, print_lines, remark, seconds, terminal_width, whole
 from aligntool.cli.pager import page_lines
 from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.inventory import Disk, Inventory
+from aligntool.linux.files import read_text
 from aligntool.linux.lock import lock_for_others
 from aligntool.linux.look import look
 from aligntool.linux.users import disk_of, file_extents

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.report import Code, findings_markdown
-from aligntool.cli.options import HIDDEN, JsonOption, read_text, terminal_width
+from aligntool.cli.options import HIDDEN, JsonOption, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.documents import schema_texts
 from aligntool.errors import Refused
+from aligntool.linux.files import read_text
 from aligntool.recipes.drives import load_drives
 from aligntool.recipes.goals import Recipe, load_recipes, parse_recipe, recipe
 from aligntool.render import recipes as shown

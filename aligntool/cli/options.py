@@ -170,19 +170,6 @@ def one_machine(sysroots: list[str] | None) -> str | None:
     return sysroots[0] if sysroots else None
 
 
-def read_text(path: str, *, hint: str = "", most: int = 1 << 26) -> str:
-    """Return the text of a file that the user named. Raises Refused."""
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123 - the user's own spelling
-            content = file.read(most + 1)
-        if len(content) > most:
-            raise Refused(f"{path} cannot be read: it is too large", hint=hint)
-        return content.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise Refused(f"{path} cannot be read: {why}", hint=hint) from error
-
-
 def attach_virtual(*targets: str, writes: bool = False, silence_s: float = SILENCE_S) -> tuple[Refusal, ...]:
     """Attach the virtual disks among the targets, so that they are read as the disks in them, and written to if
     `writes`. Return the refusals.

@@ -22,6 +22,7 @@ from aligntool.cli.pager import page_lines
 from aligntool.cli.probe import bench_progress, ended_by_signals
 from aligntool.cli.run_change import ChangeInProgress, ends_stream, pipes_may_break, run_change, show_only
 from aligntool.errors import Refused, Stopped
+from aligntool.linux.files import read_text
 from aligntool.linux.lock import lock_against_udev
 from aligntool.linux.look import look
 from aligntool.linux.process import run_while_progressing
@@ -96,7 +97,7 @@ class ArrayOptions:
         if self.database_page and (self.workload or goal.workload) != "database":
             raise typer.BadParameter("--database-page needs --workload database")
         mount_at = "" if self.mount == "none" else self.mount
-        measured = options.read_text(self.measured, most=tuned.LONGEST) if self.measured else goal.measured
+        measured = read_text(self.measured, most=tuned.LONGEST) if self.measured else goal.measured
         if self.measured:
             tuned.parse_tuning(measured)
         system = self.system or find_distribution()

@@ -13,7 +13,7 @@ from aligntool.cli import options, run_change
 from aligntool.cli.arrays import array_status, continue_array, find_record, recover_array, require_unfinished
 from aligntool.cli.convert import ConvertCopy
 from aligntool.cli.layers import Layers, read_key, report_layers
-from aligntool.cli.options import File, command, hints_for_disk, print_lines, read_text, remark, terminal_width
+from aligntool.cli.options import File, command, hints_for_disk, print_lines, remark, terminal_width
 from aligntool.cli.partition import partition_change
 from aligntool.cli.partitions import Layout
 from aligntool.cli.plan import realign_of, report_result, table_change
@@ -26,6 +26,7 @@ from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition as TableEntry
 from aligntool.inventory import Role
 from aligntool.linux.block import open_read_only
+from aligntool.linux.files import read_text
 from aligntool.linux.lock import refuse_partition
 from aligntool.linux.process import run_while_progressing
 from aligntool.linux.targets import refuse_ambiguous, refuse_containers

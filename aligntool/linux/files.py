@@ -134,6 +134,19 @@ def _output_of(*words: str) -> str:
 # Files that the user named: pages, pictures, results, snapshots.
 
 
+def read_text(name: str, *, hint: str = "", most: int = 1 << 26) -> str:
+    """Return the text of a file of at most this many bytes. Raises Refused."""
+    try:
+        with open(name, "rb") as file:  # noqa: PTH123 - the user's own spelling
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise Refused(f"{name} cannot be read: it is too large", hint=hint)
+        return content.decode()
+    except (OSError, ValueError) as error:
+        why = "not a text file" if isinstance(error, UnicodeDecodeError) else _reason(error)
+        raise Refused(f"{name} cannot be read: {why}", hint=hint) from error
+
+
 def write_pages(pages: Sequence[tuple[str, bytes]], *, overwrite: bool = False) -> None:
     """Write each page under its name. Raises Refused before any is written if one exists and may not be replaced, and
     if one cannot be written.

@@ -12,6 +12,7 @@ from shlex import quote
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, link_maximum, port_above, runs_below
 from aligntool.linux.content import hole_share
+from aligntool.linux.files import read_text
 from aligntool.linux.look import look
 from aligntool.linux.sysfs import LIVE, READ_ONLY, Mount, mounts_now, on_battery, opened
 from aligntool.linux.targets import refuse_ambiguous, refuse_silent
@@ -36,28 +37,12 @@ def history_folder(environment: Mapping[str, str], *, root: bool) -> Path:
 
 def read_result(file: str) -> Result:
     """Return the result in a file. Raises Refused."""
-    return from_json(read_text(file), file)
-
-
-def read_text(file: str) -> str:
-    """Return the text of a file that may be a result. Raises Refused."""
-    try:
-        with open(file, "rb") as opened:  # noqa: PTH123 - the user's own spelling
-            content = opened.read(LARGEST + 1)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise Refused(f"{file}: {why}", hint="aligntool bench list") from error
-    if len(content) > LARGEST:
-        raise Refused(f"{file} is too large for a result of aligntool bench", hint="aligntool bench list")
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise Refused(f"{file} is not text", hint="aligntool bench list") from None
+    return from_json(read_text(file, hint="aligntool bench list", most=LARGEST), file)
 
 
 def read_any(file: str) -> Result | Starts | Spans:
     """Return the result of a benchmark or an experiment in a file. Raises Refused."""
-    text = read_text(file)
+    text = read_text(file, hint="aligntool bench list", most=LARGEST)
     return experiment_from_json(text, file) or from_json(text, file)
 
 

@@ -89,7 +89,12 @@ def test_damaged_results_are_refused_or_read_and_nothing_else() -> None:
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "large").write_bytes(b" " * (LARGEST + 1))
-    for name, why in (("binary", "not text"), ("large", "too large"), ("gone", "No such file"), (".", "directory")):
+    for name, why in (
+        ("binary", "not a text file"),
+        ("large", "too large"),
+        ("gone", "No such file"),
+        (".", "directory"),
+    ):
         with pytest.raises(Refused, match=why):
             read_result(str(tmp_path / name))
 
