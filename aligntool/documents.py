@@ -23,26 +23,23 @@ POSITIVE = (1, LARGEST)
 OPTIONAL = "optional"  # metadata: True if older documents lack the field
 
 _Kind = TypeVar("_Kind")
-_Value = TypeVar("_Value")
 Tags = Mapping[type, Mapping[str, object]]
 _NO_TAGS: Tags = MappingProxyType({})
 
 
-def wire_names(kind: object) -> dict[str, str]:
-    """Return the fields of a dataclass or of an instance: name in documents -> name in Python."""
-    return _wire_names(kind if isinstance(kind, type) else type(kind))
+def wire_fields(kind: object) -> dict[str, Field[Any]]:
+    """Return the fields of a dataclass or of an instance by their names in documents."""
+    return _wire_fields(kind if isinstance(kind, type) else type(kind))
 
 
 @cache
-def _wire_names(kind: type) -> dict[str, str]:
-    if not is_dataclass(kind):
-        raise TypeError(f"{kind!r} is not a dataclass")
-    return {field.metadata.get(WIRE, field.name): field.name for field in fields(kind)}
+def _wire_fields(kind: Any) -> dict[str, Field[Any]]:
+    return {field.metadata.get(WIRE, field.name): field for field in fields(kind)}
 
 
 def as_object(value: object, tags: Tags = _NO_TAGS) -> dict[str, object]:
     """Return a dataclass as a JSON object. `tags`: members to put first in the object, by class."""
-    body = {wire: as_json(getattr(value, name), tags) for wire, name in wire_names(value).items()}
+    body = {wire: as_json(getattr(value, field.name), tags) for wire, field in wire_fields(value).items()}
     return {**tags.get(type(value), {}), **body}
 
 
@@ -58,14 +55,6 @@ def as_json(value: object, tags: Tags = _NO_TAGS) -> object:
         case Mapping():
             return {key: as_json(item, tags) for key, item in value.items()}
     return value
-
-
-def by_field(kind: object, values: Mapping[str, _Value]) -> dict[str, _Value]:
-    """Return the values of an object under the names of the dataclass's fields. Unknown names are kept, so that the
-    constructor refuses them.
-    """
-    names = wire_names(kind)
-    return {names.get(wire, wire): value for wire, value in values.items()}
 
 
 def load_object(text: str) -> dict[str, object]:
@@ -112,9 +101,9 @@ def decode_shown(usual: _Kind, value: Mapping[str, object], path: str = "") -> _
     or is too large.
     """
     hints, found = get_type_hints(type(usual)), {}
-    for wire, name in wire_names(usual).items():
+    for wire, field in wire_fields(usual).items():
         if wire in value:
-            item, kinds = value[wire], get_args(hints[name]) or (hints[name],)
+            item, kinds = value[wire], get_args(hints[field.name]) or (hints[field.name],)
             if not (
                 item is None
                 or (isinstance(item, str) and len(item) <= LONGEST)
@@ -122,7 +111,7 @@ def decode_shown(usual: _Kind, value: Mapping[str, object], path: str = "") -> _
             ):
                 raise ValueError(f"{path}.{wire}: not a string, a number, true, false or null")
             if type(item) in kinds or (type(item) is int and float in kinds):
-                found[name] = item
+                found[field.name] = item
     return replace(usual, **found)  # type: ignore[type-var]
 
 
@@ -139,12 +128,6 @@ def _hints(kind: type) -> dict[str, Any]:
 def _shape(kind: Any) -> tuple[Any, tuple[Any, ...], bool]:
     """Return the origin and the arguments of an annotation, and whether it is a dataclass."""
     return get_origin(kind), get_args(kind), is_dataclass(kind)
-
-
-@cache
-def _fields_by_wire_name(kind: Any) -> dict[str, Field[Any]]:
-    """Return the fields of a dataclass by their names in documents."""
-    return {field.metadata.get(WIRE, field.name): field for field in fields(kind)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +172,11 @@ class _Decoder:
         raise ValueError(f"{path}: unknown kind")
 
     def _object(self, kind: Any, value: Mapping[str, object], path: str) -> Any:
-        hints, wire_fields, found = _hints(kind), _fields_by_wire_name(kind), {}
-        if self.exact and set(value) != set(wire_fields):
-            odd = ", ".join(sorted(set(value) ^ set(wire_fields)))
+        hints, expected, found = _hints(kind), wire_fields(kind), {}
+        if self.exact and set(value) != set(expected):
+            odd = ", ".join(sorted(set(value) ^ set(expected)))
             raise ValueError(f"{path or 'the document'}: fields missing or unknown: {odd:.200}")
-        for wire, field in wire_fields.items():
+        for wire, field in expected.items():
             if wire in value or not field.metadata.get(OPTIONAL):
                 place, bounds = f"{path}.{wire}".lstrip("."), field.metadata.get(BOUNDS, (0, LARGEST))
                 found[field.name] = self.value(hints[field.name], value.get(wire), place, bounds)

@@ -9,7 +9,7 @@ from enum import Enum
 from aligntool import __version__
 from aligntool.audit.drives import targets_not_judged
 from aligntool.audit.report import Answer, Finding, Judged, Repair, Report, Severity, Verdict
-from aligntool.documents import wire_names
+from aligntool.documents import wire_fields
 from aligntool.inventory import Partition
 from aligntool.render.audit import NO_REPAIRS, Repairs
 from aligntool.units import Extent
@@ -113,8 +113,8 @@ def _finding(finding: Finding) -> Value:
 def _fields(item: object, *, leave: frozenset[str]) -> dict[str, Value]:
     if not is_dataclass(item):
         return {}
-    names = wire_names(item).items()
-    return {wire: as_value(getattr(item, name)) for wire, name in names if name not in leave}
+    named = wire_fields(item).items()
+    return {wire: as_value(getattr(item, field.name)) for wire, field in named if field.name not in leave}
 
 
 def as_value(value: object) -> Value:
