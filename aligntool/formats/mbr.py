@@ -136,6 +136,12 @@ def with_entries(sector: bytes, changed: Mapping[int, MbrEntry]) -> bytes:
     return bytes(content)
 
 
+def protective_mbr(sector: bytes, sectors: int) -> bytes:
+    """Return the sector with a 0xEE entry for a disk of so many sectors, and no other. Boot code is kept."""
+    entry = MbrEntry(0, b"\x00\x02\x00", GPT_PROTECTIVE, b"\xff\xff\xff", 1, min(sectors - 1, 2**32 - 1))  # table 5-4
+    return with_entries(sector, {1: entry, 2: EMPTY_ENTRY, 3: EMPTY_ENTRY, 4: EMPTY_ENTRY})
+
+
 @dataclass(frozen=True, slots=True)
 class MbrSector:
     """The table in sector 0 of a disk, or in an EBR."""

@@ -8,9 +8,8 @@ from aligntool.change import Plan
 from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused
 from aligntool.formats.gpt import MOST_ENTRIES, GptCopy, GptEntry, new_copy, read_bytes, table_sizes
-from aligntool.formats.mbr import EMPTY_ENTRY, MbrEntry, moved_entry, with_entries
+from aligntool.formats.mbr import moved_entry, protective_mbr, with_entries
 from aligntool.formats.parked import parked_gpt_entry, parked_mbr_entry
-from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.inventory import TableLabel
 from aligntool.realign import table as tables
 from aligntool.realign.hidden_signatures import marker
@@ -125,10 +124,8 @@ def new_table(
     head, tail = places
     copies = [copy for unit in rewrite.sector_sizes for copy in _gpt_copies(primary, size, unit, rewrite, places)]
     first, last = bytearray(_copies_at(head, copies)), _copies_at(tail, copies)
-    count = 2**32 - 1 if len(rewrite.sector_sizes) > 1 else min(size // rewrite.sector_sizes[0] - 1, 2**32 - 1)
-    whole = MbrEntry(0, tables.CHS_FIRST, GPT_PROTECTIVE, tables.CHS_BEYOND, 1, count)
-    sector = sector_0[:_BOOT_CODE] + bytes(512 - _BOOT_CODE)
-    first[:512] = with_entries(sector, {1: whole, 2: EMPTY_ENTRY, 3: EMPTY_ENTRY, 4: EMPTY_ENTRY})
+    count = 2**32 if len(rewrite.sector_sizes) > 1 else size // rewrite.sector_sizes[0]
+    first[:512] = protective_mbr(sector_0[:_BOOT_CODE] + bytes(512 - _BOOT_CODE), count)
     return bytes(first), last
 
 

@@ -9,7 +9,7 @@ from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused, Stopped
 from aligntool.formats import mbr as mbrs
 from aligntool.formats.gpt import GptCopy, read_bytes, read_copy
-from aligntool.formats.mbr import EMPTY_ENTRY, Geometry, MbrEntry, entries_of, moved_entry, with_entries
+from aligntool.formats.mbr import EMPTY_ENTRY, Geometry, MbrEntry, entries_of, moved_entry, protective_mbr, with_entries
 from aligntool.formats.parked import parked_gpt_entry, parked_mbr_entry, valid_copies
 from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.steps import EntryChange, ParkEntries, RewriteTable
@@ -520,8 +520,6 @@ def table_images(
 
 # Remains of another program's table that must be removed before the journal's table is written.
 
-CHS_FIRST, CHS_BEYOND = b"\x00\x02\x00", b"\xff\xff\xff"  # UEFI specification 2.10, table 5-4
-
 
 def leftovers(device: Device, images: TableImages) -> Writing:
     """Return the groups to write before the table: zeros over the headers of other GPTs, and a protective MBR."""
@@ -548,10 +546,7 @@ def missing_protective_mbr(device: Device, images: TableImages) -> Writing:
     sector = bytes(device.read(0, device.sector_size))
     if any(entry.code == GPT_PROTECTIVE for entry in entries_of(sector) or ()):
         return ()
-    count = min(device.size // device.sector_size - 1, 2**32 - 1)
-    covering = MbrEntry(0, CHS_FIRST, GPT_PROTECTIVE, CHS_BEYOND, 1, count)
-    new_sector = with_entries(sector, {1: covering, 2: EMPTY_ENTRY, 3: EMPTY_ENTRY, 4: EMPTY_ENTRY})
-    return ((Sectors(0, new_sector),),)
+    return ((Sectors(0, protective_mbr(sector, device.size // device.sector_size)),),)
 
 
 # Writing partition tables. Their safety rests on the order of the writes.

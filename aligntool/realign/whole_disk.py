@@ -8,9 +8,9 @@ from aligntool import steps
 from aligntool.change import Plan
 from aligntool.device import Device, Sectors, Writing
 from aligntool.formats.gpt import GptCopy, new_pair, table_sizes
-from aligntool.formats.mbr import EMPTY_ENTRY, USUAL_GEOMETRY, MbrEntry, entries_of, with_entries
+from aligntool.formats.mbr import USUAL_GEOMETRY, MbrEntry, entries_of, protective_mbr, with_entries
 from aligntool.formats.parked import parked_gpt_entry, read_or_empty
-from aligntool.formats.part_types import GPT_PROTECTIVE, ROLES, PartRole
+from aligntool.formats.part_types import ROLES, PartRole
 from aligntool.formats.reader import MappedReader, Reader
 from aligntool.formats.signatures import FILE_SYSTEM_SIGNATURES, OWNER_SIGNATURES
 from aligntool.formats.tables import read_table
@@ -132,16 +132,14 @@ def _new_table(device: Device, disk_size: int, label: str, extent: Extent, kind:
     head, tail = places(disk_size, size)
     if label == "gpt":
         primary, backup = _gpt(disk_size, size, extent, role)
-        count = min(disk_size // size - 1, 2**32 - 1)
-        entry = MbrEntry(0, tables.CHS_FIRST, GPT_PROTECTIVE, tables.CHS_BEYOND, 1, count)
-        rest, end, sector = primary.sector + primary.entries, _backup_bytes(backup), bytes(size)
+        rest, end = primary.sector + primary.entries, _backup_bytes(backup)
+        mbr = protective_mbr(bytes(size), disk_size // size)
     else:
         first, count = extent.start // size, extent.length // size
         chs = USUAL_GEOMETRY.nearest(first), USUAL_GEOMETRY.nearest(first + count - 1)
         entry = MbrEntry(0, chs[0], int(role.mbr or "0", 16), chs[1], first, count)
-        rest, end, sector = bytes(head.length - size), bytes(tail.length), bytes(size)
-        sector = sector[:440] + secrets.token_bytes(4) + sector[444:]
-    mbr = with_entries(sector, {1: entry, 2: EMPTY_ENTRY, 3: EMPTY_ENTRY, 4: EMPTY_ENTRY})
+        rest, end = bytes(head.length - size), bytes(tail.length)
+        mbr = with_entries(bytes(440) + secrets.token_bytes(4) + bytes(size - 444), {1: entry})
     return (Sectors(tail.start, end),), (Sectors(size, rest),), (Sectors(0, mbr),)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.formats.mbr import protective_mbr
 from aligntool.inventory import Fault
 from tests.conftest import run
 from tests.probe.tables.images import (
@@ -79,3 +80,10 @@ def test_sfdisks_table_on_a_4096_byte_loop_device_reads_the_same(sparse: Sparse,
         reading = read_image(path, sector_size)
         assert places(reading) == {number: (part.start, part.size) for number, part in told.items()}
         assert faults_of(reading) == []
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_a_protective_mbr_is_that_of_sfdisk(sparse: Sparse) -> None:
+    path = sparse(64 * MIB)
+    run("sfdisk", path, stdin="label: gpt\n")
+    assert protective_mbr(bytes(512), 64 * MIB // 512) == path.read_bytes()[:512]
