@@ -587,11 +587,12 @@ def layers_on(disk: Disk, number: int | None) -> Iterator[Layer]:
     """Yield the layers on a partition, or on a disk and all its partitions, each followed by its inner layers."""
     for part in disk.partitions:
         if number in (None, part.number):
-            yield from _with_inner(part.content)
+            yield from with_inner(part.content)
     if number is None:
-        yield from _with_inner(disk.content)
+        yield from with_inner(disk.content)
 
 
-def _with_inner(layers: Sequence[Layer]) -> Iterator[Layer]:
+def with_inner(layers: Sequence[Layer]) -> Iterator[Layer]:
+    """Yield the layers, each followed by its inner layers."""
     for layer in layers:
-        yield from (layer, *_with_inner(layer.inner))
+        yield from (layer, *with_inner(layer.inner))

@@ -12,7 +12,7 @@ from aligntool.formats.linux_fs import MAY_BE_SHARED
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.formats.volumes import REENCRYPTING
 from aligntool.formats.windows_fs import WINDOWS_HIBERNATED, is_small_fat32
-from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, TableLabel
+from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, TableLabel, with_inner
 from aligntool.realign.placing import containers, fixed_layout_reasons, fixed_place_reasons, logicals_of
 from aligntool.realign.search import irregular_chain_reason
 from aligntool.units import counted, format_size
@@ -217,17 +217,11 @@ def _suspended_reasons(disk: Disk) -> Iterator[Refusal]:
         (disk.name, disk.content),
         *((f"partition {part.number}", part.content) for part in disk.partitions),
     ):
-        for layer in _with_inner(content):
+        for layer in with_inner(content):
             if layer.kind == "swsuspend":
                 yield _suspended(what)
             elif layer.unclean == WINDOWS_HIBERNATED:
                 yield Refusal("unclean", what, f"{what}: {layer.unclean}", SHUT_DOWN, lasting=False)
-
-
-def _with_inner(layers: Iterable[Layer]) -> Iterator[Layer]:
-    for layer in layers:
-        yield layer
-        yield from _with_inner(layer.inner)
 
 
 def _suspended(what: str) -> Refusal:
