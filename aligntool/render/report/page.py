@@ -372,22 +372,17 @@ LONGEST = 1200
 
 
 def page_html(content: disks.Content) -> str:
-    styles = svg.style_sheet("page.css") + svg.style_sheet("picture.css")
     report = content.report
-    return _localized_page(
-        _environment()
-        .get_template("page.html")
-        .render(
-            version=__version__, styles=Markup(styles), policy=_policy(styles), content=content, report=report,
-            headline=disks.headline(report), tiles=list(disks.tiles_of(report)), disks=list(disks.disk_views(content)),
-            groups=disks.groups_of(report, [loss for measured in content.measured for loss in measured.losses]),
-            unseen=targets_not_judged(report), tree=disks.tree_of(report, content.arrays), measured=content.measured,
-            arrays=[
-                (array, ceiling_words(array.ceiling), disks.ceiling_chart(array, report, number, content.rates))
-                for number, array in enumerate(content.arrays, 1)
-            ],
-            commands=disks.commands_of(report, content.repairs), queue=svg.queue_picture(),
-        )
+    return render_page(
+        "page.html", ("page.css", "picture.css"), content=content, report=report, headline=disks.headline(report),
+        tiles=list(disks.tiles_of(report)), disks=list(disks.disk_views(content)),
+        groups=disks.groups_of(report, [loss for measured in content.measured for loss in measured.losses]),
+        unseen=targets_not_judged(report), tree=disks.tree_of(report, content.arrays), measured=content.measured,
+        arrays=[
+            (array, ceiling_words(array.ceiling), disks.ceiling_chart(array, report, number, content.rates))
+            for number, array in enumerate(content.arrays, 1)
+        ],
+        commands=disks.commands_of(report, content.repairs), queue=svg.queue_picture(),
     )  # fmt: skip
 
 
@@ -420,9 +415,9 @@ def _policy(styles: str) -> str:
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def render_page(template: str, **values: object) -> str:
-    """Render another page from its template, in the style of this one."""
-    styles = svg.style_sheet("page.css")
+def render_page(template: str, sheets: Sequence[str] = ("page.css",), **values: object) -> str:
+    """Render a page from its template and style sheets."""
+    styles = "".join(map(svg.style_sheet, sheets))
     page = _environment().get_template(template)
     return _localized_page(page.render(version=__version__, styles=Markup(styles), policy=_policy(styles), **values))
 
