@@ -1,14 +1,14 @@
 """Read bytes of a disk or an image by offset, with bounds for hostile counts; faults and checksums of what was read."""
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Literal, Protocol
 
 from aligntool.formats.numbers import le64, text_at, uuid_at
 from aligntool.inventory import Fault, Layer, Partition, Role, Table, TableFault, TableLabel
-from aligntool.units import KIB, Extent
+from aligntool.units import KIB, MIB, Extent
 from aligntool.values import dataclass
 
 # Bytes of a disk or an image, read by absolute offset, never written.
@@ -30,6 +30,11 @@ class Reader(Protocol):
         Raises OSError if the medium cannot be read.
         """
         ...
+
+
+def read_pieces(reader: Reader, extent: Extent) -> Iterator[bytes]:
+    """Yield the bytes of an extent in pieces of 1 MiB. Raises OSError."""
+    return (reader.read(at, min(MIB, extent.end - at)) for at in range(extent.start, extent.end, MIB))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused
 from aligntool.formats.fat_files import BrokenFatError, copy_files
-from aligntool.formats.reader import Reader
+from aligntool.formats.reader import read_pieces
 from aligntool.formats.windows_fs import ENTRY, FAT12_BELOW, FAT16_BELOW, FatBootSector, parse_fat_boot_sector
 from aligntool.inventory import Layer
 from aligntool.linux.content import NoMap, read_fat
@@ -56,7 +56,7 @@ def new_fat(path: str, extent: Extent, layer: Layer, length: int, sector_size: i
         files = _copy_and_compare(Path(folder), path)
         runs = tuple(_runs(new))
         with fresh_reader(str(new)) as reader:
-            parts = tuple(b"".join(_pieces(reader, run)) for run in runs)
+            parts = tuple(b"".join(read_pieces(reader, run)) for run in runs)
     return NewFat(runs, parts, f"FAT{bits}", files, length)
 
 
@@ -66,7 +66,7 @@ def _free_length(path: str, extent: Extent, layer: Layer) -> int:
     rest = Extent(extent.start + claims, max(extent.length - claims, 0))
     try:
         with fresh_reader(path) as reader:
-            return align_down(claims, _BLOCK) if any(map(any, _pieces(reader, rest))) else extent.length
+            return align_down(claims, _BLOCK) if any(map(any, read_pieces(reader, rest))) else extent.length
     except OSError as error:
         raise _not_rebuilt(f"what follows the FAT at byte {extent.start} cannot be read: {error}") from error
 
@@ -83,10 +83,6 @@ def _naming_full_folder(folder: str) -> Iterator[None]:
         raise _not_rebuilt(text, "set TMPDIR to another folder") from error
 
 
-def _pieces(reader: Reader, run: Extent) -> Iterator[bytes]:
-    return (reader.read(at, min(MIB, run.end - at)) for at in range(run.start, run.end, MIB))
-
-
 def _copy_used(path: str, extent: Extent, old: Path, most: int) -> FatBootSector:
     """Copy the used blocks of the old FAT to a file."""
     try:
@@ -101,7 +97,7 @@ def _copy_used(path: str, extent: Extent, old: Path, most: int) -> FatBootSector
             file.truncate(extent.length)
             for run in runs:
                 file.seek(run.start)
-                file.writelines(_pieces(reader, run.moved_to(extent.start + run.start)))
+                file.writelines(read_pieces(reader, run.moved_to(extent.start + run.start)))
     except (NoMap, OSError) as error:
         raise _not_rebuilt(f"the FAT at byte {extent.start} cannot be read: {error}") from error
     if boot is None:

@@ -10,7 +10,7 @@ from aligntool.audit.wording import as_root, layer_name, next_command, shell_wor
 from aligntool.change import Plan, Used
 from aligntool.errors import Refused
 from aligntool.formats.layers import read_layers
-from aligntool.formats.reader import Reader
+from aligntool.formats.reader import Reader, read_pieces
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind, Layer, TableLabel
 from aligntool.linux.block import open_read_only
@@ -173,9 +173,8 @@ def _behind_attention(reader: Reader, disk: Disk, plan: Plan) -> Iterator[str]:
 
 def _is_used(reader: Reader, extent: Extent, start: int) -> bool:
     """Return whether there are bytes other than zero in an extent, from `start` on."""
-    return any(
-        any(reader.read(at, min(MIB, extent.end - at))) for at in range(max(extent.start, start), extent.end, MIB)
-    )
+    start = max(extent.start, start)
+    return any(map(any, read_pieces(reader, Extent(start, extent.end - start))))
 
 
 def _used(disk: Disk, extent: Extent, layer: Layer) -> UsedMap:
