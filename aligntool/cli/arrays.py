@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import Protocol
 
 from aligntool.audit.arrays import sync_words
 from aligntool.audit.judge import audit
@@ -39,7 +40,7 @@ from aligntool.realign.move import Status
 from aligntool.realign.planning import on_captured_machine
 from aligntool.realign.request import refuse_in_flight
 from aligntool.recipes.drives import known_geometries
-from aligntool.render.lines import Line, can_redraw
+from aligntool.render.lines import Line, can_redraw, plain
 from aligntool.render.plan import array_lines, raid_plan_lines
 from aligntool.render.progress import bench_progress_bar, bench_progress_lines, resync_progress
 from aligntool.steps import DriveStep, FileStep, MakeArray, MakeMember, Step
@@ -65,9 +66,19 @@ def drives_of(plan: Plan) -> list[DriveStep]:
     return [step for step in plan.steps if isinstance(step, DriveStep)]
 
 
-def array_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
-    """Return a plan of an array as text."""
-    return raid_plan_lines(plan, width=terminal_width(), type_next=type_next)
+class ArrayOperation(run_change.Operation, Protocol):
+    """A change whose progress is kept in a record."""
+
+    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
+        yield from raid_plan_lines(plan, width=terminal_width(), type_next=type_next)
+        if not plan.steps:
+            yield plain("Nothing to do.")
+
+    def refuse_changed(self, plan: Plan) -> None:
+        refuse_changed(plan, self.make_plan())
+
+    def locked(self, plan: Plan) -> AbstractContextManager[run_change.ChangeInProgress]:
+        return locked_array(plan, self.make_plan)
 
 
 def locked_array(

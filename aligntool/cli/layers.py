@@ -9,9 +9,9 @@ from getpass import getpass
 from pathlib import Path
 
 from aligntool.change import Plan, plan_with_request
-from aligntool.cli.arrays import array_plan_lines, locked_array
+from aligntool.cli.arrays import ArrayOperation, locked_array
 from aligntool.cli.options import command
-from aligntool.cli.run_change import ChangeInProgress, Operation, end_change
+from aligntool.cli.run_change import ChangeInProgress, end_change
 from aligntool.errors import Refused, failing_as
 from aligntool.raid.encrypted import plan_layers
 from aligntool.raid.steps_luks import Key, refuse_unfit
@@ -24,7 +24,7 @@ _LONGEST_KEY = 8 * MIB  # cryptsetup's own limit for a key file
 
 
 @dataclass(frozen=True, slots=True)
-class Layers(Operation):
+class Layers(ArrayOperation):
     """Re-encrypt every LUKS2 volume of a disk with sectors of the drive's size."""
 
     disk: str
@@ -39,11 +39,6 @@ class Layers(Operation):
 
     def document(self, plan: Plan) -> str:
         return plan_with_request(plan, "asked", self.asked) + "\n"
-
-    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
-        yield from array_plan_lines(plan, type_next)
-        if not plan.steps:
-            yield plain("Nothing to do.")
 
     def next_command(self) -> str:
         return command("realign", self.disk, *self.asked.typed)

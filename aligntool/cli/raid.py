@@ -3,7 +3,7 @@
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -37,7 +37,7 @@ from aligntool.raid.running import PersistGoal, find_array, plan_persist
 from aligntool.recipes.goals import recipe
 from aligntool.render import plan as shown
 from aligntool.render import tuning as sweeps
-from aligntool.render.lines import Line, Style, plain, show
+from aligntool.render.lines import Style, plain, show
 from aligntool.values import dataclass
 
 DrivesArgument = Annotated[list[str], "DEVICE...", "Drives, or one partition of each drive."]
@@ -171,7 +171,7 @@ def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None)
 
 
 @dataclass(frozen=True, slots=True)
-class Persist:
+class Persist(acting.ArrayOperation):
     """Configure the system to start an existing array at every boot."""
 
     array: str
@@ -184,16 +184,8 @@ class Persist:
     def document(self, plan: Plan) -> str:
         return plan_with_request(plan, "persist", self.goal) + "\n"
 
-    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
-        yield from acting.array_plan_lines(plan, type_next)
-        if not plan.steps:
-            yield plain("Nothing to do.")
-
     def next_command(self) -> str:
         return apply_command("raid persist", typed_arguments())
-
-    def refuse_changed(self, plan: Plan) -> None:
-        acting.refuse_changed(plan, self.make_plan())
 
     def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
         return acting.locked_array(plan, lambda: find_persist_plan(plan.disk.path, self.goal))
@@ -295,7 +287,7 @@ def create_command(
 
 
 @dataclass(frozen=True, slots=True)
-class CreateArray:
+class CreateArray(acting.ArrayOperation):
     """Create an array of drives, and configure the system to start it at every boot."""
 
     drives: tuple[str, ...]
@@ -312,17 +304,8 @@ class CreateArray:
         )
         return text + "\n"
 
-    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
-        return acting.array_plan_lines(plan, type_next)
-
     def next_command(self) -> str:
         return apply_command("raid create", typed_arguments())
-
-    def refuse_changed(self, plan: Plan) -> None:
-        acting.refuse_changed(plan, self.make_plan())
-
-    def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
-        return acting.locked_array(plan, self.make_plan)
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         if self.wait:

@@ -1,6 +1,5 @@
 """`aligntool raid reformat`: change the LBA format of the NVMe members of a running array, one at a time."""
 
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Annotated
@@ -18,7 +17,6 @@ from aligntool.linux.lock import open_exclusively
 from aligntool.raid.planning import needs_of_plan
 from aligntool.raid.reformat import ReformatGoal, plan_reformat
 from aligntool.raid.steps_reformat import read_array_details
-from aligntool.render.lines import Line, plain
 from aligntool.values import dataclass
 
 
@@ -48,7 +46,7 @@ def reformat_command(
 
 
 @dataclass(frozen=True, slots=True)
-class Reformat:
+class Reformat(acting.ArrayOperation):
     """Change the LBA format of the members of an array."""
 
     array: str
@@ -72,16 +70,8 @@ class Reformat:
     def document(self, plan: Plan) -> str:
         return plan_with_request(plan, "reformat", self.goal) + "\n"
 
-    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
-        yield from acting.array_plan_lines(plan, type_next)
-        if not plan.steps:
-            yield plain("Nothing to do.")
-
     def next_command(self) -> str:
         return apply_command("raid reformat", typed_arguments())
-
-    def refuse_changed(self, plan: Plan) -> None:
-        acting.refuse_changed(plan, self.make_plan())
 
     def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
         return acting.locked_array(plan, self.make_plan, check=lambda: self._refuse_opened(plan))
