@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import select
+import signal
 import stat
 import struct
 import subprocess
@@ -18,7 +19,7 @@ from typing import IO, cast
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.linux.block import DiskDevice
-from aligntool.linux.process import find_program, run_program
+from aligntool.linux.process import end_program, find_program, run_program
 from aligntool.linux.sysfs import on_battery, opened
 from aligntool.linux.users import block_number, kernel_name, locks_on, nodes_of, remaining_occupants, sysfs_folder
 from aligntool.units import Extent
@@ -229,11 +230,7 @@ def inhibit_sleep(why: str, *, program: str = "systemd-inhibit") -> Iterator[str
     finally:
         stdin.close()
         stdout.close()
-        try:
-            inhibitor.wait(_ANSWER_S)
-        except subprocess.TimeoutExpired:
-            inhibitor.kill()
-            inhibitor.wait()
+        end_program(inhibitor, signal.SIGTERM, _ANSWER_S)
 
 
 # Lock a disk before anything is written to it, and unlock it afterwards. All preconditions of the first write are

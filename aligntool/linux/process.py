@@ -172,9 +172,8 @@ def follow_program(*words: str, stdin: bytes, pass_fds: tuple[int, ...]) -> Iter
             errors.seek(0)
             yield Ended(child.returncode, text, errors.read())
         finally:
-            if child.poll() is None:
-                child.send_signal(signal.SIGINT)
-                child.wait()
+            child.send_signal(signal.SIGINT)  # none if it has ended
+            child.wait()
 
 
 def run_or_stop(*words: str) -> Ended:
@@ -212,32 +211,33 @@ def _wait(child: "subprocess.Popen[bytes]", limit_s: float | None, *, only_reads
     try:
         child.wait(limit_s)
     except BaseException as error:  # Ctrl-C, for one
-        kill_or_abandon(child) if only_reads else _terminate_group(child)
+        kill_or_abandon(child) if only_reads else end_program(child, signal.SIGTERM, _TERMINATE_S)
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
         return False
     return True
 
 
-def kill_or_abandon(child: "subprocess.Popen[bytes]", grace_s: float = _KILL_GRACE_S) -> None:
-    """Kill a program, and abandon it if a dead disk blocks it in the kernel: it then ends when the disk responds
-    again, without doing anything else.
+def end_program(child: "subprocess.Popen[bytes]", number: signal.Signals, grace_s: float) -> None:
+    """End a program with its own session, and the programs that it runs, by a signal. Kill them if it still runs after
+    this time, or upon Ctrl-C.
     """
-    child.kill()
-    with suppress(subprocess.TimeoutExpired):
-        child.wait(grace_s)
-    child.returncode = child.returncode or NOT_RUN  # for Popen, which would warn that it still runs
-
-
-def _terminate_group(child: "subprocess.Popen[bytes]") -> None:
-    """Terminate a program that writes, and the programs that it runs."""
-    with suppress(subprocess.TimeoutExpired, ProcessLookupError):
-        os.killpg(child.pid, signal.SIGTERM)
-        child.wait(_TERMINATE_S)
+    with suppress(subprocess.TimeoutExpired, ProcessLookupError, KeyboardInterrupt):
+        if child.poll() is None:  # afterwards its number may be that of another program
+            os.killpg(child.pid, number)
+            child.wait(grace_s)
         return
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     kill_or_abandon(child, _TERMINATE_S)
+
+
+def kill_or_abandon(child: "subprocess.Popen[bytes]", grace_s: float = _KILL_GRACE_S) -> None:
+    """Kill a program. Abandon it if a dead disk blocks it in the kernel: it later ends without doing anything else."""
+    child.kill()
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(grace_s)
+    child.returncode = child.returncode or NOT_RUN  # for Popen, which would warn that it still runs
 
 
 # Work on disks that may never respond runs in child processes with a deadline.

@@ -5,11 +5,12 @@ import ctypes
 import json
 import os
 import select
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -18,7 +19,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.documents import load_object
 from aligntool.errors import Refusal, Refused, failing_as
 from aligntool.formats.numbers import be32, be64, le64
-from aligntool.linux.process import PACKAGES, Ended, find_program, pdeathsig_prefix, run_program
+from aligntool.linux.process import PACKAGES, Ended, end_program, find_program, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import READ_ONLY, opened
 from aligntool.linux.targets import QEMU_DRIVERS
 from aligntool.units import GIB, MIB, TIB, format_about
@@ -262,12 +263,12 @@ def _serve(images: tuple[_Image, ...], *, writes: bool) -> "subprocess.Popen[byt
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
             pass_fds=[image.descriptor for image in images], env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip
-        atexit.register(_end, server)
+        atexit.register(end_program, server, signal.SIGTERM, _ANSWER_S)  # upon which it closes the images
         # The server opens the monitor last: the greeting means that all disks are shown.
         ready, _, _ = select.select([cast(IO[bytes], server.stdout)], [], [], _ANSWER_S)
         if ready and cast(IO[bytes], server.stdout).readline():
             return server
-        _end(server)
+        end_program(server, signal.SIGTERM, _ANSWER_S)
         errors.seek(0)
         message = errors.read(4096).decode("utf-8", "replace").strip().rpartition("}: ")[2]  # without the options
     path = _shell_path(images[0].path)
@@ -291,17 +292,6 @@ def _enter(server: "subprocess.Popen[bytes]", images: Mapping[str, _Image]) -> N
     os.chdir(folder)
     for path in images:
         os.stat(path)  # noqa: PTH116 - loads the owner, without which the kernel refuses a user's open for writing
-
-
-def _end(server: "subprocess.Popen[bytes]") -> None:
-    """End the server, which closes the images."""
-    server.terminate()
-    try:
-        server.wait(_ANSWER_S)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        with suppress(subprocess.TimeoutExpired):  # blocked by a disk that does not answer
-            server.wait(_PAUSE_S)
 
 
 def _shell_path(path: str) -> str:

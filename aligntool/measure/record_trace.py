@@ -18,7 +18,7 @@ from typing import IO
 
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.linux.process import find_program, how_ended, pdeathsig_prefix, run_program
+from aligntool.linux.process import end_program, find_program, how_ended, kill_or_abandon, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import LIVE, mounts_now
 from aligntool.linux.users import block_number, disk_folder, sysfs_folder
 from aligntool.measure.targets import mount_of
@@ -185,13 +185,7 @@ def _not_started(messages: str, device: str) -> Refused:
 
 def _stop(child: "subprocess.Popen[bytes]", device: str, *, ready: bool) -> None:
     """Stop blktrace, which writes its remaining events; if it hangs, kill it and end the trace in the kernel."""
-    if child.poll() is None:
-        child.send_signal(signal.SIGINT)
-    try:
-        child.wait(_STOP_TIMEOUT_S)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        child.kill()
-        child.wait()
+    end_program(child, signal.SIGINT, _STOP_TIMEOUT_S)
     if ready and child.returncode:
         run_program("blktrace", "-k", "-d", device, only_reads=True)
 
@@ -222,8 +216,7 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
             with suppress(subprocess.TimeoutExpired):
                 child.wait(_SIGNAL_PAUSE_S if number else 1.0)
                 return
-    child.kill()
-    child.wait()
+    kill_or_abandon(child)
 
 
 def _read(file: IO[bytes]) -> str:

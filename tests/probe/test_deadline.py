@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from aligntool.linux.look import look
 from aligntool.linux.process import (
     NOT_RUN,
     Pulse,
+    end_program,
     result_in_child,
     results_in_children,
     run_program,
@@ -49,6 +51,15 @@ def test_what_a_program_wrote_is_kept_to_the_last_byte_however_slowly_it_came() 
         assert (answer.code, answer.output, file.read()) == (7, "", "a1\nb2\na34\na5")
     assert run_program("sh", "-c", "exec >&-; exec sleep 600", only_reads=True, limit_s=0.3).code == NOT_RUN
     assert run_program("sh", "-c", "sleep 600; true", limit_s=0.3).code == NOT_RUN
+
+
+@pytest.mark.parametrize(("trapped", "code"), [("exit 3", 3), ("", -signal.SIGKILL)])
+def test_a_program_that_ignores_the_signal_to_end_is_killed(trapped: str, code: int) -> None:
+    words = ("sh", "-c", f"trap '{trapped}' TERM; echo; for each in $(seq 100); do sleep 0.1; done")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as child:
+        assert child.stdout and child.stdout.readline() == b"\n"
+        end_program(child, signal.SIGTERM, 30.0 if trapped else 0.3)
+        assert child.returncode == code
 
 
 def number(value: int, _: Pulse) -> int:
