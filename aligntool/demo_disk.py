@@ -143,7 +143,7 @@ def make_demo_image(path: str | os.PathLike[str], *, size: int = DEFAULT_SIZE) -
         with image.open("xb") as file:
             file.truncate(size)
     except FileExistsError:
-        raise Refused(f"{image} already exists; nothing was written", hint=f"rm {image}") from None
+        raise Refused(f"{image} already exists; nothing was written", hint="use another name") from None
     except OSError as error:
         raise Refused(f"{image} cannot be created: {error.strerror}") from error
     try:

@@ -74,8 +74,8 @@ def _in_flight_findings(disk: Disk) -> Iterator[Finding]:
     if flight.journal_at is not None:
         journal = f"the journal is at byte {flight.journal_at} of this disk"
     resume = next_resume(disk)
-    undo = f"{resume.replace('aligntool resume', 'aligntool rollback')} undoes it"
-    status = f"{next_command(disk, 'status')} shows how far the move got; {undo}"
+    undo = f"{next_resume(disk, 'rollback')} undoes it"
+    status = f"{next_resume(disk, 'status')} shows how far the move got; {undo}"
     text = f"a move of partitions is in flight: {entries} parked; do not mount, repair or partition the disk"
     found = disk_finding(disk, Code.IN_FLIGHT, Severity.ERROR, text, journal, status, next_=resume)
     yield replace(found, sector_size=disk.sector_size, start=flight.journal_at)

@@ -70,10 +70,10 @@ def next_realign(disk: Disk) -> str:
     return next_command(disk, "plan realign")
 
 
-def next_resume(disk: Disk) -> str:
-    """Return the command that resumes the move in flight on this disk."""
+def next_resume(disk: Disk, name: str = "resume") -> str:
+    """Return the command that resumes the move in flight on this disk, or another one that reads its journal."""
     flight = disk.table.in_flight if disk.table else None
-    return next_command(disk, "resume", *(("--journal FILE",) if flight and flight.journal_at is None else ()))
+    return next_command(disk, name, *(("--journal FILE",) if flight and flight.journal_at is None else ()))
 
 
 def next_command(disk: Disk, name: str, *words: str) -> str:

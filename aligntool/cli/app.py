@@ -77,9 +77,9 @@ COMMANDS = {
     "trace read": ("trace", "trace", "Analyse a log of commands to a drive."),
     "trace record": ("trace", "record_command", "Analyse the requests to a disk while a command runs."),
     "estimate boot": ("trace", "boot", "Estimate how long a drive needs for the commands of a boot."),
-    "recipes list": ("explain", "list_recipes", "List the recipes, and the command for each."),
-    "recipes show": ("explain", "show_recipe", "Show the goal of a recipe, and the sources of its numbers."),
-    "recipes check": ("explain", "check_recipe", "Check a recipe of your own, and show it."),
+    "recipes list": ("recipes", "list_recipes", "List the recipes, and the command for each."),
+    "recipes show": ("recipes", "show_recipe", "Show the goal of a recipe, and the sources of its numbers."),
+    "recipes check": ("recipes", "check_recipe", "Check a recipe of your own, and show it."),
 }
 
 # Groups: help text, and an example.

@@ -331,7 +331,12 @@ def find_record(target: str | None) -> Record | None:
 
     Raises Refused if several could be meant, or a record cannot be read.
     """
-    records = find_records()
+    try:
+        records = find_records()
+    except Refused:
+        if target is None or not Path(target).exists():  # an image is read without root; for a disk, opening it fails
+            raise
+        return None
     if target is not None:
         return next((record for record in records if _is_named(record.plan, target)), None)
     if len(records) > 1:

@@ -197,7 +197,8 @@ def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCo
     missing = targets_not_judged(report)
     if named:
         for unseen in missing:
-            options.say(f"{unseen.what}: {unseen.why}" + (f"  → {unseen.hint}" if unseen.hint else ""))
+            text = unseen.why if unseen.why.startswith(f"{unseen.what}: ") else f"{unseen.what}: {unseen.why}"
+            options.say(text + (f"\n  → {unseen.hint}" if unseen.hint else ""))
     elif fail_on is FailOn.NEVER:
         missing = ()
     elif fail_on is None:

@@ -16,6 +16,7 @@ from aligntool.audit.report import AuditOptions, Severity
 from aligntool.cli import options, probe
 from aligntool.cli.options import Grid, Size, print_lines, remark, seconds, terminal_width, whole
 from aligntool.cli.pager import page_lines
+from aligntool.cli.recipes import find_recipe
 from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.inventory import Disk, Inventory
 from aligntool.linux.files import read_text
@@ -29,7 +30,7 @@ from aligntool.measure.results import Conditions, Data, Result, to_json, warning
 from aligntool.measure.schedule import BenchOptions, BenchPlan, Target, TargetKind, plan_bench
 from aligntool.measure.sweeps import Setting, Spans, Starts, piece_words
 from aligntool.recipes.drives import known_geometries
-from aligntool.recipes.goals import BenchGoal, parse_recipe, recipe
+from aligntool.recipes.goals import BenchGoal
 from aligntool.render import bench as shown
 from aligntool.render.experiments import alignment_json, alignment_lines, span_json, span_lines
 from aligntool.render.lines import Line, show
@@ -172,12 +173,9 @@ def _confirm(plan: BenchPlan, seen: Conditions, disk: str | None, *, counted: bo
 
 def _profile(name: str) -> tuple[str, BenchGoal]:
     """Return a profile by its name or file. Raises Refused."""
-    if "/" in name or name.endswith(".toml"):
-        found = parse_recipe(name, read_text(name, hint="aligntool recipes list"))
-    else:
-        found = recipe(name, "bench")
+    found = find_recipe(name, "bench")
     if not isinstance(found.goal, BenchGoal):
-        raise Refused(f"{name} is a recipe for a {found.kind}", hint="aligntool recipes list")
+        raise TypeError(found.kind)
     return found.name, found.goal
 
 

@@ -1,4 +1,4 @@
-"""`aligntool explain`, `drives`, `recipes` and `schema`: what aligntool knows without looking at a disk."""
+"""`aligntool explain`, `drives` and `schema`: what aligntool knows without looking at a disk."""
 
 import json
 import sys
@@ -8,13 +8,11 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.report import Code, findings_markdown
-from aligntool.cli.options import HIDDEN, JsonOption, terminal_width
+from aligntool.cli.options import HIDDEN, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.documents import schema_texts
 from aligntool.errors import Refused
-from aligntool.linux.files import read_text
 from aligntool.recipes.drives import load_drives
-from aligntool.recipes.goals import Recipe, load_recipes, parse_recipe, recipe
 from aligntool.render import recipes as shown
 
 # `aligntool drives`: what the drive database knows about a model.
@@ -94,41 +92,3 @@ def schema(
         near = get_close_matches(name, texts, cutoff=0.4) or texts
         raise typer.BadParameter(f"{name!r} is not one of aligntool's documents; the closest are {', '.join(near)}")
     sys.stdout.write(text)
-
-
-# `aligntool recipes`: the recipes that come with aligntool, and a check of the user's own.
-
-
-def list_recipes(*, json_: JsonOption = False) -> None:
-    """List the recipes, and the command for each.
-
-    Example: aligntool recipes list
-    """
-    found = load_recipes()
-    page_lines(shown.recipes_json(found) if json_ else shown.recipe_rows(found, width=terminal_width()))
-
-
-def show_recipe(
-    name: Annotated[str, "NAME", "A name from `aligntool recipes list`."], *, json_: JsonOption = False
-) -> None:
-    """Show the goal of a recipe, and the sources of its numbers.
-
-    Example: aligntool recipes show desktop-uefi
-    """
-    _show(tuple(each for each in load_recipes() if each.name == name) or (recipe(name),), json_=json_)
-
-
-def check_recipe(file: Annotated[str, "FILE", "A recipe of your own, in TOML."], *, json_: JsonOption = False) -> None:
-    """Check a recipe of your own, and show it.
-
-    Unknown keys and values are errors.
-
-    Example: aligntool recipes check my-layout.toml
-
-    Exit code: 0 valid, 3 invalid.
-    """
-    _show((parse_recipe(file, read_text(file, hint="aligntool recipes list")),), json_=json_)
-
-
-def _show(found: tuple[Recipe, ...], *, json_: bool) -> None:
-    page_lines(shown.recipes_json(found) if json_ else shown.recipe_lines(found, width=terminal_width()))

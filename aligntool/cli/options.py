@@ -255,7 +255,9 @@ WipeOption = Annotated[
     list[str] | None, "--wipe", "Allow everything on this device to be lost; may be repeated.", "DEVICE"
 ]
 OverwriteOption = Annotated[bool, "--overwrite", "Replace existing files."]
-RecipeOption = Annotated[Name, "--recipe", "Use a recipe that comes with aligntool."]
+RecipeOption = Annotated[
+    Name, "--recipe", "Use a recipe that comes with aligntool, or your own from a file: FILE.toml."
+]
 DestructiveOption = Annotated[bool, "--destructive", "Write to the device itself, which must be empty."]
 FioOutputOption = Annotated[Folder, "--fio-output", "Save fio's JSON output of every run in this folder."]
 TableOption = Annotated[

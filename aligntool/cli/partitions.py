@@ -17,6 +17,7 @@ from aligntool.change import LayoutGoal, PartitionRequest, Plan, RealignGoal
 from aligntool.cli import layers, options, run_change
 from aligntool.cli.options import HIDDEN, File, Size, command, print_lines, remark, terminal_width, typed_words
 from aligntool.cli.plan import RealignOptions, disk_plan_lines, realign_of
+from aligntool.cli.recipes import find_recipe
 from aligntool.demo_disk import make_demo_image
 from aligntool.errors import Refused, Stopped, refuse
 from aligntool.inventory import Disk
@@ -24,7 +25,7 @@ from aligntool.linux.look import look
 from aligntool.realign.layout import make_layout, plan_layout
 from aligntool.realign.planning import find_repairs
 from aligntool.realign.request import Request, find_plan, look_at, refuse_in_flight, refuse_part
-from aligntool.recipes.goals import parse_part, recipe
+from aligntool.recipes.goals import parse_part
 from aligntool.render.audit import audit_lines
 from aligntool.render.disk_map import boundary_lines
 from aligntool.render.lines import Line, save_svg
@@ -225,7 +226,7 @@ def _look_again(plan: Plan) -> Disk:
 def _goal(parts: tuple[PartitionRequest, ...], name: str | None) -> LayoutGoal:
     if name is None:
         return LayoutGoal(parts)
-    goal = recipe(name, "layout").goal
+    goal = find_recipe(name, "layout").goal
     if parts or not isinstance(goal, LayoutGoal):
         raise Refused(f"the recipe {name} already has partitions", hint="give either --part or --recipe")
     return goal

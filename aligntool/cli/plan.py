@@ -10,6 +10,7 @@ from typer import BadParameter
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RealignGoal, plan_with_request
 from aligntool.cli import options
+from aligntool.cli.recipes import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pipes_may_break
 from aligntool.errors import Refused
 from aligntool.file_systems import EXT, file_system
@@ -24,7 +25,6 @@ from aligntool.realign.request import (
     verify_plan,
 )
 from aligntool.realign.shrink import shrink_words
-from aligntool.recipes.goals import recipe
 from aligntool.render.lines import Line
 from aligntool.render.plan import plan_lines
 from aligntool.render.progress import result_lines
@@ -56,7 +56,7 @@ class RealignOptions:
         numbers = options.partition_numbers(self.partitions) or []
         if self.layers and (self.grain or self.recipe or self.shrink or self.journal):
             raise BadParameter("--layers moves nothing: it excludes --grain, --recipe, --shrink and --journal")
-        goal = recipe(self.recipe, "realign").goal if self.recipe else RealignGoal()
+        goal = find_recipe(self.recipe, "realign").goal if self.recipe else RealignGoal()
         if not isinstance(goal, RealignGoal):
             raise Refused(f"the recipe {self.recipe} is not for a realign", hint="aligntool recipes list")
         if self.grain is not None:

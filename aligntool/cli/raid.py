@@ -20,6 +20,7 @@ from aligntool.cli import options
 from aligntool.cli.options import File, Name, Size, mount_point, one_of, print_lines, resolve_device, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.cli.probe import bench_progress, ended_by_signals
+from aligntool.cli.recipes import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, ends_stream, pipes_may_break, run_change, show_only
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.files import read_text
@@ -34,7 +35,6 @@ from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.measured import TEST_UUID, Tuning, has_test_array
 from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
 from aligntool.raid.running import PersistGoal, find_array, plan_persist
-from aligntool.recipes.goals import recipe
 from aligntool.render import plan as shown
 from aligntool.render import tuning as sweeps
 from aligntool.render.lines import Style, plain, show
@@ -122,7 +122,7 @@ _GOAL_FIELDS = (
 
 def _goal(level: str | None, name: str | None) -> RaidGoal:
     """Return the goal of a recipe, or one with the recommended values; with new UUIDs."""
-    goal = recipe(name, "raid").goal if name else RaidGoal(level or "")
+    goal = find_recipe(name, "raid").goal if name else RaidGoal(level or "")
     if not isinstance(goal, RaidGoal) or not (level or name):
         raise typer.BadParameter("no RAID level given: --level 1, or --recipe NAME from aligntool recipes list")
     array = uuid.uuid4().hex

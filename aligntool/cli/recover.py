@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -38,7 +38,7 @@ from aligntool.realign.convert_copy import CopyRequest
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.disk_state import OverlaidDisk, foreign_content, overlay, places_in_use
 from aligntool.realign.journal import Journal
-from aligntool.realign.journal_format import SLOT, is_head
+from aligntool.realign.journal_format import SLOT, NoJournal, is_head
 from aligntool.realign.move import journal_status as find_status
 from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import Request, journal_options, locked_disk, unthrottle_function
@@ -140,6 +140,7 @@ def status(
         disk, current = record.plan.disk.path, array_status(record)
         next_commands = tuple(run_change.recovery_commands(disk).split("\n"))
     elif disk is not None:
+        disk = _path_of(disk)
         refuse(options.attach_virtual(disk))
         current = _disk_status(disk, journal)
         next_commands = _next_commands(current, disk, journal)
@@ -202,6 +203,11 @@ def _record(target: str | None, journal: str | None) -> Record | None:
     return find_record(target)
 
 
+def _path_of(disk: str) -> str:
+    """Return the path of a disk that was named as in lsblk, or of an image."""
+    return f"/dev/{disk}" if "/" not in disk and not Path(disk).exists() and Path("/dev", disk).exists() else disk
+
+
 def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key_file: str | None = None) -> None:
     journal = chosen.journal
     record = _record(disk, journal)
@@ -213,6 +219,7 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
             else:
                 recover_array(record, json_=json_, back=back)
         return
+    disk = _path_of(disk)
     refuse(options.attach_virtual(disk, writes=not chosen.dry_run))
     current = _disk_status(disk, journal, any_table=chosen.restore_table)
     plan = _plan_in_flight(current, disk)
@@ -270,11 +277,7 @@ def _disk_status(disk: str, journal: str | None, *, any_table: bool = False) -> 
 
 
 def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Status:
-    with (
-        hints_for_disk(disk),
-        open_read_only(disk) as device,
-        open_read_only(journal) if journal else nullcontext() as file,
-    ):
+    with hints_for_disk(disk), open_read_only(disk) as device, _opened(journal) as file:
         refuse_partition(disk, Path(disk).stat())
         if device.size < _LEAST:
             raise Refused(f"{disk} is too small to be a disk with partitions", hint=f"ls -l {shell_word(disk)}")
@@ -283,8 +286,19 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Sta
             if found.state != "in-flight" and Path(disk).is_file():
                 refuse_containers(disk, device)
             return found
+        except NoJournal as error:
+            text = f"{journal or disk} contains no journal"
+            why = ": it is another file, or the change is complete and the file is no longer needed" if journal else ""
+            raise Refused(f"{text}{why}", hint=command("audit", disk)) from error
         except OSError as error:
             raise Refused(f"{disk} cannot be read: {error.strerror}", hint=command("audit", disk)) from error
+
+
+def _opened(journal: str | None) -> AbstractContextManager[Device | None]:
+    """Open the journal's file, if one was named. Raises Refused."""
+    if journal and not Path(journal).is_file():
+        raise Refused(f"{journal} is not an existing file", hint="--journal FILE names the journal's file")
+    return open_read_only(journal) if journal else nullcontext()
 
 
 def _plan_in_flight(current: move.Status, disk: str) -> Plan:

@@ -82,9 +82,15 @@ def remove_record(record: Record) -> None:
 
 def find_records(state: Path = STATE) -> tuple[Record, ...]:
     """Return all records. Raises Refused if one cannot be read, and names it."""
-    with failing_as(Refused, str(state)):
-        files = sorted((state / "arrays").glob("*.json"))
-    return tuple(read_record(file) for file in files)
+    folder = state / "arrays"
+    try:
+        files = sorted(folder.iterdir())  # Path.glob() returns nothing for a folder that may not be read
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        text = f"the records of unfinished arrays in {folder} cannot be read: {error.strerror}"
+        raise Refused(text, hint="run the same command with sudo") from error
+    return tuple(read_record(file) for file in files if file.suffix == ".json")
 
 
 def read_record(file: Path) -> Record:

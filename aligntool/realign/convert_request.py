@@ -15,7 +15,15 @@ from aligntool.linux.fat import NewFat, new_fat
 from aligntool.linux.users import fresh_reader
 from aligntool.realign import convert_plan
 from aligntool.realign.convert_table import check_sizes, convert_images, table_places
-from aligntool.realign.request import FoundPlan, Request, look_at, refuse_in_flight, refuse_part, wait_for_leftovers
+from aligntool.realign.request import (
+    FoundPlan,
+    Request,
+    look_at,
+    naming_loops,
+    refuse_in_flight,
+    refuse_part,
+    wait_for_leftovers,
+)
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.units import MIB, Extent
 
@@ -36,8 +44,8 @@ class Conversion:
         """Return the plan, and the data from which it was made. Raises Refused with every reason."""
         judged, units, cut = judged_units(target, request)
         disk, sizes = judged.disk, self.sector_sizes
-        convert_plan.refuse_unconvertible(judged, sizes, units, cut)
-        with hints_for_disk(disk.path):
+        with naming_loops(disk.path), hints_for_disk(disk.path):
+            convert_plan.refuse_unconvertible(judged, sizes, units, cut)
             fats = recreate_fats(judged, sizes, units, convert_plan.MOST_HELD)
             rebuilds = {number: describe_rebuilding(disk.path, number, disk, one) for number, one in fats.items()}
             with fresh_reader(disk.path) as reader:

@@ -306,7 +306,7 @@ def _open(path: Path, flags: int) -> int:
     try:
         descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        raise Refused(f"{path} already exists", hint=f"use another name for --journal, or rm {path}") from None
+        raise Refused(f"{path} already exists", hint="use another name for --journal") from None
     except OSError as error:
         raise Refused(f"{path}: {error.strerror}", hint="--journal FILE names the journal's file") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

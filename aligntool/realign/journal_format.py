@@ -137,6 +137,10 @@ _BLOCK = 512
 _MOST_CHOICES = 8  # places at which the two bodies differ: 256 digests to try
 
 
+class NoJournal(Refused):
+    """There is no journal at this place."""
+
+
 class LostPart(Refused):
     """A journal exists, but a part of it is lost in both copies."""
 
@@ -181,7 +185,7 @@ def read_parts(device: Device, at: int) -> JournalParts:
         raise LostPart(f"there is no readable journal at byte {at}: both of its copies are damaged at the same place",
                       hint="leave the disk as it is; a copy made with ddrescue may contain the missing part",
                         code="journal-damaged")  # fmt: skip
-    raise Refused(f"there is no readable journal at byte {at}")
+    raise NoJournal(f"there is no readable journal at byte {at}")
 
 
 def copy_lengths(room: int) -> list[int]:

@@ -267,7 +267,7 @@ def _notes(disk: Disk, goal: LayoutGoal, extents: Sequence[Extent], room: Extent
     if goal.label == "dos" and any(part.name for part in goal.parts):
         notes.append("an MBR cannot store partition names; they are omitted")
     if goal.wipe:
-        ranges = ", ".join(f"{wiped.start}-{wiped.end - 1}" for wiped in wiped_ranges(disk, step))
+        ranges = ", ".join(f"{wiped.start}..{wiped.end}" for wiped in wiped_ranges(disk, step))
         notes.append(f"zeroed first, so that no old signature reappears: bytes {ranges}")
     return tuple(notes)
 

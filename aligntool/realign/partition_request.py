@@ -24,6 +24,7 @@ from aligntool.realign.request import (
     Request,
     look_at,
     names_on,
+    naming_loops,
     refuse_bad_blocks,
     refuse_in_flight,
     refuse_part,
@@ -59,6 +60,11 @@ class WholeDisk:
         refuse_part(target, disk, "a table can only be made on or removed from a whole disk")
         refuse_in_flight(disk.path)
         judged = replace(judged, disk=replace(disk, failing=with_health(disk).failing))
+        with naming_loops(disk.path):
+            return self._find(judged, request, key)
+
+    def _find(self, judged: Judged, request: Request, key: bytes | None) -> FoundPlan:
+        disk = judged.disk
         if key is not None and not self.undo:
             judged = replace(judged, disk=self._with_length(judged, key))
             disk = judged.disk

@@ -14,7 +14,7 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions, Judged
 from aligntool.audit.wording import command, hints_for_disk, shell_word
 from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, Waiting
-from aligntool.errors import Refused, Stopped, refuse
+from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.formats.bad_blocks import bad_blocks
 from aligntool.formats.parked import find_parked
 from aligntool.formats.reader import open_area
@@ -95,12 +95,10 @@ def find_plan(target: str, request: Request) -> FoundPlan:
     refuse_part(target, judged.disk, "a realign takes a whole disk, or some of its partitions by number", "--partition")
     refuse_in_flight(judged.disk.path)
     failing = with_health(judged.disk).failing
-    try:
+    with naming_loops(judged.disk.path):
         found = plan_for(replace(judged, disk=replace(judged.disk, failing=failing)), request)
         refuse_second_table(judged.disk)
-        return found
-    except Refused as error:
-        raise _or_attached(judged.disk.path, error) from None
+    return found
 
 
 def refuse_part(target: str, disk: Disk, rule: str, option: str = "") -> None:
@@ -141,16 +139,21 @@ def _status_of(path: str) -> os.stat_result:
         raise Refused(f"{path}: {error.strerror}", hint=hint) from error
 
 
-def _or_attached(path: str, error: Refused) -> Refused:
-    """Return the error, extended if the image is attached to a loop device: it may be mounted there, and then it must
-    not be checked or repaired as a file.
+@contextmanager
+def naming_loops(path: str) -> Iterator[None]:
+    """Extend a refusal of an image that is attached to a loop device: it may be mounted there, and then it must not be
+    checked or repaired as a file.
     """
-    status = _status_of(path)
-    found = occupants(status) if stat.S_ISREG(status.st_mode) else ()
-    if not found:
-        return error
-    words = "; ".join(occupant.what for occupant in found)
-    return Refused(f"{path} is in use: {words}\n{error}", hint=" && ".join(occupant.end for occupant in found))
+    try:
+        yield
+    except Refused as error:
+        status = _status_of(path)
+        found = occupants(status) if stat.S_ISREG(status.st_mode) else ()
+        if not found:
+            raise
+        text = f"{path} is in use: {'; '.join(occupant.what for occupant in found)}"
+        attached = Refusal("in-use", path, text, " && ".join(occupant.end for occupant in found))
+        refuse((attached, *(replace(reason, hint="") for reason in error.refusals)))
 
 
 def refuse_in_flight(path: str) -> None:

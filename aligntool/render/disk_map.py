@@ -11,7 +11,7 @@ from aligntool.change import Place, Plan
 from aligntool.inventory import Disk, Partition, Role
 from aligntool.render.audit import verdict_words, worst_failed_check
 from aligntool.render.lines import EMPTY, Line, Piece, Style, cell_width, fit, harmless, paragraph, plain, wrapped
-from aligntool.steps import JournalPlace, WriteJournal
+from aligntool.steps import JournalPlace, MakeTable, WriteJournal
 from aligntool.units import Extent, format_about, format_size
 
 # A disk as a sequence of stretches: its partitions in order of their starts, and the free space between them.
@@ -227,6 +227,8 @@ def plan_map_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     bars = {"before": _plan_bar(plan, after=False), "after": _plan_bar(plan, after=True)}
     if bars["before"] == bars["after"]:
         del bars["after"]
+    elif any(isinstance(step, MakeTable) and step.wipe for step in plan.steps):
+        del bars["before"]  # a plan names the old partitions, without their places
     parts = [extent for bar in bars.values() for extent, _, _ in bar]
     columns = _columns(parts, plan.disk.size, width - LABEL_COLUMNS - 2)
     if not columns:

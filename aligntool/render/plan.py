@@ -297,6 +297,7 @@ def plan_lines(
     yield EMPTY
     yield from _place_lines(plan, width)
     yield EMPTY
+    yield from _lost_lines(plan, width)
     if plan.steps:
         yield from _cost_lines(plan, width)
         yield EMPTY
@@ -377,9 +378,19 @@ def _layer_summary(plan: Plan) -> Iterator[str]:
     )
 
 
+_LOST = "lost: "
+
+
+def _lost_lines(plan: Plan, width: int) -> Iterator[Line]:
+    """Yield the content that the plan overwrites."""
+    lost = [sentence for sentence in plan.attention if sentence.startswith(_LOST)]
+    yield from sentence_lines("Overwritten", lost, Style.BAD, width)
+
+
 def attention_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     """Yield what the user has to do afterwards; shown before and after the move."""
-    yield from sentence_lines("Afterwards", plan.attention, Style.DOUBT, width)
+    remaining = [sentence for sentence in plan.attention if not sentence.startswith(_LOST)]
+    yield from sentence_lines("Afterwards", remaining, Style.DOUBT, width)
 
 
 def _title_lines(plan: Plan, width: int) -> Iterator[Line]:
@@ -495,6 +506,7 @@ def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "") -> Iterator[
     if members:
         yield from paragraph("  of " + ", ".join(step.device for step in members), width, style=Style.DIM)
     yield EMPTY
+    yield from _lost_lines(plan, width)
     if plan.purpose == "layers" and plan.steps:
         for sentence in _layer_summary(plan):
             yield from paragraph(sentence, width)

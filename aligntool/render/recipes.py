@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aligntool.audit.report import QUESTIONS, Code, explanations
+from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, RaidGoal, RealignGoal
 from aligntool.documents import as_object
 from aligntool.inventory import KnownGeometry
@@ -182,14 +183,15 @@ def recipe_rows(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
         yield EMPTY
 
 
-def recipe_lines(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
+def recipe_lines(recipes: Sequence[Recipe], *, width: int, typed: str = "") -> Iterator[Line]:
+    """Yield what the recipes mean. `typed`: the file of the only one, if it is the user's own."""
     for recipe in recipes:
         yield ((recipe.name, Style.TITLE), (f"  {recipe.summary}", Style.PLAIN))
         yield from map(plain, _goal_words(recipe.goal))
         sentences = [f"  note: {recipe.note}"] if recipe.note else []
         for sentence in (*sentences, f"  source: {recipe.source}"):
             yield from paragraph(sentence, width, style=Style.DIM)
-        yield ((f"  → {_command_for_kind(recipe.kind)} {recipe.name}", Style.TYPE),)
+        yield ((f"  → {_command_for_kind(recipe.kind)} {shell_word(typed or recipe.name)}", Style.TYPE),)
         yield EMPTY
 
 
