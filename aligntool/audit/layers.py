@@ -204,11 +204,14 @@ class _Walk:
         unit = layer.data_unit or 0
         if physical is None or not 0 < unit < physical.size or layer.kind in ("swap", "iso9660", "squashfs", "erofs"):
             return
+        if layer.kind == "crypto_LUKS" and layer.data_start is None:  # its data are on another device
+            return
         name = wording.layer_name(layer)
         sector = f"the physical sector of {format_size(physical.size)} ({physical.source})"
         text = f"{name} works in units of {format_size(unit)}, smaller than {sector}"
         found = self.finding(Code.SMALL_BLOCKS, Severity.INFO, text, name, layer.extent.start)
-        if layer.version == "LUKS2" and self.partition is not None:
+        is_outermost = self.partition is not None and layer in self.partition.content
+        if layer.version == "LUKS2" and is_outermost:
             found = replace(found, next=wording.next_command(self.disk, "plan realign", "--layers"))
         yield replace(found, grid=physical, cost=predict(physical.size, request=unit))
 

@@ -34,7 +34,7 @@ from aligntool.raid.members import Known
 from aligntool.raid.planning import Needs, data_begins
 from aligntool.raid.running import ArrayView, arrays_of, find_array
 from aligntool.raid.steps_drives import lock_members, read_all_disks
-from aligntool.raid.steps_luks import NO_KEY, Key
+from aligntool.raid.steps_luks import NO_KEY, Key, finishing_command
 from aligntool.raid.steps_system import Paths
 from aligntool.realign.move import Status
 from aligntool.realign.planning import on_captured_machine
@@ -43,7 +43,7 @@ from aligntool.recipes.drives import known_geometries
 from aligntool.render.lines import Line, can_redraw, plain
 from aligntool.render.plan import array_lines, raid_plan_lines
 from aligntool.render.progress import bench_progress_bar, bench_progress_lines, resync_progress
-from aligntool.steps import DriveStep, FileStep, MakeArray, MakeMember, Step
+from aligntool.steps import DriveStep, FileStep, MakeArray, MakeMember, ReencryptSectors, Step, is_same_disk
 from aligntool.units import Extent
 
 # Make an array from a plan, resume it, roll it back.
@@ -189,6 +189,9 @@ def refuse_changed(plan: Plan, current: Plan) -> None:
 def _abandon_hint(record: Record) -> str:
     """Return the commands that abandon an array, or replace its drive, if a drive is lost."""
     file = shell_word(str(record.file))
+    if record.plan.purpose == "layers":
+        step = next(step for step in record.plan.steps if isinstance(step, ReencryptSectors))
+        return f"to finish without the record: {finishing_command(record.plan, step)}; sudo rm {file}"
     if record.plan.purpose == "reformat":
         path = record.plan.disk.path
         end = f"sudo mdadm {path} --add with another drive and each member that is out; then sudo rm {file}"
@@ -206,7 +209,10 @@ def _refuse_unfinished(plan: Plan, paths: Paths) -> None:
     """Raise Refused if another array with any of these drives, or of this name, is unfinished."""
     drives = set(map(_drive_key, drives_of(plan)))
     for record in find_records(paths.state):
-        if drives & set(map(_drive_key, drives_of(record.plan))) or record.plan.disk.path == plan.disk.path:
+        is_same = record.plan.disk.path == plan.disk.path
+        if record.plan.purpose == "layers":  # another disk may have its path by now
+            is_same = is_same_disk(record.plan.disk, plan.disk)
+        if is_same or drives & set(map(_drive_key, drives_of(record.plan))):
             path = record.plan.disk.path
             text = f"{path} is unfinished, and uses the same drives or the same name"
             raise Refused(text, hint=run_change.recovery_commands(path), code="in-flight", subject=path)
@@ -337,6 +343,7 @@ def find_record(target: str | None) -> Record | None:
         if target is None or not Path(target).exists():  # an image is read without root; for a disk, opening it fails
             raise
         return None
+    records = tuple(map(_with_current_path, records))
     if target is not None:
         return next((record for record in records if _is_named(record.plan, target)), None)
     if len(records) > 1:
@@ -344,6 +351,14 @@ def find_record(target: str | None) -> Record | None:
         ways = "\n".join(f"aligntool status {path}" for path in paths)
         raise Refused(f"several arrays are unfinished: {', '.join(paths)}", hint=ways)
     return records[0] if records else None
+
+
+def _with_current_path(record: Record) -> Record:
+    """Return a record of layers with the current path of its disk: another disk may have the old one by now."""
+    with suppress(Refused):  # it is missing, which applying the record reports
+        if record.plan.purpose == "layers":
+            return replace(record, plan=with_current_names(record.plan, read_all_disks()))
+    return record
 
 
 def _is_named(plan: Plan, target: str) -> bool:

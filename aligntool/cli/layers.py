@@ -32,7 +32,9 @@ class Layers(ArrayOperation):
     key_file: str | None = None
 
     def make_plan(self) -> Plan:
-        judged = look_at(self.disk, self.asked)[0]
+        # A record must name an image whatever the current folder is.
+        disk = str(Path(self.disk).absolute()) if Path(self.disk).is_file() else self.disk
+        judged = look_at(disk, self.asked)[0]
         refuse_part(self.disk, judged.disk, "layers are changed on a disk or on some of its partitions", "-p")
         refuse_in_flight(judged.disk.path)
         return plan_layers(judged, self.asked.goal.partitions)
@@ -56,10 +58,12 @@ class Layers(ArrayOperation):
 def read_key(file: str | None) -> Key:
     """Return the content of a key file, or a passphrase from the terminal; kept in memory only. Raises Refused."""
     if file is None or file == "-":
-        if not sys.stdin.isatty():
+        if sys.stdin is None or not sys.stdin.isatty():
             raise Refused("there is no terminal to enter the passphrase", hint="--key-file FILE")
         try:
             return Key(getpass("LUKS2 passphrase: ").encode())
+        except EOFError as error:
+            raise Refused("no passphrase was entered", hint="--key-file FILE") from error
         except UnicodeError as error:
             raise Refused("the passphrase is not valid text in this locale", hint="--key-file FILE") from error
     with failing_as(Refused, file), Path(file).open("rb") as opened:

@@ -418,19 +418,21 @@ def _read_luks2_header(area: Area, at: int) -> _Header | None:
 def _luks2_layer(area: Area, header: _Header, problems: tuple[str, ...]) -> Layer:
     content = header[0]
     tree = _metadata(content)
-    segments, needs = _luks_segments(tree), _requirements(tree)
+    segments, needs = _luks_segments(_in_use(tree)), _requirements(tree)
     is_plain = all(segment.get("type") == "crypt" and not segment.get("integrity") for segment in _in_use(tree))
-    offset, length, _ = min(segments, default=(None, 0, None))
+    offset, length = min(((at, length) for at, length, _ in segments), default=(None, 0))
+    # The header of another device has the offset on that device, which is usually 0 and always within this header.
+    start = None if offset is None or offset < _header_length(content, tree) else area.start + offset
+    # While it is re-encrypted, it counts as what it was before.
+    units = [sector for *_, sector in _luks_segments(_before(tree)) or segments if sector]
     no_segment = ("the LUKS2 header lists no encrypted segment",)
     problems += no_segment if offset is None else _payload_problem(area, offset)
     # During re-encryption there are data behind the segments in use: a moved segment, a backup.
-    claims = (
-        offset + length if offset is not None and length and len(segments) == 1 and not needs and is_plain else None
-    )
+    claims = offset + length if start and offset and length and len(segments) == 1 and not needs and is_plain else None
     return replace(
-        area.layer("crypto_LUKS", claims, min((sector for *_, sector in segments), default=None)), version="LUKS2",
+        area.layer("crypto_LUKS", claims, min(units, default=None)), version="LUKS2",
         label=text_at(content, 24, 48), uuid=text_at(content, 168, 40), unclean=needs,
-        data_start=None if offset is None else area.start + offset, problems=problems,
+        data_start=start, problems=problems,
     )  # fmt: skip
 
 
@@ -443,23 +445,40 @@ def _metadata(content: bytes) -> Section:
     return tree if isinstance(tree, dict) else {}
 
 
-def _luks_segments(tree: Section) -> list[tuple[int, int, int]]:
-    """Return (offset, length, sector size) of every segment in use; length 0: up to the end of the device.
+def _header_length(content: bytes, tree: Section) -> int:
+    """Return the bytes of both copies of the header and of the key slots, before which no data can begin."""
+    config = tree.get("config")
+    slots = _decimal(config.get("keyslots_size")) if isinstance(config, dict) else None
+    return 2 * be64(content, 8) + (slots or 0)
 
-    While a device is re-encrypted there are several; the first byte of data is the lowest offset. Segments with flags
-    (specification 3.3: "backup-previous", "backup-final", "backup-moved-segment") describe another moment.
+
+# Flags of segments (specification 3.3). "backup-previous", "backup-final" and "backup-moved-segment" describe another
+# moment than now.
+_BACKUP = "backup-"
+
+
+def _luks_segments(segments: list[Section]) -> list[tuple[int, int, int | None]]:
+    """Return (offset, length, sector size) of segments; length 0: up to the end of the device; sector size None: not
+    encrypted. While a device is re-encrypted there are several; the first byte of data is the lowest offset.
     """
     found = []
-    for segment in _in_use(tree):
+    for segment in segments:
         offset, length = _decimal(segment.get("offset")), _decimal(segment.get("size"))
         sector = segment.get("sector_size", SECTOR)
         if offset is not None and isinstance(sector, int) and sector in (512, 1024, 2048, 4096):
-            found.append((offset, length or 0, sector))
+            is_encrypted = str(segment.get("type")).endswith("crypt")
+            found.append((offset, length or 0, sector if is_encrypted else None))
     return found
 
 
 def _in_use(tree: Section) -> list[Section]:
-    return [segment for _, segment in _sections(tree, "segments") if not segment.get("flags")]
+    """Return the segments that describe the data as they are now, also those that are being re-encrypted."""
+    return [segment for _, segment in _sections(tree, "segments") if _BACKUP not in str(segment.get("flags"))]
+
+
+def _before(tree: Section) -> list[Section]:
+    """Return the segments that a re-encryption replaces."""
+    return [segment for _, segment in _sections(tree, "segments") if "backup-previous" in str(segment.get("flags"))]
 
 
 def _requirements(tree: Section) -> str | None:

@@ -24,7 +24,8 @@ def open_luks(device: str, key: bytes, pass_fds: tuple[int, ...] = ()) -> Iterat
     name = f"aligntool-{os.getpid()}-{secrets.token_hex(4)}"
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # until the mapping is marked to be closed
     try:
-        words = ("cryptsetup", "open", "--readonly", "--key-file", "-", device, name)
+        # A token would be tried first, and would open it whatever the key is.
+        words = ("cryptsetup", "open", "--readonly", "--token-type", "none", "--key-file", "-", device, name)
         ended = run_program(*words, stdin=key, pass_fds=pass_fds, only_reads=True)
         if ended.code:
             raise _not_opened(ended.code, ended.errors.partition("\n")[0])

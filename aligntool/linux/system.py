@@ -270,7 +270,7 @@ def _describe_record(file: str, content: bytes | None) -> str:
         direction = "" if document["forward"] else ", being rolled back"
     except (ValueError, KeyError, TypeError, RecursionError):
         return f"{file}: the record of an unfinished change cannot be read"
-    task = "creation" if purpose == "raid" else "repair"
+    task = {"raid": "creation", "layers": "re-encryption", "reformat": "reformat"}.get(purpose, "repair")
     return f"{name}: its {task} is not finished, step {position + 1} of {steps}{direction} ({file})"
 
 

@@ -480,7 +480,7 @@ def _undo(step: steps.ArrayStep, index: int, plan: Plan, paths: Paths, record: R
     elif isinstance(step, steps.MemberStep):
         yield from undo_member_step(plan.steps, index)
     elif isinstance(step, steps.ReencryptSectors):
-        yield Said(f"partition {step.partition} is unchanged")
+        yield steps_luks.undo(step, plan)
     elif isinstance(step, FileStep):
         yield from steps_system.restore_file(step, paths, record.trace(index))
         yield from steps_system.reload_restored(index, plan, record.traces)
@@ -533,8 +533,8 @@ def with_current_names(plan: Plan, disks: Sequence[Disk]) -> Plan:
     """Return the plan with the current names of its drives. Raises Refused if a drive is missing or ambiguous, and
     names every such drive.
     """
-    if plan.purpose == "layers" and not Path(plan.disk.path).is_file():
-        return replace(plan, disk=_subject_here(plan.disk, disks))
+    if plan.purpose == "layers":
+        return steps_luks.with_current_path(plan, disks)
     names: dict[str, str] = {}
     reasons = []
     for step in (step for step in plan.steps if isinstance(step, steps.DriveStep)):
@@ -549,18 +549,6 @@ def with_current_names(plan: Plan, disks: Sequence[Disk]) -> Plan:
     if reasons:
         raise Refused("\n".join(reasons), hint="attach every drive of the array; lsblk -o NAME,MODEL,SERIAL,SIZE")
     return replace(plan, steps=tuple(_step_here(step, names) for step in plan.steps))
-
-
-def _subject_here(was: steps.Subject, disks: Sequence[Disk]) -> steps.Subject:
-    """Return the plan's subject with its current path. Raises Refused unless exactly one disk matches it by identity
-    and table.
-    """
-    found = [disk.path for disk in disks if steps.is_same_disk(steps.subject(disk), was)]
-    if len(found) != 1:
-        others = f"cannot be distinguished from others: {', '.join(found)}"
-        text = others if found else "is missing, or has another partition table"
-        raise Refused(f"{was.path} {text}", hint="lsblk -o NAME,MODEL,SERIAL,SIZE")
-    return replace(was, path=found[0])
 
 
 def _find_drives(step: steps.DriveStep, disks: Sequence[Disk]) -> list[Disk]:

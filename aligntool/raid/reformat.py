@@ -254,12 +254,13 @@ def _refuse_content(array: _Array) -> Iterator[Refusal]:
 
 
 def _alternative(disk: Disk, layer: Layer) -> str:
-    if layer.kind == "crypto_LUKS":
+    if layer.kind == "crypto_LUKS" and not layer.unclean and (layer.version != "LUKS2" or layer.data_start):
         path = shell_word(disk.path)
         # cryptsetup changes the sectors only while the LUKS is open, as it then checks the content.
         commands = [f"sudo cryptsetup convert --type luks2 {path}"] if layer.version != "LUKS2" else []
         commands += [f"sudo cryptsetup open {path} plain", f"sudo cryptsetup reencrypt --sector-size 4096 {path}"]
-        return " && ".join([*commands, "sudo cryptsetup close plain"])
+        only_if = "  # only if every file system inside has blocks of 4096 bytes or more"
+        return " && ".join([*commands, "sudo cryptsetup close plain"]) + only_if
     return _INSTEAD
 
 

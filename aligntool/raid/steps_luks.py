@@ -1,33 +1,40 @@
 """Steps on LUKS2: check the content, and re-encrypt by cryptsetup."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from aligntool.audit.wording import command, layer_name
+from aligntool.audit.wording import command, layer_name, on_loop, shell_word
 from aligntool.change import Event, Plan, Progress, Said
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.layers import read_layers
-from aligntool.formats.reader import Reader
 from aligntool.formats.smallest_units import smallest_unit
+from aligntool.formats.tables import read_table
+from aligntool.inventory import Disk
+from aligntool.linux.block import ReadOnlyDevice
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.luks import open_luks
 from aligntool.linux.process import Ended, follow_program, how_ended, run_program
 from aligntool.linux.users import PartitionLoop, partition_loop
 from aligntool.raid.commands import reencrypt_command
-from aligntool.steps import ReencryptSectors
+from aligntool.realign.whole_disk import other_kinds
+from aligntool.steps import ReencryptSectors, is_same_disk, subject
 from aligntool.units import Extent, format_size
 
 # Whether the content works on larger sectors: only content that is known to do so is accepted. A loop device over the
 # partition of a locked disk is not open elsewhere.
 
 
-def content_problems(reader: Reader, size: int, sector: int) -> Iterator[str]:
-    """Yield why the content in the `size` bytes of the reader may not work on sectors of this size."""
+def content_problems(reader: ReadOnlyDevice, size: int, sector: int) -> Iterator[str]:
+    """Yield why the content in the `size` bytes of the device may not work on sectors of this size."""
     layers = read_layers(reader, Extent(0, size))
-    if len(layers) != 1:
-        yield f"{' and '.join(map(layer_name, layers)) or 'nothing'} is recognised inside: required sectors unknown"
+    tables = {found.label.value for table in (512, 4096) if (found := read_table(reader, sector_size=table).table)}
+    others = other_kinds(reader, layers[0].kind) if layers else ()
+    if len(layers) != 1 or tables or others:
+        names = (*map(layer_name, layers), *others, *(f"a {label} table" for label in sorted(tables)))
+        yield f"{' and '.join(names) or 'nothing'} is recognised inside: required sectors unknown"
         return
     unit = smallest_unit(reader, layers[0])
     if not unit.fits(sector):
@@ -60,6 +67,8 @@ NO_KEY = Key()
 # The re-encryption. Its progress is in the header, which only cryptsetup writes.
 
 _REENCRYPTING = "online-reencrypt"  # LUKS2 specification, 3.6: requirements; followed by "-v2" and the like
+_MOST_SLOTS = 32  # specification, 3.2; a re-encryption takes one of them
+_WRONG_KEY = 2  # cryptsetup(8), RETURN CODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,13 @@ class _Header:
     uuid: str
     sectors: frozenset[int]
     underway: bool
+    goal: int | None  # the sectors that the re-encryption underway leads to, if it only changes sectors or keys
     unknown: tuple[str, ...]  # requirements that a change must not ignore
+    unfit: str  # why cryptsetup would not begin; "" if nothing is known
+
+    def is_continued_by(self, step: ReencryptSectors) -> bool:
+        """Return whether the re-encryption underway is that of the step."""
+        return self.underway and self.goal == step.after
 
 
 def _read_header(loop: PartitionLoop) -> _Header:
@@ -76,13 +91,35 @@ def _read_header(loop: PartitionLoop) -> _Header:
     dump = run_program("cryptsetup", "luksDump", "--dump-json-metadata", loop.device, pass_fds=(loop.descriptor,))
     try:
         tree = json.loads(dump.output)
-        segments = [segment for segment in tree["segments"].values() if not segment.get("flags")]
+        described, slots = tree["segments"].values(), tree["keyslots"].values()
+        segments = [segment for segment in described if "backup-" not in str(segment.get("flags"))]
         mandatory = tuple(tree["config"].get("requirements", {}).get("mandatory", ()))
         sectors = frozenset(int(segment["sector_size"]) for segment in segments if segment["type"] == "crypt")
+        goal = _goal_of(described, slots)
+        unfit = _why_unfit(segments, len(slots))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Stopped(f"cryptsetup does not read the header: {dump.last_words[-200:] or error}") from error
     known = tuple(word for word in mandatory if word.startswith(_REENCRYPTING))
-    return _Header(uuid.output.strip(), sectors, bool(known), tuple(word for word in mandatory if word not in known))
+    unknown = tuple(word for word in mandatory if word not in known)
+    return _Header(uuid.output.strip(), sectors, bool(known), goal, unknown, unfit)
+
+
+def _goal_of(segments: Iterable[Mapping[str, object]], slots: Iterable[Mapping[str, object]]) -> int | None:
+    """Return the sectors after a re-encryption of all data in their places; None if it encrypts, decrypts or moves."""
+    own = [slot for slot in slots if slot["type"] == "reencrypt"]
+    if any(slot["mode"] != "reencrypt" or "datashift" in str(slot["area"]) for slot in own):
+        return None
+    final = (segment for segment in segments if "backup-final" in str(segment.get("flags")))
+    return next((int(str(segment["sector_size"])) for segment in final if segment["type"] == "crypt"), None)
+
+
+def _why_unfit(segments: Sequence[Mapping[str, object]], slots: int) -> str:
+    """Return why cryptsetup refuses to re-encrypt, which it would only do after the record was begun."""
+    if any(segment["type"] != "crypt" or segment.get("integrity") for segment in segments):
+        return "it has integrity data, or is encrypted by the drive"
+    if any(segment["size"] != "dynamic" for segment in segments):
+        return "its length is fixed, and would not be any more"
+    return f"all {_MOST_SLOTS} key slots are used, and a re-encryption needs one" if slots >= _MOST_SLOTS else ""
 
 
 def refuse_unfit(plan: Plan, key: Key) -> None:
@@ -91,22 +128,62 @@ def refuse_unfit(plan: Plan, key: Key) -> None:
         if isinstance(step, ReencryptSectors):
             with _attached(plan, step) as loop:
                 found = _read_header(loop)
-                if found.underway and step.after not in found.sectors:
-                    text = f"partition {step.partition} is being re-encrypted for another purpose than larger sectors"
-                    raise Refused(text, hint="sudo cryptsetup reencrypt --resume-only PARTITION", code="in-flight")
-                if not found.underway:  # otherwise it was begun before and its record is lost, and it is continued
-                    _refuse_inside(step, loop, key)
+                about = f"partition {step.partition}"
+                if found.underway and not found.is_continued_by(step):
+                    text = f"{about} is being re-encrypted for another purpose than larger sectors"
+                    raise Refused(text, hint=finishing_command(plan, step), code="in-flight", subject=about)
+                if found.underway:  # it was begun before and its record is lost, and it is continued
+                    continue
+                if why := found.unfit or ("" if not found.unknown else f"it requires {', '.join(found.unknown)}"):
+                    text = f"{about} cannot be re-encrypted: {why}"
+                    raise Refused(text, hint="aligntool explain AT406", code="layer-fixed", subject=about)
+                _refuse_inside(step, loop, key)
+
+
+def finishing_command(plan: Plan, step: ReencryptSectors) -> str:
+    """Return the commands by which cryptsetup itself finishes a re-encryption that was interrupted."""
+    path = plan.disk.path
+    place = f"-o {step.extent.start} --sizelimit {step.extent.length}"
+    resuming = ' && sudo cryptsetup reencrypt --resume-only "$loop"'
+    return on_loop(shell_word(path), place, "cryptsetup repair", resuming)
 
 
 def refuse_begun(plan: Plan) -> None:
-    """Raise Refused if any data was re-encrypted, which cannot be undone."""
+    """Raise Refused if a volume is partly re-encrypted, which cannot be undone."""
     for step in plan.steps:
         if isinstance(step, ReencryptSectors):
             with _attached(plan, step) as loop:
                 found = _read_header(loop)
-            if found.underway or step.after in found.sectors:
-                text = f"partition {step.partition} was re-encrypted, wholly or in part, which cannot be undone"
+            if found.underway:
+                text = f"partition {step.partition} is partly re-encrypted, which cannot be undone"
                 raise Refused(text, hint=command("resume", plan.disk.path))
+
+
+def undo(step: ReencryptSectors, plan: Plan) -> Said:
+    """Report what a rollback leaves: it undoes nothing, because each volume is as it was, or is complete."""
+    with _attached(plan, step) as loop:
+        is_done = step.after in _read_header(loop).sectors
+    state = f"stays re-encrypted, with sectors of {format_size(step.after)}" if is_done else "is unchanged"
+    return Said(f"partition {step.partition} {state}")
+
+
+def with_current_path(plan: Plan, disks: Sequence[Disk]) -> Plan:
+    """Return the plan with the current path of its disk. Its table may have changed since, because each LUKS is found
+    by its place and its UUID. Raises Refused unless exactly one disk is that disk.
+    """
+    was = plan.disk
+    if Path(was.path).is_file():
+        if (size := Path(was.path).stat().st_size) != was.size:
+            raise Refused(f"{was.path} has {size} bytes, but had {was.size}: it is another image")
+        return plan
+    found = [disk for disk in disks if is_same_disk(subject(disk), was)]
+    found = found or [
+        disk for disk in disks if is_same_disk(replace(subject(disk), table_digest=was.table_digest), was)
+    ]
+    if len(found) != 1:
+        others = f"cannot be distinguished from others: {', '.join(disk.path for disk in found)}"
+        raise Refused(f"{was.path} {others if found else 'is missing'}", hint="lsblk -o NAME,MODEL,SERIAL,SIZE")
+    return replace(plan, disk=replace(was, path=found[0].path))
 
 
 def _refuse_inside(step: ReencryptSectors, loop: PartitionLoop, key: Key) -> None:
@@ -127,7 +204,8 @@ def reencrypt(step: ReencryptSectors, index: int, plan: Plan, key: Key) -> Itera
     """Re-encrypt, or continue an interrupted re-encryption. Raises Stopped, or Refused if nothing was written."""
     with _attached(plan, step) as loop:
         found = _read_header(loop)
-        if found.uuid != step.uuid or found.unknown or not found.sectors <= {step.before, step.after}:
+        other = found.unknown or (found.underway and not found.is_continued_by(step))
+        if found.uuid != step.uuid or other or not found.sectors <= {step.before, step.after}:
             details = ", ".join((found.uuid, *map(str, sorted(found.sectors)), *found.unknown))
             raise Stopped(f"the LUKS2 of partition {step.partition} is not the one in the plan: {details}")
         if not found.underway and found.sectors == {step.after}:
@@ -151,6 +229,8 @@ def _recover(loop: PartitionLoop, key: Key) -> None:
     """
     words = ("cryptsetup", "repair", "--batch-mode", "--key-file", "-", loop.device)
     ended = run_program(*words, stdin=key.content, pass_fds=(loop.descriptor,))
+    if ended.code == _WRONG_KEY:
+        raise Stopped("no key slot opens with this key: run the same command again, with the right one")
     if ended.code:
         raise Stopped(f"cryptsetup repair {how_ended(ended.code)}: {ended.errors.partition(chr(10))[0]}")
 

@@ -223,13 +223,17 @@ def _content_hint(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
 
 def _reencrypt_command(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
     """Return the command that gives a LUKS volume larger sectors. cryptsetup does so only while the volume is open, as
-    it then checks what is inside.
+    it then checks a file system inside, but no LVM volumes. A header without its data must not be changed so.
     """
+    if layer.unclean or (layer.version == "LUKS2" and layer.data_start is None):
+        return next_command(disk, "audit")
     device = f"/dev/{part.node}" if part.node else '"$loop"'
     plain = f"plain && sudo cryptsetup reencrypt --sector-size {size} {device} && sudo cryptsetup close plain"
+    only_if = f"  # only if every file system inside has blocks of {size} bytes or more"
     if layer.version == "LUKS2":
-        return typed_on(disk, part, "cryptsetup open", f" {plain}")
-    return typed_on(disk, part, "cryptsetup convert --type luks2", f" && sudo cryptsetup open {device} {plain}")
+        return typed_on(disk, part, "cryptsetup open", f" {plain}") + only_if
+    converted = f" && sudo cryptsetup open {device} {plain}"
+    return typed_on(disk, part, "cryptsetup convert --type luks2", converted) + only_if
 
 
 # From the judged disk to the plan.

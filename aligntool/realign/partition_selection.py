@@ -202,7 +202,11 @@ def small_sectors(judged: Judged, partitions: Collection[int]) -> tuple[int, tup
 def _sector_notes(judged: Judged, goal: RealignGoal) -> Iterator[str]:
     """Yield a note on LUKS2 volumes with small sectors, which a move does not change, with the command that does."""
     size, small = small_sectors(judged, goal.partitions)
-    found = [(part.number, layer.data_unit) for part, layer in small if layer.version == "LUKS2" and layer.data_unit]
+    found = [
+        (part.number, layer.data_unit)
+        for part, layer in small
+        if layer.version == "LUKS2" and layer.data_unit and layer.data_start
+    ]
     if found:
         numbers, units = zip(*found, strict=True)
         named = (f"-p {number}" for number in numbers if goal.partitions)

@@ -237,9 +237,9 @@ def _holder_refusal(what: str, holder: str, machine: Inventory | None) -> Refusa
     if holder.startswith("md"):
         hint = f"sudo mdadm --stop /dev/{holder}"
     elif mapping.startswith("lvm"):
-        hint = f"sudo vgchange -an {name.partition('/')[0]}"
+        hint = f"sudo vgchange -an {wording.shell_word(name.removeprefix('lvm ').partition('/')[0])}"
     elif mapping.startswith("crypt"):
-        hint = f"sudo cryptsetup close {name}"
+        hint = f"sudo cryptsetup close {wording.shell_word(name)}"
     elif holder.startswith("bcache"):
         hint = f"echo 1 | sudo tee /sys/block/{holder}/bcache/stop"
     by = f"{holder} ({mapping})" if mapping else holder
@@ -346,8 +346,11 @@ def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
     if layer.kind in _ACTIONS and not shared:
         return _ACTIONS[layer.kind]
     if layer.kind == "crypto_LUKS":
-        resuming = (layer.unclean or "").startswith(REENCRYPTING)
-        return typed_on(disk, part, "cryptsetup reencrypt --resume-only" if resuming else "cryptsetup luksDump")
+        device = f"/dev/{part.node}" if part.node else '"$loop"'
+        if (layer.unclean or "").startswith(REENCRYPTING):  # after a crash it asks for the repair first
+            resuming = f" && sudo cryptsetup reencrypt --resume-only {device}"
+            return typed_on(disk, part, "cryptsetup repair", resuming)
+        return typed_on(disk, part, "cryptsetup luksDump")
     cleaner = "tune2fs -O ^mmp" if shared else file_system(layer.kind).cleaner
     return typed_on(disk, part, cleaner or "mount", "" if cleaner else " /mnt && sudo umount /mnt")
 

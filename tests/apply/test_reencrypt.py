@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,22 +17,25 @@ import pytest
 
 from aligntool.audit.judge import audit
 from aligntool.change import Plan, from_json, to_json
+from aligntool.cli.layers import Layers
 from aligntool.errors import Refused
 from aligntool.inventory import Layer
+from aligntool.linux.block import open_read_only
 from aligntool.raid import make
 from aligntool.raid.encrypted import plan_layers
 from aligntool.raid.steps_luks import content_problems
+from aligntool.realign.request import Request
 from aligntool.steps import ReencryptSectors
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.array_builders import machine
 from tests.audit.builders import judge, made_disk, with_content
 from tests.conftest import detach, run
-from tests.in_memory import BytesReader
 from tests.run_aligntool import run_aligntool
 from tests.thorough import when_thorough
 
 START, LENGTH, PLAIN = MIB, 144 * MIB, 112 * MIB
 QUICK = ("-q", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--force-offline-reencrypt")
+TABLE = """printf 'label: {}\\n2048,100000\\n' | sfdisk -q --wipe never "$0" """
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("cryptsetup", "sfdisk", "setpriv")]
 
 
@@ -72,6 +77,14 @@ class Encrypted:
         except ValueError:
             return 0
         return sum(int(one["size"]) for one in segments if one.get("sector_size") == 4096 and one["size"].isdigit())
+
+    @contextmanager
+    def loop(self) -> Iterator[str]:
+        loop = run("losetup", "-f", "--show", "-o", str(START), "--sizelimit", str(LENGTH), self.image).strip()
+        try:
+            yield loop
+        finally:
+            detach(loop)
 
     def around(self) -> bytes:
         """Return the bytes of the disk before and after the partition."""
@@ -203,13 +216,89 @@ def test_nothing_is_begun_without_a_key(encrypted: Encrypted) -> None:
     assert "--key-file FILE" in ended.stderr
 
 
+def test_initialised_by_cryptsetup_alone_it_is_the_same_change_and_is_continued(encrypted: Encrypted) -> None:
+    with encrypted.loop() as loop:
+        words = ("--init-only", "--sector-size", "4096", "--keep-key", "--key-file", encrypted.key)
+        run("cryptsetup", "reencrypt", "-q", "--force-offline-reencrypt", *words, loop)
+    assert encrypted.sectors() == {512}
+    assert encrypted.process("begin").wait(120) == 0
+    assert encrypted.sectors() == {4096}
+    assert encrypted.decrypted() == encrypted.plain
+
+
+def test_an_encryption_that_is_not_finished_is_not_taken_for_a_change_of_sectors(encrypted: Encrypted) -> None:
+    content = encrypted.image.with_name("content")
+    with content.open("wb") as file:
+        file.truncate(LENGTH)
+    words = ("--encrypt", "--type", "luks2", "--reduce-device-size", "32M", "--sector-size", "4096", "--init-only")
+    run("cryptsetup", "reencrypt", *QUICK, *words, "--key-file", encrypted.key, content)
+    with encrypted.image.open("r+b") as image:
+        image.seek(START)
+        image.write(content.read_bytes())
+    before = hashlib.sha256(encrypted.image.read_bytes()).digest()
+    ended = run_aligntool("plan", "realign", "--layers", encrypted.image)
+    assert "re-encrypted by cryptsetup" not in ended.stdout, ended.stdout
+    assert hashlib.sha256(encrypted.image.read_bytes()).digest() == before
+
+
+def test_what_cryptsetup_would_refuse_is_refused_before_it_is_begun(encrypted: Encrypted) -> None:
+    with encrypted.loop() as loop:
+        for number in range(31):
+            new = encrypted.image.with_name("new")
+            new.write_text(str(number))
+            run("cryptsetup", "luksAddKey", *QUICK[:-1], "--key-file", encrypted.key, loop, new)
+    process = subprocess.run(
+        [sys.executable, "-m", "tests.apply.reencrypting", "begin", encrypted.image, encrypted.state, encrypted.key],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (process.returncode, "all 32 key slots are used" in process.stderr) == (3, True), process.stderr
+
+
+def test_a_header_whose_data_are_on_another_device_is_left_alone(encrypted: Encrypted) -> None:
+    data, header = encrypted.image.with_name("data"), encrypted.image.with_name("header")
+    data.write_bytes(bytes(64 * MIB))
+    made = ("--type", "luks2", "--header", header, "--sector-size", "512", "--key-file", encrypted.key)
+    run("cryptsetup", "luksFormat", *QUICK[:-1], *made, data)
+    with encrypted.image.open("r+b") as image:
+        image.seek(START)
+        image.write(header.read_bytes())
+    before = hashlib.sha256(encrypted.image.read_bytes()).digest()
+    ended = run_aligntool("realign", "--layers", "--yes", "--key-file", encrypted.key, encrypted.image)
+    assert (ended.returncode, "are on another device" in ended.stderr) == (3, True), ended.stderr
+    assert "--layers" not in run_aligntool("audit", "-v", encrypted.image).stdout
+    assert "--layers" not in run_aligntool("plan", "realign", encrypted.image).stdout
+    assert "reencrypt" not in run_aligntool("plan", "convert", "--sector-size", "4096", encrypted.image).stderr
+    assert hashlib.sha256(encrypted.image.read_bytes()).digest() == before
+
+
+def test_a_record_names_its_image_wherever_it_is_continued(
+    encrypted: Encrypted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(encrypted.image.parent)
+    plan = Layers(encrypted.image.name, Request()).make_plan()
+    assert plan.disk.path == str(encrypted.image)
+    with encrypted.image.open("ab") as image:
+        image.truncate(encrypted.image.stat().st_size + MIB)
+    with pytest.raises(Refused, match="it is another image"):
+        make.with_current_names(plan, ())
+
+
+def test_a_disk_is_found_again_under_another_name_and_with_another_table() -> None:
+    disk = replace(made_disk("2048+131072", physical=4096), size=GIB, serial="s1")
+    plan = plan_layers(judge(with_content(disk, luks2())).judged[0], ())
+    renamed = replace(disk, path="/dev/sdx", name="sdx")
+    grown = replace(renamed, partitions=(replace(disk.partitions[0], name="another name"),))
+    other = replace(disk, serial="s2")
+    for now in (renamed, grown):
+        assert make.with_current_names(plan, (other, now)).disk.path == "/dev/sdx"
+    with pytest.raises(Refused, match="is missing"):
+        make.with_current_names(plan, (other,))
+
+
 def _repair(encrypted: Encrypted) -> None:
     """Repair as docs/layers.md describes: a kill while the headers are written leaves one of them damaged."""
-    loop = run("losetup", "-f", "--show", "-o", str(START), "--sizelimit", str(LENGTH), encrypted.image).strip()
-    try:
+    with encrypted.loop() as loop:
         run("cryptsetup", "repair", "-q", "--key-file", encrypted.key, loop)
-    finally:
-        detach(loop)
 
 
 def _wait_for(process: "subprocess.Popen[str]", encrypted: Encrypted, enough: int | None) -> None:
@@ -299,6 +388,8 @@ def test_what_cannot_have_larger_sectors_is_refused(layer: Layer, length: int, w
         (("mkfs.fat", "-S", "4096"), ""),
         (("mkfs.f2fs", "-q"), "is not known to work on sectors of another size"),
         (("true",), "nothing is recognised inside"),
+        (("sh", "-c", f'mkfs.btrfs -q "$0" && {TABLE.format("gpt")}'), "btrfs and a gpt table is recognised inside"),
+        (("sh", "-c", f'mke2fs -q -F -t ext4 -b 4096 "$0" && {TABLE.format("dos")}'), "ext4 and a dos table"),
     ],
 )
 def test_only_what_works_on_larger_sectors_is_let_through(words: tuple[str, ...], why: str, tmp_path: Path) -> None:
@@ -306,7 +397,6 @@ def test_only_what_works_on_larger_sectors_is_let_through(words: tuple[str, ...]
     with content.open("wb") as file:
         file.truncate(320 * MIB)
     run(*words, content)
-    with content.open("rb") as file:
-        head = file.read(320 * MIB)
-    reasons = list(content_problems(BytesReader(head), len(head), 4 * KIB))
+    with open_read_only(str(content)) as device:
+        reasons = list(content_problems(device, device.size, 4 * KIB))
     assert (not why and not reasons) or any(why in reason for reason in reasons if why), reasons
