@@ -2,13 +2,15 @@
 
 import hashlib
 import json
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from aligntool.change import from_json
-from aligntool.units import GIB, MIB
+from aligntool.units import GIB, MIB, Extent
 from tests.conftest import remove_partitions, run
 from tests.run_aligntool import run_aligntool
 
@@ -156,6 +158,73 @@ def test_recipes_are_listed_shown_and_checked(tmp_path: Path) -> None:
     bad = run_aligntool("recipes", "check", own)
     assert bad.returncode == 3 and "did you mean 'grain'?" in bad.stderr
     assert run_aligntool("recipes", "check", tmp_path).returncode == 3
+
+
+OWN_LAYOUT = """
+format = 1
+kind = "layout"
+summary = "a small and a large partition"
+source = "me"
+
+[[part]]
+size = "16MiB"
+role = "swap"
+
+[[part]]
+size = "rest"
+role = "linux"
+"""
+OWN_REALIGN = 'format = 1\nkind = "realign"\nsummary = "on 4 MiB"\nsource = "me"\ngrain = "4MiB"\n'
+
+
+@pytest.mark.parametrize("name", ["my.toml", "two words.toml", "mine"])
+def test_a_checked_recipe_is_used_by_the_command_that_the_check_prints(
+    sparse: MakeImage, tmp_path: Path, name: str
+) -> None:
+    """`mine` is printed as `./mine`: without a slash it would be the name of a recipe."""
+    image = sparse(64 * MIB)
+    (tmp_path / name).write_text(OWN_LAYOUT)
+    checked = run_aligntool("recipes", "check", name, cwd=tmp_path, code=0)
+    (printed,) = re.findall(r"→ aligntool (layout DISK .*)", checked.stdout)
+    words = [str(image) if word == "DISK" else word for word in shlex.split(printed)]
+    planned = run_aligntool(*words, "--dry-run", "--json", cwd=tmp_path, code=0)
+    assert [place.after for place in from_json(planned.stdout).places] == [
+        Extent(MIB, 16 * MIB), Extent(17 * MIB, 46 * MIB)
+    ]  # fmt: skip
+    assert not any(image.read_bytes())
+
+
+def test_a_recipe_of_the_user_is_accepted_by_a_realign(tmp_path: Path) -> None:
+    image, own = tmp_path / "old.img", tmp_path / "my.toml"
+    run_aligntool("demo", image, code=0)
+    own.write_text(OWN_REALIGN)
+    run_aligntool("recipes", "check", own, code=0)
+
+    def places(*options: str | Path) -> list[tuple[int, int]]:
+        plan = from_json(run_aligntool("plan", "realign", image, *options, "--json", code=0).stdout)
+        return [(place.number, place.after.start) for place in plan.places]
+
+    assert places("--recipe", own) == places("--grain", "4MiB") != places()
+
+
+@pytest.mark.parametrize(
+    ("command", "content", "kind"),
+    [
+        (("layout", "disk.img", "--dry-run"), OWN_REALIGN, "realign"),
+        (("plan", "layout", "disk.img"), OWN_REALIGN, "realign"),
+        (("plan", "realign", "disk.img"), OWN_LAYOUT, "layout"),
+        (("realign", "disk.img", "--dry-run"), OWN_LAYOUT, "layout"),
+        (("raid", "plan", "disk.img"), OWN_LAYOUT, "layout"),
+    ],
+)
+def test_a_recipe_of_the_user_for_another_purpose_is_refused(
+    sparse: MakeImage, tmp_path: Path, command: tuple[str, ...], content: str, kind: str
+) -> None:
+    sparse(64 * MIB).rename(tmp_path / "disk.img")
+    (tmp_path / "my.toml").write_text(content)
+    refused = run_aligntool(*command, "--recipe", "my.toml", cwd=tmp_path, code=3)
+    assert f"my.toml is a recipe for a {kind}" in refused.stderr
+    assert "→ aligntool recipes list" in refused.stderr
 
 
 def test_a_plan_that_was_kept_is_applied_once(sparse: MakeImage, tmp_path: Path) -> None:
