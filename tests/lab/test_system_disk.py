@@ -134,7 +134,7 @@ def observed(debian: Debian) -> Iterator[Observed]:
         typed(pc, steps["aligntool"].replace("create", "create --yes"))
         undone = pc.run(ENABLED_AND_BACK).out.splitlines()
         pc.run("cd /root && seq 100000 > numbers && sha256sum /root/numbers > sums")
-        typed(pc, steps["mount"])
+        typed(pc, steps["mount"] + steps["cat"])
         filesystem = pc.run(f"blkid -s UUID -o value {ARRAY}").out.strip()
         pc.run(f"mdadm --wait {ARRAY}", code=None)
         pc.off()
