@@ -19,7 +19,6 @@ from aligntool.cli.pager import page_lines
 from aligntool.cli.recipes import find_recipe
 from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.inventory import Disk, Inventory
-from aligntool.linux.files import read_text
 from aligntool.linux.lock import lock_for_others
 from aligntool.linux.look import look
 from aligntool.linux.users import disk_of, file_extents
@@ -138,7 +137,7 @@ def bench_run(
 
     Exit code: 0 measured; 3 refused; 4 failed or interrupted after something was written; 130 interrupted before that.
     """
-    kept.refuse()
+    kept.refuse(inputs=(target,))
     if passes_ is not None and (repeats is not None or runtime is not None):
         other = "--repeats" if repeats is not None else "--runtime"
         raise typer.BadParameter(f"--passes and {other} are mutually exclusive: a pass covers the data once")
@@ -381,7 +380,7 @@ def bench_alignment(
     """
     if every and start is not None:
         raise typer.BadParameter("--start and --every are mutually exclusive")
-    chosen.refuse()
+    chosen.refuse(inputs=(target,))
     found = targets.find_target(target)
     span = chosen.span or 256 * MIB
     if unit is not None:
@@ -451,7 +450,7 @@ def bench_span(
     least = smallest or 64 * MIB
     if least < alignment.BLOCK:
         raise typer.BadParameter("--from must be at least one request of 4KiB")
-    chosen.refuse()
+    chosen.refuse(inputs=(target,))
     found = targets.find_target(target)
     span = chosen.span or 4 * GIB
     _largest_span(found.size or span, least, largest)

@@ -59,7 +59,7 @@ def fleet(
     """
     if json_ and kept.piped:
         raise typer.BadParameter("--json and -o - are mutually exclusive: both write to standard output")
-    kept.refuse("nothing was written")
+    kept.refuse("nothing was written", snapshots)
     names = [name for given in snapshots for name in _snapshots_in(given)]
     found = Fleet()
     with _temporary_folder() as folder, tempfile.TemporaryFile() as spool:

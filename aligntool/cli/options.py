@@ -304,10 +304,12 @@ class ResultFile:
         """Return whether standard output gets the result and nothing else."""
         return self.output == _STDOUT
 
-    def refuse(self, undone: str = "nothing was measured") -> None:
-        """Raise Refused, before anything is done, if the result could not be written. `undone`: what was not done."""
+    def refuse(self, undone: str = "nothing was measured", inputs: Iterable[str] = ()) -> None:
+        """Raise Refused, before anything is done, if the result could not be written. `undone`: what was not done.
+        `inputs`: the disks and files that are read.
+        """
         if self.file is not None:
-            refuse_output(self.file, overwrite=self.overwrite, undone=undone)
+            refuse_output(self.file, overwrite=self.overwrite, undone=undone, inputs=inputs)
 
     def write(self, text: str) -> None:
         """Write the file, whole or not at all. Raises Refused."""

@@ -172,7 +172,7 @@ def probe(
     Exit code: 0 measured, even if the unit is unknown; 3 refused; 4 ended early after a disk was written to; 130
     interrupted before that.
     """
-    kept.refuse()
+    kept.refuse(inputs=(target,))
     settings = _Settings(limit, most or GIB, largest or 8 * MIB, sector_size, seed)
     if Path(target).is_dir():
         if destructive:

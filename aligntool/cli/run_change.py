@@ -94,6 +94,7 @@ def apply_plan(operation: Operation, plan: Plan, *, json_: bool) -> None:
 def show_only(operation: Operation, *, json_: bool, kept: PlanFile = NOT_SAVED, applicable: bool = True) -> None:
     """Show a plan without applying it, and save it if requested. `applicable`: it can be applied on this machine."""
     plan = run_while_progressing(operation.make_plan)
+    kept.refuse("nothing was written", (plan.disk.path,))
     kept.write(operation.document(plan))
     if json_ or kept.piped:
         sys.stdout.write(operation.document(plan))

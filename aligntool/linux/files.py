@@ -173,8 +173,12 @@ def write_file(name: str, content: bytes, *, overwrite: bool = False, mode: int 
         raise Refused(f"{name} cannot be written: {_reason(error)}") from error
 
 
-def refuse_output(name: str, *, overwrite: bool = False, undone: str = "nothing was written") -> None:
-    """Raise Refused if the file cannot be written, or exists and may not be replaced. `undone`: what was not done."""
+def refuse_output(
+    name: str, *, overwrite: bool = False, undone: str = "nothing was written", inputs: Iterable[str] = ()
+) -> None:
+    """Raise Refused if the file cannot be written, or exists and may not be replaced. `undone`: what was not done.
+    `inputs`: the disks and files that are read, which are never replaced.
+    """
     refuse_folder_name(name)
     target = Path(name)
     try:
@@ -183,6 +187,8 @@ def refuse_output(name: str, *, overwrite: bool = False, undone: str = "nothing 
         raise Refused(f"{name} cannot be written: {_reason(error)}") from error
     if target.is_dir():
         raise Refused(f"{name} is a folder; {undone}", hint="use another name")
+    if target.exists() and any(Path(each).exists() and target.samefile(each) for each in inputs):
+        raise Refused(f"{name} is what is read; {undone}", hint="use another name")
     if exists and not overwrite:
         raise Refused(f"{name} already exists; {undone}", hint="use another name or --overwrite")
     if exists and not target.is_file():
