@@ -51,7 +51,7 @@ from aligntool.units import Extent
 # `raid create`, `apply`, `resume` and the other commands that change an array must lock, refuse, show progress and
 # report in the same way.
 
-_PLAN_AGAIN = "aligntool raid create shows the current plan"
+_PLAN_AGAIN = "make a new plan with the command that made this one"
 _WITHOUT_RECORD = {
     "layers": "to continue, cryptsetup repair and then the same command would be needed",
     "reformat": "to continue, mdadm --add of the removed member and then the same command would be needed",

@@ -15,7 +15,7 @@ from aligntool.cli.run_change import ChangeInProgress, end_change
 from aligntool.errors import Refused, failing_as
 from aligntool.raid.encrypted import plan_layers
 from aligntool.raid.steps_luks import Key, refuse_unfit
-from aligntool.realign.request import Request, look_at, refuse_in_flight, refuse_part
+from aligntool.realign.request import Request, find_holders, look_at, refuse_in_flight, refuse_part
 from aligntool.render.lines import Line, plain
 from aligntool.render.plan import step_title
 from aligntool.units import MIB
@@ -37,7 +37,7 @@ class Layers(ArrayOperation):
         judged = look_at(disk, self.asked)[0]
         refuse_part(self.disk, judged.disk, "layers are changed on a disk or on some of its partitions", "-p")
         refuse_in_flight(judged.disk.path)
-        return plan_layers(judged, self.asked.goal.partitions)
+        return plan_layers(judged, self.asked.goal.partitions, find_holders(judged.disk))
 
     def document(self, plan: Plan) -> str:
         return plan_with_request(plan, "asked", self.asked) + "\n"

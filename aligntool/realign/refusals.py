@@ -232,14 +232,14 @@ def _suspended(what: str) -> Refusal:
 def _holder_refusal(what: str, holder: str, machine: Inventory | None) -> Refusal:
     above = machine.disk(holder) if machine else None
     mapping = (above and above.mapping) or ""
-    name = mapping.rpartition(" ")[2]
-    hint = f"sudo dmsetup remove {holder}"
+    hint = f"sudo dmsetup remove /dev/{holder}"
     if holder.startswith("md"):
         hint = f"sudo mdadm --stop /dev/{holder}"
-    elif mapping.startswith("lvm"):
-        hint = f"sudo vgchange -an {wording.shell_word(name.removeprefix('lvm ').partition('/')[0])}"
-    elif mapping.startswith("crypt"):
-        hint = f"sudo cryptsetup close {wording.shell_word(name)}"
+    elif mapping.startswith("lvm "):
+        group = mapping.removeprefix("lvm ").partition("/")[0]
+        hint = f"sudo vgchange -an {wording.shell_word(group)}"
+    elif mapping.startswith("crypt "):  # followed by its kind and its name
+        hint = f"sudo cryptsetup close {wording.shell_word(mapping.split(' ', 2)[-1])}"
     elif holder.startswith("bcache"):
         hint = f"echo 1 | sudo tee /sys/block/{holder}/bcache/stop"
     by = f"{holder} ({mapping})" if mapping else holder

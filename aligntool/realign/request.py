@@ -4,7 +4,7 @@ import os
 import signal
 import stat
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -168,6 +168,14 @@ def refuse_in_flight(path: str) -> None:
         raise Refused(text, hint=command("status", path), code="in-flight", subject=path)
 
 
+def find_holders(disk: Disk) -> Inventory | None:
+    """Return the devices that hold the disk or its partitions, to name them; None if there are none."""
+    names = {*disk.holders, *(name for part in disk.partitions for name in part.holders)}
+    with suppress(Refused):
+        return look(tuple(f"/dev/{name}" for name in sorted(names))) if names else None
+    return None
+
+
 def plan_for(judged: Judged, request: Request) -> FoundPlan:
     """Return the plan for a judged disk. Raises Refused with every reason.
 
@@ -175,12 +183,12 @@ def plan_for(judged: Judged, request: Request) -> FoundPlan:
     map may show that another plan is cheaper, so this repeats until every partition that moves has a map.
     """
     disk = judged.disk
-    names = names_on(disk)
+    names, holders = names_on(disk), find_holders(disk)
     # How far a file system can be shrunk depends on its used blocks.
     maps = {part.number: read_map(disk, part.number, part.extent) for part in shrinkable(disk) if request.goal.shrink}
     while True:
         used = {number: Used(number, found.bytes, found.by) for number, found in maps.items()}
-        plan = plan_realign(judged, request.goal, used, names=names)
+        plan = plan_realign(judged, request.goal, used, names=names, all_disks=holders)
         moves = {step.partition: step for step in plan.steps if isinstance(step, steps.CopyContent)}
         unread = [step for number, step in moves.items() if number not in maps]
         if not unread:

@@ -63,8 +63,10 @@ REFUSED = [  # code, evidence in the text, hint
     (partition(holders=("md0",)), "held", "md0", "mdadm --stop /dev/md0"),
     (partition(holders=("dm-0",)), "held", "dm-0 (lvm vg/root)", "vgchange -an vg"),
     (partition(holders=("dm-1",)), "held", "dm-1 (crypt LUKS2 secret)", "cryptsetup close secret"),
+    (partition(holders=("dm-2",)), "held", "dm-2 (lvm vg/origin (real))", "vgchange -an vg"),
+    (partition(holders=("dm-3",)), "held", "dm-3 (crypt LUKS2 my disk)", "cryptsetup close 'my disk'"),
     (disk(mounted_at=("/mnt",)), "mounted", "sda is mounted at /mnt", "umount /mnt"),
-    (disk(holders=("dm-7",)), "held", "sda is held by dm-7", "dmsetup remove dm-7"),
+    (disk(holders=("dm-7",)), "held", "sda is held by dm-7", "dmsetup remove /dev/dm-7"),
     (disk(read_only=True), "read-only", "sda", "blockdev --setrw /dev/sda"),
     (disk(failing="8 sectors are pending"), "failing", "8 sectors are pending", "smartctl -a /dev/sda"),
     (disk(size=None), "size-unknown", "sda", "audit"),
@@ -101,6 +103,8 @@ def refusal_of(seen: Disk, goal: RealignGoal | None = None) -> Refused:
     above = (
         Disk("dm-0", "/dev/dm-0", DiskKind.DM, MIB, seen.limits, mapping="lvm vg/root"),
         Disk("dm-1", "/dev/dm-1", DiskKind.DM, MIB, seen.limits, mapping="crypt LUKS2 secret"),
+        Disk("dm-2", "/dev/dm-2", DiskKind.DM, MIB, seen.limits, mapping="lvm vg/origin (real)"),
+        Disk("dm-3", "/dev/dm-3", DiskKind.DM, MIB, seen.limits, mapping="crypt LUKS2 my disk"),
     )
     machine = Inventory((seen, *above))
     with pytest.raises(Refused) as refusal:
