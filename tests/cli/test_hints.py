@@ -64,14 +64,42 @@ def test_a_file_system_whose_checker_knows_no_offsets_is_checked_through_a_loop_
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup")
-def test_a_dirty_image_that_a_loop_device_shows_is_not_to_be_checked_as_a_file(dirty_disk: Path) -> None:
+@pytest.mark.parametrize("words", [("realign",), ("partition", "--undo"), ("convert", "--sector-size", "4096")])
+def test_a_dirty_image_that_a_loop_device_shows_is_not_to_be_checked_as_a_file(
+    words: tuple[str, ...], dirty_disk: Path
+) -> None:
     """It may be mounted there."""
     node = run("losetup", "-f", "--show", dirty_disk).strip()
     try:
-        assert hint_of(run_aligntool("plan", "realign", dirty_disk)) == f"losetup -d {node}"
+        assert hint_of(run_aligntool("plan", *words, dirty_disk)) == f"losetup -d {node}"
     finally:
         detach(node)
-    assert hint_of(run_aligntool("plan", "realign", dirty_disk)).startswith("e2fsck")
+    assert "e2fsck -f " in run_aligntool("plan", *words, dirty_disk).stderr
+
+
+@pytest.mark.parametrize("words", [("plan", "realign"), ("audit",)])
+def test_a_result_never_replaces_the_disk_that_was_read(words: tuple[str, ...], dirty_disk: Path) -> None:
+    before = dirty_disk.read_bytes()
+    link = dirty_disk.with_name("a link")
+    link.symlink_to(dirty_disk)
+    for output in (dirty_disk, link):
+        for more in ((), ("--overwrite",)):
+            refused = run_aligntool(*words, dirty_disk, "-o", output, *more)
+            assert (refused.returncode, "--overwrite" in refused.stderr) == (3, False), refused.stderr
+    assert dirty_disk.read_bytes() == before
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("setpriv")
+def test_records_that_may_not_be_read_are_not_reported_as_none(tmp_path: Path) -> None:
+    (tmp_path / "arrays").mkdir(mode=0o700)
+    code = (
+        f"import pathlib; from aligntool.raid.make import find_records; find_records(pathlib.Path({str(tmp_path)!r}))"
+    )
+    tmp_path.chmod(0o755)
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", code)
+    ended = subprocess.run(nobody, capture_output=True, text=True, check=False)
+    assert "cannot be read: Permission denied" in ended.stderr
 
 
 @pytest.mark.needs_root
