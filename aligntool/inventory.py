@@ -549,6 +549,8 @@ class Disk:
     taken: tuple[tuple[str, str], ...] = ()
     links: tuple[tuple[LinkHop, ...], ...] = ()  # one path per controller, drive first, root last
     unseen: tuple[Unseen, ...] = ()
+    # Of a virtual disk: the command that makes a raw image. Only aligntool sees the disk inside the container.
+    raw_copy: str = field(default="", compare=False)
 
     @property
     def sector_size(self) -> int:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from aligntool.audit.grids import Grade, grade_optimal_io, minimum_io_doubt
 from aligntool.audit.report import REQUEST, Answer, Code, Finding, Grid, GridKind, Report, Severity, Verdict, predict
+from aligntool.audit.wording import on_raw
 from aligntool.inventory import (
     Disk,
     DiskKind,
@@ -111,7 +112,7 @@ def _table_sector_findings(disk: Disk) -> Iterator[Finding]:
     table = disk.table if disk.kind is DiskKind.IMAGE and disk.limits.logical_block_size is None else None
     if table and table.sector_size != 512:
         text = f"its {table.label} table is written in sectors of {table.sector_size} bytes"
-        attach = f"attach it with losetup --sector-size {table.sector_size}"
+        attach = on_raw(disk, f"attach it with losetup --sector-size {table.sector_size}")
         yield disk_note(disk, Code.TABLE_TELLS_SECTOR_SIZE, f"{text}; {attach}")
 
 

@@ -56,7 +56,7 @@ def shell_word(text: str) -> str:
 
 def next_look(disk: Disk) -> str:
     """Return the command that shows a disk's boundaries as a picture."""
-    return as_root(disk, f"aligntool audit --map {shell_word(disk.path)}")
+    return f"{sudo_prefix(disk.path)}aligntool audit --map {shell_word(disk.path)}"
 
 
 def next_realign(disk: Disk) -> str:
@@ -78,12 +78,19 @@ def next_resume(disk: Disk, name: str = "resume") -> str:
 
 def next_command(disk: Disk, name: str, *words: str) -> str:
     """Return an aligntool command on this disk, such as `sudo aligntool plan realign /dev/sda --shrink`."""
-    return as_root(disk, " ".join((f"aligntool {name} {shell_word(disk.path)}", *words)))
+    return command(name, disk.path, *words)
+
+
+def on_raw(disk: Disk, words: str) -> str:
+    """Return a command of another program, which takes a file for a raw image. It would destroy a virtual disk: return
+    the command that makes a raw image of that.
+    """
+    return f"make it a raw image first: {disk.raw_copy}" if disk.raw_copy else words
 
 
 def as_root(disk: Disk, words: str) -> str:
-    """Return the command with sudo in front, except for an image file, which does not need root."""
-    return words if disk.kind is DiskKind.IMAGE else f"sudo {words}"
+    """Return a command of another program with sudo in front, except for an image file, which does not need root."""
+    return on_raw(disk, words if disk.kind is DiskKind.IMAGE else f"sudo {words}")
 
 
 def table_command(disk: Disk, words: str, more: str = "", *, stdin: str = "") -> str:
@@ -94,13 +101,13 @@ def table_command(disk: Disk, words: str, more: str = "", *, stdin: str = "") ->
     expected = 512 if disk.kind is DiskKind.IMAGE else disk.limits.logical_block_size or disk.sector_size
     path = shell_word(disk.path)
     if disk.sector_size == expected:
-        return f"{stdin}{as_root(disk, f'{words} {path}{more}')}"
-    return on_loop(path, f"--sector-size {disk.sector_size}", words, more, stdin=stdin)
+        return on_raw(disk, f"{stdin}{'' if disk.kind is DiskKind.IMAGE else 'sudo '}{words} {path}{more}")
+    return on_raw(disk, on_loop(disk.path, f"--sector-size {disk.sector_size}", words, more, stdin=stdin))
 
 
 def on_loop(path: str, options: str, words: str, more: str = "", *, stdin: str = "") -> str:
-    """Return the command on a loop device that losetup makes with these options. `path`: quoted for the shell."""
-    loop = f"loop=$(sudo losetup -f --show {options} {path})"
+    """Return the command on a loop device that losetup makes with these options."""
+    loop = f"loop=$(sudo losetup -f --show {options} {shell_word(path)})"
     return f'{loop} && {stdin}sudo {words} "$loop"{more}; sudo losetup -d "$loop"'
 
 

@@ -14,6 +14,7 @@ from aligntool.cli.recipes import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pipes_may_break
 from aligntool.errors import Refused
 from aligntool.file_systems import EXT, file_system
+from aligntool.linux.targets import raw_copy
 from aligntool.realign.request import (
     Finder,
     FoundPlan,
@@ -71,9 +72,12 @@ class RealignOptions:
 
 
 def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
-    """Return the command lines that a plan runs, by the index of the step. DEVICE: a loop device over the partition."""
+    """Return the command lines that a plan runs, by the index of the step. DEVICE: a loop device over the partition.
+    DISK: the disk in a virtual disk, which these commands would not find in the file.
+    """
     lines: dict[int, tuple[str, ...]] = {}
-    path, checked = shell_word(plan.disk.path), checked_disk(plan)
+    checked = checked_disk(plan)
+    path, checked = ("DISK", "DISK") if raw_copy(checked) else (shell_word(plan.disk.path), checked)
     for index, step in enumerate(plan.steps):
         match step:
             case CheckContent():

@@ -29,7 +29,7 @@ from aligntool.linux.block import open_read_only
 from aligntool.linux.files import read_text
 from aligntool.linux.lock import refuse_partition
 from aligntool.linux.process import run_while_progressing
-from aligntool.linux.targets import refuse_ambiguous, refuse_containers
+from aligntool.linux.targets import raw_copy, refuse_ambiguous, refuse_containers
 from aligntool.raid.make import Record
 from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import PersistGoal
@@ -373,9 +373,10 @@ def _refuse_overwriting(disk: str, plan: Plan, found: Sequence[_Overwritten]) ->
     clears = [f"{sudo}wipefs --all --backup --types {each.kind} {path}" for each in found if not each.number]
     if numbers := "".join(f" {number}" for number in sorted({each.number for each in found} - {0}, reverse=True)):
         other_size = not sudo and plan.disk.sector_size != 512  # sfdisk assumes 512 bytes for a file
-        on_loop_device = on_loop(path, f"--sector-size {plan.disk.sector_size}", "sfdisk --delete", numbers)
+        on_loop_device = on_loop(disk, f"--sector-size {plan.disk.sector_size}", "sfdisk --delete", numbers)
         clears.append(on_loop_device if other_size else f"{sudo}sfdisk --delete {path}{numbers}")
-    hint = f"if it is not needed: {'; '.join(clears)}; then the same command again"
+    clearing = raw_copy(disk) or "; ".join(clears)
+    hint = f"if it is not needed: {clearing}; then the same command again"
     refuse(Refusal("overwritten", _name_of(each.number), each.text, hint) for each in found)
 
 

@@ -46,8 +46,8 @@ def with_user_limits(limits: IoLimits, given: UserLimits) -> tuple[IoLimits, tup
 # values. Containers and compressed images are refused, because they are not raw images of the disk.
 
 _EWF_HINT = "sudo ewfmount {path} /mnt && sudo aligntool audit /mnt/ewf1"
-_UNPACK_HINT = "{way} -dc {path} > disk.img && aligntool audit disk.img"
-_CONVERT_HINT = "qemu-img convert -f {way} -O raw {path} disk.img"
+_UNPACK_HINT = "{way} -dc {path} > {new} && aligntool audit {new}"
+_CONVERT_HINT = "qemu-img convert -f {way} -O raw {path} {new}"
 UNPACKERS = ("xz", "gzip", "zstd", "bzip2", "lz4")
 QEMU_DRIVERS = ("qcow2", "vmdk", "vdi", "vhdx", "vpc")
 
@@ -68,9 +68,9 @@ _CONTAINERS = (
     (0, b"\x04\x22\x4d\x18", "compressed with lz4", "lz4"),
     (0, b"PK\x03\x04", "a zip archive", "unzip {path}"),
     (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "7z x {path}"),
-    (0, b"\x3a\xff\x26\xed", "an Android sparse image", "simg2img {path} disk.img && aligntool audit disk.img"),
+    (0, b"\x3a\xff\x26\xed", "an Android sparse image", "simg2img {path} {new} && aligntool audit {new}"),
     (0, b"EVF\x09\x0d\x0a\xff\x00", "an EnCase image (E01)", _EWF_HINT),
-    (0, b"partclone-image", "a partclone image", "partclone.restore -s {path} -O disk.img"),
+    (0, b"partclone-image", "a partclone image", "partclone.restore -s {path} -O {new}"),
 )
 _HEAD = 512
 _FOOTER = 512  # Virtual Hard Disk Image Format Specification, "Hard Disk Footer Format"
@@ -110,6 +110,7 @@ def read_image(path: str, given: UserLimits, pulse: Pulse = SILENT, *, known: bo
         gpt_headers=seen.gpt_headers,
         content_read=seen.content_read,
         unseen=seen.unseen,
+        raw_copy=raw_copy(path),
     )
 
 
@@ -146,13 +147,37 @@ def refuse_containers(path: str, reader: Reader) -> None:
     if container := _container(reader.read(0, _HEAD), reader.read(max(0, reader.size - _FOOTER), _FOOTER)):
         what, opener = container
         hint = _CONVERT_HINT if opener in QEMU_DRIVERS else _UNPACK_HINT if opener in UNPACKERS else opener
-        raise Refused(f"{path} is {what}, not a raw disk image", hint=hint.format(path=shell_word(path), way=opener))
+        hint = hint.format(path=shell_word(path), way=opener, new=new_file("disk.img"))
+        raise Refused(f"{path} is {what}, not a raw disk image", hint=hint)
+
+
+def new_file(name: str) -> str:
+    """Return a name for the new file of a suggested command: this one, with a number if such a file exists."""
+    stem, suffix = os.path.splitext(name)  # noqa: PTH122
+    names = (name, *(f"{stem}-{number}{suffix}" for number in range(2, 1000)))
+    return next((free for free in names if not os.path.lexists(free)), "NEW_FILE")
 
 
 def _container(head: bytes, tail: bytes) -> tuple[str, str] | None:
     if tail.startswith(b"conectix"):  # its footer is not part of the disk: a backup GPT would overwrite it
         return "a Virtual PC disk of fixed size (vhd)", "vpc"
     return next(((what, opener) for offset, magic, what, opener in _CONTAINERS if head.startswith(magic, offset)), None)
+
+
+_RAW_COPIES: dict[str, str] = {}
+"""By real path: the command that makes a raw image of a virtual disk in whose place this process and its children see
+the disk inside. It belongs to the mount namespace, which is also a property of the process: linux/virtual.py.
+"""
+
+
+def note_shown(path: str, raw_copy: str) -> None:
+    """Note that this process sees the disk in this file in its place from now on."""
+    _RAW_COPIES[os.path.realpath(path)] = raw_copy
+
+
+def raw_copy(path: str) -> str:
+    """Return the command that makes a raw image of a virtual disk; "" if the path is what other programs see, too."""
+    return _RAW_COPIES.get(os.path.realpath(path), "") if _RAW_COPIES else ""
 
 
 def find_virtual(targets: Sequence[str], silence_s: float) -> dict[str, str]:

@@ -21,7 +21,7 @@ from aligntool.errors import Refusal, Refused, failing_as
 from aligntool.formats.numbers import be32, be64, le64
 from aligntool.linux.process import PACKAGES, Ended, end_program, find_program, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import READ_ONLY, opened
-from aligntool.linux.targets import QEMU_DRIVERS
+from aligntool.linux.targets import QEMU_DRIVERS, new_file, note_shown
 from aligntool.units import GIB, MIB, TIB, format_about
 
 # qemu-storage-daemon shows the disk as a file by FUSE. It is mounted over the image, in a mount namespace that only
@@ -72,6 +72,8 @@ def show_disks(openers: Mapping[str, str], say: Callable[[str], object], *, writ
         if images:
             with failing_as(Refused, "the disk inside an image cannot be shown"):
                 _enter(_serve(tuple(images.values()), writes=writes), images)
+    for path, image in images.items():
+        note_shown(path, image.plain)
     return tuple(refusals)
 
 
@@ -85,7 +87,7 @@ def _open_virtual(
 ) -> Iterator[_Image]:
     """Yield a virtual disk. Raises Refused if it must not be opened, with a command as the hint."""
     word = _shell_path(path)
-    to_qcow2 = f"qemu-img convert -f {driver} -O qcow2 {word} new.qcow2"
+    to_qcow2 = f"qemu-img convert -f {driver} -O qcow2 {word} {new_file('new.qcow2')}"
     _refuse_other_files(path, driver, os.pread(descriptor, 512, 0), to_qcow2)
     if writes and driver != "qcow2":
         raise Refused(f"{path} cannot be changed: of virtual disks only qcow2 can", hint=to_qcow2)
@@ -98,7 +100,7 @@ def _open_virtual(
         raise Refused(f"{path} is an overlay of {shell_word(str(backing))}", hint=to_qcow2)
     if facts.get("encrypted"):
         hint = f"qemu-img convert --object secret,id=key,file=KEYFILE --image-opts driver={driver},"
-        hint += f"encrypt.key-secret=key,file.filename={word} -O raw disk.img"
+        hint += f"encrypt.key-secret=key,file.filename={word} -O raw {new_file('disk.img')}"
         raise Refused(f"{path} is encrypted", hint=hint)
     if writes and (snapshots := facts.get("snapshots")):
         count = len(cast("list[object]", snapshots))
@@ -113,7 +115,7 @@ def _open_virtual(
         node |= {"backing": None, "lazy-refcounts": False}
     if not path.lower().endswith((f".{driver}", ".vhd")):
         say(f"{path} has the signature of {driver} and is read as such")
-    yield _Image(path, descriptor, node, f"qemu-img convert -f {driver} -O raw {word} disk.img")
+    yield _Image(path, descriptor, node, f"qemu-img convert -f {driver} -O raw {word} {new_file('disk.img')}")
 
 
 def _refuse_other_files(path: str, driver: str, head: bytes, to_qcow2: str) -> None:
@@ -201,7 +203,7 @@ _OPTIONS = {"xz": ("--memlimit-decompress=1GiB",)}  # others have their own limi
 def _unpack(path: str, descriptor: int, tool: str, say: Callable[[str], object], *, writes: bool) -> Iterator[_Image]:
     """Yield the disk in a compressed file. Raises Refused, always for writing."""
     word = _shell_path(path)
-    plain = f"{tool} -dc {word} > disk.img"
+    plain = f"{tool} -dc {word} > {new_file('disk.img')}"
     if writes:
         raise Refused(f"{path} cannot be changed: it is compressed", hint=plain)
     _refuse_missing(tool)

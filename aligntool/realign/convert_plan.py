@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from aligntool import steps
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import labelled, layer_name, next_command, shell_word, table_command
+from aligntool.audit.wording import labelled, layer_name, next_command, on_raw, shell_word, table_command
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.file_systems import FILE_SYSTEMS, file_system
@@ -97,8 +97,8 @@ def _disk_refusals(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
         text = f"{disk.name} is {disk.size} bytes long, which is not a multiple of {BLOCK}"
         longer = f"truncate --size=%{BLOCK} {shell_word(disk.path)}"
         if table is not None and table.label is TableLabel.GPT:
-            longer += f"; then {table_command(disk, 'sgdisk -e')}"
-        yield Refusal("odd-size", disk.name, text, longer if disk.kind is DiskKind.IMAGE else audit)
+            longer += f" && {table_command(disk, 'sgdisk -e')}"
+        yield Refusal("odd-size", disk.name, text, on_raw(disk, longer) if disk.kind is DiskKind.IMAGE else audit)
 
 
 def _part_refusals(
@@ -124,7 +124,7 @@ def _part_refusals(
     if label == TableLabel.DOS and end > MOST_SECTORS * min(sizes):
         text = f"{what} ends at {format_size(end)}, but an MBR for sectors of {min(sizes)} bytes reaches only to 2TiB"
         hint = f"make it a GPT where the disk has {BLOCK}-byte sectors: sgdisk --mbrtogpt {shell_word(disk.path)}"
-        yield Refusal("table-limit", what, text, hint)
+        yield Refusal("table-limit", what, text, on_raw(disk, hint))
     if end > tail.start:
         there = "the disk ends there" if end > size else "the backup of the new table is there"
         text = f"{what} extends {end - tail.start} bytes too far: {there}"

@@ -5,7 +5,16 @@ from dataclasses import dataclass, replace
 
 from aligntool import steps
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import as_root, labelled, layer_name, next_command, on_loop, shell_word, table_command
+from aligntool.audit.wording import (
+    as_root,
+    labelled,
+    layer_name,
+    next_command,
+    on_loop,
+    on_raw,
+    shell_word,
+    table_command,
+)
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.file_systems import EXT, FILE_SYSTEMS, SHRINKABLE, file_system
@@ -286,8 +295,8 @@ def _shrink_command(disk: Disk, part: Partition, most: int) -> str:
     match layer.kind:
         case "LVM2_member":
             resizing = f"pvresize --setphysicalvolumesize {most}B"  # LVM opens no files
-            image = disk.kind is DiskKind.IMAGE
-            return on_loop(path, f"--sector-size {disk.sector_size}", resizing) if image else f"sudo {resizing} {path}"
+            on_image = on_loop(disk.path, f"--sector-size {disk.sector_size}", resizing)
+            return on_raw(disk, on_image) if disk.kind is DiskKind.IMAGE else f"sudo {resizing} {path}"
         case "swap":
             label = f" -L {shell_word(layer.label)}" if layer.label else ""
             pages = f" -p {layer.data_unit}" if layer.data_unit else ""  # the default is that of this kernel
@@ -310,7 +319,8 @@ def _shrink_inside_command(disk: Disk, luks: Layer, most: int) -> str:
     shrinking |= dict.fromkeys(EXT, resizing)
     if kind not in shrinking or length <= 0:
         return next_command(disk, "audit")
-    return f"sudo cryptsetup open {shell_word(disk.path)} inside && {shrinking[kind]}; sudo cryptsetup close inside"
+    opening = f"sudo cryptsetup open {shell_word(disk.path)} inside"
+    return on_raw(disk, f"{opening} && {shrinking[kind]}; sudo cryptsetup close inside")
 
 
 # From the move to the plan.

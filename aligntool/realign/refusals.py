@@ -166,9 +166,10 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
             yield Refusal("array-member", name, text, audit)
         elif disk.partitions and layer.kind != "iso9660":
             text = f"{name} as a whole holds {layer.kind}, and a table in which nothing is recognised: one is a remnant"
-            shown = wording.as_root(disk, f"wipefs --no-act {path}")
-            clear = wording.as_root(disk, f"wipefs --all --backup --types {layer.kind} {path}")
-            yield Refusal("ambiguous", name, text, f"{shown}; if the {layer.kind} is the remnant: {clear}")
+            sudo = wording.sudo_prefix(disk.path)
+            clear = f"{sudo}wipefs --all --backup --types {layer.kind} {path}"
+            look = f"{sudo}wipefs --no-act {path}; if the {layer.kind} is the remnant: {clear}"
+            yield Refusal("ambiguous", name, text, wording.on_raw(disk, look))
 
 
 def _table_reasons(disk: Disk) -> Iterator[Refusal]:
@@ -362,4 +363,4 @@ def typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:
     start, length = part.extent.start, part.extent.length
     if words.startswith("e2fsck"):  # takes an offset
         return wording.as_root(disk, f"{words} {wording.shell_word(f'{disk.path}?offset={start}')}")
-    return wording.on_loop(wording.shell_word(disk.path), f"-o {start} --sizelimit {length}", words, more)
+    return wording.on_raw(disk, wording.on_loop(disk.path, f"-o {start} --sizelimit {length}", words, more))

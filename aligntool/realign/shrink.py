@@ -17,6 +17,7 @@ from aligntool.audit.wording import shell_word, sudo_prefix
 from aligntool.errors import Refused, Stopped
 from aligntool.file_systems import EXT, file_system
 from aligntool.linux.process import Ended, find_program, how_ended, run_program
+from aligntool.linux.targets import raw_copy
 from aligntool.linux.users import PartitionLoop, partition_loop
 from aligntool.steps import ShrinkContent
 from aligntool.units import KIB, format_size
@@ -147,7 +148,8 @@ def _after_failure(path: str, step: ShrinkContent) -> tuple[str, str]:
         case "ntfs":
             promise = "if ntfsresize was interrupted, only chkdsk can determine the damage"
             return promise, "start Windows and run there: chkdsk /f; then plan again"
-    check = f"{root}e2fsck -f {shell_word(f'{path}?offset={step.extent.start}')}; then plan again"
+    check = f"{root}e2fsck -f {shell_word(f'{path}?offset={step.extent.start}')}"
+    check = f"{raw_copy(path) or check}; then plan again"
     return "if resize2fs was interrupted, e2fsck repairs what can be repaired", check
 
 

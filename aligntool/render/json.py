@@ -25,7 +25,8 @@ VERSION = 1
 
 Value = None | bool | int | float | str | Sequence["Value"] | Mapping[str, "Value"]
 
-_ELSEWHERE = frozenset({"partitions", "kernel_partitions", "sampled", "taken"})  # the last two are used only by plans
+_ELSEWHERE = frozenset({"partitions", "kernel_partitions"})
+_OF_PLANS = frozenset({"sampled", "taken", "raw_copy"})  # used only by plans and hints
 
 
 def audit_json(report: Report, repairs: Repairs = NO_REPAIRS) -> Iterator[str]:
@@ -66,7 +67,7 @@ def _disk(judged: Judged, repairs: Sequence[Repair]) -> Value:
     disk = judged.disk
     by_number = {repair.partition: repair for repair in repairs}
     verdicts = {verdict.partition: verdict for verdict in judged.verdicts}
-    document = _fields(disk, leave=_ELSEWHERE)
+    document = _fields(disk, leave=_ELSEWHERE | _OF_PLANS)
     sector_size = disk.sector_size
     document["grids"] = as_value(judged.grids)
     document["verdict"] = _verdict(verdicts.get(None))

@@ -7,6 +7,7 @@ The images are made by qemu-img; each verdict is compared with the audit of the 
 import hashlib
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 from aligntool.api import apply, plan_realign
+from aligntool.errors import Refused
 from aligntool.inventory import Inventory
 from aligntool.linux.look import look
 from aligntool.linux.targets import UserLimits, find_virtual, read_image
@@ -229,6 +231,72 @@ def test_no_command_that_is_named_takes_a_file_for_a_server_or_an_option(
     made(raw, "vdi").rename(raw.with_name(name))
     done = run_aligntool("realign", "--yes", "--", name, code=3)
     assert f" ./{name} new.qcow2" in done.stderr
+
+
+# Other programs find the container where aligntool sees the disk: sgdisk or mkswap would destroy it.
+
+FOREIGN = "sgdisk|sfdisk|mkswap|losetup|e2fsck|fsck|wipefs|dd|truncate|cryptsetup|pvresize|blkid|mount|tune2fs|parted"
+TABLE = "start=35, size=30000, type=L\n"
+
+
+def told_of(image: Path, *words: str) -> str:
+    done = run_aligntool(*words[:-1], image, *words[-1].split(), env={"COLUMNS": "1000"}, cwd=image.parent)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.needs_tools("sgdisk", "mkswap", "mkfs.fat", "debugfs")
+@pytest.mark.parametrize(
+    "story", ["mbr for both", "swap", "unclean ext4", "unclean fat", "odd size", "backup not at the end", "damaged"]
+)
+def test_no_command_that_is_named_takes_a_container_for_a_disk(raw: Path, story: str) -> None:
+    """Of a raw image, each of these refusals or findings names another program."""
+    words = spoilt(raw, story)
+    assert re.search(rf"\b({FOREIGN})\b[^;&|\n]*{raw}", told_of(raw, *words)), "the story has no such command"
+    image = made(raw, "qcow2")
+    told = told_of(image, *words)
+    assert not re.search(rf"\b({FOREIGN})\b[^\n]*{image}", told), told
+    assert f"qemu-img convert -f qcow2 -O raw {image} disk-2.img" in told, "disk.img exists: a copy would overwrite it"
+
+
+def spoilt(raw: Path, story: str) -> tuple[str, ...]:
+    """Change the disk so that a command of another program would help. Return what is asked of aligntool."""
+    match story:
+        case "mbr for both":
+            run("sfdisk", "-q", raw, stdin=f"label: dos\n{TABLE}")
+            return "plan", "convert", "--both"
+        case "swap":
+            raw.write_bytes(bytes(64 * MIB))
+            run("mkswap", "-q", raw)
+            return "plan", "partition", ""
+        case "unclean ext4":
+            run("debugfs", "-w", "-R", "set_super_value state 0", f"{raw}?offset={START}")
+            return "plan", "realign", ""
+        case "unclean fat":
+            run("mkfs.fat", "--offset", "35", raw, "15000")
+            content = bytearray(raw.read_bytes())
+            content[START + 37] |= 1  # BS_Reserved1 of a FAT16: not unmounted
+            raw.write_bytes(content)
+            return "plan", "realign", ""
+        case "odd size":
+            os.truncate(raw, 64 * MIB + 512)
+            return "plan", "convert", "--sector-size 4096"
+        case "backup not at the end":
+            os.truncate(raw, 65 * MIB)
+            return "audit", ""
+    with_bytes(raw, 512, bytes(512))
+    return "plan", "realign", ""
+
+
+def test_no_command_that_is_named_writes_into_a_file_that_exists(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(raw.parent)
+    image, packed = made(raw, "vdi"), raw.with_name("packed")
+    run("sh", "-c", f"gzip -c {raw} > {packed}")
+    raw.with_name("new.qcow2").touch()
+    assert f"{image} new-2.qcow2\n" in told_of(image, "realign", "--yes")
+    assert f"gzip -dc {packed} > disk-2.img\n" in told_of(packed, "realign", "--yes")
+    with pytest.raises(Refused) as refusal:
+        read_image(str(packed), UserLimits())
+    assert refusal.value.hint == f"gzip -dc {packed} > disk-2.img && aligntool audit disk-2.img"
 
 
 def test_what_is_looked_at_is_not_always_written_to(raw: Path) -> None:

@@ -673,7 +673,8 @@ def test_a_map_that_the_checker_finds_wrong_is_not_copied_by(tmp_path: Path, sou
     with shown_as(with_freed_blocks(tmp_path), source) as shown:
         said = re.sub(r"\s+", " ", aligntool("convert", shown, "--yes", "-o", tmp_path / "new.img", code=REFUSED))
         assert "1. check partition 1 (ext4), read-only" in said
-        assert re.search(rf"\$ e2fsck -f -n '?{shown}\?offset={MIB}", said)
+        checked = "DISK" if source == "qcow2" else shown  # e2fsck finds no ext4 in the file of the qcow2
+        assert re.search(rf"\$ e2fsck -f -n '?{checked}\?offset={MIB}", said)
         assert "partition 1 (ext4) failed the check by e2fsck" in said
     assert not (tmp_path / "new.img").exists()
 
