@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.units import MIB
 from tests.conftest import run
 from tests.moving.command_line import DONE, REFUSED, STOPPED, aligntool, begin, realign, resume, rollback
 from tests.moving.conftest import MakeDisk
@@ -21,6 +22,8 @@ from tests.moving.disks import Row, content_of
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
 from tests.moving.invariants import Journey, arrived, check_signatures, copy, trial, whole
 from tests.moving.media import medium, needs_media
+from tests.moving.test_convert import ESP, files_of
+from tests.moving.test_convert import make as make_esp
 from tests.moving.test_write_log import replay, survivors
 from tests.thorough import THOROUGH
 
@@ -74,6 +77,18 @@ def test_a_qcow2_is_realigned_as_its_bytes_are(kind: Kind, make: MakeDisk, tmp_p
 def sectors(content: Path) -> list[bytes]:
     read = content.read_bytes()
     return [read[at : at + SECTOR] for at in range(0, len(read), SECTOR)]
+
+
+@pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mkswap", "mke2fs")
+def test_requests_longer_than_a_mebibyte_reach_a_qcow2_unharmed(tmp_path: Path) -> None:
+    """The FAT that is recreated is written to the journal as a whole: QEMU garbles such a request of direct I/O."""
+    disk, large = make_esp(tmp_path, free=64 * MIB), tmp_path / "large"
+    large.write_bytes(random.Random(SEED).randbytes(4_000_000))
+    run("mcopy", "-i", f"{disk}@@{ESP}", large, "::")
+    files = files_of(tmp_path, disk)
+    qcow2 = packed(disk, tmp_path / "disk.qcow2")
+    aligntool("convert", qcow2, "--sector-size", "4096", "--yes")
+    assert files_of(tmp_path, unpacked(qcow2, tmp_path / "converted.img")) == files
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "debugfs", "e2fsck")
