@@ -160,6 +160,14 @@ def contents_of_disk(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
     return tuple(found)
 
 
+def unrecognised_data(disk: Disk) -> tuple[str, ...]:
+    """Return, as a phrase, that the samples of the disk contain data; () if they are blank, or none were read."""
+    sampled = disk.sampled
+    if sampled is None or not sampled.written:
+        return ()
+    return (f"unrecognised data at {sampled.written} of {sampled.places} places that were read",)
+
+
 def contents(on: Disk | Partition) -> tuple[str, ...]:
     """Return the layers on a disk or partition with their labels, or else the hint of udev or the table."""
     return tuple(map(labelled, on.content)) or ((on.content_hint,) if on.content_hint else ())

@@ -316,6 +316,13 @@ OTHERS = (
     Magic("oracleasm", 32, b"ORCLDISK", label=(40, 24)),
     Magic("VMFS", 2 * MIB, b"\x5e\xf1\xab\x2f", label=(2 * MIB + 29, 128)),
     Magic("nilfs2", KIB + 6, b"\x34\x34", label=(KIB + 168, 80), uuid=KIB + 152, version="2"),
+    # Disks of virtual machines, as oVirt and Cinder keep them on a volume; with the high bytes of a version, if any.
+    Magic("qcow2", 0, b"QFI\xfb\0\0\0"),
+    Magic("qed", 0, b"QED\0"),
+    Magic("vmdk", 0, b"KDMV"),
+    Magic("vdi", 64, b"\x7f\x10\xda\xbe"),
+    Magic("vhdx", 0, b"vhdxfile"),
+    Magic("vhd", 0, b"conectix"),
 )
 
 

@@ -288,13 +288,10 @@ def _is_named(member: Member, name: str) -> bool:
 
 def member_holdings(member: Member) -> tuple[str, ...]:
     """Return the content of the drive or partition that would become a member, a phrase each."""
-    sampled = member.disk.sampled
     found = (
         wording.contents(member.partition) if member.partition else wording.contents_of_disk(member.disk, "whole drive")
     )
-    if found or not (sampled and sampled.written):
-        return found
-    return (f"unrecognised data at {sampled.written} of {sampled.places} places that were read",)
+    return found or wording.unrecognised_data(member.disk)
 
 
 def unrecognised_content(member: Member) -> tuple[str, ...]:

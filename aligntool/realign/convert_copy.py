@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aligntool import steps
@@ -14,7 +14,7 @@ from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.formats.gpt import read_bytes
 from aligntool.inventory import Disk, Partition, TableLabel
 from aligntool.linux.block import DiskDevice, limited, open_read_only
-from aligntool.linux.content import UsedMap
+from aligntool.linux.content import UsedMap, sample
 from aligntool.linux.fat import NewFat
 from aligntool.linux.lock import lock_against_udev, lock_disk, open_exclusively
 from aligntool.linux.users import locks_on, occupants
@@ -130,7 +130,7 @@ def _empty_disk(output: str, sizes: tuple[int, ...]) -> steps.Subject:
     judged, _ = look_at(output, Request())
     disk = judged.disk
     refuse_part(output, disk, "a copy can only be written to a whole disk")
-    refuse_unfit(disk, wipe=False)
+    refuse_unfit(replace(disk, sampled=sample(disk.path, Extent(0, disk.size or 0))), wipe=False)
     if disk.limits.logical_block_size not in sizes:
         text = f"{disk.name} has sectors of {disk.limits.logical_block_size} bytes"
         raise Refused(text, hint="\n".join(reformatting(disk, max(sizes))), code="sector-size", subject=disk.name)

@@ -62,7 +62,7 @@ def _disk_refusals(disk: Disk, *, wipe: bool) -> Iterator[Refusal]:
         text = f"{name}: content not readable, so it may not be empty"
         yield Refusal("not-read", name, text, wording.next_command(disk, "audit"))
     elif not wipe:
-        for content in wording.contents_of_disk(disk):
+        for content in wording.contents_of_disk(disk) or wording.unrecognised_data(disk):
             yield Refusal("not-empty", name, f"{name} is not empty: {content}", _hint_to_keep_content(disk))
 
 
@@ -82,6 +82,8 @@ def _hint_to_keep_content(disk: Disk) -> str:
         return wording.next_command(disk, "plan realign")
     if disk.content or disk.content_hint or disk.gpt_headers:
         return wording.next_command(disk, "audit")
+    if disk.sampled and not disk.table:
+        return f"if they are not needed: sudo blkdiscard --zeroout {wording.shell_word(disk.path)}"
     return f"--wipe {wording.shell_word(disk.path)} overwrites the empty table"
 
 

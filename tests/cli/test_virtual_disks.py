@@ -26,6 +26,7 @@ from aligntool.linux.targets import UserLimits, find_virtual, read_image
 from aligntool.linux.virtual import show_disks
 from aligntool.units import MIB
 from tests.conftest import find_tool, run
+from tests.moving.loop_mounts import looped
 from tests.probe.test_look import as_nobody
 from tests.run_aligntool import program, run_aligntool
 
@@ -297,6 +298,20 @@ def test_no_command_that_is_named_writes_into_a_file_that_exists(raw: Path, monk
     with pytest.raises(Refused) as refusal:
         read_image(str(packed), UserLimits())
     assert refusal.value.hint == f"gzip -dc {packed} > disk-2.img && aligntool audit disk-2.img"
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
+def test_a_volume_that_holds_a_container_is_not_empty(raw: Path) -> None:
+    """oVirt and Cinder keep the disks of machines on volumes in these formats."""
+    for kind in CREATED:
+        image = made(raw, kind)
+        os.truncate(image, 70 * MIB)
+        before = image.read_bytes()
+        with looped(image) as device:
+            for words in (("layout", device, "--part", "rest:linux"), ("probe", device, "--destructive")):
+                assert f"is not empty: {kind}" in run_aligntool(*words, "--yes", code=3).stderr, (kind, words)
+        assert image.read_bytes() == before
 
 
 def test_what_is_looked_at_is_not_always_written_to(raw: Path) -> None:

@@ -137,10 +137,17 @@ def test_a_copy_goes_to_an_empty_disk_with_such_sectors_only(tmp_path: Path) -> 
     image, target = make(tmp_path), tmp_path / "target.img"
     with looped(image) as device:
         before = entries(device)
-    target.write_bytes(b"\xa5" * (80 * MIB))
+    target.write_bytes(b"\xff" * (80 * MIB))  # erased flash
     with looped(target) as device:
         said = aligntool("convert", image, "--yes", "-o", device, code=REFUSED)
         assert "has sectors of 512 bytes" in said
+    with target.open("r+b") as file:
+        file.write(b"\xa5")
+    with looped(target, sector_size=4096) as device:
+        said = aligntool("convert", image, "--yes", "-o", device, code=REFUSED)
+        assert "is not empty: unrecognised data at 1 of" in said and f"blkdiscard --zeroout {device}" in said
+    with target.open("r+b") as file:
+        file.write(b"\xff")
     with looped(target, sector_size=4096) as device:
         aligntool("convert", image, "--yes", "-o", device)
         said = aligntool("convert", image, "--yes", "-o", device, code=REFUSED)
