@@ -17,6 +17,7 @@ BAD_CLUSTER = {12: 0xFF7, 16: 0xFFF7, 32: 0x0FFFFFF7}  # marks a bad cluster; gr
 _DOT, _DOT_DOT = b".".ljust(11), b"..".ljust(11)
 _DELETED = 0xE5
 _HIGH, _LOW = 20, 26  # offsets in an entry: both halves of its first cluster
+_DEEPEST = 128  # nested folders, as many as a path of Windows has room for; mtools and Python recurse into each
 _FSINFO, _FREE, _NEXT = 48, 488, 492  # offset of BPB_FSInfo; in FSInfo: free clusters, hint where to search
 
 
@@ -28,7 +29,9 @@ class Bytes(Protocol):
 
 
 class BrokenFatError(ValueError):
-    """The source is inconsistent, or does not fit into the target."""
+    """The source is inconsistent, or cannot be copied into the target. Arguments: the reason and, if there is one, a
+    hint.
+    """
 
 
 def fat_entries(bits: int, table: Iterable[bytes]) -> Iterator[int]:
@@ -52,9 +55,11 @@ def copy_files(old: Bytes, new: Bytes) -> int:
     if BAD_CLUSTER[source.boot.bits] in source.entries[FIRST_CLUSTER:]:
         raise BrokenFatError("it has clusters that are marked as bad")
     files, root = 0, list(_entries_in_use(source.root()))
-    pending = [(root, target.place_root(len(root) * ENTRY), 0, 0)]  # `..` of a folder in the root is cluster 0
+    pending = [(root, target.place_root(len(root) * ENTRY), 0, 0, 0)]  # `..` of a folder in the root is cluster 0
     while pending:
-        entries, offset, own_cluster, parent = pending.pop()
+        entries, offset, own_cluster, parent, depth = pending.pop()
+        if depth > _DEEPEST:
+            raise BrokenFatError(f"its folders are nested deeper than {_DEEPEST}", "move the deepest ones up")
         for entry in entries:
             attributes, new_entry = entry[ATTRIBUTES], entry
             if attributes & 0x3F != LONG_NAME and not attributes & VOLUME_LABEL:
@@ -64,7 +69,7 @@ def copy_files(old: Bytes, new: Bytes) -> int:
                 elif attributes & DIRECTORY:
                     entries_in_folder = list(_entries_in_use(source.content(first)))
                     cluster = target.allocate(max(len(entries_in_folder) * ENTRY, 1))
-                    pending.append((entries_in_folder, target.at(cluster), cluster, own_cluster))
+                    pending.append((entries_in_folder, target.at(cluster), cluster, own_cluster, depth + 1))
                 else:
                     cluster, files = source.copy_content(first, le32(entry, 28), target), files + 1
                 number = cluster.to_bytes(4, "little")

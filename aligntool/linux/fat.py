@@ -146,7 +146,7 @@ def _copy_and_compare(folder: Path, path: str) -> int:
         try:
             count = copy_files(_Content(old.fileno()), _Content(new.fileno()))
         except BrokenFatError as error:
-            raise _not_rebuilt(str(error)) from error
+            raise _not_rebuilt(*error.args) from error
     if _listing(folder, "old") != _listing(folder, "new"):
         raise _not_rebuilt("names, sizes, times or attributes of its files differ after the copy")
     if _digests(folder, "old") != _digests(folder, "new"):

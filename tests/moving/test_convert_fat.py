@@ -6,7 +6,7 @@ import pytest
 
 from aligntool.units import MIB, Extent
 from tests.conftest import run
-from tests.moving.command_line import aligntool
+from tests.moving.command_line import REFUSED, aligntool
 from tests.moving.disks import place
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mkfs.fat", "mcopy", "fsck.fat")
@@ -64,3 +64,17 @@ def test_a_fat_that_nothing_follows_takes_its_partition(tmp_path: Path) -> None:
     disk = make(tmp_path, b"", BEHIND)
     aligntool("convert", disk, "--sector-size", "4096", "--yes")
     assert len(fat_of(tmp_path, disk)) == PART.length
+
+
+def test_folders_nested_too_deep_are_refused_and_nothing_of_them_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, tree, scratch = make(tmp_path, b"", BEHIND), tmp_path / "tree", tmp_path / "scratch"
+    scratch.mkdir()
+    run("mkdir", "-p", f"{tree}/{'/'.join('d' * 1000)}")
+    run("mcopy", "-s", "-i", f"{disk}@@{PART.start}", tree, "::")
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    said = aligntool("convert", disk, "--sector-size", "4096", "--yes", code=REFUSED)
+    assert "its folders are nested deeper than 128" in " ".join(said.split()) and "move the deepest ones up" in said
+    assert not any(scratch.iterdir())
+    run("rm", "-rf", tree)
