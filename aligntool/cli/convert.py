@@ -81,7 +81,7 @@ def convert(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
-    refuse(options.attach_virtual(disk, writes=not dry_run and output is None))
+    refuse(options.attach_virtual(disk, writes=not dry_run and output is None, alone=not dry_run))
     operation: Operation
     if output is None:
         operation = table_change("convert", disk, chosen.request(), rate)

@@ -170,12 +170,14 @@ def one_machine(sysroots: list[str] | None) -> str | None:
     return sysroots[0] if sysroots else None
 
 
-def attach_virtual(*targets: str, writes: bool = False, silence_s: float = SILENCE_S) -> tuple[Refusal, ...]:
+def attach_virtual(
+    *targets: str, writes: bool = False, alone: bool = False, silence_s: float = SILENCE_S
+) -> tuple[Refusal, ...]:
     """Attach the virtual disks among the targets, so that they are read as the disks in them, and written to if
-    `writes`. Return the refusals.
+    `writes`. `alone`: no other program may write to them meanwhile. Return the refusals.
     """
     found = find_virtual(targets, silence_s)
-    return virtual.show_disks(found, say, writes=writes) if found else ()
+    return virtual.show_disks(found, say, writes=writes, alone=alone) if found else ()
 
 
 def print_lines(lines: str | Iterable[Line]) -> None:

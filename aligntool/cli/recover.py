@@ -41,7 +41,7 @@ from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import SLOT, NoJournal, is_head
 from aligntool.realign.move import journal_status as find_status
 from aligntool.realign.partition_request import WholeDisk
-from aligntool.realign.request import Request, journal_options, locked_disk, unthrottle_function
+from aligntool.realign.request import Request, checked_disk, journal_options, locked_disk, unthrottle_function
 from aligntool.realign.whole_disk import adds_table
 from aligntool.render.lines import plain, show
 from aligntool.render.progress import remaining_step_lines, status_json, status_lines, table_lines
@@ -69,7 +69,8 @@ def apply(
     """
     text = read_text(file, hint="aligntool audit")
     operation, plan = _saved_plan(text, rate, key_file)
-    refuse(options.attach_virtual(plan.disk.path, writes=True))
+    source = checked_disk(plan)  # of a copy, which only reads it
+    refuse(options.attach_virtual(source, writes=source == plan.disk.path, alone=True))
     run_change.run_change(operation, yes=yes, json_=json_, kept=plan)
 
 

@@ -50,9 +50,12 @@ class _Image:
     plain: str
 
 
-def show_disks(openers: Mapping[str, str], say: Callable[[str], object], *, writes: bool) -> tuple[Refusal, ...]:
+def show_disks(
+    openers: Mapping[str, str], say: Callable[[str], object], *, writes: bool, alone: bool = False
+) -> tuple[Refusal, ...]:
     """Show the disks in these files in their place, to this process and its children, until it ends. `openers`: from
-    `find_virtual`. `say`: called with notes for the user. Return the refusals of files that cannot be shown.
+    `find_virtual`. `say`: called with notes for the user. `alone`: no other program may write to them meanwhile, as
+    always with `writes`. Return the refusals of files that cannot be shown.
 
     Raises Refused if no disk can be shown here.
     """
@@ -65,8 +68,11 @@ def show_disks(openers: Mapping[str, str], say: Callable[[str], object], *, writ
             try:
                 with failing_as(Refused, f"{path} cannot be opened"):
                     descriptor = stack.enter_context(opened(path, READ_ONLY))
-                    open_image = _open_virtual if opener in QEMU_DRIVERS else _unpack
-                    images[real_path] = stack.enter_context(open_image(path, descriptor, opener, say, writes=writes))
+                    if opener in QEMU_DRIVERS:
+                        shown = _open_virtual(path, descriptor, opener, say, writes=writes, alone=writes or alone)
+                    else:
+                        shown = _unpack(path, descriptor, opener, say, writes=writes)
+                    images[real_path] = stack.enter_context(shown)
             except Refused as refusal:
                 refusals.append(Refusal("virtual-disk", path, str(refusal), refusal.hint))
         if images:
@@ -83,7 +89,7 @@ def show_disks(openers: Mapping[str, str], say: Callable[[str], object], *, writ
 
 @contextmanager
 def _open_virtual(
-    path: str, descriptor: int, driver: str, say: Callable[[str], object], *, writes: bool
+    path: str, descriptor: int, driver: str, say: Callable[[str], object], *, writes: bool, alone: bool
 ) -> Iterator[_Image]:
     """Yield a virtual disk. Raises Refused if it must not be opened, with a command as the hint."""
     word = _shell_path(path)
@@ -95,7 +101,7 @@ def _open_virtual(
         raise Refused(f"{path} is not writable by this user", hint=f"chmod u+w {word}")
     file = {"driver": "file", "filename": f"/proc/self/fd/{descriptor}"}
     node: dict[str, object] = {"driver": driver, "file": file, "read-only": not writes}
-    facts, shared = _read_info(path, descriptor, node, writes=writes)
+    facts, shared = _read_info(path, descriptor, node, alone=alone)
     if backing := facts.get("backing-filename"):
         raise Refused(f"{path} is an overlay of {shell_word(str(backing))}", hint=to_qcow2)
     if facts.get("encrypted"):
@@ -130,17 +136,17 @@ def _refuse_other_files(path: str, driver: str, head: bytes, to_qcow2: str) -> N
 
 
 def _read_info(
-    path: str, descriptor: int, node: Mapping[str, object], *, writes: bool
+    path: str, descriptor: int, node: Mapping[str, object], *, alone: bool
 ) -> tuple[Mapping[str, object], bool]:
-    """Return what qemu-img reports, and whether another program has locked the image. Raises Refused; for writing, also
-    if it is locked.
+    """Return what qemu-img reports, and whether another program has locked the image. Raises Refused; with `alone`,
+    also if it is locked.
     """
-    deadline = time.monotonic() + (_PATIENCE_S if writes else 0)
+    deadline = time.monotonic() + (_PATIENCE_S if alone else 0)
     while (info := _qemu_img("info", descriptor, node, "--output=json")).code and "lock" in info.errors:
         if time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
             continue
-        if writes:
+        if alone:
             raise Refused(f"{path} is in use by another program, such as a virtual machine",
                           hint=f"sudo fuser -v {_shell_path(path)}")  # fmt: skip
         info = _qemu_img("info", descriptor, node, "--output=json", "--force-share")

@@ -149,6 +149,23 @@ def test_an_image_in_use_is_read_with_a_remark_and_not_written_to(raw: Path) -> 
     assert "in use by another program" in refused.stderr and f"fuser -v {image}" in refused.stderr
 
 
+def test_a_copy_is_not_made_while_a_machine_writes_to_the_source(raw: Path, tmp_path: Path) -> None:
+    raw.write_bytes(bytes(64 * MIB))
+    run("sfdisk", "-q", raw, stdin="label: gpt\nstart=2048, size=30720\n")
+    run("mkfs.ext4", "-q", "-b", "4096", "-E", f"offset={MIB}", raw, "15m")
+    image, new, plan = made(raw, "qcow2"), tmp_path / "new.img", tmp_path / "plan.json"
+    words = ("convert", image, "--sector-size", "4096", "-o", new)
+    plan.write_text(run_aligntool(*words, "--dry-run", "--json", code=0).stdout)
+    with in_use(image):
+        assert "in use by another program" in run_aligntool(*words, "--dry-run", code=0).stderr
+        for copying in (words, ("apply", plan)):
+            refused = run_aligntool(*copying, "--yes", code=3)
+            assert "in use by another program" in refused.stderr and f"fuser -v {image}" in refused.stderr
+    assert not new.exists()
+    run_aligntool("apply", "--yes", plan, code=0)
+    assert '"sectorsize": 512' in run("sfdisk", "--json", raw) and new.stat().st_size == 64 * MIB
+
+
 def test_one_that_cannot_be_opened_does_not_stop_the_audit_of_the_others(raw: Path) -> None:
     image, broken = made(raw, "qcow2"), raw.with_name("broken.qcow2")
     broken.write_bytes(b"QFI\xfb\0\0\0\3".ljust(4096, b"\0"))
