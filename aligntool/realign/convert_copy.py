@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aligntool import steps
-from aligntool.audit.wording import command, hints_for_disk
+from aligntool.audit.wording import command, hints_for_disk, shell_word
 from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, refuse
@@ -30,6 +30,8 @@ from aligntool.units import GIB, MIB, Extent, align_up, merged
 
 _MOST_FAT = GIB
 _BATCH = 32  # pieces of 1 MiB, flushed and read back together
+_CONTAINERS = (".qcow2", ".vmdk", ".vdi", ".vhdx", ".vhd")
+_DRIVERS = {"vhd": "vpc"}
 _GAP = 64 * MIB  # bytes copied at most before the first partition, for boot programs
 
 
@@ -111,6 +113,11 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
     """Return the image to create, as long as the source, or longer if the table needs it; None if `output` exists."""
     if os.path.lexists(output):
         return None
+    if output.lower().endswith(_CONTAINERS):
+        kind = output.rpartition(".")[2].lower()
+        text = f"{output} would be a raw image, not a {kind} as its name promises"
+        hint = f"-o NEW.img, then: qemu-img convert -f raw -O {_DRIVERS.get(kind, kind)} NEW.img {shell_word(output)}"
+        raise Refused(text, hint=hint, code="invalid-option", subject="-o")
     if "/" not in output and Path("/dev", output).exists():
         raise Refused(f"{output} is a device of this machine", hint=f"-o /dev/{output}, or -o ./{output} for a file")
     if not (folder := Path(output).parent).is_dir():

@@ -162,6 +162,8 @@ def test_a_copy_is_not_made_while_a_machine_writes_to_the_source(raw: Path, tmp_
             refused = run_aligntool(*copying, "--yes", code=3)
             assert "in use by another program" in refused.stderr and f"fuser -v {image}" in refused.stderr
     assert not new.exists()
+    refused = run_aligntool(*words[:-1], tmp_path / "new.vhd", "--yes", code=3)
+    assert "would be a raw image" in refused.stderr and "-O vpc NEW.img" in refused.stderr
     run_aligntool("apply", "--yes", plan, code=0)
     assert '"sectorsize": 512' in run("sfdisk", "--json", raw) and new.stat().st_size == 64 * MIB
 
