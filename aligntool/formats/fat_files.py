@@ -18,6 +18,9 @@ _DOT, _DOT_DOT = b".".ljust(11), b"..".ljust(11)
 _DELETED = 0xE5
 _HIGH, _LOW = 20, 26  # offsets in an entry: both halves of its first cluster
 _DEEPEST = 128  # nested folders, as many as a path of Windows has room for; mtools and Python recurse into each
+_LABEL, _LABEL_32, _TO_LABEL = 43, 71, 5  # offsets of BS_VolLab, and from BS_BootSig to it
+_HAS_LABEL = b"\x29"  # BS_BootSig
+_BACKUP = 50  # BPB_BkBootSec
 _FSINFO, _FREE, _NEXT = 48, 488, 492  # offset of BPB_FSInfo; in FSInfo: free clusters, hint where to search
 
 
@@ -78,6 +81,24 @@ def copy_files(old: Bytes, new: Bytes) -> int:
             offset += ENTRY
     target.write_table()
     return files
+
+
+def count_root_entries(fat: Bytes) -> int:
+    """Return how many entries of the root directory are in use. Raises BrokenFatError."""
+    return sum(1 for _ in _entries_in_use(_Fat(fat).root()))
+
+
+def copy_boot_label(old: Bytes, new: Bytes) -> None:
+    """Copy the label in the boot sector byte by byte, also to the backup of a FAT32. mkfs.fat accepts only some labels.
+    Raises BrokenFatError.
+    """
+    source, target = _Fat(old), _Fat(new)
+    at, new_at = (_LABEL_32 if fat.boot.root_cluster else _LABEL for fat in (source, target))
+    if old[at - _TO_LABEL : at - _TO_LABEL + 1] != _HAS_LABEL:
+        return
+    backup = le16(new[:512], _BACKUP) * target.boot.sector if target.boot.root_cluster else 0
+    for start in {0, backup}:
+        new[start + new_at : start + new_at + 11] = old[at : at + 11]
 
 
 def _entries_in_use(folder: bytes) -> Iterator[bytes]:

@@ -15,12 +15,18 @@ from aligntool.units import Extent
 # Errors that some checkers print although they exit with 0: xfs_repair for a log that it ignores, fsck.f2fs for each
 # failed test.
 ALARMS = re.compile(r"^ALERT:|\[Fail\]", re.MULTILINE)
-# Findings for which fsck.fat exits with 1 and that harm no system: a stale count of free clusters, a differing copy of
-# the boot sector (Windows and partition tools patch only the first one).
+# Findings for which fsck.fat exits with 1 and that harm no system: a label that is in one place only, or that DOS would
+# not write; a stale count of free clusters, a differing copy of the boot sector (Windows and partition tools patch only
+# the first one).
+ABOUT_LABELS = re.compile(
+    r"fsck\.fat |Leaving filesystem unchanged|.*: \d+ files, \d+/\d+ clusters$"
+    r"|(?:Volume l|L)abel '|Label in boot sector |There is no label in boot sector,"
+    r"|Auto-(?:removing label|copying volume label) ?"
+)
 HARMLESS = re.compile(
-    r"fsck\.fat |Free cluster summary |Auto-correcting|There are differences between boot sector and its backup"
-    r"|This is mostly harmless|[0-9:, /a-f]+$|Not automatically fixing this|Leaving filesystem unchanged"
-    r"|.*: \d+ files, \d+/\d+ clusters$"
+    rf"{ABOUT_LABELS.pattern}|Free cluster summary |Auto-correcting"
+    r"|There are differences between boot sector and its backup|This is mostly harmless|[0-9:, /a-f]+$"
+    r"|Not automatically fixing this"
 )
 # What a checker prints if it cannot check a file system, which may be intact: fsck.fat 4.2 for four FATs, fsck.exfat
 # 1.2.0 for two, xfs_repair 6.1.0 if the log or the realtime data is on another device, xfs_repair and e2fsck for a
@@ -75,9 +81,13 @@ def _check_result(kind: str, program: str, answer: Ended) -> CheckResult:
     text = f"{answer.output}\n{answer.errors}"
     if answer.code == 0 and not ALARMS.search(text):
         return CheckResult(True, None, program)
-    harmless = all(HARMLESS.match(line.strip()) for line in text.splitlines() if line.strip())
-    if kind == "vfat" and answer.code == 1 and harmless:
+    if kind == "vfat" and answer.code == 1 and reports_only(HARMLESS, text):
         return CheckResult(True, None, program)
     if found := UNSUPPORTED.search(text):
         return CheckResult(False, None, f"{program} cannot check this {kind} ({found[0].rstrip('.')})")
     return CheckResult(True, f"{program} found errors in the {kind}: {answer.last_lines}", program)
+
+
+def reports_only(findings: re.Pattern[str], text: str) -> bool:
+    """Return whether each line of a checker's output is one of these findings."""
+    return all(findings.match(line.strip()) for line in text.splitlines() if line.strip())

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.formats.windows_fs import ENTRY, VOLUME_LABEL, FatBootSector, parse_fat_boot_sector
 from aligntool.units import MIB, Extent
 from tests.conftest import run
 from tests.moving.command_line import REFUSED, aligntool
@@ -12,6 +13,7 @@ from tests.moving.disks import place
 pytestmark = pytest.mark.needs_tools("sfdisk", "mkfs.fat", "mcopy", "fsck.fat")
 SECTOR, PART = 512, Extent(MIB, 40 * MIB)
 BEHIND = 30 * MIB  # bytes of the partition that the FAT takes
+LABEL = 43  # BS_VolLab of a FAT16
 REST = b"something else" * 1000
 
 
@@ -78,3 +80,45 @@ def test_folders_nested_too_deep_are_refused_and_nothing_of_them_is_left(
     assert "its folders are nested deeper than 128" in " ".join(said.split()) and "move the deepest ones up" in said
     assert not any(scratch.iterdir())
     run("rm", "-rf", tree)
+
+
+@pytest.mark.parametrize("label", [b"A.B        ", b" EFI       ", b"B\x8eSE       ", b"lower      "])
+@pytest.mark.parametrize("places", ["both", "boot sector"])
+def test_a_label_stays_as_it_is_byte_by_byte(tmp_path: Path, label: bytes, places: str) -> None:
+    disk = make(tmp_path, b"", BEHIND)
+    boot = boot_of(disk)
+    root = PART.start + (boot.reserved + boot.fats) * boot.sector
+    with disk.open("r+b") as file:
+        file.seek(PART.start + LABEL)
+        file.write(label)
+        if places == "both":
+            file.seek(root + ENTRY)  # behind FILE.BIN
+            file.write(label + bytes([VOLUME_LABEL]) + bytes(20))
+    aligntool("convert", disk, "--sector-size", "4096", "--yes")
+    content = disk.read_bytes()[PART.start : PART.end]
+    made = boot_of(disk)
+    assert made.sector == 4096
+    root = (made.reserved + made.fats) * made.sector
+    assert content[LABEL : LABEL + 11] == label
+    assert content[root + ENTRY : root + ENTRY + 11] == (label if places == "both" else bytes(11))
+
+
+def boot_of(disk: Path) -> FatBootSector:
+    boot = parse_fat_boot_sector(disk.read_bytes()[PART.start : PART.start + SECTOR])
+    assert boot
+    return boot
+
+
+def test_a_fat32_with_more_files_in_its_root_than_a_fat16_usually_has_becomes_a_fat16(tmp_path: Path) -> None:
+    disk, fat, files = make(tmp_path, b"", BEHIND), tmp_path / "fat32", tmp_path / "files"
+    with fat.open("wb") as file:
+        file.truncate(PART.length)
+    run("mkfs.fat", "-F", "32", "-s", "1", "-n", "MANY", "--mbr=n", fat)
+    files.mkdir()
+    for number in range(700):
+        (files / f"F{number}").write_bytes(b"%d" % number)
+    run("sh", "-c", f"mcopy -i {fat} {files}/* {tmp_path}/FILE.BIN ::")
+    place(fat, disk, PART.start)
+    said = aligntool("convert", disk, "--sector-size", "4096", "--yes")
+    assert "its FAT32 becomes a FAT16" in " ".join(said.split())
+    assert fat_of(tmp_path, disk)[LABEL : LABEL + 11] == b"MANY       "
