@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused
 from aligntool.formats.fat_files import BrokenFatError, copy_boot_label, copy_files, count_root_entries
+from aligntool.formats.numbers import le16
 from aligntool.formats.reader import read_pieces
 from aligntool.formats.windows_fs import ENTRY, FAT12_BELOW, FAT16_BELOW, FatBootSector, parse_fat_boot_sector
 from aligntool.inventory import Layer
@@ -28,13 +29,14 @@ from aligntool.units import MIB, Extent, align_down, align_up, format_about, mer
 _BLOCK = 4096  # whole sectors of either size
 _LEGAL_CLUSTERS = {32: range(FAT16_BELOW, 0x0FFFFFF5), 16: range(FAT12_BELOW, FAT16_BELOW), 12: range(1, FAT12_BELOW)}
 _MOST_ENTRIES = 255 * _BLOCK // ENTRY  # whole sectors; mkfs.fat accepts up to 32767
+_NO_BOOT_CODE = re.compile(rb"not (?:a )?bootable")  # mkfs.fat, mformat
 _FREE_LINE = re.compile(r"^.* bytes free\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class NewFat:
     """The bytes to write, in whole blocks counted from the partition's start. `version`: "FAT32", "FAT16", "FAT12".
-    `length`: of the partition, or up to the bytes that follow the old FAT.
+    `length`: of the partition, or up to the bytes that follow the old FAT. `boot_code`: the old FAT had a boot program.
     """
 
     runs: tuple[Extent, ...]
@@ -42,6 +44,7 @@ class NewFat:
     version: str
     files: int
     length: int
+    boot_code: bool
 
 
 def new_fat(path: str, extent: Extent, layer: Layer, length: int, sector_size: int, most: int) -> NewFat:
@@ -59,7 +62,7 @@ def new_fat(path: str, extent: Extent, layer: Layer, length: int, sector_size: i
         runs = tuple(_runs(new))
         with fresh_reader(str(new)) as reader:
             parts = tuple(b"".join(read_pieces(reader, run)) for run in runs)
-    return NewFat(runs, parts, f"FAT{bits}", files, length)
+        return NewFat(runs, parts, f"FAT{bits}", files, length, _has_boot_code(old, boot))
 
 
 def _free_length(path: str, extent: Extent, layer: Layer) -> int:
@@ -105,6 +108,17 @@ def _copy_used(path: str, extent: Extent, old: Path, most: int) -> FatBootSector
     if boot is None:
         raise _not_rebuilt(f"the boot sector at byte {extent.start} is invalid")
     return boot
+
+
+def _has_boot_code(fat: Path, boot: FatBootSector) -> bool:
+    """Return whether the reserved sectors hold a boot program, except one that only prints that it is none."""
+    with fat.open("rb") as file:
+        head = file.read(boot.reserved * boot.sector)
+    code = head[90 if boot.bits == 32 else 62 : 510]
+    info, backup = (le16(head, 48), le16(head, 50)) if boot.bits == 32 else (0, 0)
+    known = {0, info, backup, backup + info}
+    rest = (head[number * boot.sector :][: boot.sector - 4] for number in range(boot.reserved) if number not in known)
+    return (any(code) and not _NO_BOOT_CODE.search(code)) or any(map(any, rest))
 
 
 def _count_root_entries(fat: Path) -> int:

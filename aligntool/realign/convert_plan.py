@@ -38,6 +38,7 @@ class Rebuilding:
     version: str
     files: int
     length: int  # of the new FAT, in bytes
+    boot_code: bool = False  # the old FAT has a boot program, which is lost
 
 
 def refuse_unconvertible(
@@ -254,7 +255,8 @@ def plan_conversion(
     places = _places(disk, units, rebuilding)
     plan_steps = tuple(_steps(disk, sizes, journal, rebuilding))
     notes = tuple(_notes(disk, journal, rebuilding))
-    return Plan("convert", steps.subject(disk), _goal(sizes), places, plan_steps, tuple(_attention(disk, sizes)), notes)
+    attention = (*_attention(disk, sizes), *_lost_boot_code(rebuilding))
+    return Plan("convert", steps.subject(disk), _goal(sizes), places, plan_steps, attention, notes)
 
 
 def plan_copy(
@@ -273,7 +275,7 @@ def plan_copy(
     plan_steps = (*_checks(disk, {*rebuilding, *mapped}), copying, *_rewrite_steps(disk, sizes, rebuilding))
     words = f"a copy of {disk.path} with {_goal(sizes)}"
     both = f"{disk.path} and its copy have the same GUIDs and UUIDs: attach only one at a time"
-    attention = (both, *(each for each in _attention(disk, sizes, copied=True)))
+    attention = (both, *_attention(disk, sizes, copied=True), *_lost_boot_code(rebuilding))
     notes = (
         *_notes(disk, None, rebuilding),
         "free space is not copied, except the first 64MiB before the first partition",
@@ -396,6 +398,12 @@ def _attention(disk: Disk, sizes: tuple[int, ...], *, copied: bool = False) -> I
         yield f"{text}: partition copies of this image, not the image itself"
     if max(sizes) == BLOCK and any(part.type_code == _BIOS_BOOT for part in disk.partitions):
         yield "no BIOS boots from sectors of 4096 bytes; UEFI does, from the EFI system partition"
+
+
+def _lost_boot_code(rebuilding: Mapping[int, Rebuilding]) -> Iterator[str]:
+    for number, fat in rebuilding.items():
+        if fat.boot_code:
+            yield f"the boot program in the FAT of partition {number} is lost: no BIOS starts from it; UEFI still does"
 
 
 def reformatting(disk: Disk, size: int) -> Iterator[str]:

@@ -102,7 +102,8 @@ def describe_rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> con
             for at in range(0, run.length, MIB):
                 old = reader.read(start + run.start + at, min(MIB, run.length - at))
                 packed += len(packer.compress(old)) + len(packer.compress(part[at : at + MIB]))
-    return convert_plan.Rebuilding(made.runs, packed + len(packer.flush()), made.version, made.files, made.length)
+    packed += len(packer.flush())
+    return convert_plan.Rebuilding(made.runs, packed, made.version, made.files, made.length, made.boot_code)
 
 
 def _gap_is_blank(reader: Reader, disk: Disk, sizes: tuple[int, ...]) -> bool:

@@ -122,3 +122,15 @@ def test_a_fat32_with_more_files_in_its_root_than_a_fat16_usually_has_becomes_a_
     said = aligntool("convert", disk, "--sector-size", "4096", "--yes")
     assert "its FAT32 becomes a FAT16" in " ".join(said.split())
     assert fat_of(tmp_path, disk)[LABEL : LABEL + 11] == b"MANY       "
+
+
+@pytest.mark.parametrize("at", [62, SECTOR], ids=["boot sector", "reserved sector"])
+def test_the_plan_says_that_a_boot_program_in_the_fat_is_lost(tmp_path: Path, at: int) -> None:
+    disk = make(tmp_path, b"", BEHIND)
+    assert boot_of(disk).reserved > 1
+    plan = ("plan", "convert", disk, "--sector-size", "4096")
+    assert "boot program" not in aligntool(*plan)
+    with disk.open("r+b") as file:
+        file.seek(PART.start + at)
+        file.write(b"\xfa\x31\xc0".ljust(400, b"\x90"))
+    assert "the boot program in the FAT of partition 1 is lost" in " ".join(aligntool(*plan).split())
