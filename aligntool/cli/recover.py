@@ -288,9 +288,10 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Sta
                 refuse_containers(disk, device)
             return found
         except NoJournal as error:
-            text = f"{journal or disk} contains no journal"
-            why = ": it is another file, or the change is complete and the file is no longer needed" if journal else ""
-            raise Refused(f"{text}{why}", hint=command("audit", disk)) from error
+            if journal is None:
+                raise
+            why = "it is another file, or the change is complete and the file is no longer needed"
+            raise Refused(f"{journal} contains no journal: {why}", hint=command("audit", disk)) from error
         except OSError as error:
             raise Refused(f"{disk} cannot be read: {error.strerror}", hint=command("audit", disk)) from error
 
