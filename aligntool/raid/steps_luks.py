@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aligntool.audit.wording import command, layer_name, on_loop, shell_word
+from aligntool.audit.wording import command, layer_name, on_loop
 from aligntool.change import Event, Plan, Progress, Said
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.layers import read_layers
@@ -145,7 +145,7 @@ def finishing_command(plan: Plan, step: ReencryptSectors) -> str:
     path = plan.disk.path
     place = f"-o {step.extent.start} --sizelimit {step.extent.length}"
     resuming = ' && sudo cryptsetup reencrypt --resume-only "$loop"'
-    return on_loop(shell_word(path), place, "cryptsetup repair", resuming)
+    return on_loop(path, place, "cryptsetup repair", resuming)
 
 
 def refuse_begun(plan: Plan) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from aligntool.inventory import Layer
 from aligntool.linux.block import open_read_only
 from aligntool.raid import make
 from aligntool.raid.encrypted import plan_layers
-from aligntool.raid.steps_luks import content_problems
+from aligntool.raid.steps_luks import content_problems, finishing_command
 from aligntool.realign.request import Request
 from aligntool.steps import ReencryptSectors
 from aligntool.units import GIB, KIB, MIB, Extent
@@ -293,6 +294,14 @@ def test_a_disk_is_found_again_under_another_name_and_with_another_table() -> No
         assert make.with_current_names(plan, (other, now)).disk.path == "/dev/sdx"
     with pytest.raises(Refused, match="is missing"):
         make.with_current_names(plan, (other,))
+
+
+def test_the_command_that_finishes_it_without_a_record_names_the_image_as_one_word() -> None:
+    plan = planned(luks2())
+    (step,) = plan.steps
+    assert isinstance(step, ReencryptSectors)
+    moved = replace(plan, disk=replace(plan.disk, path="/an image.img"))
+    assert "/an image.img)" in shlex.split(finishing_command(moved, step))
 
 
 def _repair(encrypted: Encrypted) -> None:
