@@ -29,7 +29,6 @@ from aligntool.linux.sysfs import Tree
 from aligntool.linux.users import unlisted_users
 from aligntool.raid import make
 from aligntool.raid.ceilings import known_rates
-from aligntool.raid.make import Record, find_records, with_current_names
 from aligntool.raid.members import Known
 from aligntool.raid.planning import Needs, data_begins
 from aligntool.raid.running import ArrayView, arrays_of, find_array
@@ -119,7 +118,7 @@ def locked_array(
     return run_change.lock_in_child(locked, plan, plan.disk.path)
 
 
-def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan:
+def continue_array(record: make.Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan:
     """Finish or roll back an unfinished array. Return its plan with current names. Raises Refused and Stopped."""
     plan = run_while_progressing(lambda: _current_plan(record))
 
@@ -148,10 +147,10 @@ def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY
     return plan
 
 
-def _current_plan(record: Record) -> Plan:
+def _current_plan(record: make.Record) -> Plan:
     """Return the plan with the current names of its drives. Raises Refused."""
     try:
-        return with_current_names(record.plan, read_all_disks())
+        return make.with_current_names(record.plan, read_all_disks())
     except Refused as refusal:
         refusal.hint += f"\n{_abandon_hint(record)}"
         raise
@@ -186,7 +185,7 @@ def refuse_changed(plan: Plan, current: Plan) -> None:
         raise Refused(text, hint=_PLAN_AGAIN, code="plan-stale")
 
 
-def _abandon_hint(record: Record) -> str:
+def _abandon_hint(record: make.Record) -> str:
     """Return the commands that abandon an array, or replace its drive, if a drive is lost."""
     file = shell_word(str(record.file))
     if record.plan.purpose == "layers":
@@ -208,7 +207,7 @@ def _content_words(holds: tuple[str, ...]) -> str:
 def _refuse_unfinished(plan: Plan, paths: Paths) -> None:
     """Raise Refused if another array with any of these drives, or of this name, is unfinished."""
     drives = set(map(_drive_key, drives_of(plan)))
-    for record in find_records(paths.state):
+    for record in make.find_records(paths.state):
         is_same = record.plan.disk.path == plan.disk.path
         if record.plan.purpose == "layers":  # another disk may have its path by now
             is_same = is_same_disk(record.plan.disk, plan.disk)
@@ -332,13 +331,13 @@ def _find(report: Report, target: str) -> tuple[Judged, int | None]:
 # of the two stopped.
 
 
-def find_record(target: str | None) -> Record | None:
+def find_record(target: str | None) -> make.Record | None:
     """Return the unfinished array of a device, a name or a UUID; without a target, the only unfinished array.
 
     Raises Refused if several could be meant, or a record cannot be read.
     """
     try:
-        records = find_records()
+        records = make.find_records()
     except Refused:
         if target is None or not Path(target).exists():  # an image is read without root; for a disk, opening it fails
             raise
@@ -353,11 +352,11 @@ def find_record(target: str | None) -> Record | None:
     return records[0] if records else None
 
 
-def _with_current_path(record: Record) -> Record:
+def _with_current_path(record: make.Record) -> make.Record:
     """Return a record of layers with the current path of its disk: another disk may have the old one by now."""
     with suppress(Refused):  # it is missing, which applying the record reports
         if record.plan.purpose == "layers":
-            return replace(record, plan=with_current_names(record.plan, read_all_disks()))
+            return replace(record, plan=make.with_current_names(record.plan, read_all_disks()))
     return record
 
 
@@ -374,11 +373,11 @@ def _is_named(plan: Plan, target: str) -> bool:
 
 def _current_drives(plan: Plan) -> set[str]:
     with suppress(Refused):  # a drive is missing: only the names in the plan are known
-        plan = with_current_names(plan, read_all_disks())
+        plan = make.with_current_names(plan, read_all_disks())
     return {name for step in drives_of(plan) for name in (step.disk.path, step.device)}
 
 
-def array_status(record: Record) -> Status:
+def array_status(record: make.Record) -> Status:
     """Return the progress of an unfinished array."""
     plan = record.plan
     state = "it is not finished: do not store anything on it yet"
@@ -394,14 +393,14 @@ def array_status(record: Record) -> Status:
     return Status("unfinished", tuple(sentences), plan, record.position, forward=record.forward)
 
 
-def require_unfinished(record: Record | None) -> Record:
+def require_unfinished(record: make.Record | None) -> make.Record:
     """Return the record. Raises Refused if there is none."""
     if record is None:
         raise Refused("there is no unfinished array", hint="sudo aligntool audit lists the disks in flight")
     return record
 
 
-def recover_array(record: Record, *, json_: bool, back: bool) -> None:
+def recover_array(record: make.Record, *, json_: bool, back: bool) -> None:
     """Finish or roll back an unfinished array, and report it. Raises Stopped if it stops again."""
     continue_array(record, back=back, json_=json_)
     if not back:

@@ -14,16 +14,8 @@ from aligntool.linux.commands import with_health
 from aligntool.linux.fat import NewFat, new_fat
 from aligntool.linux.users import fresh_reader
 from aligntool.realign import convert_plan
+from aligntool.realign import request as requests
 from aligntool.realign.convert_table import check_sizes, convert_images, table_places
-from aligntool.realign.request import (
-    FoundPlan,
-    Request,
-    look_at,
-    naming_loops,
-    refuse_in_flight,
-    refuse_part,
-    wait_for_leftovers,
-)
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.units import MIB, Extent
 
@@ -34,17 +26,17 @@ _LONGEST_GAP = 64 * MIB  # bytes of a gap that are checked, at most
 class Conversion:
     """The request to convert a table: the sector sizes of the new one."""
 
-    request: Request
+    request: requests.Request
     sector_sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
         check_sizes(self.sector_sizes)
 
-    def find_plan(self, target: str, request: Request) -> FoundPlan:
+    def find_plan(self, target: str, request: requests.Request) -> requests.FoundPlan:
         """Return the plan, and the data from which it was made. Raises Refused with every reason."""
         judged, units, cut = judged_units(target, request)
         disk, sizes = judged.disk, self.sector_sizes
-        with naming_loops(disk.path), hints_for_disk(disk.path):
+        with requests.naming_loops(disk.path), hints_for_disk(disk.path):
             convert_plan.refuse_unconvertible(judged, sizes, units, cut)
             fats = recreate_fats(judged, sizes, units, convert_plan.MOST_HELD)
             rebuilds = {number: describe_rebuilding(disk.path, number, disk, one) for number, one in fats.items()}
@@ -53,19 +45,19 @@ class Conversion:
             plan = convert_plan.plan_conversion(judged, request.goal, sizes, units, rebuilds, gap_is_blank=blank)
             with open_read_only(disk.path) as device:  # raises Refused if the table itself does not permit it
                 convert_images(device, plan, journal_at=None, journal_id=bytes(16))
-        return FoundPlan(plan, judged, {}, {number: fat.parts for number, fat in fats.items()})
+        return requests.FoundPlan(plan, judged, {}, {number: fat.parts for number, fat in fats.items()})
 
 
-def judged_units(target: str, request: Request) -> tuple[Judged, dict[int, Unit], frozenset[int]]:
+def judged_units(target: str, request: requests.Request) -> tuple[Judged, dict[int, Unit], frozenset[int]]:
     """Return the disk, judged, by partition the smallest unit in which its content is read, and the numbers of the
     partitions with bytes other than zero after their last whole block. Raises Refused.
     """
-    judged, _ = look_at(target, request)
-    if wait_for_leftovers(judged.disk.path):
-        judged, _ = look_at(target, request)
+    judged, _ = requests.look_at(target, request)
+    if requests.wait_for_leftovers(judged.disk.path):
+        judged, _ = requests.look_at(target, request)
     disk = judged.disk
-    refuse_part(target, disk, "only the table of a whole disk can be converted")
-    refuse_in_flight(disk.path)
+    requests.refuse_part(target, disk, "only the table of a whole disk can be converted")
+    requests.refuse_in_flight(disk.path)
     refuse_second_table(disk)
     try:
         with fresh_reader(disk.path) as reader:

@@ -4,17 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from aligntool import steps
+from aligntool.audit import wording
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import (
-    as_root,
-    labelled,
-    layer_name,
-    next_command,
-    on_loop,
-    on_raw,
-    shell_word,
-    table_command,
-)
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.file_systems import EXT, FILE_SYSTEMS, SHRINKABLE, file_system
@@ -57,7 +48,7 @@ def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *,
     part, size = as_partition(disk), disk.sector_size
     need = required_grid(judged.grids, size)
     if need is None:
-        text, hint = "no offset is on all grids at once", next_command(disk, "audit")
+        text, hint = "no offset is on all grids at once", wording.next_command(disk, "audit")
         raise Refused(text, hint=hint, code="grids-exclude", subject=disk.name)
     start = on_grain(need, goal.grain).up(places(disk.size or 0, size)[0].end)
     move = _fitting(disk, part, goal, start, part.extent.length)
@@ -67,7 +58,7 @@ def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *,
         raise _too_long(disk, part, goal, start, used)
     if label == "dos" and move.target.end // size > MOST_SECTORS:
         text = f"an MBR reaches only to sector {MOST_SECTORS}, but the content would end after it"
-        raise Refused(text, hint=next_command(disk, "plan partition"), code="table-limit", subject=disk.name)
+        raise Refused(text, hint=wording.next_command(disk, "plan partition"), code="table-limit", subject=disk.name)
     return _plan(move, judged, label, used)
 
 
@@ -98,7 +89,7 @@ def plan_unpartition(
         least = format_about(search.least_journal_length(needs))
         room_words = f"it needs {least} after the partition, but only {format_about(most)} is free"
         text = f"there is no room for the journal: {room_words}; a file on another disk also works"
-        hint = next_command(disk, "partition", "--undo --journal FILE")
+        hint = wording.next_command(disk, "partition", "--undo --journal FILE")
         raise Refused(text, hint=hint, code="no-journal-room", subject=disk.name)
     plan = _plan(_Move(disk, part, target, journal, needs), judged, disk.table.label.value if disk.table else "", used)
     return replace(plan, attention=(*_gap_attention(disk, gap_end), *plan.attention))
@@ -115,17 +106,17 @@ def with_needed_length(luks: Layer, inside: Sequence[Layer], decrypted: int, dis
     Raises Refused if that is not certain. Decrypted bytes must lie one after the other from the start of the data on
     to the end of the disk: with dm-integrity, tags lie between them, and there are fewer.
     """
-    what, unit, start = f"{layer_name(luks)} on {disk.name}", luks.data_unit or 512, luks.data_start or 0
+    what, unit, start = f"{wording.layer_name(luks)} on {disk.name}", luks.data_unit or 512, luks.data_start or 0
     found = [layer for layer in inside if layer.kind in KINDS and layer.claims_size and not layer.problems]
     if not start or decrypted != align_down((disk.size or 0) - start, unit):
         text = f"the {what} has {decrypted} bytes inside, which do not extend from byte {start} to the end of the disk"
-        raise Refused(text, hint=next_command(disk, "audit"), code="content-kind", subject=disk.name)
+        raise Refused(text, hint=wording.next_command(disk, "audit"), code="content-kind", subject=disk.name)
     if len(inside) != 1 or not found:
-        names = " and ".join(map(layer_name, inside)) or "nothing"
+        names = " and ".join(map(wording.layer_name, inside)) or "nothing"
         text = f"{names} is recognised inside the {what}, so the length in use is unknown"
-        raise Refused(text, hint=next_command(disk, "audit"), code="no-content", subject=disk.name)
+        raise Refused(text, hint=wording.next_command(disk, "audit"), code="no-content", subject=disk.name)
     if found[0].unclean:  # its superblock may be older than its journal
-        text = f"the {layer_name(found[0])} inside the {what}: {found[0].unclean}"
+        text = f"the {wording.layer_name(found[0])} inside the {what}: {found[0].unclean}"
         hint = "open it, mount it, unmount it and close it"
         raise Refused(text, hint=hint, code="unclean", subject=disk.name)
     claims = start + align_up(found[0].claims_size or 0, max(unit, disk.sector_size))
@@ -144,39 +135,41 @@ def _content_refusals(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
     name = disk.name
     if disk.table is not None:
         text = f"{name} already has a partition table ({disk.table.label})"
-        yield Refusal("has-table", name, text, next_command(disk, "plan realign"))
+        yield Refusal("has-table", name, text, wording.next_command(disk, "plan realign"))
     elif not disk.content_read:
         text = f"the content of {name} could not be read"
-        yield Refusal("not-read", name, text, next_command(disk, "audit"), False)
+        yield Refusal("not-read", name, text, wording.next_command(disk, "audit"), False)
     elif not disk.content:
         text = f"nothing is recognised on {name} as a whole"
-        hint = next_command(disk, "plan layout", "--part rest:linux")
+        hint = wording.next_command(disk, "plan layout", "--part rest:linux")
         if disk.content_hint:
-            text, hint = f"{text}, but udev reports {disk.content_hint}", next_command(disk, "audit")
+            text, hint = f"{text}, but udev reports {disk.content_hint}", wording.next_command(disk, "audit")
         yield Refusal("no-content", name, text, hint)
     else:
         yield from content_reasons(disk, as_partition(disk), name)
         if others and len(disk.content) == 1:
             what, kinds = name, " and ".join((disk.content[0].kind, *others))
             text = f"{what} is ambiguous: {kinds} are recognised"
-            yield Refusal("ambiguous", name, text, as_root(disk, f"wipefs --no-act {shell_word(disk.path)}"))
+            yield Refusal(
+                "ambiguous", name, text, wording.as_root(disk, f"wipefs --no-act {wording.shell_word(disk.path)}")
+            )
         for layer in disk.content:
             if layer.kind not in KINDS and not layer.kind.endswith("_member"):
                 yield _unsupported(disk, layer, name)
             elif layer.kind not in KINDS and not layer.kind.endswith("_raid_member"):
                 text = f"{name} is a {layer.kind}: the table belongs to the pool or device of which it is a member"
-                yield Refusal("array-member", name, text, next_command(disk, "audit"))
+                yield Refusal("array-member", name, text, wording.next_command(disk, "audit"))
 
 
 def _table_refusals(disk: Disk, inside: str | None, names: StartNames | None) -> Iterator[Refusal]:
     """Yield the reasons why the table cannot be removed."""
     name, table = disk.name, disk.table
     if table is None:
-        yield Refusal("no-partition", name, f"{name} has no partition table", next_command(disk, "audit"))
+        yield Refusal("no-partition", name, f"{name} has no partition table", wording.next_command(disk, "audit"))
         return
     if len(disk.partitions) != 1 or disk.partitions[0].role is not Role.PRIMARY:
         text = f"{name} has {len(disk.partitions)} partitions; only a single primary one can become the whole disk"
-        yield Refusal("not-single", name, text, next_command(disk, "audit"))
+        yield Refusal("not-single", name, text, wording.next_command(disk, "audit"))
         return
     part, what = disk.partitions[0], f"partition {disk.partitions[0].number}"
     yield from partition_reasons(disk, (part,))[part.number]
@@ -184,10 +177,10 @@ def _table_refusals(disk: Disk, inside: str | None, names: StartNames | None) ->
         yield _unsupported(disk, part.content[0], what)
     elif not part.content and part.content_read:
         text = f"nothing is recognised on {what}"
-        yield Refusal("no-content", what, text, next_command(disk, "audit"))
+        yield Refusal("no-content", what, text, wording.next_command(disk, "audit"))
     if inside:
         text = f"{what} begins with a table of its own ({inside}), which would become that of the disk"
-        yield Refusal("nested-label", what, text, next_command(disk, "audit"))
+        yield Refusal("nested-label", what, text, wording.next_command(disk, "audit"))
     if names:
         yield from _windows_refusals(part, what, names)
     tail = places(disk.size or 0, disk.sector_size)[1]
@@ -196,7 +189,7 @@ def _table_refusals(disk: Disk, inside: str | None, names: StartNames | None) ->
         text = (
             f"{what} extends {late} bytes too far: the last {last} bytes of the disk must record that it is in flight"
         )
-        yield Refusal("no-room", what, text, next_command(disk, "audit"))
+        yield Refusal("no-room", what, text, wording.next_command(disk, "audit"))
 
 
 def _windows_refusals(part: Partition, what: str, names: StartNames) -> Iterator[Refusal]:
@@ -215,8 +208,8 @@ def _windows_refusals(part: Partition, what: str, names: StartNames) -> Iterator
 
 
 def _unsupported(disk: Disk, layer: Layer, what: str) -> Refusal:
-    text = f"{what} holds {layer_name(layer)}, which is not known to work at another offset of the disk"
-    return Refusal("content-kind", what, text, next_command(disk, "audit"))
+    text = f"{what} holds {wording.layer_name(layer)}, which is not known to work at another offset of the disk"
+    return Refusal("content-kind", what, text, wording.next_command(disk, "audit"))
 
 
 # The length that the content may have.
@@ -274,14 +267,14 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
     """Return the refusal that states by how much the content is too long, and the command that shrinks it."""
     name, layer = disk.name, part.content[0]
     most = _longest(disk, part, goal, start, search.least_journal_length(_needs(disk, part, start)))
-    length, what = part.extent.length, layer_name(layer)
+    length, what = part.extent.length, wording.layer_name(layer)
     beside = "beside the table" if goal.journal_file else "beside the table and the journal"
     text = f"the {what} on {name} takes {length} bytes, but {beside} there is room for {most}, {length - most} fewer"
     if goal.shrink and layer.kind in SHRINKABLE:
         by = format_size(max(most_shrinkable(part, used), 0))
         text = f"{text}; it can be shrunk by an estimated {by} at most"
     elif layer.kind == "crypto_LUKS" and layer.inner:
-        text = f"{text}; its length depends on the {layer_name(layer.inner[0])} inside"
+        text = f"{text}; its length depends on the {wording.layer_name(layer.inner[0])} inside"
     elif layer.kind == "crypto_LUKS":
         text = f"{text}; without its key the whole disk counts as in use, because its header does not state its length"
     elif why := file_system(layer.kind).why_not_shrinkable:
@@ -291,36 +284,36 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
 
 def _shrink_command(disk: Disk, part: Partition, most: int) -> str:
     """Return the command that makes the content short enough."""
-    path, layer = shell_word(disk.path), part.content[0]
+    path, layer = wording.shell_word(disk.path), part.content[0]
     match layer.kind:
         case "LVM2_member":
             resizing = f"pvresize --setphysicalvolumesize {most}B"  # LVM opens no files
-            on_image = on_loop(disk.path, f"--sector-size {disk.sector_size}", resizing)
-            return on_raw(disk, on_image) if disk.kind is DiskKind.IMAGE else f"sudo {resizing} {path}"
+            on_image = wording.on_loop(disk.path, f"--sector-size {disk.sector_size}", resizing)
+            return wording.on_raw(disk, on_image) if disk.kind is DiskKind.IMAGE else f"sudo {resizing} {path}"
         case "swap":
-            label = f" -L {shell_word(layer.label)}" if layer.label else ""
+            label = f" -L {wording.shell_word(layer.label)}" if layer.label else ""
             pages = f" -p {layer.data_unit}" if layer.data_unit else ""  # the default is that of this kernel
-            return as_root(disk, f"mkswap -U {layer.uuid}{label}{pages} {path} {most // 1024}")
+            return wording.as_root(disk, f"mkswap -U {layer.uuid}{label}{pages} {path} {most // 1024}")
         case kind if kind in SHRINKABLE:
-            return next_command(disk, "plan partition", "--shrink")
+            return wording.next_command(disk, "plan partition", "--shrink")
         case "crypto_LUKS":
             return _shrink_inside_command(disk, layer, most)
-    return next_command(disk, "audit")
+    return wording.next_command(disk, "audit")
 
 
 def _shrink_inside_command(disk: Disk, luks: Layer, most: int) -> str:
     """Return the command that makes the content of a LUKS short enough; without a key, the command that takes one."""
     if not luks.inner:
-        return next_command(disk, "plan partition", "--key-file FILE")
+        return wording.next_command(disk, "plan partition", "--key-file FILE")
     kind, node = luks.inner[0].kind, "/dev/mapper/inside"
     length = align_down(most - (luks.data_start or 0), MIB)
     shrinking = {"LVM2_member": f"sudo pvresize --setphysicalvolumesize {length}B {node}"}
     resizing = f"{{ sudo e2fsck -fp {node}; sudo resize2fs {node} {length // 1024}K; }}"
     shrinking |= dict.fromkeys(EXT, resizing)
     if kind not in shrinking or length <= 0:
-        return next_command(disk, "audit")
-    opening = f"sudo cryptsetup open {shell_word(disk.path)} inside"
-    return on_raw(disk, f"{opening} && {shrinking[kind]}; sudo cryptsetup close inside")
+        return wording.next_command(disk, "audit")
+    opening = f"sudo cryptsetup open {wording.shell_word(disk.path)} inside"
+    return wording.on_raw(disk, f"{opening} && {shrinking[kind]}; sudo cryptsetup close inside")
 
 
 # From the move to the plan.
@@ -335,7 +328,7 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
     patched = search.patching(part, move.target, None, disk.sector_size)
     before = move.shrunk_from or part.extent
     why = "becomes the whole disk" if back else f"gets a partition of type {role_of(part.content[0].kind).title}"
-    place = Place(part.number, before, move.target, labelled(part.content[0]), why)
+    place = Place(part.number, before, move.target, wording.labelled(part.content[0]), why)
     table = TABLE_NAMES.get(label, label)
     words = (
         "the only partition becomes the whole disk" if back else f"the content moves into a partition of a new {table}"
@@ -360,7 +353,9 @@ def _gap_attention(disk: Disk, gap_end: int | None) -> Iterator[str]:
     """Yield that bytes before the partition are lost, unless they are known to be those of GRUB."""
     grub = any(code.kind.startswith("GRUB") for code in (disk.table.boot_code if disk.table else ()))
     if gap_end and not (grub and gap_end <= MIB):
-        saving = as_root(disk, f"dd if={shell_word(disk.path)} of=FILE bs=1M count={align_up(gap_end, MIB) // MIB}")
+        saving = wording.as_root(
+            disk, f"dd if={wording.shell_word(disk.path)} of=FILE bs=1M count={align_up(gap_end, MIB) // MIB}"
+        )
         yield (
             f"the bytes between the table and the partition, up to byte {gap_end}, are overwritten: they may be a boot"
             f" program of a board, or its settings. To save them: {saving}"
@@ -389,9 +384,10 @@ def _plan_steps(move: _Move, part: Partition, label: str, patched: search.Patchi
 def _notes(move: _Move) -> Iterator[str]:
     disk, target, journal = move.disk, move.target, move.journal
     back, layer = target.start == 0, move.part.content[0]
-    yield f"UUID and label of the {layer_name(layer)} stay: whatever uses them still finds it"
+    yield f"UUID and label of the {wording.layer_name(layer)} stay: whatever uses them still finds it"
     for inner in layer.inner if layer.kind == "crypto_LUKS" else ():
-        yield f"the key shows {layer_name(inner)} inside, which ends at byte {layer.claims_size}: the rest is not moved"
+        what = wording.layer_name(inner)
+        yield f"the key shows {what} inside, which ends at byte {layer.claims_size}: the rest is not moved"
     if back:
         yield "the table is removed, with PARTUUID, name and type of the partition and the boot code in sector 0"
     elif any(disk.gpt_headers):
@@ -409,5 +405,5 @@ def _notes(move: _Move) -> Iterator[str]:
         # A LUKS2 opens only if the length of its data is a multiple of its own sector size.
         longer = (target.length + align_down(free, MIB)) // disk.sector_size
         script = f"echo ,{longer if layer.kind == 'crypto_LUKS' else '+'} | "
-        typed = table_command(disk, f"sfdisk -N {NUMBER}", stdin=script)
+        typed = wording.table_command(disk, f"sfdisk -N {NUMBER}", stdin=script)
         yield f"{format_about(free)} at the end stays free; afterwards the partition can be extended into it: {typed}"

@@ -19,17 +19,7 @@ from aligntool.linux.content import UsedMap, read_used
 from aligntool.linux.luks import open_luks
 from aligntool.linux.users import NoLoop, read_only_loop
 from aligntool.realign import partition_plan
-from aligntool.realign.request import (
-    FoundPlan,
-    Request,
-    look_at,
-    names_on,
-    naming_loops,
-    refuse_bad_blocks,
-    refuse_in_flight,
-    refuse_part,
-    wait_for_leftovers,
-)
+from aligntool.realign import request as requests
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.whole_disk import other_kinds, places, table_inside
 from aligntool.steps import CopyContent, WriteJournal
@@ -44,26 +34,26 @@ _LVM = ("lvm/lvm.conf", "lvm/lvmlocal.conf", "lvm/devices/system.devices")
 class WholeDisk:
     """The request to make a table of a kind around the content of a disk, or to remove its table."""
 
-    request: Request
+    request: requests.Request
     label: str = "gpt"
     undo: bool = False
 
-    def find_plan(self, target: str, request: Request, *, key: bytes | None = None) -> FoundPlan:
+    def find_plan(self, target: str, request: requests.Request, *, key: bytes | None = None) -> requests.FoundPlan:
         """Return the plan, and the data from which it was made. `key` opens a LUKS to read its length in use.
 
         Raises Refused with every reason.
         """
-        judged, _ = look_at(target, request)
-        if wait_for_leftovers(judged.disk.path):
-            judged, _ = look_at(target, request)
+        judged, _ = requests.look_at(target, request)
+        if requests.wait_for_leftovers(judged.disk.path):
+            judged, _ = requests.look_at(target, request)
         disk = judged.disk
-        refuse_part(target, disk, "a table can only be made on or removed from a whole disk")
-        refuse_in_flight(disk.path)
+        requests.refuse_part(target, disk, "a table can only be made on or removed from a whole disk")
+        requests.refuse_in_flight(disk.path)
         judged = replace(judged, disk=replace(disk, failing=with_health(disk).failing))
-        with naming_loops(disk.path):
+        with requests.naming_loops(disk.path):
             return self._find(judged, request, key)
 
-    def _find(self, judged: Judged, request: Request, key: bytes | None) -> FoundPlan:
+    def _find(self, judged: Judged, request: requests.Request, key: bytes | None) -> requests.FoundPlan:
         disk = judged.disk
         if key is not None and not self.undo:
             judged = replace(judged, disk=self._with_length(judged, key))
@@ -77,12 +67,12 @@ class WholeDisk:
             layers = disk.partitions[0].content if self.undo else disk.content
             maps[step.partition] = _used(disk, step.source, layers[0])
         plan = self._plan(judged, request, maps)
-        refuse_bad_blocks(disk, disk.partitions or (partition_plan.as_partition(disk),), (step.partition,))
-        return FoundPlan(
+        requests.refuse_bad_blocks(disk, disk.partitions or (partition_plan.as_partition(disk),), (step.partition,))
+        return requests.FoundPlan(
             replace(plan, attention=(*plan.attention, *named_in_files(disk, undo=self.undo))), judged, maps
         )
 
-    def _plan(self, judged: Judged, request: Request, maps: dict[int, UsedMap]) -> Plan:
+    def _plan(self, judged: Judged, request: requests.Request, maps: dict[int, UsedMap]) -> Plan:
         used = {number: Used(number, used_map.bytes, used_map.by) for number, used_map in maps.items()}
         disk, inside, gap_end = judged.disk, None, None
         if self.undo:
@@ -90,7 +80,7 @@ class WholeDisk:
                 with open_read_only(disk.path) as device:
                     inside = table_inside(device, disk.partitions[0].extent, disk.sector_size)
                     gap_end = _gap_end(device, disk)
-            names = next(iter(names_on(disk).values()), None)
+            names = next(iter(requests.names_on(disk).values()), None)
             plan = partition_plan.plan_unpartition(
                 judged, request.goal, used, inside=inside, names=names, gap_end=gap_end
             )

@@ -28,7 +28,6 @@ from aligntool.render.bench import FIGURES, drive_facts, figure_cells
 from aligntool.render.experiments import host_memory_words, knee_facts, range_words, setting_words
 from aligntool.render.lines import escaped
 from aligntool.render.report import disks
-from aligntool.render.report.disks import Loss, Measured, when_words
 from aligntool.render.translate import chosen_language, translated
 from aligntool.units import format_about, format_rate, format_size, significant
 
@@ -62,13 +61,13 @@ _EXPERIMENT_KINDS = {
 }
 
 
-def show_experiment(experiment: Starts | Spans, number: int) -> Measured:
+def show_experiment(experiment: Starts | Spans, number: int) -> disks.Measured:
     """Return an experiment as the page shows it. `number`: its number on the page."""
     shown = _alignment(experiment, number) if isinstance(experiment, Starts) else _span(experiment, number)
     name = "alignment" if isinstance(experiment, Starts) else "span"
     subject = ", ".join(word for word in (f"bench {name} on {experiment.target}", experiment.conditions.drive) if word)
     incomplete = "" if experiment.complete else "incomplete: it was interrupted, or fio failed"
-    summary = ", ".join(word for word in (when_words(experiment.when), shown.summary, incomplete) if word)
+    summary = ", ".join(word for word in (disks.when_words(experiment.when), shown.summary, incomplete) if word)
     rows = [
         *condition_rows(experiment.conditions),
         *([("runs", setting_words(experiment.setting))] if experiment.setting else []),
@@ -79,7 +78,7 @@ def show_experiment(experiment: Starts | Spans, number: int) -> Measured:
     )  # fmt: skip
 
 
-def _alignment(experiment: Starts, number: int) -> Measured:
+def _alignment(experiment: Starts, number: int) -> disks.Measured:
     rows = experiment.rows
     bars, unit = tuple(_bars(rows))[:MOST_STARTS], "share of the aligned rate; | is the prediction"
     name, title = f"bench-{number}-alignment", "Rate at starts off the boundary"
@@ -90,7 +89,7 @@ def _alignment(experiment: Starts, number: int) -> Measured:
         alike.setdefault((row.load.title, f"{row.word}; {row.why}"), []).append(row.place.title)
     notes = tuple(f"{load}, {', '.join(places)}: {verdict}" for (load, verdict), places in alike.items())
     figures = tuple(_start_figures(rows, experiment))
-    return Measured("", summary, (chart,) if bars else (), figures, notes, (), _losses(rows, experiment))
+    return disks.Measured("", summary, (chart,) if bars else (), figures, notes, (), _losses(rows, experiment))
 
 
 def _start_figures(rows: Sequence[Row], experiment: Starts) -> Iterator[tuple[str, ...]]:
@@ -135,19 +134,19 @@ def _bars(rows: Sequence[Row]) -> Iterator[svg.Bar]:
                           range_words(row.low, row.high), row.predicted)  # fmt: skip
 
 
-def _losses(rows: Sequence[Row], found: Starts) -> tuple[Loss, ...]:
+def _losses(rows: Sequence[Row], found: Starts) -> tuple[disks.Loss, ...]:
     """Return the losses of random writes, which the audit predicts."""
     one = found.disk
     disk = MeasuredDisk(one.name, one.path, one.size, (), one.serial, one.wwn) if one else None
     return tuple(
-        Loss(found.unit, row.load.block, row.place.residue, disk, found.target,
+        disks.Loss(found.unit, row.load.block, row.place.residue, disk, found.target,
              f"{row.ratio:.2f} ({range_words(row.low, row.high)}), {row.word} ({row.place.title})")
         for row in rows
         if row.load.pattern is Pattern.RANDOM_WRITE and row.high
     )  # fmt: skip
 
 
-def _span(found: Spans, number: int) -> Measured:
+def _span(found: Spans, number: int) -> disks.Measured:
     verb = "write" if found.write else "read"
     points = tuple(
         svg.Point(span, format_about(span), median(rates), f"{median(rates):,.0f}", min(rates), max(rates),
@@ -168,7 +167,7 @@ def _span(found: Spans, number: int) -> Measured:
     figures = (("span", "IOPS", "range of IOPS", "CPU of a core"), *rows)
     notes = (*([found.beyond] if found.beyond else []), *host_memory_words(found.nvme))
     summary = "; ".join(word for word in (found.summary, knee_facts(knee)) if word)
-    return Measured("", summary, (chart,), figures, notes)
+    return disks.Measured("", summary, (chart,), figures, notes)
 
 
 # Results of benchmarks as charts: rates as bars; sweeps, threads, passes and rounds as curves; two results as
@@ -183,7 +182,7 @@ Numbered = tuple[int, Result]
 Groups = dict[tuple[object, ...], list[Figures]]
 
 
-def show_measurements(results: Sequence[Result | Starts | Spans]) -> tuple[Measured, ...]:
+def show_measurements(results: Sequence[Result | Starts | Spans]) -> tuple[disks.Measured, ...]:
     """Return each result, then each later one compared with the first of its profile."""
     shown = [
         _result_shown(result, number) if isinstance(result, Result) else show_experiment(result, number)
@@ -200,13 +199,13 @@ def show_measurements(results: Sequence[Result | Starts | Spans]) -> tuple[Measu
     return tuple(shown)
 
 
-def _result_shown(result: Result, number: int) -> Measured:
+def _result_shown(result: Result, number: int) -> disks.Measured:
     settings = result.settings
     passes, repeats = settings.passes, settings.repeats
     runs = f"medians of {repeats} runs with their range" if repeats > 1 else "one run of each"
     runs = "rounds until steady" if settings.until_steady else runs
     summary = [
-        when_words(result.when),
+        disks.when_words(result.when),
         f"{format_size(settings.span)} {'with direct I/O' if settings.direct else 'BUFFERED'}",
         f"{max(passes)} passes over the same data" if passes else runs,
         "zero-filled data" if settings.data is Data.ZERO else "",
@@ -226,7 +225,7 @@ def _result_shown(result: Result, number: int) -> Measured:
         ", ".join(filter(None, summary)),
         _subject_of(result),
     )
-    return Measured(f"{number}. {name}", text, charts, _figures(result), notes, conditions, about=(name, text))
+    return disks.Measured(f"{number}. {name}", text, charts, _figures(result), notes, conditions, about=(name, text))
 
 
 def _subject_of(result: Result) -> str:
@@ -330,7 +329,7 @@ def _course_charts(result: Result, name: str) -> Iterator[svg.CurveChart]:
         yield svg.CurveChart(f"{name}-{word}-{number}", title, word, unit, series, doubling=False)
 
 
-def _compared(before: Numbered, after: Numbered, ratios: Sequence[compare.Ratio], lines: int) -> Measured:
+def _compared(before: Numbered, after: Numbered, ratios: Sequence[compare.Ratio], lines: int) -> disks.Measured:
     """Return the comparison of two results. `lines`: the number of ratios on the whole page."""
     first, (number, other) = before[1], after
     a, b = (f"{at}. {result.conditions.drive or result.target}" for at, result in (before, after))
@@ -342,8 +341,10 @@ def _compared(before: Numbered, after: Numbered, ratios: Sequence[compare.Ratio]
     notes += [f"warning: {who}: {doubt}" for who, side in ((a, first), (b, other)) for doubt in compare.doubts(side)]
     notes += [f"warning: {warning}" for warning in compare.unmatched((first, other))]
     summary = f"log10 of {b} / {a} in bytes per second" if ratios else "they have no test in common"
-    about = tuple(f"{at}. {_subject_of(result)}, {when_words(result.when)}" for at, result in (before, after))
-    return Measured(f"{b} compared with {a}", summary, (chart,) if ratios else (), notes=tuple(notes), about=about)
+    about = tuple(f"{at}. {_subject_of(result)}, {disks.when_words(result.when)}" for at, result in (before, after))
+    return disks.Measured(
+        f"{b} compared with {a}", summary, (chart,) if ratios else (), notes=tuple(notes), about=about
+    )
 
 
 def _ratio_bar(ratio: compare.Ratio) -> svg.Bar:
