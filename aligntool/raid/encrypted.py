@@ -31,6 +31,9 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...], machine: Inventory 
     for number in (wanted for wanted in partitions if wanted not in existing):
         text = f"there is no partition {number} on {disk.name}"
         reasons.append(Refusal("no-partition", f"partition {number}", text, next_command(disk, "audit")))
+    if any(layer.kind == "crypto_LUKS" for layer in disk.content):
+        text = f"{disk.name} as a whole is a LUKS; only LUKS2 volumes in partitions are changed"
+        reasons.append(Refusal("layer-fixed", disk.name, text, "cryptsetup(8), reencrypt --sector-size"))
     if found:
         # Only cryptsetup can judge a LUKS2 that is being re-encrypted: it may be this same change, without its record.
         begun = {f"partition {part.number}" for part, layer in found if (layer.unclean or "").startswith(REENCRYPTING)}

@@ -380,6 +380,12 @@ def test_what_cannot_have_larger_sectors_is_refused(layer: Layer, length: int, w
         planned(layer, length=length)
 
 
+def test_a_luks_without_a_partition_is_not_reported_as_having_nothing_to_do() -> None:
+    disk = replace(made_disk("", physical=4096), size=GIB, content=(luks2(),))
+    with pytest.raises(Refused, match="as a whole is a LUKS"):
+        plan_layers(judge(disk).judged[0], ())
+
+
 # The content of the volume
 
 
