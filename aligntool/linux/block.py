@@ -18,7 +18,6 @@ from threading import Lock, get_ident
 
 from aligntool.device import Device, Job, Jobs
 from aligntool.errors import Refused
-from aligntool.linux.sysfs import mounts_now
 from aligntool.units import KIB, MIB, align_down, align_up
 
 # Page-aligned buffers for direct I/O, reused. Direct I/O requires aligned memory, which `bytes` does not guarantee, and
@@ -125,10 +124,10 @@ _PAGE = 4096  # the coarsest grid that is tried: file systems require the sector
 class DiskDevice:
     """A Device over an open descriptor, which the caller owns and must keep open.
 
-    Requests off the medium's grid for direct I/O (an image with 512-byte sectors on a disk with 4096), and file systems
-    without direct I/O or on FUSE, are served through the page cache, which is dropped before a read. Linux writes the
-    cache back before a direct read and drops it around a direct write of the same bytes, so both kinds may be mixed
-    (mm/filemap.c, kiocb_write_and_wait and kiocb_invalidate_pages).
+    Requests off the medium's grid for direct I/O (an image with 512-byte sectors on a disk with 4096), file systems
+    without direct I/O, and files that QEMU serves go through the page cache, which is dropped before a read. Linux
+    writes the cache back before a direct read and drops it around a direct write of the same bytes, so both kinds may
+    be mixed (mm/filemap.c, kiocb_write_and_wait and kiocb_invalidate_pages).
     """
 
     def __init__(self, descriptor: int, *, image_sector_size: int = 512) -> None:
@@ -147,7 +146,8 @@ class DiskDevice:
         # Kept open, because starting four threads for sixteen jobs took a quarter of the processor time. Twice as many
         # threads, because the job that runs `meanwhile` may call `run_parallel`, too.
         self._pool = ThreadPoolExecutor(2 * _WORKERS, "disk")
-        self._direct = None if not self._is_block and _is_on_fuse(descriptor) else _open_direct(descriptor)
+        is_served = os.fstat(descriptor).st_dev in _SERVED_BY_QEMU
+        self._direct = None if is_served else _open_direct(descriptor)
         # Offset and length must be multiples of it for direct I/O; None: not possible. For an image file it is the
         # grid that the file system has not refused so far.
         self.direct_grid = None if self._direct is None else self.sector_size
@@ -311,15 +311,19 @@ def _sector_size(descriptor: int) -> int:
     return int(struct.unpack("i", fcntl.ioctl(descriptor, _BLKSSZGET, bytes(4)))[0])
 
 
-def _is_on_fuse(descriptor: int) -> bool:
-    """Return whether a file is on a FUSE file system. The kernel splits a direct write of more than 1 MiB into requests
-    that it sends at once, and QEMU's export, which shows the disk in a qcow2, receives one while it still writes
-    another, into the same buffer: it writes wrong bytes without an error (seen with QEMU 7.2). Buffered writes are
-    sent one after the other, and a buffered read reaches the server after the page cache was dropped.
+_SERVED_BY_QEMU: set[int] = set()
+"""Device numbers of the file systems on which QEMU serves a disk to this process: linux/virtual.py."""
+
+
+def note_served(path: str) -> None:
+    """Note that QEMU serves this file by FUSE, so that direct I/O is not used on it.
+
+    The kernel splits a direct write of more than 1 MiB into requests that it sends at once. QEMU's export receives one
+    while it still writes another, into the same buffer, and writes wrong bytes without an error (seen with QEMU 7.2).
+    Buffered writes are sent one after the other, and a buffered read reaches the server after the page cache was
+    dropped.
     """
-    device = os.fstat(descriptor).st_dev
-    number = f"{os.major(device)}:{os.minor(device)}"
-    return any(mount.number == number and mount.kind.startswith("fuse") for mount in mounts_now())
+    _SERVED_BY_QEMU.add(os.stat(path).st_dev)  # noqa: PTH116
 
 
 def _open_direct(descriptor: int) -> int | None:

@@ -19,6 +19,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.documents import load_object
 from aligntool.errors import Refusal, Refused, failing_as
 from aligntool.formats.numbers import be32, be64, le64
+from aligntool.linux.block import note_served
 from aligntool.linux.process import PACKAGES, Ended, end_program, find_program, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import READ_ONLY, opened
 from aligntool.linux.targets import QEMU_DRIVERS, new_file, note_shown
@@ -80,6 +81,7 @@ def show_disks(
                 _enter(_serve(tuple(images.values()), writes=writes), images)
     for path, image in images.items():
         note_shown(path, image.plain)
+        note_served(path)
     return tuple(refusals)
 
 
