@@ -339,7 +339,8 @@ def find_record(target: str | None) -> make.Record | None:
     try:
         records = make.find_records()
     except Refused:
-        if target is None or not Path(target).exists():  # an image is read without root; for a disk, opening it fails
+        # Without root an image can be read, although the records cannot; opening a disk then fails with its reason.
+        if os.geteuid() == 0 or target is None or not Path(target).exists():
             raise
         return None
     records = tuple(map(_with_current_path, records))
