@@ -254,6 +254,7 @@ class Judged:
     disk: Disk
     grids: tuple[Grid, ...]
     verdicts: tuple[Verdict, ...]
+    above: Inventory | None = None  # the devices that hold the disk; read only where it is to be changed
 
     def by_partition(self) -> dict[int | None, Verdict]:
         """Return the verdicts by partition number: there may be thousands. Of two with one number the first counts."""

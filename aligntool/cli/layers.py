@@ -15,7 +15,7 @@ from aligntool.cli.run_change import ChangeInProgress, end_change
 from aligntool.errors import Refused, failing_as
 from aligntool.raid.encrypted import plan_layers
 from aligntool.raid.steps_luks import Key, refuse_unfit
-from aligntool.realign.request import Request, find_holders, look_at, refuse_in_flight, refuse_part
+from aligntool.realign.request import Request, look_at, look_before_change
 from aligntool.render.lines import Line, plain
 from aligntool.render.plan import step_title
 from aligntool.units import MIB
@@ -34,10 +34,8 @@ class Layers(ArrayOperation):
     def make_plan(self) -> Plan:
         # A record must name an image whatever the current folder is.
         disk = str(Path(self.disk).absolute()) if Path(self.disk).is_file() else self.disk
-        judged = look_at(disk, self.asked)[0]
-        refuse_part(self.disk, judged.disk, "layers are changed on a disk or on some of its partitions", "-p")
-        refuse_in_flight(judged.disk.path)
-        return plan_layers(judged, self.asked.goal.partitions, find_holders(judged.disk))
+        rule = "layers are changed on a disk or on some of its partitions"
+        return plan_layers(look_before_change(disk, self.asked, rule, "-p"), self.asked.goal.partitions)
 
     def document(self, plan: Plan) -> str:
         return plan_with_request(plan, "asked", self.asked) + "\n"

@@ -9,7 +9,7 @@ from aligntool.audit.wording import next_command, next_look
 from aligntool.change import Estimate, Plan
 from aligntool.errors import Refusal, refuse
 from aligntool.formats.volumes import REENCRYPTING
-from aligntool.inventory import Disk, Inventory, Layer, Partition
+from aligntool.inventory import Disk, Layer, Partition
 from aligntool.realign.partition_selection import small_sectors
 from aligntool.realign.refusals import disk_reasons, partition_reasons
 from aligntool.units import format_size
@@ -20,9 +20,9 @@ _MD = "md's chunk and data offset stay: a power cut while they change would lose
 _ROTATIONAL, _FLASH = 20 * 10**6, 100 * 10**6
 
 
-def plan_layers(judged: Judged, partitions: tuple[int, ...], machine: Inventory | None = None) -> Plan:
+def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
     """Return the plan that gives every LUKS2 on these partitions (empty: on all) sectors of the drive's size. It has no
-    steps if all of them already have that size. `machine`: names what holds the disk. Raises Refused with every reason.
+    steps if all of them already have that size. Raises Refused with every reason.
     """
     disk = judged.disk
     sector, found = small_sectors(judged, partitions)
@@ -40,7 +40,7 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...], machine: Inventory 
         by_partition = partition_reasons(disk, [part for part, _ in found])
         against = [reason for group in by_partition.values() for reason in group]
         against = [reason for reason in against if reason.code != "unclean" or reason.subject not in begun]
-        reasons = [*disk_reasons(judged, machine), *against, *reasons]
+        reasons = [*disk_reasons(judged), *against, *reasons]
     refuse(reasons)
     planned = tuple(
         steps.ReencryptSectors(part.number, part.extent, layer.uuid or "", layer.data_unit or 0, sector)

@@ -79,7 +79,7 @@ def _disk_refusals(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
         faults = tuple(fault for fault in table.faults if fault.fault is not Fault.OTHER_SECTOR_SIZE)
         seen = replace(disk, table=replace(table, faults=faults), kernel_partitions=())
         judged = replace(judged, disk=seen)
-    yield from disk_reasons(judged, None)
+    yield from disk_reasons(judged)
     audit = next_command(disk, "audit")
     if table is None or not disk.partitions:
         yield Refusal("no-partition", disk.name, f"{disk.name} has no partitions", audit)

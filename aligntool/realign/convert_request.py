@@ -1,7 +1,7 @@
 """Plan a table for another sector size as requested: look at the disk, and recreate its FATs in files if necessary."""
 
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import hints_for_disk
@@ -10,7 +10,6 @@ from aligntool.formats.reader import Reader, read_or_none, read_pieces
 from aligntool.formats.smallest_units import Unit, smallest_unit
 from aligntool.inventory import Disk
 from aligntool.linux.block import open_read_only
-from aligntool.linux.commands import with_health
 from aligntool.linux.fat import NewFat, new_fat
 from aligntool.linux.users import fresh_reader
 from aligntool.realign import convert_plan
@@ -52,12 +51,8 @@ def judged_units(target: str, request: requests.Request) -> tuple[Judged, dict[i
     """Return the disk, judged, by partition the smallest unit in which its content is read, and the numbers of the
     partitions with bytes other than zero after their last whole block. Raises Refused.
     """
-    judged, _ = requests.look_at(target, request)
-    if requests.wait_for_leftovers(judged.disk.path):
-        judged, _ = requests.look_at(target, request)
+    judged = requests.look_before_change(target, request, "only the table of a whole disk can be converted")
     disk = judged.disk
-    requests.refuse_part(target, disk, "only the table of a whole disk can be converted")
-    requests.refuse_in_flight(disk.path)
     refuse_second_table(disk)
     try:
         with fresh_reader(disk.path) as reader:
@@ -69,7 +64,7 @@ def judged_units(target: str, request: requests.Request) -> tuple[Judged, dict[i
             )
     except OSError as error:
         raise Refused(f"{disk.path} cannot be read: {error.strerror}") from error
-    return replace(judged, disk=replace(disk, failing=with_health(disk).failing)), units, cut
+    return judged, units, cut
 
 
 def recreate_fats(judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit], most: int) -> dict[int, NewFat]:

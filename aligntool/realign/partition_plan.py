@@ -78,7 +78,7 @@ def plan_unpartition(
     Raises Refused with all reasons, a line each.
     """
     disk = judged.disk
-    refuse((*disk_reasons(judged, None), *_table_refusals(disk, inside, names)))
+    refuse((*disk_reasons(judged), *_table_refusals(disk, inside, names)))
     part, size = disk.partitions[0], disk.sector_size
     target = part.extent.moved_to(0)
     needs = _needs(disk, part, part.extent.start)
@@ -97,7 +97,7 @@ def plan_unpartition(
 
 def refuse_unmovable(judged: Judged, others: Collection[str]) -> None:
     """Raise Refused if the content of the disk must not be moved, or is not known to work elsewhere."""
-    refuse((*disk_reasons(judged, None), *_content_refusals(judged.disk, others)))
+    refuse((*disk_reasons(judged), *_content_refusals(judged.disk, others)))
 
 
 def with_needed_length(luks: Layer, inside: Sequence[Layer], decrypted: int, disk: Disk) -> Layer:

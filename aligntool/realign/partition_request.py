@@ -14,7 +14,6 @@ from aligntool.formats.reader import Reader, read_pieces
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind, Layer, TableLabel
 from aligntool.linux.block import open_read_only
-from aligntool.linux.commands import with_health
 from aligntool.linux.content import UsedMap, read_used
 from aligntool.linux.luks import open_luks
 from aligntool.linux.users import NoLoop, read_only_loop
@@ -43,14 +42,9 @@ class WholeDisk:
 
         Raises Refused with every reason.
         """
-        judged, _ = requests.look_at(target, request)
-        if requests.wait_for_leftovers(judged.disk.path):
-            judged, _ = requests.look_at(target, request)
-        disk = judged.disk
-        requests.refuse_part(target, disk, "a table can only be made on or removed from a whole disk")
-        requests.refuse_in_flight(disk.path)
-        judged = replace(judged, disk=replace(disk, failing=with_health(disk).failing))
-        with requests.naming_loops(disk.path):
+        rule = "a table can only be made on or removed from a whole disk"
+        judged = requests.look_before_change(target, request, rule)
+        with requests.naming_loops(judged.disk.path):
             return self._find(judged, request, key)
 
     def _find(self, judged: Judged, request: requests.Request, key: bytes | None) -> requests.FoundPlan:

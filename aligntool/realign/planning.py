@@ -13,7 +13,7 @@ from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.file_systems import FILE_SYSTEMS, SHRINKABLE
 from aligntool.formats.windows_names import StartNames
-from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
+from aligntool.inventory import Disk, DiskKind, Partition, Role
 from aligntool.realign import partition_selection, search
 from aligntool.realign.placing import Movable, containers, first_place, held_ranges, kind_of, logicals_of, row_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons
@@ -202,16 +202,10 @@ def _batches(step: steps.CopyContent, size: int) -> float:
 
 
 def plan_realign(
-    judged: Judged,
-    goal: RealignGoal,
-    used: partition_selection.Uses,
-    *,
-    names: Mapping[int, StartNames] | None = None,
-    all_disks: Inventory | None = None,
+    judged: Judged, goal: RealignGoal, used: partition_selection.Uses, *, names: Mapping[int, StartNames] | None = None
 ) -> Plan:
     """Return the cheapest plan that aligns every start. `used`: the bytes that a move of each partition copies; a
-    partition missing there is copied whole. `names`: the starts recorded in files of Windows. `all_disks`: the rest of
-    the machine, to name the holder of a partition.
+    partition missing there is copied whole. `names`: the starts recorded in files of Windows.
 
     The plan has no steps if nothing has to move. Raises Refused with all reasons, a line each.
     """
@@ -222,7 +216,7 @@ def plan_realign(
     if not selection.must and not selection.reasons:
         _refuse_if_not_judged(judged)
         return write_plan(disk, goal, selection, None, used, {})
-    reasons = [*selection.reasons, *disk_reasons(judged, all_disks)]
+    reasons = [*selection.reasons, *disk_reasons(judged)]
     against = partition_reasons(disk, parts_of(disk, selection.must))
     reasons += [reason for found in against.values() for reason in found]
     whole = disk.size is not None and bool(selection.start_grids)
@@ -359,7 +353,7 @@ def find_repairs(judged: Judged) -> tuple[Repair, ...]:
     off += [number for number in selection.must if number not in off]
     if not off:
         return ()
-    disk_wide = (*selection.reasons, *disk_reasons(judged, None))
+    disk_wide = (*selection.reasons, *disk_reasons(judged))
     room = _room_by_number(judged, selection)
     against = partition_reasons(disk, parts_of(disk, off))
     return tuple(_repair(disk, number, room.get(number, _Room.NONE), (*disk_wide, *against[number])) for number in off)

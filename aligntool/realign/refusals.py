@@ -133,12 +133,12 @@ _TOLERATED = (Fault.GPT_BACKUP_MISPLACED, Fault.PROTECTIVE_MBR, Fault.HYBRID_MBR
 _GPT_FAULTS = (Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED, Fault.GPT_COPIES_DIFFER)
 
 
-def disk_reasons(judged: Judged, machine: Inventory | None) -> tuple[Refusal, ...]:
+def disk_reasons(judged: Judged) -> tuple[Refusal, ...]:
     """Return every reason against writing to this disk."""
     disk = judged.disk
     bound = (Refusal("bound", disk.name, text, wording.next_look(disk)) for text in fixed_layout_reasons(disk))
     held = _suspended_reasons(disk)
-    return (*_device_reasons(disk), *_table_reasons(disk), *bound, *_use_reasons(disk, machine), *held)
+    return (*_device_reasons(disk), *_table_reasons(disk), *bound, *_use_reasons(disk, judged.above), *held)
 
 
 def _device_reasons(disk: Disk) -> Iterator[Refusal]:
@@ -200,7 +200,7 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
             yield Refusal("kernel-differs", what, text, f"sudo partprobe {path}", lasting=False)
 
 
-def _use_reasons(disk: Disk, machine: Inventory | None) -> Iterator[Refusal]:
+def _use_reasons(disk: Disk, above: Inventory | None) -> Iterator[Refusal]:
     """Yield a reason for each use of the disk and its partitions: the kernel would refuse to open it exclusively."""
     used = [(disk.name, wording.shell_word(disk.path), disk.mounted_at, disk.holders)]
     for part in disk.partitions:
@@ -209,7 +209,7 @@ def _use_reasons(disk: Disk, machine: Inventory | None) -> Iterator[Refusal]:
     for what, node, places, holders in used:
         live = "start from another medium, such as a live system, and run it there"
         yield from (replace(use, lasting=False) for use in wording.use_refusals(what, node, places, (), live))
-        yield from (_holder_refusal(what, holder, machine) for holder in holders)
+        yield from (_holder_refusal(what, holder, above) for holder in holders)
 
 
 def _suspended_reasons(disk: Disk) -> Iterator[Refusal]:
@@ -232,9 +232,9 @@ def _suspended(what: str) -> Refusal:
     return Refusal("hibernated", what, text, "start that system and shut it down", lasting=False)
 
 
-def _holder_refusal(what: str, holder: str, machine: Inventory | None) -> Refusal:
-    above = machine.disk(holder) if machine else None
-    mapping = (above and above.mapping) or ""
+def _holder_refusal(what: str, holder: str, above: Inventory | None) -> Refusal:
+    device = above.disk(holder) if above else None
+    mapping = (device and device.mapping) or ""
     hint = f"sudo dmsetup remove /dev/{holder}"
     if holder.startswith("md"):
         hint = f"sudo mdadm --stop /dev/{holder}"

@@ -89,16 +89,26 @@ def look_at(target: str, request: Request) -> tuple[Judged, Inventory]:
 
 def find_plan(target: str, request: Request) -> FoundPlan:
     """Return the plan that aligns the partitions of the disk. Raises Refused with every reason."""
+    rule = "a realign takes a whole disk, or some of its partitions by number"
+    judged = look_before_change(target, request, rule, "--partition")
+    with naming_loops(judged.disk.path):
+        found = plan_for(judged, request)
+        refuse_second_table(judged.disk)
+    return found
+
+
+def look_before_change(target: str, request: Request, rule: str, option: str = "") -> Judged:
+    """Return the disk, judged, with its health and the devices that hold it. `rule`, `option`: see `refuse_part`.
+
+    Raises Refused if it cannot be read, is a partition or in flight, or if a killed aligntool's programs still use it.
+    """
     judged, _ = look_at(target, request)
     if wait_for_leftovers(judged.disk.path):
         judged, _ = look_at(target, request)
-    refuse_part(target, judged.disk, "a realign takes a whole disk, or some of its partitions by number", "--partition")
-    refuse_in_flight(judged.disk.path)
-    failing = with_health(judged.disk).failing
-    with naming_loops(judged.disk.path):
-        found = plan_for(replace(judged, disk=replace(judged.disk, failing=failing)), request)
-        refuse_second_table(judged.disk)
-    return found
+    disk = judged.disk
+    refuse_part(target, disk, rule, option)
+    refuse_in_flight(disk.path)
+    return replace(judged, disk=replace(disk, failing=with_health(disk).failing), above=_find_holders(disk))
 
 
 def refuse_part(target: str, disk: Disk, rule: str, option: str = "") -> None:
@@ -168,7 +178,7 @@ def refuse_in_flight(path: str) -> None:
         raise Refused(text, hint=command("status", path), code="in-flight", subject=path)
 
 
-def find_holders(disk: Disk) -> Inventory | None:
+def _find_holders(disk: Disk) -> Inventory | None:
     """Return the devices that hold the disk or its partitions, to name them; None if there are none."""
     names = {*disk.holders, *(name for part in disk.partitions for name in part.holders)}
     with suppress(Refused):
@@ -183,12 +193,12 @@ def plan_for(judged: Judged, request: Request) -> FoundPlan:
     map may show that another plan is cheaper, so this repeats until every partition that moves has a map.
     """
     disk = judged.disk
-    names, holders = names_on(disk), find_holders(disk)
+    names = names_on(disk)
     # How far a file system can be shrunk depends on its used blocks.
     maps = {part.number: read_map(disk, part.number, part.extent) for part in shrinkable(disk) if request.goal.shrink}
     while True:
         used = {number: Used(number, found.bytes, found.by) for number, found in maps.items()}
-        plan = plan_realign(judged, request.goal, used, names=names, all_disks=holders)
+        plan = plan_realign(judged, request.goal, used, names=names)
         moves = {step.partition: step for step in plan.steps if isinstance(step, steps.CopyContent)}
         unread = [step for number, step in moves.items() if number not in maps]
         if not unread:

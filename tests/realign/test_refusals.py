@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,11 @@ from aligntool.errors import Refused
 from aligntool.formats.linux_fs import MAY_BE_SHARED
 from aligntool.formats.windows_fs import WINDOWS_HIBERNATED
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, Table, TableFault, TableLabel
+from aligntool.realign import request
+from aligntool.realign.convert_request import Conversion
+from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.planning import find_repairs, plan_realign
+from aligntool.realign.request import FoundPlan, Request, find_plan
 from aligntool.units import MIB, Extent
 from tests.realign.movable_disks import judged, movable_disk, plan_for
 
@@ -98,18 +103,38 @@ REFUSED = [  # code, evidence in the text, hint
 BROKEN = [one for one in Fault if one not in (Fault.GPT_BACKUP_MISPLACED, Fault.PROTECTIVE_MBR, Fault.HYBRID_MBR)]
 
 
-def refusal_of(seen: Disk, goal: RealignGoal | None = None) -> Refused:
-    """Return the refusal, also with devices that may be on top of it."""
-    above = (
+def above(seen: Disk) -> tuple[Disk, ...]:
+    """Return devices that may hold the disk."""
+    return (
         Disk("dm-0", "/dev/dm-0", DiskKind.DM, MIB, seen.limits, mapping="lvm vg/root"),
         Disk("dm-1", "/dev/dm-1", DiskKind.DM, MIB, seen.limits, mapping="crypt LUKS2 secret"),
         Disk("dm-2", "/dev/dm-2", DiskKind.DM, MIB, seen.limits, mapping="lvm vg/origin (real)"),
         Disk("dm-3", "/dev/dm-3", DiskKind.DM, MIB, seen.limits, mapping="crypt LUKS2 my disk"),
     )
-    machine = Inventory((seen, *above))
+
+
+def refusal_of(seen: Disk, goal: RealignGoal | None = None) -> Refused:
+    """Return the refusal, also with devices that may be on top of it."""
+    machine = Inventory((seen, *above(seen)))
     with pytest.raises(Refused) as refusal:
-        plan_realign(audit(machine, {}).judged[0], goal or RealignGoal(), {}, all_disks=machine)
+        plan_realign(replace(audit(machine, {}).judged[0], above=machine), goal or RealignGoal(), {})
     return refusal.value
+
+
+@pytest.mark.parametrize(
+    "find", [find_plan, WholeDisk(Request(), undo=True).find_plan, Conversion(Request(), (4096,)).find_plan]
+)
+def test_every_change_of_a_disk_names_the_program_that_lets_go_of_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, find: Callable[[str, Request], FoundPlan]
+) -> None:
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(MIB))
+    seen = partition(holders=("dm-0",))(replace(movable_disk("63+100000 ext4"), path=str(image)))
+    machine = {(str(image),): Inventory((seen,)), ("/dev/dm-0",): Inventory(above(seen)[:1])}
+    monkeypatch.setattr(request, "look", lambda names, **_: machine[names])
+    with pytest.raises(Refused, match=r"held by dm-0 \(lvm vg/root\)") as refusal:
+        find(str(image), Request())
+    assert "sudo vgchange -an vg" in refusal.value.hint
 
 
 def codes_of(seen: Disk, goal: RealignGoal | None = None) -> list[str]:
