@@ -318,7 +318,9 @@ def test_what_the_drive_is_asked_for_touches_as_many_units_as_predicted(tmp_path
             swept = run_sweep([(one.place, "", one.job)], 1, lambda *_: None)
             assert swept.failure is None
             lines = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
-            asked[one.place.title] = [start for start, length in lines if length == 4 * KIB]
+            # Other programs, such as udev, look for tables and signatures at both ends of a new device.
+            middle = range(MIB, ROOM.end - MIB)
+            asked[one.place.title] = [start for start, length in lines if length == 4 * KIB and start in middle]
     for unit, share in ARTICLE.items():
         touched = {
             title: sum((start + 4 * KIB - 1) // unit - start // unit + 1 for start in starts) / len(starts)
