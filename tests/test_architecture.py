@@ -195,7 +195,7 @@ WRITERS = {
     "linux/users.py": "a loop device for a shrink",
     "measure/record_trace.py": "the log of a trace",
     "measure/run.py": "a file for fio, the lock of a device",
-    "measure/targets.py": "whether a target may be written to",
+    "measure/targets.py": "whether a target may be written to; digests of test data",
     "measure/timing.py": "the target of a probe",
     "raid/make.py": "the record of an array",
     "raid/steps_md.py": "an array that is flushed",

@@ -122,6 +122,7 @@ def bench_run(
         str | None, "--passes", "Numbers of passes over the same data, such as 1,5, to reveal a cache.", "N,N"
     ] = None,
     destructive: options.DestructiveOption = False,
+    wipe: options.WipeDataOption = None,
     yes: options.YesOption = False,
     dry_run: Annotated[bool, "--dry-run", "Show the fio command lines, and stop."] = False,
     kept: options.ResultFile,
@@ -142,7 +143,7 @@ def bench_run(
         other = "--repeats" if repeats is not None else "--runtime"
         raise typer.BadParameter(f"--passes and {other} are mutually exclusive: a pass covers the data once")
     name, goal = _profile(profile)
-    found = targets.find_target(target)
+    found = _find_target(target, wipe, destructive=destructive)
     counts = passes(passes_) if passes_ is not None else ()
     bench_options = BenchOptions(span, runtime, repeats, counts, destructive, load.mix, load.data, load.pause)
     plan = plan_bench(name, goal, found, bench_options)
@@ -159,6 +160,12 @@ def bench_run(
     kept.write(to_json(result))
     print_lines(to_json(result) if json_ or kept.piped else shown.result_lines(result, width=terminal_width()))
     _raise_incomplete(ran, device=not plan.makes_file)
+
+
+def _find_target(named: str, wiped: list[str] | None, *, destructive: bool) -> Target:
+    """Return the target that the user named. Raises Refused."""
+    wipe = options.may_wipe_data(named, wiped, destructive=destructive)
+    return replace(targets.find_target(named), wipe=wipe)
 
 
 def _confirm(plan: BenchPlan, seen: Conditions, disk: str | None, *, counted: bool, yes: bool) -> None:
@@ -224,7 +231,8 @@ def _measured_path(plan: BenchPlan) -> Iterator[str]:
 def _locked_device(target: Target) -> Iterator[None]:
     with lock_for_others(target.path, "a benchmark"):
         probe.refuse_data(target)  # again: the confirmation may have taken long
-        yield
+        with targets.recorded_test_data(target.path, target.size or 0, remark):
+            yield
 
 
 # The target of `aligntool bench alignment` and `bench span`: a temporary file, or an existing file or device.
@@ -242,6 +250,7 @@ class SweepOptions(options.ResultFile):
     span: Annotated[Size, "--size", "Size of the file in a folder."] = None
     repeats: Annotated[int, "--repeats", "Number of runs.", "N", whole(5, 1000)] = 5
     destructive: options.DestructiveOption = False
+    wipe: options.WipeDataOption = None
     yes: options.YesOption = False
     fio_output: options.FioOutputOption = None
     json_: options.JsonOption = False
@@ -381,7 +390,7 @@ def bench_alignment(
     if every and start is not None:
         raise typer.BadParameter("--start and --every are mutually exclusive")
     chosen.refuse(inputs=(target,))
-    found = targets.find_target(target)
+    found = _find_target(target, chosen.wipe, destructive=chosen.destructive)
     span = chosen.span or 256 * MIB
     if unit is not None:
         alignment.refuse_too_small(found.size or span, unit, found.logical_block, start)
@@ -451,7 +460,7 @@ def bench_span(
     if least < alignment.BLOCK:
         raise typer.BadParameter("--from must be at least one request of 4KiB")
     chosen.refuse(inputs=(target,))
-    found = targets.find_target(target)
+    found = _find_target(target, chosen.wipe, destructive=chosen.destructive)
     span = chosen.span or 4 * GIB
     _largest_span(found.size or span, least, largest)
     with _prepared(found, span, runtime, chosen) as working:

@@ -158,6 +158,24 @@ def resolve_device(name: str) -> str:
     return str(Path(name).resolve()) if "/" in name else name
 
 
+def may_wipe(disk: str, wiped: Sequence[str]) -> bool:
+    """Return whether --wipe names this disk. Raises a usage error if it names another one."""
+
+    def place(name: str) -> Path:
+        return Path("/dev" if "/" not in name and not Path(name).exists() else "", name).resolve()
+
+    if others := [name for name in wiped if place(name) != place(disk)]:
+        raise typer.BadParameter(f"--wipe {others[0]}: the disk is {disk}")
+    return bool(wiped)
+
+
+def may_wipe_data(target: str, wiped: Sequence[str] | None, *, destructive: bool) -> bool:
+    """Return whether --wipe names the target of a measurement. Raises a usage error if nothing is written to it."""
+    if wiped and not destructive:
+        raise typer.BadParameter("--wipe requires --destructive")
+    return may_wipe(target, wiped or ())
+
+
 def absolute(file: str | None) -> str | None:
     """Return the path of a file for a plan, which may be applied from another folder."""
     return None if file is None else str(Path(file).absolute())
@@ -261,6 +279,9 @@ RecipeOption = Annotated[
     Name, "--recipe", "Use a recipe that comes with aligntool, or your own from a file: FILE.toml."
 ]
 DestructiveOption = Annotated[bool, "--destructive", "Write to the device itself, which must be empty."]
+WipeDataOption = Annotated[
+    list[str] | None, "--wipe", "With --destructive: allow unrecognised data on this device to be lost.", "DEVICE"
+]
 FioOutputOption = Annotated[Folder, "--fio-output", "Save fio's JSON output of every run in this folder."]
 TableOption = Annotated[
     str | None, "--table", "gpt, or dos for an MBR [default: gpt].", "gpt|dos", one_of("gpt", "dos")

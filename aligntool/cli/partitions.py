@@ -2,10 +2,9 @@
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -111,7 +110,7 @@ class LayoutOptions:
 
     def goal_and_request(self, disk: str, geometry: options.Geometry) -> tuple[LayoutGoal, Request]:
         """Return the goal, and the given geometry. Options override the values of a recipe. Raises Refused."""
-        wipe = _may_wipe(disk, self.wipe or ())
+        wipe = options.may_wipe(disk, self.wipe or ())
         goal = _goal(tuple(_part(text) for text in self.parts or ()), self.recipe)
         goal = replace(goal, label=self.label or goal.label, grain=self.grain or goal.grain, wipe=wipe,
                        spare_end=goal.spare_end if self.spare_end is None else self.spare_end)  # fmt: skip
@@ -121,17 +120,6 @@ class LayoutOptions:
         return goal, Request(
             audit_goal, **asdict(geometry), typed=(*typed, *([f"--wipe {shell_word(disk)}"] if wipe else []))
         )
-
-
-def _may_wipe(disk: str, wiped: Sequence[str]) -> bool:
-    """Return whether --wipe names this disk. Raises a usage error if it names another one."""
-
-    def place(name: str) -> Path:
-        return Path("/dev" if "/" not in name and not Path(name).exists() else "", name).resolve()
-
-    if others := [name for name in wiped if place(name) != place(disk)]:
-        raise typer.BadParameter(f"--wipe {others[0]}: the disk is {disk}")
-    return bool(wiped)
 
 
 def plan_layout_command(

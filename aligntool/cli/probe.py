@@ -5,7 +5,8 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from random import Random
@@ -26,11 +27,10 @@ from aligntool.linux.lock import inhibit_sleep, lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import UserLimits
-from aligntool.measure import timing, unit_design
+from aligntool.measure import targets, timing, unit_design
 from aligntool.measure.results import room_words
 from aligntool.measure.run import keep_result, save_to_history
 from aligntool.measure.schedule import Target, TargetKind, refuse_destruction
-from aligntool.measure.targets import history_folder
 from aligntool.measure.unit import ProbedDisk, ProbeResult, infer
 from aligntool.realign.request import refuse_in_flight
 from aligntool.render.experiments import probe_json, probe_lines
@@ -57,17 +57,18 @@ def refuse_no_room(target: Target, size: int, option: str = "--size") -> None:
 
 
 def refuse_data(target: Target) -> str:
-    """Return the name of the device. Raises Refused unless it is empty."""
+    """Return the name of the device. Raises Refused unless it is empty, or its unrecognised data may be lost."""
     disk = look((target.path,)).disks[0]
+    disk = replace(disk, sampled=targets.foreign_data(target.path, target.size or 0))
     refuse_in_flight(disk.path)
     name = Path(target.path).resolve().name
     if name == disk.name.rpartition("/")[2]:
-        refuse_destruction(disk, None)
+        refuse_destruction(disk, None, wipe=target.wipe)
     else:
         part = next((part for part in disk.partitions if (part.node or "").rpartition("/")[2] == name), None)
         if part is None:
             raise Refused(f"{target.path} is a part of {disk.path}, but is not in its partition table")
-        refuse_destruction(disk, part)
+        refuse_destruction(disk, part, wipe=target.wipe)
     return name
 
 
@@ -125,7 +126,7 @@ def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
 
 def save_in_history(when: str, name: str, text: str) -> None:
     """Save a result in the history. A failure is reported, and is not an error."""
-    folder = history_folder(dict(os.environ), root=os.geteuid() == 0)
+    folder = targets.history_folder(dict(os.environ), root=os.geteuid() == 0)
     try:
         remark(f"saved as {save_to_history(folder, when, name, text)}")
     except Refused as refusal:
@@ -150,6 +151,7 @@ def probe(
     target: Annotated[str, "TARGET", "A disk or image file, which is only read; or a folder, for a temporary file."],
     *,
     destructive: Annotated[bool, "--destructive", "Also write to the disk itself, which must be empty."] = False,
+    wipe: options.WipeDataOption = None,
     yes: options.YesOption = False,
     limit: Annotated[int, "--limit", "Time requests for at most this long.", "SECONDS", whole(1, 86400)] = 120,
     most: Annotated[Size, "--most", "Read and write at most this much; one round must fit [default: 1GiB]."] = None,
@@ -173,6 +175,7 @@ def probe(
     interrupted before that.
     """
     kept.refuse(inputs=(target,))
+    may_wipe = options.may_wipe_data(target, wipe, destructive=destructive)
     settings = _Settings(limit, most or GIB, largest or 8 * MIB, sector_size, seed)
     if Path(target).is_dir():
         if destructive:
@@ -181,8 +184,8 @@ def probe(
     else:
         disk = _look(target, settings.sector_size)
         if destructive:
-            _confirm(disk, yes=yes)
-        job = partial(_on_disk, disk, settings, destructive)
+            _confirm(disk, wipe=may_wipe, yes=yes)
+        job = partial(_on_disk, disk, settings, destructive, may_wipe)
     began: dict[str, float] = {}
     try:
         with ended_by_signals(), _awake(disk.path) if destructive else nullcontext(), _progress(began) as report:
@@ -208,11 +211,12 @@ ReportActivity = Callable[..., None]
 """Reports progress from the child: as `timing.Tell`, with the activity as first argument."""
 
 
-def _on_disk(disk: Disk, settings: _Settings, destructive: bool, report: ReportActivity) -> ProbeResult:
+def _on_disk(disk: Disk, settings: _Settings, destructive: bool, wipe: bool, report: ReportActivity) -> ProbeResult:
     """Measure a disk, in the child. It is locked and checked only if it is written to."""
-    with lock_disk(disk.path) if destructive else nullcontext():
+    with lock_disk(disk.path) if destructive else nullcontext(), ExitStack() as stack:
         if destructive:
-            _refuse_unless_empty(_look(disk.path, None))
+            _refuse_unless_empty(_look(disk.path, None), wipe=wipe)
+            stack.enter_context(targets.recorded_test_data(disk.path, disk.size or 0, remark))
         with timing.opened_disk(disk.path, write=destructive) as target:
             least = settings.sector_size or disk.limits.logical_block_size or 512
             smallest = timing.smallest_request(target.reading, 0, least)
@@ -248,21 +252,21 @@ def _look(path: str, sector_size: int | None) -> Disk:
     return disk
 
 
-def _confirm(disk: Disk, *, yes: bool) -> None:
+def _confirm(disk: Disk, *, wipe: bool, yes: bool) -> None:
     """Have the user confirm the disk that is written to. Raises Refused."""
-    _refuse_unless_empty(disk)
-    remark(f"{disk.path} is empty. Small parts all over it will be overwritten and not restored.")
+    _refuse_unless_empty(disk, wipe=wipe)
+    remark(f"{disk.path}: small parts all over it will be overwritten and not restored.")
     serial = (disk.serial or "").strip()
     word, what = (serial, "the disk's serial number") if serial else (PurePath(disk.path).name, "its name")
     options.confirm_disk(disk.path, word, what, yes)
 
 
-def _refuse_unless_empty(disk: Disk) -> None:
-    """Raise Refused, as for a benchmark, for a disk that has a table, a file system or a signature, that fails, is in
-    use, or could not be looked at.
+def _refuse_unless_empty(disk: Disk, *, wipe: bool) -> None:
+    """Raise Refused, as for a benchmark, for a disk that has a table, a file system, a signature or unrecognised data,
+    that fails, is in use, or could not be looked at.
     """
     try:
-        refuse_destruction(disk, None)
+        refuse_destruction(replace(disk, sampled=targets.foreign_data(disk.path, disk.size or 0)), None, wipe=wipe)
     except Refused as refusal:
         only = f"without --destructive it is only read: {command('probe', disk.path)}"
         refusal.hint = f"{refusal.hint}\n{only}".strip()

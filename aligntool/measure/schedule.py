@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from aligntool.audit.wording import contents, device_refusals, shell_word, subject_words, use_refusals
+from aligntool.audit import wording
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, Partition
 from aligntool.measure.fio import ENGINE, Job, Pattern, fill_job
@@ -16,21 +16,26 @@ from aligntool.units import MIB, align_down, format_about, format_size
 # Reasons to refuse overwriting a device.
 
 
-def refuse_destruction(disk: Disk, partition: Partition | None) -> None:
-    """Raise Refused unless a partition, or a whole disk (None) with all its partitions, is empty and not in use."""
-    unfitness = device_refusals(disk, partition, subject_words(disk, partition))
-    refuse([*unfitness, *_about_use(disk, partition), *_about_content(disk, partition)])
+def refuse_destruction(disk: Disk, partition: Partition | None, *, wipe: bool = False) -> None:
+    """Raise Refused unless a partition, or a whole disk (None) with all its partitions, is empty and not in use.
+    `wipe`: unrecognised data, which `disk.sampled` shows, may be lost.
+    """
+    unfitness = wording.device_refusals(disk, partition, wording.subject_words(disk, partition))
+    content = tuple(_about_content(disk, partition)) or (() if wipe else tuple(_about_data(disk, partition)))
+    refuse([*unfitness, *_about_use(disk, partition), *content])
 
 
 def _about_use(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
-    yield from use_refusals(disk.name, disk.name, disk.mounted_at, disk.holders if partition is None else ())
+    yield from wording.use_refusals(disk.name, disk.name, disk.mounted_at, disk.holders if partition is None else ())
     for part in disk.partitions if partition is None else (partition,):
-        yield from use_refusals(subject_words(disk, part), part.node or disk.name, part.mounted_at, part.holders)
+        yield from wording.use_refusals(
+            wording.subject_words(disk, part), part.node or disk.name, part.mounted_at, part.holders
+        )
 
 
 def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
-    look = f"sudo aligntool audit {shell_word(disk.path)}"
-    on, name = partition or disk, subject_words(disk, partition)
+    look = f"sudo aligntool audit {wording.shell_word(disk.path)}"
+    on, name = partition or disk, wording.subject_words(disk, partition)
     if not on.content_read or (partition is None and not disk.table_read):
         yield Refusal("not-read", name, f"{name} could not be read and may not be empty", look)
     if partition is None:
@@ -41,8 +46,19 @@ def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Refusal]
         if disk.table and not disk.partitions:
             yield Refusal("not-empty", name, f"{name} has a partition table ({disk.table.label})")
     hint = "a benchmark never erases; name something empty, or a folder on it"
-    for content in contents(on):
+    for content in wording.contents(on):
         yield Refusal("not-empty", name, f"{name} is not empty: {content}", hint)
+
+
+def _about_data(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
+    sampled, name = disk.sampled, wording.subject_words(disk, partition)
+    path = disk.path if partition is None else f"/dev/{partition.node or disk.name}"
+    hint = f"if it is not needed, add: --wipe {wording.shell_word(path)}"
+    for data in wording.unrecognised_data(disk):
+        yield Refusal("not-empty", name, f"{name} is not empty: {data}", hint)
+    if sampled and sampled.unreadable and not sampled.written:
+        text = f"{name} cannot be read at {sampled.unreadable} of {sampled.places} places, and may not be empty"
+        yield Refusal("not-read", name, text, hint)
 
 
 # The runs of fio of which a benchmark consists, and their order.
@@ -77,6 +93,7 @@ class Target:
     direct: bool = True  # direct I/O is possible
     name: str | None = None  # of the file to create; None: aligntool chooses one
     place: str = ""  # the name as an absolute path, which the result records
+    wipe: bool = False  # unrecognised data on the device may be lost
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,15 @@
 import errno
 import os
 import stat
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
 from aligntool.errors import Refused
-from aligntool.inventory import Disk, DiskKind, link_maximum, port_above, runs_below
-from aligntool.linux.content import hole_share
+from aligntool.inventory import Disk, DiskKind, Sampled, link_maximum, port_above, runs_below
+from aligntool.linux.content import hole_share, sample
 from aligntool.linux.files import read_text
 from aligntool.linux.look import look
 from aligntool.linux.sysfs import LIVE, READ_ONLY, Mount, mounts_now, on_battery, opened
@@ -20,7 +20,7 @@ from aligntool.linux.users import block_number, kernel_name, sysfs_folder
 from aligntool.measure.results import LARGEST, MEMORY, Conditions, DriveState, HistoryEntry, Result, from_json
 from aligntool.measure.schedule import Target, TargetKind
 from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
-from aligntool.units import mb_s
+from aligntool.units import Extent, mb_s
 
 # Read a saved result of a benchmark, and list all of them.
 
@@ -70,6 +70,39 @@ def list_results(folder: Path) -> list[HistoryEntry]:
         except Refused as refusal:
             found.append(HistoryEntry(file, str(refusal)))  # not a result
     return found
+
+
+# Test data that measurements left on a device. No signature identifies it, so the digest of its samples is recorded,
+# and the next measurement may overwrite what is still the same.
+
+
+def foreign_data(path: str, size: int) -> Sampled | None:
+    """Return samples of a device, or None if they are those of the test data that a measurement left on it."""
+    sampled = sample(path, Extent(0, size))
+    with suppress(OSError):
+        if sampled.digest in _test_data().read_text().split():
+            return None
+    return sampled
+
+
+@contextmanager
+def recorded_test_data(path: str, size: int, report: Callable[[str], None]) -> Iterator[None]:
+    """Record the test data that the block leaves on a device. A failure is reported, and is not an error."""
+    try:
+        yield
+    finally:
+        try:
+            _test_data().parent.mkdir(parents=True, exist_ok=True)
+            with _test_data().open("a") as file:
+                file.write(f"{sample(path, Extent(0, size)).digest}\n")
+        except OSError as error:
+            report(
+                f"{path}: the test data is not recorded, so that the next measurement needs --wipe: {error.strerror}"
+            )
+
+
+def _test_data() -> Path:
+    return history_folder(dict(os.environ), root=os.geteuid() == 0).with_name("test-data")
 
 
 # The target of a benchmark: a folder, a file or a device, and its file system.

@@ -176,7 +176,7 @@ def test_a_device_that_is_not_there_is_not_taken_for_a_file_in_memory() -> None:
 
 
 @pytest.mark.parametrize("command", ["alignment", "span"])
-@pytest.mark.needs_tools("mkswap", "wipefs")
+@pytest.mark.needs_tools("mkswap", "blkdiscard")
 def test_an_experiment_writes_on_a_device_only_after_its_name_was_typed(
     tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path], command: str
 ) -> None:
@@ -189,7 +189,7 @@ def test_an_experiment_writes_on_a_device_only_after_its_name_was_typed(
     before = image.read_bytes()
     assert 'is not empty: swap "precious"' in aligntool("bench", *words, "--yes", code=3)[1]
     assert image.read_bytes() == before
-    run("wipefs", "-qa", device)
+    run("blkdiscard", "-z", device)
     before = image.read_bytes()
     assert answered(tmp_path, words, "wrong\n") == 3 and image.read_bytes() == before
     # A full run starts fio 60 times, as the one in a folder does (test_experiment_facts.py).

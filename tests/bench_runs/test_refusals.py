@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.inventory import Disk, DiskKind, IoLimits, Layer, Partition, Role, Table, TableLabel
+from aligntool.inventory import Disk, DiskKind, IoLimits, Layer, Partition, Role, Sampled, Table, TableLabel
 from aligntool.measure.schedule import refuse_destruction
 from aligntool.units import GIB, MIB, Extent
 
@@ -52,3 +52,21 @@ def test_every_reason_is_told(disk: Disk, partition: Partition | None, reasons: 
     said = str(refused.value).split("\n")
     assert len(said) == len(reasons)
     assert all(reason in line for reason, line in zip(reasons, said, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("written", "unreadable", "reason"),
+    [(1, 0, "not empty: unrecognised data at 1 of 102 places"), (0, 1, "cannot be read at 1 of 102 places")],
+)
+def test_data_without_a_signature_are_given_up_only_by_name(written: int, unreadable: int, reason: str) -> None:
+    sampled = Sampled(102, written, unreadable, "")
+    for disk, partition, path in (
+        (replace(EMPTY, sampled=sampled), None, "/dev/sdx"),
+        (replace(PARTED, sampled=sampled), PART, "/dev/sdx1"),
+    ):
+        with pytest.raises(Refused, match=reason) as refused:
+            refuse_destruction(disk, partition)
+        assert f"--wipe {path}" in refused.value.hint
+        refuse_destruction(disk, partition, wipe=True)
+    with pytest.raises(Refused, match="ext4"):  # what is recognised is kept whatever is named
+        refuse_destruction(replace(EMPTY, content=EXT4, sampled=sampled), None, wipe=True)

@@ -372,6 +372,30 @@ def test_a_device_is_given_up_by_its_name_and_never_with_data_on_it(
 
 @fio
 @pytest.mark.needs_root
+def test_data_that_no_signature_identifies_are_overwritten_only_if_named_and_test_data_freely(
+    place: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
+) -> None:
+    image = sparse(32 * MIB)
+    device = loop(image)
+    words = (*QUICK, "--destructive", "--yes")
+    bench(place, device, *words)
+    bench(place, device, *words)  # on its own test data
+    with device.open("r+b") as raw:
+        raw.seek(4096)
+        raw.write(os.urandom(4096))
+    before = image.read_bytes()
+    said = bench(place, device, *words, code=3).stderr
+    assert "is not empty: unrecognised data" in said and f"--wipe {device}" in said
+    assert "the disk is" in bench(place, device, *words, "--wipe", f"{device}0", code=2).stderr
+    assert "requires --destructive" in bench(place, device, *QUICK, "--wipe", device, code=2).stderr
+    assert image.read_bytes() == before
+    bench(place, device, *words, "--wipe", device)
+    assert image.read_bytes() != before
+    bench(place, device, *words)
+
+
+@fio
+@pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.ext4", "sfdisk", "partx")
 def test_an_empty_partition_is_given_up_and_its_neighbours_are_not(
     place: Path, sparse: Callable[..., Path], loop: Callable[..., Path]

@@ -77,7 +77,7 @@ def test_a_drive_without_pages_comes_out_unknown(tmp_path: Path) -> None:
 @needs_nbdkit
 def test_a_disk_that_is_given_up_shows_the_unit_of_its_writes_too(tmp_path: Path) -> None:
     with slow_drive(tmp_path, "unit=8192", "base_us=200", "part_us=3000") as file:
-        words = ("--destructive", "--yes", "--most", "30MiB", "--sector-size", "1024")
+        words = ("--destructive", "--wipe", file, "--yes", "--most", "30MiB", "--sector-size", "1024")
         found = right_or_unknown(lambda: probed(file, *words), by_writes_across(8 * KIB))
     assert found["experiment"]["written"] > 0
 
@@ -86,7 +86,7 @@ def test_a_disk_that_is_given_up_shows_the_unit_of_its_writes_too(tmp_path: Path
 def test_a_drive_that_is_slower_for_writes_below_a_size_has_no_unit_and_the_audit_takes_none(tmp_path: Path) -> None:
     kept = tmp_path / "measured.json"
     with slow_drive(tmp_path, "small=16384", "base_us=200", "small_us=3000") as file:
-        words = ("--destructive", "--yes", "--most", "30MiB", "--sector-size", "1024", "-o", kept)
+        words = ("--destructive", "--wipe", file, "--yes", "--most", "30MiB", "--sector-size", "1024", "-o", kept)
         found = probed(file, *words)
     with file.open("wb") as blank:  # the drive is gone with everything written to it: a disk of the same name and size
         blank.truncate(GIB)
@@ -114,6 +114,20 @@ def test_a_disk_that_holds_something_is_not_written_to(tmp_path: Path) -> None:
     _, said = aligntool("probe", image, "--destructive", "--yes", code=3)
     assert "is not empty: ext4" in said
     assert image.read_bytes() == before
+
+
+def test_a_disk_with_unrecognised_data_is_written_to_only_if_named_and_test_data_freely(tmp_path: Path) -> None:
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(32 * MIB) + os.urandom(1 * MIB) + bytes(31 * MIB))
+    before = image.read_bytes()
+    words = ("probe", image, "--destructive", "--yes", "--largest", "64KiB", "--most", "16MiB", "--limit", "600")
+    environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    said = run_aligntool(*words, code=3, env=environment).stderr
+    assert "is not empty: unrecognised data" in said and f"--wipe {image}" in said
+    assert image.read_bytes() == before
+    run_aligntool(*words, "--wipe", image, code=0, env=environment)
+    assert image.read_bytes() != before
+    run_aligntool(*words, code=0, env=environment)
 
 
 def test_reading_changes_nothing_and_nobody_is_asked(tmp_path: Path) -> None:

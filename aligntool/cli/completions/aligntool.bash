@@ -44,7 +44,7 @@ _aligntool_options() { # COMMAND
     "status") options="--journal --json --color --no-pager --help -h" arguments=disks ;;
     "resume") options="--journal --restore-table --dry-run --yes --rate --key-file --json --color --no-pager --help -h" arguments=disks ;;
     "rollback") options="--journal --restore-table --dry-run --yes --rate --json --color --no-pager --help -h" arguments=disks ;;
-    "probe") options="--destructive --yes --limit --most --size --largest --sector-size --seed --output -o --overwrite --verbose -v --json --color --no-pager --help -h" arguments=disks ;;
+    "probe") options="--destructive --wipe --yes --limit --most --size --largest --sector-size --seed --output -o --overwrite --verbose -v --json --color --no-pager --help -h" arguments=disks ;;
     "tui") options="--rate --color --no-pager --help -h" arguments=disks ;;
     "schema") options="--color --no-pager --help -h" arguments="=audit bench bench.alignment bench.compare bench.list bench.span estimate.boot events fleet plan probe raid-tune raid.show recipes status trace" ;;
     "report") options="--output -o --chart --svg --png --bench --overwrite --sysroot --wake --timeout --sector-size --physical-sector-size --page-size --grain --color --no-pager --help -h" arguments=disks ;;
@@ -61,12 +61,12 @@ _aligntool_options() { # COMMAND
     "raid persist") options="--system --mount --dry-run --yes --output -o --overwrite --json --sysroot --color --no-pager --help -h" arguments=arrays ;;
     "raid reformat") options="--lba-size --dry-run --yes --output -o --overwrite --json --color --no-pager --help -h" arguments=arrays ;;
     "raid tune") options="--level -l --workload --chunks --layout --bitmap --database-page --span --runtime --repeats --output -o --overwrite --clear --dry-run --yes --color --no-pager --help -h" arguments=disks ;;
-    "bench run") options="--profile --span --runtime --repeats --passes --destructive --yes --dry-run --output -o --overwrite --fio-output --json --mix --data --pause --color --no-pager --help -h" arguments=disks ;;
+    "bench run") options="--profile --span --runtime --repeats --passes --destructive --wipe --yes --dry-run --output -o --overwrite --fio-output --json --mix --data --pause --color --no-pager --help -h" arguments=disks ;;
     "bench list") options="--json --color --no-pager --help -h" arguments= ;;
     "bench show") options="--color --no-pager --help -h" arguments=files ;;
     "bench compare") options="--json --color --no-pager --help -h" arguments=files ;;
-    "bench alignment") options="--unit --start --every --depth --runtime --output -o --overwrite --size --repeats --destructive --yes --fio-output --json --color --no-pager --help -h" arguments=disks ;;
-    "bench span") options="--from --to --write --runtime --output -o --overwrite --size --repeats --destructive --yes --fio-output --json --color --no-pager --help -h" arguments=disks ;;
+    "bench alignment") options="--unit --start --every --depth --runtime --output -o --overwrite --size --repeats --destructive --wipe --yes --fio-output --json --color --no-pager --help -h" arguments=disks ;;
+    "bench span") options="--from --to --write --runtime --output -o --overwrite --size --repeats --destructive --wipe --yes --fio-output --json --color --no-pager --help -h" arguments=disks ;;
     "trace read") options="--log-format --grid --phase --disk --partition -p --json --color --no-pager --help -h" arguments=files ;;
     "trace record") options="--output -o --overwrite --grid --phase --json --color --no-pager --help -h" arguments=disks ;;
     "estimate boot") options="--rate-a --rate-b --trace --reads --writes --json --color --no-pager --help -h" arguments=files ;;
@@ -90,7 +90,7 @@ _aligntool_value() { # COMMAND OPTION: whether it has a value, and what that may
     "realign --recipe" | "plan realign --recipe") kind="=cloned-ssd gpt-34-40 large-unit-qlc sd-card sector-63" ;;
     "layout --table" | "partition --table" | "plan layout --table" | "plan partition --table") kind="=gpt dos" ;;
     "layout --recipe" | "plan layout --recipe") kind="=data-disk desktop-bios desktop-uefi sd-card server-nvme-raid" ;;
-    "layout --wipe" | "plan layout --wipe" | "raid plan --wipe" | "raid create --wipe" | "trace read --disk") kind=disks ;;
+    "layout --wipe" | "probe --wipe" | "plan layout --wipe" | "raid plan --wipe" | "raid create --wipe" | "bench run --wipe" | "bench alignment --wipe" | "bench span --wipe" | "trace read --disk") kind=disks ;;
     "schema --color") kind="=audit bench bench.alignment bench.compare bench.list bench.span estimate.boot events fleet plan probe raid-tune raid.show recipes status trace" ;;
     "raid plan --level" | "raid plan -l" | "raid create --level" | "raid create -l") kind="=0 1 10 5 6" ;;
     "raid plan --recipe" | "raid create --recipe") kind="=nvme-raid0-scratch partition-level raid1-data raid1-system raid10-database raid5-archive raid6-archive" ;;

@@ -255,6 +255,7 @@ complete -c aligntool -n '__aligntool_is rollback' -l no-pager -d 'Do not show l
 complete -c aligntool -n '__aligntool_is rollback' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is probe' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is probe' -l destructive -d 'Also write to the disk itself, which must be empty'
+complete -c aligntool -n '__aligntool_is probe' -l wipe -d 'With --destructive: allow unrecognised data on this device to be lost' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is probe' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is probe' -l limit -d 'Time requests for at most this long' -x
 complete -c aligntool -n '__aligntool_is probe' -l most -d 'Read and write at most this much; one round must fit [default: 1GiB]' -x
@@ -473,6 +474,7 @@ complete -c aligntool -n '__aligntool_is bench run' -l runtime -d 'Duration of e
 complete -c aligntool -n '__aligntool_is bench run' -l repeats -d 'Runs of each test' -x
 complete -c aligntool -n '__aligntool_is bench run' -l passes -d 'Numbers of passes over the same data, such as 1,5, to reveal a cache' -x
 complete -c aligntool -n '__aligntool_is bench run' -l destructive -d 'Write to the device itself, which must be empty'
+complete -c aligntool -n '__aligntool_is bench run' -l wipe -d 'With --destructive: allow unrecognised data on this device to be lost' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is bench run' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is bench run' -l dry-run -d 'Show the fio command lines, and stop'
 complete -c aligntool -n '__aligntool_is bench run' -l output -s o -d 'Save the result as JSON; - is standard output' -r -F
@@ -509,6 +511,7 @@ complete -c aligntool -n '__aligntool_is bench alignment' -l overwrite -d 'Repla
 complete -c aligntool -n '__aligntool_is bench alignment' -l size -d 'Size of the file in a folder' -x
 complete -c aligntool -n '__aligntool_is bench alignment' -l repeats -d 'Number of runs' -x
 complete -c aligntool -n '__aligntool_is bench alignment' -l destructive -d 'Write to the device itself, which must be empty'
+complete -c aligntool -n '__aligntool_is bench alignment' -l wipe -d 'With --destructive: allow unrecognised data on this device to be lost' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is bench alignment' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is bench alignment' -l fio-output -d 'Save fio\'s JSON output of every run in this folder' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is bench alignment' -l json -d 'Print JSON'
@@ -525,6 +528,7 @@ complete -c aligntool -n '__aligntool_is bench span' -l overwrite -d 'Replace ex
 complete -c aligntool -n '__aligntool_is bench span' -l size -d 'Size of the file in a folder' -x
 complete -c aligntool -n '__aligntool_is bench span' -l repeats -d 'Number of runs' -x
 complete -c aligntool -n '__aligntool_is bench span' -l destructive -d 'Write to the device itself, which must be empty'
+complete -c aligntool -n '__aligntool_is bench span' -l wipe -d 'With --destructive: allow unrecognised data on this device to be lost' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is bench span' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is bench span' -l fio-output -d 'Save fio\'s JSON output of every run in this folder' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is bench span' -l json -d 'Print JSON'

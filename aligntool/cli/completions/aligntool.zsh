@@ -224,6 +224,7 @@ _aligntool_rollback() {
 _aligntool_probe() {
     _arguments -s -S \
         '(--destructive)--destructive[Also write to the disk itself, which must be empty]' \
+        '*--wipe=[With --destructive\: allow unrecognised data on this device to be lost]:DEVICE:_aligntool_devices' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--limit)--limit=[Time requests for at most this long]:SECONDS: ' \
         '(--most)--most=[Read and write at most this much; one round must fit \[default\: 1GiB\]]:SIZE: ' \
@@ -545,6 +546,7 @@ _aligntool_bench_run() {
         '(--repeats)--repeats=[Runs of each test]:N: ' \
         '(--passes)--passes=[Numbers of passes over the same data, such as 1,5, to reveal a cache]:N,N: ' \
         '(--destructive)--destructive[Write to the device itself, which must be empty]' \
+        '*--wipe=[With --destructive\: allow unrecognised data on this device to be lost]:DEVICE:_aligntool_devices' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--dry-run)--dry-run[Show the fio command lines, and stop]' \
         '(--output -o)--output=[Save the result as JSON; - is standard output]:FILE:_files' \
@@ -604,6 +606,7 @@ _aligntool_bench_alignment() {
         '(--size)--size=[Size of the file in a folder]:SIZE: ' \
         '(--repeats)--repeats=[Number of runs]:N: ' \
         '(--destructive)--destructive[Write to the device itself, which must be empty]' \
+        '*--wipe=[With --destructive\: allow unrecognised data on this device to be lost]:DEVICE:_aligntool_devices' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--fio-output)--fio-output=[Save fio'\''s JSON output of every run in this folder]:DIR:_files -/' \
         '(--json)--json[Print JSON]' \
@@ -626,6 +629,7 @@ _aligntool_bench_span() {
         '(--size)--size=[Size of the file in a folder]:SIZE: ' \
         '(--repeats)--repeats=[Number of runs]:N: ' \
         '(--destructive)--destructive[Write to the device itself, which must be empty]' \
+        '*--wipe=[With --destructive\: allow unrecognised data on this device to be lost]:DEVICE:_aligntool_devices' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--fio-output)--fio-output=[Save fio'\''s JSON output of every run in this folder]:DIR:_files -/' \
         '(--json)--json[Print JSON]' \
