@@ -198,7 +198,9 @@ def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCo
     if named:
         for unseen in missing:
             text = unseen.why if unseen.why.startswith(f"{unseen.what}: ") else f"{unseen.what}: {unseen.why}"
-            options.say(text + (f"\n  → {unseen.hint}" if unseen.hint else ""))
+            options.say(text)
+            for hint in filter(None, unseen.hint.split("\n")):
+                options.suggest(hint)
     elif fail_on is FailOn.NEVER:
         missing = ()
     elif fail_on is None:

@@ -216,6 +216,11 @@ def remark(words: str) -> None:
     print(harmless(words), file=sys.stderr, flush=True)
 
 
+def suggest(hint: str) -> None:
+    """Write the next command to standard error. Words after an arrow would be translated, also those of a command."""
+    print(f"  → {harmless(hint)}", file=sys.stderr, flush=True)
+
+
 def now() -> str:
     """Return the current time in UTC, in ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -174,4 +174,4 @@ def report_result(
     )  # fmt: skip
     if following:
         options.say("the running kernel still has the old partition table")
-        options.remark(f"  → {following}")
+        options.suggest(following)
