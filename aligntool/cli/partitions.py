@@ -21,7 +21,7 @@ from aligntool.demo_disk import make_demo_image
 from aligntool.errors import Refused, Stopped, refuse
 from aligntool.inventory import Disk
 from aligntool.linux.look import look
-from aligntool.realign.layout import make_layout, plan_layout
+from aligntool.realign.layout import make_layout, plan_layout, with_samples
 from aligntool.realign.planning import find_repairs
 from aligntool.realign.request import Request, find_plan, look_at, refuse_in_flight, refuse_part
 from aligntool.recipes.goals import parse_part
@@ -175,7 +175,7 @@ class Layout(run_change.Operation):
         judged = look_at(self.disk, self.given)[0]
         refuse_part(self.disk, judged.disk, "a partition table is made for a whole disk")
         refuse_in_flight(judged.disk.path)
-        return plan_layout(judged, self.goal)
+        return plan_layout(judged if self.goal.wipe else replace(judged, disk=with_samples(judged.disk)), self.goal)
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         return disk_plan_lines(plan, type_next)

@@ -137,7 +137,7 @@ def _empty_disk(output: str, sizes: tuple[int, ...]) -> steps.Subject:
     judged, _ = look_at(output, Request())
     disk = judged.disk
     refuse_part(output, disk, "a copy can only be written to a whole disk")
-    refuse_unfit(replace(disk, sampled=sample(disk.path, Extent(0, disk.size or 0))), wipe=False)
+    refuse_unfit(replace(disk, sampled=sample(disk.path, Extent(0, disk.size or 0))), wipe=None)
     if disk.limits.logical_block_size not in sizes:
         text = f"{disk.name} has sectors of {disk.limits.logical_block_size} bytes"
         raise Refused(text, hint="\n".join(reformatting(disk, max(sizes))), code="sector-size", subject=disk.name)

@@ -13,10 +13,11 @@ from aligntool.audit.wording import contents_of_disk, grid_words
 from aligntool.change import Event, LayoutGoal, PartitionRequest, Place, Plan, Said, StepBegun, StepDone
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, refuse
-from aligntool.formats.gpt import GptCopy, read_copy
+from aligntool.formats.gpt import GptCopy, read_copy, table_sizes
 from aligntool.formats.mbr import entries_of, with_entries
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk
+from aligntool.linux.content import sample
 from aligntool.linux.lock import lock_disk
 from aligntool.realign.placing import StartGrid, on_grain, required_grid
 from aligntool.realign.refusals import TABLE_NAMES, goal_refusals, refuse_impossible, refuse_unfit
@@ -282,6 +283,19 @@ def _exactly(size: int) -> str:
 _RETRY = "aligntool layout DISK --wipe DISK"
 
 
+def with_samples(disk: Disk) -> Disk:
+    """Return the disk with samples of the bytes that a table overwrites: no signature may identify data there. What
+    else is on the disk is kept without --wipe, so that a lost table can be made again.
+    """
+    size, (head, tail) = disk.size or 0, table_sizes(table_sector(disk))
+    if size < head + tail:
+        return disk
+    first, last = sample(disk.path, Extent(0, head)), sample(disk.path, Extent(size - tail, tail))
+    return replace(
+        disk, sampled=replace(first, places=first.places + last.places, written=first.written + last.written)
+    )
+
+
 def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
     """Make the table, flushed to the medium. `disk`: as read now, not when the plan was made.
 
@@ -292,7 +306,7 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
         raise Refused("this plan is not for a new layout", hint="aligntool plan layout DISK -o plan.json")
     if not is_same_disk(plan.disk, layout_subject(disk)):
         raise _stale(f"{disk.path} is not the disk in the plan, or its table has changed since")
-    refuse_unfit(disk, wipe=step.wipe)
+    refuse_unfit(disk if step.wipe else with_samples(disk), wipe=step.wipe)
     if plan.attention != layout_attention(disk, wipe=step.wipe):
         raise _stale(f"the content of {disk.path} has changed since this plan was made")
     with (

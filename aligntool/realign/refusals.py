@@ -39,12 +39,14 @@ def goal_refusals(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
         )
 
 
-def refuse_unfit(disk: Disk, *, wipe: bool) -> None:
-    """Raise Refused if the disk must not get a new table. Called again just before the first write."""
+def refuse_unfit(disk: Disk, *, wipe: bool | None) -> None:
+    """Raise Refused if the disk must not get a new table. Called again just before the first write. `wipe` None: the
+    command has no option --wipe.
+    """
     refuse(_disk_refusals(disk, wipe=wipe))
 
 
-def _disk_refusals(disk: Disk, *, wipe: bool) -> Iterator[Refusal]:
+def _disk_refusals(disk: Disk, *, wipe: bool | None) -> Iterator[Refusal]:
     name = disk.name
     if not disk.size:
         yield Refusal("size-unknown", name, f"{name}: size unknown")
@@ -63,7 +65,7 @@ def _disk_refusals(disk: Disk, *, wipe: bool) -> Iterator[Refusal]:
         yield Refusal("not-read", name, text, wording.next_command(disk, "audit"))
     elif not wipe:
         for content in wording.contents_of_disk(disk) or wording.unrecognised_data(disk):
-            yield Refusal("not-empty", name, f"{name} is not empty: {content}", _hint_to_keep_content(disk))
+            yield Refusal("not-empty", name, f"{name} is not empty: {content}", _hint_to_keep_content(disk, wipe))
 
 
 def _zoned_refusals(disk: Disk) -> Iterator[Refusal]:
@@ -74,7 +76,7 @@ def _zoned_refusals(disk: Disk) -> Iterator[Refusal]:
         yield Refusal("zoned", disk.name, text, hint)
 
 
-def _hint_to_keep_content(disk: Disk) -> str:
+def _hint_to_keep_content(disk: Disk, wipe: bool | None) -> str:
     """Return the command that keeps the content. Users paste a hint without reading it, so --wipe is named only for a
     disk on which nothing but an empty table was recognised.
     """
@@ -83,7 +85,9 @@ def _hint_to_keep_content(disk: Disk) -> str:
     if disk.content or disk.content_hint or disk.gpt_headers:
         return wording.next_command(disk, "audit")
     if disk.sampled and not disk.table:
-        return f"if they are not needed: sudo blkdiscard --zeroout {wording.shell_word(disk.path)}"
+        path = wording.shell_word(disk.path)
+        clear = f"if they are not needed: sudo blkdiscard --zeroout {path}"
+        return clear if wipe is None else f"if it is not needed, add: --wipe {path}"
     return f"--wipe {wording.shell_word(disk.path)} overwrites the empty table"
 
 

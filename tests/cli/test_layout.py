@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -62,6 +63,25 @@ def test_a_table_that_differs_in_anything_is_refused_as_before(sparse: MakeImage
     refused = run_aligntool(*wish, "--dry-run", "--json")
     assert refused.returncode == 3
     assert {one["code"] for one in json.loads(refused.stdout)["refusals"]} == {"not-empty"}
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("at", [4096, 64 * MIB - 8192])
+def test_data_that_no_signature_identifies_are_overwritten_by_a_table_only_if_named(
+    sparse: MakeImage, loop: Callable[..., Path], at: int
+) -> None:
+    image = sparse(64 * MIB)
+    device = loop(image)
+    with image.open("r+b") as raw:
+        for place in (at, 32 * MIB):
+            raw.seek(place)
+            raw.write(os.urandom(4096))
+    before = hashed(image)
+    wish = ("layout", device, "--part", "rest:linux", "--yes")
+    refused = run_aligntool(*wish, code=3)
+    assert "is not empty: unrecognised data" in refused.stderr and f"--wipe {device}" in refused.stderr
+    assert hashed(image) == before
+    run_aligntool(*wish, "--wipe", device, code=0)
 
 
 @pytest.mark.on_disk
