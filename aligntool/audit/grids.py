@@ -174,7 +174,7 @@ def physical_sector(disk: Disk, known: Sequence[KnownGeometry], below: Sequence[
         return max(reported, disk.limits.logical_block_size or 0), Source.GIVEN, "--physical-sector-size"
     if disk.size in FLOPPY_SIZES and disk.table is None:
         return 512, Source.ASSUMED, "a floppy disk of this size has sectors of 512 bytes"
-    if reported <= 0 or not is_power_of_two(reported):
+    if reported <= 0 or not is_power_of_two(reported) or reported > LARGEST_MINIMUM_IO_OF_A_DRIVE:
         reported = 0
     best: Sized = (reported, Source.REPORTED, "physical_block_size")
     if disk.ata and (disk.ata.physical_sector_size or 0) > best[0]:
@@ -213,8 +213,10 @@ def _assumption(disk: Disk) -> str:
         return "flash is mapped in units of 4 KiB or more, whatever the interface reports"
     if disk.kind in STACKED:
         return "the drives below were not examined"
-    if is_single_drive(disk):
+    if is_single_drive(disk) and (disk.size or 0) > BELIEVED_UP_TO:
         return "drives over 2 TiB have 4 KiB sectors"
+    if is_single_drive(disk):
+        return "no plausible sector size is reported"
     return single_drive_doubt(disk)
 
 

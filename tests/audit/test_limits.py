@@ -8,7 +8,7 @@ import pytest
 
 from aligntool.audit.grids import Grade, grade_optimal_io, minimum_io_doubt
 from aligntool.inventory import DiskKind, KnownGeometry, Source
-from aligntool.units import KIB, MIB, TIB
+from aligntool.units import GIB, KIB, MIB, TIB
 from tests.audit.builders import codes, judge, made_disk
 
 
@@ -111,6 +111,14 @@ def test_a_drive_known_to_have_512_byte_sectors_is_believed_whatever_its_size() 
     report = judge(made_disk("63+1000", size=8 * TIB), known=(row,))
     assert codes(report) == ["AT106"]
     assert report.judged[0].grids[0].source is Source.KNOWN
+
+
+@pytest.mark.parametrize("physical", [0, 3, 4096000, 32 * MIB, 2 * GIB])
+def test_a_physical_sector_that_no_drive_has_is_no_grid_and_the_reason_is_not_the_drive_size(physical: int) -> None:
+    report = judge(made_disk("63+1000; 2048+1000", physical=physical))  # READ CAPACITY (16) has an exponent of 4 bits
+    assert report.judged[0].grids[0].size == 4096
+    (assumed,) = (finding.summary for finding in report.findings if finding.code.value == "AT204")
+    assert "no plausible sector size is reported" in assumed
 
 
 def test_the_reason_of_a_bogus_size_says_what_it_is() -> None:
