@@ -64,6 +64,11 @@ def test_misaligned_disks_are_ranked_by_predicted_cost_and_what_is_written(tmp_p
     assert found["summary"]["misaligned"] == 4 and found["summary"]["snapshots"] == 5
 
 
+def test_a_snapshot_that_is_named_twice_is_counted_once(tmp_path: Path) -> None:
+    found = document(machines(tmp_path), tmp_path / "c-busy", code=1)
+    assert found["summary"]["snapshots"] == 5 and found["summary"]["misaligned"] == 4
+
+
 def test_the_first_line_is_the_verdict(tmp_path: Path) -> None:
     done = run_aligntool("fleet", machines(tmp_path), code=1)
     assert done.stdout.splitlines()[0] == "4 of 5 machines have misaligned partitions"
