@@ -197,8 +197,8 @@ def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCo
     missing = targets_not_judged(report)
     if named:
         for unseen in missing:
-            text = unseen.why if unseen.why.startswith(f"{unseen.what}: ") else f"{unseen.what}: {unseen.why}"
-            options.say(text)
+            is_named = unseen.why.startswith((f"{unseen.what}: ", f"{unseen.what} "))
+            options.say(unseen.why if is_named else f"{unseen.what}: {unseen.why}")
             for hint in filter(None, unseen.hint.split("\n")):
                 options.suggest(hint)
     elif fail_on is FailOn.NEVER:

@@ -50,6 +50,8 @@ def made(folder: Path, what: str) -> Path:
 def test_the_next_command_for_a_target_among_others_is_a_line_of_its_own(tmp_path: Path, language: str) -> None:
     blank = tmp_path / "blank.img"
     blank.write_bytes(bytes(2 * MIB))
+    done = run_aligntool("audit", blank, tmp_path, code=3, env={"LC_ALL": language})
+    assert done.stderr.count(str(tmp_path)) == 1
     done = run_aligntool("audit", blank, tmp_path / "missing", code=3, env={"LC_ALL": language})
     assert done.stderr.splitlines()[-1] == "  → aligntool audit, without a target, lists the disks of this machine"
 
