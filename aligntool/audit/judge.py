@@ -249,7 +249,7 @@ def hybrid_image(disk: Disk) -> Extent | None:
     seen = next((layer for layer in disk.content if layer.kind == "iso9660"), None)
     whole = seen is not None or disk.content_hint == "iso9660"
     covering = [part for part in disk.partitions if _covers_the_image(part, whole=whole)]
-    if not covering:
+    if not covering or (not whole and any(_contradicts_an_image(part) for part in disk.partitions)):
         return None
     end = max(*(part.extent.end for part in covering), seen.extent.end if seen else 0)
     for part in sorted(disk.partitions, key=lambda part: part.extent.start):
@@ -257,6 +257,12 @@ def hybrid_image(disk: Disk) -> Extent | None:
         if part.extent.start == end and small:  # as placed by `xorriso -append_partition`
             end = part.extent.end
     return Extent(0, end)
+
+
+def _contradicts_an_image(partition: Partition) -> bool:
+    """Return whether the content of the partition contradicts an ISO image of which only the entry was seen."""
+    kinds = {layer.kind for layer in partition.content} - {"iso9660"}
+    return bool(kinds) and partition.extent.start > 0 and partition.type_code not in EFI_SYSTEM
 
 
 def _covers_the_image(partition: Partition, *, whole: bool) -> bool:

@@ -226,9 +226,9 @@ def test_what_is_smaller_than_a_block_is_a_placeholder(sectors: int, matters: bo
     assert (verdict.answer, verdict.matters) == (Answer.OFF, matters)
 
 
-@pytest.mark.parametrize("type_code", ["", "0x83"])
-def test_a_slice_from_sector_0_is_no_iso_image_that_would_excuse_the_others(type_code: str) -> None:
-    disk = made_disk("0+9000000; 63+1000000", physical=4096)
+@pytest.mark.parametrize(("type_code", "content"), [("", ""), ("0x83", ""), ("0x00", "ext4")])
+def test_a_slice_from_sector_0_is_no_iso_image_that_would_excuse_the_others(type_code: str, content: str) -> None:
+    disk = made_disk(f"0+9000000; 63+1000000 {content}", physical=4096)
     disk = replace(disk, partitions=tuple(replace(part, type_code=type_code) for part in disk.partitions))
     assert judge(disk).judged[0].verdicts[1].matters
 
