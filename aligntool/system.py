@@ -159,7 +159,7 @@ def concerns_arrays(word: str) -> bool:
 
 
 def _lines(text: str) -> list[str]:
-    return [line for line in text.splitlines()[:MOST_LINES] if len(line) <= LONGEST]
+    return [line for line in text.split("\n")[:MOST_LINES] if len(line) <= LONGEST]  # form feeds do not end a line
 
 
 def _fields(text: str, least: int) -> Iterator[tuple[str, list[str]]]:
@@ -203,7 +203,7 @@ def _array_line(words: list[str], text: str, file: str, *, joined: bool) -> Arra
         key, given, value = word.partition("=")
         match key.lower() if given else "":
             case "":
-                device = device or word
+                device = device or (word.lower() if word.startswith("<") else word)  # mdadm takes <IGNORE> as well
             case "uuid":
                 uuid = array_uuid(value)
             case "name":

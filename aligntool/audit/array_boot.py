@@ -29,20 +29,43 @@ class RunningArray:
     inventory: Inventory
     system: System
 
+    def matched_lines(self, lines: Sequence[ArrayLine]) -> tuple[ArrayLine, ...]:
+        """Return the ARRAY lines that mdadm matches with this array. If there are several, `mdadm --incremental` does
+        not assemble it: config.c, conf_match. Before 4.3 a line with another name than the superblock's does not match.
+        """
+        uuid, name, nodes = self.facts.uuid, (self.facts.name or "").lower(), self.nodes()
+
+        def is_matched(line: ArrayLine) -> bool:
+            if line.name and name and line.name.lower() != name:
+                return False
+            listed = "devices" in line.pinned and node_of(line.device) in nodes
+            return line.uuid == uuid if line.uuid else bool((line.name and name) or listed)
+
+        return tuple(filter(is_matched, lines)) if uuid is not None else ()
+
     def lines_in(self, lines: Sequence[ArrayLine]) -> tuple[ArrayLine, ...]:
-        """Return the ARRAY lines that name this array by UUID, without those that forbid assembly (`<ignore>`)."""
-        uuid = self.facts.uuid
-        return tuple(line for line in lines if uuid and line.uuid == uuid and line.device != "<ignore>")
+        """Return the ARRAY lines that name this array by UUID, without those that forbid assembly (`<ignore>`) or do
+        not match.
+        """
+        matched = self.matched_lines(lines)
+        return tuple(line for line in matched if line.uuid == self.facts.uuid and line.device != "<ignore>")
+
+    def surplus_lines(self) -> tuple[ArrayLine, ...]:
+        """Return the lines that match besides the first one that names this array; () if none names it."""
+        lines = self.system.mdadm.arrays
+        named = self.lines_in(lines)
+        return tuple(line for line in self.matched_lines(lines) if named and line is not named[0])
 
     def wrong_lines(self) -> tuple[ArrayLine, ...]:
-        """Return the ARRAY lines for this array that identify it by node, by name or with another UUID, or that forbid
-        its assembly.
+        """Return the ARRAY lines for this array that identify it by node, by name or with another UUID, that have
+        another name than its superblock, or that forbid its assembly.
         """
         uuid, name, nodes = self.facts.uuid, self.facts.name, self.nodes()
+        named = self.lines_in(self.system.mdadm.arrays)
 
         def is_for_this(line: ArrayLine) -> bool:
             if line.uuid == uuid:
-                return line.device == "<ignore>"
+                return line not in named
             return node_of(line.device) in nodes or bool(line.uuid is None and line.name and line.name == name)
 
         return tuple(filter(is_for_this, self.system.mdadm.arrays)) if uuid is not None else ()
@@ -89,8 +112,9 @@ class RunningArray:
         return image.has_mdadm and (uuid in named or (everything and not named))
 
     def is_named_in(self, image: Initramfs) -> bool:
-        """Return whether an ARRAY line in the image names the array by UUID."""
-        return bool(self.lines_in(image.conf.arrays if image.conf else ()))
+        """Return whether an ARRAY line in the image names the array by UUID, and no other line matches it."""
+        lines = image.conf.arrays if image.conf else ()
+        return bool(self.lines_in(lines)) and len(self.matched_lines(lines)) == 1
 
     def fstab_lines(self) -> tuple[TableLine, ...]:
         """Return the fstab lines of this array, matched by UUID, label or node, and of volumes on it, matched by their
@@ -205,6 +229,9 @@ def system_findings(inventory: Inventory) -> Iterator[Finding]:
             continue
         if not array.lines_in(system.mdadm.arrays):
             yield from _array_line_findings(array)
+        for extra in array.surplus_lines():
+            text = f"two lines match it, so mdadm --incremental does not start it; the second is in {extra.file}"
+            yield _persist_finding(array, Code.WRONG_ARRAY_LINE, Severity.WARNING, text, extra.text)
         yield from _initramfs_findings(array)
         for line in array.fstab_lines():
             if SYSTEM_PLACES.fullmatch(line.place) or {"nofail", "noauto"} & set(line.options):
@@ -225,6 +252,7 @@ def _array_line_findings(array: RunningArray) -> Iterator[Finding]:
     wrong, uuid = array.wrong_lines(), array.facts.uuid
     for line in wrong:
         why = "belongs to another array" if line.uuid else "does not name it by its UUID"
+        why = "has another name than its superblock" if line.uuid == uuid else why
         why = "forbids its assembly" if line.device == "<ignore>" else why
         sentence = f"its line in {line.file} {why}; its UUID is {uuid}"
         yield _persist_finding(array, Code.WRONG_ARRAY_LINE, Severity.WARNING, sentence, line.text)
@@ -253,6 +281,7 @@ def _initramfs_findings(array: RunningArray) -> Iterator[Finding]:
             yield _persist_finding(array, Code.NOT_IN_INITRAMFS, Severity.ERROR, text)
         elif array.is_assembled_by(image) and not array.is_named_in(image):
             has = "has an mdadm.conf without its ARRAY line" if image.conf else "has no mdadm.conf"
+            has = "has several ARRAY lines for it" if image.conf and array.lines_in(image.conf.arrays) else has
             text = f"the initramfs {image.path} {has}: it assembles the array under another name, or not at all"
             yield _persist_finding(array, Code.NOT_IN_INITRAMFS, Severity.WARNING, text)
 

@@ -149,6 +149,7 @@ def mount_steps_of_goal(goal: RaidGoal) -> Iterator[EditFile | SystemStep]:
 
 LEAST_MD_NUMBER = 120  # md numbers arrays without a number of their own from 127 downwards
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+_NODE = re.compile(r"/dev/md(/[A-Za-z0-9][A-Za-z0-9._-]*|(_d)?\d+)")  # what an ARRAY line can name without quotes
 _NUMBER = re.compile(r"md_?d?(\d+)")
 
 
@@ -171,13 +172,18 @@ def conf_steps(array: RunningArray, system: System) -> Iterator[EditFile]:
     """Yield the edits that give mdadm.conf a line for the array, and on Debian for every other running array without a
     line.
 
-    The first wrong line is replaced; the others become comments, so that each array has one line.
+    The first wrong line is replaced; the others become comments first, because the new line may contain their text, so
+    that each array has one line.
     """
-    wrong = array.wrong_lines()
+    wrong, named = array.wrong_lines(), array.lines_in(array.system.mdadm.arrays)
     if unlisted := _unlisted_arrays(array, system):
         file, old = _conf_file(array.system, system), f"UUID={array.facts.uuid}"
-        yield edit(*((wrong[0].file, wrong[0].text) if wrong else (file, old)), *_conf_lines(unlisted))
         yield from (edit(line.file, line.text, f"# replaced by aligntool: {line.text}") for line in wrong[1:])
+        yield edit(*((wrong[0].file, wrong[0].text) if wrong else (file, old)), *_conf_lines(unlisted))
+    surplus = dict.fromkeys(array.surplus_lines())  # each once, because an edit replaces every line with its text
+    for line in surplus:
+        kept = (line.text,) if line == named[0] else ()
+        yield edit(line.file, line.text, *kept, f"# replaced by aligntool: {line.text}")
 
 
 def refuse_device_lines(conf: MdadmConf, path: str, members: Sequence[str]) -> Iterator[Refusal]:
@@ -218,11 +224,16 @@ def conf_words(array: RunningArray, system: System) -> Iterator[str]:
     named = array.lines_in(array.system.mdadm.arrays)
     if named:
         yield f"its line in {named[0].file} is correct: {named[0].text}"
+        for line in array.surplus_lines():
+            why = "because mdadm --incremental starts no array that two lines match"
+            yield f"a line in {line.file} becomes a comment, {why}: {line.text}"
         return
     yield f"its UUID gets the name {device_of(array)}"
     for line in array.wrong_lines():
         gone = line.uuid is not None and line.uuid not in known_arrays(array.inventory)
         why = "names an array without members on this machine" if gone else "does not identify it by its UUID"
+        if line.uuid == array.facts.uuid:
+            why = "forbids its assembly" if line.device == "<ignore>" else "has another name than its superblock"
         yield f"a line in {line.file} is replaced, because it {why}: {line.text}"
     others = [other.disk.path for other in _unlisted_arrays(array, system)[1:]]
     if others:
@@ -246,7 +257,7 @@ def _conf_file(files: Files, system: System) -> str:
 
 def device_of(array: RunningArray) -> str:
     """Return the name that the array keeps: from its wrong line, from its superblock, else its current node."""
-    names = [node_of(line.device) for line in array.wrong_lines() if line.device and line.device != "<ignore>"]
+    names = [node for line in array.wrong_lines() if _NODE.fullmatch(node := node_of(line.device))]
     name = short_name(array.disk)
     if name.isdecimal():
         names.append(f"/dev/md{int(name)}")

@@ -375,7 +375,7 @@ def _resolve(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[Runni
 
 
 def _refuse_joined_lines(array: RunningArray) -> Iterator[Refusal]:
-    for line in array.wrong_lines():
+    for line in (*array.wrong_lines(), *array.surplus_lines()):
         if line.joined:
             text = f"the array's wrong entry in {line.file} spans several lines: {line.text}"
             yield Refusal("file-conflict", line.file, text, f"remove it from {line.file} by hand first")

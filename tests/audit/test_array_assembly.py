@@ -34,6 +34,10 @@ def mounted(inventory: Inventory, place: str) -> Inventory:
         (lines(f"ARRAY <ignore> UUID={UUID}"), [WRONG]),
         (lines("ARRAY /dev/md/data devices=/dev/sda1,/dev/sdb1"), [WRONG]),
         (lines("ARRAY /dev/md/x name=any:data"), [WRONG]),
+        (lines(RIGHT + " name=ANY:data"), []),
+        (lines(RIGHT + " name=host:data"), [WRONG]),  # mdadm before 4.3 compares the name too
+        (lines(RIGHT, RIGHT), [WRONG]),  # mdadm --incremental: "we match both"
+        (lines(RIGHT, f"ARRAY /dev/md/other UUID={OTHER} name=any:data"), []),
         (lines("ARRAY /dev/md/x name=any:other"), [LINE]),
         (lines(f"ARRAY /dev/md/data UUID={OTHER}"), [WRONG]),  # an array that does not exist any more
         (lines(f"ARRAY /dev/md/other UUID={OTHER}"), [LINE]),
@@ -64,6 +68,7 @@ def test_a_line_of_an_array_whose_member_is_here_is_that_arrays() -> None:
         (image("HOMEHOST <system>"), "/srv", [INSIDE]),
         (image(), "/srv", [INSIDE]),
         (image(f"ARRAY /dev/md/data UUID={OTHER}"), "/srv", [INSIDE]),
+        (image(RIGHT, RIGHT), "/srv", [INSIDE]),
         (image(mdadm=False), "/srv", []),  # it starts later, by the file of the system
         (image(mdadm=False), "/", [("AT613", "error")]),
         (image(mdadm=False), "/usr", [("AT613", "error")]),

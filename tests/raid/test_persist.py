@@ -63,6 +63,15 @@ CASES: list[tuple[str, str, str, str, Sequence[str]]] = [
     ("a line by name", "MAILADDR root\nARRAY /dev/md/data name=any:data\n", "", "", [RIGHT]),
     ("two wrong lines", f"ARRAY /dev/md127 UUID={OTHER}\nARRAY /dev/md/data devices=/dev/a\n", "", "", ["# replaced"]),
     ("a line that ignores it", f"ARRAY <ignore> UUID={UUID}\n", "", "", [RIGHT]),
+    ("a wrong line that begins the right one", f"ARRAY /dev/md127 UUID={OTHER}\nARRAY /dev/md/data metadata=1.2\n",
+     "", "", [RIGHT, "# replaced by aligntool: ARRAY /dev/md/data metadata=1.2"]),
+    ("a name in quotes", 'ARRAY "/dev/md/my data" name=any:data\n', "", "", [RIGHT]),
+    ("a line after a form feed in a comment", f"# one\fARRAY /dev/md/data UUID={UUID}\n", "", "", [RIGHT]),
+    ("the name of another host", f"ARRAY /dev/md/data UUID={UUID} name=old:data\n", "", "", [RIGHT]),
+    ("its line twice", f"{RIGHT}\n{RIGHT}\n{RIGHT}\n", "", "", [RIGHT, f"# replaced by aligntool: {RIGHT}"]),
+    ("its line and one that ignores it", f"{RIGHT}\nARRAY <IGNORE> UUID={UUID}\n", "", "", ["# replaced"]),
+    ("its line and one by name", f"ARRAY /dev/md0 name=any:data\n{RIGHT}\n", "", "", ["# replaced"]),
+    ("its line and one of its members", f"{RIGHT}\nARRAY /dev/md/data devices=/dev/a\n", "", "", ["# replaced"]),
     ("fstab by number", RIGHT, "/dev/md127\t/srv  ext4\tdefaults 0 2\n", "",
      [f"UUID={FS}\t/srv  ext4\tdefaults,nofail,x-systemd.device-timeout=2min 0 2"]),
     ("fstab by name", RIGHT, "/dev/md/data /srv ext4 nofail 0 2\n", "", [f"UUID={FS} /srv ext4 nofail 0 2"]),
@@ -95,8 +104,8 @@ def test_what_was_missing_is_there_afterwards_and_nothing_is_left_to_do(
         assert any(word in line for _, _, new in edits(plan) for line in new), (word, edits(plan))
     assert finding_codes(audit(after, {})) == []
     assert persist(after).steps == ()
-    kept = [line for text in (conf, table, crypt) for line in text.splitlines() if line.startswith(("#", "MAIL"))]
-    assert all(line in "\n".join(texts.values()).splitlines() for line in kept)
+    kept = [line for text in (conf, table, crypt) for line in text.split("\n") if line.startswith(("#", "MAIL"))]
+    assert all(line in "\n".join(texts.values()).split("\n") for line in kept)
 
 
 def test_an_array_that_is_in_order_is_left_alone() -> None:
@@ -111,6 +120,15 @@ LATE = [
     "/etc/systemd/system/mdadm-late-start.timer",
 ]
 NO_DISCARDS = {"raid5": [("AT607", "info")], "raid6": [("AT607", "info")]}
+
+
+def test_only_the_surplus_lines_become_comments() -> None:
+    conf = lines(RIGHT, f"ARRAY /dev/md7 UUID={UUID}", f"ARRAY /dev/md8 UUID={OTHER}", RIGHT)
+    assert finding_codes(audit(machine("raid1", system(conf=conf)), {})) == [("AT612", "warning")] * 2
+    assert [(old, new) for _, old, new in edits(persist(machine("raid1", system(conf=conf))))] == [
+        (f"ARRAY /dev/md7 UUID={UUID}", (f"# replaced by aligntool: ARRAY /dev/md7 UUID={UUID}",)),
+        (RIGHT, (RIGHT, f"# replaced by aligntool: {RIGHT}")),
+    ]
 
 
 @pytest.mark.parametrize("level", ["raid1", "raid10", "raid5", "raid6"])
