@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from pkgutil import get_data
 
 from aligntool import steps
@@ -13,8 +14,8 @@ from aligntool.errors import Refusal
 from aligntool.inventory import Inventory
 from aligntool.raid.levels import LEVELS
 from aligntool.raid.members import Placed
-from aligntool.steps import EditFile, EnableUnit, InitramfsStep, MakeFileSystem, SystemStep, WriteFile
-from aligntool.system import LATE_START, MdadmConf
+from aligntool.steps import EditFile, EnableUnit, InitramfsStep, MakeArray, MakeFileSystem, SystemStep, WriteFile
+from aligntool.system import LATE_START, ArrayLine, MdadmConf, parse_mdadm_conf
 from aligntool.system import System as Files
 
 # Configuration files of each family of distributions. Sources: Debian's mdadm (hooks/mdadm, mkconf), dracut's 90mdraid
@@ -194,6 +195,27 @@ def refuse_device_lines(conf: MdadmConf, path: str, members: Sequence[str]) -> I
     if forbidden:
         text = f"the DEVICE line of {path} does not permit {', '.join(forbidden)}: the array would not start at boot"
         yield Refusal("file-conflict", path, text, f'remove that line from {path}, or add "partitions" to it')
+
+
+def refuse_array_lines(conf: MdadmConf, step: EditFile, made: MakeArray | None) -> Iterator[Refusal]:
+    """Refuse the name of another array in mdadm.conf, and a line that would match the new array, too: `mdadm
+    --incremental` starts no array that two lines match (config.c, conf_match).
+    """
+    others = [line for line in conf.arrays if line.file != step.path or step.instead_of not in line.text]
+    for ours in parse_mdadm_conf("\n".join(step.lines), step.path).arrays:
+        for other in (line for line in others if line.uuid != ours.uuid):
+            if node_of(other.device) == ours.device:
+                text = f"{other.file} gives the name {ours.device} to another array: {other.text}"
+                yield Refusal("name-taken", ours.device, text, "--name another")
+            elif made and other.uuid is None and _would_match(other, made):
+                text = f"a line in {other.file} also matches the new array, which then would not start at boot"
+                yield Refusal("file-conflict", other.file, f"{text}: {other.text}", f"remove it from {other.file}")
+
+
+def _would_match(line: ArrayLine, made: MakeArray) -> bool:
+    listed = [word for words in re.findall(r"(?i)\sdevices=(\S+)", line.text) for word in words.split(",") if word]
+    is_listed = any(PurePath(member).match(word) for member in made.members for word in listed)
+    return is_listed or (line.name or "").lower() == f"any:{made.name}".lower()
 
 
 def lines_for_running_arrays(inventory: Inventory, system: System, new: str) -> Iterator[EditFile]:

@@ -24,15 +24,15 @@ from aligntool.linux.lock import partition_problem
 from aligntool.linux.process import find_program, inherited, run_program
 from aligntool.linux.users import killed_processes, openers
 from aligntool.raid import steps_drives, steps_luks, steps_md, steps_system
-from aligntool.raid.boot import FSTAB, LIST_FILE, refuse_device_lines
+from aligntool.raid.boot import FSTAB, LIST_FILE, SYSTEMS, refuse_array_lines, refuse_device_lines
 from aligntool.raid.commands import purpose_of
 from aligntool.raid.members import array_of, data_area
 from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.running import free_mount_point
 from aligntool.raid.steps_reformat import apply_member_step, undo_member_step
-from aligntool.raid.steps_system import STATE, Paths, Trace, has_backup, text_of
+from aligntool.raid.steps_system import STATE, Paths, Trace, edited, has_backup, text_of
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Mount, Step
-from aligntool.system import parse_mdadm_conf
+from aligntool.system import merge_confs, parse_fstab, parse_mdadm_conf
 
 # The record of an array that is being created: its plan, the progress, and what is needed to undo each step. A resume
 # knows nothing else: a record has to be durable before the step that it describes begins.
@@ -240,17 +240,29 @@ def _is_same(disk: Disk, was: steps.Subject) -> bool:
 
 
 def _refuse_files(files: Sequence[Step], planned: Sequence[Step], paths: Paths) -> Iterator[Refusal]:
-    drives = [member.disk.path for member in _members(planned)]
-    for step in files:
-        if isinstance(step, FileStep):
-            unwritable = steps_system.refuse_unwritable(step, paths)
-            yield from (Refusal("not-writable", step.path, text) for text in unwritable)
-        if isinstance(step, steps.EditFile):
-            yield from _refuse_taken_names(step, paths)
-            yield from _refuse_esp_copies(step, drives, paths)
+    texts: dict[str, str] = {}  # of the edited files, as the steps before leave them
+    for step in (step for step in files if isinstance(step, FileStep)):
+        unwritable = tuple(steps_system.refuse_unwritable(step, paths))
+        yield from (Refusal("not-writable", step.path, text) for text in unwritable)
+        if isinstance(step, steps.EditFile) and not unwritable:
+            text = texts.get(step.path) or text_of(step.path, paths)
+            yield from _refuse_taken_places(step, text, paths)
+            yield from _refuse_esp_copies(step, [member.disk.path for member in _members(planned)], paths)
             if any(line.startswith("ARRAY ") for line in step.lines):
-                conf = parse_mdadm_conf(text_of(step.path, paths), step.path)
-                yield from refuse_device_lines(conf, step.path, [member.device for member in _members(planned)])
+                yield from _refuse_array_lines(step, text, planned, paths)
+            texts[step.path] = os.fsdecode(edited(os.fsencode(text), step))
+
+
+def _refuse_array_lines(step: steps.EditFile, text: str, planned: Sequence[Step], paths: Paths) -> Iterator[Refusal]:
+    more = (f"{step.path}.d/{file.name}" for file in sorted(paths.of(f"{step.path}.d").glob("*.conf")))
+    texts = {step.path: text, **{file: text_of(file, paths) for file in more}}
+    conf = merge_confs([parse_mdadm_conf(text, file) for file, text in texts.items()])
+    yield from refuse_array_lines(conf, step, array_of(planned))
+    yield from refuse_device_lines(conf, step.path, [member.device for member in _members(planned)])
+    for other in {system.mdadm_conf for system in SYSTEMS.values()} - {step.path}:
+        if paths.of(other).exists() and not paths.of(step.path).exists():
+            why = f"{other} is read by mdadm now, but not once {step.path} exists"
+            yield Refusal("file-conflict", other, why, f"sudo mv {other} {step.path}")
 
 
 def _refuse_esp_copies(step: steps.EditFile, drives: Sequence[str], paths: Paths) -> Iterator[Refusal]:
@@ -267,19 +279,14 @@ def _refuse_esp_copies(step: steps.EditFile, drives: Sequence[str], paths: Paths
             return
 
 
-def _refuse_taken_names(step: steps.EditFile, paths: Paths) -> Iterator[Refusal]:
-    """Refuse the name of another array in mdadm.conf, and the mount point of another file system in fstab."""
-    lines = [line for line in text_of(step.path, paths).splitlines() if not re.match(r"\s*(#|$)", line)]
-    others = [line.split() for line in lines if step.instead_of not in line]  # without the line to be replaced
-    for ours in (line.split() for line in step.lines):
-        for other in others:
-            comparable = len(ours) > 1 and len(other) > 1
-            if comparable and other[0] == ours[0] == "ARRAY" and other[1] == ours[1]:
-                text = f"{step.path} gives the name {ours[1]} to another array: {' '.join(other)}"
-                yield Refusal("name-taken", ours[1], text, "--name another")
-            elif comparable and step.path == FSTAB and other[1].rstrip("/") == ours[1] != "/":
-                text = f"{step.path} already mounts {other[0]} at {ours[1]}"
-                yield Refusal("mount-point", ours[1], text, _hint_for_free_place(ours[1], paths))
+def _refuse_taken_places(step: steps.EditFile, text: str, paths: Paths) -> Iterator[Refusal]:
+    """Refuse the mount point of another file system in fstab, except in place of a line that has it already."""
+    lines = parse_fstab(text) if step.path == FSTAB else ()
+    replaced = {line.place for line in lines if step.instead_of in line.text}
+    taken = {line.place: line.spec for line in lines if line.place.startswith("/")}
+    for place in {line.place for line in parse_fstab("\n".join(step.lines))} & taken.keys() - replaced:
+        text = f"{step.path} already mounts {taken[place]} at {place}"
+        yield Refusal("mount-point", place, text, _hint_for_free_place(place, paths))
 
 
 def _hint_for_free_place(place: str, paths: Paths) -> str:

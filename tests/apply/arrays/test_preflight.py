@@ -14,11 +14,13 @@ from aligntool.raid.steps_drives import read_disk
 from aligntool.raid.steps_system import refuse_hooks
 from aligntool.steps import CheckInitramfs, EditFile, MakeMember, Mount, RebuildInitramfs, Step, Subject
 from aligntool.units import MIB
-from tests.apply.arrays.builders import LINE, fstab_step, member_step, paths_in, plan_of
+from tests.apply.arrays.builders import FS_UUID, LINE, fstab_step, member_step, paths_in, plan_of
 from tests.conftest import run, unmount
+from tests.raid.builders import drives, goal, planned
 
 pytestmark = pytest.mark.needs_root
 UUID = "01234567:89abcdef:01234567:89abcdef"
+OTHER = "89abcdef:01234567:89abcdef:01234567"
 CONF = "/etc/mdadm/mdadm.conf"
 
 
@@ -49,6 +51,64 @@ def test_a_name_and_a_place_that_others_have_are_told_together_with_what_is_miss
     assert "already mounts UUID=other at /srv/data" in said
     assert "would hide theirs" in said
     assert wrote(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("conf", "more", "said"),
+    [
+        (f"ARRAY data UUID={OTHER}\n", "", f"gives the name /dev/md/data to another array: ARRAY data UUID={OTHER}"),
+        (f"array UUID={OTHER} /dev/md/data\n", "", "gives the name"),
+        ("", f"ARRAY /dev/md/data UUID={OTHER}\n", f"{CONF}.d/more.conf gives the name"),
+        ("ARRAY /dev/md0 name=any:data\n", "", "also matches the new array"),
+        ("", "ARRAY /dev/md0\n  devices=/dev/sda1,/dev/nvme*p1\n", "also matches the new array"),
+        ("ARRAY /dev/md0 devices=/dev/sda1\nARRAY /dev/md1 name=here:data\n", "", ""),
+        (f"ARRAY /dev/md0 UUID={OTHER} name=any:data\n", "", ""),
+        ("", "DEVICE /dev/sd*\n", "does not permit"),
+    ],
+)
+def test_a_line_that_mdadm_would_take_for_the_new_array_s_is_refused(
+    tmp_path: Path, conf: str, more: str, said: str
+) -> None:
+    paths = paths_in(tmp_path)
+    paths.of(CONF).write_text(conf)
+    paths.of(f"{CONF}.d").mkdir()
+    paths.of(f"{CONF}.d/more.conf").write_text(more)
+    plan = planned(goal("raid1"), *drives(2))
+    steps = [step for step in plan.steps if isinstance(step, EditFile) and step.path == CONF]
+    found = [reason.text for reason in preflight(Needs(steps=tuple(steps)), plan.steps, paths)]
+    assert len(found) == bool(said) and all(said in text for text in found), found
+
+
+@pytest.mark.parametrize("other", ["/etc/mdadm.conf", CONF])
+def test_a_file_that_mdadm_would_no_longer_read_is_refused(tmp_path: Path, other: str) -> None:
+    """Debian's mdadm reads only the first of the two that exists, that of others only the second: the lines of all
+    other arrays would be lost.
+    """
+    paths = paths_in(tmp_path)
+    paths.of(other).write_text(f"ARRAY /dev/md0 UUID={OTHER}\n")
+    plan = planned(goal("raid1", system="debian" if other != CONF else "fedora"), *drives(2))
+    steps = tuple(step for step in plan.steps if isinstance(step, EditFile) and step.path in ("/etc/mdadm.conf", CONF))
+    (reason,) = preflight(Needs(steps=steps), plan.steps, paths)
+    assert reason.hint == f"sudo mv {other} {steps[0].path}"
+    paths.of(other).rename(paths.of(steps[0].path))
+    assert preflight(Needs(steps=steps), plan.steps, paths) == []
+
+
+def test_edits_are_judged_in_order_and_in_place_of_their_lines(tmp_path: Path) -> None:
+    """One line for two becomes a comment before the other is replaced, and swap spaces have no place of their own."""
+    paths = paths_in(tmp_path)
+    lines = ("ARRAY /dev/md/data devices=/dev/a", f"ARRAY /dev/md127 UUID={OTHER}")
+    paths.of(CONF).write_text("\n".join(lines))
+    paths.of("/etc/fstab").write_text("/dev/sda3 none swap sw 0 0\n/dev/md127 /srv xfs\nx:/srv /srv nfs noauto\n")
+    steps = [
+        EditFile(CONF, (f"# {lines[0]}",), lines[0], "x"),
+        EditFile(CONF, (f"ARRAY /dev/md/data UUID={UUID}",), lines[1], "x"),
+        EditFile("/etc/fstab", (f"UUID={FS_UUID} none swap sw,nofail 0 0",), f"UUID={FS_UUID}", "x"),
+        EditFile("/etc/fstab", ("UUID=y /srv xfs",), "/dev/md127 /srv xfs", "x"),
+    ]
+    assert preflight(Needs(steps=tuple(steps)), (), paths) == []
+    (reason,) = preflight(Needs(steps=tuple(steps[1:])), (), paths)
+    assert (reason.code, reason.subject) == ("name-taken", "/dev/md/data")
 
 
 DEVICES = [
