@@ -21,6 +21,7 @@ from aligntool.units import GIB, KIB, MIB, format_about, format_size, is_power_o
 # md, mdadm or fstab would refuse these, too, and no drive has to be read to find them.
 
 PAGE = 4 * KIB  # the kernel's page: a chunk is a multiple of it (md.c, raid5.c setup_conf)
+XFS_LOG = (64 * MIB, 2038 * MIB)  # xfs_mkfs.c, XFS_MIN_REALISTIC_LOG_BLOCKS; xfs_fs.h, XFS_MAX_LOG_BYTES
 LONGEST_NAME = 27  # 31 with the prefix "any:", which mdadm omits from a longer name (super1.c)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -40,6 +41,11 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
     if goal.mount_at and not re.fullmatch(r"/[^\s\\#]*", goal.mount_at):
         text = f"{goal.mount_at!r} is not a valid mount point for fstab"
         yield Refusal("invalid-option", "--mount", text, f"--mount /srv/{goal.name}")
+    for option in goal.mount_options or ():
+        if re.search(r"\s", option):
+            text = f"{option!r} is not a mount option: white space would end the field in fstab"
+            yield Refusal("invalid-option", "mount_options", text, 'mount_options = ["noatime", "nodiratime"]')
+    yield from _refuse_mkfs_sizes(goal)
     if goal.system not in SYSTEMS:
         text = f"{goal.system!r} is not a supported system"
         yield Refusal("invalid-option", "--system", text, f"--system: {', '.join(SYSTEMS)}")
@@ -52,6 +58,23 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
             text = f"{level.title} has nothing to resynchronise, so it has no bitmap"
             yield Refusal("invalid-option", "--bitmap", text)
         yield from _refuse_chunk(goal)
+
+
+def _refuse_mkfs_sizes(goal: RaidGoal) -> Iterator[Refusal]:
+    """Refuse sizes that mkfs.xfs and mke2fs refuse or reduce: mkfs.xfs(8), mke2fs(8)."""
+    block, xfs = goal.block_size or BLOCK, goal.filesystem == "xfs"
+    inodes = (512, min(block // 2, 2 * KIB)) if xfs else (128, block)
+    limits = {"block_size": (goal.block_size, KIB, 64 * KIB), "inode_size": (goal.inode_size, *inodes)}
+    for key, (size, least, most) in limits.items() if goal.filesystem in ("xfs", "ext4") else ():
+        if size is not None and not (least <= size <= most and is_power_of_two(size)):
+            found, *ends = map(format_size, (size, least, most))
+            text = f"{goal.filesystem}: {key} must be a power of two from {ends[0]} to {ends[1]}, not {found}"
+            yield Refusal("invalid-option", key, text, f"omit {key}")
+    size = goal.log_size if xfs else None
+    if size is not None and (size % block or not XFS_LOG[0] <= size <= XFS_LOG[1]):
+        found, *ends = map(format_size, (size, *XFS_LOG))
+        text = f"xfs: log_size must be a multiple of its blocks from {ends[0]} to {ends[1]}, not {found}"
+        yield Refusal("invalid-option", "log_size", text, "omit log_size")
 
 
 def _refuse_chunk(goal: RaidGoal) -> Iterator[Refusal]:

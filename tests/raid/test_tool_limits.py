@@ -233,3 +233,47 @@ def test_the_command_that_a_recipe_tells_is_understood_as_it_stands() -> None:
     done = run_aligntool(*words)
     assert done.returncode == 3 and done.stderr.count("No such file") == 2, done.stderr
     assert "which RAID" not in done.stderr
+
+
+# Sizes in a recipe, and what mkfs prints that refuses them or makes another; "" if it takes them.
+MKFS_SIZES = [
+    ("xfs", {"block_size": 512}, "-b size=512", "Minimum block size"),
+    ("xfs", {"block_size": KIB}, "", ""),
+    ("xfs", {"block_size": 3 * KIB}, "-b size=3072", "must be a power of 2"),
+    ("xfs", {"block_size": 128 * KIB}, "-b size=131072", "too large"),
+    ("xfs", {"inode_size": 256}, "-i size=256", "Minimum inode size"),
+    ("xfs", {"inode_size": 2 * KIB}, "", ""),
+    ("xfs", {"inode_size": 4 * KIB}, "-i size=4096", "too large"),
+    ("xfs", {"block_size": KIB, "inode_size": KIB}, "-b size=1024 -i size=1024", "illegal inode size"),
+    ("xfs", {"log_size": 63 * MIB}, f"-l size={63 * MIB}", "at least 64MB"),
+    ("xfs", {"log_size": 64 * MIB}, "", ""),
+    ("xfs", {"log_size": 64 * MIB + 512}, f"-l size={64 * MIB + 512}", "truncated"),
+    ("xfs", {"log_size": 2039 * MIB}, f"-l size={2039 * MIB}", "too large"),
+    ("ext4", {"block_size": 3 * KIB}, "-b 3072", "2k blocks"),
+    ("ext4", {"block_size": 64 * KIB}, "", ""),
+    ("ext4", {"inode_size": 1000}, "-I 1000", "invalid inode size"),
+    ("ext4", {"inode_size": 8 * KIB}, "-I 8192", "invalid inode size"),
+    ("ext4", {"block_size": KIB, "inode_size": KIB}, "", ""),
+]
+
+
+@pytest.mark.needs_tools("mkfs.xfs", "mkfs.ext4")
+@pytest.mark.parametrize(("kind", "sizes", "options", "printed"), MKFS_SIZES)
+def test_a_size_that_mkfs_refuses_or_reduces_is_refused(
+    sparse: Callable[..., Path], kind: str, sizes: dict[str, int], options: str, printed: str
+) -> None:
+    wanted = goal("raid1", filesystem=kind, **sizes)
+    if options:
+        assert f"{list(sizes)[-1]} must be" in refused(wanted, *drives(2))
+        words: tuple[str, ...] = (f"mkfs.{kind}", *options.split())
+    else:
+        words = mkfs(planned(wanted, *drives(2)))
+    words = (*words, "-N" if kind == "xfs" else "-n", str(sparse(8 * GIB)))
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert printed in done.stdout + done.stderr
+    assert options or done.returncode == 0, done.stderr
+
+
+def test_a_mount_option_that_would_end_its_field_in_fstab_is_refused() -> None:
+    for option in ("noatime, nodiratime", "ro\n/dev/sda1 /etc ext4 defaults", "\tro"):
+        assert "is not a mount option" in refused(goal(mount_options=("noatime", option)), *drives(2))
