@@ -199,8 +199,8 @@ def preflight(needs: Needs, planned: Sequence[Step], paths: Paths, disks: Sequen
         if isinstance(step, steps.RebuildInitramfs):
             reasons += steps_system.refuse_hooks(step, paths)
         if isinstance(step, Mount) and find_program("mountpoint"):
-            free = _hint_for_free_place(step.path, paths)
-            reasons += (Refusal("mount-point", step.path, text, free) for text in steps_system.refuse_mount_point(step))
+            found, free = steps_system.refuse_mount_point(step, paths), _hint_for_free_place(step.path, paths)
+            reasons += (Refusal("mount-point", step.path, text, free) for text in found)
     return reasons
 
 

@@ -113,9 +113,12 @@ def is_mounted(place: str) -> bool:
     return run_program("mountpoint", "-q", place).code == 0
 
 
-def refuse_mount_point(step: Mount) -> Iterator[str]:
+def refuse_mount_point(step: Mount, paths: Paths) -> Iterator[str]:
     """Yield why the mount point cannot be used, a sentence each."""
     place = step.path
+    unit = run_program("systemd-escape", "--path", "--suffix=mount", place, only_reads=True).output.strip()
+    if unit and os.path.lexists(paths.of(f"{_UNITS}/{unit}")):  # systemd.unit(5), UNIT FILE LOAD PATH
+        yield f"{_UNITS}/{unit} is a mount unit, which at boot is used instead of the line in fstab"
     if is_mounted(place):
         yield f"something is already mounted at {place}"
     elif Path(place).exists() and not Path(place).is_dir():

@@ -94,6 +94,19 @@ def test_a_file_that_mdadm_would_no_longer_read_is_refused(tmp_path: Path, other
     assert preflight(Needs(steps=steps), plan.steps, paths) == []
 
 
+@pytest.mark.needs_tools("systemd-escape")
+def test_a_mount_unit_that_would_be_used_instead_of_the_line_in_fstab_is_refused(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    units = paths.of("/etc/systemd/system")
+    units.mkdir(parents=True, exist_ok=True)
+    (units / "srv-data.mount").write_text("[Mount]\nWhat=/dev/sdb1\nWhere=/srv/data\n")
+    (units / r"srv-my\x2ddata.mount").symlink_to("/dev/null")
+    for place, is_refused in (("/srv/data", True), ("/srv/my-data", True), ("/srv/my/data", False)):
+        step = Mount(place)
+        found = [reason.text for reason in preflight(Needs(steps=(step,)), [step], paths)]
+        assert len(found) == is_refused and all("is a mount unit" in text for text in found)
+
+
 def test_edits_are_judged_in_order_and_in_place_of_their_lines(tmp_path: Path) -> None:
     """One line for two becomes a comment before the other is replaced, and swap spaces have no place of their own."""
     paths = paths_in(tmp_path)
