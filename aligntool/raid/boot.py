@@ -201,6 +201,10 @@ def refuse_array_lines(conf: MdadmConf, step: EditFile, made: MakeArray | None) 
     """Refuse the name of another array in mdadm.conf, and a line that would match the new array, too: `mdadm
     --incremental` starts no array that two lines match (config.c, conf_match).
     """
+    if step.path == SYSTEMS["debian"].mdadm_conf and step.path not in {line.file for line in conf.arrays}:
+        for file in dict.fromkeys(line.file for line in conf.arrays):
+            text = f"an initramfs has no lines of {file}; once {step.path} lists one array, it lists no other"
+            yield Refusal("file-conflict", file, text, f"move the ARRAY lines of {file} into {step.path}")
     others = [line for line in conf.arrays if line.file != step.path or step.instead_of not in line.text]
     for ours in parse_mdadm_conf("\n".join(step.lines), step.path).arrays:
         for other in (line for line in others if line.uuid != ours.uuid):

@@ -329,7 +329,8 @@ def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Plan:
     array, system = _resolve(disk, inventory, goal)
     conf, nodes = array.system.mdadm, [f"/dev/{name}" for name in array.facts.members]
     forbidden = boot.refuse_device_lines(conf, (*conf.files, system.mdadm_conf)[0], nodes)
-    refuse([*_refuse_joined_lines(array), *forbidden, *refuse_mount(array, goal.mount_at)])
+    lines = (*_refuse_joined_lines(array), *_refuse_lines_outside(array, system))
+    refuse([*lines, *forbidden, *refuse_mount(array, goal.mount_at)])
     steps = tuple(_steps(array, system, goal))
     refuse(_refuse_ambiguous_edits(array, steps))
     size, sector = disk.size or 0, disk.limits.logical_block_size or 512
@@ -379,6 +380,15 @@ def _refuse_joined_lines(array: RunningArray) -> Iterator[Refusal]:
         if line.joined:
             text = f"the array's wrong entry in {line.file} spans several lines: {line.text}"
             yield Refusal("file-conflict", line.file, text, f"remove it from {line.file} by hand first")
+
+
+def _refuse_lines_outside(array: RunningArray, system: boot.System) -> Iterator[Refusal]:
+    """Refuse a line in mdadm.conf.d if an initramfs lacks it: initramfs-tools copies only the main file."""
+    images = [image for image in array.system.initramfs if not image.unseen and array.is_assembled_by(image)]
+    for line in array.lines_in(array.system.mdadm.arrays)[:1]:
+        if system.maker == "initramfs-tools" and ".conf.d/" in line.file and not all(map(array.is_named_in, images)):
+            text = f"the array's line is in {line.file}, which initramfs-tools does not copy into the initramfs"
+            yield Refusal("file-conflict", line.file, text, f"move that line into {system.mdadm_conf}")
 
 
 def _is_assembled_early(array: RunningArray) -> bool:

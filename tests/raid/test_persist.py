@@ -392,6 +392,12 @@ def unreadable(disk: Disk) -> Disk:
             "another line contains it",
         ),
         (system(fstab=fstab("/dev/md127 /srv/caf\ufffd ext4")), {}, None, "not UTF-8"),
+        (
+            system(conf=parse_mdadm_conf(RIGHT, "/etc/mdadm/mdadm.conf.d/own.conf"), images=(image("HOMEHOST x"),)),
+            {},
+            None,
+            "initramfs-tools does not copy",
+        ),
         (system(conf=parse_mdadm_conf("DEVICE /dev/sd*\n", CONF.files[0])), {}, None, "does not permit /dev/nvme0n1p1"),
         (system(), {}, "srv", "is not a valid mount point"),
         (system(), {}, "/", "is not a valid mount point"),

@@ -21,6 +21,7 @@ from tests.raid.builders import drives, goal, planned
 pytestmark = pytest.mark.needs_root
 UUID = "01234567:89abcdef:01234567:89abcdef"
 OTHER = "89abcdef:01234567:89abcdef:01234567"
+FIRST = "ARRAY /dev/md/first UUID=11111111:22222222:33333333:44444444\n"
 CONF = "/etc/mdadm/mdadm.conf"
 
 
@@ -58,9 +59,10 @@ def test_a_name_and_a_place_that_others_have_are_told_together_with_what_is_miss
     [
         (f"ARRAY data UUID={OTHER}\n", "", f"gives the name /dev/md/data to another array: ARRAY data UUID={OTHER}"),
         (f"array UUID={OTHER} /dev/md/data\n", "", "gives the name"),
-        ("", f"ARRAY /dev/md/data UUID={OTHER}\n", f"{CONF}.d/more.conf gives the name"),
+        (FIRST, f"ARRAY /dev/md/data UUID={OTHER}\n", f"{CONF}.d/more.conf gives the name"),
         ("ARRAY /dev/md0 name=any:data\n", "", "also matches the new array"),
-        ("", "ARRAY /dev/md0\n  devices=/dev/sda1,/dev/nvme*p1\n", "also matches the new array"),
+        (FIRST, "ARRAY /dev/md0\n  devices=/dev/sda1,/dev/nvme*p1\n", "also matches the new array"),
+        ("", f"ARRAY /dev/md0 UUID={OTHER}\n", f"once {CONF} lists one array, it lists no other"),
         ("ARRAY /dev/md0 devices=/dev/sda1\nARRAY /dev/md1 name=here:data\n", "", ""),
         (f"ARRAY /dev/md0 UUID={OTHER} name=any:data\n", "", ""),
         ("", "DEVICE /dev/sd*\n", "does not permit"),
