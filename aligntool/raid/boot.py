@@ -150,6 +150,7 @@ def mount_steps_of_goal(goal: RaidGoal) -> Iterator[EditFile | SystemStep]:
 
 LEAST_MD_NUMBER = 120  # md numbers arrays without a number of their own from 127 downwards
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+_KEPT = re.compile(r"(?i)(?<=\s)spare-group=[\w.-]+")  # in a replaced line: mdadm --monitor moves spares within a group
 _NODE = re.compile(r"/dev/md(/[A-Za-z0-9][A-Za-z0-9._-]*|(_d)?\d+)")  # what an ARRAY line can name without quotes
 _NUMBER = re.compile(r"md_?d?(\d+)")
 
@@ -241,7 +242,8 @@ def _conf_lines(arrays: Sequence[RunningArray], new: str = "") -> tuple[str, ...
     lines: dict[str, str] = {}
     for array in arrays:
         device = unique_array_name(array) if (device := device_of(array)) in (*lines, new) else device
-        lines[device] = conf_line(device, array.facts.metadata, array.facts.uuid)
+        kept = [word for line in array.wrong_lines()[:1] for word in _KEPT.findall(line.text)]
+        lines[device] = " ".join((conf_line(device, array.facts.metadata, array.facts.uuid), *kept))
     return tuple(lines.values())
 
 
