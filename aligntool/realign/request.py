@@ -16,11 +16,11 @@ from aligntool.audit.wording import command, hints_for_disk, shell_word
 from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, Waiting
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.formats.bad_blocks import bad_blocks
-from aligntool.formats.parked import find_parked
+from aligntool.formats.parked import find_parked, read_or_empty
 from aligntool.formats.reader import open_area
 from aligntool.formats.windows_names import StartNames, read_names
 from aligntool.inventory import Disk, Inventory, Layer, Partition, TableLabel
-from aligntool.linux.block import DiskDevice, Limited, limited, open_read_only
+from aligntool.linux.block import DiskDevice, Limited, ReadOnlyDevice, limited, open_read_only
 from aligntool.linux.checks import CheckResult, check_content
 from aligntool.linux.child_process import STALL_S
 from aligntool.linux.commands import with_health
@@ -30,10 +30,10 @@ from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import UserLimits
 from aligntool.linux.users import fresh_reader, loops_over, occupants, remaining_occupants
-from aligntool.realign import move
+from aligntool.realign import disk_state, journal_format, move
 from aligntool.realign.applying import ChangeInProgress, recovery_commands
 from aligntool.realign.change_process import apply_in_child
-from aligntool.realign.journal import open_journal
+from aligntool.realign.journal import Journal, open_journal
 from aligntool.realign.partition_selection import shrinkable
 from aligntool.realign.placing import kind_of
 from aligntool.realign.planning import plan_realign
@@ -108,6 +108,7 @@ def look_before_change(target: str, request: Request, rule: str, option: str = "
     disk = judged.disk
     refuse_part(target, disk, rule, option)
     refuse_in_flight(disk.path)
+    _refuse_marked(disk)
     return replace(judged, disk=replace(disk, failing=with_health(disk).failing), above=_find_holders(disk))
 
 
@@ -176,6 +177,37 @@ def refuse_in_flight(path: str) -> None:
     if parked is not None:
         text = f"{path}: partitions of this disk are in flight"
         raise Refused(text, hint=command("status", path), code="in-flight", subject=path)
+
+
+def _refuse_marked(disk: Disk) -> None:
+    """Raise Refused if a partition holds a marker of a move in flight although its entry is not parked: another program
+    has changed the table, and a new move would overwrite the journal.
+    """
+    found = []
+    try:
+        with open_read_only(disk.path) as device:
+            for part in disk.partitions:
+                ends = (part.extent.start, part.extent.end - disk.sector_size) if not part.content else ()
+                sectors = (read_or_empty(device, at, disk.sector_size) for at in ends)
+                marker = next(filter(None, map(disk_state.MARKER.match, sectors)), None)
+                if marker and (marker[2] is None or _has_journal(device, int(marker[2]))):
+                    text = f"partition {part.number} is in flight: another program has changed the partition table"
+                    file = () if marker[2] else ("--journal FILE",)
+                    found.append(Refusal("in-flight", disk.name, text, command("status", disk.path, *file)))
+    except OSError as error:
+        raise Refused(f"{disk.path} cannot be read: {error.strerror}", hint=command("audit", disk.path)) from error
+    refuse(found)
+
+
+def _has_journal(device: ReadOnlyDevice, at: int) -> bool:
+    """Return whether there is a journal, even if it is damaged or of another version."""
+    try:
+        Journal.open(device, at)
+    except journal_format.NoJournal:
+        return False
+    except Refused:
+        return True
+    return True
 
 
 def _find_holders(disk: Disk) -> Inventory | None:

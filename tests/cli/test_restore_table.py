@@ -13,6 +13,7 @@ import pytest
 from aligntool.units import KIB, MIB
 from tests.cli.old_disks import LENGTH, assert_whole, digest, first_start, make_old_disk
 from tests.conftest import run
+from tests.moving.filesystems import LINUX
 from tests.run_aligntool import program, run_aligntool
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "mke2fs", "e2fsck", "debugfs", "dd")
@@ -128,6 +129,28 @@ def test_a_larger_clone_whose_backup_was_moved_goes_on_when_the_table_is_restore
     assert "No problems found" in run("sgdisk", "--verify", image)
     assert first_start(image) == (2048 if way == "resume" else 63)
     assert_whole(image)
+
+
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_a_disk_whose_entry_got_its_type_back_is_not_moved_a_second_time(
+    in_flight: Callable[[str], Path], label: str
+) -> None:
+    """The second move would overwrite the journal of the first."""
+    image = in_flight(label)
+    run("sfdisk", "-q", "--part-type", image, "1", {"gpt": LINUX, "dos": "83"}[label])
+    before = digest(image)
+    for words in (("plan", "realign"), ("realign", "--yes"), ("convert", "--yes"), ("partition", "--undo", "--yes")):
+        done = run_aligntool(*words, image)
+        assert done.returncode == 3 and f"aligntool status {image}" in done.stderr, (words, done.stderr)
+        assert "another program has changed the partition table" in done.stderr
+    assert digest(image) == before
+    assert run_aligntool("resume", image, "--restore-table", "--yes").returncode == 0
+    assert first_start(image) == 2048
+    assert_whole(image)
+    start = f"start=63, size={LENGTH // 512}, type={LINUX if label == 'gpt' else '83'}\n"
+    table = f"label: {label}\n{'first-lba: 34' if label == 'gpt' else ''}\n{start}"
+    run("sfdisk", "-q", "--wipe", "never", image, stdin=table)  # where the markers of the complete move still are
+    assert run_aligntool("plan", "realign", image).returncode == 0
 
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
