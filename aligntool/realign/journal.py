@@ -278,7 +278,7 @@ def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice
     if length is None:
         descriptor = _open(path, os.O_RDWR)
     else:
-        _refuse_volatile(path)
+        refuse_volatile(file)
         descriptor = _create(path, length)
     needed = True
     try:
@@ -329,8 +329,9 @@ def _create(path: Path, length: int) -> int:
     return descriptor
 
 
-def _refuse_volatile(path: Path) -> None:
-    folder = path.absolute().parent
+def refuse_volatile(file: str) -> None:
+    """Raise Refused if a journal in this file would be lost in a power cut."""
+    folder = Path(file).absolute().parent
     if kind := volatile_kind(folder):
         raise Refused(f"{folder} is a {kind}: the journal would be lost in a power cut",
                       hint="--journal FILE, on a permanent disk")  # fmt: skip

@@ -33,7 +33,7 @@ from aligntool.linux.users import fresh_reader, loops_over, occupants, remaining
 from aligntool.realign import disk_state, journal_format, move
 from aligntool.realign.applying import ChangeInProgress, recovery_commands
 from aligntool.realign.change_process import apply_in_child
-from aligntool.realign.journal import Journal, open_journal
+from aligntool.realign.journal import Journal, open_journal, refuse_volatile
 from aligntool.realign.partition_selection import shrinkable
 from aligntool.realign.placing import kind_of
 from aligntool.realign.planning import plan_realign
@@ -77,13 +77,17 @@ class FoundPlan:
 
 
 def look_at(target: str, request: Request) -> tuple[Judged, Inventory]:
-    """Return the disk, judged, and the inventory. Raises Refused if it cannot be read or is not a single disk."""
+    """Return the disk, judged, and the inventory. Raises Refused if it cannot be read or is not a single disk, or if
+    the file requested for the journal would be in memory.
+    """
     given = UserLimits(sector_size=request.sector_size, physical_sector_size=request.physical_sector_size)
     inventory = look((target,), given=given)
     audit_options = AuditOptions(page_size=request.page_size, grain=request.goal.grain)
     report = audit(inventory, known_geometries(inventory), audit_options)
     if len(report.judged) != 1:
         raise Refused(f"{target} is {len(report.judged)} disks, not one", hint="name one disk")
+    if request.goal.journal_file:
+        refuse_volatile(request.goal.journal_file)
     return report.judged[0], inventory
 
 
