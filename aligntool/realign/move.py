@@ -1,5 +1,6 @@
 """Start, resume or roll back a move: find its journal, check it, and walk the steps of its plan."""
 
+import errno
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -583,4 +584,6 @@ def _stopping_on_errors(events: Iterator[Event]) -> Iterator[Event]:
 
 
 def _move_sentence(error: OSError) -> str:
+    if error.errno == errno.ENOSPC:  # an image or a thin volume; a disk has all of its bytes
+        return f"{error.strerror}: free some space where the image or the journal file is stored"
     return f"{error.filename or 'the disk'}: {error.strerror or error}"

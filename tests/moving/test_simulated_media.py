@@ -1,5 +1,6 @@
 """Bad sectors, damaged journals and wrong disks, on the simulated disk."""
 
+import errno
 import random
 from dataclasses import replace
 
@@ -61,6 +62,22 @@ def test_a_bad_sector_stops_the_work_and_mended_it_goes_on(seed: int) -> None:
         return
     check_end(crowd, final(recover(crowd, platter, "resume")), new=True)
     check_end(crowd, final(recover(crowd, platter, "rollback")), new=False)
+
+
+class _FullHost(SimulatedDisk):
+    """A sparse image on a file system that becomes full."""
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        if self.operations > 60:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(offset, data)
+
+
+def test_a_full_file_system_below_an_image_is_not_reported_as_an_error_of_the_disk() -> None:
+    crowd = make_crowd(4000, "gpt")
+    with pytest.raises(Stopped, match="free some space where the image or the journal file is stored"):
+        for _ in realign(crowd.plan, MoveContext(_FullHost(crowd.platter), NoKernel()), crowd.runs):
+            pass
 
 
 def only_targets(crowd: Crowd) -> list[int]:
