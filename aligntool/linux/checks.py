@@ -50,6 +50,12 @@ class CheckResult:
     by: str  # "e2fsck"; or the reason: "xfs_repair is not installed", "needs root"
 
 
+def missing_checker(kind: str) -> str:
+    """Return that the checker of this kind is not installed; "" if it is, or if there is none."""
+    words = file_system(kind).checker[:1]
+    return "" if all(map(find_program, words)) else f"{words[0]} is not installed"
+
+
 def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
     """Check the file system of this kind at `extent` of the disk or image `path`; it must not be mounted.
 
@@ -59,8 +65,8 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
     words = file_system(kind).checker
     if not words:
         return CheckResult(False, None, f"no checker for {kind}")
-    if find_program(words[0]) is None:
-        return CheckResult(False, None, f"{words[0]} is not installed")
+    if missing := missing_checker(kind):
+        return CheckResult(False, None, missing)
     try:
         if kind in EXT and "?" not in path:
             with fresh_reader(path):  # drops the cache

@@ -21,7 +21,7 @@ from aligntool.formats.reader import open_area
 from aligntool.formats.windows_names import StartNames, read_names
 from aligntool.inventory import Disk, Inventory, Layer, Partition, TableLabel
 from aligntool.linux.block import DiskDevice, Limited, ReadOnlyDevice, limited, open_read_only
-from aligntool.linux.checks import CheckResult, check_content
+from aligntool.linux.checks import CheckResult, check_content, missing_checker
 from aligntool.linux.child_process import STALL_S
 from aligntool.linux.commands import with_health
 from aligntool.linux.content import UsedMap, read_used, whole_partition_map
@@ -268,6 +268,9 @@ def refuse_bad_blocks(disk: Disk, parts: Iterable[Partition], moved: Collection[
     refuse(found)
 
 
+MAPPED_UNCHECKED = ("vfat",)  # its map is the table that systems read
+
+
 def names_on(disk: Disk) -> dict[int, StartNames]:
     """Return the partition starts recorded in files of Windows, by the number of the partition with the files. Empty
     for a GPT, whose partitions Windows identifies by GUIDs, and for an MBR without a disk signature, which no file can
@@ -289,12 +292,15 @@ def names_on(disk: Disk) -> dict[int, StartNames]:
 
 
 def read_map(disk: Disk, number: int, extent: Extent) -> UsedMap:
-    """Return the used bytes of the partition of this number at `extent`; all of it if it has no map, or if dm-verity
-    has hashes on the disk: they may be those of this partition, free blocks included.
+    """Return the used bytes of the partition of this number at `extent`; all of it if it has no map, if it cannot be
+    checked, or if dm-verity has hashes on the disk: they may be those of this partition, free blocks included.
     """
     if any(layer.kind == "DM_verity_hash" for part in disk.partitions for layer in part.content):
         return whole_partition_map(extent.length, "dm-verity hashes on this disk may cover free blocks, too")
-    return read_used(disk.path, extent, layer_of(disk, number), sector_size=disk.sector_size)
+    layer = layer_of(disk, number)
+    if layer and layer.kind not in MAPPED_UNCHECKED and (missing := missing_checker(layer.kind)):
+        return whole_partition_map(extent.length, missing)
+    return read_used(disk.path, extent, layer, sector_size=disk.sector_size)
 
 
 def layer_of(disk: Disk, number: int) -> Layer | None:
@@ -417,7 +423,7 @@ def run_checks(plan: Plan) -> Generator[Event, None, frozenset[int]]:
             result = _check(checked_disk(plan), step)
             if result.checked:
                 yield Said(f"checked by {result.by}")
-            elif _is_copied(plan, step.partition) and step.kind != "vfat":  # a FAT's map is the table that systems read
+            elif _is_copied(plan, step.partition) and step.kind not in MAPPED_UNCHECKED:
                 whole.add(step.partition)
                 yield Said(f"not checked: {result.by}; unused blocks are copied as well")
             else:

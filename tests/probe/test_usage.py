@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.inventory import DiskKind, Layer
-from aligntool.linux import content
+from aligntool.linux import checks, content
 from aligntool.linux.content import EDGE, MOST_RUNS, SMALLEST_GAP, NoMap, UsedMap, read_used, with_edges
 from aligntool.linux.devices import FileReader
 from aligntool.realign.request import read_map
@@ -366,6 +366,17 @@ def test_everything_is_used_where_dm_verity_has_a_partition_of_hashes(sparse: Sp
     hashes = replace(disk.partitions[1], content=(Layer("DM_verity_hash", Extent(10 * MIB, MIB)),))
     assert read_map(replace(disk, partitions=(data,)), 1, extent).by == "dumpe2fs"
     assert read_map(replace(disk, partitions=(data, hashes)), 1, extent).runs == (Extent(0, extent.length),)
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
+def test_everything_is_used_where_the_map_cannot_be_checked(sparse: Sparse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The move copies all of it then, so the plan must not promise less."""
+    image, extent = sparse(16 * MIB), Extent(MIB, 8 * MIB)
+    run("mkfs.ext4", "-q", "-F", "-b", "4096", "-E", f"offset={MIB}", image, "8M")
+    disk = replace(made_disk("2048+16384", kind=DiskKind.IMAGE), path=str(image))
+    disk = replace(disk, partitions=(replace(disk.partitions[0], content=(the_layer(image, extent),)),))
+    monkeypatch.setattr(checks, "find_program", lambda _: None)
+    assert read_map(disk, 1, extent) == UsedMap((Extent(0, extent.length),), "everything: e2fsck is not installed")
 
 
 def test_everything_is_used_where_nobody_knows_what_lies_there(sparse: Sparse) -> None:
