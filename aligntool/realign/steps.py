@@ -385,7 +385,9 @@ class Walk:
         with it.
         """
         images = self.journal.contents.images
-        occupied = [place.before for place in self.plan.places if place.before]
+        places = [place.before for place in self.plan.places if place.before]
+        # Of a container only the EBRs are occupied.
+        occupied = [one for one in places if not any(one.contains(other) for other in places if other != one)]
         occupied += [Extent(sectors.at, len(sectors.data)) for sectors in images.sectors]
         if self.place.file is None:
             occupied.append(self.place.extent)

@@ -5,15 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.change import StepBegun
 from aligntool.realign.disk_state import foreign_content
 from aligntool.realign.journal import Journal
-from aligntool.realign.move import MoveContext, find_journal, resume
+from aligntool.realign.move import MoveContext, find_journal, realign, resume
 from aligntool.realign.request import Request, find_plan
 from aligntool.steps import CopyContent, HoldContent
 from aligntool.units import MIB, Extent
 from tests.conftest import run
 from tests.fuzz.handmade_layers import md_0_90, swap
-from tests.moving.simulated_disk import SimulatedDisk
+from tests.moving.disks import blkid
+from tests.moving.simulated_disk import SECTOR, SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel, act_on, final
 
 pytestmark = pytest.mark.needs_tools("mke2fs", "sfdisk")
@@ -58,3 +60,20 @@ def test_an_unreadable_sector_does_not_hide_a_new_file_system_and_stops_nothing(
     used = bytes(at) + superblock + left[at + len(superblock) :]
     ((place, layer),) = foreign_content(SimulatedDisk(used, bad=bad), journal, [places[1]])
     assert (place, layer.kind) == (places[1], "swap")
+
+
+@pytest.mark.needs_tools("sfdisk", "mke2fs", "blkid")
+def test_remains_of_an_old_file_system_in_a_container_are_hidden_like_those_outside_of_it(tmp_path: Path) -> None:
+    image, start, target = tmp_path / "disk.img", 126, 2048
+    with image.open("xb") as file:
+        file.truncate(16 * MIB)
+    run("sfdisk", "-q", image, stdin=f"label: dos\nstart=63, type=5, size=20000\nstart={start}, size=1500\n")
+    run("mke2fs", "-q", "-F", "-E", f"offset={target * SECTOR}", image, "700k")
+    found = find_plan(str(image), Request())
+    disk = SimulatedDisk(image.read_bytes())
+    for event in realign(found.plan, MoveContext(disk, NoKernel()), found.runs):
+        if isinstance(event, StepBegun) and isinstance(found.plan.steps[event.index], CopyContent):
+            break
+    image.write_bytes(final(disk))
+    assert [step.target.start for step in found.plan.steps if isinstance(step, CopyContent)] == [target * SECTOR]
+    assert blkid(image, Extent(target * SECTOR, 1500 * SECTOR)) == {}
