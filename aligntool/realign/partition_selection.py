@@ -9,6 +9,7 @@ from aligntool.audit.wording import layer_name, next_command, shell_word
 from aligntool.change import RealignGoal, Used
 from aligntool.errors import Refusal
 from aligntool.file_systems import EXT, SHRINKABLE, file_system
+from aligntool.formats.md import RESERVED
 from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.formats.windows_names import BCD_STORES, SYSTEM_HIVE, StartNames
 from aligntool.inventory import Disk, Fault, Layer, Partition, Role, TableLabel
@@ -430,6 +431,21 @@ def unpatchable_reasons(
         if number in shrunk and any(patch.at + patch.length > shrunk[number].length for patch in patches):
             text = f"{what}: shrinking it would move a file that names a partition that moves"
             yield Refusal("no-room", what, text, "shrink it in Windows first: diskmgmt.msc", lasting=False)
+
+
+def ambiguous_superblocks(disk: Disk, found: FoundPlaces) -> Iterator[Refusal]:
+    """Refuse a place at which the md superblock of a partition would also be where that of the whole disk is: `mdadm
+    --assemble` then finds two similar members, and starts the array with neither (Assemble.c, select_devices).
+    """
+    end = align_down(disk.size or 0, RESERVED)
+    for part in (part for part in disk.partitions if part.number in found.order):
+        place = found.after[part.number]
+        kinds = {(layer.kind, (layer.version or "")[:2]) for layer in part.content}
+        same = place.start % RESERVED == 0 and place.start + align_down(place.length, RESERVED) == end
+        if same and ("linux_raid_member", "0.") in kinds:
+            what, other = f"partition {part.number}", next_command(disk, "plan realign", "--grain 4KiB")
+            text = f"{what}: at its new place, its md superblock would count for all of {disk.name}, too"
+            yield Refusal("ambiguous", what, text, other)
 
 
 def _is_active(part: Partition) -> bool:

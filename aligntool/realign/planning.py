@@ -225,6 +225,7 @@ def plan_realign(
         reasons.append(_no_room(disk, goal, selection, used, found))
     if found is not None:
         reasons += partition_selection.unpatchable_reasons(disk, selection.names, found, shrunk)
+        reasons += partition_selection.ambiguous_superblocks(disk, found)
     if reasons or found is None:
         raise _refusal(disk, reasons, against)
     return write_plan(disk, goal, selection, found, used, shrunk)

@@ -162,6 +162,24 @@ def test_a_backup_elsewhere_and_a_guard_of_another_size_are_no_reason(kind: Faul
     assert plan_for(fault(kind)(movable_disk(OFF))).steps
 
 
+@pytest.mark.parametrize(
+    ("version", "after", "refused"), [("0.90.0", 60, True), ("1.0", 60, False), ("0.90.0", 180, False)]
+)
+def test_no_superblock_gets_to_where_that_of_the_whole_disk_would_be(version: str, after: int, refused: bool) -> None:
+    """Sectors after the new end: within 64 KiB of the disk's end, `mdadm --examine DISK` finds the superblock, too."""
+    count = 65539
+    seen = movable_disk(f"63+{count} linux_raid_member", label=TableLabel.DOS, size=(2048 + count + after) * 512)
+    member = Layer("linux_raid_member", seen.partitions[0].extent, version)
+    seen = partition(content=(member,))(seen)
+    goal = RealignGoal(journal_file="elsewhere")
+    if not refused:
+        assert plan_for(seen, goal).places[0].after == Extent(MIB, count * 512)
+        return
+    (refusal,) = refusal_of(seen, goal).refusals
+    assert refusal.code == "ambiguous" and "--grain 4KiB" in refusal.hint
+    assert plan_for(seen, replace(goal, grain=4096)).steps
+
+
 def test_a_fat32_of_few_clusters_is_no_reason() -> None:
     sentence = "a FAT32 of 5000 clusters: some systems treat fewer than 65525 as FAT16"
     assert plan_for(layer("vfat", problems=(sentence,))(movable_disk(OFF))).steps
