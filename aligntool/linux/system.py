@@ -279,7 +279,6 @@ def _describe_record(file: str, content: bytes | None) -> str:
 CAPTURED = "/aligntool/initramfs"  # where a snapshot keeps the facts about the images
 # Debian's mdadm reads the first one that exists, others the last one.
 MDADM_CONFS = ("/etc/mdadm/mdadm.conf", "/etc/mdadm.conf")
-MDADM_FOLDERS = ("/etc/mdadm/mdadm.conf.d", "/etc/mdadm.conf.d")
 SAFELY = "/sys/module/raid456/parameters/devices_handle_discard_safely"
 MOST_IMAGES, MOST_FILES = 16, 64
 LONGEST_FILE = 1 << 20
@@ -313,12 +312,13 @@ def read_system(tree: Tree) -> System | None:
 
 
 def _read_mdadm_confs(tree: Tree, family: str | None) -> MdadmConf:
-    """Merge the first existing file of the two places with all files of the folders: mdadm.conf(5), FILES."""
+    """Merge the first existing file of the two places with those in the folder beside it; without a file, with those
+    beside the first place: mdadm's config.c, load_conffile.
+    """
     mains = MDADM_CONFS if (family or "").startswith("debian") else MDADM_CONFS[::-1]
-    files = [file for file in mains if tree.exists(file)][:1]
-    for folder in MDADM_FOLDERS:
-        files += [f"{folder}/{name}" for name in tree.names(folder)[:MOST_FILES] if name.endswith(".conf")]
-    found = [(file, _text(tree, file)) for file in files]
+    main = next((file for file in mains if tree.exists(file)), mains[0])
+    names = [name for name in tree.names(f"{main}.d")[:MOST_FILES] if name.endswith(".conf")]
+    found = [(file, _text(tree, file)) for file in (main, *(f"{main}.d/{name}" for name in names))]
     confs = [config_files.parse_mdadm_conf(text, file) for file, text in found if text is not None]
     return config_files.merge_confs(confs)
 

@@ -99,6 +99,9 @@ def test_without_files_of_a_system_nothing_is_known(tmp_path: Path) -> None:
         ("debian", ["etc/mdadm.conf"], ["/etc/mdadm.conf"]),
         ("fedora", ["etc/mdadm.conf", "etc/mdadm.conf.d/x.conf", "etc/mdadm.conf.d/x.bak"],
          ["/etc/mdadm.conf", "/etc/mdadm.conf.d/x.conf"]),
+        ("debian", ["etc/mdadm/mdadm.conf", "etc/mdadm.conf.d/x.conf", "etc/mdadm/mdadm.conf.d/y.conf"],
+         ["/etc/mdadm/mdadm.conf", "/etc/mdadm/mdadm.conf.d/y.conf"]),
+        ("debian", ["etc/mdadm.conf.d/x.conf", "etc/mdadm/mdadm.conf.d/y.conf"], ["/etc/mdadm/mdadm.conf.d/y.conf"]),
         ("debian", [], []),
     ],
 )  # fmt: skip
