@@ -1,7 +1,9 @@
 """The checks of the initramfs images of Debian and of dracut: those of every kernel; one without the line is named."""
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -27,6 +29,9 @@ exec chroot root "$@"
 """
 
 
+NONE: Mapping[str, str] = MappingProxyType({})
+
+
 class Machine:
     """`with_image`: add an image of a kernel with this mdadm.conf inside; None: without the file."""
 
@@ -35,10 +40,12 @@ class Machine:
         for name in ("place", "files/boot", "files/modules"):
             (folder / name).mkdir(parents=True)
 
-    def with_image(self, kernel: str, conf: str | None, *, maker: str, installed: bool = True) -> None:
+    def with_image(
+        self, kernel: str, conf: str | None, *, maker: str, installed: bool = True, more: Mapping[str, str] = NONE
+    ) -> None:
         name = "etc/mdadm/mdadm.conf" if maker == "debian" else "etc/mdadm.conf"
         files = {"usr/lib/dracut/modules.txt": b"mdraid\n", "conf/initramfs.conf": b"x"}
-        files |= {} if conf is None else {name: conf.encode()}
+        files |= {name: text.encode() for name, text in ({} if conf is None else {name: conf} | dict(more)).items()}
         (made := self.folder / f"of-{kernel}").mkdir()
         image = by_cpio(made, files, compress="gzip")
         boot, modules = self.folder / "files/boot", self.folder / "files/modules" / kernel
@@ -107,6 +114,17 @@ def test_dracuts_images_with_the_file_must_have_the_line(machine: Machine, word:
         f"6.1.0-1: {UUID} is inside",
         f"6.1.0-2: the mdadm.conf inside has no line for {UUID}",
     ]
+
+
+@pytest.mark.needs_tools("lsinitrd")
+@pytest.mark.parametrize(("conf", "found"), [(f"MAILADDR root\n{LINE}\n", True), (f"# {LINE}\n", False)])
+def test_the_line_may_be_in_the_folder_beside_the_file(machine: Machine, conf: str, found: bool) -> None:
+    """persist replaces a wrong line where it is."""
+    more = {"etc/mdadm.conf.d/10-raid.conf": "HOMEHOST <system>\n", "etc/mdadm.conf.d/20-raid.conf": conf}
+    machine.with_image("6.1.0-1", "MAILADDR root\n", maker="dracut", more=more)
+    done = machine.looked("fedora")
+    assert (done.returncode == 0) is found, done.stdout
+    assert (f"{UUID} is inside" in done.stdout) is found
 
 
 @pytest.mark.needs_tools("lsinitrd")

@@ -1,12 +1,12 @@
 # Checks the kernels for which `dracut --regenerate-all` builds images. dracut includes mdadm.conf only in images for
 # this machine (hostonly) or if configured (mdadmconf), and of these only in images with the mdraid module
-# (90mdraid/module-setup.sh). An image without the file contains no array, and the running system's file applies; an
-# image with the file must contain the line.
+# (90mdraid/module-setup.sh), with /etc/mdadm.conf.d. An image without the file contains no array, and the running
+# system's file applies; an image with the file must contain the line.
 for each in /lib/modules/*; do
     kernel=${each##*/};
     [ -e "$each/modules.dep" ] || [ -e "$each/modules.dep.bin" ] || continue;
     lsinitrd -k "$kernel" -m > /dev/null || { echo "the initramfs of $kernel cannot be read"; exit 1; };
-    inside=$(lsinitrd -k "$kernel" -f etc/mdadm.conf);
+    inside=$(for file in etc/mdadm.conf "etc/mdadm.conf.d/*.conf"; do lsinitrd -k "$kernel" -f "$file"; done);
     if [ -z "$inside" ]; then
         echo "$kernel: no mdadm.conf inside, $1 starts after the initramfs";
     elif printf "%s\n" "$inside" | grep -q "^[^#]*$1"; then
