@@ -119,6 +119,8 @@ def read_initramfs(descriptor: int, path: str) -> Initramfs:
         return Initramfs(path, unseen="its files are in a squashfs image inside it")
     if not facts.maker and not facts.mdadm and not facts.confs:
         return Initramfs(path, unseen="the program that made it is unknown")
+    if all(name in facts.confs for name in _CONFS):  # mdadm reads only one of the two
+        del facts.confs[_CONFS[0 if facts.maker == "initramfs-tools" else 1]]
     confs = [config_files.parse_mdadm_conf(text, name) for name, text in sorted(facts.confs.items())]
     conf = config_files.merge_confs(confs) if confs else None
     return Initramfs(path, facts.maker, facts.mdadm, conf, tuple(facts.asked))

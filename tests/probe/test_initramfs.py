@@ -78,6 +78,13 @@ def test_an_image_is_read_however_it_is_packed_and_whatever_is_before_it(
 
 
 @pytest.mark.needs_tools("cpio", "gzip")
+def test_of_two_main_files_in_an_image_one_counts(tmp_path: Path) -> None:
+    """mdadm reads one, so a line that both have does not match an array twice."""
+    files = {"usr/lib/dracut/modules.txt": b"", "etc/mdadm.conf": LINE.encode(), "etc/mdadm/mdadm.conf": LINE.encode()}
+    assert uuids(inside(by_cpio(tmp_path, files))) == [UUID]
+
+
+@pytest.mark.needs_tools("cpio", "gzip")
 def test_an_image_without_mdadm_says_so(tmp_path: Path) -> None:
     found = inside(by_cpio(tmp_path, {"conf/initramfs.conf": b"x", "etc/fstab": b""}, compress="gzip"))
     assert (found.has_mdadm, found.conf, found.unseen) == (False, None, "")
