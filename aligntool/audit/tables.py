@@ -105,9 +105,11 @@ def _fault_finding(disk: Disk, fault: TableFault) -> Finding:
     if fault.fault is Fault.BAD_ENTRY and disk.table and disk.table.label is TableLabel.DOS:
         # For example a type without sectors: the kernel omits the entry and nothing is lost.
         severity = Severity.WARNING
-    covered = (part for part in disk.partitions if part.number in fault.partitions and part.extent.start == 0)
-    if fault.fault is Fault.OVERLAP and any(covered):  # over the MBR; intended in hybrid ISO images
-        severity = Severity.INFO
+    covering = (part for part in disk.partitions if part.number in fault.partitions and part.extent.start == 0)
+    image = disk.content_hint == "iso9660" or any(layer.kind == "iso9660" for layer in disk.content)
+    other = disk.table is not None and disk.table.label is not TableLabel.DOS
+    if fault.fault is Fault.OVERLAP and any(image or other or part.type_code == "0x00" for part in covering):
+        severity = Severity.INFO  # intended in hybrid ISO images; of other tables, the entry of the whole disk
     copies = (f"{copy.name} GPT at byte {copy.at}: {copy.state}" for copy in (disk.table.copies if disk.table else ()))
     return replace(
         disk_finding(disk, code, severity, fault.detail, *copies, next_=_next_step(disk, code)),

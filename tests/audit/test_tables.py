@@ -66,13 +66,19 @@ def test_a_path_is_given_back_so_that_a_shell_takes_it() -> None:
     assert judge(spaced).findings[0].next == "sfdisk --dump '/tmp/my disk'\\''s.img'"
 
 
-def test_the_covering_entry_of_a_hybrid_iso_overlaps_on_purpose() -> None:
-    iso = made_disk("0+4000000; 21056+8000", physical=4096)
-    parts = (replace(iso.partitions[0], type_code="0x00"), iso.partitions[1])
+@pytest.mark.parametrize(
+    ("type_code", "kind", "severity"),
+    [("0x00", None, Severity.INFO), ("0x17", "iso9660", Severity.INFO), ("0x83", None, Severity.ERROR)],
+)
+def test_the_covering_entry_of_a_hybrid_iso_overlaps_on_purpose(
+    type_code: str, kind: str | None, severity: Severity
+) -> None:
+    iso = replace(made_disk("0+4000000; 21056+8000", physical=4096), content_hint=kind)
+    parts = (replace(iso.partitions[0], type_code=type_code), iso.partitions[1])
     fault = TableFault(Fault.OVERLAP, "…", None, (1, 2))
     report = judge(replace(iso, partitions=parts, table=Table(TableLabel.DOS, 512, faults=(fault,))))
-    assert [finding.severity for finding in report.findings if finding.code.value == "AT304"] == [Severity.INFO]
-    assert report.judged[0].verdicts[0].matters is False
+    assert [finding.severity for finding in report.findings if finding.code.value == "AT304"] == [severity]
+    assert report.judged[0].verdicts[0].matters is (severity is Severity.ERROR)
 
 
 @pytest.mark.parametrize(
