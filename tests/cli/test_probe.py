@@ -82,6 +82,12 @@ def test_a_round_that_takes_too_long_is_refused_and_nothing_is_told_of_a_part_of
     assert refused.value.hint.startswith("--limit ")
 
 
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record the test data that a probe leaves in a folder of the test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 @contextmanager
 def begun(disk: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """Probe an empty disk with writes; yield once the timing begins."""

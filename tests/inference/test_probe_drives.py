@@ -19,6 +19,12 @@ from tests.inference.slow_drives import aligntool, device_over, measured, needs_
 from tests.run_aligntool import run_aligntool
 
 
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record the test data that a probe leaves in a folder of the test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 def probed(target: Path, *words: str | Path) -> dict[str, Any]:
     return measured("probe", target, "--largest", "64KiB", "--limit", "600", *words)
 
@@ -121,13 +127,12 @@ def test_a_disk_with_unrecognised_data_is_written_to_only_if_named_and_test_data
     image.write_bytes(bytes(32 * MIB) + os.urandom(1 * MIB) + bytes(31 * MIB))
     before = image.read_bytes()
     words = ("probe", image, "--destructive", "--yes", "--largest", "64KiB", "--most", "16MiB", "--limit", "600")
-    environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
-    said = run_aligntool(*words, code=3, env=environment).stderr
+    said = run_aligntool(*words, code=3).stderr
     assert "is not empty: unrecognised data" in said and f"--wipe {image}" in said
     assert image.read_bytes() == before
-    run_aligntool(*words, "--wipe", image, code=0, env=environment)
+    run_aligntool(*words, "--wipe", image, code=0)
     assert image.read_bytes() != before
-    run_aligntool(*words, code=0, env=environment)
+    run_aligntool(*words, code=0)
 
 
 def test_reading_changes_nothing_and_nobody_is_asked(tmp_path: Path) -> None:
