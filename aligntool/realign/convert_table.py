@@ -23,7 +23,6 @@ from aligntool.units import Extent, align_down, align_up
 
 SIZES = (512, 4096)
 BLOCK = 4096  # unit of writing, planning and judging: whole sectors of either size
-_BOOT_CODE = 446  # bytes of sector 0 before the table: boot code and the signature of the disk
 _ARRAY = 16 * 1024  # bytes of 128 entries
 
 
@@ -120,12 +119,12 @@ def _unit_at(device: Device, at: int, unit: int) -> bytes:
 def new_table(
     primary: GptCopy, sector_0: bytes, size: int, rewrite: steps.ConvertTable, places: tuple[Extent, Extent]
 ) -> tuple[bytes, bytes]:
-    """Return the bytes at both places after the conversion. The boot code of `sector_0` is kept."""
+    """Return the bytes at both places after the conversion, with the boot code and the boot flag of `sector_0`."""
     head, tail = places
     copies = [copy for unit in rewrite.sector_sizes for copy in _gpt_copies(primary, size, unit, rewrite, places)]
     first, last = bytearray(_copies_at(head, copies)), _copies_at(tail, copies)
     count = 2**32 if len(rewrite.sector_sizes) > 1 else size // rewrite.sector_sizes[0]
-    first[:512] = protective_mbr(sector_0[:_BOOT_CODE] + bytes(512 - _BOOT_CODE), count)
+    first[:512] = protective_mbr(sector_0[:512], count)
     return bytes(first), last
 
 

@@ -112,6 +112,17 @@ def test_a_copy_on_a_4kn_disk_gets_its_table_and_another_gets_it_back(tmp_path: 
     assert not (tmp_path / "journal").exists()
 
 
+def test_the_boot_flag_of_a_protective_mbr_stays(tmp_path: Path) -> None:
+    image, new = make(tmp_path, free=8 * MIB), tmp_path / "new.img"
+    with image.open("r+b") as file:
+        file.seek(446)
+        file.write(b"\x80")
+    aligntool("convert", image, "--yes", "-o", new)
+    aligntool("convert", image, "--both", "--yes", "-o", tmp_path / "both.img")
+    aligntool("convert", new, "--sector-size", "512", "--yes")
+    assert {path.read_bytes()[446] for path in (new, tmp_path / "both.img")} == {0x80}
+
+
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "partx", "fsck.fat")
 @pytest.mark.parametrize(("words", "sectors"), [(["--sector-size", "4096"], (4096,)), (["--both"], (512, 4096))])
