@@ -29,6 +29,7 @@ from aligntool.units import MIB, Extent, align_down, align_up, format_about, mer
 _BLOCK = 4096  # whole sectors of either size
 _LEGAL_CLUSTERS = {32: range(FAT16_BELOW, 0x0FFFFFF5), 16: range(FAT12_BELOW, FAT16_BELOW), 12: range(1, FAT12_BELOW)}
 _MOST_ENTRIES = 255 * _BLOCK // ENTRY  # whole sectors; mkfs.fat accepts up to 32767
+_MOST_PER_CLUSTER = 128  # sectors: the field has one byte, for a power of two
 _NO_BOOT_CODE = re.compile(rb"not (?:a )?bootable")  # mkfs.fat, mformat
 _FREE_LINE = re.compile(r"^.* bytes free\n", re.MULTILINE)
 
@@ -136,7 +137,8 @@ def _make_new(
     size = align_down(length, sector_size)
     serial = ("-i", layer.uuid.replace("-", "")) if layer.uuid else ()
     hidden = start // sector_size if start // sector_size < 1 << 32 else 0  # for a BIOS, which reads no further
-    options = ("--invariant", f"-S{sector_size}", f"-s{max(boot.cluster, sector_size) // sector_size}", f"-h{hidden}")
+    per_cluster = min(max(boot.cluster // sector_size, 1), _MOST_PER_CLUSTER)
+    options = ("--invariant", f"-S{sector_size}", f"-s{per_cluster}", f"-h{hidden}")
     # The entries of the root directory, in whole sectors; ignored for FAT32, whose root directory grows.
     entries = align_up(max(boot.directory // ENTRY, root_entries, 512), sector_size // ENTRY)
     options = (*options, f"-r{min(entries, _MOST_ENTRIES)}", *serial, "--mbr=n")

@@ -124,6 +124,17 @@ def test_a_fat32_with_more_files_in_its_root_than_a_fat16_usually_has_becomes_a_
     assert fat_of(tmp_path, disk)[LABEL : LABEL + 11] == b"MANY       "
 
 
+def test_clusters_too_large_for_shorter_sectors_become_smaller(tmp_path: Path) -> None:
+    disk, fat = make(tmp_path, b"", BEHIND), tmp_path / "fat"
+    run("mkfs.fat", "-F", "12", "-S", "4096", "-s", "32", "--mbr=n", fat)
+    run("mcopy", "-i", fat, tmp_path / "FILE.BIN", "::")
+    place(fat, disk, PART.start)
+    aligntool("convert", disk, "--sector-size", "4096", "--yes")
+    aligntool("convert", disk, "--sector-size", "512", "--yes")
+    assert (boot_of(disk).sector, boot_of(disk).cluster) == (SECTOR, 128 * SECTOR)
+    fat_of(tmp_path, disk)
+
+
 @pytest.mark.parametrize("at", [62, SECTOR], ids=["boot sector", "reserved sector"])
 def test_the_plan_says_that_a_boot_program_in_the_fat_is_lost(tmp_path: Path, at: int) -> None:
     disk = make(tmp_path, b"", BEHIND)
