@@ -122,7 +122,7 @@ def refuse_part(target: str, disk: Disk, rule: str, option: str = "") -> None:
 
     `option`: the option that takes the number of a partition besides the disk.
     """
-    node = Path(target) if "/" in target else Path("/dev", target)
+    node = Path(target) if "/" in target or Path(target).exists() else Path("/dev", target)
     if not Path(disk.path).is_block_device() or (node.exists() and node.samefile(disk.path)):
         return
     numbers = {part.node: part.number for part in disk.partitions}
