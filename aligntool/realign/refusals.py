@@ -170,6 +170,11 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
         if layer.kind.endswith("_raid_member") or layer.kind in ("drbd", "mpath_member"):
             text = f"{name} as a whole is a {layer.kind}: the table belongs to the array"
             yield Refusal("array-member", name, text, audit)
+        elif disk.partitions and disk.table is None:  # mkfs does not make the kernel read the table again
+            text = (
+                f"{name} as a whole holds {layer.kind} and has no partition table, but the kernel has partitions on it"
+            )
+            yield Refusal("kernel-differs", name, text, f"sudo partprobe {path}", lasting=False)
         elif disk.partitions and layer.kind != "iso9660":
             text = f"{name} as a whole holds {layer.kind}, and a table in which nothing is recognised: one is a remnant"
             sudo = wording.sudo_prefix(disk.path)

@@ -82,6 +82,12 @@ REFUSED = [  # code, evidence in the text, hint
     (disk(content=(Layer("isw_raid_member", Extent(0, MIB)),)), "not-judged", "array", ""),
     (disk(content=(Layer("drbd", Extent(0, MIB)),)), "not-judged", "DRBD array", ""),
     (disk(content=(Layer("ext4", Extent(0, MIB)),)), "ambiguous", "as a whole holds ext4", "wipefs --no-act"),
+    (
+        disk(content=(Layer("ext4", Extent(0, MIB)),), table=None, kernel_partitions=((1, HOME),)),
+        "kernel-differs",
+        "has no partition table, but the kernel has partitions",
+        "partprobe /dev/sda",
+    ),
     (table(label=TableLabel.SUN), "table-kind", "sun", "audit"),
     (table(hybrid=True), "hybrid-mbr", "sda", "AT307"),
     (fault(Fault.HYBRID_MBR), "hybrid-mbr", "sda", "AT307"),
