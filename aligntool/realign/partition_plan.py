@@ -293,7 +293,7 @@ def _shrink_command(disk: Disk, part: Partition, most: int) -> str:
         case "swap":
             label = f" -L {wording.shell_word(layer.label)}" if layer.label else ""
             pages = f" -p {layer.data_unit}" if layer.data_unit else ""  # the default is that of this kernel
-            return wording.as_root(disk, f"mkswap -U {layer.uuid}{label}{pages} {path} {most // 1024}")
+            return wording.as_root(disk, f"mkswap -U {layer.uuid or 'clear'}{label}{pages} {path} {most // 1024}")
         case kind if kind in SHRINKABLE:
             return wording.next_command(disk, "plan partition", "--shrink")
         case "crypto_LUKS":

@@ -319,6 +319,7 @@ def test_what_cannot_be_moved_is_refused_with_the_reason(case: int, tmp_path: Pa
     assert every_byte(image) == before
 
 
+    (lambda path: (swap(path, 8 * MIB), run("mkswap", "-U", "clear", path), path)[2], (), "mkswap -U clear -p "),
 def test_what_only_udev_recognises_is_named_and_no_new_table_is_proposed() -> None:
     """A btrfs on a zoned drive: its superblocks are in a log, at no fixed place."""
     disk = Disk("nvme0n1", "/dev/nvme0n1", DiskKind.NVME, 64 * MIB, IoLimits(512, 512), content_hint="btrfs")
